@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OLD_LARGE = 1024 * 1024, TAG_SMALL = 1, TAG_LARGE, TAG_LIST, TAG_MARKER, TAG_LAST };
+enum { OLD_LARGE = 2 * 1024 * 1024, TAG_SMALL = 1, TAG_LARGE, TAG_LIST, TAG_MARKER, TAG_LAST };
 
 /* ---- what a dropped peer had sent is gone ---- */
 

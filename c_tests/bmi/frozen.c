@@ -28,6 +28,7 @@ enum {
     PATIENT_MS = 2000,
     SLACK_MS = 8000, /* what a busy machine may add */
     BIG = 16 * MIB,
+    OFFERED = 2 * MIB, /* more than any port sends unasked (MX_EAGER_MAX) */
     SHOUT = 100000,
     TAG_LOST = 100, /* receives without a message */
     TAG_OFFER = 200,
@@ -77,7 +78,7 @@ static void attempt(struct attempts *attempts, struct bmi_method_addr *peer, cha
     memset(attempts, 0, sizeof *attempts);
     for (int i = 0; i < FEW; i++) {
         CHECK_THAT(op_recv(&attempts->lost[i], peer, attempts->room[i], 1000, TAG_LOST + i), ==, 0);
-        CHECK_THAT(op_send(&attempts->offer[i], peer, big, MIB, TAG_OFFER + i), ==, 0);
+        CHECK_THAT(op_send(&attempts->offer[i], peer, big, OFFERED, TAG_OFFER + i), ==, 0);
         CHECK_THAT(op_send_unexpected(&attempts->shout[i], peer, big, SHOUT, TAG_SHOUT + i), ==,
                    0);
     }
@@ -182,18 +183,18 @@ static void frozen_server(struct side *side)
 {
     static char room[FEW][1000];
     struct op lost[FEW] = {{0}}, offer[FEW] = {{0}}, big = {0};
-    char *in = fenced(BIG), *out = malloc(MIB);
+    char *in = fenced(BIG), *out = malloc(OFFERED);
     struct bmi_method_addr *client;
     int64_t met = 0;
 
     CHECK(out != NULL);
-    memset(out, 1, MIB);
+    memset(out, 1, OFFERED);
     tell(side, "endpoint", host_start_server());
     client = pair_accept();
     CHECK_THAT(op_recv(&big, client, in, BIG, TAG_BIG), ==, 0);
     for (int i = 0; i < FEW; i++) {
         CHECK_THAT(op_recv(&lost[i], client, room[i], 1000, TAG_LATE + i), ==, 0);
-        CHECK_THAT(op_send(&offer[i], client, out, MIB, TAG_LATE + i), ==, 0);
+        CHECK_THAT(op_send(&offer[i], client, out, OFFERED, TAG_LATE + i), ==, 0);
     }
     tell(side, "posted", 0);
     hear(side, "go on"); /* stopped meanwhile */
@@ -262,20 +263,20 @@ static void silent_server(struct side *side)
 {
     struct bmi_method_addr *client = pair_server(side);
     struct op receive[FEW] = {{0}}, send[FEW] = {{0}};
-    char *in[FEW], *out = malloc(MIB);
+    char *in[FEW], *out = malloc(OFFERED);
 
     CHECK(out != NULL);
     tell(side, "ready", 0);
     hear(side, "now"); /* not one call: the helper thread says that we are here */
-    fill(out, MIB, 99);
+    fill(out, OFFERED, 99);
     for (int i = 0; i < FEW; i++) {
-        in[i] = fenced(MIB);
-        CHECK_THAT(op_recv(&receive[i], client, in[i], MIB, TAG_OFFER + i), >=, 0);
-        CHECK_THAT(op_send(&send[i], client, out, MIB, TAG_LATE + i), >=, 0);
+        in[i] = fenced(OFFERED);
+        CHECK_THAT(op_recv(&receive[i], client, in[i], OFFERED, TAG_OFFER + i), >=, 0);
+        CHECK_THAT(op_send(&send[i], client, out, OFFERED, TAG_LATE + i), >=, 0);
     }
     for (int i = 0; i < FEW; i++) {
-        op_received(&receive[i], MIB);
-        check_filled(in[i], MIB, (uint64_t)i);
+        op_received(&receive[i], OFFERED);
+        check_filled(in[i], OFFERED, (uint64_t)i);
         op_sent(&send[i]);
         fenced_free(in[i]);
     }
@@ -303,12 +304,12 @@ static void waits_for_it(struct side *side)
     hear(side, "ready");
     begin = now_ms();
     for (int i = 0; i < FEW; i++) {
-        in[i] = fenced(MIB);
-        out[i] = malloc(MIB);
+        in[i] = fenced(OFFERED);
+        out[i] = malloc(OFFERED);
         CHECK(out[i] != NULL);
-        fill(out[i], MIB, (uint64_t)i);
-        CHECK_THAT(op_recv(&receive[i], server, in[i], MIB, TAG_LATE + i), ==, 0);
-        CHECK_THAT(op_send(&send[i], server, out[i], MIB, TAG_OFFER + i), ==, 0);
+        fill(out[i], OFFERED, (uint64_t)i);
+        CHECK_THAT(op_recv(&receive[i], server, in[i], OFFERED, TAG_LATE + i), ==, 0);
+        CHECK_THAT(op_send(&send[i], server, out[i], OFFERED, TAG_OFFER + i), ==, 0);
         CHECK_THAT(op_send_unexpected(&shout[i], server, out[i], SHOUT, TAG_SHOUT + i), >=, 0);
     }
     while (now_ms() - begin < 2 * patient_ms() + patient_ms() / 2) {
@@ -320,8 +321,8 @@ static void waits_for_it(struct side *side)
     for (int i = 0; i < FEW; i++) {
         op_sent(&send[i]);
         op_sent(&shout[i]);
-        op_received(&receive[i], MIB);
-        check_filled(in[i], MIB, 99);
+        op_received(&receive[i], OFFERED);
+        check_filled(in[i], OFFERED, 99);
         fenced_free(in[i]);
         free(out[i]);
     }
@@ -433,24 +434,24 @@ static void absent_client(struct side *side)
 {
     struct bmi_method_addr *server;
     struct op receive = {0}, send = {0};
-    char *in = fenced(MIB), *out = malloc(MIB);
+    char *in = fenced(OFFERED), *out = malloc(OFFERED);
 
     CHECK(out != NULL);
-    fill(out, MIB, 5);
+    fill(out, OFFERED, 5);
     set_ms("BMI_MX_PEER_TIMEOUT_MS", patient_ms());
     host_start_client();
     server = host_lookup_endpoint((int)hear(side, "endpoint"));
     pair_hello(server);
-    CHECK_THAT(op_recv(&receive, server, in, MIB, TAG_BIG), ==, 0);
-    CHECK_THAT(op_send(&send, server, out, MIB, TAG_BIG), ==, 0);
+    CHECK_THAT(op_recv(&receive, server, in, OFFERED, TAG_BIG), ==, 0);
+    CHECK_THAT(op_send(&send, server, out, OFFERED, TAG_BIG), ==, 0);
     tell(side, "posted", 0);
     pair_hear(side, "you were away");
     for (deadline_t deadline = now_ms() + patient_ms() / 4; !deadline_over(deadline);)
         host_pump(10);
     CHECK(!op_done(&receive) && !op_done(&send));
     tell(side, "still waiting", 0);
-    op_received(&receive, MIB);
-    check_filled(in, MIB, 6);
+    op_received(&receive, OFFERED);
+    check_filled(in, OFFERED, 6);
     op_sent(&send);
     fenced_free(in);
     free(out);
@@ -462,18 +463,18 @@ static void present_server(struct side *side)
 {
     struct bmi_method_addr *client;
     struct op receive = {0}, send = {0};
-    char *in = fenced(MIB), *out = malloc(MIB);
+    char *in = fenced(OFFERED), *out = malloc(OFFERED);
 
     CHECK(out != NULL);
-    fill(out, MIB, 6);
+    fill(out, OFFERED, 6);
     tell(side, "endpoint", host_start_server());
     client = pair_accept();
     pair_hear(side, "post");
-    CHECK_THAT(op_recv(&receive, client, in, MIB, TAG_BIG), >=, 0);
-    CHECK_THAT(op_send(&send, client, out, MIB, TAG_BIG), >=, 0);
-    op_received(&receive, MIB);
+    CHECK_THAT(op_recv(&receive, client, in, OFFERED, TAG_BIG), >=, 0);
+    CHECK_THAT(op_send(&send, client, out, OFFERED, TAG_BIG), >=, 0);
+    op_received(&receive, OFFERED);
     op_sent(&send);
-    check_filled(in, MIB, 5);
+    check_filled(in, OFFERED, 5);
     fenced_free(in);
     free(out);
     tell(side, "done", 0);

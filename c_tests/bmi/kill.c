@@ -41,7 +41,7 @@ static void patient_server(struct side *side)
         victim = pair_accept();
         for (int i = 0; i < PENDING; i++) {
             CHECK_THAT(op_recv(&receive[i], victim, room[i], sizeof room[i], 100 + i), ==, 0);
-            CHECK_THAT(op_send(&send[i], victim, big, 1 * MIB, 200 + i), ==, 0);
+            CHECK_THAT(op_send(&send[i], victim, big, 2 * MIB, 200 + i), ==, 0);
         }
         CHECK_THAT(op_recv(&moving, victim, big, 16 * MIB, 1), >=, 0);
         tell(side, "pending", 0);
