@@ -85,8 +85,9 @@ impl LocalPort {
                 self.active.swap_remove(at);
                 continue;
             };
-            // One that has rung since will not ring again until it is armed anew.
-            if kept < ACTIVE_KEPT || entry.blocked || !entry.is_asleep() {
+            // One that has rung since will not ring again until it is armed anew; nor does one for what had come
+            // when another thread armed it again (`take_doorbells`) and had no budget left to take it.
+            if kept < ACTIVE_KEPT || entry.blocked || !entry.is_asleep() || entry.wants_poll() {
                 kept += 1;
                 at += 1;
                 entry.set_asleep(false);

@@ -222,6 +222,29 @@ fn doorbells_for_a_sleeper(clients: usize) {
     }
 }
 
+/// Another thread arms the links again that have rung, and looks at what its budget allows.
+#[test]
+fn what_another_thread_had_no_budget_for_is_not_forgotten() {
+    let mut server = Node::new();
+    let mut clients: Vec<Node> = (0..2 * ACTIVE_KEPT).map(|_| Node::new()).collect();
+    let links: Vec<LinkId> = clients
+        .iter_mut()
+        .map(|client| link_up(client, &mut server))
+        .collect();
+    server.take();
+    server.poll_until_idle();
+    while !server.port.arm() {
+        server.poll_until_idle();
+    }
+    for (client, link) in clients.iter_mut().zip(&links) {
+        client.send(*link, b"x").unwrap();
+    }
+    server.port.poll(0, &server.clock, 1, &mut server.log);
+    server.port.disarm();
+    server.poll_until_idle();
+    assert_eq!(server.bodies().len(), clients.len());
+}
+
 /// Wake-ups are not read: a socket full of them would not take the one that is needed.
 #[test]
 fn unread_wake_ups_never_keep_a_later_one_away() {
