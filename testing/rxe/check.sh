@@ -44,9 +44,10 @@ client() {
     within "$1" "$bin/bmi_cp" "${@:2}"
 }
 
-# there_and_back ADDRESS: a file, compared
+# there_and_back ADDRESS [FILE]: a file, compared
 there_and_back() {
-    client 120 "$work/file" "$1/file" && client 120 "$1/file" "$work/back" && cmp "$work/file" "$work/back"
+    local file=$work/${2:-file}
+    client 120 "$file" "$1/file" && client 120 "$1/file" "$work/back" && cmp "$file" "$work/back"
 }
 
 # over DEVICE BYTES COMMAND...: it succeeds, and the device has sent so much more
@@ -172,17 +173,31 @@ registrations_are() {
 
 # ---- 1 % of the packets lost ----
 
+# The device notices a lost answer to a read by its timer, a second later or more, and sends nothing else meanwhile: what
+# is written behind eight reads of 256 KiB, signs of life too, may come later than MX_RDM_KEEPALIVE_MS allows.
 lost() {
+    local end
     label=lost
     tc qdisc add dev va root netem loss 1%
     tc qdisc add dev vb root netem loss 1%
+    head -c 262144 "$work/file" >"$work/small"
     check "a server at the other device" serve "$b" && {
-        check "10 MiB there and back" over rxe1 10000000 there_and_back "$b"
+        check "256 KiB there and back" over rxe1 250000 there_and_back "$b" small
+        check "10 MiB arrive, or the keep-alive ends it" ends "$b"
+        sed 's/^/     /' "$work/out"
+        check "256 KiB there and back after that" over rxe1 250000 there_and_back "$b" small
         stop
     }
-    tc -s qdisc show dev vb | grep -o 'dropped [0-9]*' | sed 's/^/     /'
-    tc qdisc del dev va root
-    tc qdisc del dev vb root
+    for end in va vb; do
+        echo "     $end: $(tc -s qdisc show dev $end | grep -o 'Sent.*dropped [0-9]*')"
+        tc qdisc del dev $end root
+    done
+}
+
+# ends ADDRESS: by itself
+ends() {
+    client 120 "$work/file" "$1/file"
+    [ $? != 124 ]
 }
 
 # ---- 64 KiB of locked memory, not root ----
