@@ -82,5 +82,6 @@ help:
 	@echo "header      writes include/bmi_mx.h from the sources"
 	@echo "install     PREFIX=/usr/local DESTDIR= (and uninstall)"
 	@echo "deb         Debian packages under $(BUILD)/deb; check-deb: in a fresh Debian 12, there and away (root)"
+	@echo "deb-arm64   the same for 64-bit Arm, cross-compiled, under $(BUILD)/deb/arm64; check-deb-arm64: their file server, emulated"
 	@echo "deps        installs what is missing (as root, Debian), or says what is"
 	@echo "clean       removes $(BUILD)/ and cargo's products"

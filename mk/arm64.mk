@@ -26,7 +26,8 @@ ARM64_LEFT_OUT := a_client_that_daemonizes_goes_on_in_its_child a_grandchild_goe
     forks_of_a_process_with_threads_in_test_calls_go_on a_forked_child_may_begin_a_life_of_its_own \
     a_child_forked_while_others_start_and_look_up_is_not_stuck \
     options_are_taken_up_to_the_end_of_memory the_log_tells_a_mistake_from_an_old_host \
-    without_clone3_it_says_so where_clone3_is_unknown_it_begins
+    without_clone3_it_says_so where_clone3_is_unknown_it_begins without_membarrier_sleepers_are_woken \
+    a_server_without_membarrier_wakes_and_is_woken a_client_without_membarrier_wakes_and_is_woken
 
 # With assertions, unless the caller says otherwise.
 ARM64_PROFILE  := $(if $(filter command line,$(origin PROFILE)),$(PROFILE),dev)

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   size < 4 KiB          malloc
-//!   4 KiB .. 64 KiB       a page-aligned allocation
-//!   64 KiB and more       a region (mx_sys::regions), and when freed kept for the next one of
+//!   4 KiB .. 64 KiB       an allocation aligned to 4 KiB, and if it is a page or more to a page
+//!   64 KiB and more       a region of whole pages (mx_sys::regions), and when freed kept for the next one of
 //!                           about this size
 //!                           cache: newest at the end, at most BMI_MX_BUFFER_CACHE bytes, and for 5 s
 //! ```
@@ -27,13 +27,13 @@ use libc::c_void;
 use mx_proto::{Clock, Instant};
 use mx_sys::clock::MonotonicClock;
 use mx_sys::fork::ForkLock;
-use mx_sys::regions;
+use mx_sys::{page_size, regions};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The alignment of larger buffers.
-const PAGE: usize = 4096;
+/// The least alignment of larger buffers: the smallest page there is.
+const ALIGN: usize = 4096;
 
 /// Smaller buffers are not worth keeping.
 const CACHED_FROM: usize = 64 * 1024;
@@ -51,14 +51,15 @@ static DUE: AtomicU64 = AtomicU64::new(0);
 
 /// A buffer of at least `size` bytes. `None` when there is no memory: one of no bytes has an address, too.
 pub fn allocate(size: usize) -> Option<*mut c_void> {
-    if size < PAGE {
+    if size < ALIGN {
         // SAFETY: malloc may be called with any size; of 1 it gives an address where of 0 it need not.
         let start = unsafe { libc::malloc(size.max(1)) };
         return (!start.is_null()).then_some(start);
     }
     if size >= CACHED_FROM {
+        let len = regions::len_for(size)?;
         let mut cache = CACHE.lock();
-        let cached = cache.take(size);
+        let cached = cache.take(len);
         cache.note();
         drop(cache);
         return match cached {
@@ -66,10 +67,15 @@ pub fn allocate(size: usize) -> Option<*mut c_void> {
             None => regions::allocate(size),
         };
     }
+    let align = alignment(size, page_size());
     let mut start = ptr::null_mut();
-    // SAFETY: `start` can be written to, and a page is a power of two.
-    let code = unsafe { libc::posix_memalign(&raw mut start, PAGE, size) };
+    // SAFETY: `start` can be written to, and the alignment is a power of two.
+    let code = unsafe { libc::posix_memalign(&raw mut start, align, size) };
     (code == 0).then_some(start)
+}
+
+fn alignment(size: usize, page: usize) -> usize {
+    if size < page { ALIGN } else { page }
 }
 
 /// Gives a buffer back. Null is legal. False when it has been given back already, as far as that
@@ -82,8 +88,8 @@ pub unsafe fn release(start: *mut c_void) -> bool {
     let Some(start) = NonNull::new(start) else {
         return true;
     };
-    // A small buffer's address may be anything; a large one's is a page's.
-    if start.addr().get() % PAGE == 0 {
+    // A small buffer's address may be anything; a large one's is aligned.
+    if start.addr().get() % ALIGN == 0 {
         let capacity = regions::len_at(start.as_ptr());
         let mut cache = CACHE.lock();
         if cache.has(start) {
@@ -247,7 +253,7 @@ mod tests {
     use super::*;
 
     fn buffer(place: usize, capacity: usize) -> Buffer {
-        let start = NonNull::new(ptr::without_provenance_mut(place * PAGE)).unwrap();
+        let start = NonNull::new(ptr::without_provenance_mut(place * ALIGN)).unwrap();
         let freed = Instant(place as u64 * 1_000_000_000);
         Buffer {
             start,
@@ -330,19 +336,30 @@ mod tests {
     }
 
     #[test]
-    fn large_buffers_are_pages_and_all_can_be_written_to_their_end() {
+    fn what_is_a_page_or_more_is_aligned_to_one() {
+        for (page, expected) in [
+            (4096, [4096, 4096]),
+            (16384, [4096, 16384]),
+            (65536, [4096, 4096]),
+        ] {
+            assert_eq!([8192, 65535].map(|size| alignment(size, page)), expected);
+        }
+    }
+
+    #[test]
+    fn large_buffers_are_aligned_and_all_can_be_written_to_their_end() {
         for size in [
             0,
             1,
-            PAGE - 1,
-            PAGE,
-            PAGE + 1,
+            ALIGN - 1,
+            ALIGN,
+            ALIGN + 1,
             CACHED_FROM,
             CACHED_FROM + 17,
             4 << 20,
         ] {
             let start = allocate(size).unwrap();
-            assert!(size < PAGE || start.addr() % PAGE == 0, "{size}");
+            assert!(size < ALIGN || start.addr() % ALIGN == 0, "{size}");
             // SAFETY: `size` bytes, just allocated.
             unsafe { ptr::write_bytes(start.cast::<u8>(), 0xa5, size) };
             // SAFETY: as above, and not used again.

@@ -1,5 +1,5 @@
 /*
- * Starting without what the library needs: threads, calls of the kernel, descriptors.
+ * Starting without what the library needs or uses: threads, calls of the kernel, descriptors.
  *
  *     initialize ──► 0, and it works
  *                └─► the documented code, and one line that names the limit or the call
@@ -236,6 +236,66 @@ static void few_descriptors(struct world *world)
     CHECK_THAT(refusals, >, 0);
 }
 
+/* ---- no membarrier ---- */
+
+enum { NAPS = 500 };
+
+static void refuse_membarrier(void)
+{
+    CHECK(setenv("MX_SPIN_US", "0", 1) == 0);
+    refuse_call(SYS_membarrier, ENOSYS);
+    CHECK(syscall(SYS_membarrier, 0, 0, 0) == -1 && errno == ENOSYS);
+}
+
+/* Asleep until it is woken: each wake-up that is lost costs the whole time. */
+static void asleep(struct op *op)
+{
+    while (!op_done(op))
+        host_testcontext(1, 0, WAIT_MS);
+}
+
+/* Each message finds its receiver asleep or about to sleep. */
+static void naps(struct bmi_method_addr *peer, bool first)
+{
+    for (int i = 0; i < NAPS; i++) {
+        struct op sent = {0}, received = {0};
+        int byte = i & 0x7f, got = -1;
+
+        op_recv(&received, peer, &got, sizeof got, i);
+        if (!first)
+            asleep(&received);
+        op_send(&sent, peer, &byte, sizeof byte, i);
+        op_sent(&sent);
+        asleep(&received);
+        op_received(&received, sizeof got);
+        CHECK_THAT(got, ==, byte);
+    }
+}
+
+static void server_naps(struct side *side)
+{
+    naps(pair_server(side), false);
+    pair_part(side);
+}
+
+static void client_naps(struct side *side)
+{
+    naps(pair_client(side), true);
+    pair_part(side);
+}
+
+static void server_without_membarrier(struct side *side)
+{
+    refuse_membarrier();
+    server_naps(side);
+}
+
+static void client_without_membarrier(struct side *side)
+{
+    refuse_membarrier();
+    client_naps(side);
+}
+
 #define ALWAYS                                                                            \
     SOLO(without_clone3_it_says_so, without_clone3),                                      \
         SOLO(where_clone3_is_unknown_it_begins, with_clone_only),                         \
@@ -244,9 +304,14 @@ static void few_descriptors(struct world *world)
 #define FEW                                                                               \
     DIRECTED(who_begins_with_few_descriptors_serves, few_descriptors, {"server", server_with_few}, \
              {"client", client_of_few})
+/* Where the other side has it, neither relies on it. */
+#define NO_BARRIERS                                                                       \
+    PAIR(without_membarrier_sleepers_are_woken, server_without_membarrier, client_without_membarrier), \
+        PAIR(a_server_without_membarrier_wakes_and_is_woken, server_without_membarrier, client_naps),  \
+        PAIR(a_client_without_membarrier_wakes_and_is_woken, server_naps, client_without_membarrier)
 
-static const struct scenario as_root[] = {SOLO(without_threads_it_says_so, without_threads), ALWAYS, FEW, {0}};
-static const struct scenario as_user[] = {ALWAYS, FEW, {0}};
+static const struct scenario as_root[] = {SOLO(without_threads_it_says_so, without_threads), ALWAYS, FEW, NO_BARRIERS, {0}};
+static const struct scenario as_user[] = {ALWAYS, FEW, NO_BARRIERS, {0}};
 static const struct scenario over_rdm[] = {ALWAYS, {0}};
 
 int main(int argc, char **argv)

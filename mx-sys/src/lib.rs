@@ -39,6 +39,7 @@ pub use linger::linger;
 pub use mx_port_base::clock::{self, MonotonicClock};
 pub use mx_port_base::endpoint_port::{EndpointRange, PortMap};
 pub use mx_port_base::fork::{self, ForkMark};
+pub use mx_port_base::page::page_size;
 pub use mx_port_base::{cancellation, eventfd, interfaces, lock};
 pub use mx_port_dgram::DgramOptions;
 pub use mx_port_fabric::regions;

@@ -13,6 +13,7 @@
 //! Owns: the address space, for as long as the process lives.
 //! Cost: one system call each time it grows.
 
+use mx_port_base::page::page_size;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::ptr::{self, NonNull};
 
@@ -37,7 +38,7 @@ impl Reservation {
     /// `most` bytes, or as many as can be had. `None` when there is not even a MiB.
     pub fn new(most: usize) -> Option<Self> {
         let limit = address_space_limit().map_or(most, |limit| limit / SHARE);
-        let mut len = most.min(limit).next_multiple_of(page());
+        let mut len = most.min(limit).next_multiple_of(page_size());
         while len >= LEAST {
             if let Some(start) = map(len) {
                 return Some(Self {
@@ -46,7 +47,7 @@ impl Reservation {
                     open: 0,
                 });
             }
-            len = (len / 2).next_multiple_of(page());
+            len = (len / 2).next_multiple_of(page_size());
         }
         log::warn!("no address space: {}", std::io::Error::last_os_error());
         None
@@ -67,7 +68,7 @@ impl Reservation {
     /// Makes `by` bytes more readable and writable, rounded up to pages; they are zero. False, and
     /// nothing has changed, when there are not so many or no memory.
     pub fn grow(&mut self, by: usize) -> bool {
-        let by = by.next_multiple_of(page());
+        let by = by.next_multiple_of(page_size());
         if by > self.len - self.open {
             return false;
         }
@@ -106,12 +107,6 @@ fn address_space_limit() -> Option<usize> {
     (soft != RLIM_INFINITY).then(|| usize::try_from(soft).unwrap_or(usize::MAX))
 }
 
-fn page() -> usize {
-    // SAFETY: no pointers.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).unwrap_or(4096)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,9 +117,9 @@ mod tests {
         let start = reservation.start();
         assert_eq!(reservation.open(), 0);
         assert!(reservation.grow(1));
-        assert_eq!(reservation.open(), page());
-        assert!(!reservation.grow(LEAST) && reservation.open() == page());
-        assert!(reservation.grow(LEAST - page()));
+        assert_eq!(reservation.open(), page_size());
+        assert!(!reservation.grow(LEAST) && reservation.open() == page_size());
+        assert!(reservation.grow(LEAST - page_size()));
         assert!(!reservation.grow(1));
         assert_eq!((reservation.start(), reservation.open()), (start, LEAST));
         // SAFETY: all of it can be read and written, and only this test does.

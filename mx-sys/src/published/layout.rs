@@ -17,7 +17,7 @@
 //!
 //! Not here: mapping and reading.
 
-/// Bytes of what is written as a whole: two of the machine's pages.
+/// Bytes of what is written as a whole: two pages of 4 KiB, where they are no larger.
 pub(super) const LEN: usize = 8192;
 
 /// Bytes with the peers' rows behind it, of which only those that are used take memory.

@@ -8,7 +8,7 @@
 //!   the machine               clock  descriptors  interfaces  netlink  random
 //!   cancelled threads         cancellation
 //!   children of fork          fork  lock  close_on_fork
-//!   memory                    sealed (between processes)  file_size
+//!   memory                    sealed (between processes)  file_size  page
 //! ```
 //!
 //! Not here: any port.
@@ -29,6 +29,7 @@ pub mod netlink;
 pub mod nic_id;
 pub mod numbers;
 pub mod origin;
+pub mod page;
 pub mod random;
 pub mod remembered;
 pub mod sealed;

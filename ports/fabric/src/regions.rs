@@ -12,20 +12,21 @@
 //! own memory unnoticed; a region is unmapped only when it is not referenced any more, so a
 //! registration of it stays valid.
 //!
+//! A region has its pages to itself, whatever their size: registering it may keep them from children of `fork`,
+//! and the heap beside it must not go with them.
+//!
 //! Owns: the table of regions that have not been released.
 //! Not here: registrations.
 //! Cost: a lock and a search in a tree, for allocations of many pages only.
 
 use libc::c_void;
 use mx_port_base::fork::ForkLock;
+use mx_port_base::page::page_size;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// The alignment of regions.
-const PAGE: usize = 4096;
 
 static TABLE: ForkLock<BTreeMap<usize, Arc<Region>>> = ForkLock::new(BTreeMap::new());
 
@@ -50,7 +51,7 @@ impl Region {
         self.start.as_ptr().cast()
     }
 
-    /// Bytes in it; at least as many as were asked for.
+    /// Bytes in it: whole pages, at least as many bytes as were asked for.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -76,14 +77,22 @@ impl fmt::Debug for Region {
     }
 }
 
-/// Allocates at least `size` bytes, aligned to a page. `None` when there is no memory.
+/// Bytes of the region that [`allocate`] makes for `size`. `None`: there cannot be so many.
+pub fn len_for(size: usize) -> Option<usize> {
+    size.checked_next_multiple_of(page_size())
+}
+
+/// Allocates whole pages with at least `size` bytes. `None` when there is no memory.
 pub fn allocate(size: usize) -> Option<*mut c_void> {
+    allocate_pages(len_for(size)?, page_size())
+}
+
+/// `len` is a multiple of `page`.
+fn allocate_pages(len: usize, page: usize) -> Option<*mut c_void> {
     let mut start = ptr::null_mut();
     // SAFETY: `start` can be written to, and a page is a power of two.
-    let code = unsafe { libc::posix_memalign(&raw mut start, PAGE, size) };
+    let code = unsafe { libc::posix_memalign(&raw mut start, page, len) };
     let start = NonNull::new(start).filter(|_| code == 0)?;
-    // SAFETY: it has just come from posix_memalign.
-    let len = unsafe { libc::malloc_usable_size(start.as_ptr()) };
     let region = Arc::new(Region {
         start,
         len,
@@ -148,6 +157,31 @@ mod tests {
         assert!(release(start));
         assert!(!release(start));
         assert!(find(first, 1).is_none());
+    }
+
+    /// The C library keeps its own words right before and behind what it gives out.
+    #[test]
+    fn a_region_has_its_pages_to_itself() {
+        for page in [4096, 65536] {
+            let regions: Vec<_> = (1..4)
+                .map(|pages| allocate_pages(pages * page, page).unwrap())
+                .collect();
+            for (pages, start) in (1..4).zip(&regions) {
+                assert_eq!(start.addr() % page, 0);
+                assert_eq!(len_at(*start), Some(pages * page));
+            }
+            assert!(regions.into_iter().all(release));
+        }
+        for size in [1, page_size(), page_size() + 1, 100_000] {
+            let len = len_for(size).unwrap();
+            assert!(len >= size && len - size < page_size() && len % page_size() == 0);
+            let start = allocate(size).unwrap();
+            assert_eq!(start.addr() % page_size(), 0);
+            assert_eq!(len_at(start), Some(len));
+            assert!(release(start));
+        }
+        assert_eq!(len_for(usize::MAX), None);
+        assert_eq!(allocate(usize::MAX), None);
     }
 
     #[test]
