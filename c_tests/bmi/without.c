@@ -238,7 +238,7 @@ static void few_descriptors(struct world *world)
 
 /* ---- no membarrier ---- */
 
-enum { NAPS = 500 };
+enum { SLEEPS = 500 };
 
 static void refuse_membarrier(void)
 {
@@ -255,9 +255,9 @@ static void asleep(struct op *op)
 }
 
 /* Each message finds its receiver asleep or about to sleep. */
-static void naps(struct bmi_method_addr *peer, bool first)
+static void sleeps(struct bmi_method_addr *peer, bool first)
 {
-    for (int i = 0; i < NAPS; i++) {
+    for (int i = 0; i < SLEEPS; i++) {
         struct op sent = {0}, received = {0};
         int byte = i & 0x7f, got = -1;
 
@@ -272,28 +272,28 @@ static void naps(struct bmi_method_addr *peer, bool first)
     }
 }
 
-static void server_naps(struct side *side)
+static void server_sleeps(struct side *side)
 {
-    naps(pair_server(side), false);
+    sleeps(pair_server(side), false);
     pair_part(side);
 }
 
-static void client_naps(struct side *side)
+static void client_sleeps(struct side *side)
 {
-    naps(pair_client(side), true);
+    sleeps(pair_client(side), true);
     pair_part(side);
 }
 
 static void server_without_membarrier(struct side *side)
 {
     refuse_membarrier();
-    server_naps(side);
+    server_sleeps(side);
 }
 
 static void client_without_membarrier(struct side *side)
 {
     refuse_membarrier();
-    client_naps(side);
+    client_sleeps(side);
 }
 
 #define ALWAYS                                                                            \
@@ -307,8 +307,8 @@ static void client_without_membarrier(struct side *side)
 /* Where the other side has it, neither relies on it. */
 #define NO_BARRIERS                                                                       \
     PAIR(without_membarrier_sleepers_are_woken, server_without_membarrier, client_without_membarrier), \
-        PAIR(a_server_without_membarrier_wakes_and_is_woken, server_without_membarrier, client_naps),  \
-        PAIR(a_client_without_membarrier_wakes_and_is_woken, server_naps, client_without_membarrier)
+        PAIR(a_server_without_membarrier_wakes_and_is_woken, server_without_membarrier, client_sleeps),  \
+        PAIR(a_client_without_membarrier_wakes_and_is_woken, server_sleeps, client_without_membarrier)
 
 static const struct scenario as_root[] = {SOLO(without_threads_it_says_so, without_threads), ALWAYS, FEW, NO_BARRIERS, {0}};
 static const struct scenario as_user[] = {ALWAYS, FEW, NO_BARRIERS, {0}};

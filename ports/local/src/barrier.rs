@@ -125,7 +125,7 @@ mod tests {
     }
 
     impl Meeting {
-        /// What side `me` saw, round by round.
+        /// The words that side `me` saw, round by round.
         fn looks(&self, me: usize, barrier: &impl Fn()) -> Vec<u32> {
             let mut seen = Vec::with_capacity(ROUNDS);
             let begin = Instant::now();
