@@ -48,8 +48,12 @@ pub(super) struct Remembered {
 impl Remembered {
     /// See [`Rtt::srtt`].
     pub(super) fn srtt(self) -> Option<Duration> {
-        (self.srtt > 0).then(|| Duration::from_nanos(self.srtt))
+        measured(self.srtt)
     }
+}
+
+fn measured(srtt: u64) -> Option<Duration> {
+    (srtt > 0).then(|| Duration::from_nanos(srtt))
 }
 
 /// Doublings after which any time-out is at its cap; keeps the shift in range.
@@ -136,7 +140,7 @@ impl Rtt {
 
     /// The smoothed round trip (RFC 6298). `None`: nothing has been measured.
     pub(super) fn srtt(&self) -> Option<Duration> {
-        (self.srtt > 0).then(|| Duration::from_nanos(self.srtt))
+        measured(self.srtt)
     }
 
     /// The mean deviation of samples (RFC 6298).

@@ -17,7 +17,7 @@
 
 use super::layout::{self, halves, word};
 use crate::route::host::HostPorts;
-use mx_port_base::numbers::{DGRAM, LOCAL, LOOPBACK, RDM, TCP};
+use mx_port_base::numbers;
 use mx_proto::port::LinkFigures;
 use mx_proto::{Clock, Endpoint, EndpointId, Instant, NicId, Owner, Phase, RemoteView};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -51,15 +51,6 @@ pub struct Peer {
     pub figures: LinkFigures,
 }
 
-/// The ports by what is written of them.
-const PORTS: [(u8, &str); 5] = [
-    (LOOPBACK, "loopback"),
-    (LOCAL, "local"),
-    (TCP, "tcp"),
-    (RDM, "rdm"),
-    (DGRAM, "dgram"),
-];
-
 /// Without a link.
 const NO_PORT: u8 = u8::MAX;
 
@@ -90,10 +81,7 @@ impl Peer {
             nic: NicId::new(nic)?,
             endpoint: EndpointId(endpoint),
             phase: Phase::from_word(phase)?,
-            port: PORTS
-                .iter()
-                .find(|(number, _)| *number == port)
-                .map(|(_, name)| *name),
+            port: numbers::name(port),
             operations,
             queued,
             oldest_since: some(since).map(Instant),
@@ -223,7 +211,7 @@ mod tests {
     use super::*;
 
     fn row() -> Row {
-        let state = u32::from_ne_bytes([Phase::NoCredits as u8, TCP, 0, 0]);
+        let state = u32::from_ne_bytes([Phase::NoCredits as u8, numbers::TCP, 0, 0]);
         [
             5_000,
             0x4d58_c000_0201,

@@ -45,7 +45,7 @@ use mx_port_base::cancellation::Off;
 use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::nest::Nest;
 use mx_port_base::netlink::Watch;
-use mx_port_base::numbers::{DGRAM, LOCAL, LOOPBACK, RDM, TCP};
+use mx_port_base::numbers::{self, DGRAM, LOCAL, LOOPBACK, RDM, TCP};
 use mx_port_base::origin::Origin;
 use mx_port_base::random;
 use mx_port_rdm::{Device, RdmPort};
@@ -675,14 +675,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
 impl HostPorts {
     /// The name of the port that carries `link`, for people.
     pub fn port_name(link: LinkId) -> &'static str {
-        match link.port() {
-            LOCAL => "local",
-            TCP => "tcp",
-            LOOPBACK => "loopback",
-            RDM => "rdm",
-            DGRAM => "dgram",
-            _ => "no port",
-        }
+        numbers::name(link.port()).unwrap_or("no port")
     }
 }
 

@@ -15,3 +15,15 @@ pub const LOOPBACK: u8 = 2;
 pub const RDM: u8 = 3;
 /// Datagrams.
 pub const DGRAM: u8 = 4;
+
+/// The name of the port of that number, for people. `None`: there is none.
+pub fn name(port: u8) -> Option<&'static str> {
+    Some(match port {
+        LOCAL => "local",
+        TCP => "tcp",
+        LOOPBACK => "loopback",
+        RDM => "rdm",
+        DGRAM => "dgram",
+        _ => return None,
+    })
+}
