@@ -153,19 +153,27 @@ fn a_recall_keeps_the_card_from_writing_at_every_moment() {
     }
 }
 
-#[test]
-fn a_recall_waits_for_pieces_that_come_where_ending_them_ends_the_connection() {
-    let (fake, mut pair) = made_up(Shape::verbs_rxm(), 3);
+/// Pieces of a read, with token 5, are under way, of which a look leaves each as it is with probability `hold`. The memory
+/// of both sides is the last.
+fn reading(seed: u64, hold: f64) -> (Fake, Pair, RemoteKey, [Pieces; 2]) {
+    let (fake, mut pair) = made_up(Shape::verbs_rxm(), seed);
     let (at_a, at_b) = (pair.at_a, pair.at_b);
     let memory = pattern(1, &[8 << 20]);
     let mut into = pattern(2, &[8 << 20]);
     assert_eq!(transfer(&mut pair, &memory, &mut into, 1), Some(true));
     let key = pair.a.try_register(at_a, &memory, 2).unwrap();
     fake.faults(|faults| {
-        faults.hold = 0.99;
+        faults.hold = hold;
         faults.revocable = true;
     });
     pair.b.read(at_b, key, &mut into, 5).unwrap();
+    (fake, pair, key, [memory, into])
+}
+
+#[test]
+fn a_recall_waits_for_pieces_that_come_where_ending_them_ends_the_connection() {
+    let (fake, mut pair, key, _memory) = reading(3, 0.99);
+    let (at_a, at_b) = (pair.at_a, pair.at_b);
     pair.b.recall(at_b, 5);
     fake.faults(|faults| faults.hold = 0.0);
     (0..50).for_each(|_| pair.step());
@@ -178,17 +186,8 @@ fn a_recall_waits_for_pieces_that_come_where_ending_them_ends_the_connection() {
 
 #[test]
 fn a_recall_that_waits_leaves_the_processor_to_others() {
-    let (fake, mut pair) = made_up(Shape::verbs_rxm(), 4);
+    let (fake, mut pair, key, _memory) = reading(4, 1.0);
     let (at_a, at_b) = (pair.at_a, pair.at_b);
-    let memory = pattern(1, &[8 << 20]);
-    let mut into = pattern(2, &[8 << 20]);
-    assert_eq!(transfer(&mut pair, &memory, &mut into, 1), Some(true));
-    let key = pair.a.try_register(at_a, &memory, 2).unwrap();
-    fake.faults(|faults| {
-        faults.hold = 1.0;
-        faults.revocable = true;
-    });
-    pair.b.read(at_b, key, &mut into, 5).unwrap();
     let before = fake.stats().looks;
     pair.b.recall(at_b, 5);
     let looks = fake.stats().looks - before;
