@@ -52,15 +52,23 @@ pub fn put_off(level: Level, text: CString, say: fn(Level, &CStr)) {
 /// Says the lines that wait, at the end of a call. Called without the engine's lock.
 #[inline]
 pub fn say_all() {
-    for lines in [&CALLS, &ROUNDS] {
-        lines.say_if_any();
+    if CALLS.wait() || ROUNDS.wait() {
+        say_both();
     }
+}
+
+#[cold]
+fn say_both() {
+    CALLS.say();
+    ROUNDS.say();
 }
 
 /// The same at the end of a round of the helper, whose thread this is: its own.
 pub fn say_helpers() {
     HELPER.set(true);
-    ROUNDS.say_if_any();
+    if ROUNDS.wait() {
+        ROUNDS.say();
+    }
 }
 
 impl Lines {
@@ -86,17 +94,16 @@ impl Lines {
             .fetch_update(Ordering::Release, Ordering::Relaxed, put);
     }
 
+    /// There are some.
     #[inline]
-    fn say_if_any(&self) {
-        if !self.0.load(Ordering::Relaxed).is_null() {
-            let _off = Off::new();
-            self.say();
-        }
+    fn wait(&self) -> bool {
+        !self.0.load(Ordering::Relaxed).is_null()
     }
 
     /// A logger that calls the library, and so causes lines, does not get them within: their depth would have no end.
     #[cold]
     fn say(&self) {
+        let _off = Off::new();
         if SAYS.replace(true) {
             return;
         }

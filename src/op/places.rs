@@ -5,7 +5,7 @@
 //!     0  op_id   its own address, from its first use on                   read by the host
 //!     8  word    the method's part
 //!    72  addr    struct bmi_method_addr *  (stand-alone BMI: at 80)        read by the host
-//!    80  record  the endpoint's part       (behind addr)                   256 bytes, or 320
+//!    88  record  the endpoint's part                                       320 bytes in all
 //!
 //!   [ 64 blocks | 64 | 128 | 256 ...  | reserved        ]     place = number in this row
 //! ```
@@ -47,71 +47,49 @@ struct Block {
 type Addr = AtomicPtr<bmi_method_addr>;
 type Cell = UnsafeCell<Record<UserMemory>>;
 
-/// Where the rest of a block is, for a host.
-#[derive(Clone, Copy)]
-struct Layout {
-    /// Bytes from one block to the next.
-    stride: usize,
-    /// The offset at which the host reads the address; the record is behind it.
-    addr_at: usize,
-}
+/// The offset of the record, behind the address of every host.
+const RECORD_AT: usize = 88;
 
-impl Layout {
-    /// For a host that reads the address there.
-    const fn of(addr_at: usize) -> Self {
-        assert!(offset_of!(Block, op_id) == 0);
-        assert!(offset_of!(Block, word) + size_of::<Word>() <= addr_at);
-        assert!(align_of::<Record<UserMemory>>() <= 8 && addr_at % 8 == 0);
-        let end = addr_at + 8 + size_of::<Record<UserMemory>>();
-        Self {
-            stride: end.next_multiple_of(align_of::<Block>()),
-            addr_at,
-        }
-    }
-}
+/// Bytes from one block to the next.
+pub(super) const BLOCK_SIZE: usize = 320;
 
 const _: () = {
-    assert!(Layout::of(72).stride == 256);
-    // A record of 176 bytes does not fit behind a word at 80.
-    assert!(Layout::of(80).stride == 320);
+    assert!(offset_of!(Block, op_id) == 0);
+    assert!(offset_of!(Block, word) + size_of::<Word>() <= 72);
+    assert!(align_of::<Record<UserMemory>>() <= 8);
+    assert!(RECORD_AT + size_of::<Record<UserMemory>>() <= BLOCK_SIZE);
+    assert!(BLOCK_SIZE.is_multiple_of(align_of::<Block>()));
 };
-
-/// Bytes of a block.
-pub(super) fn block_size() -> usize {
-    Layout::of(host::facts().addr_at).stride
-}
 
 /// Rows without an owner. All blocks in them are free.
 static SPARE: ForkLock<Vec<Row>> = ForkLock::new(Vec::new());
 
 /// Blocks that a row begins with; then it has twice as many each time.
 const FIRST: u32 = 64;
-/// Blocks at most: 16 GiB of addresses, or 20.
+/// Blocks at most: 20 GiB of addresses.
 const MOST: usize = 64 << 20;
 
 /// Blocks side by side.
 struct Row {
     reservation: Reservation,
-    layout: Layout,
+    /// The offset at which the host reads the address.
+    addr_at: usize,
     /// So many from its beginning on are blocks.
     made: u32,
 }
 
 impl Row {
     fn new() -> Option<Self> {
-        let layout = Layout::of(host::facts().addr_at);
-        let reservation = Reservation::new(MOST * layout.stride)?;
         Some(Self {
-            reservation,
-            layout,
+            reservation: Reservation::new(MOST * BLOCK_SIZE)?,
+            addr_at: host::facts().addr_at,
             made: 0,
         })
     }
 
     /// Has at least `len` blocks from now on, if it can.
     fn reach(&mut self, len: u32) -> bool {
-        let Layout { stride, addr_at } = self.layout;
-        let more = (len as usize * stride).saturating_sub(self.reservation.open());
+        let more = (len as usize * BLOCK_SIZE).saturating_sub(self.reservation.open());
         if !self.reservation.grow(more) {
             return false;
         }
@@ -120,10 +98,13 @@ impl Row {
             // SAFETY: within what is open, at a place of its own, which has not been given out yet; each part is
             // at its offset.
             unsafe {
-                let block = start.add(place as usize * stride);
+                let block = start.add(place as usize * BLOCK_SIZE);
                 block.cast::<Block>().write(Block::default());
-                block.add(addr_at).cast::<Addr>().write(Addr::default());
-                block.add(addr_at + 8).cast::<Cell>().write(Cell::default());
+                block
+                    .add(self.addr_at)
+                    .cast::<Addr>()
+                    .write(Addr::default());
+                block.add(RECORD_AT).cast::<Cell>().write(Cell::default());
             }
         }
         self.made = self.made.max(len);
@@ -136,7 +117,8 @@ pub struct Blocks {
     row: Option<Row>,
     /// The address of its first block; dangling while there is none.
     start: NonNull<u8>,
-    layout: Layout,
+    /// The offset at which the host reads the address.
+    addr_at: usize,
     /// Of them, those that are used.
     len: u32,
     /// Those that the host can see.
@@ -151,11 +133,10 @@ impl Default for Blocks {
     /// No blocks yet, but the address space for them: later there may be none left.
     fn default() -> Self {
         let row = SPARE.lock().pop().or_else(Row::new);
-        let layout = row.as_ref().map_or(Layout::of(72), |row| row.layout);
         Self {
-            row,
             start: NonNull::dangling(),
-            layout,
+            addr_at: row.as_ref().map_or(0, |row| row.addr_at),
+            row,
             len: 0,
             shown: 0,
             reuse_delay: host::facts().reuse_delay,
@@ -175,11 +156,10 @@ impl Blocks {
     #[inline]
     pub fn find(&self, id: i64) -> Option<u32> {
         let offset = (id as usize).wrapping_sub(self.start.as_ptr().addr());
-        let stride = self.layout.stride;
-        if offset >= self.len as usize * stride || offset % stride != 0 {
+        if offset >= self.len as usize * BLOCK_SIZE || offset % BLOCK_SIZE != 0 {
             return None;
         }
-        let place = (offset / stride) as u32;
+        let place = (offset / BLOCK_SIZE) as u32;
         self.is_hosts(place).then_some(place)
     }
 
@@ -191,8 +171,7 @@ impl Blocks {
         };
         let start = row.reservation.start();
         let offset = (id as usize).wrapping_sub(start.addr().get());
-        let stride = row.layout.stride;
-        if offset / stride >= row.made as usize || offset % stride != 0 {
+        if offset / BLOCK_SIZE >= row.made as usize || offset % BLOCK_SIZE != 0 {
             return false;
         }
         // SAFETY: so many have been written there, side by side, and they stay for ever.
@@ -218,7 +197,7 @@ impl Blocks {
             no_place(place, self.len);
         }
         // SAFETY: so many have been written there, side by side, and they stay for ever.
-        unsafe { self.start.add(place as usize * self.layout.stride) }
+        unsafe { self.start.add(place as usize * BLOCK_SIZE) }
     }
 
     #[inline(always)]
@@ -230,13 +209,13 @@ impl Blocks {
     #[inline(always)]
     fn addr(&self, place: u32) -> &Addr {
         // SAFETY: a block has this there.
-        unsafe { self.at(place).add(self.layout.addr_at).cast().as_ref() }
+        unsafe { self.at(place).add(self.addr_at).cast().as_ref() }
     }
 
     #[inline(always)]
     fn cell(&self, place: u32) -> &Cell {
         // SAFETY: as above.
-        unsafe { self.at(place).add(self.layout.addr_at + 8).cast().as_ref() }
+        unsafe { self.at(place).add(RECORD_AT).cast().as_ref() }
     }
 }
 
@@ -345,7 +324,6 @@ impl fmt::Debug for Blocks {
 mod tests {
     use super::*;
 
-    const BLOCK: usize = Layout::of(72).stride;
     const ADDR_AT: usize = 72;
     use std::time::Duration;
 
@@ -372,10 +350,10 @@ mod tests {
         let mut blocks = blocks(200);
         assert_eq!((blocks.len(), blocks.shown()), (256, 100));
         // Every byte of all of it, and of as much before and behind.
-        let (first, span) = (blocks.id(0), 256 * BLOCK as i64);
+        let (first, span) = (blocks.id(0), 256 * BLOCK_SIZE as i64);
         for id in first - span..first + 2 * span {
-            let place = u32::try_from((id - first).div_euclid(BLOCK as i64)).ok();
-            let whole = (id - first) % BLOCK as i64 == 0;
+            let place = u32::try_from((id - first).div_euclid(BLOCK_SIZE as i64)).ok();
+            let whole = (id - first) % BLOCK_SIZE as i64 == 0;
             let place = place.filter(|place| whole && *place < 200 && place % 2 == 0);
             assert_eq!(blocks.find(id), place, "{}", id - first);
         }
@@ -420,7 +398,7 @@ mod tests {
         // Places that a test beside this one has used before may have been given out by that one.
         assert!(blocks.was_given_out(id));
         assert!(!blocks.was_given_out(id + 8) && !blocks.was_given_out(0));
-        assert!(!blocks.was_given_out(id - 5 * BLOCK as i64));
+        assert!(!blocks.was_given_out(id - 5 * BLOCK_SIZE as i64));
         blocks.on_free(4);
         assert!(blocks.was_given_out(id) && blocks.find(id).is_none());
         blocks.row = None;

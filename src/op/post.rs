@@ -10,7 +10,7 @@
 //!
 //! Not here: waiting, threads, C's pointers.
 
-use super::places::block_size;
+use super::places::BLOCK_SIZE;
 use super::word::Word;
 use crate::error::{Error, code_of};
 use crate::match_layout::{MATCH, MessageType, bits, with_class};
@@ -115,7 +115,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 Ok(Posted::Pending)
             }
             Err(mx::PostError::UnknownRemote) => self.send_after_loss(key, remote, post, id),
-            Err(mx::PostError::TooMany) => Err(Error::no_memory("an operation", block_size())),
+            Err(mx::PostError::TooMany) => Err(Error::no_memory("an operation", BLOCK_SIZE)),
             Err(_) => Err(Error::too_large(size, i64::from(u32::MAX))),
         }
     }
@@ -190,7 +190,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Err(error) => {
                 // Our mask covers our bits.
                 debug_assert_eq!(error, mx::PostError::TooMany);
-                Err(Error::no_memory("an operation", block_size()))
+                Err(Error::no_memory("an operation", BLOCK_SIZE))
             }
         }
     }
@@ -261,7 +261,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .endpoint
             .post_pending(post.memory.take(), receives, word)
         else {
-            return Err(Error::no_memory("an operation", block_size()));
+            return Err(Error::no_memory("an operation", BLOCK_SIZE));
         };
         *id = self.id(op);
         Ok(op)
