@@ -16,7 +16,7 @@ use std::ffi::{CString, c_char};
 use std::fmt;
 use std::ptr::NonNull;
 
-use libc::{c_int, c_void};
+use libc::c_int;
 
 use crate::abi::{FI_ENOMEM, fi_ep_type, fi_info, fi_progress, fi_threading};
 use crate::library::Library;
@@ -84,38 +84,16 @@ impl Hints {
     setters! {
         /// `FI_EP_*`
         set_ep_type = ep_attr.r#type: fi_ep_type;
-        /// `FI_PROTO_*`
-        set_protocol = ep_attr.protocol: u32;
-        /// The longest message wanted.
-        set_max_msg_size = ep_attr.max_msg_size: usize;
-        /// The bits of a tag that are used.
-        set_mem_tag_format = ep_attr.mem_tag_format: u64;
         /// `FI_THREAD_*`
         set_threading = domain_attr.threading: fi_threading;
-        /// `FI_PROGRESS_*` of connections and the like.
-        set_control_progress = domain_attr.control_progress: fi_progress;
         /// `FI_PROGRESS_*` of messages.
         set_data_progress = domain_attr.data_progress: fi_progress;
         /// `FI_RM_*`
         set_resource_mgmt = domain_attr.resource_mgmt: u32;
-        /// `FI_AV_*`
-        set_av_type = domain_attr.av_type: u32;
         /// The `FI_MR_*` bits the user can honour.
         set_mr_mode = domain_attr.mr_mode: c_int;
-        /// Traffic class.
-        set_tclass = domain_attr.tclass, tx_attr.tclass: u32;
         /// The order wanted, of sends and receives.
         set_msg_order = tx_attr.msg_order, rx_attr.msg_order: u64;
-        /// The number of sends that are to be outstanding.
-        set_tx_size = tx_attr.size: usize;
-        /// The number of receives that are to be outstanding.
-        set_rx_size = rx_attr.size: usize;
-        /// The longest message to be injected.
-        set_inject_size = tx_attr.inject_size: usize;
-        /// The flags of sends that do not give their own.
-        set_tx_op_flags = tx_attr.op_flags: u64;
-        /// The flags of receives that do not give their own.
-        set_rx_op_flags = rx_attr.op_flags: u64;
     }
 
     /// Capabilities.
@@ -132,13 +110,6 @@ impl Hints {
         self
     }
 
-    /// The shape of addresses.
-    pub fn set_addr_format(&mut self, format: u32) -> &mut Self {
-        // SAFETY: a live info that only this has.
-        unsafe { (*self.raw.as_ptr()).addr_format = format };
-        self
-    }
-
     /// The provider: `tcp` and `tcp;ofi_rxm` do not understand each other, so say which.
     ///
     /// The name of one layer also brings offers in which it is below another: 1.17 answers `tcp`
@@ -152,56 +123,6 @@ impl Hints {
         let slot = unsafe { &raw mut (*(*self.raw.as_ptr()).fabric_attr).prov_name };
         // SAFETY: a string of our info's, or null.
         unsafe { replace(slot, name) }?;
-        Ok(self)
-    }
-
-    /// The fabric's name.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be a C string; the hints are as before.
-    pub fn set_fabric_name(&mut self, name: &str) -> Result<&mut Self, BadName> {
-        // SAFETY: `new` saw that the attribute is there.
-        let slot = unsafe { &raw mut (*(*self.raw.as_ptr()).fabric_attr).name };
-        // SAFETY: a string of our info's, or null.
-        unsafe { replace(slot, name) }?;
-        Ok(self)
-    }
-
-    /// The domain's name, usually a device.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be a C string; the hints are as before.
-    pub fn set_domain_name(&mut self, name: &str) -> Result<&mut Self, BadName> {
-        // SAFETY: `new` saw that the attribute is there.
-        let slot = unsafe { &raw mut (*(*self.raw.as_ptr()).domain_attr).name };
-        // SAFETY: a string of our info's, or null.
-        unsafe { replace(slot, name) }?;
-        Ok(self)
-    }
-
-    /// Where the endpoint is to be, in the form [`Hints::set_addr_format`] says. Empty: anywhere.
-    ///
-    /// # Errors
-    ///
-    /// There is no memory: `FI_ENOMEM`; the hints are as before.
-    pub fn set_src_addr(&mut self, address: &[u8]) -> Result<&mut Self, i32> {
-        let copy = if address.is_empty() {
-            std::ptr::null_mut()
-        } else {
-            allocate(address)
-                .ok_or(FI_ENOMEM)?
-                .as_ptr()
-                .cast::<c_void>()
-        };
-        let info = self.raw.as_ptr();
-        // SAFETY: a live info that only this has; the old address is null or from `malloc`.
-        unsafe { libc::free((*info).src_addr) };
-        // SAFETY: as above.
-        unsafe { (*info).src_addr = copy };
-        // SAFETY: as above.
-        unsafe { (*info).src_addrlen = address.len() };
         Ok(self)
     }
 

@@ -102,7 +102,7 @@ fn every_layout_signature_and_constant_is_that_of_the_headers() {
         include.display(),
         theirs.alike.len(),
     );
-    assert!(layouts > 30 && constants > 250, "the records are not empty");
+    assert!(layouts > 30 && constants > 100, "the records are not empty");
 }
 
 fn compare_presence(version: (u64, u64), absent: &BTreeSet<String>, wrong: &mut Vec<String>) {

@@ -3,7 +3,7 @@
 //! ```text
 //!   post:      fi_msg | fi_msg_tagged | fi_msg_rma    with iovec[], desc[], fi_rma_iov[]
 //!                 context ------------------------------+
-//!   complete:  fi_cq_entry  <  fi_cq_msg_entry  <  fi_cq_data_entry  <  fi_cq_tagged_entry
+//!   complete:  fi_cq_entry  <  fi_cq_msg_entry  <  fi_cq_tagged_entry
 //!              op_context <--- each the beginning of the next, by the queue's format
 //!              fi_cq_err_entry: all of it, and what went wrong
 //! ```
@@ -107,20 +107,6 @@ c_structs! {
         flags: u64,
         /// Bytes received; undefined for sends.
         len: usize,
-    }
-
-    /// A completion, `FI_CQ_FORMAT_DATA`.
-    [whole] pub struct fi_cq_data_entry {
-        /// The operation's context.
-        op_context: *mut c_void,
-        /// Flags: the kind of operation, and more.
-        flags: u64,
-        /// Bytes received; undefined for sends.
-        len: usize,
-        /// The address of the message in a multi-receive buffer; undefined otherwise.
-        buf: *mut c_void,
-        /// Immediate data, with `FI_REMOTE_CQ_DATA` in `flags`.
-        data: u64,
     }
 
     /// A completion, `FI_CQ_FORMAT_TAGGED`.

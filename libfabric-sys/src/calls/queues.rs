@@ -5,7 +5,7 @@
 //!                -FI_EAGAIN     none now
 //!                -FI_EAVAIL     a failed one comes next: fi_cq_readerr
 //!
-//!   fi_av_insert  addresses --> fi_addr_t --> fi_av_lookup, fi_av_straddr, fi_av_remove
+//!   fi_av_insert  addresses --> fi_addr_t --> fi_av_straddr, fi_av_remove
 //! ```
 //!
 //! Owns: calls through `fi_ops_cq` and `fi_ops_av`.
@@ -87,19 +87,6 @@ pub unsafe fn fi_av_remove(
     // SAFETY: an open address vector.
     let ops = unsafe { (*av).ops };
     through!(ops, fi_ops_av, remove, (av, fi_addr, count, flags))
-}
-
-/// The address behind a `fi_addr_t`; the length becomes what it takes.
-#[inline]
-pub unsafe fn fi_av_lookup(
-    av: *mut fid_av,
-    fi_addr: fi_addr_t,
-    addr: *mut c_void,
-    len: *mut usize,
-) -> c_int {
-    // SAFETY: an open address vector.
-    let ops = unsafe { (*av).ops };
-    through!(ops, fi_ops_av, lookup, (av, fi_addr, addr, len))
 }
 
 /// An address to be read by people, in `buf`; the length becomes what it takes. Null when the
