@@ -95,55 +95,7 @@ static void connects_are_refused(struct side *side)
     party_close(ep);
 }
 
-static void a_key_concerns_the_connect_only(struct side *side)
-{
-    mx_endpoint_t a, b;
-    mx_endpoint_addr_t to_b, to_a;
-    uint32_t timeout = (uint32_t)(WAIT_MS * slower());
-
-    (void)side;
-    party_start();
-    OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, 0, NULL, 0, &a));
-    OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, UINT32_MAX, NULL, 0, &b));
-    OK(mx_connect(a, local_nic(), id_of(b), UINT32_MAX, timeout, &to_b));
-    OK(mx_connect(b, local_nic(), id_of(a), 0, timeout, &to_a));
-    exchange(a, to_b, b, 1000, 1);
-    exchange(b, to_a, a, 1000, 2);
-    OK(mx_close_endpoint(b));
-    party_close(a);
-}
-
 /* ---- again ---- */
-
-static void connecting_again(struct side *side)
-{
-    mx_endpoint_t a = party_open(), b = open_any();
-    mx_endpoint_addr_t first = connect_to(a, id_of(b)), second;
-    mx_status_t status;
-    void *context = NULL;
-    int mine;
-
-    (void)side;
-    OK(mx_get_endpoint_addr_context(first, &context));
-    CHECK(context == NULL);
-    OK(mx_set_endpoint_addr_context(first, &mine));
-    for (int i = 0; i < 3; i++) {
-        second = connect_to(a, id_of(b));
-        CHECK(same_address(first, second));
-        OK(mx_get_endpoint_addr_context(second, &context));
-        CHECK(context == &mine);
-    }
-    status = iconnect(a, id_of(b), KEY);
-    STATUS_IS(status, MX_STATUS_SUCCESS);
-    CHECK(same_address(first, status.source));
-    exchange(a, first, b, 1000, 1);
-    /* Connecting to oneself is legal. */
-    second = connect_to(a, id_of(a));
-    CHECK(same_address(second, address_of(a)));
-    exchange(a, second, a, 1000, 2);
-    OK(mx_close_endpoint(b));
-    party_close(a);
-}
 
 static void contexts_belong_to_peers(struct side *side)
 {
@@ -542,8 +494,6 @@ int main(int argc, char **argv)
 {
     static const struct scenario scenarios[] = {
         SOLO(connects_are_refused_with_the_code_that_says_why, connects_are_refused),
-        SOLO(a_key_is_asked_for_when_connecting_and_by_each_its_own, a_key_concerns_the_connect_only),
-        SOLO(connecting_again_gives_the_same_address_and_context, connecting_again),
         SOLO(contexts_belong_to_peers_and_to_the_endpoint_that_set_them, contexts_belong_to_peers),
         PAIR(addresses_tell_nic_endpoint_and_session, addresses_tell_who_it_is,
              addresses_tell_who_it_is),

@@ -170,12 +170,6 @@ static void post_a_receive(mx_endpoint_addr_t source, uint64_t bits, uint32_t le
     inside_request = receive(b, inside_buffer, length, bits, EXACTLY);
 }
 
-static void post_a_short_receive(mx_endpoint_addr_t source, uint64_t bits, uint32_t length,
-                                 void *data)
-{
-    post_a_receive(source, bits, length - 1, data);
-}
-
 static void posts_the_receive_itself(struct side *side)
 {
     static const size_t sizes[] = {0, SMALL, 32768, LARGE};
@@ -263,165 +257,6 @@ static void may_do_what_it_likes(struct side *side)
     close_two();
 }
 
-static void disconnect_source(mx_endpoint_addr_t source, uint64_t bits, uint32_t length,
-                              void *data)
-{
-    (void)bits;
-    (void)length;
-    (void)data;
-    OK(mx_disconnect(b, source));
-}
-
-static void may_disconnect_the_source(struct side *side)
-{
-    static const size_t sizes[] = {SMALL, LARGE};
-    char *out = fenced(LARGE);
-
-    (void)side;
-    open_two();
-    OK(mx_register_unexp_handler(b, handler, NULL));
-    seen.act = disconnect_source;
-    for (int i = 0; i < 4; i++) {
-        mx_request_t request;
-        mx_status_t status;
-        uint32_t result;
-
-        seen.action = i % 2 == 0 ? MX_RECV_CONTINUE : MX_RECV_FINISHED;
-        to_b = connect_to(a, id_of(b));
-        request = send_to(a, to_b, out, sizes[i / 2], 1);
-        await_calls(i + 1);
-        status = finish(a, request);
-        if (sizes[i / 2] == LARGE && status.code == MX_STATUS_SUCCESS)
-            FAIL("a send to a peer that hung up is told to have arrived");
-        OK(mx_iprobe(b, 0, ANYTHING, &status, &result));
-        CHECK_THAT(result, ==, 0); /* messages of a peer that is disconnected are thrown away */
-    }
-    close_two();
-    fenced_free(out);
-}
-
-static void unregister_itself(mx_endpoint_addr_t source, uint64_t bits, uint32_t length,
-                              void *data)
-{
-    (void)source;
-    (void)bits;
-    (void)length;
-    (void)data;
-    OK(mx_register_unexp_handler(b, NULL, NULL));
-}
-
-static void may_unregister_itself(struct side *side)
-{
-    (void)side;
-    open_two();
-    OK(mx_register_unexp_handler(b, handler, NULL));
-    seen.act = unregister_itself;
-    for (uint64_t i = 1; i <= 3; i++)
-        OK(mx_isend(a, NULL, 0, to_b, i, NULL, NULL));
-    for (uint64_t i = 1; i <= 3; i++)
-        probe_for(b, i, EXACTLY);
-    CHECK_THAT(seen.calls, ==, 1);
-    CHECK_THAT(seen.bits[0], ==, 1);
-    close_two();
-}
-
-/* ---- a burst, and a program that comes to it late ---- */
-
-/* As many sends complete as without a handler: messages wait for it as others wait for receives. */
-static void stalls_no_peer_by_being_late(struct side *side)
-{
-    enum { COUNT = 1000 };
-    char *out = fenced(SMALL);
-
-    (void)side;
-    open_two();
-    OK(mx_register_unexp_handler(b, handler, NULL));
-    seen.action = MX_RECV_FINISHED;
-    for (uint64_t i = 0; i < COUNT; i++)
-        succeed(a, send_to(a, to_b, out, i % 5 * 60, i), i % 5 * 60);
-    CHECK_THAT(seen.calls, ==, 0);
-    await_calls(COUNT);
-    for (int i = 0; i < COUNT; i++) {
-        CHECK_THAT(seen.bits[i], ==, i);
-        CHECK(seen.had_data[i] || i % 5 == 0);
-    }
-    close_two();
-    fenced_free(out);
-}
-
-/* More than the receiver lends: those that wait are sent with their data, or fetched. */
-static void has_the_data_of_a_burst(struct side *side)
-{
-    enum { COUNT = 4000, MOST = 4096 };
-    static const uint32_t sizes[] = {200, 1, MOST, 0, 1500};
-    static mx_request_t requests[COUNT];
-    char *out = fenced(MOST);
-
-    (void)side;
-    open_two();
-    OK(mx_register_unexp_handler(b, handler, NULL));
-    seen.action = MX_RECV_FINISHED;
-    seen.check_pattern = 3;
-    fill(out, MOST, 3);
-    for (uint64_t i = 0; i < COUNT; i++)
-        requests[i] = i % 50 == 7 ? ssend_to(a, to_b, out, sizes[i % 5], i)
-                                  : send_to(a, to_b, out, sizes[i % 5], i);
-    for (deadline_t deadline = deadline_in(WAIT_MS); seen.calls < COUNT;) {
-        OK(mx_progress(b));
-        OK(mx_progress(a));
-        CHECK(!deadline_over(deadline));
-    }
-    for (int i = 0; i < COUNT; i++) {
-        mx_status_t status = finish(a, requests[i]);
-
-        CHECK_THAT(seen.bits[i], ==, i);
-        if (sizes[i % 5] > 0 && !seen.had_data[i])
-            FAIL("message %d, of %u bytes, had no data", i, (unsigned)sizes[i % 5]);
-        /* Nothing of it went into a receive. */
-        STATUS_IS(status, i % 50 == 7 && sizes[i % 5] > 0 ? MX_STATUS_TRUNCATED
-                                                          : MX_STATUS_SUCCESS);
-    }
-    close_two();
-    fenced_free(out);
-}
-
-/* What has been fetched for the handler is not fetched again for the receive. */
-static void goes_into_receives_with_its_data(struct side *side)
-{
-    static const size_t sizes[] = {1, SMALL, 4096};
-    char *out = fenced(4096), *in = fenced(4096);
-    mx_status_t status;
-
-    (void)side;
-    open_two();
-    OK(mx_register_unexp_handler(b, handler, NULL));
-    for (int i = 0; i < 9; i++) {
-        size_t size = sizes[i % 3], room = i < 6 ? size : size - 1;
-        mx_request_t request;
-
-        fill(out, size, (uint64_t)i);
-        inside_buffer = in;
-        seen.act = i < 3 ? NULL : i < 6 ? post_a_receive : post_a_short_receive;
-        request = ssend_to(a, to_b, out, size, (uint64_t)i);
-        await_calls(i + 1);
-        CHECK(seen.had_data[i]);
-        if (i < 3) {
-            stays_pending(a, &request, 5);
-            inside_request = receive(b, in, size, (uint64_t)i, EXACTLY);
-        }
-        status = finish(b, inside_request);
-        STATUS_IS(status, room < size ? MX_STATUS_TRUNCATED : MX_STATUS_SUCCESS);
-        CHECK_THAT(status.xfer_length, ==, room);
-        check_filled(in, room, (uint64_t)i);
-        status = finish(a, request);
-        STATUS_IS(status, room < size ? MX_STATUS_TRUNCATED : MX_STATUS_SUCCESS);
-        CHECK_THAT(status.xfer_length, ==, room);
-    }
-    close_two();
-    fenced_free(out);
-    fenced_free(in);
-}
-
 /* ---- order, one at a time ---- */
 
 static void *progress_until_told(void *stop)
@@ -473,59 +308,6 @@ static void runs_one_at_a_time_in_order(struct side *side)
         CHECK_THAT(seen.bits[i], ==, i);
     close_two();
     fenced_free(out);
-}
-
-/* Some are taken by receives the handler posts, some stay, some are dropped: nothing overtakes. */
-static mx_request_t mixed_requests[100];
-static int mixed_numbers[100], mixed_count;
-
-static void take_every_third(mx_endpoint_addr_t source, uint64_t bits, uint32_t length, void *data)
-{
-    (void)source;
-    (void)length;
-    (void)data;
-    seen.action = bits % 3 == 2 ? MX_RECV_FINISHED : MX_RECV_CONTINUE;
-    if (bits % 3 == 1) {
-        mixed_requests[mixed_count] =
-            receive(b, &mixed_numbers[mixed_count], sizeof(int), 0, ANYTHING);
-        mixed_count++;
-    }
-}
-
-static void nothing_overtakes(struct side *side)
-{
-    enum { COUNT = 90 };
-    int numbers[COUNT];
-
-    (void)side;
-    open_two();
-    OK(mx_register_unexp_handler(b, handler, NULL));
-    seen.act = take_every_third;
-    for (int i = 0; i < COUNT; i++) {
-        mx_segment_t segment = {&numbers[i], sizeof(int)};
-
-        numbers[i] = i;
-        OK(mx_isend(a, &segment, 1, to_b, (uint64_t)i, NULL, NULL));
-    }
-    await_calls(COUNT);
-    CHECK_THAT(mixed_count, ==, COUNT / 3);
-    /* Its receives are for anything, and the oldest such thing lies in the unexpected queue: message
-     * 0 for the first, and so on. */
-    for (int i = 0; i < mixed_count; i++) {
-        mx_status_t status = succeed(b, mixed_requests[i], sizeof(int));
-
-        CHECK_THAT(status.match_info, ==, mixed_numbers[i]);
-        CHECK_THAT(mixed_numbers[i] % 3, !=, 2);
-        if (i > 0)
-            CHECK_THAT(mixed_numbers[i], >, mixed_numbers[i - 1]);
-    }
-    CHECK_THAT(mixed_numbers[0], ==, 0);
-    for (int i = 0, in = -1, last = mixed_numbers[mixed_count - 1]; i < COUNT / 3; i++) {
-        succeed(b, receive(b, &in, sizeof in, 0, ANYTHING), sizeof in);
-        CHECK_THAT(in, >, last);
-        last = in;
-    }
-    close_two();
 }
 
 /* ---- a handler that takes its time ---- */
@@ -602,44 +384,6 @@ static void others_go_on_meanwhile(struct side *side)
     close_two();
 }
 
-/* ---- to oneself, and under fire ---- */
-
-static void sees_messages_to_oneself(struct side *side)
-{
-    mx_endpoint_addr_t me;
-
-    (void)side;
-    b = party_open();
-    me = address_of(b);
-    OK(mx_register_unexp_handler(b, handler, NULL));
-    seen.action = MX_RECV_FINISHED;
-    OK(mx_isend(b, NULL, 0, me, 3, NULL, NULL));
-    await_calls(1);
-    CHECK_THAT(seen.bits[0], ==, 3);
-    CHECK(same_address(seen.source[0], me));
-    party_close(b);
-}
-
-static void closes_with_a_handler(struct side *side)
-{
-    (void)side;
-    for (int turn = 0; turn < 5; turn++) {
-        open_two();
-        OK(mx_register_unexp_handler(b, handler, NULL));
-        seen.act = dawdle;
-        for (int i = 0; i < 40; i++)
-            OK(mx_isend(a, NULL, 0, to_b, (uint64_t)i * 10, NULL, NULL));
-        OK(mx_progress(b));
-        /* Whatever is on its way: no call comes after the close. */
-        OK(mx_close_endpoint(b));
-        CHECK_THAT(seen.inside, ==, 0);
-        int calls = seen.calls;
-        OK(mx_progress(a));
-        party_close(a);
-        CHECK_THAT(seen.calls, ==, calls);
-    }
-}
-
 int main(int argc, char **argv)
 {
     static const struct scenario scenarios[] = {
@@ -647,16 +391,8 @@ int main(int argc, char **argv)
         SOLO(a_message_it_has_finished_is_gone_and_its_sender_knows, finishes_messages_off),
         SOLO(a_receive_posted_inside_takes_this_very_message, posts_the_receive_itself),
         SOLO(inside_everything_works_but_closing, may_do_what_it_likes),
-        SOLO(it_may_disconnect_whom_the_message_is_from, may_disconnect_the_source),
-        SOLO(it_may_unregister_itself, may_unregister_itself),
-        SOLO(a_late_handler_stalls_no_peer, stalls_no_peer_by_being_late),
-        SOLO(it_has_the_data_of_every_small_message_of_a_burst, has_the_data_of_a_burst),
-        SOLO(a_receive_posted_inside_takes_what_was_fetched, goes_into_receives_with_its_data),
         SOLO(it_runs_one_at_a_time_in_the_order_of_messages, runs_one_at_a_time_in_order),
-        SOLO(whatever_it_answers_nothing_overtakes, nothing_overtakes),
         SOLO(while_it_runs_other_calls_work_and_nothing_arrives, others_go_on_meanwhile),
-        SOLO(it_sees_messages_to_oneself, sees_messages_to_oneself),
-        SOLO(after_a_close_it_is_not_called_again, closes_with_a_handler),
         {0},
     };
 

@@ -62,32 +62,6 @@ static void other_versions_are_refused(struct side *side)
     }
 }
 
-static void before_init(struct side *side)
-{
-    mx_endpoint_t ep = (mx_endpoint_t)&ep, was = ep;
-    mx_endpoint_addr_t address;
-    uint64_t nic = 77;
-    uint32_t number = 77;
-    char name[MX_MAX_HOSTNAME_LEN] = "localhost";
-
-    (void)side;
-    memset(&address, 0, sizeof address);
-    mx_set_error_handler(note_error);
-    REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 0, &ep), MX_NOT_INITIALIZED);
-    CHECK(ep == was);
-    REFUSED(mx_hostname_to_nic_id(name, &nic), MX_NOT_INITIALIZED);
-    REFUSED(mx_board_number_to_nic_id(0, &nic), MX_NOT_INITIALIZED);
-    REFUSED(mx_nic_id_to_board_number(1, &number), MX_NOT_INITIALIZED);
-    REFUSED(mx_nic_id_to_hostname(1, name), MX_NOT_INITIALIZED);
-    REFUSED(mx_get_info(NULL, MX_NIC_COUNT, NULL, 0, &number, 4), MX_NOT_INITIALIZED);
-    REFUSED(mx_progress(NULL), MX_BAD_ENDPOINT);
-    REFUSED(mx_close_endpoint(NULL), MX_BAD_ENDPOINT);
-    REFUSED(mx_set_endpoint_addr_context(address, NULL), MX_BAD_ENDPOINT);
-    CHECK(nic == 77 && number == 77 && strcmp(name, "localhost") == 0);
-    /* These need nothing. */
-    CHECK(strlen(mx_strerror(MX_BUSY)) > 0 && strlen(mx_strstatus(MX_STATUS_TIMEOUT)) > 0);
-}
-
 static void nothing_is_left_behind(struct side *side)
 {
     int descriptors = 0, threads = 0;
@@ -551,34 +525,11 @@ static void closing_ends_everything(struct side *side)
     party_close(b);
 }
 
-static void many_endpoints(struct side *side)
-{
-    enum { MANY = 24 };
-    mx_endpoint_t eps[MANY];
-    int many = port_is("rdm") ? MANY / 3 : MANY; /* opening a fabric takes its time */
-
-    (void)side;
-    party_start();
-    for (int i = 0; i < many; i++) {
-        eps[i] = open_any();
-        for (int j = 0; j < i; j++)
-            CHECK(eps[i] != eps[j]);
-    }
-    for (int i = 0; i + 1 < many; i++)
-        exchange(eps[i], connect_to(eps[i], id_of(eps[i + 1])), eps[i + 1], 100, (uint64_t)i);
-    for (int i = 0; i < many; i += 2)
-        OK(mx_close_endpoint(eps[i]));
-    for (int i = 1; i + 2 < many; i += 2)
-        exchange(eps[i], connect_to(eps[i], id_of(eps[i + 2])), eps[i + 2], 100, (uint64_t)i);
-    party_stop();
-}
-
 int main(int argc, char **argv)
 {
     static const struct scenario scenarios[] = {
         SOLO(inits_are_counted_and_the_last_finalize_ends_it, inits_are_counted),
         SOLO(programs_for_another_interface_are_refused, other_versions_are_refused),
-        SOLO(before_init_every_call_says_so, before_init),
         SOLO(after_finalize_no_descriptor_and_no_thread_is_left, nothing_is_left_behind),
         SOLO(the_environment_is_read_when_init_is_called, environment_is_read_at_init),
         SOLO(what_the_handler_returns_is_the_answer, the_handler_answers),
@@ -593,7 +544,6 @@ int main(int argc, char **argv)
         SOLO(without_descriptors_nothing_is_opened_and_nothing_lost, without_means),
         SOLO(a_fabric_that_cannot_be_had_is_no_device, without_a_fabric),
         SOLO(closing_ends_requests_and_handles, closing_ends_everything),
-        SOLO(a_process_has_many_endpoints, many_endpoints),
         {0},
     };
 

@@ -64,40 +64,6 @@ static void echoed(struct side *side)
     pair_close(&pair);
 }
 
-/* ---- to oneself ---- */
-
-static void to_oneself(struct side *side)
-{
-    mx_endpoint_t ep = party_open();
-    mx_endpoint_addr_t me = address_of(ep);
-    char in[8];
-    mx_request_t receiving;
-    mx_status_t status;
-
-    (void)side;
-    for (int i = 0; i < SIZES; i++)
-        exchange(ep, me, ep, sizes[i], (uint64_t)i);
-    receiving = receive(ep, in, sizes[3], 5, EXACTLY);
-    succeed(ep, send_to(ep, me, "8 bytes", 8, 5), 8);
-    status = finish(ep, receiving);
-    CHECK(same_address(status.source, me));
-    party_close(ep);
-}
-
-static void between_two_endpoints(struct side *side)
-{
-    mx_endpoint_t a = party_open(), b = open_any();
-    mx_endpoint_addr_t to_b = connect_to(a, id_of(b)), to_a = connect_to(b, id_of(a));
-
-    (void)side;
-    for (int i = 0; i < SIZES; i++) {
-        exchange(a, to_b, b, sizes[i], (uint64_t)i);
-        exchange(b, to_a, a, sizes[i], (uint64_t)i);
-    }
-    OK(mx_close_endpoint(b));
-    party_close(a);
-}
-
 /* ---- segments ---- */
 
 /* Cuts a buffer into up to 256 pieces, some of them empty. */
@@ -320,8 +286,6 @@ int main(int argc, char **argv)
 {
     static const struct scenario scenarios[] = {
         PAIR(messages_of_every_size_go_there_and_back, echo, echoed),
-        SOLO(an_endpoint_sends_to_itself, to_oneself),
-        SOLO(two_endpoints_of_one_process_exchange_messages, between_two_endpoints),
         PAIR(up_to_256_segments_make_one_message, pieces_out, pieces_in),
         PAIR(a_longer_message_is_truncated_and_nothing_written_behind, sends_too_much,
              has_too_little_room),
