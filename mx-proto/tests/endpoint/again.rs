@@ -1,13 +1,13 @@
 //! Sessions that end while something is on its way to them: connects go on, messages are not lost.
 
-use super::pair::{self, Pair, Side};
+use super::pair::{self, Acts, Pair, Side};
 use super::{EXACT, bits, connected};
 use mx_proto::{Down, Kind, RemoteId, SendMode, Status};
 
 /// The end of a's or b's only completion.
 macro_rules! ended {
     ($node:expr) => {{
-        let done = $node.owner_mut().next_completion().expect("it has ended");
+        let done = $node.next_completion().expect("it has ended");
         assert_eq!(done.kind, Kind::Connect);
         (done.status, done.remote)
     }};
@@ -40,7 +40,7 @@ fn the_end_of_one_of_two_links_loses_nothing_of_the_other() {
         }
         pair.a.close();
         pair.run();
-        assert!(matches!(pair.b.owner_mut().next_down(), Some(Down { .. })));
+        assert!(matches!(pair.b.next_down(), Some(Down { .. })));
         for tag in 1..=3 {
             assert!(
                 pair.b.probe(bits(tag), EXACT).is_some(),
@@ -133,7 +133,7 @@ fn a_connect_that_meets_the_end_of_a_session_goes_to_the_next() {
         let after = pair.b.remote_identity(new).unwrap();
         assert_eq!((after.nic, after.endpoint), (before.nic, before.endpoint));
         assert_ne!(after.session, before.session);
-        assert!(pair.b.owner_mut().next_completion().is_none());
+        assert!(pair.b.next_completion().is_none());
     }
 }
 
@@ -157,5 +157,5 @@ fn a_connect_that_goes_on_can_be_cancelled() {
     let id = pair.b.connect(a, pair::KEY, bits(0), 5).unwrap();
     assert!(pair.b.cancel_unmatched(id));
     pair.run();
-    assert!(pair.b.owner_mut().next_completion().is_none());
+    assert!(pair.b.next_completion().is_none());
 }

@@ -16,8 +16,7 @@ fn sent(pair: &mut Pair, to: RemoteId, word: u64, len: usize, mode: SendMode) ->
 
 /// Two of them, whose link has just become full, and how many small messages that took.
 fn full() -> (Pair, RemoteId, u64) {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     pair.freeze_b = true;
     let mut count = 0;
     while pair.a.stats().queued == 0 {
@@ -105,7 +104,7 @@ fn copies_end_with_their_remote_without_a_word() {
         pair.run();
         assert_eq!((pair.a.flow_stats().copies, pair.a.requests()), (0, 0));
         assert_eq!(completions(&mut pair.a), []);
-        assert_eq!(pair.a.owner_mut().next_down().is_some(), !parts);
+        assert_eq!(pair.a.next_down().is_some(), !parts);
     }
 }
 

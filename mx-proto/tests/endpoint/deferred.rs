@@ -1,20 +1,13 @@
 //! Messages that are decided later: none overtakes them, nothing is lost, credit is exact.
 
-use super::pair::{self, Pair, defer};
-use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
+use super::pair::{self, Acts, Pair, defer};
+use super::{EXACT, associated, bits, completions, connected, pattern, pending, waiting};
 use mx_proto::{
     Clock, Decision, Deferred, MatchMask, PREVIEW_MAX, Received, RemoteId, RequestId, SendMode,
     Status,
 };
 use mx_sim::CallOff;
 use std::time::Duration;
-
-/// Two endpoints that know each other, and what a calls b.
-fn associated() -> (Pair, RemoteId) {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
-    (pair, b)
-}
 
 fn send(pair: &mut Pair, to: RemoteId, tag: u64, data: Vec<u8>) -> Option<RequestId> {
     let data = pair.filled(data);
@@ -40,11 +33,11 @@ fn nothing_overtakes_a_deferred_message_and_nothing_is_taken_in_while_one_is_sho
     arrive(&mut pair);
     assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (1, 1));
     send(&mut pair, b, 2, vec![2]);
-    waiting(pair.b.recv(bits(2), EXACT, pair.shared(1), 2).unwrap());
+    pair.b.posts(bits(2), pair.shared(1), 2);
     arrive(&mut pair);
     // It has come, and waits behind the first although there is a receive for it.
     assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (2, 2));
-    assert_eq!(pair.b.owner_mut().next_completion(), None);
+    assert_eq!(pair.b.next_completion(), None);
     let first = next(&mut pair);
     send(&mut pair, b, 3, vec![3]);
     assert_eq!(
@@ -60,7 +53,7 @@ fn nothing_overtakes_a_deferred_message_and_nothing_is_taken_in_while_one_is_sho
     assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (2, 2));
     let third = next(&mut pair);
     assert_eq!(third.arrival.bits, bits(3));
-    assert_eq!(pair.b.owner_mut().next_completion().unwrap().bits, bits(2));
+    assert_eq!(pair.b.next_completion().unwrap().bits, bits(2));
     pair.b.decide(third, Decision::Finished);
     assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (0, 0));
 }
@@ -72,26 +65,17 @@ fn posting_cancelling_and_sending_go_on_while_a_message_is_being_decided() {
     arrive(&mut pair);
     let message = next(&mut pair);
     let source = message.arrival.source;
-    let answer = pair.filled(vec![5; 100_000]);
-    let answer = pair.b.send(source, bits(3), answer, 0, SendMode::Standard);
-    let answer = pending(answer.unwrap());
-    let receive = waiting(pair.b.recv(bits(9), EXACT, pair.shared(1), 0).unwrap());
+    let answer = pending(pair.b.sends(source, bits(3), vec![5; 100_000], 0));
+    let receive = pair.b.posts(bits(9), pair.shared(1), 0);
     assert!(pair.b.cancel_unmatched(receive));
     // The offer goes out although b takes nothing in.
-    waiting(
-        pair.a
-            .recv(bits(3), EXACT, pair.shared(100_000), 3)
-            .unwrap(),
-    );
+    pair.a.posts(bits(3), pair.shared(100_000), 3);
     arrive(&mut pair);
     assert_eq!((pair.a.posted_receives(), pair.b.requests()), (0, 1));
     pair.b.decide(message, Decision::Continue);
     arrive(&mut pair);
-    assert_eq!(pair.a.owner_mut().next_completion().unwrap().context, 3);
-    assert_eq!(
-        pair.b.owner_mut().next_completion().unwrap().request,
-        answer
-    );
+    assert_eq!(pair.a.next_completion().unwrap().context, 3);
+    assert_eq!(pair.b.next_completion().unwrap().request, answer);
 }
 
 #[test]
@@ -106,7 +90,7 @@ fn continue_leaves_a_message_as_unexpected_unless_a_receive_was_posted_meanwhile
             assert_eq!(message.body().is_some(), len < 100_000);
             let buffer = pair.shared(len);
             if posted_meanwhile {
-                waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
+                pair.b.posts(bits(1), buffer.clone(), 1);
             }
             pair.b.decide(message, Decision::Continue);
             if !posted_meanwhile {
@@ -118,7 +102,7 @@ fn continue_leaves_a_message_as_unexpected_unless_a_receive_was_posted_meanwhile
             }
             arrive(&mut pair);
             let late = posted_meanwhile || len == 100_000;
-            assert_eq!(pair.b.owner_mut().next_completion().is_some(), late);
+            assert_eq!(pair.b.next_completion().is_some(), late);
             assert_eq!(buffer.bytes(), pattern(len, 7));
             assert_eq!(pair.b.unexpected_bytes() + pair.a.requests(), 0);
         }
@@ -143,10 +127,10 @@ fn the_sender_of_a_message_finished_later_learns_it() {
         }
         let message = next(&mut pair);
         assert_eq!(message.body().is_some(), len > 0);
-        assert_eq!(pair.a.owner_mut().next_completion(), None);
+        assert_eq!(pair.a.next_completion(), None);
         pair.b.decide(message, Decision::Finished);
         arrive(&mut pair);
-        assert_eq!(pair.a.owner_mut().next_completion().unwrap().status, status);
+        assert_eq!(pair.a.ended(), status);
         assert!(pair.b.probe(bits(1), EXACT).is_none());
     }
 }
@@ -154,7 +138,7 @@ fn the_sender_of_a_message_finished_later_learns_it() {
 #[test]
 fn messages_of_one_poll_are_deferred_without_asking_again_and_decided_in_order() {
     let (mut pair, b) = associated();
-    waiting(pair.b.recv(bits(50), EXACT, pair.shared(1), 50).unwrap());
+    pair.b.posts(bits(50), pair.shared(1), 50);
     for n in 0..4u8 {
         let large = usize::from(n % 2) * 50_000;
         send(&mut pair, b, n.into(), vec![n; large + 1]);
@@ -168,9 +152,9 @@ fn messages_of_one_poll_are_deferred_without_asking_again_and_decided_in_order()
         pair.b.decide(message, Decision::Continue);
     }
     // One for which a receive was posted has its turn like others, but is not shown.
-    assert_eq!(pair.b.owner_mut().next_completion(), None);
+    assert_eq!(pair.b.next_completion(), None);
     assert!(pair.b.next_deferred().is_none());
-    assert_eq!(pair.b.owner_mut().next_completion().unwrap().context, 50);
+    assert_eq!(pair.b.next_completion().unwrap().context, 50);
     for n in 0..4 {
         let oldest = pair.b.probe(bits(0), MatchMask(0)).unwrap();
         assert_eq!(oldest.bits, bits(n));
@@ -184,20 +168,17 @@ fn a_receive_does_not_get_its_message_before_one_that_waits_to_be_decided() {
     for len in [5, 100_000] {
         let (mut pair, b) = associated();
         let second = pair.shared(len);
-        waiting(pair.b.recv(bits(2), EXACT, second.clone(), 2).unwrap());
+        pair.b.posts(bits(2), second.clone(), 2);
         send(&mut pair, b, 1, vec![1; 5]);
         send(&mut pair, b, 2, pattern(len, 2));
         arrive(&mut pair);
         // The program takes the second for a proof of the first, which it has asked for meanwhile.
         let first = pair.shared(5);
-        waiting(pair.b.recv(bits(1), EXACT, first.clone(), 1).unwrap());
-        assert_eq!(
-            (pair.b.undecided(), pair.b.owner_mut().next_completion()),
-            (2, None)
-        );
+        pair.b.posts(bits(1), first.clone(), 1);
+        assert_eq!((pair.b.undecided(), pair.b.next_completion()), (2, None));
         assert!(pair.b.next_deferred().is_none(), "both are received");
         arrive(&mut pair);
-        let ends: Vec<_> = std::iter::from_fn(|| pair.b.owner_mut().next_completion()).collect();
+        let ends: Vec<_> = std::iter::from_fn(|| pair.b.next_completion()).collect();
         let contexts: Vec<_> = ends.iter().map(|end| end.context).collect();
         assert_eq!(contexts, [1, 2]);
         assert_eq!(
@@ -244,7 +225,7 @@ fn the_bytes_of_a_deferred_message_may_be_changed_before_the_decision() {
     // A change of its arrival does not count.
     message.arrival.bits = bits(2);
     let buffer = pair.shared(2);
-    waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
+    pair.b.posts(bits(1), buffer.clone(), 1);
     pair.b.decide(message, Decision::Continue);
     assert_eq!(buffer.bytes(), [9, 2]);
 }
@@ -267,7 +248,7 @@ fn a_source_that_goes_takes_its_undecided_messages_along() {
         // Its bytes are there as long as a caller looks at them.
         assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (1, 10));
         assert_eq!(message.body(), Some(&[1; 10][..]));
-        waiting(pair.b.recv(bits(1), EXACT, pair.shared(10), 1).unwrap());
+        pair.b.posts(bits(1), pair.shared(10), 1);
         let decision = if close {
             Decision::Finished
         } else {
@@ -301,7 +282,7 @@ fn a_receive_whose_message_was_withdrawn_gets_what_lies_there_oldest_first() {
     for unexpected_first in [false, true] {
         let (mut pair, b) = associated();
         let buffer = pair.shared(50_000);
-        waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
+        pair.b.posts(bits(1), buffer.clone(), 1);
         let offer = send(&mut pair, b, 1, vec![1; 50_000]).unwrap();
         // Only b works, so that a does not hear that it is asked for the bytes.
         pair.b.progress();
@@ -315,11 +296,7 @@ fn a_receive_whose_message_was_withdrawn_gets_what_lies_there_oldest_first() {
         pair.b_works(defer);
         assert_eq!(pair.b.undecided(), 1);
         let shown = pair.b.next_deferred();
-        let done = pair
-            .b
-            .owner_mut()
-            .next_completion()
-            .expect("it has another message");
+        let done = pair.b.next_completion().expect("it has another message");
         assert_eq!((done.context, done.length), (1, 1));
         assert_eq!(buffer.bytes()[0], if unexpected_first { 2 } else { 3 });
         assert_eq!(shown.is_some(), unexpected_first);
@@ -340,7 +317,7 @@ fn credit_returns_whatever_is_decided() {
             0 => pair.b.decide(message, Decision::Finished),
             1 => {
                 let buffer = pair.shared(len);
-                waiting(pair.b.recv(bits(n.into()), EXACT, buffer, 0).unwrap());
+                pair.b.posts(bits(n.into()), buffer, 0);
                 pair.b.decide(message, Decision::Continue);
             }
             _ => {
@@ -370,9 +347,7 @@ fn an_endpoint_that_decides_does_not_wait_for_time() {
     let source = {
         let message = next(&mut pair);
         let source = message.arrival.source;
-        let data = pair.filled(vec![0; 50_000]);
-        let posted = pair.b.send(source, bits(1), data, 0, SendMode::Standard);
-        pending(posted.unwrap());
+        pending(pair.b.sends(source, bits(1), vec![0; 50_000], 0));
         assert_eq!(pair.b.deadline(), None);
         pair.b.decide(message, Decision::Finished);
         source
@@ -412,17 +387,17 @@ fn a_small_offer_is_shown_with_its_bytes_which_are_not_kept_for_a_later_receive(
         arrive(&mut pair);
         let message = next(&mut pair);
         assert_eq!(message.body(), Some(&pattern(len, 3)[..]));
-        assert_eq!(pair.a.owner_mut().next_completion(), None);
+        assert_eq!(pair.a.next_completion(), None);
         pair.b.decide(message, Decision::Continue);
         arrive(&mut pair);
-        assert_eq!(pair.a.owner_mut().next_completion(), None);
+        assert_eq!(pair.a.next_completion(), None);
         assert_eq!(pair.b.unexpected_bytes(), 0);
         let buffer = pair.shared(len);
-        waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
+        pair.b.posts(bits(1), buffer.clone(), 1);
         arrive(&mut pair);
         assert_eq!(completions(&mut pair.b).len(), 1);
         assert_eq!(buffer.bytes(), pattern(len, 3));
-        let told = pair.a.owner_mut().next_completion().unwrap();
+        let told = pair.a.next_completion().unwrap();
         assert_eq!(
             (told.status, told.transferred),
             (Status::Success, len as u32)
@@ -438,13 +413,13 @@ fn bytes_that_have_been_shown_go_into_a_receive_posted_meanwhile_without_another
         arrive(&mut pair);
         let message = next(&mut pair);
         let buffer = pair.shared(room);
-        waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
+        pair.b.posts(bits(1), buffer.clone(), 1);
         pair.b.decide(message, Decision::Continue);
         let done = completions(&mut pair.b);
         assert_eq!((done.len(), done[0].status), (1, status));
         assert_eq!(buffer.bytes(), vec![7; room]);
         arrive(&mut pair);
-        let told = pair.a.owner_mut().next_completion().unwrap();
+        let told = pair.a.next_completion().unwrap();
         assert_eq!((told.status, told.transferred), (status, room as u32));
         assert_nothing_left(&mut pair);
     }
@@ -490,10 +465,7 @@ fn what_is_kept_undecided_is_unexpected_also_while_its_bytes_are_on_their_way() 
     arrive(&mut pair);
     assert_eq!(buffers[0].bytes(), vec![5; 100]);
     assert_eq!(buffers[1].bytes(), [6]);
-    assert_eq!(
-        pair.a.owner_mut().next_completion().unwrap().status,
-        Status::Success
-    );
+    assert_eq!(pair.a.ended(), Status::Success);
     assert_nothing_left(&mut pair);
 }
 

@@ -1,7 +1,7 @@
 //! Messages of the inbox: in turn, whole, and at no other price than their sender's credits and the
 //! credits drawn for them.
 
-use super::pair::{self, Pair, keep, put_in};
+use super::pair::{self, Acts, Pair, keep, put_in};
 use super::{bits, connected, pattern, pending};
 use mx_proto::{InboxStats, RemoteId, RequestId, SendMode, Status};
 use std::time::Duration;
@@ -63,8 +63,7 @@ fn tags(pair: &mut Pair) -> Vec<u64> {
 
 /// The ends of a's sends, by tag.
 fn ended(pair: &mut Pair) -> Vec<(u64, Status)> {
-    let owner = pair.a.owner_mut();
-    let all = std::iter::from_fn(|| owner.next_completion());
+    let all = std::iter::from_fn(|| pair.a.next_completion());
     let mut ended: Vec<_> = all.map(|done| (done.context, done.status)).collect();
     ended.sort_by_key(|(tag, _)| *tag);
     ended
@@ -81,7 +80,7 @@ fn assert_empty(pair: &mut Pair) {
     assert_eq!((pair.b.requests(), pair.b.ops().in_use()), (0, 0));
     // It can be sent as much again as ever.
     assert_eq!(pair.b.unexpected_bytes(), 0);
-    assert!(pair.b.owner_mut().next_completion().is_none());
+    assert!(pair.b.next_completion().is_none());
 }
 
 #[test]

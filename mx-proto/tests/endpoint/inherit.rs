@@ -1,8 +1,8 @@
 //! A copy of an endpoint in another process: everything has ended, and nothing was done with the port.
 
-use super::pair::{self, Pair, Side, defer};
+use super::pair::{self, Acts, Pair, Side, defer};
 use super::{EXACT, bits, completions, connected, pending, waiting};
-use mx_proto::{Config, DownReason, Identity, MatchMask, SendMode, SessionId, Status};
+use mx_proto::{Config, DownReason, Identity, MatchMask, SessionId, Status};
 
 #[test]
 fn every_operation_ends_once_and_the_port_is_left_alone() {
@@ -11,18 +11,11 @@ fn every_operation_ends_once_and_the_port_is_left_alone() {
     completions(&mut pair.a);
     assert!(pair.a.set_remote_context(b, 42));
     // Of each side one message that waits for a receive.
-    let data = pair.filled(vec![1; 100]);
-    pair.b
-        .send(a, bits(7), data, 0, SendMode::Standard)
-        .unwrap();
+    pair.b.sends(a, bits(7), vec![1; 100], 0);
     // An offer, two receives, a connect.
     let large = pair.filled(vec![2; 1 << 20]);
-    let sent = pending(
-        pair.a
-            .send(b, bits(5), large, 1, SendMode::Standard)
-            .unwrap(),
-    );
-    waiting(pair.a.recv(bits(8), EXACT, pair.shared(10), 2).unwrap());
+    let sent = pending(pair.a.sends(b, bits(5), large, 1));
+    pair.a.posts(bits(8), pair.shared(10), 2);
     let any = MatchMask(0xf0);
     waiting(pair.a.recv(bits(0x90), any, pair.shared(10), 3).unwrap());
     pair.run();
@@ -42,7 +35,7 @@ fn every_operation_ends_once_and_the_port_is_left_alone() {
     ended.retain(|(context, _)| *context != 4);
     let gone = Status::Unreachable;
     assert_eq!(ended, [(1, gone), (2, gone), (3, gone)]);
-    let down = pair.a.owner_mut().next_down().expect("the remote is lost");
+    let down = pair.a.next_down().expect("the remote is lost");
     assert_eq!((down.context, down.remote), (42, b));
     assert!(matches!(down.reason, DownReason::Link(_)));
     let left = (
@@ -62,10 +55,7 @@ fn a_decision_about_a_message_of_before_is_dropped() {
     let (_, a) = connected(&mut pair);
     pair.a.owner_mut().answer = defer;
     for tag in [7, 8] {
-        let data = pair.filled(vec![1; 10]);
-        pair.b
-            .send(a, bits(tag), data, 0, SendMode::Standard)
-            .unwrap();
+        pair.b.sends(a, bits(tag), vec![1; 10], 0);
     }
     pair.run();
     let deferred = pair.a.next_deferred().expect("it waits for a decision");
@@ -84,7 +74,7 @@ fn it_goes_on_over_another_port_as_another_session() {
     let (old, _) = connected(&mut pair);
     completions(&mut pair.a);
     pair.a.inherit();
-    while pair.a.owner_mut().next_down().is_some() {}
+    while pair.a.next_down().is_some() {}
     let identity = Identity {
         session: SessionId(77),
         ..pair.a.identity()
@@ -98,10 +88,6 @@ fn it_goes_on_over_another_port_as_another_session() {
     pair.run();
     let (new, _) = connected(&mut pair);
     assert_ne!(old, new);
-    let lost = pair
-        .b
-        .owner_mut()
-        .next_down()
-        .expect("the session of before");
+    let lost = pair.b.next_down().expect("the session of before");
     assert_ne!(lost.identity.session, SessionId(77));
 }

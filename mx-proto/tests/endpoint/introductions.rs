@@ -1,7 +1,7 @@
 //! Strangers with false claims, and what they gain: nothing of others'.
 
 use super::bits;
-use super::pair::{self, Pair};
+use super::pair::{self, Acts, Pair};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{Down, DownReason, EndpointId, NicId, RemoteId, Status};
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn named(pair: &Pair, nic: u64) -> Option<RemoteId> {
 
 /// Neither of the two has lost a peer.
 fn nothing_lost(pair: &mut Pair) {
-    let lost = |node: &mut pair::Node| node.owner_mut().next_down();
+    let lost = |node: &mut pair::Node| node.next_down();
     assert_eq!((lost(&mut pair.a), lost(&mut pair.b)), (None, None));
 }
 
@@ -91,7 +91,7 @@ fn who_says_it_is_the_endpoint_itself_is_not_called_in_its_place() {
             }
             pair.b.connect(own, pair::KEY, bits(0), 1).unwrap();
             pair.run();
-            let done = pair.b.owner_mut().next_completion().expect("it gets in");
+            let done = pair.b.next_completion().expect("it gets in");
             assert_eq!(done.status, Status::Success);
             let identity = pair.b.remote_identity(done.remote).unwrap();
             assert_eq!(identity, pair.b.identity());
@@ -134,7 +134,7 @@ fn a_peer_that_comes_again_waits_until_the_one_before_is_over() {
         let target = pair.target(pair::Side::B);
         pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
         pair.run();
-        assert_eq!(pair.a.owner_mut().next_completion(), None);
+        assert_eq!(pair.a.next_completion(), None);
         let reason = if heard {
             pair.hold(&[]);
             pair.run();
@@ -144,9 +144,9 @@ fn a_peer_that_comes_again_waits_until_the_one_before_is_over() {
             pair.advance(Duration::from_millis(3600));
             DownReason::Restarted
         };
-        let done = pair.a.owner_mut().next_completion().expect("it gets in");
+        let done = pair.a.next_completion().expect("it gets in");
         assert_eq!(done.status, Status::Success);
-        let down = pair.b.owner_mut().next_down().map(|down| down.reason);
+        let down = pair.b.next_down().map(|down| down.reason);
         assert_eq!((down, pair.b.remotes()), (Some(reason), 1));
         assert!(named(&pair, 100).is_some_and(|id| Some(id) != old));
         pair.talk(done.remote);
@@ -215,7 +215,7 @@ fn a_claim_to_a_peers_life_gains_nothing() {
     let alias = pair.alias_of_b();
     pair.a.connect(alias, pair::KEY, bits(0), 1).unwrap();
     pair.run();
-    let done = pair.a.owner_mut().next_completion().expect("it ends");
+    let done = pair.a.next_completion().expect("it ends");
     assert_eq!((done.status, done.remote), (Status::Success, b));
 }
 
@@ -315,7 +315,7 @@ fn of_two_calls_that_cross_that_of_the_smaller_session_stays() {
     // B, whose session is 2, goes on with its own.
     let (mut pair, link) = called_by_its_callee(9);
     answers(&mut pair, 9, 0, [0; 16]);
-    let done = pair.b.owner_mut().next_completion().expect("it ends");
+    let done = pair.b.next_completion().expect("it ends");
     assert_eq!(
         (done.status, Some(done.remote)),
         (Status::Success, named(&pair, pair::IMPOSTOR))
@@ -330,7 +330,7 @@ fn of_two_calls_that_cross_that_of_the_smaller_session_stays() {
         let (mut pair, link) = called_by_its_callee(1);
         let caller = named(&pair, 700);
         answers(&mut pair, 1, 0, [0; 16]);
-        assert_eq!(pair.b.owner_mut().next_completion(), None);
+        assert_eq!(pair.b.next_completion(), None);
         let asked = pair.said(0);
         let (header, body) = asked.last().expect("it is asked");
         assert_eq!(Header::parse(header).unwrap().kind, Kind::Confirm);
@@ -350,7 +350,7 @@ fn of_two_calls_that_cross_that_of_the_smaller_session_stays() {
         } else {
             answers(&mut pair, 1, 0, [0; 16]);
         }
-        let done = pair.b.owner_mut().next_completion().expect("it ends");
+        let done = pair.b.next_completion().expect("it ends");
         assert_eq!(done.status, Status::Success);
         assert_eq!(
             (Some(done.remote) == caller, pair.left(0)),
@@ -420,7 +420,7 @@ fn a_peer_that_says_it_is_another_known_one_is_not_taken_for_it() {
     // It says: I know you already, in a's life. It would have to know the nonce of a's call.
     let nonce = pair.overheard(Kind::Connect)[48..64].try_into().unwrap();
     answers(&mut pair, 1, 4, nonce);
-    assert_eq!(pair.b.owner_mut().next_completion(), None);
+    assert_eq!(pair.b.next_completion(), None);
     let again = pair.said(0);
     let (header, _) = again.last().expect("b denies it");
     assert_eq!(Header::parse(header).unwrap().length, 3 | 1 << 24);
@@ -442,7 +442,7 @@ fn a_peer_that_names_one_remote_after_the_other_is_left() {
         named += 1;
     }
     assert!(named > 4);
-    let done = pair.b.owner_mut().next_completion().expect("it ends");
+    let done = pair.b.next_completion().expect("it ends");
     assert_eq!((done.status, pair.b.remotes()), (Status::Unreachable, 0));
 }
 
@@ -471,7 +471,7 @@ fn one_source_has_its_share_of_the_places_and_others_get_in() {
     pair.inject(links[1], bye.emit(), Vec::new());
     pair.run();
     assert!(matches!(
-        pair.b.owner_mut().next_down(),
+        pair.b.next_down(),
         Some(Down {
             reason: DownReason::Disconnected,
             ..

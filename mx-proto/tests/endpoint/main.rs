@@ -25,7 +25,7 @@ use mx_proto::{
     RemoteId, RequestId, SendMode, Status,
 };
 use mx_sim::{CallOff, Cancelled};
-use pair::{Pair, Side};
+use pair::{Acts, Pair, Side};
 use std::time::Duration;
 
 const EXACT: MatchMask = MatchMask::EXACT;
@@ -40,39 +40,30 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
         .collect()
 }
 
+/// Two endpoints that know each other, and what a calls b.
+fn associated() -> (Pair, RemoteId) {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    (pair, b)
+}
+
 /// Connects a to b and tells what each calls the other.
 fn connected(pair: &mut Pair) -> (RemoteId, RemoteId) {
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
     pair.run();
-    let done = pair
-        .a
-        .owner_mut()
-        .next_completion()
-        .expect("a connect completes");
+    let done = pair.a.next_completion().expect("a connect completes");
     assert_eq!(
         (done.kind, done.status, done.context),
         (Kind::Connect, Status::Success, 1)
     );
     // B has never been told of A; a message names it.
-    pair.a
-        .send(
-            done.remote,
-            bits(77),
-            pair.filled(vec![]),
-            0,
-            SendMode::Standard,
-        )
-        .unwrap();
+    pair.a.sends(done.remote, bits(77), vec![], 0);
     let Received::Pending(_) = pair.b.recv(bits(77), EXACT, pair.shared(0), 0).unwrap() else {
         panic!("nothing can be there yet")
     };
     pair.run();
-    let first = pair
-        .b
-        .owner_mut()
-        .next_completion()
-        .expect("the first message arrives");
+    let first = pair.b.next_completion().expect("the first message arrives");
     (done.remote, first.remote)
 }
 
@@ -91,32 +82,29 @@ fn waiting(received: Received) -> RequestId {
 }
 
 fn completions(endpoint: &mut pair::Node) -> Vec<Completion> {
-    std::iter::from_fn(|| endpoint.owner_mut().next_completion()).collect()
+    std::iter::from_fn(|| endpoint.next_completion()).collect()
 }
 
 #[test]
 fn messages_of_every_size_arrive_whole_whichever_side_is_first() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     for len in [0, 1, 24, 4096, 32 * 1024, 32 * 1024 + 1, 100_000, 3 << 20] {
         for receive_first in [true, false] {
             let data = pattern(len, 3);
             let buffer = pair.shared(len);
             if receive_first {
-                waiting(pair.b.recv(bits(5), EXACT, buffer.clone(), 9).unwrap());
+                pair.b.posts(bits(5), buffer.clone(), 9);
             }
-            pair.a
-                .send(b, bits(5), pair.filled(data.clone()), 8, SendMode::Standard)
-                .unwrap();
+            pair.a.sends(b, bits(5), data.clone(), 8);
             pair.run();
             let done = if receive_first {
-                pair.b.owner_mut().next_completion()
+                pair.b.next_completion()
             } else {
                 match pair.b.recv(bits(5), EXACT, buffer.clone(), 9).unwrap() {
                     Received::Complete(done) => Some(done.at_once(9)),
                     Received::Pending(_) => {
                         pair.run();
-                        pair.b.owner_mut().next_completion()
+                        pair.b.next_completion()
                     }
                 }
             };
@@ -137,26 +125,17 @@ fn messages_of_every_size_arrive_whole_whichever_side_is_first() {
 
 #[test]
 fn a_short_receive_is_truncated_and_both_sides_learn_it() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     for (len, room) in [(100, 10), (100_000, 10), (100_000, 40_000), (100_000, 0)] {
         let buffer = pair.shared(room);
-        waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 0).unwrap());
-        pair.a
-            .send(
-                b,
-                bits(1),
-                pair.filled(pattern(len, 1)),
-                0,
-                SendMode::Standard,
-            )
-            .unwrap();
+        pair.b.posts(bits(1), buffer.clone(), 0);
+        pair.a.sends(b, bits(1), pattern(len, 1), 0);
         pair.run();
-        let done = pair.b.owner_mut().next_completion().unwrap();
+        let done = pair.b.next_completion().unwrap();
         assert_eq!(done.status, Status::Truncated);
         assert_eq!((done.length, done.transferred), (len as u32, room as u32));
         assert_eq!(buffer.bytes(), pattern(len, 1)[..room]);
-        if let Some(sent) = pair.a.owner_mut().next_completion() {
+        if let Some(sent) = pair.a.next_completion() {
             assert_eq!(
                 (sent.status, sent.transferred),
                 (Status::Truncated, room as u32)
@@ -167,14 +146,10 @@ fn a_short_receive_is_truncated_and_both_sides_learn_it() {
 
 #[test]
 fn equal_bits_keep_their_order_across_sizes() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     let sizes = [10, 200_000, 3, 50_000, 0, 32_768, 1];
     for (n, len) in sizes.into_iter().enumerate() {
-        let data = pair.filled(pattern(len, n as u8));
-        pair.a
-            .send(b, bits(4), data, 0, SendMode::Standard)
-            .unwrap();
+        pair.a.sends(b, bits(4), pattern(len, n as u8), 0);
     }
     pair.run();
     let buffers: Vec<_> = sizes.iter().map(|_| pair.shared(200_000)).collect();
@@ -200,18 +175,12 @@ fn equal_bits_keep_their_order_across_sizes() {
 
 #[test]
 fn a_large_message_arrives_before_a_smaller_one_that_was_sent_after_it() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     // Of three parts and of two.
     for (context, len) in [(1, 180_000), (2, 100_000)] {
         let room = pair.shared(len);
-        waiting(pair.b.recv(bits(context), EXACT, room, context).unwrap());
-        let data = pair.filled(pattern(len, 1));
-        pending(
-            pair.a
-                .send(b, bits(context), data, context, SendMode::Standard)
-                .unwrap(),
-        );
+        pair.b.posts(bits(context), room, context);
+        pending(pair.a.sends(b, bits(context), pattern(len, 1), context));
     }
     pair.run();
     let order = completions(&mut pair.b);
@@ -223,61 +192,42 @@ fn a_large_message_arrives_before_a_smaller_one_that_was_sent_after_it() {
 
 #[test]
 fn a_synchronous_send_waits_for_its_receive() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     pending(
         pair.a
             .send(b, bits(2), pair.filled(vec![7]), 3, SendMode::Synchronous)
             .unwrap(),
     );
     pair.run();
-    assert_eq!(pair.a.owner_mut().next_completion(), None);
+    assert_eq!(pair.a.next_completion(), None);
     let buffer = pair.shared(1);
-    waiting(pair.b.recv(bits(2), EXACT, buffer.clone(), 0).unwrap());
+    pair.b.posts(bits(2), buffer.clone(), 0);
     pair.run();
-    assert_eq!(
-        pair.a.owner_mut().next_completion().unwrap().status,
-        Status::Success
-    );
+    assert_eq!(pair.a.ended(), Status::Success);
     assert_eq!(buffer.bytes(), [7]);
 }
 
 #[test]
 fn a_sender_with_few_credits_offers_and_nothing_stalls() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     for n in 0..20u32 {
-        let data = pair.filled(pattern(10_000, n as u8));
-        pair.a
-            .send(b, bits(6), data, 0, SendMode::Standard)
-            .unwrap();
+        pair.a.sends(b, bits(6), pattern(10_000, n as u8), 0);
     }
     pair.run();
     assert!(pair.b.unexpected_bytes() <= pair::UNEXPECTED_MAX);
     assert!(pair.a.stats().offered_for_credit > 0);
     // A message with other bits still gets through.
     let buffer = pair.shared(3);
-    waiting(pair.b.recv(bits(7), EXACT, buffer.clone(), 0).unwrap());
-    pair.a
-        .send(
-            b,
-            bits(7),
-            pair.filled(vec![1, 2, 3]),
-            0,
-            SendMode::Standard,
-        )
-        .unwrap();
+    pair.b.posts(bits(7), buffer.clone(), 0);
+    pair.a.sends(b, bits(7), vec![1, 2, 3], 0);
     pair.run();
-    assert_eq!(pair.b.owner_mut().next_completion().unwrap().bits, bits(7));
+    assert_eq!(pair.b.next_completion().unwrap().bits, bits(7));
     for n in 0..20u32 {
         let buffer = pair.shared(10_000);
         let received = pair.b.recv(bits(6), EXACT, buffer.clone(), 0).unwrap();
         pair.run();
         if let Received::Pending(_) = received {
-            assert_eq!(
-                pair.b.owner_mut().next_completion().unwrap().status,
-                Status::Success
-            );
+            assert_eq!(pair.b.ended(), Status::Success);
         }
         assert_eq!(buffer.bytes(), pattern(10_000, n as u8), "message {n}");
     }
@@ -286,13 +236,9 @@ fn a_sender_with_few_credits_offers_and_nothing_stalls() {
 
 #[test]
 fn without_message_credit_sends_wait_in_order() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     for n in 0..2000u32 {
-        let data = pair.filled(n.to_le_bytes().to_vec());
-        pair.a
-            .send(b, bits(6), data, 0, SendMode::Standard)
-            .unwrap();
+        pair.a.sends(b, bits(6), n.to_le_bytes().to_vec(), 0);
     }
     pair.run();
     assert!(
@@ -304,7 +250,7 @@ fn without_message_credit_sends_wait_in_order() {
         let received = pair.b.recv(bits(6), EXACT, buffer.clone(), 0).unwrap();
         pair.run();
         if let Received::Pending(_) = received {
-            assert!(pair.b.owner_mut().next_completion().is_some());
+            assert!(pair.b.next_completion().is_some());
         }
         assert_eq!(buffer.bytes(), n.to_le_bytes());
     }
@@ -313,31 +259,24 @@ fn without_message_credit_sends_wait_in_order() {
 
 #[test]
 fn a_cancelled_offer_puts_its_receive_back() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     pair.hold_data = true;
     let first = pair.shared(100_000);
     let second = pair.shared(100_000);
-    waiting(pair.b.recv(bits(1), EXACT, first.clone(), 1).unwrap());
-    waiting(pair.b.recv(bits(1), EXACT, second.clone(), 2).unwrap());
+    pair.b.posts(bits(1), first.clone(), 1);
+    pair.b.posts(bits(1), second.clone(), 2);
     let data = pair.filled(pattern(100_000, 1));
-    let send = pending(
-        pair.a
-            .send(b, bits(1), data.clone(), 0, SendMode::Standard)
-            .unwrap(),
-    );
+    let send = pending(pair.a.sends(b, bits(1), data.clone(), 0));
     pair.run();
     assert_eq!(pair.a.cancel(send), Cancelled::Withdrawn);
     data.give_back();
     pair.hold_data = false;
     // It waits as long as it has to.
     pair.advance(2 * pair::TIMEOUT);
-    assert_eq!(pair.b.owner_mut().next_completion(), None);
-    pair.a
-        .send(b, bits(1), pair.filled(vec![9; 5]), 0, SendMode::Standard)
-        .unwrap();
+    assert_eq!(pair.b.next_completion(), None);
+    pair.a.sends(b, bits(1), vec![9; 5], 0);
     pair.run();
-    let done = pair.b.owner_mut().next_completion().unwrap();
+    let done = pair.b.next_completion().unwrap();
     assert_eq!((done.context, done.transferred), (1, 5));
     assert_eq!(pair.a.cancel(send), Cancelled::Unknown);
     assert_eq!(completions(&mut pair.a), []);
@@ -345,64 +284,38 @@ fn a_cancelled_offer_puts_its_receive_back() {
 
 #[test]
 fn a_cancelled_offer_that_was_there_first_leaves_its_receive_posted() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     pair.hold_data = true;
     let data = pair.filled(pattern(100_000, 1));
-    let send = pending(
-        pair.a
-            .send(b, bits(1), data, 0, SendMode::Standard)
-            .unwrap(),
-    );
+    let send = pending(pair.a.sends(b, bits(1), data, 0));
     pair.run();
-    waiting(
-        pair.b
-            .recv(bits(1), EXACT, pair.shared(100_000), 1)
-            .unwrap(),
-    );
-    waiting(
-        pair.b
-            .recv(bits(1), EXACT, pair.shared(100_000), 2)
-            .unwrap(),
-    );
+    pair.b.posts(bits(1), pair.shared(100_000), 1);
+    pair.b.posts(bits(1), pair.shared(100_000), 2);
     pair.run();
     assert_eq!(pair.a.cancel(send), Cancelled::Withdrawn);
     pair.hold_data = false;
-    pair.a
-        .send(b, bits(1), pair.filled(vec![9; 5]), 0, SendMode::Standard)
-        .unwrap();
+    pair.a.sends(b, bits(1), vec![9; 5], 0);
     pair.run();
-    let done = pair.b.owner_mut().next_completion().unwrap();
+    let done = pair.b.next_completion().unwrap();
     assert_eq!((done.context, done.transferred), (1, 5));
 }
 
 #[test]
 fn cancelling_a_matched_receive_tells_the_sender_and_frees_the_buffer() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     pair.hold_data = true;
     let buffer = pair.shared(1 << 20);
-    let recv = waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
-    let data = pair.filled(pattern(1 << 20, 1));
-    pending(
-        pair.a
-            .send(b, bits(1), data, 0, SendMode::Standard)
-            .unwrap(),
-    );
+    let recv = pair.b.posts(bits(1), buffer.clone(), 1);
+    pending(pair.a.sends(b, bits(1), pattern(1 << 20, 1), 0));
     pair.run();
     assert_eq!(pair.b.cancel(recv), Cancelled::Aborted);
     buffer.give_back();
     pair.hold_data = false;
     pair.run();
-    assert_eq!(pair.b.owner_mut().next_completion(), None);
-    assert_eq!(
-        pair.a.owner_mut().next_completion().unwrap().status,
-        Status::Aborted
-    );
+    assert_eq!(pair.b.next_completion(), None);
+    assert_eq!(pair.a.ended(), Status::Aborted);
     // The session goes on.
-    pair.a
-        .send(b, bits(2), pair.filled(vec![1]), 0, SendMode::Standard)
-        .unwrap();
+    pair.a.sends(b, bits(2), vec![1], 0);
     pair.run();
     assert!(matches!(
         pair.b.recv(bits(2), EXACT, pair.shared(1), 0),
@@ -412,16 +325,13 @@ fn cancelling_a_matched_receive_tells_the_sender_and_frees_the_buffer() {
 
 #[test]
 fn unmatched_receives_are_cancelled_without_a_trace() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
-    let recv = waiting(pair.b.recv(bits(1), EXACT, pair.shared(4), 1).unwrap());
+    let (mut pair, b) = associated();
+    let recv = pair.b.posts(bits(1), pair.shared(4), 1);
     assert_eq!(pair.b.cancel(recv), Cancelled::Withdrawn);
     assert_eq!(pair.b.cancel(recv), Cancelled::Unknown);
-    pair.a
-        .send(b, bits(1), pair.filled(vec![1]), 0, SendMode::Standard)
-        .unwrap();
+    pair.a.sends(b, bits(1), vec![1], 0);
     pair.run();
-    assert_eq!(pair.b.owner_mut().next_completion(), None);
+    assert_eq!(pair.b.next_completion(), None);
     assert_eq!(pair.b.posted_receives(), 0);
 }
 
@@ -430,17 +340,7 @@ fn disconnect_ends_everything_on_both_sides_and_a_new_connect_starts_afresh() {
     let mut pair = Pair::new();
     let (b, a) = connected(&mut pair);
     assert!(pair.b.set_remote_context(a, 42));
-    pending(
-        pair.a
-            .send(
-                b,
-                bits(1),
-                pair.filled(vec![0; 50_000]),
-                5,
-                SendMode::Standard,
-            )
-            .unwrap(),
-    );
+    pending(pair.a.sends(b, bits(1), vec![0; 50_000], 5));
     pair.run();
     pair.a.disconnect(b);
     pair.run();
@@ -449,13 +349,13 @@ fn disconnect_ends_everything_on_both_sides_and_a_new_connect_starts_afresh() {
         (done.len(), done[0].context, done[0].status),
         (1, 5, Status::Unreachable)
     );
-    assert_eq!(pair.a.owner_mut().next_down(), None);
+    assert_eq!(pair.a.next_down(), None);
     let Some(Down {
         remote,
         context,
         reason,
         ..
-    }) = pair.b.owner_mut().next_down()
+    }) = pair.b.next_down()
     else {
         panic!("b is told")
     };
@@ -466,7 +366,7 @@ fn disconnect_ends_everything_on_both_sides_and_a_new_connect_starts_afresh() {
     assert_eq!(refused, Err(PostError::UnknownRemote));
     assert!(!pair.b.set_remote_context(a, 1));
     // Messages that b had not received are gone.
-    waiting(pair.b.recv(bits(1), EXACT, pair.shared(1), 0).unwrap());
+    pair.b.posts(bits(1), pair.shared(1), 0);
     let (again, _) = connected(&mut pair);
     assert_ne!(again, b);
 }
@@ -475,72 +375,42 @@ fn disconnect_ends_everything_on_both_sides_and_a_new_connect_starts_afresh() {
 fn a_peer_that_disconnects_and_returns_at_once_stays_connected() {
     let mut pair = Pair::new();
     let (b, a) = connected(&mut pair);
-    let lost = pair.filled(vec![0; 50_000]);
-    pending(
-        pair.a
-            .send(b, bits(1), lost, 5, SendMode::Standard)
-            .unwrap(),
-    );
+    pending(pair.a.sends(b, bits(1), vec![0; 50_000], 5));
     pair.newest_first();
     pair.a.disconnect(b);
     completions(&mut pair.a);
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
     pair.run();
-    let done = pair.a.owner_mut().next_completion().unwrap();
+    let done = pair.a.next_completion().unwrap();
     assert_eq!(done.status, Status::Success);
-    let Some(Down { remote, reason, .. }) = pair.b.owner_mut().next_down() else {
+    let Some(Down { remote, reason, .. }) = pair.b.next_down() else {
         panic!("the old association is over")
     };
     assert_eq!((remote, reason), (a, DownReason::Disconnected));
     assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));
     for n in 0..2000u32 {
-        let data = pair.filled(n.to_le_bytes().to_vec());
         pair.a
-            .send(done.remote, bits(2), data, 0, SendMode::Standard)
-            .unwrap();
-        waiting(pair.b.recv(bits(2), EXACT, pair.shared(4), 0).unwrap());
+            .sends(done.remote, bits(2), n.to_le_bytes().to_vec(), 0);
+        pair.b.posts(bits(2), pair.shared(4), 0);
         pair.run();
-        assert_eq!(
-            pair.b.owner_mut().next_completion().unwrap().status,
-            Status::Success
-        );
+        assert_eq!(pair.b.ended(), Status::Success);
     }
-    assert_eq!(
-        (
-            pair.a.owner_mut().next_down(),
-            pair.b.owner_mut().next_down()
-        ),
-        (None, None)
-    );
+    assert_eq!((pair.a.next_down(), pair.b.next_down()), (None, None));
 }
 
 #[test]
 fn a_lost_link_fails_the_remote_on_both_sides() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
-    waiting(pair.b.recv(bits(2), EXACT, pair.shared(1), 3).unwrap());
-    pending(
-        pair.a
-            .send(
-                b,
-                bits(1),
-                pair.filled(vec![0; 50_000]),
-                5,
-                SendMode::Standard,
-            )
-            .unwrap(),
-    );
+    let (mut pair, b) = associated();
+    pair.b.posts(bits(2), pair.shared(1), 3);
+    pending(pair.a.sends(b, bits(1), vec![0; 50_000], 5));
     pair.cut();
     pair.run();
-    assert_eq!(
-        pair.a.owner_mut().next_completion().unwrap().status,
-        Status::Unreachable
-    );
-    assert!(matches!(pair.a.owner_mut().next_down(), Some(Down { .. })));
-    assert!(matches!(pair.b.owner_mut().next_down(), Some(Down { .. })));
+    assert_eq!(pair.a.ended(), Status::Unreachable);
+    assert!(matches!(pair.a.next_down(), Some(Down { .. })));
+    assert!(matches!(pair.b.next_down(), Some(Down { .. })));
     // A receive that nothing matched stays: it belongs to no remote.
-    assert_eq!(pair.b.owner_mut().next_completion(), None);
+    assert_eq!(pair.b.next_completion(), None);
     assert_eq!(pair.b.posted_receives(), 1);
 }
 
@@ -550,7 +420,7 @@ fn a_wrong_key_is_refused_and_an_absent_peer_is_closed() {
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY + 1, bits(9), 4).unwrap();
     pair.run();
-    let done = pair.a.owner_mut().next_completion().unwrap();
+    let done = pair.a.next_completion().unwrap();
     assert_eq!(
         (done.status, done.context, done.bits),
         (Status::BadKey, 4, bits(9))
@@ -560,10 +430,7 @@ fn a_wrong_key_is_refused_and_an_absent_peer_is_closed() {
         .connect(pair.nowhere(), pair::KEY, bits(9), 4)
         .unwrap();
     pair.run();
-    assert_eq!(
-        pair.a.owner_mut().next_completion().unwrap().status,
-        Status::EndpointClosed
-    );
+    assert_eq!(pair.a.ended(), Status::EndpointClosed);
     assert_eq!(pair.a.remotes(), 0);
 }
 
@@ -574,32 +441,16 @@ fn connecting_at_the_same_time_makes_one_remote_on_each_side() {
     pair.a.connect(to_b, pair::KEY, bits(0), 1).unwrap();
     pair.b.connect(to_a, pair::KEY, bits(0), 2).unwrap();
     pair.run();
-    let b = pair.a.owner_mut().next_completion().unwrap();
-    let a = pair.b.owner_mut().next_completion().unwrap();
+    let b = pair.a.next_completion().unwrap();
+    let a = pair.b.next_completion().unwrap();
     assert_eq!((a.status, b.status), (Status::Success, Status::Success));
     assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));
     for len in [1, 100_000] {
         let (at_a, at_b) = (pair.shared(len), pair.shared(len));
-        waiting(pair.a.recv(bits(1), EXACT, at_a.clone(), 0).unwrap());
-        waiting(pair.b.recv(bits(1), EXACT, at_b.clone(), 0).unwrap());
-        pair.a
-            .send(
-                b.remote,
-                bits(1),
-                pair.filled(pattern(len, 1)),
-                0,
-                SendMode::Standard,
-            )
-            .unwrap();
-        pair.b
-            .send(
-                a.remote,
-                bits(1),
-                pair.filled(pattern(len, 2)),
-                0,
-                SendMode::Standard,
-            )
-            .unwrap();
+        pair.a.posts(bits(1), at_a.clone(), 0);
+        pair.b.posts(bits(1), at_b.clone(), 0);
+        pair.a.sends(b.remote, bits(1), pattern(len, 1), 0);
+        pair.b.sends(a.remote, bits(1), pattern(len, 2), 0);
         pair.run();
         assert_eq!(at_b.bytes(), pattern(len, 1));
         assert_eq!(at_a.bytes(), pattern(len, 2));
@@ -613,12 +464,11 @@ fn connecting_at_the_same_time_makes_one_remote_on_each_side() {
 
 #[test]
 fn one_peer_under_two_addresses_is_one_remote() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     let alias = pair.alias_of_b();
     pair.a.connect(alias, pair::KEY, bits(3), 6).unwrap();
     pair.run();
-    let done = pair.a.owner_mut().next_completion().unwrap();
+    let done = pair.a.next_completion().unwrap();
     assert_eq!((done.status, done.remote), (Status::Success, b));
     assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));
 }
@@ -632,16 +482,13 @@ fn a_restarted_peer_is_a_new_remote_and_the_old_one_goes_down() {
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
     pair.run();
     // The old one has not been heard of its end: it is asked, and has a second.
-    assert_eq!(pair.a.owner_mut().next_completion(), None);
+    assert_eq!(pair.a.next_completion(), None);
     pair.advance(Duration::from_millis(900));
-    assert_eq!(pair.a.owner_mut().next_completion(), None);
+    assert_eq!(pair.a.next_completion(), None);
     // Its link takes nothing, so the question has not gone out.
     pair.advance(Duration::from_millis(2600));
-    assert_eq!(
-        pair.a.owner_mut().next_completion().unwrap().status,
-        Status::Success
-    );
-    let Some(Down { reason, .. }) = pair.b.owner_mut().next_down() else {
+    assert_eq!(pair.a.ended(), Status::Success);
+    let Some(Down { reason, .. }) = pair.b.next_down() else {
         panic!("told")
     };
     assert_eq!(reason, DownReason::Restarted);
@@ -650,76 +497,38 @@ fn a_restarted_peer_is_a_new_remote_and_the_old_one_goes_down() {
 
 #[test]
 fn a_silent_peer_times_requests_out() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     pair.freeze_b = true;
-    pending(
-        pair.a
-            .send(
-                b,
-                bits(1),
-                pair.filled(vec![0; 50_000]),
-                5,
-                SendMode::Standard,
-            )
-            .unwrap(),
-    );
+    pending(pair.a.sends(b, bits(1), vec![0; 50_000], 5));
     pair.run();
     pair.advance(pair::TIMEOUT / 2);
-    assert_eq!(pair.a.owner_mut().next_completion(), None);
+    assert_eq!(pair.a.next_completion(), None);
     pair.advance(pair::TIMEOUT);
-    assert_eq!(
-        pair.a.owner_mut().next_completion().unwrap().status,
-        Status::Timeout
-    );
+    assert_eq!(pair.a.ended(), Status::Timeout);
     pair.freeze_b = false;
     pair.run();
     // The offer was withdrawn: nothing is left of it at b.
-    waiting(pair.b.recv(bits(1), EXACT, pair.shared(1), 0).unwrap());
+    pair.b.posts(bits(1), pair.shared(1), 0);
     assert_eq!(pair.a.requests(), 0);
 }
 
 #[test]
 fn the_owner_may_consume_receive_or_keep() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
-    pair.a
-        .send(b, bits(1), pair.filled(vec![1, 2]), 0, SendMode::Standard)
-        .unwrap();
-    pair.a
-        .send(
-            b,
-            bits(1),
-            pair.filled(vec![3; 50_000]),
-            7,
-            SendMode::Standard,
-        )
-        .unwrap();
+    let (mut pair, b) = associated();
+    pair.a.sends(b, bits(1), vec![1, 2], 0);
+    pair.a.sends(b, bits(1), vec![3; 50_000], 7);
     pair.run_with(pair::finish);
     assert_eq!(pair.b.owner().asked, [(2, vec![1, 2]), (50_000, vec![])]);
-    assert_eq!(
-        pair.a.owner_mut().next_completion().unwrap().status,
-        Status::Truncated
-    );
+    assert_eq!(pair.a.ended(), Status::Truncated);
     for len in [10, 30_000, 35_000] {
-        pair.a
-            .send(
-                b,
-                bits(3 << 32 | 1),
-                pair.filled(pattern(len, 5)),
-                7,
-                SendMode::Standard,
-            )
-            .unwrap();
+        pair.a.sends(b, bits(3 << 32 | 1), pattern(len, 5), 7);
         pair.run_with(pair::put_in);
         let message = pair.b.next_message().unwrap();
         assert_eq!((message.turn, message.bits), (3, bits(3 << 32 | 1)));
         assert_eq!(message.memory.bytes(), pattern(len, 5));
-        assert!(pair.b.owner_mut().next_completion().is_none());
+        assert!(pair.b.next_completion().is_none());
     }
-    pair.a
-        .send(b, bits(8), pair.filled(vec![5]), 0, SendMode::Standard)
-        .unwrap();
+    pair.a.sends(b, bits(8), vec![5], 0);
     pair.run();
     let arrival = pair.b.probe(bits(8), EXACT).unwrap();
     assert_eq!((arrival.length, arrival.bits), (1, bits(8)));
@@ -790,7 +599,7 @@ fn nonsense_packets_end_the_link_and_nothing_else() {
         assert_eq!(pair.b.stats().malformed, 1);
         assert_eq!(pair.b.remotes(), 0);
         assert!(matches!(
-            pair.b.owner_mut().next_down(),
+            pair.b.next_down(),
             Some(Down {
                 reason: DownReason::Protocol(_),
                 ..
@@ -825,9 +634,7 @@ fn pulls_of_what_is_not_offered_or_lies_beyond_its_end_are_counted_and_dropped()
     let (_, a) = connected(&mut pair);
     let receive = pair.b.recv_from(a, bits(1), EXACT, (pair.shared(8), 0));
     let receive = waiting(receive.unwrap());
-    let data = pair.filled(pattern(50_000, 1));
-    let offer = pair.b.send(a, bits(2), data, 0, SendMode::Standard);
-    let offer = pending(offer.unwrap());
+    let offer = pending(pair.b.sends(a, bits(2), pattern(50_000, 1), 0));
     pair.run();
     let sent = pair.b.stats().packets_out;
     for (request, at, len) in [
@@ -849,20 +656,9 @@ fn pulls_of_what_is_not_offered_or_lies_beyond_its_end_are_counted_and_dropped()
 
 #[test]
 fn closing_completes_whatever_is_left() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
-    waiting(pair.a.recv(bits(1), EXACT, pair.shared(4), 1).unwrap());
-    pending(
-        pair.a
-            .send(
-                b,
-                bits(1),
-                pair.filled(vec![0; 50_000]),
-                2,
-                SendMode::Standard,
-            )
-            .unwrap(),
-    );
+    let (mut pair, b) = associated();
+    pair.a.posts(bits(1), pair.shared(4), 1);
+    pending(pair.a.sends(b, bits(1), vec![0; 50_000], 2));
     pair.a.close();
     let mut done = completions(&mut pair.a);
     done.sort_by_key(|done| done.context);
@@ -875,5 +671,5 @@ fn closing_completes_whatever_is_left() {
             .all(|done| done.status == Status::EndpointClosed)
     );
     pair.run();
-    assert!(matches!(pair.b.owner_mut().next_down(), Some(Down { .. })));
+    assert!(matches!(pair.b.next_down(), Some(Down { .. })));
 }

@@ -9,7 +9,7 @@
 //! still be withdrawn. `SIM_SEED=n` repeats one sequence, `SIM_SEEDS=n` makes so many.
 
 use super::naive::{DEFER, FINISH, Message, Naive, Receive};
-use super::pair::Pair;
+use super::pair::{Acts, Pair};
 use super::{bits, connected};
 use mx_proto::{
     Arrival, Completion, Decision, Deferred, Kind, MatchMask, Posted, Received, RemoteId,
@@ -265,7 +265,7 @@ impl Run {
         self.pair.run_with(by_bits);
         let fetched = std::mem::take(&mut self.model.matched);
         self.model.done.extend(fetched);
-        while let Some(done) = self.pair.a.owner_mut().next_completion() {
+        while let Some(done) = self.pair.a.next_completion() {
             assert_eq!(done.kind, Kind::Send);
             self.offers.remove(&(done.context as u32));
         }
@@ -289,8 +289,7 @@ impl Run {
     }
 
     fn compare(&mut self) {
-        let done: Vec<_> =
-            std::iter::from_fn(|| self.pair.b.owner_mut().next_completion()).collect();
+        let done: Vec<_> = std::iter::from_fn(|| self.pair.b.next_completion()).collect();
         self.completed(&done);
         let undecided = self.model.undecided.len() + usize::from(self.model.out.is_some());
         assert_eq!(self.pair.b.undecided(), undecided);

@@ -1,9 +1,10 @@
 //! An endpoint that calls itself, under each of its addresses.
 
-use super::pair::{self, Node, Pair, Side};
+use super::crossing::{Caller, receive_all};
+use super::pair::{self, Acts, Node, Pair, Side};
 use super::{EXACT, bits, completions, pattern};
-use mx_proto::{Down, DownReason, Kind, Received, RemoteId, RequestId, SendMode, Status, Target};
-use mx_sim::{Buffer, Rng};
+use mx_proto::{Kind, Received, RemoteId, Status, Target};
+use mx_sim::Rng;
 
 const SECRETS: [Option<&str>; 2] = [None, Some("one and the same for all")];
 
@@ -27,10 +28,7 @@ fn connected(node: &mut Node) -> Vec<RemoteId> {
 fn talk(pair: &mut Pair, remote: RemoteId, what: &str) {
     for (tag, len) in [0, 100, 5_000, 40_000].repeat(8).into_iter().enumerate() {
         let (tag, sent) = (bits(100 + tag as u64), pattern(len, tag as u8));
-        let data = pair.filled(sent.clone());
-        pair.a
-            .send(remote, tag, data, 1, SendMode::Standard)
-            .unwrap();
+        pair.a.sends(remote, tag, sent.clone(), 1);
         pair.run();
         let buffer = pair.shared(len);
         let got = match pair.a.recv(tag, EXACT, buffer.clone(), 2).unwrap() {
@@ -76,7 +74,7 @@ fn a_second_name_of_oneself_leads_to_the_same_remote() {
         talk(&mut pair, found[0], &what);
         pair.a.disconnect(found[0]);
         alone(&mut pair, &what);
-        assert_eq!(pair.a.owner_mut().next_down(), None, "{what}");
+        assert_eq!(pair.a.next_down(), None, "{what}");
     }
 }
 
@@ -110,79 +108,19 @@ fn an_endpoint_comes_to_rest_with_itself_whatever_crosses() {
     });
 }
 
-#[derive(Default)]
-struct Caller {
-    connects: Vec<RequestId>,
-    remotes: Vec<RemoteId>,
-}
-
-impl Caller {
-    fn look(&mut self, node: &mut Node, what: &str) {
-        while let Some(Down { remote, reason, .. }) = node.owner_mut().next_down() {
-            assert!(
-                matches!(reason, DownReason::Disconnected),
-                "down: {reason}; {what}"
-            );
-            self.remotes.retain(|known| *known != remote);
-        }
-        while let Some(done) = node.owner_mut().next_completion() {
-            self.connects.retain(|connect| *connect != done.request);
-            let lives = node.remote_identity(done.remote).is_some();
-            if done.kind == Kind::Connect && done.status == Status::Success && lives {
-                self.remotes.push(done.remote);
-            }
-        }
-    }
-
-    fn act(&mut self, pair: &mut Pair, rng: &mut Rng) {
-        let name = rng.pick(&names(pair));
-        let node = &mut pair.a;
-        match rng.below(8) {
-            0 | 1 => {
-                let connect = node.connect(name, pair::KEY, bits(0), 1).unwrap();
-                self.connects.push(connect);
-            }
-            2 if !self.connects.is_empty() => {
-                let connect = self.connects.swap_remove(rng.index(self.connects.len()));
-                node.cancel_unmatched(connect);
-            }
-            3 if !self.remotes.is_empty() => {
-                let remote = self.remotes[0];
-                node.disconnect(remote);
-                self.remotes.retain(|known| *known != remote);
-            }
-            4..=6 if !self.remotes.is_empty() => {
-                let to = self.remotes[rng.index(self.remotes.len())];
-                for _ in 0..rng.within(1..=12) {
-                    let data = Buffer::from(vec![7; rng.pick(&[0, 100, 5_000, 40_000])]);
-                    node.send(to, bits(7), data, 0, SendMode::Standard).unwrap();
-                }
-            }
-            _ => receive_all(node),
-        }
-    }
-}
-
-/// Receives what waits here.
-fn receive_all(node: &mut Node) {
-    while node.probe(bits(7), EXACT).is_some() {
-        let memory = Buffer::from(vec![0; 40_000]);
-        node.recv(bits(7), EXACT, memory, 0).unwrap();
-    }
-}
-
 fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
     let what = format!("seed {seed}, tombstones: {tombstones}, secret: {secret:?}");
     let mut rng = Rng::new(seed);
     let mut pair = Pair::with_secrets(secret, secret, tombstones, 1);
-    let mut caller = Caller::default();
+    let mut caller = Caller::of_itself();
     let mut slow = Vec::new();
     for _ in 0..rng.within(20..=400) {
         while slow.len() < pair.links() {
             slow.push(rng.chance(0.4));
         }
         if rng.chance(0.1) || pair.links() == 0 {
-            caller.act(&mut pair, &mut rng);
+            let name = rng.pick(&names(&pair));
+            caller.act(&mut pair.a, name, &mut rng);
         } else {
             let newest = pair.links() - 1;
             let link = newest - rng.index(pair.links().min(4));
@@ -194,7 +132,7 @@ fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
     }
     pair.run();
     for _ in 0..20 {
-        receive_all(&mut pair.a);
+        receive_all(&mut pair.a, false);
         pair.run();
     }
     caller.look(&mut pair.a, &what);
@@ -204,7 +142,7 @@ fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
         let found = connected(&mut pair.a);
         assert_eq!(found.len(), 1, "{what}");
         talk(&mut pair, found[0], &what);
-        assert_eq!(pair.a.owner_mut().next_down(), None, "{what}");
+        assert_eq!(pair.a.next_down(), None, "{what}");
         caller.remotes.push(found[0]);
     }
     for remote in caller.remotes {

@@ -11,8 +11,8 @@ use mx_proto::secret::Secret;
 use mx_proto::wire::{Header, Kind};
 use mx_proto::{
     Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Key, LinkId,
-    MatchBits, MatchMask, Memory, NicId, Outcome, Owner, Received, RemoteId, RequestId, Route,
-    SendMode, SessionId, Status, Target, Verdict,
+    MatchBits, MatchMask, Memory, NicId, Outcome, Owner, Posted, Received, RemoteId, RequestId,
+    Route, SendMode, SessionId, Status, Target, Verdict,
 };
 use mx_sim::buffer::Watch;
 use mx_sim::{Buffer, Queued, VirtualClock};
@@ -69,14 +69,6 @@ impl TestOwner {
             asked: Vec::new(),
         }
     }
-
-    pub(crate) fn next_completion(&mut self) -> Option<Completion> {
-        self.queue.next_completion()
-    }
-
-    pub(crate) fn next_down(&mut self) -> Option<Down> {
-        self.queue.next_down()
-    }
 }
 
 impl Queued for TestOwner {
@@ -126,6 +118,58 @@ impl Owner for TestOwner {
 }
 
 pub(crate) type Node = Endpoint<QueuePort, VirtualClock, TestOwner>;
+
+/// What tests make a node do all the time.
+pub(crate) trait Acts {
+    /// Sends, and does not wait for a receive.
+    fn sends(
+        &mut self,
+        to: RemoteId,
+        bits: MatchBits,
+        data: impl Into<Buffer>,
+        context: u64,
+    ) -> Posted;
+
+    /// Posts a receive that no message is there for.
+    fn posts(&mut self, bits: MatchBits, buffer: Buffer, context: u64) -> RequestId;
+
+    fn next_completion(&mut self) -> Option<Completion>;
+
+    fn next_down(&mut self) -> Option<Down>;
+
+    /// How an operation has ended.
+    fn ended(&mut self) -> Status {
+        self.next_completion().expect("one has ended").status
+    }
+}
+
+impl Acts for Node {
+    fn sends(
+        &mut self,
+        to: RemoteId,
+        bits: MatchBits,
+        data: impl Into<Buffer>,
+        context: u64,
+    ) -> Posted {
+        self.send(to, bits, data.into(), context, SendMode::Standard)
+            .unwrap()
+    }
+
+    fn posts(&mut self, bits: MatchBits, buffer: Buffer, context: u64) -> RequestId {
+        match self.recv(bits, MatchMask::EXACT, buffer, context).unwrap() {
+            Received::Pending(id) => id,
+            Received::Complete(done) => panic!("completed at once: {done:?}"),
+        }
+    }
+
+    fn next_completion(&mut self) -> Option<Completion> {
+        self.owner_mut().queue.next_completion()
+    }
+
+    fn next_down(&mut self) -> Option<Down> {
+        self.owner_mut().queue.next_down()
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
@@ -600,11 +644,15 @@ impl Pair {
 
     /// Both keep so many messages whose sender has gone, and connect again (unless 0).
     pub(crate) fn keeping(tombstones: usize) -> Self {
+        Self::of(settings(tombstones), settings(tombstones))
+    }
+
+    fn of(a: Config, b: Config) -> Self {
         let hub = Rc::new(RefCell::new(Hub::default()));
         let clock = VirtualClock::default();
         Self {
-            a: node(&hub, &clock, settings(tombstones), 0, 1),
-            b: node(&hub, &clock, settings(tombstones), 1, 2),
+            a: node(&hub, &clock, a, 0, 1),
+            b: node(&hub, &clock, b, 1, 2),
             freeze_b: false,
             hold_data: false,
             hub,
@@ -634,17 +682,16 @@ impl Pair {
         tombstones: usize,
         poll_budget: usize,
     ) -> Self {
-        let mut pair = Self::new();
         let config = |key, letters: Option<&str>| Config {
             key: Key([key; 16]),
             secret: letters.map(secret),
             poll_budget,
             ..settings(tombstones)
         };
-        pair.secret_of_a = a.map(secret);
-        pair.a = node(&pair.hub, &pair.clock, config(1, a), 0, 1);
-        pair.b = node(&pair.hub, &pair.clock, config(2, b), 1, 2);
-        pair
+        Self {
+            secret_of_a: a.map(secret),
+            ..Self::of(config(1, a), config(2, b))
+        }
     }
 
     /// Where no endpoint of ours is, but a link leads.
@@ -661,11 +708,7 @@ impl Pair {
         let target = self.target(Side::B);
         self.a.connect(target, KEY, MatchBits(0), 1).unwrap();
         self.run();
-        let done = self
-            .a
-            .owner_mut()
-            .next_completion()
-            .expect("it ends at once");
+        let done = self.a.next_completion().expect("it ends at once");
         (done.status, done.remote)
     }
 
@@ -776,25 +819,20 @@ impl Pair {
 
     /// Sends that are not matched have no time-out.
     pub(crate) fn waiting_for_ever() -> Self {
-        let mut pair = Self::new();
         let config = Config {
             waiting_timeout: None,
             ..settings(0)
         };
-        pair.a = node(&pair.hub, &pair.clock, config.clone(), 0, 1);
-        pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
-        pair
+        Self::of(config.clone(), config)
     }
 
     /// Messages of so many bytes are fetched into the inbox of b.
     pub(crate) fn with_inbox(fetched_max: u32) -> Self {
-        let mut pair = Self::new();
         let config = Config {
             fetched_max,
             ..settings(0)
         };
-        pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
-        pair
+        Self::of(settings(0), config)
     }
 
     /// As many messages as ever go to b before it has been heard of.
@@ -804,18 +842,15 @@ impl Pair {
 
     /// B lends so many credits first.
     pub(crate) fn lending(first_credits: u16) -> Self {
-        let mut pair = Self::new();
         let config = Config {
             first_credits,
             ..settings(0)
         };
-        pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
-        pair
+        Self::of(settings(0), config)
     }
 
     /// A asks before it announces; b has so many credits in all, and lends so many first.
     pub(crate) fn asking(credits: usize, first_credits: u16) -> Self {
-        let mut pair = Self::new();
         let patient = Config {
             ask_before_announcing: true,
             ..settings(0)
@@ -825,9 +860,7 @@ impl Pair {
             first_credits,
             ..settings(0)
         };
-        pair.a = node(&pair.hub, &pair.clock, patient, 0, 1);
-        pair.b = node(&pair.hub, &pair.clock, lender, 1, 2);
-        pair
+        Self::of(patient, lender)
     }
 
     pub(crate) fn target(&self, side: Side) -> Target {
@@ -1026,18 +1059,19 @@ impl Pair {
 
     /// The same of the last one.
     pub(crate) fn overheard_last(&self, kind: Kind) -> Vec<u8> {
-        let hub = self.hub.borrow();
-        let mut heard = hub.heard.iter().rev();
-        let found = heard.find(|(header, _)| header[0] == kind as u8);
-        found.expect("it has been sent").1.clone()
+        self.last_of(kind).1
     }
 
     /// The header of the last packet of that kind that was sent.
     pub(crate) fn overheard_header(&self, kind: Kind) -> Header {
+        Header::parse(&self.last_of(kind).0).expect("a header")
+    }
+
+    fn last_of(&self, kind: Kind) -> (HeaderBytes, Vec<u8>) {
         let hub = self.hub.borrow();
         let mut heard = hub.heard.iter().rev();
         let found = heard.find(|(header, _)| header[0] == kind as u8);
-        Header::parse(&found.expect("it has been sent").0).expect("a header")
+        found.expect("it has been sent").clone()
     }
 
     /// As if b had sent it, on its own call.
@@ -1059,26 +1093,21 @@ impl Pair {
 
     /// B has no more places than this, of which one source may have half of what others leave.
     pub(crate) fn with_places(places: usize) -> Self {
-        let mut pair = Self::new();
         let config = Config {
             max_remotes: places,
             source_share: 50,
             ..settings(0)
         };
-        pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
-        pair
+        Self::of(settings(0), config)
     }
 
     /// Gives a secret of its own to each side, as a host that opens an endpoint does.
     pub(crate) fn with_keys() -> Self {
-        let mut pair = Self::new();
         let config = |key| Config {
             key: Key([key; 16]),
             ..settings(0)
         };
-        pair.a = node(&pair.hub, &pair.clock, config(1), 0, 1);
-        pair.b = node(&pair.hub, &pair.clock, config(2), 1, 2);
-        pair
+        Self::of(config(1), config(2))
     }
 
     /// As if a had sent it.

@@ -1,7 +1,7 @@
 //! Settings and questions of one request: time-outs, and cancelling only while it is unmatched.
 
-use super::pair::{self, Pair, Side, TIMEOUT};
-use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
+use super::pair::{self, Acts, Pair, Side, TIMEOUT};
+use super::{EXACT, associated, bits, completions, connected, pattern, pending, waiting};
 use mx_proto::port::RemoteUse;
 use mx_proto::{Completion, RemoteId, RequestId, SendMode, Status};
 use mx_sim::{CallOff, Cancelled};
@@ -25,8 +25,7 @@ fn timed_out(done: &[Completion]) -> Vec<u64> {
 
 #[test]
 fn a_new_time_out_concerns_later_requests_only() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     unanswered(&mut pair, b, 1);
     pair.a.set_request_timeout(Some(2 * SECOND));
     unanswered(&mut pair, b, 2);
@@ -45,8 +44,7 @@ fn a_new_time_out_concerns_later_requests_only() {
 
 #[test]
 fn one_request_gets_a_time_out_of_its_own_counted_from_now() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     let [shorter, longer, never] = [1, 2, 3].map(|context| unanswered(&mut pair, b, context));
     pair.advance(SECOND);
     assert!(pair.a.set_timeout_of(shorter, Some(SECOND)));
@@ -70,20 +68,14 @@ fn one_request_gets_a_time_out_of_its_own_counted_from_now() {
 
 #[test]
 fn a_receive_has_no_time_out_before_a_message_matches_it() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     let buffer = pair.shared(100_000);
-    let receive = waiting(pair.b.recv(bits(1), EXACT, buffer, 7).unwrap());
+    let receive = pair.b.posts(bits(1), buffer, 7);
     assert!(pair.b.set_timeout_of(receive, Some(SECOND)));
     pair.advance(10 * SECOND);
     assert_eq!(completions(&mut pair.b), []);
     pair.hold_data = true;
-    let data = pair.filled(pattern(100_000, 1));
-    pending(
-        pair.a
-            .send(b, bits(1), data, 0, SendMode::Standard)
-            .unwrap(),
-    );
+    pending(pair.a.sends(b, bits(1), pattern(100_000, 1), 0));
     pair.run();
     assert_eq!(completions(&mut pair.b), []);
     pair.advance(2 * SECOND);
@@ -95,10 +87,8 @@ fn a_remote_read_does_not_time_out_on_either_side_while_its_bytes_move() {
     let mut pair = Pair::reading_remotely();
     let (b, _) = connected(&mut pair);
     let buffer = pair.shared(100_000);
-    waiting(pair.b.recv(bits(1), EXACT, buffer, 2).unwrap());
-    let data = pair.filled(pattern(100_000, 1));
-    let sent = pair.a.send(b, bits(1), data, 1, SendMode::Standard);
-    let word = pending(sent.unwrap()).to_word();
+    pair.b.posts(bits(1), buffer, 2);
+    let word = pending(pair.a.sends(b, bits(1), pattern(100_000, 1), 1)).to_word();
     pair.run();
     let token = pair.reading().expect("b reads it");
     for _ in 0..4 {
@@ -120,10 +110,8 @@ fn a_remote_read_does_not_time_out_on_either_side_while_its_bytes_move() {
 fn being_read(pair: &mut Pair) -> (RemoteId, RequestId, u64) {
     let (b, _) = connected(pair);
     let buffer = pair.shared(100_000);
-    waiting(pair.b.recv(bits(1), EXACT, buffer, 2).unwrap());
-    let data = pair.filled(pattern(100_000, 1));
-    let sent = pair.a.send(b, bits(1), data, 1, SendMode::Standard);
-    let send = pending(sent.unwrap());
+    pair.b.posts(bits(1), buffer, 2);
+    let send = pending(pair.a.sends(b, bits(1), pattern(100_000, 1), 1));
     pair.run();
     (b, send, pair.reading().expect("b reads it"))
 }
@@ -155,9 +143,7 @@ fn a_send_that_is_read_ends_when_the_receiver_has_stopped() {
 fn a_send_that_is_not_read_yet_ends_when_the_receiver_has_said_so() {
     let mut pair = Pair::reading_over_connections();
     let (b, _) = connected(&mut pair);
-    let data = pair.filled(pattern(100_000, 1));
-    let sent = pair.a.send(b, bits(1), data, 1, SendMode::Standard);
-    let send = pending(sent.unwrap());
+    let send = pending(pair.a.sends(b, bits(1), pattern(100_000, 1), 1));
     pair.run();
     assert_eq!(pair.a.cancel(send), Cancelled::Later);
     assert_eq!((completions(&mut pair.a), pair.closed()), (vec![], vec![]));
@@ -227,10 +213,8 @@ fn receives_for_one_remote_are_listed_without_what_else_there_is_with_it() {
         let receive = pair.b.recv_from(a, bits(tag), EXACT, (pair.shared(8), tag));
         waiting(receive.unwrap())
     });
-    waiting(pair.b.recv(bits(3), EXACT, pair.shared(8), 3).unwrap());
-    let data = pair.filled(pattern(50_000, 4));
-    let sent = pair.b.send(a, bits(4), data, 4, SendMode::Standard);
-    pending(sent.unwrap());
+    pair.b.posts(bits(3), pair.shared(8), 3);
+    pending(pair.b.sends(a, bits(4), pattern(50_000, 4), 4));
     assert!(pair.b.receives_from(a).eq(own));
     pair.b.disconnect(a);
     assert_eq!(pair.b.receives_from(a).count(), 0);
@@ -238,19 +222,16 @@ fn receives_for_one_remote_are_listed_without_what_else_there_is_with_it() {
 
 #[test]
 fn an_unmatched_receive_can_be_taken_back_and_a_matched_one_is_left_alone() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     let first = pair.shared(100_000);
-    let receive = waiting(pair.b.recv(bits(1), EXACT, first.clone(), 1).unwrap());
+    let receive = pair.b.posts(bits(1), first.clone(), 1);
     assert!(pair.b.cancel_unmatched(receive));
     first.give_back();
     assert!(!pair.b.cancel_unmatched(receive));
     let second = pair.shared(100_000);
-    let receive = waiting(pair.b.recv(bits(1), EXACT, second.clone(), 2).unwrap());
+    let receive = pair.b.posts(bits(1), second.clone(), 2);
     pair.hold_data = true;
-    let data = pair.filled(pattern(100_000, 1));
-    let posted = pair.a.send(b, bits(1), data, 3, SendMode::Standard);
-    let send = pending(posted.unwrap());
+    let send = pending(pair.a.sends(b, bits(1), pattern(100_000, 1), 3));
     pair.run();
     assert!(!pair.b.cancel_unmatched(receive));
     assert!(!pair.a.cancel_unmatched(send));
@@ -286,17 +267,12 @@ fn a_connect_without_an_answer_can_be_taken_back() {
 
 #[test]
 fn memory_goes_only_when_the_port_has_been_told_to_let_go_of_it() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     pair.read_on();
     let sends: Vec<_> = (0..2)
         .map(|n| {
             let memory = pair.filled(vec![7; 100]);
-            pending(
-                pair.a
-                    .send(b, bits(n), memory, n, SendMode::Standard)
-                    .unwrap(),
-            )
+            pending(pair.a.sends(b, bits(n), memory, n))
         })
         .collect();
     assert_eq!(pair.being_read(), 2);

@@ -1,7 +1,7 @@
 //! A site's secret: only peers that know it get in and are believed.
 
 use super::bits;
-use super::pair::{self, Pair, Side};
+use super::pair::{self, Acts, Pair, Side};
 use mx_proto::Status;
 use mx_proto::port::HeaderBytes;
 use mx_proto::wire::{Header, Kind};
@@ -35,13 +35,7 @@ fn packet(kind: Kind, aux: u32, body: Vec<u8>) -> Packet {
 fn no_remotes(pair: &mut Pair) {
     assert_eq!((pair.a.remotes(), pair.b.remotes()), (0, 0));
     assert_eq!((pair.a.requests(), pair.b.requests()), (0, 0));
-    assert_eq!(
-        (
-            pair.a.owner_mut().next_down(),
-            pair.b.owner_mut().next_down()
-        ),
-        (None, None)
-    );
+    assert_eq!((pair.a.next_down(), pair.b.next_down()), (None, None));
 }
 
 /// A calls an interface of an impostor without the secret: the link, and a's Connect.
@@ -74,7 +68,7 @@ fn recorded(pair: &mut Pair) -> [Packet; 3] {
     pair.a.disconnect(b.unwrap());
     pair.run();
     assert_eq!(
-        pair.a.owner_mut().next_completion().map(|done| done.status),
+        pair.a.next_completion().map(|done| done.status),
         Some(Status::Unreachable)
     );
     no_remotes(pair);
@@ -102,7 +96,7 @@ fn another_secret_or_none_ends_the_connect_at_once() {
         let mut pair = pair(a, b);
         for _ in 0..3 {
             assert_eq!(pair.call().0, Status::BadSecret, "{a:?} {b:?}");
-            while pair.b.owner_mut().next_down().is_some() {}
+            while pair.b.next_down().is_some() {}
             no_remotes(&mut pair);
         }
         let counted = [&pair.a, &pair.b].map(|of| of.stats().refused);
@@ -155,7 +149,7 @@ fn nothing_recorded_is_worth_anything_again() {
     pair.run();
     assert_eq!(pair.said(link), []);
     assert_eq!(
-        pair.a.owner_mut().next_completion().map(|done| done.status),
+        pair.a.next_completion().map(|done| done.status),
         Some(Status::BadSecret)
     );
     no_remotes(&mut pair);
@@ -210,7 +204,7 @@ fn what_comes_behind_a_wrong_proof_does_not_keep_the_link() {
     pair.run();
     assert_eq!(pair.said(link), []);
     assert!(pair.left(link), "closed by the caller");
-    let done = pair.a.owner_mut().next_completion().map(|done| done.status);
+    let done = pair.a.next_completion().map(|done| done.status);
     assert_eq!(done, Some(Status::BadSecret));
     no_remotes(&mut pair);
 }
@@ -248,11 +242,7 @@ fn a_called_peer_without_the_secret_is_believed_nothing_but_a_refusal() {
         header[8..16].copy_from_slice(&said.0[8..16]);
         pair.answer(link, header, body);
         pair.run();
-        let done = pair
-            .a
-            .owner_mut()
-            .next_completion()
-            .expect("it ends at once");
+        let done = pair.a.next_completion().expect("it ends at once");
         assert_eq!(done.status, status, "answer {n}");
         no_remotes(&mut pair);
     }
@@ -278,7 +268,7 @@ fn laundered(pair: &mut Pair) -> (usize, Packet) {
     let (header, body) = packet(Kind::Disconnect, 0, vec![]);
     pair.inject(calls, header, body);
     pair.run();
-    assert!(pair.b.owner_mut().next_down().is_some());
+    assert!(pair.b.next_down().is_some());
     (called, connect)
 }
 
@@ -292,11 +282,7 @@ fn a_relay_that_lets_another_prove_the_secret_is_not_believed_to_know_it() {
     body[16..24].copy_from_slice(&pair::IMPOSTOR.to_le_bytes());
     pair.answer(link, header, body);
     pair.run();
-    let done = pair
-        .a
-        .owner_mut()
-        .next_completion()
-        .expect("it ends at once");
+    let done = pair.a.next_completion().expect("it ends at once");
     assert_eq!(done.status, Status::BadSecret);
     no_remotes(&mut pair);
 }
@@ -340,11 +326,7 @@ fn a_message_before_the_handshake_is_none() {
         header[16..20].copy_from_slice(&8u32.to_le_bytes());
         pair.answer(link, header, body);
         pair.run();
-        let done = pair
-            .a
-            .owner_mut()
-            .next_completion()
-            .expect("it ends at once");
+        let done = pair.a.next_completion().expect("it ends at once");
         assert_eq!((done.status, pair.a.unexpected_bytes()), (status, 0));
         no_remotes(&mut pair);
     }
@@ -415,9 +397,9 @@ fn both_call_at_once_and_each_proves_it_on_its_link() {
         pair.run();
         pair.hold(&[]);
         pair.run();
-        let done = pair.a.owner_mut().next_completion().expect("a's call ends");
+        let done = pair.a.next_completion().expect("a's call ends");
         assert_eq!(done.status, Status::Success);
-        let status = pair.b.owner_mut().next_completion().map(|done| done.status);
+        let status = pair.b.next_completion().map(|done| done.status);
         assert_eq!(status, Some(Status::Success));
         assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));
         pair.talk(done.remote);
@@ -429,7 +411,7 @@ fn both_call_at_once_and_each_proves_it_on_its_link() {
     pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
     pair.run();
     for node in [&mut pair.a, &mut pair.b] {
-        let status = node.owner_mut().next_completion().map(|done| done.status);
+        let status = node.next_completion().map(|done| done.status);
         assert_eq!(status, Some(Status::BadSecret));
     }
     no_remotes(&mut pair);
@@ -445,7 +427,7 @@ fn several_connects_on_a_link_are_asked_once() {
             pair.a.connect(target, key, bits(0), n).unwrap();
         }
         pair.run();
-        let mut ends: Vec<_> = std::iter::from_fn(|| pair.a.owner_mut().next_completion())
+        let mut ends: Vec<_> = std::iter::from_fn(|| pair.a.next_completion())
             .map(|done| (done.context, done.status))
             .collect();
         ends.sort_by_key(|(n, _)| *n);

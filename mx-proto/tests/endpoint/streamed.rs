@@ -258,9 +258,7 @@ fn a_message_that_is_whole_when_another_is_undecided_does_not_overtake_it() {
     pair.run();
     // B's own message comes meanwhile, and then the receive is posted.
     let own = pair.filled(vec![5; 100]);
-    pair.b
-        .send(oneself, bits(1), own, 8, SendMode::Standard)
-        .unwrap();
+    pair.b.sends(oneself, bits(1), own, 8);
     pair.run_with(pair::defer);
     assert_eq!(pair.b.undecided(), 1);
     let (buffer, received) = receive(&mut pair, 1, LEN);

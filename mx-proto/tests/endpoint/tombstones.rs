@@ -1,7 +1,7 @@
 //! Messages whose sender has gone: received as if it were still there, and no more of them than allowed.
 
-use super::pair::{self, Pair, Side, defer};
-use super::{EXACT, bits, completions, connected, waiting};
+use super::pair::{self, Acts, Pair, Side, defer};
+use super::{EXACT, bits, completions, connected};
 use mx_proto::{Arrival, Decision, MatchMask, PostError, Received, RemoteId, SendMode, Status};
 
 /// Two endpoints that know each other, and what b calls a.
@@ -13,10 +13,7 @@ fn associated(tombstones: usize) -> (Pair, RemoteId, RemoteId) {
 }
 
 fn send(pair: &mut Pair, to: RemoteId, tag: u64, data: Vec<u8>) {
-    let data = pair.filled(data);
-    pair.a
-        .send(to, bits(tag), data, 0, SendMode::Standard)
-        .unwrap();
+    pair.a.sends(to, bits(tag), data, 0);
 }
 
 /// A sends messages 1 to `count`, each as long as its number, and closes.
@@ -27,7 +24,7 @@ fn sent_and_gone(pair: &mut Pair, to: RemoteId, count: u8) {
     pair.run();
     pair.a.close();
     pair.run();
-    let down = pair.b.owner_mut().next_down().expect("told");
+    let down = pair.b.next_down().expect("told");
     let left = probed(pair, 1).map(|message| message.source);
     assert_eq!((down.context, down.tombstone), (42, left));
 }
@@ -87,7 +84,7 @@ fn no_more_than_allowed_stay_and_the_oldest_do() {
         let target = pair.target(Side::B);
         pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
         pair.run();
-        let done = pair.a.owner_mut().next_completion().unwrap();
+        let done = pair.a.next_completion().unwrap();
         (done.remote, ())
     };
     send(&mut pair, b, 4, vec![4; 4]);
@@ -172,7 +169,7 @@ fn a_deferred_message_outlives_a_sender_that_goes_in_the_same_poll() {
     assert_eq!(first.arrival.source_context, 42);
     pair.b.decide(first, Decision::Finished);
     let second = pair.b.next_deferred().expect("and the second");
-    waiting(pair.b.recv(bits(2), EXACT, pair.shared(2), 7).unwrap());
+    pair.b.posts(bits(2), pair.shared(2), 7);
     pair.b.decide(second, Decision::Continue);
     let done = completions(&mut pair.b);
     assert_eq!(
@@ -193,9 +190,7 @@ fn a_stale_name_throws_away_no_messages_of_the_remote_in_its_place() {
     // Its next association has the place that it had.
     let again = pair.connected();
     assert_ne!(again, b);
-    pair.a
-        .send(again, bits(4), pair.filled(vec![4]), 0, SendMode::Standard)
-        .unwrap();
+    pair.a.sends(again, bits(4), vec![4], 0);
     pair.run();
     let before = pair.b.flow_stats();
     pair.b.disconnect(a);

@@ -31,13 +31,9 @@ fn a_remote_is_seen_from_the_call_to_the_end() {
 
 #[test]
 fn sends_without_credits_are_seen_with_the_oldest_of_them() {
-    let mut pair = Pair::new();
-    let (b, _) = connected(&mut pair);
+    let (mut pair, b) = associated();
     for _ in 0..2000 {
-        let data = pair.filled(vec![1; 4]);
-        pair.a
-            .send(b, bits(6), data, 0, SendMode::Standard)
-            .unwrap();
+        pair.a.sends(b, bits(6), vec![1; 4], 0);
     }
     pair.run();
     let [waits] = seen(&pair)[..] else { panic!() };

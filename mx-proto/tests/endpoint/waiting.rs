@@ -1,7 +1,7 @@
 //! Limits of operations that nothing has matched.
 
-use super::pair::{Pair, TIMEOUT};
-use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
+use super::pair::{Acts, Pair, TIMEOUT};
+use super::{EXACT, bits, completions, connected, pattern, pending};
 use mx_proto::{Completion, RemoteId, RequestId, SendMode, Status};
 use mx_sim::Buffer;
 use mx_sim::{CallOff, Cancelled};
@@ -38,7 +38,7 @@ fn a_send_waits_for_ever_and_its_transfer_does_not() {
     // The receiver would notice it as well.
     pair.b.set_request_timeout(None);
     let buffer = pair.shared(100_000);
-    waiting(pair.b.recv(bits(1), EXACT, buffer, 2).unwrap());
+    pair.b.posts(bits(1), buffer, 2);
     pair.hold_data = true;
     pair.run();
     pair.advance(TIMEOUT - SECOND);
@@ -71,7 +71,7 @@ fn a_send_with_a_limit_is_withdrawn_and_its_remote_stays() {
         completions(&mut pair.b);
         assert_eq!(pair.a.cancel(other), Cancelled::Unknown);
     }
-    assert_eq!(pair.a.owner_mut().next_down(), None);
+    assert_eq!(pair.a.next_down(), None);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_limit_counts_no_more_once_a_send_is_matched() {
     assert!(pair.a.limit_waiting(limited, Some(SECOND)));
     pair.hold_data = true;
     let buffer = pair.shared(100_000);
-    waiting(pair.b.recv(bits(1), EXACT, buffer, 2).unwrap());
+    pair.b.posts(bits(1), buffer, 2);
     pair.run();
     assert!(!pair.a.limit_waiting(limited, Some(SECOND)));
     pair.advance(5 * SECOND);
@@ -105,7 +105,7 @@ fn a_receive_with_a_limit_ends_unless_a_message_has_come() {
     let recvs: Vec<RequestId> = (0..3)
         .map(|n| {
             let buffer = buffers[n as usize].clone();
-            waiting(pair.b.recv(bits(n), EXACT, buffer, n).unwrap())
+            pair.b.posts(bits(n), buffer, n)
         })
         .collect();
     for recv in &recvs {
@@ -113,14 +113,10 @@ fn a_receive_with_a_limit_ends_unless_a_message_has_come() {
     }
     // A small message, and a large one whose bytes take their time.
     let small = pair.filled(vec![1; 10]);
-    pair.a
-        .send(b, bits(0), small, 0, SendMode::Standard)
-        .unwrap();
+    pair.a.sends(b, bits(0), small, 0);
     pair.hold_data = true;
     let large = pair.filled(pattern(100_000, 1));
-    pair.a
-        .send(b, bits(1), large, 1, SendMode::Standard)
-        .unwrap();
+    pair.a.sends(b, bits(1), large, 1);
     pair.run();
     assert_eq!(ends(&completions(&mut pair.b)), [(0, Status::Success)]);
     assert!(!pair.b.limit_waiting(recvs[1], Some(SECOND)));
@@ -128,10 +124,7 @@ fn a_receive_with_a_limit_ends_unless_a_message_has_come() {
     assert_eq!(ends(&completions(&mut pair.b)), [(2, Status::Timeout)]);
     buffers[2].give_back();
     // Its place is gone: the message is for the next receive.
-    let data = pair.filled(vec![2; 10]);
-    pair.a
-        .send(b, bits(2), data, 0, SendMode::Standard)
-        .unwrap();
+    pair.a.sends(b, bits(2), vec![2; 10], 0);
     pair.run();
     assert_eq!(completions(&mut pair.b), []);
     pair.advance(20 * SECOND);
@@ -142,7 +135,7 @@ fn a_receive_with_a_limit_ends_unless_a_message_has_come() {
 fn a_receive_whose_message_was_withdrawn_has_its_limit_again() {
     let (mut pair, b) = patient();
     let buffer = pair.shared(100_000);
-    let recv = waiting(pair.b.recv(bits(1), EXACT, buffer, 7).unwrap());
+    let recv = pair.b.posts(bits(1), buffer, 7);
     assert!(pair.b.limit_waiting(recv, Some(2 * SECOND)));
     pair.hold_data = true;
     let large = send(&mut pair, b, pattern(100_000, 1), 1);

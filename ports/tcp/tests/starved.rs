@@ -12,10 +12,7 @@ use std::time::Duration;
 fn without_descriptors_connections_wait_and_nothing_spins() {
     in_own_process!();
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    let mut early = TcpStream::connect(("127.0.0.1", b.port.local_port())).unwrap();
-    early
-        .write_all(&[preamble(), frame(1, b"early")].concat())
-        .unwrap();
+    let mut early = b.raw(&[frame(1, b"early")]);
     until_one(&mut b, "a packet", |b| b.sink.packet_count() == 1);
     // Otherwise its place is given to the late one.
     let link = b.sink.first_link();

@@ -23,8 +23,7 @@ pub(super) const HANDLER_OF_TESTS: UnexpectedHandler = UnexpectedHandler {
 
 /// Two endpoints; the second has a handler.
 fn pair() -> (Net, Address) {
-    let mut net = Net::of(2);
-    let b = net.connect(0, 1);
+    let (mut net, b) = Net::pair();
     net.engine(1).set_handler(Some(HANDLER_OF_TESTS));
     net.engine(1).take_produced();
     (net, b)

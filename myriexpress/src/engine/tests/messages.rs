@@ -1,6 +1,6 @@
 //! Messages, and how their requests end.
 
-use super::{KEY, NIC, Net, Recv};
+use super::{KEY, NIC, Net, Recv, fails};
 use crate::engine::{COMPLETIONS, ContextIds, UNEXPECTED};
 use crate::error::Code;
 use crate::handles::{Address, RequestHandle};
@@ -16,8 +16,7 @@ const ALL: u64 = u64::MAX;
 #[test]
 fn a_message_arrives_and_both_statuses_say_everything() {
     for len in [0usize, 1, 100, 32_768, 32_769, 1 << 20] {
-        let mut net = Net::of(2);
-        let b = net.connect(0, 1);
+        let (mut net, b) = Net::pair();
         let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
         let (_, memory) = net.memory(&bytes);
         let engine = net.engine(0);
@@ -50,8 +49,7 @@ fn a_message_arrives_and_both_statuses_say_everything() {
 #[test]
 fn a_shorter_buffer_is_filled_and_not_overrun() {
     for len in [100, 100_000] {
-        let mut net = Net::of(2);
-        let b = net.connect(0, 1);
+        let (mut net, b) = Net::pair();
         let recv = net.irecv(1, 0, 0, 40);
         let send = net.isend(0, b, 0, &vec![7; len]);
         net.run_until_idle();
@@ -247,8 +245,7 @@ fn a_message_received_is_proof_of_all_that_were_complete_before_it() {
 
 #[test]
 fn completions_come_out_oldest_first_among_those_that_match() {
-    let mut net = Net::of(2);
-    let b = net.connect(0, 1);
+    let (mut net, b) = Net::pair();
     let recvs: Vec<_> = (0..4).map(|n| net.irecv(1, n, ALL, 8)).collect();
     for bits in [2, 0, 3, 1] {
         net.isend(0, b, bits, b"x");
@@ -260,10 +257,7 @@ fn completions_come_out_oldest_first_among_those_that_match() {
     assert_eq!(engine.peek().unwrap(), first);
     // Odd ones only.
     assert_eq!(engine.test_any(1, 1).unwrap().unwrap().match_info, 3);
-    assert_eq!(
-        engine.test(recvs[3].handle).unwrap_err().code(),
-        Code::BadRequest
-    );
+    fails(engine.test(recvs[3].handle), Code::BadRequest);
     assert_eq!(engine.test_any(0, 0).unwrap().unwrap().match_info, 2);
     assert_eq!(engine.peek().unwrap(), Some(recvs[0].handle));
     assert_eq!(engine.test(recvs[0].handle).unwrap().unwrap().match_info, 0);
@@ -289,8 +283,8 @@ fn a_mask_must_cover_the_bits() {
         engine.test_any(3, 1).map(|_| ()),
         engine.probe(3, 1).map(|_| ()),
     ];
-    for refused in refused {
-        assert_eq!(refused.unwrap_err().code(), Code::BadMatchMask);
+    for result in refused {
+        fails(result, Code::BadMatchMask);
     }
     assert_eq!(engine.requests(), 0);
 }
@@ -302,10 +296,7 @@ fn context_ids_must_be_named_by_receives_and_forbid_peeking() {
     let engine = net.engine(node);
     let error = engine.irecv(UserMemory::empty(), 0, 0x7fff, 0).unwrap_err();
     assert_eq!(error.code(), Code::BadMatchingForContextIdMask);
-    assert_eq!(
-        engine.peek().unwrap_err().code(),
-        Code::NotSupportedWithContextId
-    );
+    fails(engine.peek(), Code::NotSupportedWithContextId);
     let recv = engine.irecv(UserMemory::empty(), 0x300, 0xff00, 0).unwrap();
     assert_eq!(engine.interest_of(recv), 1 << 3);
     engine.take_produced();
@@ -323,8 +314,7 @@ fn context_ids_must_be_named_by_receives_and_forbid_peeking() {
 
 #[test]
 fn what_is_forgotten_ends_in_silence() {
-    let mut net = Net::of(2);
-    let b = net.connect(0, 1);
+    let (mut net, b) = Net::pair();
     let (early, late) = (net.irecv(1, 1, ALL, 8), net.irecv(1, 2, ALL, 8));
     net.engine(1).forget(early.handle).unwrap();
     let send = net.isend(0, b, 1, b"one");
@@ -334,10 +324,7 @@ fn what_is_forgotten_ends_in_silence() {
     assert_eq!(&net.bytes(early)[..3], b"one");
     let engine = net.engine(1);
     assert_eq!(engine.peek().unwrap(), Some(late.handle));
-    assert_eq!(
-        engine.test(early.handle).unwrap_err().code(),
-        Code::BadRequest
-    );
+    fails(engine.test(early.handle), Code::BadRequest);
     engine.forget(late.handle).unwrap();
     assert_eq!((engine.peek().unwrap(), engine.requests()), (None, 0));
     assert_eq!(net.engine(0).test_any(0, 0).unwrap().unwrap().match_info, 2);
@@ -358,19 +345,12 @@ fn who_waits_for_a_request_that_is_cancelled_or_forgotten_has_to_look() {
 
 #[test]
 fn only_an_unanswered_request_can_be_cancelled() {
-    let mut net = Net::of(2);
-    let b = net.connect(0, 1);
+    let (mut net, b) = Net::pair();
     let (first, second) = (net.irecv(1, 1, ALL, 8), net.irecv(1, 1, ALL, 8));
     assert!(net.engine(1).cancel(first.handle).unwrap());
-    assert_eq!(
-        net.engine(1).test(first.handle).unwrap_err().code(),
-        Code::BadRequest
-    );
+    fails(net.engine(1).test(first.handle), Code::BadRequest);
     let send = net.issend(0, b, 9, b"x");
-    assert_eq!(
-        net.engine(0).cancel(send).unwrap_err().code(),
-        Code::CancelNotSupported
-    );
+    fails(net.engine(0).cancel(send), Code::CancelNotSupported);
     net.isend(0, b, 1, b"hello");
     net.run_until_idle();
     assert!(!net.engine(1).cancel(second.handle).unwrap());
@@ -390,8 +370,7 @@ fn only_an_unanswered_request_can_be_cancelled() {
 
 #[test]
 fn a_synchronous_send_ends_when_a_receive_has_matched() {
-    let mut net = Net::of(2);
-    let b = net.connect(0, 1);
+    let (mut net, b) = Net::pair();
     let (ordinary, synchronous) = (net.isend(0, b, 1, b"abc"), net.issend(0, b, 2, b"def"));
     net.run_until_idle();
     assert!(net.engine(0).is_buffered(ordinary).unwrap());
@@ -408,8 +387,7 @@ fn a_synchronous_send_ends_when_a_receive_has_matched() {
 
 #[test]
 fn probing_sees_the_oldest_unexpected_message_and_leaves_it() {
-    let mut net = Net::of(2);
-    let b = net.connect(0, 1);
+    let (mut net, b) = Net::pair();
     net.engine(1).take_produced();
     net.isend(0, b, 5, b"12345");
     net.isend(0, b, 6, &[0; 50_000]);
@@ -512,8 +490,7 @@ fn a_send_to_oneself_has_the_time_out_it_got_before_there_was_a_connection() {
 
 #[test]
 fn a_send_without_progress_ends_by_its_time_out() {
-    let mut net = Net::of(2);
-    let b = net.connect(0, 1);
+    let (mut net, b) = Net::pair();
     let patient = net.issend(0, b, 1, b"x");
     net.engine(0)
         .set_request_timeout(Some(Duration::from_secs(2)));
@@ -533,7 +510,7 @@ fn a_send_without_progress_ends_by_its_time_out() {
     net.pass(Duration::from_secs(100));
     assert!(net.pending(0, patient) && net.pending(0, recv.handle));
     let gone = net.engine(0).set_timeout_of(short, None);
-    assert_eq!(gone.unwrap_err().code(), Code::BadRequest);
+    fails(gone, Code::BadRequest);
 }
 
 #[test]
@@ -557,7 +534,7 @@ fn a_handle_is_stale_once_its_request_was_tested_although_its_copy_waits() {
     let refused = |net: &mut Net| {
         for send in &stale {
             let engine = net.engine(0);
-            assert_eq!(engine.test(*send).unwrap_err().code(), Code::BadRequest);
+            fails(engine.test(*send), Code::BadRequest);
             let buffered = engine.is_buffered(*send).unwrap_err();
             assert_eq!(buffered.code(), Code::BadRequest);
         }
@@ -599,8 +576,8 @@ fn made_up_handles_are_refused_everywhere() {
             engine.context_of(handle).map(|_| ()),
             engine.set_timeout_of(handle, None),
         ];
-        for refused in refused {
-            assert_eq!(refused.unwrap_err().code(), Code::BadRequest);
+        for result in refused {
+            fails(result, Code::BadRequest);
         }
     }
     let others = net.engine(1).own_address();
@@ -614,8 +591,8 @@ fn made_up_handles_are_refused_everywhere() {
             engine.peer_context(address).map(|_| ()),
             engine.set_peer_context(address, 1),
         ];
-        for refused in refused {
-            assert_eq!(refused.unwrap_err().code(), Code::BadEndpoint);
+        for result in refused {
+            fails(result, Code::BadEndpoint);
         }
     }
     assert_eq!(engine.requests(), 0);

@@ -11,6 +11,7 @@ mod peers;
 mod random;
 
 use super::{Engine, Options};
+use crate::error::{Code, Error};
 use crate::handles::{Address, EndpointHandle, RequestHandle};
 use crate::status::{Status, StatusCode};
 use mx_proto::{Config, Endpoint, EndpointId, Identity, Instant, NicId, SendMode, SessionId};
@@ -96,6 +97,13 @@ impl Net {
             net.add(None);
         }
         net
+    }
+
+    /// Two, and the second's address for the first.
+    pub(super) fn pair() -> (Self, Address) {
+        let mut net = Self::of(2);
+        let b = net.connect(0, 1);
+        (net, b)
     }
 
     fn open(&mut self, node: NodeId, context_ids: Option<super::ContextIds>) -> Node {
@@ -208,11 +216,7 @@ impl Net {
         bits: u64,
         bytes: &[u8],
     ) -> RequestHandle {
-        let (_, memory) = self.memory(bytes);
-        let engine = self.engine(from);
-        engine
-            .isend(memory, to, bits, 0, SendMode::Buffered)
-            .unwrap()
+        self.send(from, to, bits, bytes, SendMode::Buffered)
     }
 
     pub(super) fn issend(
@@ -222,11 +226,20 @@ impl Net {
         bits: u64,
         bytes: &[u8],
     ) -> RequestHandle {
+        self.send(from, to, bits, bytes, SendMode::Synchronous)
+    }
+
+    fn send(
+        &mut self,
+        from: NodeId,
+        to: Address,
+        bits: u64,
+        bytes: &[u8],
+        mode: SendMode,
+    ) -> RequestHandle {
         let (_, memory) = self.memory(bytes);
         let engine = self.engine(from);
-        engine
-            .isend(memory, to, bits, 0, SendMode::Synchronous)
-            .unwrap()
+        engine.isend(memory, to, bits, 0, mode).unwrap()
     }
 
     pub(super) fn irecv(&mut self, node: NodeId, bits: u64, mask: u64, len: usize) -> Recv {
@@ -277,4 +290,10 @@ impl Net {
     pub(super) fn pending(&mut self, node: NodeId, request: RequestHandle) -> bool {
         self.engine(node).test(request).unwrap().is_none()
     }
+}
+
+/// Asserts that it is refused with that code.
+#[track_caller]
+pub(super) fn fails<T: std::fmt::Debug>(result: Result<T, Error>, code: Code) {
+    assert_eq!(result.unwrap_err().code(), code);
 }

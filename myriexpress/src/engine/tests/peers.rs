@@ -1,7 +1,7 @@
 //! Peers: addresses, pointers, restarts, disconnects.
 
 use super::handler::HANDLER_OF_TESTS;
-use super::{KEY, NIC, Net};
+use super::{KEY, NIC, Net, fails};
 use crate::error::Code;
 use crate::handles::{Address, PeerKey};
 use crate::status::StatusCode;
@@ -13,8 +13,7 @@ const ALL: u64 = u64::MAX;
 
 #[test]
 fn a_stranger_can_be_answered_at_the_source_of_its_message() {
-    let mut net = Net::of(2);
-    let b = net.connect(0, 1);
+    let (mut net, b) = Net::pair();
     let recv = net.irecv(1, 0, 0, 8);
     net.isend(0, b, 1, b"ping");
     net.run_until_idle();
@@ -34,8 +33,7 @@ fn a_stranger_can_be_answered_at_the_source_of_its_message() {
 
 #[test]
 fn a_restarted_peer_is_the_same_with_another_session() {
-    let mut net = Net::of(2);
-    let b = net.connect(0, 1);
+    let (mut net, b) = Net::pair();
     net.engine(0).set_peer_context(b, 0xb).unwrap();
     let before = net.engine(0).decompose(b).unwrap();
     let waiting = net.issend(0, b, 1, b"x");
@@ -63,8 +61,7 @@ fn a_restarted_peer_is_the_same_with_another_session() {
 
 #[test]
 fn a_peer_that_comes_back_by_itself_is_known_by_its_first_message() {
-    let mut net = Net::of(2);
-    let b = net.connect(0, 1);
+    let (mut net, b) = Net::pair();
     net.engine(0).set_peer_context(b, 0xb).unwrap();
     net.kill(1);
     net.run_until_idle();
@@ -103,12 +100,12 @@ fn disconnecting_ends_everything_with_a_peer() {
     assert!(net.pending(0, other) && net.pending(0, posted.handle));
     // The address is invalid; only sending tells it by the request.
     let engine = net.engine(0);
-    for refused in [
+    for result in [
         engine.decompose(b).map(|_| ()),
         engine.peer_context(b).map(|_| ()),
         engine.set_peer_context(b, 1),
     ] {
-        assert_eq!(refused.unwrap_err().code(), Code::BadEndpoint);
+        fails(result, Code::BadEndpoint);
     }
     engine.disconnect(b).unwrap();
     let stale = net.isend(0, b, 1, b"x");
@@ -125,8 +122,7 @@ fn disconnecting_ends_everything_with_a_peer() {
 
 #[test]
 fn disconnecting_also_ends_a_connect_to_a_peer_that_has_restarted() {
-    let mut net = Net::of(2);
-    let b = net.connect(0, 1);
+    let (mut net, b) = Net::pair();
     net.kill(1);
     net.run_until_idle();
     net.restart(1);
@@ -144,8 +140,7 @@ fn disconnecting_also_ends_a_connect_to_a_peer_that_has_restarted() {
 #[test]
 fn a_receive_whose_message_breaks_off_tells_from_whom_it_was() {
     for dies in [false, true] {
-        let mut net = Net::of(2);
-        let b = net.connect(0, 1);
+        let (mut net, b) = Net::pair();
         let recv = net.irecv(1, 0, 0, 4 << 20);
         net.isend(0, b, 0x77, &vec![1; 4 << 20]);
         // Long enough for the first bytes, not for the last.
@@ -170,8 +165,7 @@ fn a_receive_whose_message_breaks_off_tells_from_whom_it_was() {
 
 #[test]
 fn the_last_words_of_a_peer_that_dies_are_received_under_its_name() {
-    let mut net = Net::of(2);
-    let b = net.connect(0, 1);
+    let (mut net, b) = Net::pair();
     let recvs: Vec<_> = (0..3).map(|_| net.irecv(1, 0, 0, 8)).collect();
     // Everything is taken in by one progress: messages and the end of the link.
     net.cluster.node(1).unwrap().idle = true;
@@ -193,8 +187,7 @@ fn the_last_words_of_a_peer_that_dies_are_received_under_its_name() {
 #[test]
 fn what_a_peer_sent_before_it_went_can_still_be_received() {
     for handled in [false, true] {
-        let mut net = Net::of(2);
-        let b = net.connect(0, 1);
+        let (mut net, b) = Net::pair();
         if handled {
             net.engine(1).set_handler(Some(HANDLER_OF_TESTS));
         }
@@ -317,8 +310,7 @@ fn connects_fail_in_words_of_their_own() {
 
 #[test]
 fn made_up_peers_are_told_from_former_ones() {
-    let mut net = Net::of(2);
-    let b = net.connect(0, 1);
+    let (mut net, b) = Net::pair();
     let handle = b.endpoint();
     let known = b.peer().unwrap();
     let made_up = [
@@ -339,10 +331,7 @@ fn made_up_peers_are_told_from_former_ones() {
         let engine = net.engine(0);
         let address = Address::new(handle, peer);
         let sent = engine.isend(UserMemory::empty(), address, 0, 0, SendMode::Buffered);
-        assert_eq!(sent.unwrap_err().code(), Code::BadEndpoint);
-        assert_eq!(
-            engine.disconnect(address).unwrap_err().code(),
-            Code::BadEndpoint
-        );
+        fails(sent, Code::BadEndpoint);
+        fails(engine.disconnect(address), Code::BadEndpoint);
     }
 }

@@ -90,16 +90,7 @@ fn it_is_told_of_messages_without_a_receive_and_may_consume_them() {
             send(&a, to_b, 1, &mut bytes),
             send(&a, to_b, 2, &mut bytes),
             send(&a, to_b, 3, &mut large),
-            isend(
-                a.0,
-                UserMemory::empty(),
-                to_b,
-                4,
-                0,
-                SendMode::Synchronous,
-                false,
-            )
-            .unwrap(),
+            issend(&a, to_b, 4, &mut []),
         ];
         while log.seen.lock().unwrap().len() < 3 {
             assert_eq!(

@@ -112,16 +112,7 @@ fn a_peer_that_closes_is_unreachable_and_can_be_connected_again() {
         let (nic, _, session) = decompose(to_b).unwrap();
         set_context(to_b, 0x5e).unwrap();
         let mut byte = [0];
-        let waiting = isend(
-            a.0,
-            memory(&mut byte),
-            to_b,
-            0,
-            0,
-            SendMode::Synchronous,
-            false,
-        )
-        .unwrap();
+        let waiting = issend(&a, to_b, 0, &mut byte);
         assert_eq!(
             wait_for(a.0, waiting, Some(Duration::from_millis(1))),
             Ok(None)
@@ -216,28 +207,10 @@ fn a_request_time_out_ends_an_unanswered_request() {
     let (a, _b, to_b) = pair(PortChoice::Local);
     set_timeout(a.0, None, Some(Duration::from_millis(30))).unwrap();
     let mut byte = [0];
-    let request = isend(
-        a.0,
-        memory(&mut byte),
-        to_b,
-        0,
-        0,
-        SendMode::Synchronous,
-        false,
-    )
-    .unwrap();
+    let request = issend(&a, to_b, 0, &mut byte);
     assert_eq!(ended(&a, request).code, StatusCode::Timeout as u32);
     set_timeout(a.0, None, None).unwrap();
-    let request = isend(
-        a.0,
-        memory(&mut byte),
-        to_b,
-        0,
-        0,
-        SendMode::Synchronous,
-        false,
-    )
-    .unwrap();
+    let request = issend(&a, to_b, 0, &mut byte);
     set_timeout(a.0, Some(request), Some(Duration::from_millis(30))).unwrap();
     assert_eq!(ended(&a, request).code, StatusCode::Timeout as u32);
 }

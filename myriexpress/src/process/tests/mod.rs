@@ -73,16 +73,14 @@ pub(super) fn memory(bytes: &mut [u8]) -> UserMemory {
 }
 
 pub(super) fn send(from: &Opened, to: Address, bits: u64, bytes: &mut [u8]) -> RequestHandle {
-    isend(
-        from.0,
-        memory(bytes),
-        to,
-        bits,
-        0,
-        SendMode::Buffered,
-        false,
-    )
-    .unwrap()
+    let mode = SendMode::Buffered;
+    isend(from.0, memory(bytes), to, bits, 0, mode, false).unwrap()
+}
+
+/// One that ends when a receive has matched.
+pub(super) fn issend(from: &Opened, to: Address, bits: u64, bytes: &mut [u8]) -> RequestHandle {
+    let mode = SendMode::Synchronous;
+    isend(from.0, memory(bytes), to, bits, 0, mode, false).unwrap()
 }
 
 pub(super) fn recv(at: &Opened, bits: u64, mask: u64, bytes: &mut [u8]) -> RequestHandle {

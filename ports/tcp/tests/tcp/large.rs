@@ -81,11 +81,7 @@ fn large_bodies_go_straight_to_their_place_whatever_the_pieces() {
 
 #[test]
 fn bodies_around_every_limit_arrive_whole() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, _) = joined();
     let edges = [
         4064,
         4096,
@@ -163,11 +159,7 @@ fn a_place_withdrawn_in_the_middle_is_not_written_any_more() {
 
 #[test]
 fn an_unwanted_large_body_is_dropped_and_the_link_goes_on() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, _) = joined();
     send_all(&mut a, &mut b, at_a, 1, &Pieces::whole(pattern(LARGE, 1)));
     until(&mut a, &mut b, "there is room", |a, _| {
         a.send(at_a, 2, b"after").is_ok()
@@ -183,11 +175,7 @@ fn an_unwanted_large_body_is_dropped_and_the_link_goes_on() {
 
 #[test]
 fn a_body_too_large_for_the_kernel_is_taken_in_parts_and_resumed() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, _) = joined();
     let bytes = pattern(64 << 20, 3);
     let memory = Pieces::cut(&bytes, &[1 << 20, 17, 2048, 30_000, 9 << 20]);
     b.sink
@@ -223,11 +211,7 @@ fn a_body_too_large_for_the_kernel_is_taken_in_parts_and_resumed() {
 
 #[test]
 fn a_body_that_stops_in_the_middle_is_no_sign_of_life_until_it_goes_on() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, _) = joined();
     // No byte of it is 0, so that each can be seen to arrive.
     let bytes = vec![7; 16 * LARGE];
     let memory = Pieces::cut(&bytes, &[]);
@@ -259,11 +243,7 @@ fn a_body_that_stops_in_the_middle_is_no_sign_of_life_until_it_goes_on() {
 
 #[test]
 fn a_detached_body_ends_with_its_own_bytes_and_the_link_goes_on() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, _) = joined();
     let len = 32 << 20;
     let memory = Pieces::whole(vec![7; len]);
     b.sink.posted.insert(5, Pieces::zeros(&[len]));
@@ -292,11 +272,7 @@ fn a_detached_body_ends_with_its_own_bytes_and_the_link_goes_on() {
 
 #[test]
 fn a_link_closed_with_a_large_body_under_way_cuts_it() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, at_b) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, at_b) = joined();
     let len = 32 << 20;
     b.sink.posted.insert(5, Pieces::zeros(&[len]));
     let memory = Pieces::whole(vec![7; len]);
@@ -311,11 +287,7 @@ fn a_link_closed_with_a_large_body_under_way_cuts_it() {
 
 #[test]
 fn both_directions_carry_large_bodies_at_once() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, at_b) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, at_b) = joined();
     let len = 24 << 20;
     let (there, back) = (pattern(len, 1), pattern(len, 2));
     let (from_a, from_b) = (Pieces::whole(there.clone()), Pieces::whole(back.clone()));

@@ -74,9 +74,7 @@ fn the_second_address_is_tried_when_the_first_refuses() {
     let link = a.connect(46, b.port.local_port());
     until(&mut a, &mut b, "it is up", |a, _| a.sink.is_up(link));
     a.send(link, 1, b"over IPv6").unwrap();
-    until(&mut a, &mut b, "it arrives", |_, b| {
-        b.sink.packet_count() == 1
-    });
+    arrives(&mut a, &mut b, 1);
 }
 
 #[test]
@@ -106,10 +104,7 @@ fn an_address_that_does_not_answer_times_out() {
 
 #[test]
 fn simultaneous_connects_make_two_links() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
+    let [mut a, mut b] = Node::two();
     let there = a.connect(4, b.port.local_port());
     let back = b.connect(4, a.port.local_port());
     until(&mut a, &mut b, "both are up", |a, b| {
@@ -135,18 +130,12 @@ fn packets_sent_before_the_link_is_up_must_wait() {
     });
     assert!(a.sink.is_up(link));
     a.send(link, 1, b"now").unwrap();
-    until(&mut a, &mut b, "it arrives", |_, b| {
-        b.sink.packet_count() == 1
-    });
+    arrives(&mut a, &mut b, 1);
 }
 
 #[test]
 fn what_was_sent_before_an_orderly_close_arrives_before_the_end() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, at_b) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, at_b) = joined();
     let body = pattern(40_000, 1);
     let mut sent = 0;
     while a.send(at_a, sent, &body).is_ok() {
@@ -172,11 +161,7 @@ fn what_was_sent_before_an_orderly_close_arrives_before_the_end() {
 
 #[test]
 fn last_words_arrive_although_the_port_is_dropped_with_packets_unread() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, at_b) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, at_b) = joined();
     b.send(at_b, 1, b"this is never read!!!").unwrap();
     a.send(at_a, 2, b"goodbye").unwrap();
     a.close(at_a, Close::Flush);
@@ -188,11 +173,7 @@ fn last_words_arrive_although_the_port_is_dropped_with_packets_unread() {
 
 #[test]
 fn lingering_is_bounded() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, _b, at_a, _) = joined();
     while a.send(at_a, 1, &[0; 40_000]).is_ok() {}
     a.close(at_a, Close::Flush);
     assert!(
@@ -209,11 +190,7 @@ fn lingering_is_bounded() {
 
 #[test]
 fn closing_at_once_ends_the_link_at_once() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, at_b) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, at_b) = joined();
     a.close(at_a, Close::Now);
     assert_eq!(a.port.link_count(), 0);
     assert_eq!(a.send(at_a, 1, b"x"), Err(SendError::Down));
@@ -228,9 +205,7 @@ fn closing_at_once_ends_the_link_at_once() {
 #[test]
 fn a_killed_peer_resets_the_link_after_its_data() {
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    let mut raw = TcpStream::connect(("127.0.0.1", b.port.local_port())).unwrap();
-    raw.write_all(&[preamble(), frame(1, b"one"), frame(2, b"two")].concat())
-        .unwrap();
+    let raw = b.raw(&[frame(1, b"one"), frame(2, b"two")]);
     reset(raw);
     until_one(&mut b, "the end", |b| !b.sink.downs().is_empty());
     assert_eq!(
@@ -244,9 +219,7 @@ fn a_killed_peer_resets_the_link_after_its_data() {
 #[test]
 fn a_dead_peer_met_by_sending_is_announced_after_its_data() {
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    let mut raw = TcpStream::connect(("127.0.0.1", b.port.local_port())).unwrap();
-    raw.write_all(&[preamble(), frame(1, b"hello")].concat())
-        .unwrap();
+    let mut raw = b.raw(&[frame(1, b"hello")]);
     until_one(&mut b, "a packet", |b| b.sink.packet_count() == 1);
     let link = b.sink.first_link();
     raw.write_all(&frame(2, b"last words")).unwrap();
@@ -267,9 +240,7 @@ fn a_dead_peer_met_by_sending_is_announced_after_its_data() {
 #[test]
 fn a_half_closed_peer_is_closed() {
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    let mut raw = TcpStream::connect(("127.0.0.1", b.port.local_port())).unwrap();
-    raw.write_all(&[preamble(), frame(1, b"hello")].concat())
-        .unwrap();
+    let mut raw = b.raw(&[frame(1, b"hello")]);
     raw.shutdown(std::net::Shutdown::Write).unwrap();
     until_one(&mut b, "the end", |b| !b.sink.downs().is_empty());
     assert_eq!(b.sink.packet_count(), 1);
@@ -284,9 +255,7 @@ fn an_end_in_the_middle_of_a_packet_is_no_orderly_one() {
     let whole = frame(2, &[1; 100]);
     for cut in [1, 31, 32, 33, whole.len() - 1] {
         let mut b = Node::open(Ipv4Addr::LOCALHOST);
-        let mut raw = TcpStream::connect(("127.0.0.1", b.port.local_port())).unwrap();
-        raw.write_all(&[&preamble()[..], &frame(1, b"hello"), &whole[..cut]].concat())
-            .unwrap();
+        let raw = b.raw(&[frame(1, b"hello"), whole[..cut].to_vec()]);
         drop(raw);
         until_one(&mut b, "the end", |b| !b.sink.downs().is_empty());
         assert_eq!(b.sink.packet_count(), 1);
@@ -299,9 +268,7 @@ fn a_peer_that_stops_reading_is_not_taken_for_dead() {
     // With a closed window for longer than the limit, by the kernel's clock as well as by ours.
     // `TCP_USER_TIMEOUT` would end this link after 2.5 s.
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    let mut impatient = options(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]);
-    impatient.dead_after = Duration::from_secs(2);
-    let mut a = Node::with(impatient);
+    let mut a = Node::impatient();
     let (at_a, _) = linked(&mut a, &mut b, 4);
     while a.send(at_a, 1, &[0; 40_000]).is_ok() {}
     let start = std::time::Instant::now();
@@ -323,12 +290,8 @@ fn a_peer_that_stops_reading_is_not_taken_for_dead() {
 #[test]
 fn a_host_that_vanishes_is_noticed_when_it_owes_an_answer() {
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    let mut impatient = options(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]);
-    impatient.dead_after = Duration::from_secs(2);
-    let mut a = Node::with(impatient);
-    let mut raw = TcpStream::connect(("127.0.0.1", a.port.local_port())).unwrap();
-    raw.write_all(&[preamble(), frame(1, b"hello")].concat())
-        .unwrap();
+    let mut a = Node::impatient();
+    let raw = a.raw(&[frame(1, b"hello")]);
     until(&mut a, &mut b, "a packet", |a, _| {
         a.sink.packet_count() == 1
     });
@@ -345,12 +308,8 @@ fn a_host_that_vanishes_is_noticed_when_it_owes_an_answer() {
 
 #[test]
 fn a_host_that_vanishes_is_noticed_although_nothing_is_sent() {
-    let mut impatient = options(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]);
-    impatient.dead_after = Duration::from_secs(2);
-    let mut a = Node::with(impatient);
-    let mut raw = TcpStream::connect(("127.0.0.1", a.port.local_port())).unwrap();
-    raw.write_all(&[preamble(), frame(1, b"hello")].concat())
-        .unwrap();
+    let mut a = Node::impatient();
+    let raw = a.raw(&[frame(1, b"hello")]);
     until_one(&mut a, "a packet", |a| a.sink.packet_count() == 1);
     vanish(&raw);
     let took = wait_for_down(&mut a);
@@ -361,11 +320,7 @@ fn a_host_that_vanishes_is_noticed_although_nothing_is_sent() {
 
 #[test]
 fn a_stale_name_reaches_no_link_although_its_slot_is_used_again() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (old, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, old, _) = joined();
     a.close(old, Close::Now);
     let new = a.connect(4, b.port.local_port());
     assert_eq!(new.index(), old.index());
@@ -375,18 +330,13 @@ fn a_stale_name_reaches_no_link_although_its_slot_is_used_again() {
     assert_eq!(a.send(old, 1, b"x"), Err(SendError::Down));
     a.close(old, Close::Flush);
     a.send(new, 2, b"y").unwrap();
-    until(&mut a, &mut b, "it arrives", |_, b| {
-        b.sink.packet_count() == 1
-    });
+    arrives(&mut a, &mut b, 1);
     assert_eq!(b.sink.packets(), [(2, b"y".to_vec())]);
 }
 
 #[test]
 fn names_stay_below_the_limit_for_multiplexers() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
+    let [mut a, mut b] = Node::two();
     let links: Vec<LinkId> = (0..50).map(|_| linked(&mut a, &mut b, 4).0).collect();
     assert!(links.iter().all(|link| link.index() < 1 << 28));
 }

@@ -63,11 +63,7 @@ fn packets_arrive_whole_and_in_order_over_both_families() {
 
 #[test]
 fn a_full_link_says_so_loses_nothing_and_tells_when_there_is_room() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, _) = joined();
     let body = pattern(40_000, 1);
     let mut sent = 0;
     // The other end does not read.
@@ -101,11 +97,7 @@ fn a_full_link_says_so_loses_nothing_and_tells_when_there_is_room() {
 
 #[test]
 fn a_small_body_from_pieces_of_memory_is_taken_whole() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, _) = joined();
     let bytes = pattern(48 * 1024, 5);
     let cuts: [&[usize]; 4] = [
         &[],
@@ -146,11 +138,7 @@ fn frames_that_come_byte_by_byte_are_put_together() {
 
 #[test]
 fn an_armed_port_reports_what_comes_and_the_next_poll_finds_it() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, _) = joined();
     for round in 0..50 {
         sleepless(&mut b);
         assert!(!readable(&b, 0), "nothing has come");
@@ -168,18 +156,12 @@ fn an_armed_port_reports_what_comes_and_the_next_poll_finds_it() {
 
 #[test]
 fn a_link_that_was_lively_still_wakes_a_port_that_sleeps() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, _) = joined();
     for round in 0..5 {
         for tag in 0..300 {
             a.send(at_a, tag, b"lively").unwrap();
             let wanted = b.sink.packet_count() + 1;
-            until(&mut a, &mut b, "it arrives", |_, b| {
-                b.sink.packet_count() == wanted
-            });
+            arrives(&mut a, &mut b, wanted);
         }
         sleepless(&mut b);
         assert!(!readable(&b, 0), "nothing has come");
@@ -193,11 +175,7 @@ fn a_link_that_was_lively_still_wakes_a_port_that_sleeps() {
 
 #[test]
 fn a_link_that_was_lively_and_then_quiet_is_heard_again_without_sleeping() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, _) = joined();
     for tag in 0..300 {
         a.send(at_a, tag, b"lively").unwrap();
         until(&mut a, &mut b, "it arrives", |_, b| {
@@ -208,18 +186,12 @@ fn a_link_that_was_lively_and_then_quiet_is_heard_again_without_sleeping() {
         b.poll();
     }
     a.send(at_a, 300, b"again").unwrap();
-    until(&mut a, &mut b, "it arrives", |_, b| {
-        b.sink.packet_count() == 301
-    });
+    arrives(&mut a, &mut b, 301);
 }
 
 #[test]
 fn an_armed_port_that_waits_for_room_wakes_when_there_is_some() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, _) = joined();
     let body = pattern(40_000, 1);
     while a.send(at_a, 1, &body).is_ok() {}
     sleepless(&mut a);
@@ -240,11 +212,7 @@ fn an_armed_port_that_waits_for_room_wakes_when_there_is_some() {
 
 #[test]
 fn a_budget_that_ends_early_leaves_a_port_that_cannot_sleep() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, _) = joined();
     for tag in 0..20 {
         a.send(at_a, tag, b"body").unwrap();
     }
@@ -292,11 +260,7 @@ fn many_links_are_all_served() {
 
 #[test]
 fn a_talkative_link_does_not_starve_a_quiet_one() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (loud, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, loud, _) = joined();
     let quiet = a.connect(4, b.port.local_port());
     until(&mut a, &mut b, "it is up", |a, _| a.sink.is_up(quiet));
     while a.send(loud, 1, &[7; 100]).is_ok() {}

@@ -25,11 +25,7 @@ fn is_cut_off(mut socket: TcpStream) -> bool {
 
 #[test]
 fn an_http_request_is_dropped_and_no_other_link_notices() {
-    let (mut a, mut b) = (
-        Node::open(Ipv4Addr::LOCALHOST),
-        Node::open(Ipv4Addr::LOCALHOST),
-    );
-    let (at_a, _) = linked(&mut a, &mut b, 4);
+    let (mut a, mut b, at_a, _) = joined();
     let mut stranger = raw(&b);
     stranger
         .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -44,9 +40,7 @@ fn an_http_request_is_dropped_and_no_other_link_notices() {
     assert!(is_cut_off(stranger));
     assert_eq!(b.port.link_count(), 1);
     a.send(at_a, 1, b"still here").unwrap();
-    until(&mut a, &mut b, "it arrives", |_, b| {
-        b.sink.packet_count() == 1
-    });
+    arrives(&mut a, &mut b, 1);
 }
 
 #[test]

@@ -11,7 +11,8 @@ use mx_proto::{EndpointId, LinkId, Memory, NicId, Route, Source, Target};
 pub use mx_sim::{Pieces, VirtualClock};
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::io::Write;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,6 +167,25 @@ impl Node {
         Self::with(options(&[SocketAddr::new(ip.into(), 0)]))
     }
 
+    pub fn two() -> [Self; 2] {
+        [(); 2].map(|()| Self::open(Ipv4Addr::LOCALHOST))
+    }
+
+    /// One that takes a silent host for gone after two seconds.
+    pub fn impatient() -> Self {
+        let mut options = options(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]);
+        options.dead_after = Duration::from_secs(2);
+        Self::with(options)
+    }
+
+    /// A bare socket, connected to this node, that has said its preamble and these packets.
+    pub fn raw(&self, packets: &[Vec<u8>]) -> TcpStream {
+        let mut raw = TcpStream::connect(("127.0.0.1", self.port.local_port())).unwrap();
+        raw.write_all(&[preamble(), packets.concat()].concat())
+            .unwrap();
+        raw
+    }
+
     pub fn with(options: TcpOptions) -> Self {
         Self {
             port: TcpPort::open(options).expect("a port opens"),
@@ -243,6 +263,18 @@ pub fn linked(a: &mut Node, b: &mut Node, nic: u64) -> (LinkId, LinkId) {
     a.sink.events.clear();
     b.sink.events.clear();
     (at_a, at_b)
+}
+
+/// Two nodes with such a link.
+pub fn joined() -> (Node, Node, LinkId, LinkId) {
+    let [mut a, mut b] = Node::two();
+    let (at_a, at_b) = linked(&mut a, &mut b, 4);
+    (a, b, at_a, at_b)
+}
+
+/// Polls both until so many packets have come to `b`.
+pub fn arrives(a: &mut Node, b: &mut Node, count: usize) {
+    until(a, b, "it arrives", |_, b| b.sink.packet_count() == count);
 }
 
 /// Polls both until `done`.
