@@ -36,6 +36,7 @@ mod link;
 mod lives;
 mod pieces;
 mod ring;
+mod shared;
 mod socket;
 mod strangers;
 #[cfg(test)]
