@@ -70,8 +70,9 @@ mod epoll {
     use std::io;
     use std::os::fd::{AsRawFd, RawFd};
 
-    pub(crate) const NO_EVENT: libc_real::epoll_event =
-        libc_real::epoll_event { events: 0, u64: 0 };
+    pub(crate) fn room<const N: usize>() -> [libc_real::epoll_event; N] {
+        [libc_real::epoll_event { events: 0, u64: 0 }; N]
+    }
 
     pub(crate) fn watch(_epoll: RawFd, _fd: &impl AsRawFd, _token: u64) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())

@@ -9,7 +9,7 @@
 //! ```
 
 use crate::clock::MonotonicClock;
-use crate::epoll::{self, NO_EVENT};
+use crate::epoll;
 use crate::eventfd::EventFd;
 use mx_proto::{Clock, Instant};
 use std::os::fd::{AsRawFd, RawFd};
@@ -40,7 +40,7 @@ impl Told {
 /// Sleeps until something in `set`, an epoll instance, is readable or `until` has come. `doorbell` is in
 /// it as [`DOORBELL`]; when it rang it is silenced. `None`: the kernel has no such call (before Linux 5.11).
 pub(super) fn sleep_in(set: RawFd, doorbell: &EventFd, until: Option<Instant>) -> Option<Told> {
-    let mut events = [NO_EVENT; AT_ONCE];
+    let mut events = epoll::room::<AT_ONCE>();
     let span = until.map(span_until);
     let len = epoll::sleep(set, &mut events, span.as_ref()).ok()?.len();
     let told = Told {

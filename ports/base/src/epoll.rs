@@ -19,11 +19,15 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 
-/// What has happened to a descriptor.
+/// Something that happened to a descriptor.
 pub type Event = libc::epoll_event;
 
-/// To make room for events with.
-pub const NO_EVENT: Event = Event { events: 0, u64: 0 };
+/// Room for so many. Zeroes at once: written out, one by one would be.
+#[inline(always)]
+pub fn room<const N: usize>() -> [Event; N] {
+    // SAFETY: plain integers, for which all zeroes is a value.
+    unsafe { std::mem::zeroed() }
+}
 
 /// There is something to read, or the end.
 pub const READABLE: u32 = libc::EPOLLIN as u32;
@@ -67,7 +71,7 @@ impl Epoll {
         let _ = control(self.raw(), EPOLL_CTL_DEL, fd.as_raw_fd(), 0, 0);
     }
 
-    /// What is there now. A system call.
+    /// The events that are there now. A system call.
     pub fn ready<'a>(&self, events: &'a mut [Event]) -> &'a [Event] {
         let no_mask = ptr::null::<libc::sigset_t>();
         let (at, len) = (events.as_mut_ptr(), events.len() as c_int);

@@ -11,7 +11,7 @@
 //!
 //! Owns: the outer descriptor. The members' are borrowed; closing one removes it.
 
-use crate::epoll::{Epoll, NO_EVENT, READABLE};
+use crate::epoll::{self, Epoll, READABLE};
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 
@@ -51,7 +51,7 @@ impl Nest {
 
     /// The members that are readable now, one bit each. A system call.
     pub fn readable(&self) -> u8 {
-        let mut events = [NO_EVENT; MEMBERS];
+        let mut events = epoll::room::<MEMBERS>();
         let ready = self.0.ready(&mut events).iter();
         ready
             .filter_map(|event| Self::member(event.u64))

@@ -15,7 +15,7 @@ use super::handshake::{ControlMessage, MESSAGE_LEN};
 use super::link::{Dialing, Entry, State};
 use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
-use mx_port_base::epoll::{ENDED, NO_EVENT, ONCE, READABLE};
+use mx_port_base::epoll::{self, ENDED, ONCE, READABLE};
 use mx_port_base::origin::Origin;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
@@ -64,7 +64,7 @@ impl LocalPort {
         sink: &mut S,
     ) -> bool {
         self.strangers.next_round();
-        let mut events = [NO_EVENT; BATCH];
+        let mut events = epoll::room::<BATCH>();
         let ready = self.control.ready(&mut events);
         // A full batch: there may be more.
         self.control_wanted = ready.len() == BATCH;
@@ -103,7 +103,7 @@ impl LocalPort {
         let mut any = false;
         // Bounded, because peers may ring without end.
         for _ in 0..=self.links.len() / BATCH {
-            let mut events = [NO_EVENT; BATCH];
+            let mut events = epoll::room::<BATCH>();
             let ready = self.data.ready(&mut events);
             for event in ready {
                 any |= self.note_doorbell(event.u64);

@@ -17,7 +17,7 @@ use super::options::is_worth_a_line;
 use super::receive::{Addressee, Broken, Violation};
 use super::staging::Pool;
 use super::{TcpPort, reason, sys};
-use mx_port_base::epoll::{Epoll, NO_EVENT, ONCE, READABLE, WRITABLE};
+use mx_port_base::epoll::{self, Epoll, ONCE, READABLE, WRITABLE};
 use mx_proto::port::{LinkDown, Sink};
 use mx_proto::{Clock, LinkId, Memory};
 use smallvec::SmallVec;
@@ -274,7 +274,7 @@ impl PollSet {
 
     /// Takes in what the data epoll knows.
     fn look_at_data(&mut self, links: &mut Table) {
-        let mut events = [NO_EVENT; EVENTS];
+        let mut events = epoll::room::<EVENTS>();
         let mut found = false;
         for event in self.data.ready(&mut events) {
             let what = event.events;
@@ -700,7 +700,7 @@ impl TcpPort {
             return false;
         }
         self.strangers.next_round();
-        let mut events = [NO_EVENT; EVENTS];
+        let mut events = epoll::room::<EVENTS>();
         let ready = self.poll_set.control.ready(&mut events);
         for event in ready {
             let id = LinkId::from_word(event.u64);
