@@ -65,6 +65,27 @@ mod cancellation {
 mod unsaid {
     pub(crate) fn say_helpers() {}
 }
+/// Nor is there a set of descriptors to sleep in.
+mod epoll {
+    use std::io;
+    use std::os::fd::{AsRawFd, RawFd};
+
+    pub(crate) fn room<const N: usize>() -> [libc_real::epoll_event; N] {
+        [libc_real::epoll_event { events: 0, u64: 0 }; N]
+    }
+
+    pub(crate) fn watch(_epoll: RawFd, _fd: &impl AsRawFd, _token: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn sleep<'a>(
+        _epoll: RawFd,
+        _events: &'a mut [libc_real::epoll_event],
+        _span: Option<&libc_real::timespec>,
+    ) -> io::Result<&'a [libc_real::epoll_event]> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
 /// Nor does anything fork.
 mod close_on_fork {
     use std::io;

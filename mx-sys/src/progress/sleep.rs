@@ -9,9 +9,9 @@
 //! ```
 
 use crate::clock::MonotonicClock;
+use crate::epoll;
 use crate::eventfd::EventFd;
 use mx_proto::{Clock, Instant};
-use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 
@@ -40,27 +40,9 @@ impl Told {
 /// Sleeps until something in `set`, an epoll instance, is readable or `until` has come. `doorbell` is in
 /// it as [`DOORBELL`]; when it rang it is silenced. `None`: the kernel has no such call (before Linux 5.11).
 pub(super) fn sleep_in(set: RawFd, doorbell: &EventFd, until: Option<Instant>) -> Option<Told> {
-    let mut events = [libc::epoll_event { events: 0, u64: 0 }; AT_ONCE];
+    let mut events = epoll::room::<AT_ONCE>();
     let span = until.map(span_until);
-    let span = span.as_ref().map_or(ptr::null(), ptr::from_ref);
-    let no_mask = ptr::null::<libc::sigset_t>();
-    // SAFETY: `events` is writable for AT_ONCE entries, `span` is null or points to a time that
-    // outlives the call, and the signal mask stays as it is.
-    let count = unsafe {
-        libc::syscall(
-            libc::SYS_epoll_pwait2,
-            set,
-            events.as_mut_ptr(),
-            AT_ONCE as i32,
-            span,
-            no_mask,
-            0usize,
-        )
-    };
-    if count < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
-        return None;
-    }
-    let len = usize::try_from(count).unwrap_or(0);
+    let len = epoll::sleep(set, &mut events, span.as_ref()).ok()?.len();
     let told = Told {
         tokens: events.map(|event| event.u64),
         len,
@@ -73,20 +55,7 @@ pub(super) fn sleep_in(set: RawFd, doorbell: &EventFd, until: Option<Instant>) -
 
 /// Puts `doorbell` into `set`. False: the kernel has no memory for that, or `set` is no epoll instance.
 pub(super) fn join(set: RawFd, doorbell: &EventFd) -> bool {
-    let mut event = libc::epoll_event {
-        events: libc::EPOLLIN as u32,
-        u64: DOORBELL,
-    };
-    // SAFETY: `event` outlives the call.
-    let code = unsafe {
-        libc::epoll_ctl(
-            set,
-            libc::EPOLL_CTL_ADD,
-            doorbell.as_raw_fd(),
-            &raw mut event,
-        )
-    };
-    code == 0
+    epoll::watch(set, doorbell, DOORBELL).is_ok()
 }
 
 /// The token of the doorbell in a set. Other descriptors in it need other tokens.

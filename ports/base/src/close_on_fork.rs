@@ -15,7 +15,6 @@
 //! Cost: a lock to open and to close; a fork with n descriptors costs the child n system calls.
 
 use crate::fork::ForkLock;
-use nix::sys::epoll::{Epoll, EpollCreateFlags};
 use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -50,10 +49,6 @@ impl NoFork {
     /// Lists a descriptor that has been made since. Fails when there is no memory for that.
     pub fn keep<F: AsFd>(&mut self, fd: F) -> io::Result<CloseOnFork<F>> {
         let number = fd.as_fd().as_raw_fd();
-        self.list(number, fd)
-    }
-
-    fn list<F>(&mut self, number: RawFd, fd: F) -> io::Result<CloseOnFork<F>> {
         self.0.insert(number)?;
         let fd = ManuallyDrop::new(fd);
         Ok(CloseOnFork { number, fd })
@@ -72,20 +67,6 @@ impl<F: AsFd> CloseOnFork<F> {
         let mut no_fork = no_fork();
         let fd = open().map_err(E::into)?;
         no_fork.keep(fd)
-    }
-}
-
-impl CloseOnFork<Epoll> {
-    /// A new epoll instance.
-    pub fn epoll() -> io::Result<Self> {
-        Self::open_epoll(|| Ok(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
-    }
-
-    /// The epoll instance that `open` makes.
-    pub fn open_epoll(open: impl FnOnce() -> io::Result<Epoll>) -> io::Result<Self> {
-        let mut no_fork = no_fork();
-        let epoll = open()?;
-        no_fork.list(epoll.0.as_raw_fd(), epoll)
     }
 }
 

@@ -18,6 +18,7 @@ pub mod clock;
 pub mod close_on_fork;
 pub mod descriptors;
 pub mod endpoint_port;
+pub mod epoll;
 pub mod eventfd;
 pub mod file_size;
 pub mod fork;

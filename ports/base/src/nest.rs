@@ -11,11 +11,9 @@
 //!
 //! Owns: the outer descriptor. The members' are borrowed; closing one removes it.
 
-use crate::close_on_fork::CloseOnFork;
-use nix::sys::epoll::Epoll;
+use crate::epoll::{self, Epoll, READABLE};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::ptr;
+use std::os::fd::{BorrowedFd, RawFd};
 
 /// Members a nest can have.
 pub const MEMBERS: usize = 7;
@@ -26,59 +24,36 @@ pub const FIRST_TOKEN: u64 = 1 << 28;
 
 /// The outer descriptor.
 #[derive(Debug)]
-pub struct Nest(CloseOnFork<Epoll>);
+pub struct Nest(Epoll);
 
 impl Nest {
     /// Without members.
     pub fn new() -> io::Result<Self> {
-        Ok(Self(CloseOnFork::epoll()?))
+        Ok(Self(Epoll::new()?))
     }
 
     /// A second handle of an epoll instance that is there already.
     pub fn of(epoll: BorrowedFd<'_>) -> io::Result<Self> {
-        let again = || epoll.try_clone_to_owned().map(Epoll);
-        Ok(Self(CloseOnFork::open_epoll(again)?))
+        Ok(Self(Epoll::of(epoll)?))
     }
 
     /// Adds a member; ports that have nothing to sleep on add nothing.
     pub fn add(&self, member: u8, fd: Option<RawFd>) -> io::Result<()> {
         debug_assert!(usize::from(member) < MEMBERS);
-        let Some(fd) = fd else { return Ok(()) };
-        let event = libc::epoll_event {
-            events: libc::EPOLLIN as u32,
-            u64: FIRST_TOKEN + u64::from(member),
-        };
-        self.control(libc::EPOLL_CTL_ADD, fd, event)
+        let token = FIRST_TOKEN + u64::from(member);
+        fd.map_or(Ok(()), |fd| self.0.add(&fd, token, READABLE))
     }
 
     /// Takes a member out. One that is not there, or closed already, is no matter.
     pub fn remove(&self, fd: RawFd) {
-        let event = libc::epoll_event { events: 0, u64: 0 };
-        let _ = self.control(libc::EPOLL_CTL_DEL, fd, event);
-    }
-
-    /// Not by nix's functions, which take descriptors that are open for certain.
-    fn control(
-        &self,
-        what: libc::c_int,
-        fd: RawFd,
-        mut event: libc::epoll_event,
-    ) -> io::Result<()> {
-        // SAFETY: `event` outlives the call; which descriptors are open, the kernel knows.
-        match unsafe { libc::epoll_ctl(self.raw(), what, fd, &raw mut event) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        self.0.remove(&fd);
     }
 
     /// The members that are readable now, one bit each. A system call.
     pub fn readable(&self) -> u8 {
-        // SAFETY: plain integers, for which all zeroes is a value.
-        let mut events: [libc::epoll_event; MEMBERS] = unsafe { std::mem::zeroed() };
-        let count = ready_now(self.raw(), &mut events);
-        events
-            .iter()
-            .take(count)
+        let mut events = epoll::room::<MEMBERS>();
+        let ready = self.0.ready(&mut events).iter();
+        ready
             .filter_map(|event| Self::member(event.u64))
             .fold(0, |bits, member| bits | 1 << member)
     }
@@ -93,39 +68,20 @@ impl Nest {
 
     /// The descriptor to sleep on.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.0.as_fd()
+        self.0.as_fd()
     }
 
     /// The same by its number.
     pub fn raw(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.0.raw()
     }
-}
-
-/// Events of an epoll instance that are there now, and their number. The system call itself: libc's function is a
-/// cancellation point, where glibc heeds a `pthread_cancel` of just before although cancellation is off, and this one
-/// is called all the time.
-pub fn ready_now(epoll: RawFd, events: &mut [libc::epoll_event]) -> usize {
-    let no_mask = ptr::null::<libc::sigset_t>();
-    // SAFETY: `events` is writable for its length, and the signal mask stays as it is.
-    let count = unsafe {
-        libc::syscall(
-            libc::SYS_epoll_pwait,
-            epoll,
-            events.as_mut_ptr(),
-            events.len() as libc::c_int,
-            0,
-            no_mask,
-            0usize,
-        )
-    };
-    usize::try_from(count).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::eventfd::EventFd;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn a_nest_says_which_member_is_readable_also_through_another_nest() {

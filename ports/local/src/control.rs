@@ -11,13 +11,12 @@
 //! Owns: the transitions between the states of a link.
 //! Not here: rings.
 
-use super::epoll::{BATCH, Interest};
 use super::handshake::{ControlMessage, MESSAGE_LEN};
 use super::link::{Dialing, Entry, State};
 use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
+use mx_port_base::epoll::{self, ENDED, ONCE, READABLE};
 use mx_port_base::origin::Origin;
-
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory as Bytes, Route};
@@ -26,6 +25,15 @@ use std::time::Duration;
 
 /// The listener's token in the control set; links have theirs, which is never this.
 pub(super) const LISTENER: u64 = u64::MAX;
+
+/// Descriptors looked at in one go.
+const BATCH: usize = 32;
+
+/// Something to read, or the end.
+pub(super) const HEARD: u32 = READABLE | ENDED;
+
+/// Something new to read.
+pub(super) const DOORBELL: u32 = READABLE | ONCE;
 
 impl LocalPort {
     /// Looks at all descriptors, and at the rings again when one of them rang.
@@ -56,15 +64,15 @@ impl LocalPort {
         sink: &mut S,
     ) -> bool {
         self.strangers.next_round();
-        let ready = self.control.ready();
+        let mut events = epoll::room::<BATCH>();
+        let ready = self.control.ready(&mut events);
         // A full batch: there may be more.
         self.control_wanted = ready.len() == BATCH;
         let mut any = !ready.is_empty();
-        for token in ready {
-            if token == LISTENER {
-                self.accept_some(clock);
-            } else {
-                self.handle_socket(LinkId::from_word(token), sink);
+        for event in ready {
+            match event.u64 {
+                LISTENER => self.accept_some(clock),
+                token => self.handle_socket(LinkId::from_word(token), sink),
             }
         }
         if !self.timed.is_empty() || self.accept_again.is_some() || !self.strangers.is_empty() {
@@ -95,9 +103,10 @@ impl LocalPort {
         let mut any = false;
         // Bounded, because peers may ring without end.
         for _ in 0..=self.links.len() / BATCH {
-            let ready = self.data.ready();
-            for token in &ready {
-                any |= self.note_doorbell(*token);
+            let mut events = epoll::room::<BATCH>();
+            let ready = self.data.ready(&mut events);
+            for event in ready {
+                any |= self.note_doorbell(event.u64);
             }
             if ready.len() < BATCH {
                 break;
@@ -231,7 +240,7 @@ impl LocalPort {
     }
 
     fn accept_later(&mut self, now: Instant) {
-        self.listen_for(Interest::Nothing);
+        self.listen_for(0);
         self.accept_again = Some(now.after(ACCEPT_PAUSE));
     }
 
@@ -451,10 +460,8 @@ impl LocalPort {
         };
         entry.asymmetric = asymmetric;
         if let Some(socket) = &entry.socket {
-            self.control
-                .modify(socket.raw(), id.to_word(), Interest::HangUp)?;
-            self.data
-                .add(socket.raw(), id.to_word(), Interest::Doorbell)?;
+            self.control.modify(&socket.raw(), id.to_word(), ENDED)?;
+            self.data.add(&socket.raw(), id.to_word(), DOORBELL)?;
         }
         self.deactivate(id);
         // Later packets may be there already.
@@ -467,7 +474,7 @@ impl LocalPort {
         let mut any = false;
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_again = None;
-            self.listen_for(Interest::Readable);
+            self.listen_for(HEARD);
             any = true;
         }
         let due = |id: &LinkId| match self.links.get(*id).map(|entry| &entry.state) {
@@ -536,15 +543,13 @@ impl LocalPort {
 
     fn watch_handshake(&self, id: LinkId) -> io::Result<()> {
         match self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
-            Some(socket) => self
-                .control
-                .add(socket.raw(), id.to_word(), Interest::Readable),
+            Some(socket) => self.control.add(&socket.raw(), id.to_word(), HEARD),
             None => Ok(()),
         }
     }
 
-    fn listen_for(&self, interest: Interest) {
-        if let Err(error) = self.control.modify(self.listener.raw(), LISTENER, interest) {
+    fn listen_for(&self, events: u32) {
+        if let Err(error) = self.control.modify(&self.listener.raw(), LISTENER, events) {
             log::error!(
                 "{:?}: cannot watch the listening socket: {error}",
                 self.name

@@ -15,17 +15,18 @@
 //! Owns: the order of messages from one socket.
 //! Not here: handshakes of new links.
 
-use super::epoll::Interest;
+use super::control::DOORBELL;
 use super::handshake::ControlMessage;
 use super::layout::BODY_MAX;
 use super::link::State;
-use super::ring::{Room, write_body};
+use super::ring::visit;
 use super::socket::{BATCH, Received, is_exhaustion, is_transient};
 use super::{LocalPort, pieces};
 use mx_port_base::close_on_fork::CloseOnForkFd;
+use mx_port_base::epoll::WRITABLE;
 use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink};
 use mx_proto::{LinkId, Memory as Bytes};
-use std::io;
+use std::io::{self, Write};
 
 /// The peer said what is not in place.
 pub(super) struct Violation;
@@ -80,9 +81,8 @@ impl LocalPort {
             return Err(SendError::Down);
         };
         packet[..HEADER_LEN].copy_from_slice(header);
-        let into = &mut packet[HEADER_LEN..];
-        // SAFETY: a slice, which is lent for the call.
-        write_body(body, unsafe { Room::new(into.as_mut_ptr(), into.len()) });
+        let mut into = &mut packet[HEADER_LEN..];
+        visit(body, |piece| drop(into.write(piece)));
         match socket.send(packet, None) {
             Ok(()) => {
                 self.offer(id);
@@ -119,13 +119,11 @@ impl LocalPort {
 
     /// The kernel is to tell when there is room in the socket, or no more.
     pub(super) fn listen_for_room(&self, id: LinkId, wanted: bool) {
-        let interest = if wanted {
-            Interest::DoorbellOrRoom
-        } else {
-            Interest::Doorbell
-        };
+        let room = if wanted { WRITABLE } else { 0 };
         if let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
-            let _ = self.data.modify(socket.raw(), id.to_word(), interest);
+            let _ = self
+                .data
+                .modify(&socket.raw(), id.to_word(), DOORBELL | room);
         }
     }
 

@@ -56,7 +56,8 @@ pub(super) const WAITING_AT: usize = 256;
 pub(super) const LEAVING_AT: usize = 260;
 pub(super) const UNTIL_AT: usize = 264;
 
-const RING_HEAD: usize = 512;
+/// Bytes of a ring's head.
+pub(super) const RING_HEAD: usize = 512;
 const HEADS: usize = 4096;
 
 /// Sizes of the rings of one link, the same in both directions.

@@ -28,7 +28,6 @@ mod barrier;
 mod budget;
 mod control;
 mod copy;
-mod epoll;
 mod handshake;
 mod hearing;
 mod idle;
@@ -37,15 +36,16 @@ mod link;
 mod lives;
 mod pieces;
 mod ring;
+mod shared;
 mod socket;
 mod strangers;
 #[cfg(test)]
 mod tests;
 
 use budget::Budget;
-use epoll::{Epoll, Interest};
 use layout::BODY_MAX;
 use link::{Entry, State};
+use mx_port_base::epoll::Epoll;
 use mx_port_base::nest;
 use mx_port_base::strangers::Strangers;
 use mx_proto::log_limit::LogLimit;
@@ -196,7 +196,7 @@ impl LocalPort {
         };
         let listener = Socket::listen(name)?;
         let control = Epoll::new()?;
-        control.add(listener.raw(), control::LISTENER, Interest::Readable)?;
+        control.add(&listener.raw(), control::LISTENER, control::HEARD)?;
         // Now rather than with the first link: it can take a while.
         barrier::is_asymmetric();
         Ok(Self {

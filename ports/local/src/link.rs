@@ -22,7 +22,8 @@ use super::barrier;
 use super::handshake::ControlMessage;
 use super::layout::Geometry;
 use super::pieces::Rest;
-use super::ring::{Consumer, Corrupt, Producer, PushError};
+use super::ring::{self, Consumer, Corrupt, Producer, PushError};
+use super::shared::Shared;
 use super::socket::Socket;
 use mx_port_base::close_on_fork::CloseOnForkFd;
 use mx_port_base::incoming::Incoming;
@@ -339,6 +340,10 @@ impl State {
     }
 }
 
+// All that a link is beside its rings and the socket. With assertions pointers have bounds (`shared`).
+#[cfg(not(debug_assertions))]
+const _: () = assert!(size_of::<Entry>() <= 512);
+
 impl Link {
     /// A link over `memory`, of which we are the `side` (0 initiator, 1 acceptor).
     /// `peer_asymmetric`: what the peer said about itself, see [`barrier`].
@@ -347,14 +352,9 @@ impl Link {
         let side = usize::from(side & 1);
         let asymmetric = peer_asymmetric && barrier::is_asymmetric();
         debug_assert_eq!(region.size(), geometry.total());
-        // SAFETY: the region was made or checked to be `geometry.total()` bytes long, and is kept
-        // beside the rings; no packet outlives the poll that peeked at it.
-        let (producer, consumer) = unsafe {
-            (
-                Producer::new(&region, geometry, side, asymmetric),
-                Consumer::new(&region, geometry, 1 - side, asymmetric),
-            )
-        };
+        // SAFETY: the region is kept beside the rings, and no packet outlives the poll that peeked at it.
+        let memory = unsafe { Shared::of(&region) };
+        let (producer, consumer) = ring::ends(memory, geometry, side, asymmetric);
         Self {
             consumer,
             producer,

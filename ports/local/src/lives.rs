@@ -35,8 +35,8 @@ impl LocalPort {
             return;
         };
         if let Some(socket) = entry.socket.take() {
-            self.control.remove(socket.raw());
-            self.data.remove(socket.raw());
+            self.control.remove(&socket.raw());
+            self.data.remove(&socket.raw());
         }
         match self.links.get(id) {
             Some(entry) if matches!(entry.state, State::Up(_)) => self.keep_active(id),
@@ -105,8 +105,8 @@ impl LocalPort {
     pub(super) fn remove(&mut self, id: LinkId) -> Option<Entry> {
         let entry = self.links.remove(id)?;
         if let Some(socket) = &entry.socket {
-            self.control.remove(socket.raw());
-            self.data.remove(socket.raw());
+            self.control.remove(&socket.raw());
+            self.data.remove(&socket.raw());
         }
         self.active.retain(|other| *other != id);
         self.idle -= usize::from(entry.idle);

@@ -22,12 +22,11 @@
 //! Not here: descriptors, handshakes, links.
 
 use super::barrier;
-use super::copy::copy;
 use super::layout::{
     BODY_MAX, CELL, CELL_TAIL_AT, DATA_ALIGN, DATA_BATCH, DATA_TAIL_AT, FAR_TAIL_AT, Geometry,
-    HEADER_AT, INLINE_AT, INLINE_MAX, LEAVING_AT, SLEEPING_AT, UNTIL_AT, WAITING_AT,
+    HEADER_AT, INLINE_AT, INLINE_MAX, LEAVING_AT, RING_HEAD, SLEEPING_AT, UNTIL_AT, WAITING_AT,
 };
-use mx_port_base::sealed::Region;
+use super::shared::Shared;
 use mx_proto::memory::{Memory, Source};
 use mx_proto::port::{Body, HEADER_LEN, HeaderBytes};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
@@ -45,6 +44,21 @@ pub(super) enum PushError {
     TooLong,
     /// The consumer's tails are impossible.
     Corrupt,
+}
+
+/// Both ends of a link's rings, at the beginning of their life, for its `side` (0 initiator, 1 acceptor). `memory` is
+/// `geometry.total()` bytes long. `asymmetric`: see [`barrier`].
+pub(super) fn ends(
+    memory: Shared,
+    geometry: Geometry,
+    side: usize,
+    asymmetric: bool,
+) -> (Producer, Consumer) {
+    debug_assert!(geometry.is_acceptable() && side < 2);
+    (
+        Producer::new(Ring::new(memory, geometry, side, asymmetric)),
+        Consumer::new(Ring::new(memory, geometry, 1 - side, asymmetric)),
+    )
 }
 
 /// Looks at a full data area before the far area is used. While the consumer copies there is room again
@@ -81,19 +95,8 @@ pub(super) struct Producer {
 }
 
 impl Producer {
-    /// The end of ring `ring` (0 or 1) of `region` that sends, at the beginning of its life.
-    /// `asymmetric`: see [`barrier`].
-    ///
-    /// # Safety
-    /// `region` is `geometry.total()` bytes long and outlives the value.
-    pub(super) unsafe fn new(
-        region: &Region,
-        geometry: Geometry,
-        ring: usize,
-        asymmetric: bool,
-    ) -> Self {
-        // SAFETY: the caller's promise.
-        let ring = unsafe { Ring::new(region, geometry, ring, asymmetric) };
+    /// The sending end of a ring at the beginning of its life.
+    fn new(ring: Ring) -> Self {
         Self {
             cells: ring.cells,
             ring,
@@ -125,20 +128,12 @@ impl Producer {
             && (in_cell || (len <= BODY_MAX && self.data_room() >= padded(len)));
         let far = !room && self.make_room(len)?;
         let cell = self.ring.cell(self.head);
-        // SAFETY: a cell is 128 bytes, the header's 32 lie inside. No reference is made.
-        unsafe {
-            std::ptr::copy_nonoverlapping(header.as_ptr(), cell.add(HEADER_AT), HEADER_LEN);
-        }
+        cell.at(HEADER_AT).write(header);
         if in_cell {
-            // SAFETY: the cell has INLINE_MAX bytes from INLINE_AT on.
-            let at = unsafe { cell.add(INLINE_AT) };
+            let room = cell.at(INLINE_AT).first(INLINE_MAX);
             match body.piece() {
-                // SAFETY: both have `len` bytes, which is at most INLINE_MAX.
-                Some(piece) if piece.len() == len => unsafe {
-                    copy(piece.as_ptr(), at, len);
-                },
-                // SAFETY: as above.
-                _ => write_body(body, unsafe { Room::new(at, len) }),
+                Some(piece) if piece.len() == len => room.write(piece),
+                _ => write_body(body, Room::new(room, len)),
             }
         } else {
             let (area, head) = if far {
@@ -289,7 +284,7 @@ pub(super) struct Consumer {
     /// Next cell to look at.
     tail: u64,
     /// Its address, and the low half of its flag while it is empty.
-    cell: *mut u8,
+    cell: Shared,
     empty: u32,
     /// The position of the next long body in the data area.
     data_tail: u64,
@@ -315,19 +310,8 @@ pub(super) struct Packet {
 }
 
 impl Consumer {
-    /// The end of ring `ring` (0 or 1) of `region` that receives, at the beginning of its life.
-    ///
-    /// # Safety
-    /// `region` is `geometry.total()` bytes long and outlives the value and every [`Packet`]
-    /// taken from it.
-    pub(super) unsafe fn new(
-        region: &Region,
-        geometry: Geometry,
-        ring: usize,
-        asymmetric: bool,
-    ) -> Self {
-        // SAFETY: the caller's promise.
-        let ring = unsafe { Ring::new(region, geometry, ring, asymmetric) };
+    /// The receiving end of a ring at the beginning of its life.
+    fn new(ring: Ring) -> Self {
         Self {
             tail: 0,
             cell: ring.cell(0),
@@ -354,8 +338,7 @@ impl Consumer {
     /// The flag of the next cell.
     #[inline(always)]
     fn flag(&self) -> u64 {
-        // SAFETY: as in `Ring::flag`.
-        unsafe { AtomicU64::from_ptr(self.cell.cast()) }.load(Ordering::Acquire)
+        self.cell.long().load(Ordering::Acquire)
     }
 
     /// True when there is a next packet, or something that should not be there.
@@ -376,14 +359,7 @@ impl Consumer {
         }
         let far = flag & FAR != 0;
         let (len, cell) = (((flag & !FAR) >> 32) as usize, self.cell);
-        // Volatile, so that there is one copy: the compiler may omit an ordinary copy of memory
-        // that "does not change" and read again what was checked.
-        // SAFETY: the 32 bytes lie inside the cell and are aligned to 8.
-        let words = unsafe {
-            cell.add(HEADER_AT)
-                .cast::<[u64; HEADER_LEN / 8]>()
-                .read_volatile()
-        };
+        let words: [u64; HEADER_LEN / 8] = cell.at(HEADER_AT).words();
         let mut header: HeaderBytes = [0; HEADER_LEN];
         for (bytes, word) in header.chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_ne_bytes());
@@ -395,8 +371,7 @@ impl Consumer {
             return Err(Corrupt);
         }
         let body = if len <= INLINE_MAX {
-            // SAFETY: INLINE_AT is inside the cell.
-            let first = unsafe { cell.add(INLINE_AT) };
+            let first = cell.at(INLINE_AT);
             SharedBody {
                 first,
                 first_len: len,
@@ -506,9 +481,9 @@ impl Consumer {
 /// The peer can change the bytes at any time, so they are only ever copied out.
 #[derive(Debug)]
 pub(super) struct SharedBody {
-    first: *const u8,
+    first: Shared,
     first_len: usize,
-    second: *const u8,
+    second: Shared,
     len: usize,
     /// It lies in the far area.
     far: bool,
@@ -527,8 +502,7 @@ impl Source for SharedBody {
     fn copy_to(&self, at: usize, into: &mut [u8]) {
         match at.checked_add(into.len()) {
             Some(end) if end <= self.first_len => {
-                // SAFETY: `first` is valid for `first_len` bytes, of which these are some.
-                unsafe { copy(self.first.add(at), into.as_mut_ptr(), into.len()) };
+                self.first.at(at).read(into);
             }
             _ => self.copy_around(at, into),
         }
@@ -542,16 +516,12 @@ impl SharedBody {
     #[inline(never)]
     fn copy_around(&self, at: usize, into: &mut [u8]) {
         let n = into.len().min(self.len.saturating_sub(at));
-        let into = into.as_mut_ptr();
-        let first = n.min(self.first_len.saturating_sub(at));
-        // SAFETY: `at + first <= first_len`, for which `first` is valid, or `first` is 0; `into` has `n`
-        // bytes.
-        unsafe { copy(self.first.wrapping_add(at), into, first) };
-        if first != n {
-            let from = at + first - self.first_len;
-            // SAFETY: `second` is valid for `len - first_len` bytes, of which these are the ones up
-            // to `at + n - first_len`; `into` has `n` bytes.
-            unsafe { copy(self.second.add(from), into.add(first), n - first) };
+        let (into, rest) = into[..n].split_at_mut(n.min(self.first_len.saturating_sub(at)));
+        if !into.is_empty() {
+            self.first.at(at).read(into);
+        }
+        if !rest.is_empty() {
+            self.second.at(at + into.len() - self.first_len).read(rest);
         }
     }
 }
@@ -559,8 +529,8 @@ impl SharedBody {
 /// Pointers to one ring, and arithmetic on positions. Positions count up for ever; they wrap.
 #[derive(Debug)]
 struct Ring {
-    head: *mut u8,
-    cell_base: *mut u8,
+    head: Shared,
+    cell_base: Shared,
     data: Area,
     far: Area,
     /// A power of two.
@@ -572,16 +542,10 @@ struct Ring {
 /// Where long bodies lie, one behind the other.
 #[derive(Debug)]
 struct Area {
-    base: *mut u8,
+    base: Shared,
     /// A power of two, or 0.
     len: u64,
 }
-
-// SAFETY: the pointers lead into a mapping of the whole process; `Producer` and `Consumer` are
-// moved between threads, never shared.
-unsafe impl Send for Ring {}
-// SAFETY: as above.
-unsafe impl Send for Consumer {}
 
 impl Area {
     /// Where `len` bytes go from there on, which are at most BODY_MAX and not more than the area has.
@@ -590,8 +554,7 @@ impl Area {
         let at = (position & (self.len - 1)) as usize;
         let here = len.min(self.len as usize - at);
         Room {
-            // SAFETY: `at` is inside the area.
-            next: unsafe { self.base.add(at) },
+            next: self.base.at(at),
             here,
             second: self.base,
             there: len - here,
@@ -602,10 +565,8 @@ impl Area {
     fn body(&self, position: u64, len: usize, far: bool) -> SharedBody {
         let at = (position & (self.len - 1)) as usize;
         let first_len = len.min(self.len as usize - at);
-        // SAFETY: `at` is inside the area.
-        let first = unsafe { self.base.add(at) };
         SharedBody {
-            first,
+            first: self.base.at(at),
             first_len,
             second: self.base,
             len,
@@ -615,29 +576,17 @@ impl Area {
 }
 
 impl Ring {
-    /// # Safety
-    /// `region` is `geometry.total()` bytes long and outlives the value.
-    unsafe fn new(region: &Region, geometry: Geometry, ring: usize, asymmetric: bool) -> Self {
-        debug_assert!(geometry.is_acceptable() && region.size() >= geometry.total() && ring < 2);
-        let base = region.base();
-        // SAFETY: none of the offsets is beyond `geometry.total()`.
-        let (head, cell_base, data, far) = unsafe {
-            (
-                base.add(geometry.head_at(ring)),
-                base.add(geometry.cells_at(ring)),
-                base.add(geometry.data_at(ring)),
-                base.add(geometry.far_at(ring)),
-            )
-        };
-        let area = |base, len: u32| Area {
-            base,
+    fn new(memory: Shared, geometry: Geometry, ring: usize, asymmetric: bool) -> Self {
+        let part = |at, len: u32| memory.at(at).first(len as usize);
+        let area = |at, len: u32| Area {
+            base: part(at, len),
             len: len.into(),
         };
         Self {
-            head,
-            cell_base,
-            data: area(data, geometry.data),
-            far: area(far, geometry.far),
+            head: part(geometry.head_at(ring), RING_HEAD as u32),
+            cell_base: part(geometry.cells_at(ring), geometry.cells * CELL as u32),
+            data: area(geometry.data_at(ring), geometry.data),
+            far: area(geometry.far_at(ring), geometry.far),
             cells: geometry.cells.into(),
             cell_shift: geometry.cells.trailing_zeros(),
             asymmetric,
@@ -645,17 +594,14 @@ impl Ring {
     }
 
     #[inline(always)]
-    fn cell(&self, position: u64) -> *mut u8 {
+    fn cell(&self, position: u64) -> Shared {
         let index = (position & (self.cells - 1)) as usize;
-        // SAFETY: `index` is below the number of cells.
-        unsafe { self.cell_base.add(index * CELL) }
+        self.cell_base.at(index * CELL)
     }
 
     #[inline(always)]
     fn flag(&self, position: u64) -> &AtomicU64 {
-        // SAFETY: the first 8 bytes of a cell, aligned to 128; atomics may be shared with others
-        // who write them, and the mapping outlives `self`.
-        unsafe { AtomicU64::from_ptr(self.cell(position).cast()) }
+        self.cell(position).long()
     }
 
     /// The low half of a cell's flag when the packet at `position` is in it. A cell not yet written
@@ -671,53 +617,39 @@ impl Ring {
         area | (len as u64) << 32 | u64::from(self.tag(position))
     }
 
-    /// A word of the ring's head, at one of layout's offsets.
-    #[inline(always)]
-    fn long_word(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: inside the ring's head, aligned to 8; see `flag`.
-        unsafe { AtomicU64::from_ptr(self.head.add(at).cast()) }
-    }
-
-    /// The same of half the length.
-    #[inline(always)]
-    fn short_word(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: inside the ring's head, aligned to 4; see `flag`.
-        unsafe { AtomicU32::from_ptr(self.head.add(at).cast()) }
-    }
-
     #[inline(always)]
     fn cell_tail(&self) -> &AtomicU64 {
-        self.long_word(CELL_TAIL_AT)
+        self.head.at(CELL_TAIL_AT).long()
     }
 
     #[inline(always)]
     fn data_tail(&self) -> &AtomicU64 {
-        self.long_word(DATA_TAIL_AT)
+        self.head.at(DATA_TAIL_AT).long()
     }
 
     #[inline(always)]
     fn far_tail(&self) -> &AtomicU64 {
-        self.long_word(FAR_TAIL_AT)
+        self.head.at(FAR_TAIL_AT).long()
     }
 
     #[inline(always)]
     fn sleeping(&self) -> &AtomicU32 {
-        self.short_word(SLEEPING_AT)
+        self.head.at(SLEEPING_AT).short()
     }
 
     #[inline(always)]
     fn waiting(&self) -> &AtomicU32 {
-        self.short_word(WAITING_AT)
+        self.head.at(WAITING_AT).short()
     }
 
     #[inline(always)]
     fn leaving(&self) -> &AtomicU32 {
-        self.short_word(LEAVING_AT)
+        self.head.at(LEAVING_AT).short()
     }
 
     #[inline(always)]
     fn until(&self) -> &AtomicU64 {
-        self.long_word(UNTIL_AT)
+        self.head.at(UNTIL_AT).long()
     }
 
     /// One of possibly many packets gets to ring the doorbell of a sleeper.
@@ -727,34 +659,38 @@ impl Ring {
     }
 }
 
-/// Writes a body to its place, piece by piece, and never more than there is room for.
-#[inline(never)]
-pub(super) fn write_body<M: Memory>(body: &Body<'_, M>, mut room: Room) {
+/// The bytes of a body, piece by piece.
+pub(super) fn visit<M: Memory>(body: &Body<'_, M>, mut put: impl FnMut(&[u8])) {
     match body {
-        Body::Bytes(bytes) => room.put(bytes),
-        Body::Memory { memory, offset, .. } => {
-            memory.visit(*offset, room.left(), |piece| room.put(piece));
-        }
+        Body::Bytes(bytes) => put(bytes),
+        Body::Memory {
+            memory,
+            offset,
+            len,
+        } => memory.visit(*offset, *len, put),
     }
+}
+
+/// Writes a body to its place, and never more than there is room for.
+#[inline(never)]
+fn write_body<M: Memory>(body: &Body<'_, M>, mut room: Room) {
+    visit(body, |piece| room.put(piece));
 }
 
 /// Memory that a body is written to, in one piece or in two around the end of an area.
 #[derive(Debug)]
-pub(super) struct Room {
+struct Room {
     /// The rest of the piece that is being filled.
-    next: *mut u8,
+    next: Shared,
     here: usize,
     /// The piece behind it.
-    second: *mut u8,
+    second: Shared,
     there: usize,
 }
 
 impl Room {
     /// One piece.
-    ///
-    /// # Safety
-    /// The `len` bytes at `at` can be written to until the value is dropped.
-    pub(super) unsafe fn new(at: *mut u8, len: usize) -> Self {
+    fn new(at: Shared, len: usize) -> Self {
         Self {
             next: at,
             here: len,
@@ -763,20 +699,13 @@ impl Room {
         }
     }
 
-    fn left(&self) -> usize {
-        self.here + self.there
-    }
-
     #[inline(always)]
     fn put(&mut self, bytes: &[u8]) {
         if bytes.len() > self.here {
             return self.put_around(bytes);
         }
-        // SAFETY: there are `here` bytes at `next`; the source is a slice of the application's.
-        unsafe {
-            copy(bytes.as_ptr(), self.next, bytes.len());
-            self.next = self.next.add(bytes.len());
-        }
+        self.next.write(bytes);
+        self.next = self.next.at(bytes.len());
         self.here -= bytes.len();
     }
 
@@ -786,12 +715,9 @@ impl Room {
     fn put_around(&mut self, bytes: &[u8]) {
         let (first, rest) = bytes.split_at(self.here);
         let rest = &rest[..rest.len().min(self.there)];
-        // SAFETY: as above, and there are `there` bytes at `second`.
-        unsafe {
-            copy(first.as_ptr(), self.next, first.len());
-            copy(rest.as_ptr(), self.second, rest.len());
-            self.next = self.second.add(rest.len());
-        }
+        self.next.write(first);
+        self.second.write(rest);
+        self.next = self.second.at(rest.len());
         self.here = self.there - rest.len();
         self.there = 0;
     }
@@ -806,6 +732,7 @@ fn padded(len: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mx_port_base::sealed::Region;
 
     const SMALL: Geometry = Geometry::SMALLEST;
 
@@ -822,13 +749,10 @@ mod tests {
 
     fn pair_of(geometry: Geometry, cells: u64, data: u64) -> Pair {
         let (region, _fd) = Region::create(c"test", geometry.total()).unwrap();
-        // SAFETY: the region has the right length and is kept beside the ends.
-        let (mut producer, mut consumer) = unsafe {
-            (
-                Producer::new(&region, geometry, 0, true),
-                Consumer::new(&region, geometry, 0, true),
-            )
-        };
+        // SAFETY: the region is kept beside the ends.
+        let memory = unsafe { Shared::of(&region) };
+        let mut producer = Producer::new(Ring::new(memory, geometry, 0, true));
+        let mut consumer = Consumer::new(Ring::new(memory, geometry, 0, true));
         for ring in [&producer.ring, &consumer.ring] {
             for back in 1..=ring.cells {
                 let position = cells.wrapping_sub(back);

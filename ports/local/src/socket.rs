@@ -15,8 +15,15 @@
 use super::handshake::MESSAGE_LEN;
 use mx_port_base::cancellation::Off;
 use mx_port_base::close_on_fork::{CloseOnFork, CloseOnForkFd, no_fork};
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::{PassCred, PeerCredentials};
+use nix::sys::socket::{
+    AddressFamily, Backlog, ControlMessage, MsgFlags, Shutdown, SockFlag, SockType, UnixAddr,
+    accept4, bind, connect, getsockopt, listen, send, sendmsg, setsockopt, shutdown, socket,
+};
+use nix::unistd::getegid;
 use smallvec::SmallVec;
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -65,9 +72,7 @@ impl Socket {
     /// Listens at `name`. `AddrInUse` when it is taken.
     pub(super) fn listen(name: Name) -> io::Result<Self> {
         let socket = Self::new()?;
-        let (address, len) = name.address();
-        // SAFETY: `address` is valid for `len` bytes for the time of the call.
-        check(unsafe { libc::bind(socket.raw(), (&raw const address).cast(), len) })?;
+        bind(socket.raw(), &name.address()?)?;
         // What is accepted from it does the same from its first message on.
         socket.ask_users(true)?;
         socket.listen_as_now()?;
@@ -76,128 +81,68 @@ impl Socket {
 
     /// Listens, or continues to: the listener's user is from now on the one that this process is.
     pub(super) fn listen_as_now(&self) -> io::Result<()> {
-        // SAFETY: plain system call on a descriptor we own.
-        check(unsafe { libc::listen(self.raw(), BACKLOG) })?;
-        Ok(())
+        Ok(listen(&self.0, Backlog::new(BACKLOG)?)?)
     }
 
     /// Whether [`Socket::receive_from`] gets the senders' users. Where it does, nothing else receives.
     pub(super) fn ask_users(&self, wanted: bool) -> io::Result<()> {
-        let wanted = i32::from(wanted);
-        // SAFETY: `wanted` is an `int` and lives for the time of the call.
-        check(unsafe {
-            libc::setsockopt(
-                self.raw(),
-                libc::SOL_SOCKET,
-                libc::SO_PASSCRED,
-                (&raw const wanted).cast(),
-                size_of::<i32>() as libc::socklen_t,
-            )
-        })?;
-        Ok(())
+        Ok(setsockopt(&self.0, PassCred, &wanted)?)
     }
 
     /// A socket to connect with.
     pub(super) fn new() -> io::Result<Self> {
-        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let fd = CloseOnFork::open(|| {
-            // SAFETY: plain system call.
-            let fd = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
-            // SAFETY: `fd` is a fresh descriptor, not owned elsewhere.
-            Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
-        });
-        Ok(Self(fd?))
+        let open = || socket(AddressFamily::Unix, SockType::SeqPacket, FLAGS, None);
+        Ok(Self(CloseOnFork::open(open)?))
     }
 
     /// Connects to the endpoint at `name`. `ConnectionRefused`: none in our network namespace;
     /// `WouldBlock`: its backlog is full, try again.
     pub(super) fn connect(&self, name: Name) -> io::Result<()> {
-        let (address, len) = name.address();
-        // SAFETY: `address` is valid for `len` bytes for the time of the call.
-        check(unsafe { libc::connect(self.raw(), (&raw const address).cast(), len) })?;
-        Ok(())
+        Ok(connect(self.raw(), &name.address()?)?)
     }
 
     /// The next connection, or `WouldBlock`.
     pub(super) fn accept(&self) -> io::Result<Self> {
-        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let nothing = std::ptr::null_mut();
-        let fd = CloseOnFork::open(|| {
-            // SAFETY: null address and length are allowed: its address says nothing.
-            let fd = check(unsafe { libc::accept4(self.raw(), nothing, nothing.cast(), flags) })?;
+        let accepted = CloseOnFork::open(|| {
+            let fd = accept4(self.raw(), FLAGS)?;
             // SAFETY: `fd` is a fresh descriptor, not owned elsewhere.
-            Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
+            Ok::<_, Errno>(unsafe { OwnedFd::from_raw_fd(fd) })
         });
-        Ok(Self(fd?))
+        Ok(Self(accepted?))
     }
 
-    /// Sends one message, with a descriptor if one is given.
+    /// Sends one message, with a descriptor if one is given. All of it or nothing, as such sockets do.
     pub(super) fn send(&self, message: &[u8], fd: Option<&OwnedFd>) -> io::Result<()> {
-        let fd = fd.map(|fd| fd.as_raw_fd().to_ne_bytes());
-        let with = fd.as_ref().map(|fd| (libc::SCM_RIGHTS, fd.as_slice()));
-        self.send_with(message, with)
+        if let Some(fd) = fd {
+            return self.send_with(message, ControlMessage::ScmRights(&[fd.as_raw_fd()]));
+        }
+        let _off = Off::new();
+        send(self.raw(), message, NOW)?;
+        Ok(())
     }
 
     /// Sends one message in the name of `user`. Fails if this process is not that user, be it really,
     /// effectively or as its saved one, and may not become it.
     pub(super) fn send_as(&self, user: u32, message: &[u8]) -> io::Result<()> {
-        // SAFETY: plain system call.
-        let group = unsafe { libc::getegid() };
-        // `struct ucred`.
-        let said = [std::process::id(), user, group].map(u32::to_ne_bytes);
-        self.send_with(message, Some((libc::SCM_CREDENTIALS, said.as_flattened())))
+        let said = libc::ucred {
+            pid: std::process::id() as libc::pid_t,
+            uid: user,
+            gid: getegid().as_raw(),
+        };
+        self.send_with(message, ControlMessage::ScmCredentials(&said.into()))
     }
 
-    fn send_with(&self, message: &[u8], with: Option<(i32, &[u8])>) -> io::Result<()> {
-        let mut iov = libc::iovec {
-            iov_base: message.as_ptr().cast_mut().cast(),
-            iov_len: message.len(),
-        };
-        let mut control = Control::new();
-        // SAFETY: `msghdr` is plain integers and pointers, for which all zeroes is a value.
-        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-        header.msg_iov = &raw mut iov;
-        header.msg_iovlen = 1;
-        if let Some((kind, bytes)) = with {
-            let len = bytes.len() as u32;
-            header.msg_control = control.0.as_mut_ptr().cast();
-            // SAFETY: arithmetic only.
-            header.msg_controllen = unsafe { libc::CMSG_SPACE(len) } as _;
-            debug_assert!(header.msg_controllen as usize <= size_of::<Control>());
-            // SAFETY: `control` has room for one header and the most that comes with a message,
-            // credentials. So the first header is there and CMSG_DATA lies behind it, inside.
-            unsafe {
-                let cmsg = libc::CMSG_FIRSTHDR(&raw const header);
-                (*cmsg).cmsg_level = libc::SOL_SOCKET;
-                (*cmsg).cmsg_type = kind;
-                (*cmsg).cmsg_len = libc::CMSG_LEN(len) as _;
-                let data = libc::CMSG_DATA(cmsg);
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
-            }
-        }
+    fn send_with(&self, message: &[u8], with: ControlMessage<'_>) -> io::Result<()> {
         let _off = Off::new();
-        // SAFETY: `header` points to `iov`, `message` and `control`, which live until here.
-        let sent = unsafe {
-            libc::sendmsg(
-                self.raw(),
-                &raw const header,
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
-        };
-        match sent {
-            -1 => Err(io::Error::last_os_error()),
-            sent if sent as usize == message.len() => Ok(()),
-            _ => Err(io::ErrorKind::WriteZero.into()),
-        }
+        sendmsg::<UnixAddr>(self.raw(), &[IoSlice::new(message)], &[with], NOW, None)?;
+        Ok(())
     }
 
     /// Wakes the peer. A full socket means that it has been woken already; a broken one is
     /// noticed elsewhere.
     pub(super) fn ring(&self) {
         let _off = Off::new();
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: one byte of a static.
-        unsafe { libc::send(self.raw(), c"!".as_ptr().cast(), 1, flags) };
+        let _ = send(self.raw(), b"!", NOW);
     }
 
     /// Reads several short messages, for a link on which only wake-ups and control messages come. A
@@ -205,27 +150,17 @@ impl Socket {
     /// handled.)
     #[inline(never)]
     pub(super) fn receive_short(&self) -> io::Result<SmallVec<[Short; BATCH]>> {
-        // SAFETY: plain integers and pointers, for which all zeroes is a value.
-        let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
         let mut bytes = [[0; MESSAGE_LEN]; BATCH];
-        let mut parts = bytes.each_mut().map(|bytes| libc::iovec {
-            iov_base: bytes.as_mut_ptr().cast(),
-            iov_len: bytes.len(),
+        let mut parts = bytes.each_mut().map(|bytes| part(bytes));
+        let mut headers = parts.each_mut().map(|part| libc::mmsghdr {
+            msg_hdr: header(part),
+            msg_len: 0,
         });
-        for (header, part) in headers.iter_mut().zip(&mut parts) {
-            header.msg_hdr.msg_iov = part;
-            header.msg_hdr.msg_iovlen = 1;
-        }
+        let (at, most, now) = (headers.as_mut_ptr(), BATCH as u32, libc::MSG_DONTWAIT);
+        // libc, as nix's allocates what it returns.
         // SAFETY: the headers point to `parts` and those to `bytes`, which live until here.
-        let got = check(unsafe {
-            libc::recvmmsg(
-                self.raw(),
-                headers.as_mut_ptr(),
-                BATCH as u32,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-            )
-        })?;
+        let got = unsafe { libc::recvmmsg(self.raw(), at, most, now, std::ptr::null_mut()) };
+        let got = Errno::result(got)?;
         let each = headers.iter().zip(bytes).take(got as usize);
         Ok(each
             .map(|(header, bytes)| Short {
@@ -238,8 +173,7 @@ impl Socket {
 
     /// Hangs up, also when a child process has inherited the socket.
     pub(super) fn shut_down(&self) {
-        // SAFETY: plain system call on a descriptor we own.
-        unsafe { libc::shutdown(self.raw(), libc::SHUT_RDWR) };
+        let _ = shutdown(self.raw(), Shutdown::Both);
     }
 
     /// The next message. (That descriptors were sent and none has come means that there is no room for
@@ -252,20 +186,15 @@ impl Socket {
     /// The same with the sender's user, where that is asked for ([`Socket::ask_users`]): the one in whose
     /// name it was sent, or else the sender's real one.
     pub(super) fn receive_from(&self, into: &mut [u8]) -> io::Result<(Received, Option<u32>)> {
-        let mut iov = libc::iovec {
-            iov_base: into.as_mut_ptr().cast(),
-            iov_len: into.len(),
-        };
+        let mut part = part(into);
         let mut control = Control::new();
-        // SAFETY: `msghdr` is plain integers and pointers, for which all zeroes is a value.
-        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-        header.msg_iov = &raw mut iov;
-        header.msg_iovlen = 1;
+        let mut header = header(&mut part);
         header.msg_control = control.0.as_mut_ptr().cast();
         header.msg_controllen = size_of::<Control>() as _;
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
         let mut no_fork = no_fork();
-        // SAFETY: `header` points to `iov`, `into` and `control`, which live until here.
+        // libc, as nix's gives out no descriptor of a message that was cut off: it would stay open.
+        // SAFETY: `header` points to `part`, `into` and `control`, which live until here.
         let got = unsafe { libc::recvmsg(self.raw(), &raw mut header, flags) };
         if got < 0 {
             let error = io::Error::last_os_error();
@@ -319,28 +248,10 @@ impl Socket {
     /// The user at the other end of a connection when it connected, or listened; the listener's. One
     /// that the kernel cannot name is the overflow user.
     pub(super) fn user(&self) -> u32 {
-        let mut is = libc::ucred {
-            pid: 0,
-            uid: OVERFLOW_ID,
-            gid: OVERFLOW_ID,
-        };
-        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: `is` is valid for `len` bytes, which is what the kernel writes at most.
-        let got = unsafe {
-            let is = (&raw mut is).cast();
-            libc::getsockopt(
-                self.raw(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                is,
-                &raw mut len,
-            )
-        };
         // Not connected: the kernel reports that the peer is gone.
-        if got == 0 && is.uid != u32::MAX {
-            is.uid
-        } else {
-            OVERFLOW_ID
+        match getsockopt(&self.0, PeerCredentials) {
+            Ok(is) if is.uid() != u32::MAX => is.uid(),
+            _ => OVERFLOW_ID,
         }
     }
 
@@ -351,18 +262,25 @@ impl Socket {
 }
 
 impl Name {
-    fn address(self) -> (libc::sockaddr_un, libc::socklen_t) {
-        // SAFETY: `sockaddr_un` is plain integers, for which all zeroes is a value.
-        let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        let text = format!("\0mx-{}-{}-{}", self.port_base, self.board, self.endpoint);
-        // At most 32 of the 108 bytes there are.
-        for (to, from) in address.sun_path.iter_mut().zip(text.as_bytes()) {
-            *to = *from as libc::c_char;
-        }
-        let len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + text.len();
-        (address, len as libc::socklen_t)
+    fn address(self) -> nix::Result<UnixAddr> {
+        let text = format!("mx-{}-{}-{}", self.port_base, self.board, self.endpoint);
+        UnixAddr::new_abstract(text.as_bytes())
     }
+}
+
+fn part(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    }
+}
+
+/// A message that is received into one part.
+fn header(part: &mut libc::iovec) -> libc::msghdr {
+    // SAFETY: plain integers and pointers, for which all zeroes is a value.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    (header.msg_iov, header.msg_iovlen) = (part, 1);
+    header
 }
 
 /// True for errors that say "try again", not "it is over".
@@ -389,14 +307,6 @@ pub(super) fn is_exhaustion(error: &io::Error) -> bool {
     )
 }
 
-fn check(result: i32) -> io::Result<i32> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
-}
-
 /// Room for what comes with one message: a user, and more descriptors than we want, so that they can be
 /// counted.
 #[repr(C, align(8))]
@@ -410,6 +320,12 @@ impl Control {
 
 /// Short messages received in one go.
 pub(super) const BATCH: usize = 32;
+
+/// Of every socket.
+const FLAGS: SockFlag = SockFlag::SOCK_CLOEXEC.union(SockFlag::SOCK_NONBLOCK);
+
+/// Of everything that is sent.
+const NOW: MsgFlags = MsgFlags::MSG_DONTWAIT.union(MsgFlags::MSG_NOSIGNAL);
 
 /// The kernel's overflow user and group, for those without a number in this namespace.
 const OVERFLOW_ID: u32 = 65534;

@@ -107,8 +107,8 @@ impl LocalPort {
         };
         log::debug!("{:?}: {id:?} of user {user} goes: {why}", self.name);
         if let Some(socket) = entry.socket.take() {
-            self.control.remove(socket.raw());
-            self.data.remove(socket.raw());
+            self.control.remove(&socket.raw());
+            self.data.remove(&socket.raw());
             socket.shut_down();
         }
         self.doom(id, LinkDown::TimedOut);

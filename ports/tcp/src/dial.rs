@@ -16,12 +16,12 @@ use super::link::{Dial, Link, Phase};
 use super::options::is_worth_a_line;
 use super::poll_set::Activation;
 use super::{TcpPort, frame, poll_set, reason, sys};
+use mx_port_base::epoll::{READABLE, WRITABLE};
 use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
-use nix::sys::epoll::{EpollEvent, EpollFlags};
 use socket2::{Socket, TcpKeepalive};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -251,10 +251,8 @@ impl TcpPort {
         let Some(link) = self.links.get(id) else {
             return;
         };
-        if let Err(error) = self.poll_set.control.add(
-            &link.fd,
-            EpollEvent::new(EpollFlags::EPOLLOUT, id.to_word()),
-        ) {
+        let control = &self.poll_set.control;
+        if let Err(error) = control.add(&link.fd, id.to_word(), WRITABLE) {
             log::warn!("tcp: cannot watch the connection to {}: {error}", link.peer);
             self.fallen.push((id, LinkDown::Unreachable));
         }
@@ -297,7 +295,7 @@ impl TcpPort {
             Ok(Some((fd, peer))) => {
                 let attempt = dial.attempt;
                 if let Some(link) = self.links.get_mut(id) {
-                    poll_set::forget(&self.poll_set.control, &link.fd);
+                    self.poll_set.control.remove(&link.fd);
                     link.fd = fd;
                     link.peer = peer;
                     link.phase = Phase::Dialling(Box::new(dial));
@@ -342,7 +340,7 @@ impl TcpPort {
         let Some(link) = self.links.get_mut(id) else {
             return false;
         };
-        poll_set::forget(&self.poll_set.control, &link.fd);
+        self.poll_set.control.remove(&link.fd);
         self.poll_set.pending -= 1;
         link.phase = Phase::Open;
         if let Some(elsewhere) = &self.algorithms.elsewhere {
@@ -351,11 +349,8 @@ impl TcpPort {
                 let _ = link.fd.set_tcp_congestion(elsewhere);
             }
         }
-        match self
-            .poll_set
-            .data
-            .add(&link.fd, poll_set::interest(id, link))
-        {
+        let interest = poll_set::interest(link);
+        match self.poll_set.data.add(&link.fd, id.to_word(), interest) {
             Ok(()) => true,
             Err(error) => {
                 log::warn!("tcp: cannot watch the connection to {}: {error}", link.peer);
@@ -423,11 +418,8 @@ impl TcpPort {
             let Some(link) = self.links.get_mut(id) else {
                 return;
             };
-            if let Err(error) = self
-                .poll_set
-                .control
-                .add(&link.fd, EpollEvent::new(EpollFlags::EPOLLIN, id.to_word()))
-            {
+            let control = &self.poll_set.control;
+            if let Err(error) = control.add(&link.fd, id.to_word(), READABLE) {
                 log::warn!("tcp: cannot watch the connection from {peer}: {error}");
                 self.drop_link(id);
                 continue;
@@ -456,7 +448,7 @@ impl TcpPort {
         }
         // Listeners stay readable, so every sleep would end at once.
         for listener in &self.listeners {
-            poll_set::forget(&self.poll_set.control, listener);
+            self.poll_set.control.remove(listener);
         }
         if self.accepting {
             self.accepting = false;
@@ -468,8 +460,8 @@ impl TcpPort {
     pub(super) fn accept_again(&mut self) {
         self.accepting = true;
         for (at, listener) in self.listeners.iter().enumerate() {
-            let event = EpollEvent::new(EpollFlags::EPOLLIN, listener_word(at));
-            let _ = self.poll_set.control.add(listener, event);
+            let control = &self.poll_set.control;
+            let _ = control.add(listener, listener_word(at), READABLE);
         }
         self.poll_set.control_due = true;
     }

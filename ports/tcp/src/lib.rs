@@ -44,6 +44,7 @@ use alarms::Alarms;
 use link::{Link, Phase, Table};
 use mx_port_base::Resolver;
 use mx_port_base::descriptors;
+use mx_port_base::epoll::READABLE;
 use mx_port_base::interfaces::is_of_this_host;
 use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
@@ -54,7 +55,6 @@ use mx_proto::port::{
 };
 use mx_proto::shares::Shares;
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
-use nix::sys::epoll::{EpollEvent, EpollFlags};
 use poll_set::PollSet;
 use send::Refusal;
 use staging::Pool;
@@ -138,8 +138,8 @@ impl TcpPort {
         let (listeners, local_port, algorithms) = dial::listen(&listen, dead_after)?;
         let poll_set = PollSet::new()?;
         for (at, listener) in listeners.iter().enumerate() {
-            let event = EpollEvent::new(EpollFlags::EPOLLIN, dial::listener_word(at));
-            poll_set.control.add(listener, event)?;
+            let word = dial::listener_word(at);
+            poll_set.control.add(listener, word, READABLE)?;
         }
         let most = places(max_links, descriptors::most());
         Ok(Self {
@@ -261,10 +261,10 @@ impl TcpPort {
         // does not remove it.
         match link.phase {
             Phase::Dialling(_) | Phase::Greeting => {
-                poll_set::forget(&self.poll_set.control, &link.fd);
+                self.poll_set.control.remove(&link.fd);
                 self.poll_set.pending -= 1;
             }
-            Phase::Open | Phase::Lingering => poll_set::forget(&self.poll_set.data, &link.fd),
+            Phase::Open | Phase::Lingering => self.poll_set.data.remove(&link.fd),
         }
         link.rx.forget(&mut self.pool);
         if link.stranger {

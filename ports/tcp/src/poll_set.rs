@@ -17,10 +17,9 @@ use super::options::is_worth_a_line;
 use super::receive::{Addressee, Broken, Violation};
 use super::staging::Pool;
 use super::{TcpPort, reason, sys};
-use mx_port_base::close_on_fork::CloseOnFork;
+use mx_port_base::epoll::{self, Epoll, ONCE, READABLE, WRITABLE};
 use mx_proto::port::{LinkDown, Sink};
 use mx_proto::{Clock, LinkId, Memory};
-use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
@@ -85,9 +84,9 @@ struct ActiveLink {
 #[derive(Debug)]
 pub(super) struct PollSet {
     /// Listeners, links being made.
-    pub(super) control: CloseOnFork<Epoll>,
+    pub(super) control: Epoll,
     /// Links that carry packets.
-    pub(super) data: CloseOnFork<Epoll>,
+    pub(super) data: Epoll,
     /// Links being made.
     pub(super) pending: usize,
     /// The next poll looks everywhere.
@@ -114,8 +113,8 @@ pub(super) struct PollSet {
 impl PollSet {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
-            control: CloseOnFork::epoll()?,
-            data: CloseOnFork::epoll()?,
+            control: Epoll::new()?,
+            data: Epoll::new()?,
             pending: 0,
             look: true,
             woken: false,
@@ -268,23 +267,22 @@ impl PollSet {
             && let Some(link) = links.get(active.id)
             && !link.watched_for_room
         {
-            forget(&self.data, &link.fd);
+            self.data.remove(&link.fd);
             active.detached = true;
         }
     }
 
     /// Takes in what the data epoll knows.
     fn look_at_data(&mut self, links: &mut Table) {
-        let mut events = [EpollEvent::empty(); EVENTS];
-        let n = sys::look(&self.data, &mut events);
+        let mut events = epoll::room::<EVENTS>();
         let mut found = false;
-        for event in &events[..n] {
-            let (what, word) = (event.events(), event.data());
-            let id = LinkId::from_word(word);
+        for event in self.data.ready(&mut events) {
+            let what = event.events;
+            let id = LinkId::from_word(event.u64);
             let Some(link) = links.get_mut(id) else {
                 continue;
             };
-            if what.contains(EpollFlags::EPOLLOUT) {
+            if what & WRITABLE != 0 {
                 if link.blocked {
                     self.roomy.push(id);
                 } else {
@@ -292,7 +290,7 @@ impl PollSet {
                 }
             }
             // New events are reported only once, so they are queued.
-            if what != EpollFlags::EPOLLOUT && (!link.active || link.watched_by_edge) {
+            if what != WRITABLE && (!link.active || link.watched_by_edge) {
                 found = true;
                 self.queue(id, link);
             }
@@ -327,28 +325,22 @@ impl PollSet {
     }
 
     fn rewatch(&self, id: LinkId, link: &Link) -> io::Result<()> {
-        Ok(self.data.modify(&link.fd, &mut interest(id, link))?)
+        self.data.modify(&link.fd, id.to_word(), interest(link))
     }
 }
 
 /// The events of a link that `data` reports.
-pub(super) fn interest(id: LinkId, link: &Link) -> EpollEvent {
-    let mut events = EpollFlags::EPOLLIN;
-    events.set(EpollFlags::EPOLLOUT, link.watched_for_room);
-    events.set(EpollFlags::EPOLLET, link.watched_by_edge);
-    EpollEvent::new(events, id.to_word())
-}
-
-/// Watches a socket no more.
-pub(super) fn forget(epoll: &Epoll, fd: &sys::TcpSocket) {
-    // Fails if the socket is not watched, which is the aim.
-    let _ = epoll.delete(fd);
+pub(super) fn interest(link: &Link) -> u32 {
+    let room = if link.watched_for_room { WRITABLE } else { 0 };
+    let edge = if link.watched_by_edge { ONCE } else { 0 };
+    READABLE | room | edge
 }
 
 /// Lets `data` watch an active link again. Returns false when the kernel has no memory for that.
 fn attach(data: &Epoll, active: &mut ActiveLink, link: &Link) -> bool {
     if active.detached {
-        active.detached = data.add(&link.fd, interest(active.id, link)).is_err();
+        let added = data.add(&link.fd, active.id.to_word(), interest(link));
+        active.detached = added.is_err();
     }
     !active.detached
 }
@@ -708,10 +700,10 @@ impl TcpPort {
             return false;
         }
         self.strangers.next_round();
-        let mut events = [EpollEvent::empty(); EVENTS];
-        let n = sys::look(&self.poll_set.control, &mut events);
-        for event in &events[..n] {
-            let id = LinkId::from_word(event.data());
+        let mut events = epoll::room::<EVENTS>();
+        let ready = self.poll_set.control.ready(&mut events);
+        for event in ready {
+            let id = LinkId::from_word(event.u64);
             if let Some(at) = dial::as_listener(id) {
                 self.accept_some(at, clock, sink);
                 continue;
@@ -724,8 +716,8 @@ impl TcpPort {
                 None => {}
             }
         }
-        self.poll_set.control_due |= n == EVENTS;
-        n > 0
+        self.poll_set.control_due |= ready.len() == EVENTS;
+        !ready.is_empty()
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   sockets   socket, accept, connect, local_address, vitals, finish_sending
 //!   bytes     send, send_vectored, recv, recv_into, peek, skip    never block, never raise SIGPIPE
-//!   readiness look, readable, readable_from, finished, writable
+//!   readiness readable, readable_from, finished, writable
 //! ```
 //!
 //! Owns: nothing.
@@ -11,12 +11,10 @@
 //! allocates nothing.
 
 use mx_port_base::close_on_fork::{CloseOnFork, no_fork};
-use mx_port_base::nest::ready_now;
 use mx_proto::Instant;
 use mx_proto::port::LinkFigures;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::epoll::{Epoll, EpollEvent};
 use nix::sys::socket::MsgFlags;
 use smallvec::SmallVec;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -294,11 +292,4 @@ fn ready(socket: &Socket, events: PollFlags) -> bool {
 #[inline]
 pub(super) fn would_block(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR))
-}
-
-/// Writes what is ready into `events`, without waiting. Returns how many.
-pub(super) fn look(epoll: &Epoll, events: &mut [EpollEvent]) -> usize {
-    // SAFETY: nix's type is libc's in another dress (`repr(transparent)`).
-    let events = unsafe { &mut *(std::ptr::from_mut(events) as *mut [libc::epoll_event]) };
-    ready_now(epoll.0.as_raw_fd(), events)
 }
