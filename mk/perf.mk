@@ -5,13 +5,14 @@ BENCH_FLAGS ?=
 
 .PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-startup bench-busy
 
-# A table, and a page with plots and tables: build/bench/index.html. BENCH_FLAGS=--json for one object a line. Without
-# libfabric, or without a provider, it says that rdm was not measured; without UCX (Debian: libucx0)
-# that it was not measured beside local and tcp.
+# A table and a page with plots and tables, build/bench/index.html. Without BENCH_FLAGS the table goes into bench/RESULTS.md,
+# with the commit and the machine. BENCH_FLAGS=--json for one object a line. Without libfabric, or without a provider, it
+# says that rdm was not measured; without UCX (Debian: libucx0) that it was not measured beside local and tcp.
 bench: lib $(BINDIR)/bmi_mx_perf
 	@mkdir -p $(BUILD)/bench
 	$(BINDIR)/bmi_mx_perf all --library $(LIBDIR)/libbmi_mx.so --plots $(BUILD)/bench \
 	    $(BENCH_FLAGS) | tee $(BUILD)/bench/table.txt
+	$(if $(BENCH_FLAGS),,mk/results.sh $(BUILD)/bench/table.txt bench/RESULTS.md)
 
 # Instructions of each call of the method, 8 B over local, by callgrind (Debian: valgrind). The same
 # figures on a busy machine as on a quiet one.

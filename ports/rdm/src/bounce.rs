@@ -18,7 +18,7 @@
 /// microseconds, and it is still in a cache when it is copied.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
 
-/// BounceBuffers there may be: 128 MiB, reached only when many peers are read from at once.
+/// Bounce buffers there may be: 128 MiB, reached only when many peers are read from at once.
 pub(super) const MOST: usize = 512;
 
 /// All buffers of an endpoint.
@@ -57,7 +57,7 @@ impl BounceBuffers {
         self.free.push(buffer);
     }
 
-    /// BounceBuffers that are taken.
+    /// Bounce buffers that are taken.
     #[cfg(test)]
     pub(super) fn taken(&self) -> usize {
         self.memory.len() - self.free.len()

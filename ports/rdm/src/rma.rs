@@ -47,7 +47,7 @@ pub(super) struct Rma {
     chime: Option<Instant>,
     /// Operations need their memory registered. Where they do not, they go into bounce buffers.
     local: bool,
-    /// BounceBuffers that the provider may keep for links that are gone, before everything is opened anew.
+    /// Bounce buffers that the provider may keep for links that are gone, before everything is opened anew.
     lost_max: usize,
     piece_max: usize,
     /// [`Reads::connected`]
@@ -385,7 +385,7 @@ impl Rma {
         (self.reads.len(), self.registered.len())
     }
 
-    /// BounceBuffers that the provider has for links that are gone, and may keep for ever.
+    /// Bounce buffers that the provider has for links that are gone, and may keep for ever.
     fn lost(&self) -> usize {
         let lost = self.posted.iter().filter(|(_, posted)| {
             posted.landing.is_some() && !self.links.contains_key(&posted.link)
