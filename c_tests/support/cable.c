@@ -20,6 +20,7 @@ enum {
 
 struct cable {
     char ends[2][16];
+    char bridge[16]; /* with netem */
     /* mx_shaper's; 0 with netem. It ends when its standard input does. */
     pid_t pid;
     int input, output;
@@ -154,16 +155,15 @@ static void netem_end(const char *end, const char *bridge, const struct way *way
         run("ip link set %s mtu %d", end, way->black_hole);
 }
 
-static void lay_netem(const struct cable *cable, const struct way *forth, const struct way *back)
+static void lay_netem(struct cable *cable, const struct way *forth, const struct way *back)
 {
     static int laid;
-    char bridge[16];
 
-    snprintf(bridge, sizeof bridge, "cable%d", laid++);
-    run("ip link add %s type bridge", bridge);
-    netem_end(cable->ends[1], bridge, forth);
-    netem_end(cable->ends[0], bridge, back);
-    run("ip link set %s addrgenmode none up", bridge);
+    snprintf(cable->bridge, sizeof cable->bridge, "cable%d", laid++);
+    run("ip link add %s type bridge", cable->bridge);
+    netem_end(cable->ends[1], cable->bridge, forth);
+    netem_end(cable->ends[0], cable->bridge, back);
+    run("ip link set %s addrgenmode none up", cable->bridge);
 }
 
 /* ---- mx_shaper ---- */
@@ -254,7 +254,7 @@ void cable_remove(struct cable *cable)
     if (cable->pid != 0)
         remove_shaper(cable);
     else
-        for (int end = 0; end < 2; end++)
-            run("tc qdisc del dev %s root", cable->ends[end]);
+        /* Its ends may have gone with their hosts. */
+        run("ip link del %s", cable->bridge);
     free(cable);
 }
