@@ -1,7 +1,7 @@
 /*
  * Messages between two processes: every size class, lists, short receives.
  *
- * Side a is a server, side b a client. Knows nothing of: order, contexts, faults.
+ * Side a is a server, side b a client. Knows nothing of: order, contexts.
  */
 #include "../support/pair.h"
 #include "../support/pattern.h"
@@ -390,6 +390,65 @@ static void short_receiver(struct side *side)
     pair_part(side);
 }
 
+/* ---- messages that are too long: fault 1, errors lost or inherited by the next operation ---- */
+
+static void too_long_sender(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+    static char body[100000];
+
+    for (int i = 0; i < 6; i++) {
+        struct op send = {0};
+        bmi_size_t size = i % 2 == 0 ? 100 : 80000;
+
+        pair_hear(side, "send");
+        fill(body, (size_t)size, 1);
+        CHECK_THAT(op_send(&send, client, body, size, 1), >=, 0);
+        op_wait(&send);
+        CHECK_THAT(op_send(&send, client, body, 8, 2), >=, 0);
+        op_sent(&send);
+        fill(body, 8, 2);
+    }
+    pair_part(side);
+}
+
+static void too_long_receiver(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+    static char room[100000];
+
+    for (int i = 0; i < 6; i++) {
+        struct op receive = {0}, next = {0};
+
+        /* Too little room: an error, and no byte behind the room is written. */
+        memset(room, 0x77, sizeof room);
+        CHECK_THAT(op_recv(&receive, server, room, 40, 1), ==, 0);
+        tell(side, "send", 0);
+        if (i < 3) {
+            op_wait(&receive);
+        } else {
+            int outcount = 0;
+            bmi_error_code_t error = 0;
+            bmi_size_t size = 0;
+
+            host_enter_test_call();
+            for (deadline_t deadline = deadline_in(WAIT_MS); outcount == 0;) {
+                CHECK(!deadline_over(deadline));
+                CHECK_THAT(ops->test(receive.id, &outcount, &error, &size, NULL, 10, 0), >=, 0);
+            }
+            host_leave_test_call();
+            receive.error = error;
+        }
+        CHECK_THAT(receive.error, ==, -BMI_EMSGSIZE);
+        for (size_t k = 40; k < sizeof room; k++)
+            CHECK_THAT(room[k], ==, 0x77);
+        /* The next one, probably in the same block, is a success. */
+        CHECK_THAT(op_recv(&next, server, room, 40, 2), >=, 0);
+        op_received(&next, 8);
+    }
+    pair_part(side);
+}
+
 /* ---- zero bytes ---- */
 
 static void zero_server(struct side *side)
@@ -441,6 +500,7 @@ static const struct scenario scenarios[] = {
     PAIR(unexpected_lists_arrive_as_one_message, unexpected_list_receiver,
          unexpected_list_sender),
     PAIR(short_messages_report_the_received_size, short_sender, short_receiver),
+    PAIR(a_message_that_is_too_long_fails_its_receive_and_no_other, too_long_sender, too_long_receiver),
     PAIR(messages_of_zero_bytes_are_messages, zero_server, zero_client),
     {0},
 };
