@@ -449,46 +449,6 @@ static void too_long_receiver(struct side *side)
     pair_part(side);
 }
 
-/* ---- zero bytes ---- */
-
-static void zero_server(struct side *side)
-{
-    struct bmi_method_addr *client = pair_server(side);
-
-    for (int i = 0; i < 50; i++) {
-        struct op receive = {0}, send = {0};
-        struct arrival arrival;
-
-        /* NULL with size 0 is a buffer like any other. */
-        CHECK_THAT(op_recv(&receive, client, NULL, 0, i), >=, 0);
-        op_received(&receive, 0);
-        CHECK_THAT(op_send(&send, client, NULL, 0, i), >=, 0);
-        op_sent(&send);
-        arrival = host_next();
-        CHECK_THAT(arrival.size, ==, 0);
-        CHECK_THAT(arrival.tag, ==, i);
-        arrival_free(&arrival);
-    }
-    pair_part(side);
-}
-
-static void zero_client(struct side *side)
-{
-    struct bmi_method_addr *server = pair_client(side);
-
-    for (int i = 0; i < 50; i++) {
-        struct op receive = {0}, send = {0}, unexpected = {0};
-
-        CHECK_THAT(op_send(&send, server, NULL, 0, i), >=, 0);
-        CHECK_THAT(op_recv(&receive, server, NULL, 0, i), >=, 0);
-        CHECK_THAT(op_send_unexpected(&unexpected, server, NULL, 0, i), >=, 0);
-        op_sent(&send);
-        op_sent(&unexpected);
-        op_received(&receive, 0);
-    }
-    pair_part(side);
-}
-
 static const struct scenario scenarios[] = {
     PAIR(expected_messages_of_every_size_arrive_whole_both_ways, echo_server, echo_client),
     PAIR(receives_may_be_posted_before_or_after_the_send, early_receives, late_sends),
@@ -501,7 +461,6 @@ static const struct scenario scenarios[] = {
          unexpected_list_sender),
     PAIR(short_messages_report_the_received_size, short_sender, short_receiver),
     PAIR(a_message_that_is_too_long_fails_its_receive_and_no_other, too_long_sender, too_long_receiver),
-    PAIR(messages_of_zero_bytes_are_messages, zero_server, zero_client),
     {0},
 };
 
