@@ -26,12 +26,12 @@ C_TESTS_NOHOST  := codes check world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
 C_TESTS_PLAIN   := args addresses binding messages order flow counters testcalls wakeups large threads cancel cancel_moments \
-                   disconnect drop failures lifecycle process process_forks fork kill deaths rush finalize frozen cut restart reuse mortals \
-                   strangers strangers_memory strangers_credits strangers_crowds strangers_datagrams claims secret users stderr \
-                   faults_results faults_hangs faults_memory shortage fabric strangers_fabric cancelled filesize without
+                   disconnect drop failures lifecycle process process_forks fork deaths rush finalize frozen restart reuse mortals strangers \
+                   strangers_memory strangers_credits strangers_crowds strangers_datagrams claims secret users stderr shortage \
+                   fabric strangers_fabric cancelled filesize without
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
                    gossip set_host set_host_bare messages_dlopen guest_dlopen hosts releases $(C_TESTS_PLAIN)
-C_TESTS_LONG    := frozen cut shortage restart drop kill deaths rush
+C_TESTS_LONG    := frozen shortage restart drop deaths rush
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or keeps what was
 # freed, or whose own locks stay taken in a child that was forked meanwhile, or which knows no libraries that are

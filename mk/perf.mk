@@ -3,7 +3,7 @@
 BIN_TARGETS += $(BINDIR)/bmi_mx_perf
 BENCH_FLAGS ?=
 
-.PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-startup bench-busy
+.PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-busy
 
 # A table and a page with plots and tables, build/bench/index.html. Without BENCH_FLAGS the table goes into bench/RESULTS.md,
 # with the commit and the machine. BENCH_FLAGS=--json for one object a line. Without libfabric, or without a provider, it
@@ -36,12 +36,6 @@ bench-dgram: lib $(BINDIR)/bmi_mx_perf
 	@mkdir -p $(BUILD)/bench
 	$(BINDIR)/bmi_mx_perf all --port dgram --library $(LIBDIR)/libbmi_mx.so \
 	    --plots $(BUILD)/bench/dgram $(BENCH_FLAGS) | tee $(BUILD)/bench/dgram.txt
-
-# The time to start, and that local and tcp do not load libfabric. AGAINST=FILE compares with
-# another build of the library.
-bench-startup: lib $(BINDIR)/bmi_mx_perf
-	$(BINDIR)/bmi_mx_perf startup --library $(LIBDIR)/libbmi_mx.so \
-	    $(if $(AGAINST),--against $(AGAINST)) $(BENCH_FLAGS)
 
 # Streams whose receiver writes what has come, in both directions, beside bare TCP: wall time, and processor time and
 # sleeps of both sides, which hardly depend on what else runs. BENCH_FLAGS="--sizes 256K,1M,4M --volume 256".

@@ -16,7 +16,6 @@ or one of these, which are measured on their own:
   mx            libmyriexpress beside the method
   fabric        libfabric's own ping-pong and bandwidth alone
   instructions  instructions of each call, by callgrind
-  startup       initialize and finalize in fresh processes
   scale         a server of ever more clients: memory, connects, latency
   busy          a receiver that works between messages: processor time, sleeps";
 
@@ -66,7 +65,6 @@ named! {
         Mx = "mx",
         Fabric = "fabric",
         Instructions = "instructions",
-        Startup = "startup",
         Scale = "scale",
         Busy = "busy",
     }
@@ -99,8 +97,6 @@ pub(crate) enum Role {
     MxPeer,
     /// Says something to a server, and nothing more.
     Idler { server: String },
-    /// Is started and timed.
-    Probe,
     /// One side of a libfabric reference: 0 or 1.
     FabricSide { side: usize },
     /// One side of the UCX reference: 0 or 1.
@@ -199,9 +195,6 @@ pub(crate) struct Args {
         global = true
     )]
     pub(crate) mx_library: OsString,
-    /// startup: another build of the library to compare with
-    #[arg(long, value_name = "FILE")]
-    pub(crate) against: Option<OsString>,
     /// Leave the processes on whatever core they run
     #[arg(long = "no-pin", action = clap::ArgAction::SetFalse, global = true)]
     pub(crate) pin: bool,
@@ -389,11 +382,10 @@ mod unit {
 
     #[test]
     fn what_runs_on_its_own_takes_no_other_measurement() {
-        let (args, _) = read("startup --against old.so").unwrap();
-        assert_eq!(args.against, Some("old.so".into()));
+        let (args, _) = read("busy").unwrap();
         assert_eq!(args.ports(), Port::ALL);
         for bad in [
-            "startup latency",
+            "busy latency",
             "fabric all",
             "scale latency",
             "--listen mx://a:1 all",

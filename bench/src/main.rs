@@ -36,7 +36,6 @@ mod reference;
 mod report;
 mod scale;
 mod setting;
-mod startup;
 mod targets;
 mod tests;
 
@@ -64,14 +63,13 @@ fn measure(args: &Args, what: &What) -> Result<(), String> {
     // What is not there is said before anything else.
     let mx = matches!(what, What::Alone(Alone::Mx)).then_some(&args.mx_library);
     let method = (!matches!(what, What::Alone(Alone::Fabric))).then_some(&args.library);
-    for library in method.into_iter().chain(mx).chain(&args.against) {
+    for library in method.into_iter().chain(mx) {
         library::Library::open(library)?;
     }
     match what {
         What::Tests(tests) => tests::run(args, tests),
         What::Alone(Alone::Fabric) => tests::fabric(args),
         What::Alone(Alone::Mx) => tests::mx(args),
-        What::Alone(Alone::Startup) => startup::run(args),
         What::Alone(Alone::Instructions) => instructions::run(args),
         What::Alone(Alone::Scale) => scale::run(args),
         What::Alone(Alone::Busy) => busy::run(args),
@@ -83,7 +81,6 @@ fn play(args: &Args, role: &Role) -> Result<(), String> {
         Role::Peer { address } => peer::serve(args, address, false),
         Role::MxPeer => peer::serve_mx(args),
         Role::Idler { server } => tests::idler(args, server),
-        Role::Probe => startup::probe(args),
         Role::FabricSide { side } => {
             be_side(args, *side);
             reference::fabric::serve(*side == 1, args.provider.as_deref())

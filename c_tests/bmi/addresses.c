@@ -18,114 +18,48 @@
 
 /* ---- tables ---- */
 
+/* One of each kind: src/peer_name.rs has the others. */
 static const char *const good[] = {
     "mx://localhost:3",
-    "mx://localhost:0:3",
-    "mx://localhost:0:3/",
-    "mx://localhost:0:3\n",
-    "mx://localhost:0:3 ",
-    "mx://localhost:0:3\t",
+    "mx://localhost:0:3/\n",
     "mx://localhost:0:3/local", /* docs/c-api.md: the route may be asked for */
-    "mx://localhost:0:3/tcp\n",
-    "mx://tcp@localhost:0:3",
-    "mx://local@localhost:3/\n",
-    "mx://rdm@127.0.0.1:0:3 ",
-    "mx://dgram@[::1]:3",
     "mx-zone://tcp@localhost:3",
     "tcp://a:3334,mx://tcp@b:2,ib://c:1",
     "mx://foo:0:3\n", /* as OrangeFS's test programs listen: foo need not resolve */
-    "mx://foo:0:3/",
-    "mx://127.0.0.1:0:3",
-    "mx://127.0.0.1:3",
     "mx://[::1]:0:3",
-    "mx://[::1]:3",
-    "mx://node-12.cluster.example:0:3",
     "mx://under_score:0:3",
-    "mx://h:0:0",
-    "mx://h:0:1023",
-    "mx://h:0:1024",
     "mx://h:0:65535",
-    "tcp://a:3334,mx://b:2",
-    "mx://b:2,tcp://a:3334",
-    "tcp://a:3334,ib://c:1,mx://b:0:2,portals://d",
-    "mx://abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz01:3", /* 63 */
 };
 
 /* Malformed in some way of its own. */
 static const char *const bad[] = {
     "",
-    "mx",
-    "mx:",
-    "mx:/",
     "mx://",
     "mx:/localhost:3",
-    "mx:///localhost:3",
-    "mx:///",
-    "mx://:",
-    "mx://:3",
     "mx://:0:3",
-    "mx://::3",
 #ifndef BMI_MX_STANDALONE /* which may leave the endpoint out before it is initialized */
     "mx://localhost",
-    "mx://localhost/",
     "mx://[::1]",
     "mx://local host:3",
 #endif
     "mx://localhost:",
-    "mx://localhost::",
-    "mx://localhost::3",
-    "mx://localhost:0:",
-    "mx://localhost:0:/",
-    "mx://localhost:/3",
-    "mx://localhost:three",
     "mx://localhost:0:three",
-    "mx://localhost:zero:3",
     "mx://localhost:-1",
-    "mx://localhost:0:-1",
-    "mx://localhost:-1:3",
     "mx://localhost:+3",
     "mx://localhost:0x3",
-    "mx://localhost:0:0x3",
-    "mx://localhost:3.5",
     "mx://localhost:0:3junk",
-    "mx://localhost:0:3:4",
-    "mx://localhost:0:3:",
-    "mx://localhost: 3",
-    "mx://local%host:3",
-    "mx://local\x01host:3",
     "mx://\xff\xfe:3",
     "mx://localhost:65536",
-    "mx://localhost:0:65536",
-    "mx://localhost:4294967299",         /* 2^32 + 3 */
+    "mx://localhost:4294967299",             /* 2^32 + 3 */
     "mx://localhost:0:18446744073709551619", /* 2^64 + 3 */
-    "mx://localhost:99999999999999999999999999999999999999:3",
-    "mx://localhost:4294967296:3",
     "mx://[::1:3",
-    "mx://::1]:3",
-    "mx://[]:3",
-    "mx://[localhost]:3",
-    "mx://[::1]3",
-    "mx://[::1]:",
-    "mx://[:::::::::]:3",
     "mx://,tcp://a:1",
     "mx://udp@localhost:3",
-    "mx://@localhost:3",
-    "mx://TCP@localhost:3",
-    "mx://tcp@",
-    "mx://tcp@:3",
-    "mx://tcp@rdm@localhost:3",
-    "mx://tcp@localhost:3/tcp",
-    "mx://localhost:3@tcp",
-    "mx://localhost@tcp:3",
-    "mx://[tcp@::1]:3",
-    "mx://localhost:3/udp",
 };
 
 /* Other methods' addresses: bmi.c offers them to every active method. */
 static const char *const foreign[] = {
-    "tcp://localhost:3334", "ib://localhost:3335", "gm://localhost:5", "portals://localhost",
-    "mxx://localhost:3",    "tcp://mx:3334",       "localhost:3",      "/mnt/pvfs2",
-    "file://mx/x",          "MXX",                 "tcp://a:1,ib://b:2",
+    "tcp://localhost:3334", "mxx://localhost:3", "localhost:3", "/mnt/pvfs2", "tcp://a:1,ib://b:2",
 };
 
 #define COUNT(table) (sizeof(table) / sizeof(table)[0])

@@ -1,6 +1,7 @@
 /*
  * A connection ends although both sides live: BMI_DROP_ADDR of the last address, or finalize; by
- * either side, by both at once, while it begins, while a large message moves.
+ * either side, also while a large message moves. By both at once, and while it begins, in every order: on the simulator
+ * (testing/method/sim/explore.rs).
  *
  *     receives posted, sends offered or queued ──► -BMI_ENETRESET, once each, at once for the side
  *                                                  that ended it, for the other when it hears of it
@@ -279,137 +280,6 @@ static void one_leaves(struct world *world)
     child_tell(client, "bye", 0);
 }
 
-/* ---- both at once: each drops the other before it can have heard ---- */
-
-static void drops_too(struct side *side)
-{
-    int mine = host_start_server(), theirs;
-    struct bmi_method_addr *peer;
-    struct waiting *waiting;
-
-    tell(side, "endpoint", mine);
-    theirs = (int)hear(side, "endpoint");
-    peer = host_lookup_endpoint(theirs);
-    for (int round = 0; round < 4; round++) {
-        exchange(peer, round);
-        waiting = wait_with(peer);
-        pair_sync(side);
-        /* No call from here on, but the one. */
-        tell(side, "now", 0);
-        hear(side, "now");
-        host_drop(peer);
-        tell(side, "dropped", 0);
-        hear(side, "dropped");
-        all_end_now(waiting, BMI_ENETRESET);
-        peer = host_lookup_endpoint(theirs);
-    }
-    exchange(peer, 9);
-    pair_part(side);
-}
-
-/* ---- while the connection begins: the server is stopped ---- */
-
-static void stopped_server(struct side *side)
-{
-    pair_serve(side);
-    stop_here(side);
-    pair_accept();
-    pair_part(side);
-}
-
-static struct waiting *begin_connecting(struct bmi_method_addr *server, struct op *unexpected)
-{
-    struct waiting *waiting = wait_with(server);
-
-    CHECK_THAT(op_send_unexpected(unexpected, server, "is not received.", 17, 1), ==, 0);
-    for (int i = 0; i < 10; i++)
-        host_pump(1);
-    still_waiting(waiting);
-    CHECK(!op_done(unexpected));
-    return waiting;
-}
-
-static void drops_while_connecting(struct side *side)
-{
-    int endpoint = (int)hear(side, "endpoint");
-    pid_t stopped = hear_stopped(side);
-
-    host_start_client();
-    for (int i = 0; i < 3; i++) {
-        struct bmi_method_addr *server = host_lookup_endpoint(endpoint);
-        struct op unexpected = {0};
-        struct waiting *waiting = begin_connecting(server, &unexpected);
-
-        host_drop(server);
-        all_end_now(waiting, BMI_ENETRESET);
-        op_failed(&unexpected, BMI_ENETRESET);
-    }
-    CHECK(kill(stopped, SIGCONT) == 0);
-    pair_hello(host_lookup_endpoint(endpoint)); /* the first message that it gets */
-    pair_part(side);
-}
-
-static void finalizes_while_connecting(struct side *side)
-{
-    int endpoint = (int)hear(side, "endpoint");
-    pid_t stopped = hear_stopped(side);
-
-    for (int i = 0; i < 2; i++) {
-        struct op unexpected = {0};
-        struct waiting *waiting;
-
-        host_start_client();
-        waiting = begin_connecting(host_lookup_endpoint(endpoint), &unexpected);
-        host_stop();
-        fenced_free(waiting->bytes);
-        free(waiting);
-    }
-    CHECK(kill(stopped, SIGCONT) == 0);
-    host_start_client();
-    pair_hello(host_lookup_endpoint(endpoint));
-    pair_part(side);
-}
-
-/* The server takes no notice of those who connect, and leaves. */
-static void leaves_while_others_connect(struct side *side)
-{
-    int endpoint = pair_serve(side);
-
-    hear(side, "connecting");
-    host_stop();
-    tell(side, "left", 0);
-    hear(side, "ended");
-    CHECK_THAT(host_try_server(endpoint), ==, 0);
-    CHECK_THAT(ops->open_context(0), ==, 0);
-    tell(side, "back", 0);
-    pair_accept();
-    pair_part(side);
-}
-
-static void is_left_while_connecting(struct side *side)
-{
-    struct bmi_method_addr *server = pair_join(side);
-    struct op unexpected = {0}, receive = {0};
-    char room[8];
-
-    CHECK_THAT(op_send_unexpected(&unexpected, server, "is not received.", 17, 1), ==, 0);
-    CHECK_THAT(op_recv(&receive, server, room, sizeof room, 1), ==, 0);
-    for (int i = 0; i < 10; i++)
-        host_pump(1);
-    CHECK(!op_done(&unexpected) && !op_done(&receive));
-    tell(side, "connecting", 0);
-    pair_hear(side, "left");
-    /* It tries once more, and then the server is not there; or it was cut when it did. */
-    op_wait(&unexpected);
-    op_wait(&receive);
-    CHECK(unexpected.error == -BMI_ECONNREFUSED || unexpected.error == -BMI_ENETRESET);
-    CHECK_THAT(receive.error, ==, unexpected.error);
-    tell(side, "ended", 0);
-    pair_hear(side, "back");
-    pair_hello(server);
-    pair_part(side);
-}
-
 /* ---- while a large message moves ---- */
 
 enum { MOVING_SIZE = 16 * MIB, MOVES = 8 };
@@ -521,12 +391,6 @@ static const struct scenario scenarios[] = {
              {"left", left_server}, {"kept", undisturbed_server}, {"client", leaves_one}),
     DIRECTED(a_server_that_finalizes_ends_what_there_is_with_it_and_nothing_else, one_leaves,
              {"leaving", leaving_server}, {"kept", undisturbed_server}, {"client", is_left}),
-    PAIR(two_that_drop_each_other_at_once_can_begin_again, drops_too, drops_too),
-    PAIR(a_server_is_dropped_while_the_connection_begins, stopped_server, drops_while_connecting),
-    PAIR(a_client_finalizes_while_the_connection_begins, stopped_server,
-         finalizes_while_connecting),
-    PAIR(a_server_finalizes_while_a_connection_begins, leaves_while_others_connect,
-         is_left_while_connecting),
     PAIR(a_connection_ends_while_a_large_message_moves_to_the_server, server_receives,
          client_sends),
     PAIR(a_connection_ends_while_a_large_message_moves_to_the_client, server_sends,

@@ -3,10 +3,10 @@
  * them, and whatever it asks for at a time (support/exchange.h says why).
  *
  *     client                                  server
- *     three exchanges under way      ◄──►     is killed, is stopped, restarts; or is none
+ *     three exchanges under way      ◄──►     is killed, restarts
  *
- * A server that is stopped before the client connects makes the refusal of the connection come later than
- * the posts, on each port. There is no helper thread here, so nothing ends between two posts.
+ * Every other end is tested on the simulator (testing/method/sim/failures.rs). There is no helper thread here, so
+ * nothing ends between two posts.
  */
 #include "../support/exchange.h"
 #include "../support/pair.h"
@@ -16,7 +16,6 @@
 #include <string.h>
 
 enum {
-    TIMEOUT_MS = 1000,
     MANY = 16,
     ROUNDS = 3,
     ROUNDS_SILENT = 2,
@@ -59,12 +58,9 @@ static void client(struct side *side)
     host_start_client();
     server = host_lookup_endpoint((int)hear(side, "endpoint"));
     while (hear(side, "go on") != 0) {
-        if (hear(side, "hello"))
-            pair_hello(server);
+        pair_hello(server);
         exchanges_begin(&all, server);
         tell(side, "begun", 0);
-        if (hear(side, "drop"))
-            host_drop(server);
         CHECK(!exchanges_end(&all, incount, WAIT_MS));
         exchanges_all_failed(&all);
         tell(side, "failed", 0);
@@ -145,12 +141,6 @@ static struct child *begin_client(struct world *world, int incount, int64_t endp
     return client;
 }
 
-static void go_on(struct child *client, bool hello)
-{
-    child_tell(client, "go on", 1);
-    child_tell(client, "hello", hello);
-}
-
 static void end_client(struct child *client)
 {
     child_tell(client, "go on", 0);
@@ -171,10 +161,9 @@ static void kill_while_pending(struct world *world, int incount)
     struct child *server = begin_server(world, &endpoint, false);
     struct child *client = begin_client(world, incount, endpoint);
 
-    go_on(client, true);
+    child_tell(client, "go on", 1);
     child_hear(client, "begun");
     child_kill(server);
-    child_tell(client, "drop", 0);
     child_hear(client, "failed");
     end_client(client);
 }
@@ -182,86 +171,6 @@ static void kill_while_pending(struct world *world, int incount)
 static void kills_while_pending(struct world *world)
 {
     each_incount(world, kill_while_pending);
-}
-
-static void kill_before_connection(struct world *world, int incount)
-{
-    int64_t endpoint = 0;
-    struct child *server = begin_server(world, &endpoint, false);
-    struct child *client;
-
-    child_stop(server);
-    client = begin_client(world, incount, endpoint);
-    go_on(client, false);
-    child_hear(client, "begun");
-    child_kill(server);
-    child_tell(client, "drop", 0);
-    child_hear(client, "failed");
-    end_client(client);
-}
-
-static void kills_before_connection(struct world *world)
-{
-    each_incount(world, kill_before_connection);
-}
-
-static void stop(struct world *world, int incount, bool connected)
-{
-    int64_t endpoint = 0;
-    struct child *server = begin_server(world, &endpoint, false);
-    struct child *client;
-
-    if (!connected)
-        child_stop(server);
-    client = begin_client(world, incount, endpoint);
-    go_on(client, connected);
-    child_hear(client, "begun");
-    if (connected)
-        child_stop(server);
-    child_tell(client, "drop", 0);
-    child_hear(client, "failed");
-    end_client(client);
-    child_kill(server);
-}
-
-static void stop_connected(struct world *world, int incount)
-{
-    stop(world, incount, true);
-}
-
-static void stop_before_connection(struct world *world, int incount)
-{
-    stop(world, incount, false);
-}
-
-static void stops(struct world *world)
-{
-    set_ms("BMI_MX_PEER_TIMEOUT_MS", TIMEOUT_MS);
-    set_ms("BMI_MX_CONNECT_TIMEOUT_MS", TIMEOUT_MS);
-    each_incount(world, stop_connected);
-    each_incount(world, stop_before_connection);
-    unsetenv("BMI_MX_PEER_TIMEOUT_MS");
-    unsetenv("BMI_MX_CONNECT_TIMEOUT_MS");
-}
-
-static void drop(struct world *world, int incount)
-{
-    int64_t endpoint = 0;
-    struct child *server = begin_server(world, &endpoint, false);
-    struct child *client = begin_client(world, incount, endpoint);
-
-    go_on(client, true);
-    child_hear(client, "begun");
-    child_tell(client, "drop", 1);
-    child_hear(client, "failed");
-    end_client(client);
-    child_tell(server, "stop", 0);
-    child_end(server);
-}
-
-static void drops(struct world *world)
-{
-    each_incount(world, drop);
 }
 
 static void restart(struct world *world, int incount)
@@ -307,12 +216,6 @@ static void tests_some(struct world *world)
 
 static const struct scenario scenarios[] = {
     DIRECTED(a_server_that_is_killed_fails_sends_first, kills_while_pending, {"server", server},
-             {"client", client}),
-    DIRECTED(a_connection_that_is_refused_late_fails_sends_first, kills_before_connection,
-             {"server", server}, {"client", client}),
-    DIRECTED(a_server_that_is_stopped_fails_sends_first, stops, {"server", server},
-             {"client", client}),
-    DIRECTED(an_address_that_is_dropped_fails_sends_first, drops, {"server", server},
              {"client", client}),
     DIRECTED(exchanges_that_are_tried_again_reach_the_next_server, restarts, {"server", server},
              {"client", loyal_client}),

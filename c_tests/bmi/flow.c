@@ -20,8 +20,6 @@ enum {
     EARLY = 500, /* far more than there are credits for */
     CLIENTS = 12,
     REQUESTS = 40,
-    AHEAD = 30, /* below the credits that a client is lent when it connects */
-    LATE = 99,
 };
 
 /* A tenth of what is coming. */
@@ -29,52 +27,6 @@ static void little_room(void)
 {
     setenv("MX_UNEXPECTED_BYTES", "1M", 1);
     setenv("BMI_MX_UNEXPECTED_MAX", "256K", 1);
-}
-
-/* ---- unexpected messages to a server that does not look ---- */
-
-static void flooded(struct side *side)
-{
-    struct bmi_method_addr *client;
-    int64_t before;
-
-    little_room();
-    client = pair_server(side);
-    before = resident_kib(0);
-    tell(side, "begin", 0);
-    hear(side, "posted"); /* not a single test call meanwhile */
-    for (int i = 0; i < 50; i++)
-        host_testcontext(4, 0, 2); /* nor testunexpected now: it must not pile up here */
-    CHECK_THAT(resident_kib(0) - before, <, 12 * 1024 * slower());
-    for (int i = 0; i < FLOOD; i++) {
-        struct arrival arrival = host_next();
-
-        CHECK(arrival.from == client);
-        CHECK_THAT(arrival.tag, ==, i);
-        CHECK_THAT(arrival.size, ==, FLOOD_SIZE);
-        check_filled(arrival.buffer, FLOOD_SIZE, (uint64_t)(i % 7));
-        arrival_free(&arrival);
-    }
-    pair_part(side);
-}
-
-static void floods(struct side *side)
-{
-    static struct op send[FLOOD];
-    static char body[7][FLOOD_SIZE];
-    struct bmi_method_addr *server = pair_client(side);
-
-    for (int i = 0; i < 7; i++)
-        fill(body[i], FLOOD_SIZE, (uint64_t)i);
-    pair_hear(side, "begin");
-    for (int i = 0; i < FLOOD; i++)
-        CHECK_THAT(op_send_unexpected(&send[i], server, body[i % 7], FLOOD_SIZE, i), >=, 0);
-    for (int i = 0; i < 50; i++)
-        host_pump(1);
-    tell(side, "posted", 0);
-    for (int i = 0; i < FLOOD; i++)
-        op_sent(&send[i]);
-    pair_part(side);
 }
 
 /* ---- ten thousand before the first is looked at; the other direction is not their business ---- */
@@ -252,116 +204,11 @@ static void many_clients(struct world *world)
     child_end(server);
 }
 
-/* ---- one request behind everything that many others have sent before it ---- */
-
-/* Lets messages come, without taking one. */
-static void let_arrive(uint64_t messages)
-{
-    deadline_t deadline = deadline_in(WAIT_MS);
-    struct bmi_mx_credits all = {.size = sizeof all};
-
-    while (ops->get_info(BMI_MX_GET_CREDITS, &all) == 0 && all.ready < messages) {
-        CHECK(!deadline_over(deadline));
-        host_testcontext(4, 0, 1);
-    }
-    CHECK_THAT(all.ready, ==, messages);
-}
-
-static void takes_in_turn(struct side *side)
-{
-    static struct {
-        struct bmi_method_addr *from;
-        int next;
-    } seen[CLIENTS];
-    int taken = 0, others = CLIENTS - 1;
-    bool late = false;
-
-    tell(side, "endpoint", host_start_server());
-    hear(side, "sent");
-    let_arrive((uint64_t)(others * AHEAD));
-    tell(side, "arrived", 0);
-    hear(side, "sent");
-    let_arrive((uint64_t)(others * AHEAD + 1));
-    while (taken < others * AHEAD + 1) {
-        struct arrival arrival;
-        int client = 0;
-
-        CHECK_THAT(host_testunexpected(1, 0), ==, 1);
-        arrival = host_next();
-        taken++;
-        if (arrival.tag == LATE) {
-            CHECK_THAT(taken, <=, CLIENTS); /* its own, and one of each of the others */
-            late = true;
-        } else {
-            while (seen[client].from != NULL && seen[client].from != arrival.from)
-                client++;
-            CHECK(client < others);
-            seen[client].from = arrival.from;
-            CHECK_THAT(arrival.tag, ==, seen[client].next++);
-        }
-        arrival_free(&arrival);
-    }
-    CHECK(late);
-    tell(side, "taken", 0);
-    pair_hear(side, "stop");
-    host_stop();
-}
-
-/* Sends as many as it is told to; a single one with the tag LATE. */
-static void sends_ahead(struct side *side)
-{
-    static struct op send[AHEAD];
-    struct bmi_method_addr *server;
-    int64_t count;
-
-    host_start_client();
-    server = host_lookup_endpoint((int)hear(side, "endpoint"));
-    count = hear(side, "count");
-    for (int64_t i = 0; i < count; i++) {
-        int tag = count == 1 ? LATE : (int)i;
-
-        CHECK_THAT(op_send_unexpected(&send[i], server, "request", 7, tag), >=, 0);
-    }
-    for (int64_t i = 0; i < count; i++)
-        op_sent(&send[i]);
-    tell(side, "sent", 0);
-    pair_hear(side, "stop");
-    host_stop();
-}
-
-static void one_behind_many(struct world *world)
-{
-    struct child *server = spawn(world, "server"), *clients[CLIENTS];
-    int64_t endpoint = child_hear(server, "endpoint");
-
-    for (int i = 0; i < CLIENTS; i++) {
-        clients[i] = spawn(world, "client");
-        child_tell(clients[i], "endpoint", endpoint);
-    }
-    for (int i = 1; i < CLIENTS; i++)
-        child_tell(clients[i], "count", AHEAD);
-    child_tell(server, "sent", 0);
-    child_hear(server, "arrived");
-    child_tell(clients[0], "count", 1);
-    child_tell(server, "sent", 0);
-    child_hear(server, "taken");
-    for (int i = 0; i < CLIENTS; i++) {
-        child_hear(clients[i], "sent");
-        child_tell(clients[i], "stop", 0);
-        child_end(clients[i]);
-    }
-    child_tell(server, "stop", 0);
-    child_end(server);
-}
-
 static const struct scenario scenarios[] = {
-    PAIR(a_flood_of_unexpected_messages_waits_at_the_sender, flooded, floods),
     PAIR(ten_thousand_unexpected_messages_wait_and_block_nothing, looks_late, sends_many),
     PAIR(early_messages_wait_at_the_sender_and_block_no_other, early_flooded, early_floods),
     DIRECTED(many_clients_are_served_at_once, many_clients, {"server", serves_many},
              {"client", one_of_many}),
-    DIRECTED(a_request_waits_for_one_message_of_each_other_client, one_behind_many,
-             {"server", takes_in_turn}, {"client", sends_ahead}),
     {0},
 };
 

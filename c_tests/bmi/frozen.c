@@ -5,9 +5,8 @@
  *                ├── door:   stopped before the first call         ends with ETIMEDOUT
  *                └── good:   answers                               notices nothing
  *
- * The peer timeout is TIMEOUT_MS where the death is to be noticed, and PATIENT_MS, which even a busy
- * machine does not make a living peer miss, where the peer is to be waited for. Nothing else could
- * end an operation here: every other time-out is 20 s.
+ * The peer timeout is TIMEOUT_MS. Nothing else could end an operation here: every other time-out is 20 s. That a
+ * peer which lives is waited for is tested on the simulator (testing/method/sim/timeouts.rs).
  */
 #include "../support/pair.h"
 #include "../support/pattern.h"
@@ -25,7 +24,6 @@ enum {
     FEW = 4,
     TIMEOUT_MS = 1000,
     CONNECT_MS = 2500, /* more than a busy machine needs for a connection */
-    PATIENT_MS = 2000,
     SLACK_MS = 8000, /* what a busy machine may add */
     BIG = 16 * MIB,
     OFFERED = 2 * MIB, /* more than any port sends unasked (MX_EAGER_MAX) */
@@ -37,34 +35,6 @@ enum {
     TAG_ECHO = 500,
     TAG_LATE = 600,
 };
-
-/* Under a checker living peers are slower too, but not that much. */
-static int patient_ms(void)
-{
-    return PATIENT_MS * (slower() < 2 ? slower() : 2);
-}
-
-/* Says hello until it works: the last connection may have to end first. */
-static void greet(struct bmi_method_addr *server)
-{
-    static const char hello[] = "hello";
-
-    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
-        struct op receive = {0}, send = {0};
-        char buffer[64];
-
-        CHECK(!deadline_over(deadline));
-        if (op_recv(&receive, server, buffer, sizeof buffer, 0x0e110) < 0)
-            continue;
-        if (op_send_unexpected(&send, server, hello, sizeof hello, 0x0e110) >= 0)
-            op_wait(&send);
-        if ((send.posted < 0 || send.error != 0) && !op_done(&receive))
-            CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
-        op_wait(&receive);
-        if (receive.error == 0)
-            return;
-    }
-}
 
 /* ---- everything with a frozen peer ends ---- */
 
@@ -165,8 +135,8 @@ static void watcher(struct side *side)
     fill(big, BIG, 7);
     tell(side, "timed out", 0);
     pair_hear(side, "they go on");
-    greet(frozen);
-    greet(door);
+    pair_hello_again(frozen);
+    pair_hello_again(door);
     echoes(good, turn);
     check_filled(big, BIG, 7);
     CHECK(!op_done(&idle));
@@ -257,258 +227,9 @@ static void freezes(struct world *world)
     child_end(door);
 }
 
-/* ---- a peer that lives is waited for ---- */
-
-static void silent_server(struct side *side)
-{
-    struct bmi_method_addr *client = pair_server(side);
-    struct op receive[FEW] = {{0}}, send[FEW] = {{0}};
-    char *in[FEW], *out = malloc(OFFERED);
-
-    CHECK(out != NULL);
-    tell(side, "ready", 0);
-    hear(side, "now"); /* not one call: the helper thread says that we are here */
-    fill(out, OFFERED, 99);
-    for (int i = 0; i < FEW; i++) {
-        in[i] = fenced(OFFERED);
-        CHECK_THAT(op_recv(&receive[i], client, in[i], OFFERED, TAG_OFFER + i), >=, 0);
-        CHECK_THAT(op_send(&send[i], client, out, OFFERED, TAG_LATE + i), >=, 0);
-    }
-    for (int i = 0; i < FEW; i++) {
-        op_received(&receive[i], OFFERED);
-        check_filled(in[i], OFFERED, (uint64_t)i);
-        op_sent(&send[i]);
-        fenced_free(in[i]);
-    }
-    for (int i = 0; i < FEW; i++) {
-        struct arrival arrival = host_next();
-
-        CHECK_THAT(arrival.size, ==, SHOUT);
-        CHECK_THAT(arrival.tag, ==, TAG_SHOUT + i);
-        check_filled(arrival.buffer, SHOUT, (uint64_t)i);
-        arrival_free(&arrival);
-    }
-    free(out);
-    pair_part(side);
-}
-
-static void waits_for_it(struct side *side)
-{
-    struct op receive[FEW] = {{0}}, send[FEW] = {{0}}, shout[FEW] = {{0}};
-    struct bmi_method_addr *server;
-    char *in[FEW], *out[FEW];
-    int64_t begin;
-
-    set_ms("BMI_MX_PEER_TIMEOUT_MS", patient_ms());
-    server = pair_client(side);
-    hear(side, "ready");
-    begin = now_ms();
-    for (int i = 0; i < FEW; i++) {
-        in[i] = fenced(OFFERED);
-        out[i] = malloc(OFFERED);
-        CHECK(out[i] != NULL);
-        fill(out[i], OFFERED, (uint64_t)i);
-        CHECK_THAT(op_recv(&receive[i], server, in[i], OFFERED, TAG_LATE + i), ==, 0);
-        CHECK_THAT(op_send(&send[i], server, out[i], OFFERED, TAG_OFFER + i), ==, 0);
-        CHECK_THAT(op_send_unexpected(&shout[i], server, out[i], SHOUT, TAG_SHOUT + i), >=, 0);
-    }
-    while (now_ms() - begin < 2 * patient_ms() + patient_ms() / 2) {
-        host_pump(20);
-        for (int i = 0; i < FEW; i++)
-            CHECK(!op_done(&receive[i]) && !op_done(&send[i]));
-    }
-    tell(side, "now", 0);
-    for (int i = 0; i < FEW; i++) {
-        op_sent(&send[i]);
-        op_sent(&shout[i]);
-        op_received(&receive[i], OFFERED);
-        check_filled(in[i], OFFERED, 99);
-        fenced_free(in[i]);
-        free(out[i]);
-    }
-    pair_part(side);
-}
-
-/* ---- a freeze shorter than the time-out ---- */
-
-enum { ROUND_SIZES = 5 };
-static const bmi_size_t sizes[ROUND_SIZES] = {16, 4000, 40000, 300000, 2 * MIB};
-
-/* Both send and receive `sizes`; the first number of the smallest is 1 in the last round. */
-static bool exchange(struct bmi_method_addr *peer, int64_t round, int64_t last, char *in[],
-                     char *out[])
-{
-    struct op receive[ROUND_SIZES] = {{0}}, send[ROUND_SIZES] = {{0}};
-    int64_t words[2] = {last, round};
-
-    memcpy(out[0], words, sizeof words);
-    for (int i = 1; i < ROUND_SIZES; i++)
-        fill(out[i], (size_t)sizes[i], (uint64_t)(round * ROUND_SIZES + i));
-    for (int i = 0; i < ROUND_SIZES; i++) {
-        CHECK_THAT(op_recv(&receive[i], peer, in[i], sizes[i], i), >=, 0);
-        CHECK_THAT(op_send(&send[i], peer, out[i], sizes[i], i), >=, 0);
-    }
-    for (int i = 0; i < ROUND_SIZES; i++) {
-        op_sent(&send[i]);
-        op_received(&receive[i], sizes[i]);
-        if (i > 0)
-            check_filled(in[i], (size_t)sizes[i], (uint64_t)(round * ROUND_SIZES + i));
-    }
-    memcpy(words, in[0], sizeof words);
-    CHECK_THAT(words[1], ==, round);
-    return words[0] != 0 || last != 0;
-}
-
-static void talk(struct side *side, struct bmi_method_addr *peer, bool leads)
-{
-    char *in[ROUND_SIZES], *out[ROUND_SIZES];
-
-    for (int i = 0; i < ROUND_SIZES; i++) {
-        in[i] = fenced((size_t)sizes[i]);
-        out[i] = fenced((size_t)sizes[i]);
-    }
-    for (int64_t round = 0;; round++) {
-        int64_t last = leads && heard_anything(side);
-
-        if (exchange(peer, round, last, in, out))
-            break;
-        if (round == 3)
-            tell(side, "talking", 0);
-    }
-    for (int i = 0; i < ROUND_SIZES; i++) {
-        fenced_free(in[i]);
-        fenced_free(out[i]);
-    }
-    pair_hear(side, "enough");
-    tell(side, "done", 0);
-    pair_hear(side, "end");
-    host_stop();
-}
-
-static void talking_server(struct side *side)
-{
-    tell(side, "endpoint", host_start_server());
-    talk(side, pair_accept(), false);
-}
-
-static void talking_client(struct side *side)
-{
-    struct bmi_method_addr *server;
-
-    host_start_client();
-    server = host_lookup_endpoint((int)hear(side, "endpoint"));
-    pair_hello(server);
-    talk(side, server, true);
-}
-
-static void freezes_briefly(struct world *world)
-{
-    struct child *sides[2];
-
-    set_ms("BMI_MX_PEER_TIMEOUT_MS", WAIT_MS); /* both inherit it */
-    sides[0] = spawn(world, "server");
-    sides[1] = spawn(world, "client");
-    unsetenv("BMI_MX_PEER_TIMEOUT_MS");
-    child_tell(sides[1], "endpoint", child_hear(sides[0], "endpoint"));
-    for (int i = 0; i < 2; i++)
-        child_hear(sides[i], "talking");
-    for (int i = 0; i < 6; i++) {
-        child_stop(sides[i % 2]);
-        pause_ms(150);
-        child_continue(sides[i % 2]);
-        pause_ms(20 + 10 * i); /* to be met at another moment */
-    }
-    child_tell(sides[1], "enough", 0);
-    child_hear(sides[1], "done");
-    child_tell(sides[0], "enough", 0);
-    child_hear(sides[0], "done");
-    for (int i = 0; i < 2; i++) {
-        child_tell(sides[i], "end", 0);
-        child_end(sides[i]);
-    }
-}
-
-/* ---- one's own absence is not the peer's ---- */
-
-static void absent_client(struct side *side)
-{
-    struct bmi_method_addr *server;
-    struct op receive = {0}, send = {0};
-    char *in = fenced(OFFERED), *out = malloc(OFFERED);
-
-    CHECK(out != NULL);
-    fill(out, OFFERED, 5);
-    set_ms("BMI_MX_PEER_TIMEOUT_MS", patient_ms());
-    host_start_client();
-    server = host_lookup_endpoint((int)hear(side, "endpoint"));
-    pair_hello(server);
-    CHECK_THAT(op_recv(&receive, server, in, OFFERED, TAG_BIG), ==, 0);
-    CHECK_THAT(op_send(&send, server, out, OFFERED, TAG_BIG), ==, 0);
-    tell(side, "posted", 0);
-    pair_hear(side, "you were away");
-    for (deadline_t deadline = now_ms() + patient_ms() / 4; !deadline_over(deadline);)
-        host_pump(10);
-    CHECK(!op_done(&receive) && !op_done(&send));
-    tell(side, "still waiting", 0);
-    op_received(&receive, OFFERED);
-    check_filled(in, OFFERED, 6);
-    op_sent(&send);
-    fenced_free(in);
-    free(out);
-    pair_hear(side, "end");
-    host_stop();
-}
-
-static void present_server(struct side *side)
-{
-    struct bmi_method_addr *client;
-    struct op receive = {0}, send = {0};
-    char *in = fenced(OFFERED), *out = malloc(OFFERED);
-
-    CHECK(out != NULL);
-    fill(out, OFFERED, 6);
-    tell(side, "endpoint", host_start_server());
-    client = pair_accept();
-    pair_hear(side, "post");
-    CHECK_THAT(op_recv(&receive, client, in, OFFERED, TAG_BIG), >=, 0);
-    CHECK_THAT(op_send(&send, client, out, OFFERED, TAG_BIG), >=, 0);
-    op_received(&receive, OFFERED);
-    op_sent(&send);
-    check_filled(in, OFFERED, 5);
-    fenced_free(in);
-    free(out);
-    tell(side, "done", 0);
-    pair_hear(side, "end");
-    host_stop();
-}
-
-static void is_away(struct world *world)
-{
-    struct child *server = spawn(world, "server"), *client = spawn(world, "client");
-
-    child_tell(client, "endpoint", child_hear(server, "endpoint"));
-    child_hear(client, "posted");
-    child_stop(client);
-    pause_ms(patient_ms() + patient_ms() / 2);
-    child_continue(client);
-    child_tell(client, "you were away", 0);
-    child_hear(client, "still waiting");
-    child_tell(server, "post", 0);
-    child_hear(server, "done");
-    child_tell(client, "end", 0);
-    child_end(client);
-    child_tell(server, "end", 0);
-    child_end(server);
-}
-
 static const struct scenario scenarios[] = {
     DIRECTED(everything_with_a_frozen_peer_times_out_and_it_can_be_talked_to_later, freezes,
              {"good", echo_server}, {"frozen", frozen_server}, {"watcher", watcher}),
-    PAIR(a_peer_that_lives_but_posts_nothing_is_waited_for, silent_server, waits_for_it),
-    DIRECTED(a_freeze_shorter_than_the_time_out_loses_nothing, freezes_briefly,
-             {"server", talking_server}, {"client", talking_client}),
-    DIRECTED(an_absence_of_ones_own_is_not_held_against_the_peer, is_away,
-             {"server", present_server}, {"client", absent_client}),
     {0},
 };
 

@@ -221,9 +221,7 @@ static void mortal(struct side *side)
     CHECK_THAT(op_recv(&lost, address, &byte, 1, TAG_STEADY), >=, 0);
     CHECK_THAT(op_send(&offer, address, big, MIB, TAG_STEADY), >=, 0);
     tell(side, "busy", 0);
-    for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
-        host_pump(5);
-    FAIL("it was not killed");
+    pair_await_death();
 }
 
 static void settle(struct child *child, int64_t turn)

@@ -323,9 +323,7 @@ static void phoenix_guest(struct side *side)
     greet(server, life);
     say_go(server, life);
     swap(server, life, TAG_FROM, TAG_TO);
-    for (deadline_t deadline = deadline_in(5 * WAIT_MS); !deadline_over(deadline);)
-        host_pump(10);
-    FAIL("it was not killed");
+    pair_await_death();
 }
 
 static void loyal_server(struct side *side)

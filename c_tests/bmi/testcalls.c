@@ -118,8 +118,21 @@ static void tests_some(struct side *side)
     struct op receive[MANY] = {{0}};
     char buffer[MANY][16];
     bmi_op_id_t ids[MANY];
-    int done = 0;
+    int done = 0, only = 0, index = -1;
+    bmi_error_code_t error = 1;
+    bmi_size_t size = 1;
 
+    /* A position is one of id_array, whatever is skipped (fault 22). */
+    CHECK_THAT(op_recv(&receive[0], client, buffer[0], 16, 99), ==, 0);
+    CHECK_THAT(ops->cancel(receive[0].id, 0), ==, 0);
+    ids[0] = 0;
+    ids[1] = receive[0].id;
+    for (deadline_t deadline = deadline_in(WAIT_MS); only == 0;) {
+        CHECK(!deadline_over(deadline));
+        CHECK_THAT(ops->testsome(2, ids, &only, &index, &error, &size, NULL, 0, 0), >=, 0);
+    }
+    CHECK(only == 1 && index == 1 && error == -BMI_ECANCEL);
+    memset(&receive[0], 0, sizeof receive[0]);
     for (int i = 0; i < MANY; i++) {
         CHECK_THAT(op_recv(&receive[i], client, buffer[i], 16, i + 1), ==, 0);
         ids[i] = i % 3 == 0 ? 0 : receive[i].id; /* 0: skip (section 4) */
@@ -360,8 +373,16 @@ static int64_t cpu_ms(void)
     return (int64_t)used.tv_sec * 1000 + used.tv_nsec / 1000000;
 }
 
+static void *wait_in_context(void *context)
+{
+    for (int i = 0; i < 3; i++)
+        host_testcontext(4, (bmi_context_id)(intptr_t)context, 200);
+    return NULL;
+}
+
 static void sleeps(struct side *side)
 {
+    pthread_t threads[4];
     int64_t begin, used;
 
     (void)side;
@@ -386,6 +407,17 @@ static void sleeps(struct side *side)
     begin = now_ms();
     CHECK_THAT(host_testunexpected(5, 200), ==, 0);
     CHECK_THAT(now_ms() - begin, >=, 170);
+    /* Four threads, 600 ms each, spin for nothing (fault 17). */
+    for (int c = 1; c < 4; c++)
+        CHECK_THAT(ops->open_context(c), ==, 0);
+    used = cpu_ms();
+    for (int c = 0; c < 4; c++)
+        CHECK_THAT(pthread_create(&threads[c], NULL, wait_in_context, (void *)(intptr_t)c), ==, 0);
+    for (int c = 0; c < 4; c++)
+        CHECK_THAT(pthread_join(threads[c], NULL), ==, 0);
+    CHECK_THAT(cpu_ms() - used, <, 200 * slower());
+    for (int c = 1; c < 4; c++)
+        ops->close_context(c);
     host_stop();
 }
 
