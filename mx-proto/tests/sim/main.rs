@@ -11,6 +11,8 @@ mod liveness;
 mod lossy;
 mod order;
 mod ports;
+mod rig;
 mod roaming;
 mod sources;
+mod stage;
 mod strangers;
