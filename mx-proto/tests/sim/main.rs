@@ -15,4 +15,3 @@ mod rig;
 mod roaming;
 mod sources;
 mod stage;
-mod strangers;
