@@ -6,14 +6,12 @@
 //!      <-- 16 MiB --         is small
 //! ```
 
+use crate::stage::{Stage, unreliably};
 use mx_proto::Config;
 use mx_proto::reliability::ReliableConfig;
 use mx_sim::check::Selector;
-use mx_sim::node::KEY;
-use mx_sim::scenario::{Network, Unreliably};
-use mx_sim::{Book, Cluster, DatagramNet, Faults, Habits, Mood, Node, Rng, Terms, World, seeds};
-use std::cell::RefCell;
-use std::rc::Rc;
+use mx_sim::scenario::Network;
+use mx_sim::{Faults, Rng, Terms, seeds};
 use std::time::Duration;
 
 const LARGE: usize = 16 << 20;
@@ -22,8 +20,6 @@ const TAG: u64 = 5;
 /// The time of a message of `len` bytes in each direction, at the same time, between ends of
 /// these windows.
 fn both_directions(seed: u64, loss: f64, windows: [u16; 2], len: usize) -> Duration {
-    let world = World::new(seed);
-    seeds::watch(&world);
     let faults = Faults {
         loss,
         latency: Duration::from_micros(50),
@@ -35,39 +31,22 @@ fn both_directions(seed: u64, loss: f64, windows: [u16; 2], len: usize) -> Durat
         moderation: Duration::from_micros(5),
         ..Terms::with(faults)
     };
-    let mut network = Unreliably {
-        net: DatagramNet::new(&world, terms),
-        config: ReliableConfig::default(),
-        faults,
-        rng: Rng::new(seed),
-    };
-    let book = Rc::new(RefCell::new(Book::default()));
-    let mut cluster = Cluster::new(&world);
-    for (id, window) in windows.into_iter().enumerate() {
-        network.config.window = window;
-        let port = network.open(id);
-        let (config, habits) = (Config::default(), Habits::default());
-        let mut node = Node::new(&world, &book, (id, 2), config, habits, port);
-        node.mood = Mood::Quiet;
-        cluster.add(node);
-    }
-    for id in 0..2 {
-        let node = cluster.node(id).expect("it lives");
-        node.connect(1 - id, KEY);
-        cluster.poke(id);
-    }
-    let until = world.now().after(Duration::from_secs(1));
-    assert!(cluster.run_until(until, 1_000_000));
+    let (world, mut network) = unreliably(seed, terms, ReliableConfig::default());
+    let ports = [0, 1].map(|id| {
+        network.config.window = windows[id];
+        network.open(id)
+    });
+    let mut stage = Stage::new(&world, &Config::default(), ports);
+    stage.connect(0, 1);
+    stage.connect(1, 0);
+    stage.run(Duration::from_secs(1));
     let began = world.now();
     for id in 0..2 {
-        let node = cluster.node(id).expect("it lives");
+        let node = stage.node(id);
         node.recv(Selector::exact(TAG), len);
-        let remote = node.remotes()[0];
-        node.send(remote, TAG, len);
-        cluster.poke(id);
+        node.send(node.remotes()[0], TAG, len);
     }
-    let done = cluster.run_while(10_000_000, |_| book.borrow().received() < 2);
-    assert!(done, "{} of 2 messages arrived", book.borrow().received());
+    stage.run_until_received(2, 10_000_000);
     world.now().since(began)
 }
 
@@ -100,62 +79,35 @@ fn messages_arrive_between_ends_whose_windows_differ() {
 /// So many messages of each of these lengths, in both directions at the same time, over these faults: each lands
 /// once and unchanged, in a receive that was posted before or after it came.
 fn streams(seed: u64, terms: Terms, config: ReliableConfig, lens: &[usize], count: usize) {
-    let world = World::new(seed);
-    seeds::watch(&world);
-    world.note(0, format!("{terms:?} {config:?}"));
-    let mut network = Unreliably {
-        net: DatagramNet::new(&world, terms),
-        config,
-        faults: terms.faults,
-        rng: Rng::new(seed),
-    };
-    let book = Rc::new(RefCell::new(Book::default()));
-    let mut cluster = Cluster::new(&world);
-    for id in 0..2 {
-        let port = network.open(id);
-        let (config, habits) = (Config::default(), Habits::default());
-        let mut node = Node::new(&world, &book, (id, 2), config, habits, port);
-        node.mood = Mood::Quiet;
-        cluster.add(node);
-    }
-    for id in 0..2 {
-        cluster.node(id).expect("it lives").connect(1 - id, KEY);
-        cluster.poke(id);
-    }
-    let until = world.now().after(Duration::from_secs(1));
-    assert!(cluster.run_until(until, 1_000_000));
+    let (world, mut network) = unreliably(seed, terms, config);
+    let ports = [0, 1].map(|id| network.open(id));
+    let mut stage = Stage::new(&world, &Config::default(), ports);
+    stage.connect(0, 1);
+    stage.connect(1, 0);
+    stage.run(Duration::from_secs(1));
     let mut rng = Rng::new(seed);
     let mut posted = [0; 2];
     for nth in 0..count {
         let len = rng.pick(lens);
         for (id, posted) in posted.iter_mut().enumerate() {
-            let node = cluster.node(id).expect("it lives");
-            let remote = node.remotes()[0];
-            node.send(remote, TAG, len);
+            let node = stage.node(id);
+            node.send(node.remotes()[0], TAG, len);
             // Some wait for their messages, others are waited for; some are too small.
             while *posted <= nth && rng.chance(0.7) {
                 node.recv(Selector::exact(TAG), rng.pick(&[40_000, 512 << 10]));
                 *posted += 1;
             }
-            cluster.poke(id);
         }
-        let until = world.now().after(Duration::from_micros(rng.below(500)));
-        assert!(cluster.run_until(until, 1_000_000));
+        stage.run(Duration::from_micros(rng.below(500)));
     }
     for (id, posted) in posted.into_iter().enumerate() {
-        let node = cluster.node(id).expect("it lives");
         for _ in posted..count {
-            node.recv(Selector::exact(TAG), 512 << 10);
+            stage.node(id).recv(Selector::exact(TAG), 512 << 10);
         }
-        cluster.poke(id);
     }
-    let all = 2 * count as u64;
-    let done = cluster.run_while(30_000_000, |_| book.borrow().received() < all);
-    let received = book.borrow().received();
-    assert!(done, "{received} of {all} messages arrived");
+    stage.run_until_received(2 * count as u64, 30_000_000);
     for id in 0..2 {
-        let node = cluster.node(id).expect("it lives");
-        let stats = node.endpoint.stats();
+        let stats = stage.node(id).endpoint.stats();
         assert!(stats.eager_out > 0, "all were asked for");
     }
 }

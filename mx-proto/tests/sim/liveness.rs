@@ -1,161 +1,48 @@
 //! Remotes that fall silent, on the simulated network: they are noticed in time, and no others are
 //! taken for dead.
 
-use mx_proto::owner::Queue;
+use crate::rig::{NIC, Rig, Side};
 use mx_proto::port::{LinkDown, Port};
 use mx_proto::reliability::{Reliable, ReliableConfig};
 use mx_proto::{
-    Completion, Config, Down, DownReason, Endpoint, EndpointId, Identity, Instant, MatchBits,
-    MatchMask, NicId, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status,
-    Target,
+    Down, DownReason, EndpointId, Instant, MatchBits, MatchMask, Posted, Received, RemoteId,
+    RequestId, SendMode, Status,
 };
 use mx_sim::scenario::key;
 use mx_sim::world::{NodeId, World};
-use mx_sim::{
-    Buffer, CallOff, Cluster, DatagramNet, Drive, Fabric, Profile, Rng, SimDatagrams, SimPort,
-    Terms, VirtualClock, seeds,
-};
+use mx_sim::{Buffer, CallOff, DatagramNet, Rng, SimDatagrams, Terms, seeds};
 use std::time::Duration;
 
-const NIC: NicId = NicId(0x77);
-const KEY: u32 = 7;
-const STEPS: u64 = 1_000_000;
-
-/// An endpoint and what it has said.
-struct Side<P = SimPort<Buffer>> {
-    endpoint: Endpoint<P, VirtualClock, Queue<Buffer>>,
-    completions: Vec<(Instant, Completion)>,
-    down: Vec<(Instant, DownReason)>,
-    world: World,
+/// Two endpoints that know each other.
+fn rig(seed: u64, peer_timeout: Duration) -> (Rig, RemoteId) {
+    let mut rig = Rig::reliable(seed, 2, peer_timeout);
+    let remote = rig.connect(1);
+    (rig, remote)
 }
 
-impl<P: Port<Buffer>> Drive for Side<P> {
-    fn progress(&mut self) -> bool {
-        let busy = self.endpoint.progress();
-        let now = self.world.now();
-        while let Some(completion) = self.endpoint.owner_mut().next_completion() {
-            self.completions.push((now, completion));
-        }
-        while let Some(Down { reason, .. }) = self.endpoint.owner_mut().next_down() {
-            self.down.push((now, reason));
-        }
-        busy
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.endpoint.deadline()
-    }
-}
-
-struct Rig<P: Port<Buffer> = SimPort<Buffer>> {
-    world: World,
-    cluster: Cluster<Side<P>>,
+/// The same over datagrams, on a network that reports names that are not open.
+fn over_datagrams(seed: u64, peer_timeout: Duration) -> (Rig<Reliable<SimDatagrams>>, RemoteId) {
+    let world = World::new(seed);
+    let net = DatagramNet::new(&world, Terms::default());
+    let open = |node: NodeId| {
+        let name = EndpointId(node as u32);
+        let datagrams = SimDatagrams::open(&net, node, NIC, name).expect("a free name");
+        let key = key(&mut Rng::new(node as u64));
+        Reliable::new(datagrams, ReliableConfig::default(), key)
+    };
+    let mut rig = Rig::with(&world, 2, open, peer_timeout);
+    let remote = rig.connect(1);
+    (rig, remote)
 }
 
 fn millis(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
-fn config(peer_timeout: Duration) -> Config {
-    Config {
-        peer_timeout: Some(peer_timeout),
-        request_timeout: None,
-        ..Config::default()
-    }
-}
-
-impl Rig {
-    /// Two endpoints that know each other.
-    fn new(seed: u64, peer_timeout: Duration) -> (Self, RemoteId) {
-        let world = World::new(seed);
-        seeds::watch(&world);
-        let fabric = Fabric::new(&world, None);
-        let open = |node: NodeId| {
-            let name = EndpointId(node as u32);
-            SimPort::open(&fabric, node, NIC, name, Profile::default()).expect("a free name")
-        };
-        Self::with(&world, open, peer_timeout)
-    }
-}
-
-impl Rig<Reliable<SimDatagrams>> {
-    /// The same over datagrams, on a network that reports names that are not open.
-    fn over_datagrams(seed: u64, peer_timeout: Duration) -> (Self, RemoteId) {
-        let world = World::new(seed);
-        seeds::watch(&world);
-        let net = DatagramNet::new(&world, Terms::default());
-        let open = |node: NodeId| {
-            let name = EndpointId(node as u32);
-            let datagrams = SimDatagrams::open(&net, node, NIC, name).expect("a free name");
-            let key = key(&mut Rng::new(node as u64));
-            Reliable::new(datagrams, ReliableConfig::default(), key)
-        };
-        Self::with(&world, open, peer_timeout)
-    }
-}
-
 impl<P: Port<Buffer>> Rig<P> {
-    fn with(world: &World, open: impl Fn(NodeId) -> P, peer_timeout: Duration) -> (Self, RemoteId) {
-        let world = world.clone();
-        let mut cluster = Cluster::new(&world);
-        for node in 0..2u32 {
-            let name = EndpointId(node);
-            let identity = Identity {
-                nic: NIC,
-                endpoint: name,
-                session: SessionId(0x10 + u64::from(node)),
-            };
-            let (port, clock) = (open(node as NodeId), world.clock());
-            cluster.add(Side {
-                endpoint: Endpoint::new(
-                    config(peer_timeout),
-                    identity,
-                    KEY,
-                    port,
-                    clock,
-                    Queue::default(),
-                ),
-                completions: Vec::new(),
-                down: Vec::new(),
-                world: world.clone(),
-            });
-        }
-        let mut rig = Self { world, cluster };
-        let remote = rig.connect();
-        (rig, remote)
-    }
-
-    fn side(&mut self, node: NodeId) -> &mut Side<P> {
-        self.cluster.poke(node);
-        self.cluster.node(node).expect("no node dies here")
-    }
-
     /// Packets that the first has got; it is only looked at.
     fn heard(&mut self) -> u64 {
-        let side = self.cluster.node(0).expect("no node dies here");
-        side.endpoint.stats().packets_in
-    }
-
-    /// The first reaches the second.
-    fn connect(&mut self) -> RemoteId {
-        let target = Target {
-            nic: NIC,
-            endpoint: EndpointId(1),
-            route: Route::AUTO,
-        };
-        let side = self.side(0);
-        side.completions.clear();
-        let connect = side.endpoint.connect(target, KEY, MatchBits(0), 0);
-        connect.expect("it can be started");
-        self.run(millis(20));
-        let (_, done) = self.side(0).completions.pop().expect("an answer");
-        assert_eq!(done.status, Status::Success);
-        done.remote
-    }
-
-    fn run(&mut self, span: Duration) {
-        let until = self.world.now().after(span);
-        assert!(self.cluster.run_until(until, STEPS), "too busy");
+        self.look(0).endpoint.stats().packets_in
     }
 
     /// A send that is not received.
@@ -189,7 +76,7 @@ impl<P: Port<Buffer>> Rig<P> {
 
 /// The time from `since` until the remote was lost; it has to be by silence.
 fn lost_after(rig: &mut Rig, since: Instant) -> Duration {
-    let (at, reason) = rig.side(0).down.pop().expect("the remote is lost");
+    let (at, Down { reason, .. }) = rig.side(0).down.pop().expect("the remote is lost");
     assert_eq!(reason, DownReason::Link(LinkDown::TimedOut));
     assert_eq!(rig.side(0).endpoint.stats().silenced, 1);
     at.since(since)
@@ -210,7 +97,7 @@ fn a_frozen_remote_is_lost_within_the_time_out_and_can_be_reached_again() {
     for (seed, timeout) in [100, 500, 777, 20_000, 3_600_000].into_iter().enumerate() {
         let timeout = millis(timeout);
         for len in [10, 300_000] {
-            let (mut rig, remote) = Rig::new(seed as u64, timeout);
+            let (mut rig, remote) = rig(seed as u64, timeout);
             rig.cluster.stall(1, timeout * 3);
             let began = rig.world.now();
             rig.send(remote, len);
@@ -222,7 +109,7 @@ fn a_frozen_remote_is_lost_within_the_time_out_and_can_be_reached_again() {
             rig.run(timeout * 2);
             // It has come back, and found its link gone.
             assert_eq!(rig.side(1).endpoint.remotes(), 0);
-            let again = rig.connect();
+            let again = rig.connect(1);
             rig.send(again, len);
             rig.recv(1);
             rig.run(millis(50));
@@ -235,7 +122,7 @@ fn a_frozen_remote_is_lost_within_the_time_out_and_can_be_reached_again() {
 fn silence_counts_from_the_last_packet_also_in_the_middle_of_a_transfer() {
     let timeout = millis(1_600);
     for moment in [0, 1, 40, 99, 100, 130, 777] {
-        let (mut rig, remote) = Rig::new(moment, timeout);
+        let (mut rig, remote) = rig(moment, timeout);
         rig.send(remote, 400_000);
         rig.run(millis(moment));
         let heard = rig.heard();
@@ -258,7 +145,7 @@ fn silence_counts_from_the_last_packet_also_in_the_middle_of_a_transfer() {
 #[test]
 fn a_living_remote_may_leave_a_send_waiting_for_ever() {
     let timeout = millis(200);
-    let (mut rig, remote) = Rig::new(1, timeout);
+    let (mut rig, remote) = rig(1, timeout);
     let (small, large) = (rig.send(remote, 10), rig.send(remote, 100_000));
     rig.run(timeout * 1_000);
     assert_eq!(rig.side(0).completions, []);
@@ -277,7 +164,7 @@ fn a_living_remote_may_leave_a_send_waiting_for_ever() {
 #[test]
 fn without_operations_there_is_no_timer_and_no_remote_is_asked() {
     let timeout = millis(200);
-    let (mut rig, remote) = Rig::new(1, timeout);
+    let (mut rig, remote) = rig(1, timeout);
     rig.run(timeout);
     let packets = rig.side(1).endpoint.stats().packets_in;
     assert_eq!(rig.side(0).endpoint.deadline(), None);
@@ -303,7 +190,7 @@ fn a_process_that_did_not_run_takes_no_remote_for_dead() {
     let timeout = millis(400);
     for (seed, pause) in [1, 100, 399, 400, 1_000, 60_000].into_iter().enumerate() {
         for begin in [0, 130, 390] {
-            let (mut rig, remote) = Rig::new(seed as u64, timeout);
+            let (mut rig, remote) = rig(seed as u64, timeout);
             rig.send(remote, 10);
             rig.run(millis(begin));
             rig.cluster.stall(0, millis(pause));
@@ -317,7 +204,7 @@ fn a_process_that_did_not_run_takes_no_remote_for_dead() {
 fn remotes_that_are_both_away_at_times_keep_each_other() {
     seeds::each(30, |seed| {
         let timeout = millis(400);
-        let (mut rig, remote) = Rig::new(seed, timeout);
+        let (mut rig, remote) = rig(seed, timeout);
         rig.send(remote, 10);
         let back = rig.side(1).endpoint.remote_of(NIC, EndpointId(0));
         rig.recv_from(1, back.expect("a remote"));
@@ -342,7 +229,7 @@ fn remotes_that_are_both_away_at_times_keep_each_other() {
 #[test]
 fn a_remote_that_only_a_receive_waits_for_is_lost_and_the_receive_with_it() {
     let timeout = millis(320);
-    let (mut rig, remote) = Rig::new(3, timeout);
+    let (mut rig, remote) = rig(3, timeout);
     let receive = rig.recv_from(0, remote);
     rig.run(timeout * 10);
     assert_eq!(rig.side(0).down, []);
@@ -364,7 +251,7 @@ fn a_remote_that_only_a_receive_waits_for_is_lost_and_the_receive_with_it() {
 #[test]
 fn a_remote_whose_receive_was_called_off_is_left_alone() {
     let timeout = millis(320);
-    let (mut rig, remote) = Rig::new(3, timeout);
+    let (mut rig, remote) = rig(3, timeout);
     let receive = rig.recv_from(0, remote);
     assert!(rig.side(0).endpoint.end(receive, Status::Cancelled));
     rig.run(timeout);
@@ -376,7 +263,7 @@ fn a_remote_whose_receive_was_called_off_is_left_alone() {
 
 #[test]
 fn the_shortest_time_out_there_is_leaves_a_living_remote_alone() {
-    let (mut rig, remote) = Rig::new(3, millis(1));
+    let (mut rig, remote) = rig(3, millis(1));
     // The shortest there is: a step of a millisecond.
     rig.send(remote, 10);
     rig.run(millis(500));
@@ -386,7 +273,7 @@ fn the_shortest_time_out_there_is_leaves_a_living_remote_alone() {
 #[test]
 fn a_dead_remote_that_is_waited_for_is_missed_at_once_where_its_machine_says_so() {
     for seed in 0..20 {
-        let (mut rig, remote) = Rig::over_datagrams(seed, millis(20_000));
+        let (mut rig, remote) = over_datagrams(seed, millis(20_000));
         let idle = [0, 10, 500, 3_000, 30_000][seed as usize % 5];
         rig.run(millis(idle));
         match seed % 3 {
@@ -398,7 +285,7 @@ fn a_dead_remote_that_is_waited_for_is_missed_at_once_where_its_machine_says_so(
         drop(rig.cluster.kill(1));
         let killed = rig.world.now();
         rig.run(millis(100));
-        let (at, reason) = rig.side(0).down.pop().expect("missed");
+        let (at, Down { reason, .. }) = rig.side(0).down.pop().expect("missed");
         assert_eq!(reason, DownReason::Link(LinkDown::Reset));
         let took = at.since(killed);
         assert!(took <= millis(60), "{took:?}");
@@ -408,7 +295,7 @@ fn a_dead_remote_that_is_waited_for_is_missed_at_once_where_its_machine_says_so(
 
 #[test]
 fn a_remote_without_operations_is_asked_as_seldom_as_before() {
-    let (mut rig, remote) = Rig::over_datagrams(1, millis(1_600));
+    let (mut rig, remote) = over_datagrams(1, millis(1_600));
     let receive = rig.recv_from(0, remote);
     rig.run(millis(5_000));
     let sent = |rig: &mut Rig<_>| {

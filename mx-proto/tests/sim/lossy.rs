@@ -6,18 +6,14 @@
 //!                                                         also with 1 % reordered and 1 % doubled
 //! ```
 
+use crate::stage::{Stage, unreliably};
 use mx_proto::Config;
 use mx_proto::reliability::{Reliable, ReliableConfig};
 use mx_sim::check::Selector;
 use mx_sim::datagram::Script;
 use mx_sim::link::Fate;
-use mx_sim::node::KEY;
-use mx_sim::scenario::{Network, Unreliably};
-use mx_sim::{
-    Book, Cluster, DatagramNet, Faults, Habits, Mood, Node, Rng, SimDatagrams, Terms, World, seeds,
-};
-use std::cell::RefCell;
-use std::rc::Rc;
+use mx_sim::scenario::Network;
+use mx_sim::{DatagramNet, Faults, SimDatagrams, Terms, seeds};
 use std::time::Duration;
 
 const MESSAGE: usize = 1 << 20;
@@ -63,86 +59,52 @@ fn bad(faults: Faults, disorder: bool) -> Faults {
     }
 }
 
-/// Two nodes, of which the first is connected to the second.
-struct Stage {
-    world: World,
-    net: DatagramNet,
-    book: Rc<RefCell<Book>>,
-    cluster: Cluster<Node<Reliable<SimDatagrams>>>,
+type Lossy = Stage<Reliable<SimDatagrams>>;
+
+/// Two nodes, of which the first is connected to the second, and the network.
+fn stage(
+    seed: u64,
+    terms: Terms,
+    config: ReliableConfig,
+    peer_timeout: Duration,
+) -> (Lossy, DatagramNet) {
+    let (world, mut network) = unreliably(seed, terms, config);
+    // As the C method sets them.
+    let config = Config {
+        peer_timeout: Some(peer_timeout),
+        request_timeout: None,
+        ..Config::default()
+    };
+    let mut stage = Stage::new(&world, &config, [0, 1].map(|id| network.open(id)));
+    stage.connect(0, 1);
+    stage.run(2 * SECOND);
+    assert_eq!(stage.node(0).remotes().len(), 1);
+    (stage, network.net)
 }
 
-impl Stage {
-    fn new(seed: u64, terms: Terms, config: ReliableConfig, peer_timeout: Duration) -> Self {
-        let world = World::new(seed);
-        seeds::watch(&world);
-        let net = DatagramNet::new(&world, terms);
-        let mut network = Unreliably {
-            net: net.clone(),
-            config,
-            faults: terms.faults,
-            rng: Rng::new(seed),
-        };
-        let book = Rc::new(RefCell::new(Book::default()));
-        let mut cluster = Cluster::new(&world);
-        for id in 0..2 {
-            let port = network.open(id);
-            // As the C method sets them.
-            let config = Config {
-                peer_timeout: Some(peer_timeout),
-                request_timeout: None,
-                ..Config::default()
-            };
-            let mut node = Node::new(&world, &book, (id, 2), config, Habits::default(), port);
-            node.mood = Mood::Quiet;
-            cluster.add(node);
-        }
-        let mut stage = Self {
-            world,
-            net,
-            book,
-            cluster,
-        };
-        stage.node(0).connect(1, KEY);
-        stage.run(2 * SECOND);
-        assert_eq!(stage.node(0).remotes().len(), 1);
-        stage
-    }
+fn send(stage: &mut Lossy, len: usize) {
+    stage.node(1).recv(Selector::exact(TAG), len);
+    let sender = stage.node(0);
+    sender.send(sender.remotes()[0], TAG, len);
+}
 
-    fn node(&mut self, id: usize) -> &mut Node<Reliable<SimDatagrams>> {
-        self.cluster.poke(id);
-        self.cluster.node(id).expect("it lives")
-    }
-
-    fn run(&mut self, span: Duration) {
-        let until = self.world.now().after(span);
-        assert!(self.cluster.run_until(until, 50_000_000), "too busy");
-    }
-
-    fn send(&mut self, len: usize) {
-        self.node(1).recv(Selector::exact(TAG), len);
-        let sender = self.node(0);
-        sender.send(sender.remotes()[0], TAG, len);
-    }
-
-    /// From now on no segment that goes from the first to the second arrives, or all do again;
-    /// whatever else they say to each other does.
-    fn lose_segments(&self, lose: bool) {
-        let script: Script = Box::new(|_, bytes| match bytes[3] {
-            DATA => Fate::Drop,
-            _ => Fate::Chance,
-        });
-        self.net.set_script(0, 1, lose.then_some(script));
-    }
+/// From now on no segment that goes from the first to the second arrives, or all do again;
+/// whatever else they say to each other does.
+fn lose_segments(net: &DatagramNet, lose: bool) {
+    let script: Script = Box::new(|_, bytes| match bytes[3] {
+        DATA => Fate::Drop,
+        _ => Fate::Chance,
+    });
+    net.set_script(0, 1, lose.then_some(script));
 }
 
 /// The time of the stream.
 fn stream(seed: u64, terms: Terms) -> Duration {
-    let stage = Stage::new(seed, terms, ReliableConfig::default(), 20 * SECOND);
+    let (stage, _net) = stage(seed, terms, ReliableConfig::default(), 20 * SECOND);
     let Stage {
         world,
         book,
         mut cluster,
-        ..
     } = stage;
     let began = world.now();
     let mut posted = 0;
@@ -211,15 +173,15 @@ fn a_fifth_lost_between_machines_leaves_three_tenths_of_the_goodput() {
 fn a_peer_of_which_something_is_heard_is_there_though_no_packet_becomes_whole() {
     seeds::each(4, |seed| {
         let config = ReliableConfig::default();
-        let mut stage = Stage::new(seed, loopback(), config, 2 * SECOND);
-        stage.lose_segments(true);
-        stage.send(100_000);
+        let (mut stage, net) = stage(seed, loopback(), config, 2 * SECOND);
+        lose_segments(&net, true);
+        send(&mut stage, 100_000);
         stage.run(10 * SECOND);
         assert_eq!(stage.node(0).endpoint.stats().silenced, 0);
-        assert_eq!(stage.book.borrow().received(), 0);
-        stage.lose_segments(false);
+        assert_eq!(stage.received(), 0);
+        lose_segments(&net, false);
         stage.run(10 * SECOND);
-        assert_eq!(stage.book.borrow().received(), 1);
+        assert_eq!(stage.received(), 1);
         assert_eq!(stage.node(0).outstanding(), 0);
     });
 }
@@ -231,9 +193,9 @@ fn a_path_on_which_no_segment_passes_ends_the_link_however_much_is_heard() {
             give_up: 4 * SECOND,
             ..ReliableConfig::default()
         };
-        let mut stage = Stage::new(seed, loopback(), config, 2 * SECOND);
-        stage.lose_segments(true);
-        stage.send(100_000);
+        let (mut stage, net) = stage(seed, loopback(), config, 2 * SECOND);
+        lose_segments(&net, true);
+        send(&mut stage, 100_000);
         stage.run(3 * SECOND);
         assert_eq!(stage.node(0).outstanding(), 1);
         stage.run(4 * SECOND);

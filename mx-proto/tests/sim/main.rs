@@ -11,6 +11,7 @@ mod liveness;
 mod lossy;
 mod order;
 mod ports;
+mod rig;
 mod roaming;
 mod sources;
-mod strangers;
+mod stage;

@@ -7,19 +7,15 @@
 //!   FORGER  --- the same ---'
 //! ```
 
-use mx_proto::owner::Queue;
+use crate::rig::{NIC, Rig};
 use mx_proto::{
-    Completion, Config, Down, DownReason, Endpoint, EndpointId, Identity, Instant, MatchBits,
-    MatchMask, NicId, PostError, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId,
-    Status, Target,
+    DownReason, EndpointId, MatchBits, MatchMask, PostError, Posted, Received, RemoteId, RequestId,
+    SendMode, Status,
 };
-use mx_sim::world::{NodeId, World};
-use mx_sim::{Buffer, Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
+use mx_sim::Buffer;
+use mx_sim::world::NodeId;
 use std::time::Duration;
 
-const NIC: NicId = NicId(0x77);
-const KEY: u32 = 7;
-const STEPS: u64 = 1_000_000;
 const RECEIVER: NodeId = 0;
 const HONEST: NodeId = 1;
 const FORGER: NodeId = 2;
@@ -27,101 +23,37 @@ const BITS: MatchBits = MatchBits(9);
 /// Goes with its data, and is offered.
 const LENGTHS: [usize; 2] = [10, 300_000];
 
-struct Side {
-    endpoint: Endpoint<SimPort<Buffer>, VirtualClock, Queue<Buffer>>,
-    completions: Vec<Completion>,
-    down: Vec<Down>,
-}
-
-impl Drive for Side {
-    fn progress(&mut self) -> bool {
-        let busy = self.endpoint.progress();
-        let owner = self.endpoint.owner_mut();
-        self.completions
-            .extend(std::iter::from_fn(|| owner.next_completion()));
-        self.down.extend(std::iter::from_fn(|| owner.next_down()));
-        busy
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.endpoint.deadline()
-    }
-}
-
-struct Rig {
-    world: World,
-    cluster: Cluster<Side>,
+/// The receiver with the two others.
+struct Stage {
+    rig: Rig,
     /// The receiver's ids of the others.
     honest: RemoteId,
     forger: RemoteId,
 }
 
-impl Rig {
+impl std::ops::Deref for Stage {
+    type Target = Rig;
+
+    fn deref(&self) -> &Rig {
+        &self.rig
+    }
+}
+
+impl std::ops::DerefMut for Stage {
+    fn deref_mut(&mut self) -> &mut Rig {
+        &mut self.rig
+    }
+}
+
+impl Stage {
     fn new(seed: u64) -> Self {
-        let world = World::new(seed);
-        seeds::watch(&world);
-        let fabric = Fabric::new(&world, None);
-        let mut cluster = Cluster::new(&world);
-        for node in [RECEIVER, HONEST, FORGER] {
-            let name = EndpointId(node as u32);
-            let port = SimPort::open(&fabric, node, NIC, name, Profile::default());
-            let identity = Identity {
-                nic: NIC,
-                endpoint: name,
-                session: SessionId(0x10 + node as u64),
-            };
-            let config = Config {
-                peer_timeout: Some(Duration::from_millis(400)),
-                request_timeout: None,
-                ..Config::default()
-            };
-            let (port, clock) = (port.expect("a free name"), world.clock());
-            cluster.add(Side {
-                endpoint: Endpoint::new(config, identity, KEY, port, clock, Queue::default()),
-                completions: Vec::new(),
-                down: Vec::new(),
-            });
+        let mut rig = Rig::reliable(seed, 3, Duration::from_millis(400));
+        let [honest, forger] = [HONEST, FORGER].map(|node| rig.connect(node));
+        Self {
+            rig,
+            honest,
+            forger,
         }
-        let none = RemoteId::new(0, 0);
-        let mut rig = Self {
-            world,
-            cluster,
-            honest: none,
-            forger: none,
-        };
-        rig.honest = rig.connect(HONEST);
-        rig.forger = rig.connect(FORGER);
-        rig
-    }
-
-    fn side(&mut self, node: NodeId) -> &mut Side {
-        self.cluster.poke(node);
-        self.cluster.node(node).expect("it is there")
-    }
-
-    /// The same, only to look at: it has no turn for it.
-    fn look(&mut self, node: NodeId) -> &mut Side {
-        self.cluster.node(node).expect("it is there")
-    }
-
-    fn run(&mut self, millis: u64) {
-        let until = self.world.now().after(Duration::from_millis(millis));
-        assert!(self.cluster.run_until(until, STEPS), "too busy");
-    }
-
-    fn connect(&mut self, to: NodeId) -> RemoteId {
-        let target = Target {
-            nic: NIC,
-            endpoint: EndpointId(to as u32),
-            route: Route::AUTO,
-        };
-        let endpoint = &mut self.side(RECEIVER).endpoint;
-        let connect = endpoint.connect(target, KEY, MatchBits(0), 0);
-        connect.expect("it can be started");
-        self.run(20);
-        let done = self.side(RECEIVER).completions.pop().expect("an answer");
-        assert_eq!(done.status, Status::Success);
-        done.remote
     }
 
     /// A message to the receiver, every byte of which is the sender's number.
@@ -132,7 +64,7 @@ impl Rig {
         let to = to.expect("a remote");
         let sent = endpoint.send(to, BITS, memory, 5, SendMode::Standard);
         sent.expect("it can be sent");
-        self.run(20);
+        self.run(Duration::from_millis(20));
     }
 
     fn recv(&mut self, memory: &Buffer) -> Result<Received, PostError> {
@@ -152,7 +84,7 @@ impl Rig {
     fn check_forger_is_lost(&mut self) {
         let forger = self.forger;
         let side = self.side(RECEIVER);
-        let down = side.down.pop().expect("the forger is lost");
+        let (_, down) = side.down.pop().expect("the forger is lost");
         assert_eq!(down.remote, forger);
         assert!(matches!(down.reason, DownReason::Protocol(_)), "{down:?}");
         assert!(side.down.is_empty());
@@ -166,7 +98,7 @@ impl Rig {
 fn a_forged_message_ends_its_senders_link_and_the_receive_waits_for_the_honest_one() {
     for (seed, forged) in LENGTHS.into_iter().enumerate() {
         for len in LENGTHS {
-            let mut rig = Rig::new(seed as u64);
+            let mut rig = Stage::new(seed as u64);
             let memory = Buffer::new(vec![0; len]);
             let receive = rig.post(&memory);
             rig.send(FORGER, forged);
@@ -174,7 +106,7 @@ fn a_forged_message_ends_its_senders_link_and_the_receive_waits_for_the_honest_o
             assert!(memory.bytes().iter().all(|byte| *byte == 0));
             assert_eq!(rig.side(RECEIVER).completions, []);
             rig.send(HONEST, len);
-            let done = rig.side(RECEIVER).completions.pop().expect("it has come");
+            let (_, done) = rig.side(RECEIVER).completions.pop().expect("it has come");
             assert_eq!((done.request, done.status), (receive, Status::Success));
             assert_eq!(done.remote, rig.honest);
             assert!(memory.bytes().iter().all(|byte| *byte == HONEST as u8));
@@ -185,7 +117,7 @@ fn a_forged_message_ends_its_senders_link_and_the_receive_waits_for_the_honest_o
 #[test]
 fn a_forged_message_that_came_first_is_thrown_away_by_the_receive_it_is_not_for() {
     for (seed, forged) in LENGTHS.into_iter().enumerate() {
-        let mut rig = Rig::new(seed as u64);
+        let mut rig = Stage::new(seed as u64);
         let memory = Buffer::new(vec![0; 10]);
         rig.send(FORGER, forged);
         assert_eq!(rig.side(RECEIVER).down, []);
@@ -197,7 +129,7 @@ fn a_forged_message_that_came_first_is_thrown_away_by_the_receive_it_is_not_for(
         };
         assert_eq!(outcome.remote, rig.honest);
         assert!(memory.bytes().iter().all(|byte| *byte == HONEST as u8));
-        rig.run(20);
+        rig.run(Duration::from_millis(20));
         rig.check_forger_is_lost();
         assert_eq!(rig.side(RECEIVER).endpoint.unexpected_bytes(), 0);
     }
@@ -206,7 +138,7 @@ fn a_forged_message_that_came_first_is_thrown_away_by_the_receive_it_is_not_for(
 #[test]
 fn receives_end_with_their_remote_and_those_of_others_go_on() {
     for matched in [false, true] {
-        let mut rig = Rig::new(3);
+        let mut rig = Stage::new(3);
         let memory = Buffer::new(vec![0; 300_000]);
         let receive = rig.post(&memory);
         let any = Buffer::new(vec![0; 10]);
@@ -215,7 +147,7 @@ fn receives_end_with_their_remote_and_those_of_others_go_on() {
         other.expect("good bits");
         assert_eq!(endpoint.posted_receives(), 2);
         let honest = rig.honest;
-        let words = |rig: &mut Rig| -> Vec<u64> {
+        let words = |rig: &mut Stage| -> Vec<u64> {
             let endpoint = &rig.side(RECEIVER).endpoint;
             let receives = endpoint.receives_from(honest);
             receives
@@ -238,10 +170,10 @@ fn receives_end_with_their_remote_and_those_of_others_go_on() {
             assert_eq!(words(&mut rig), [6]);
         }
         drop(rig.cluster.kill(HONEST));
-        rig.run(1_000);
+        rig.run(Duration::from_millis(1_000));
         let side = rig.side(RECEIVER);
-        assert_eq!(side.down.pop().expect("it is lost").remote, honest);
-        let done = side.completions.pop().expect("it ends");
+        assert_eq!(side.down.pop().expect("it is lost").1.remote, honest);
+        let (_, done) = side.completions.pop().expect("it ends");
         assert!(side.completions.is_empty());
         assert_eq!((done.request, done.remote), (receive, honest));
         assert_eq!(done.matched, matched);
@@ -257,7 +189,7 @@ fn a_receive_whose_message_is_withdrawn_is_still_for_no_other() {
     let mut again = 0;
     // Called off at every moment on its way.
     for steps in 0..30 {
-        let mut rig = Rig::new(4);
+        let mut rig = Stage::new(4);
         let memory = Buffer::new(vec![0; 300_000]);
         let receive = rig.post(&memory);
         let endpoint = &mut rig.side(HONEST).endpoint;
@@ -272,7 +204,7 @@ fn a_receive_whose_message_is_withdrawn_is_still_for_no_other() {
         }
         let matched = rig.look(RECEIVER).endpoint.posted_receives() == 0;
         rig.side(HONEST).endpoint.end(send, Status::Cancelled);
-        rig.run(20);
+        rig.run(Duration::from_millis(20));
         if !rig.side(RECEIVER).completions.is_empty() {
             continue;
         }
@@ -280,7 +212,7 @@ fn a_receive_whose_message_is_withdrawn_is_still_for_no_other() {
         rig.send(FORGER, 10);
         rig.check_forger_is_lost();
         rig.send(HONEST, 10);
-        let done = rig.side(RECEIVER).completions.pop().expect("it has come");
+        let (_, done) = rig.side(RECEIVER).completions.pop().expect("it has come");
         assert_eq!((done.request, done.remote), (receive, rig.honest));
         let honest = rig.honest;
         let endpoint = &rig.side(RECEIVER).endpoint;

@@ -96,27 +96,12 @@ const WAYS: [Way; 3] = [
 
 type Case = fn(Way);
 
-const CASES: &[(&str, Case)] = &[
-    (
-        "whatever_was_under_way_ends_when_the_peer_is_killed_and_its_name_is_free",
-        a_killed_peer_ends_everything,
-    ),
-    (
-        "a_killed_peer_that_is_only_waited_for_is_missed_at_once",
-        a_killed_peer_that_is_only_waited_for,
-    ),
-    (
-        "a_peer_restarted_before_its_death_was_noticed_is_reached_anew",
-        a_restarted_peer_is_reached_anew,
-    ),
-    (
-        "a_killed_client_is_missed_and_the_others_go_on",
-        a_killed_client_is_missed,
-    ),
-    (
-        "a_forked_child_leaves_its_parents_endpoint_alone",
-        a_forked_child_leaves_the_endpoint_alone,
-    ),
+const CASES: &[(&str, Case)] = cases::named![
+    whatever_was_under_way_ends_when_the_peer_is_killed_and_its_name_is_free,
+    a_killed_peer_that_is_only_waited_for_is_missed_at_once,
+    a_peer_restarted_before_its_death_was_noticed_is_reached_anew,
+    a_killed_client_is_missed_and_the_others_go_on,
+    a_forked_child_leaves_its_parents_endpoint_alone,
 ];
 
 pub(crate) fn run() -> ExitCode {
@@ -128,7 +113,7 @@ pub(crate) fn run() -> ExitCode {
     )
 }
 
-fn a_killed_peer_ends_everything(way: Way) {
+fn whatever_was_under_way_ends_when_the_peer_is_killed_and_its_name_is_free(way: Way) {
     let (node, mut server, to) = with_server(way);
     let identity = server.identity;
     let (large, flowing) = (pattern(LARGE, 1), pattern(FLOWING, 2));
@@ -175,7 +160,7 @@ fn a_killed_peer_ends_everything(way: Way) {
     assert!(round_trip(&node, to, &large) == large);
 }
 
-fn a_killed_peer_that_is_only_waited_for(way: Way) {
+fn a_killed_peer_that_is_only_waited_for_is_missed_at_once(way: Way) {
     // Waiting times, in ms. Where only silence tells, each death takes its time.
     let waits: &[u64] = match way.give_up {
         LONG => &[0, 7, 30, 60, 110, 350, 1_510],
@@ -201,7 +186,7 @@ fn a_killed_peer_that_is_only_waited_for(way: Way) {
     assert!(took[took.len() - 1] < way.noticed, "at worst");
 }
 
-fn a_restarted_peer_is_reached_anew(way: Way) {
+fn a_peer_restarted_before_its_death_was_noticed_is_reached_anew(way: Way) {
     let (node, server, to) = with_server(way);
     let old = server.identity;
     let large = pattern(LARGE, 1);
@@ -223,7 +208,7 @@ fn a_restarted_peer_is_reached_anew(way: Way) {
     assert!(round_trip(&node, again, &large) == large);
 }
 
-fn a_killed_client_is_missed(way: Way) {
+fn a_killed_client_is_missed_and_the_others_go_on(way: Way) {
     let node = open(way, EndpointChoice::Any);
     let clients = [(); 2].map(|()| Server::client(way, node.identity));
     let mut buffer = vec![0; FLOWING];
@@ -260,7 +245,7 @@ fn a_killed_client_is_missed(way: Way) {
     }
 }
 
-fn a_forked_child_leaves_the_endpoint_alone(way: Way) {
+fn a_forked_child_leaves_its_parents_endpoint_alone(way: Way) {
     let (node, server, to) = with_server(way);
     let large = pattern(LARGE, 1);
     let mut got = vec![0; LARGE];

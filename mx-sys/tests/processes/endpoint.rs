@@ -26,39 +26,15 @@ const AT_ONCE: Duration = Duration::from_secs(2);
 
 type Case = fn(Route);
 
-const CASES: &[(&str, Case)] = &[
-    (
-        "messages_come_back_as_they_went",
-        messages_come_back_as_they_went,
-    ),
-    (
-        "large_messages_come_back_as_they_went",
-        large_messages_come_back_as_they_went,
-    ),
-    (
-        "a_cancelled_send_leaves_the_connection_alone",
-        a_cancelled_send_leaves_the_connection_alone,
-    ),
-    (
-        "a_blocked_server_uses_no_processor",
-        a_blocked_server_uses_no_processor,
-    ),
-    (
-        "a_disconnected_server_is_told_and_serves_again",
-        a_disconnected_server_is_told,
-    ),
-    (
-        "a_stopped_peer_blocks_no_other",
-        a_stopped_peer_blocks_no_other,
-    ),
-    (
-        "a_killed_peer_ends_everything_and_can_come_back",
-        a_killed_peer_ends_everything,
-    ),
-    (
-        "a_second_server_on_an_endpoint_is_refused",
-        a_second_server_is_refused,
-    ),
+const CASES: &[(&str, Case)] = cases::named![
+    messages_come_back_as_they_went,
+    large_messages_come_back_as_they_went,
+    a_cancelled_send_leaves_the_connection_alone,
+    a_blocked_server_uses_no_processor,
+    a_disconnected_server_is_told_and_serves_again,
+    a_stopped_peer_blocks_no_other,
+    a_killed_peer_ends_everything_and_can_come_back,
+    a_second_server_on_an_endpoint_is_refused,
 ];
 
 pub(crate) fn run() -> ExitCode {
@@ -136,7 +112,7 @@ fn a_blocked_server_uses_no_processor(route: Route) {
     assert!(begin.elapsed() < AT_ONCE, "{:?}", begin.elapsed());
 }
 
-fn a_disconnected_server_is_told(route: Route) {
+fn a_disconnected_server_is_told_and_serves_again(route: Route) {
     let (node, mut server, to) = with_server(route);
     let large = pattern(LARGE, 1);
     pending(node.send(to, 9, &large, 1));
@@ -168,7 +144,7 @@ fn a_stopped_peer_blocks_no_other(route: Route) {
     assert_eq!(round_trip(&node, to, 1, b"awake"), b"awake");
 }
 
-fn a_killed_peer_ends_everything(route: Route) {
+fn a_killed_peer_ends_everything_and_can_come_back(route: Route) {
     let (node, server, to) = with_server(route);
     let identity = server.identity;
     let large = pattern(LARGE, 1);
@@ -220,7 +196,7 @@ fn a_killed_peer_ends_everything(route: Route) {
     assert_eq!(round_trip(&node, to, 1, b"hello"), b"hello");
 }
 
-fn a_second_server_is_refused(route: Route) {
+fn a_second_server_on_an_endpoint_is_refused(route: Route) {
     let (node, server, to) = with_server(route);
     let endpoint = server.identity.endpoint;
     let text = Node::exact(endpoint).unwrap_err().to_string();

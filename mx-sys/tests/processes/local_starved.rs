@@ -20,27 +20,14 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-const CASES: &[(&str, fn())] = &[
-    (
-        "a_caller_whose_memory_was_cut_off_is_heard_all_the_same",
-        cut_off_caller,
-    ),
-    (
-        "a_sleeping_link_whose_memory_is_cut_off_carries_packets",
-        cut_off_sleeper,
-    ),
-    (
-        "without_descriptors_callers_wait_and_nothing_spins",
-        no_accept,
-    ),
-    (
-        "a_server_at_its_limit_is_reached_all_the_same",
-        server_at_its_limit,
-    ),
-    (
-        "a_client_at_its_limit_is_told_that_and_nothing_else",
-        client_at_its_limit,
-    ),
+type Case = fn();
+
+const CASES: &[(&str, Case)] = cases::named![
+    a_caller_whose_memory_was_cut_off_is_heard_all_the_same,
+    a_sleeping_link_whose_memory_is_cut_off_carries_packets,
+    without_descriptors_callers_wait_and_nothing_spins,
+    a_server_at_its_limit_is_reached_all_the_same,
+    a_client_at_its_limit_is_told_that_and_nothing_else,
 ];
 
 pub(crate) fn run() -> ExitCode {
@@ -83,7 +70,7 @@ fn pair() -> (PortNode, PortNode, (u32, u32)) {
     (server, client, (board, endpoint))
 }
 
-fn cut_off_caller() {
+fn a_caller_whose_memory_was_cut_off_is_heard_all_the_same() {
     let (mut server, mut client, (board, endpoint)) = pair();
     let link = client
         .port
@@ -101,7 +88,7 @@ fn cut_off_caller() {
     assert_eq!((stats.violations, stats.bytes), (0, 0));
 }
 
-fn cut_off_sleeper() {
+fn a_sleeping_link_whose_memory_is_cut_off_carries_packets() {
     for back in [false, true] {
         let (mut server, mut client, (board, endpoint)) = pair();
         let link = client
@@ -151,7 +138,7 @@ fn cut_off_sleeper() {
     }
 }
 
-fn no_accept() {
+fn without_descriptors_callers_wait_and_nothing_spins() {
     let (mut server, mut client, (board, endpoint)) = pair();
     let link = client
         .port
@@ -244,7 +231,7 @@ impl Drop for Server {
     }
 }
 
-fn server_at_its_limit() {
+fn a_server_at_its_limit_is_reached_all_the_same() {
     let mut server = Server::start();
     for left in [0, 1, 2, 3, 4, 5] {
         server.tell(&left.to_string());
@@ -266,7 +253,7 @@ fn server_at_its_limit() {
     }
 }
 
-fn client_at_its_limit() {
+fn a_client_at_its_limit_is_told_that_and_nothing_else() {
     let server = Server::start();
     let mut reached = 0;
     for left in 0..12 {

@@ -29,27 +29,12 @@ const PATIENT: Duration = Duration::from_secs(1);
 
 type Case = fn();
 
-const CASES: &[(&str, Case)] = &[
-    (
-        "whatever_was_under_way_ends_in_time_when_the_peer_is_killed",
-        || falls_silent(libc::SIGKILL),
-    ),
-    (
-        "whatever_was_under_way_ends_in_time_when_the_peer_is_stopped",
-        || falls_silent(libc::SIGSTOP),
-    ),
-    (
-        "a_peer_that_was_stopped_for_longer_is_met_anew_when_it_goes_on",
-        a_stopped_peer_goes_on,
-    ),
-    (
-        "a_peer_that_was_killed_comes_back_under_its_number",
-        a_killed_peer_comes_back,
-    ),
-    (
-        "clients_that_are_killed_leave_nothing_behind",
-        killed_clients_leave_nothing,
-    ),
+const CASES: &[(&str, Case)] = cases::named![
+    whatever_was_under_way_ends_in_time_when_the_peer_is_killed,
+    whatever_was_under_way_ends_in_time_when_the_peer_is_stopped,
+    a_peer_that_was_stopped_for_longer_is_met_anew_when_it_goes_on,
+    a_peer_that_was_killed_comes_back_under_its_number,
+    clients_that_are_killed_leave_nothing_behind,
 ];
 
 pub(crate) fn run() -> ExitCode {
@@ -59,6 +44,14 @@ pub(crate) fn run() -> ExitCode {
     }
     let cases = CASES.iter().map(|(name, case)| ((*name).to_owned(), case));
     cases::run("rdm_deaths", cases)
+}
+
+fn whatever_was_under_way_ends_in_time_when_the_peer_is_killed() {
+    falls_silent(libc::SIGKILL);
+}
+
+fn whatever_was_under_way_ends_in_time_when_the_peer_is_stopped() {
+    falls_silent(libc::SIGSTOP);
 }
 
 fn open() -> Result<Node, OpenError> {
@@ -173,7 +166,7 @@ fn links(node: &Node) -> usize {
     }
 }
 
-fn a_stopped_peer_goes_on() {
+fn a_peer_that_was_stopped_for_longer_is_met_anew_when_it_goes_on() {
     let (node, peer, to) = pair(false);
     let bytes = vec![1; LARGE];
     peer.signal(libc::SIGSTOP);
@@ -187,7 +180,7 @@ fn a_stopped_peer_goes_on() {
     }
 }
 
-fn a_killed_peer_comes_back() {
+fn a_peer_that_was_killed_comes_back_under_its_number() {
     let (node, peer, to) = pair(false);
     let bytes = vec![1; LARGE];
     let (endpoint, session) = (peer.identity.endpoint, peer.identity.session);
@@ -211,7 +204,7 @@ fn a_killed_peer_comes_back() {
     }
 }
 
-fn killed_clients_leave_nothing() {
+fn clients_that_are_killed_leave_nothing_behind() {
     let lives = std::env::var("RDM_LIVES").ok();
     let lives: usize = lives.map_or(12, |text| text.parse().unwrap());
     let node = Node::open(

@@ -7,7 +7,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::side::{CAPS, Lot, Side, end, lot, plain};
+use crate::side::*;
 use libfabric_fake::{Death, Fake, Faults, Release, Shape, Wait};
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
@@ -222,8 +222,7 @@ fn after_death(death: Death) -> (Fake, Side, Vec<i32>, isize, isize) {
     let (mut a, mut b, to_b, _) = Side::pair(&fake);
     let mut there = vec![7u8; 100];
     let mr = b.register(&mut there, FI_REMOTE_READ);
-    // SAFETY: an open registration.
-    let key = unsafe { (*mr).key };
+    let key = key_of(mr);
     let mut large = lot(&[1; 1000]);
     assert_eq!(a.send(&mut large, to_b), 0);
     let mut into = lot(&[0; 100]);
@@ -353,10 +352,7 @@ fn an_unplugged_machine_answers_that_it_has_no_device() {
     let (a, b, to_b, _) = Side::pair(&fake);
     fake.first().unplug(Death::Fail(FI_EHOSTDOWN));
     assert_eq!(a.inject(&[1], to_b), -(FI_ENODEV as isize));
-    let mut entry = [0u64; 6];
-    // SAFETY: room for one completion.
-    let code = unsafe { fi_cq_read(a.cq, entry.as_mut_ptr().cast(), 1) };
-    assert_eq!(code, -(FI_ENODEV as isize));
+    assert_eq!(look(a.cq), -(FI_ENODEV as isize));
     end(&fake, [a, b]);
 }
 
@@ -365,11 +361,8 @@ fn an_overrun_queue_is_broken_for_good() {
     let fake = Fake::new(plain(), 1);
     let (a, b, ..) = Side::pair(&fake);
     fake.overrun();
-    let mut entry = [0u64; 6];
     for _ in 0..3 {
-        // SAFETY: room for one completion.
-        let code = unsafe { fi_cq_read(a.cq, entry.as_mut_ptr().cast(), 1) };
-        assert_eq!(code, -(FI_EOVERRUN as isize));
+        assert_eq!(look(a.cq), -(FI_EOVERRUN as isize));
     }
     end(&fake, [a, b]);
 }
@@ -388,10 +381,7 @@ fn a_small_queue_overruns_by_itself_where_it_may() {
         .iter_mut()
         .for_each(|into| assert_eq!(b.receive(into), 0));
     (0..3).for_each(|_| assert_eq!(a.inject(&[1], to_b), 0));
-    let mut entry = [0u64; 6];
-    // SAFETY: room for one completion.
-    let code = unsafe { fi_cq_read(b.cq, entry.as_mut_ptr().cast(), 1) };
-    assert_eq!(code, -(FI_EOVERRUN as isize));
+    assert_eq!(look(b.cq), -(FI_EOVERRUN as isize));
     end(&fake, [a, b]);
 }
 
@@ -421,8 +411,7 @@ fn a_busy_registration_is_closed_at_another_try() {
     let mut bytes = vec![0u8; 100];
     let mr = side.register(&mut bytes, FI_REMOTE_READ);
     fake.faults(|faults| faults.close_busy = 1.0);
-    // SAFETY: an open registration.
-    assert_eq!(unsafe { fi_close(mr.cast()) }, -FI_EBUSY);
+    assert_eq!(close(mr), -FI_EBUSY);
     assert_eq!(fake.registered().0, 1);
     fake.faults(|faults| *faults = Faults::none());
     side.close();
@@ -525,27 +514,13 @@ fn a_queue_that_cannot_be_waited_for_says_so() {
         let shape = Shape { wait, ..plain() };
         let fake = Fake::new(shape, 1);
         let side = Side::open(fake.first());
-        let mut attr = fi_cq_attr {
-            wait_obj: FI_WAIT_FD,
-            ..fi_cq_attr::EMPTY
-        };
-        let mut cq = std::ptr::null_mut();
-        // SAFETY: an open domain.
-        let code = unsafe {
-            fi_cq_open(
-                side.domain,
-                &raw mut attr,
-                &raw mut cq,
-                std::ptr::null_mut(),
-            )
-        };
+        let (code, cq) = open_queue(side.domain, FI_WAIT_FD);
         assert_eq!(code, if opens { 0 } else { -FI_ENOSYS });
         if opens {
             let mut fd = -1;
             // SAFETY: an open queue, and room for a descriptor.
             assert_eq!(unsafe { fi_getwait(cq.cast(), &raw mut fd) }, -FI_ENOSYS);
-            // SAFETY: an open queue.
-            assert_eq!(unsafe { fi_close(cq.cast()) }, 0);
+            assert_eq!(close(cq), 0);
         }
         side.close();
         fake.assert_clean();

@@ -1,6 +1,5 @@
 //! The made-up provider by itself.
 
-mod conversations;
 mod datagrams;
 mod faults;
 mod objects;

@@ -4,9 +4,7 @@
 //!   fabric > domain > queue, vector > endpoint    and back
 //! ```
 
-use std::ptr::null_mut;
-
-use crate::side::{CAPS, Side, end, lot, noticed, offers, plain};
+use crate::side::*;
 use libfabric_fake::{Call, Fake, Machine};
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
@@ -22,8 +20,7 @@ fn objects_are_closed_in_their_order() {
         (side.av.cast(), "fi_close of address vector"),
     ];
     for (object, what) in early {
-        // SAFETY: an open object, which is not to be closed now.
-        assert_eq!(unsafe { fi_close(object) }, -FI_EBUSY);
+        assert_eq!(close(object), -FI_EBUSY);
         noticed(&fake, what);
     }
     side.close();
@@ -36,12 +33,9 @@ fn calls_on_closed_objects_are_noticed() {
     let (mut a, b, to_b, _) = Side::pair(&fake);
     let ep = a.ep;
     a.close_endpoint();
-    // SAFETY: closed, as this tests; the fake keeps its memory.
-    let code = unsafe { fi_inject(ep, [1u8].as_ptr().cast(), 1, to_b) };
-    assert_eq!(code, -(FI_EBADF as isize));
+    assert_eq!(inject(ep, &[1], to_b), -(FI_EBADF as isize));
     noticed(&fake, "fi_inject of endpoint");
-    // SAFETY: as above.
-    assert_eq!(unsafe { fi_close(ep.cast()) }, -FI_EBADF);
+    assert_eq!(close(ep), -FI_EBADF);
     noticed(&fake, "which is closed");
     end(&fake, [a, b]);
 }
@@ -51,32 +45,19 @@ fn endpoints_are_bound_enabled_and_then_used() {
     let fake = Fake::new(plain(), 1);
     let side = Side::open(fake.first());
     let info = side.info.first().expect("an offer").as_ptr();
-    let mut ep = null_mut();
-    // SAFETY: open objects all the way; what is not allowed is what this tests. So below.
-    let code = unsafe { fi_endpoint(side.domain, info, &raw mut ep, null_mut()) };
-    assert_eq!(code, 0);
-    // SAFETY: as above.
-    let code = unsafe { fi_inject(ep, [1u8].as_ptr().cast(), 1, 0) };
-    assert_eq!(code, -(FI_EOPBADSTATE as isize));
+    let ep = unbound(side.domain, info);
+    assert_eq!(inject(ep, &[1], 0), -(FI_EOPBADSTATE as isize));
     noticed(&fake, "not enabled");
-    // SAFETY: as above.
-    assert_eq!(unsafe { fi_enable(ep) }, -FI_ENOCQ);
+    assert_eq!(enable(ep), -FI_ENOCQ);
     noticed(&fake, "without completion queue");
-    // SAFETY: as above.
-    let code = unsafe { fi_ep_bind(ep, side.cq.cast(), FI_TRANSMIT | FI_RECV) };
-    assert_eq!(code, 0);
-    // SAFETY: as above.
-    assert_eq!(unsafe { fi_enable(ep) }, -FI_ENOAV);
+    assert_eq!(bind(ep, side.cq, FI_TRANSMIT | FI_RECV), 0);
+    assert_eq!(enable(ep), -FI_ENOAV);
     noticed(&fake, "without address vector");
-    // SAFETY: as above.
-    assert_eq!(unsafe { fi_ep_bind(ep, side.av.cast(), 0) }, 0);
-    // SAFETY: as above.
-    assert_eq!(unsafe { fi_enable(ep) }, 0);
-    // SAFETY: as above.
-    assert!(unsafe { fi_ep_bind(ep, side.av.cast(), 0) } < 0);
+    assert_eq!(bind(ep, side.av, 0), 0);
+    assert_eq!(enable(ep), 0);
+    assert!(bind(ep, side.av, 0) < 0);
     noticed(&fake, "which is enabled");
-    // SAFETY: as above.
-    assert_eq!(unsafe { fi_close(ep.cast()) }, 0);
+    assert_eq!(close(ep), 0);
     side.close();
     fake.assert_clean();
 }
@@ -150,25 +131,17 @@ fn an_address_can_be_had_again_when_its_owner_is_gone() {
         .expect("tcp");
     let info = list.first().expect("tcp").as_ptr();
     let again = |b: &Side| {
-        let mut ep = null_mut();
-        // SAFETY: open objects; so below.
-        let code = unsafe { fi_endpoint(b.domain, info, &raw mut ep, null_mut()) };
-        assert_eq!(code, 0);
-        // SAFETY: as above.
-        let code = unsafe { fi_ep_bind(ep, b.cq.cast(), FI_TRANSMIT | FI_RECV) };
-        assert_eq!(code, 0);
-        // SAFETY: as above.
-        assert_eq!(unsafe { fi_ep_bind(ep, b.av.cast(), 0) }, 0);
+        let ep = unbound(b.domain, info);
+        assert_eq!(bind(ep, b.cq, FI_TRANSMIT | FI_RECV), 0);
+        assert_eq!(bind(ep, b.av, 0), 0);
         ep
     };
     let ep = again(&b);
-    // SAFETY: as above.
-    assert_eq!(unsafe { fi_enable(ep) }, -FI_EADDRINUSE);
+    assert_eq!(enable(ep), -FI_EADDRINUSE);
     let mut b = b;
     b.close_endpoint();
     assert_eq!(a.inject(&[1], to_b), -(FI_EAGAIN as isize));
-    // SAFETY: as above.
-    assert_eq!(unsafe { fi_enable(ep) }, 0);
+    assert_eq!(enable(ep), 0);
     assert_eq!(a.inject(&[1], to_b), 0);
     b.ep = ep;
     assert_eq!(b.address(), address);

@@ -1,12 +1,12 @@
 //! Rules of posting: what is broken is noticed, each one, and nothing else is.
 //!
 //! ```text
-//!   one misuse --> the violation that names it      (and conversations.rs: no misuse, none)
+//!   one misuse --> the violation that names it      (no misuse, none: ports/rdm/tests/rdm/shapes.rs)
 //! ```
 
 use std::ptr::null_mut;
 
-use crate::side::{Lot, Side, end, lot, noticed, plain};
+use crate::side::*;
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;

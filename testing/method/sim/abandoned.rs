@@ -56,8 +56,7 @@ fn what_came_too_late_is_still_there_for_a_receive_with_the_same_tag() {
 #[test]
 fn a_send_whose_receive_was_called_off_says_so_whatever_came_first() {
     // Called off while it was being filled; before its message came, which is thrown away in the end.
-    let mut rig = Rig::new(32);
-    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, client, server) = Rig::of_two(32);
     rig.introduce(client, server);
     let answer = rig.host(client).recv(server, 1, 3 << 20);
     let sent = rig.host(server).send(client, 1, &vec![1; 3 << 20]);
@@ -81,8 +80,7 @@ fn a_send_whose_receive_was_called_off_says_so_whatever_came_first() {
 #[test]
 fn nothing_is_thrown_away_while_more_can_be_lent_or_requests_are_what_waits() {
     for requests in [0, 200] {
-        let mut rig = Rig::new(33);
-        let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+        let (mut rig, client, server) = Rig::of_two(33);
         rig.introduce(client, server);
         rig.host(client).fetching = false;
         for tag in 0..100 {

@@ -203,8 +203,7 @@ fn a_servers_receive_of_a_cut_exchange_ends_although_the_client_asks_for_somethi
 
 #[test]
 fn a_server_that_was_never_there_is_refused_each_time_and_reached_when_it_comes() {
-    let mut rig = Rig::new(1);
-    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, client, server) = Rig::of_two(1);
     rig.kill(server);
     for round in 0..3 {
         let host = rig.host(client);
@@ -224,8 +223,7 @@ fn a_server_that_was_never_there_is_refused_each_time_and_reached_when_it_comes(
 
 #[test]
 fn programs_without_requests_begin_anew_after_a_loss() {
-    let mut rig = Rig::new(1);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(1);
     rig.introduce(a, b);
     rig.kill(b);
     rig.run_for(TIMEOUT);

@@ -412,8 +412,7 @@ fn a_peer_that_was_called_may_send_right_behind_its_answer() {
 
 #[test]
 fn messages_of_a_peer_that_becomes_another_keep_their_order() {
-    let mut rig = Rig::new(5);
-    let (server, client) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, server, client) = Rig::of_two(5);
     rig.host(server).fetching = false;
     // A peer under its other name, whose messages wait when it dies.
     let other = rig.host(server).look_up(client, OTHER_NIC);

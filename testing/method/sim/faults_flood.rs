@@ -3,7 +3,6 @@
 use crate::rig::Rig;
 use bmi_method::match_layout::{MessageType, VERSION, bits};
 use bmi_method::peer::handshake::ConnReq;
-use mx_sim::Profile;
 use std::time::Duration;
 
 /// A stranger that takes nothing of what it is sent, and has a connection to `node`.
@@ -34,8 +33,7 @@ fn flood(rig: &mut Rig, node: usize, stranger: usize, request: u64, body: &[u8])
 
 #[test]
 fn untaken_refusals_do_not_pile_up() {
-    let mut rig = Rig::new(1);
-    let (server, client) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, server, client) = Rig::of_two(1);
     let stranger = deaf_stranger(&mut rig, server);
     let malformed = bits(MessageType::ConnReq, 5, VERSION).0;
     assert_eq!(flood(&mut rig, server, stranger, malformed, b""), 1);
@@ -44,8 +42,7 @@ fn untaken_refusals_do_not_pile_up() {
 
 #[test]
 fn untaken_acknowledgements_do_not_pile_up() {
-    let mut rig = Rig::new(2);
-    let (server, client) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, server, client) = Rig::of_two(2);
     let stranger = deaf_stranger(&mut rig, server);
     let body = ConnReq::emit("mx://deaf:0:7");
     let request = bits(MessageType::ConnReq, 5, VERSION).0;

@@ -40,8 +40,7 @@ fn sent_to(rig: &mut Rig, stranger: usize) -> Vec<(Fields, Vec<u8>)> {
 fn process_killers_nothing_a_stranger_sends_ends_a_process_or_disturbs_others() {
     seeds::each(30, |seed| {
         let mut rng = Rng::new(seed);
-        let mut rig = Rig::new(seed);
-        let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+        let (mut rig, client, server) = Rig::of_two(seed);
         rig.introduce(client, server);
         for node in [client, server] {
             let mut stranger = stranger_at(&mut rig, node);
@@ -70,8 +69,7 @@ fn process_killers_nothing_a_stranger_sends_ends_a_process_or_disturbs_others() 
 
 #[test]
 fn process_killers_a_client_answers_a_connection_and_takes_unexpected_messages() {
-    let mut rig = Rig::new(1);
-    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, client, server) = Rig::of_two(1);
     // The server begins, with a name that the client has not looked up.
     rig.host(server).send_unexpected(client, 5, b"to a client");
     rig.run("the message", |rig| rig.peek(client).got.len() == 1);
@@ -102,8 +100,7 @@ fn process_killers_peer_ids_that_are_used_up_refuse_and_come_back() {
 
 #[test]
 fn fault_1_every_operation_completes_with_its_own_error() {
-    let mut rig = Rig::new(3);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(3);
     rig.introduce(a, b);
     for round in 0..200 {
         let cancelled = rig.host(a).recv(b, 9, 4);
@@ -146,8 +143,7 @@ fn faults_2_and_21_unexpected_messages_have_their_own_size_up_to_the_limit_and_b
 
 #[test]
 fn fault_3_a_refused_post_is_never_reported() {
-    let mut rig = Rig::new(5);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(5);
     let addr = rig.host(a).addr(b);
     let too_long = vec![0; (4 << 20) + 1].into();
     let refused = rig
@@ -238,8 +234,7 @@ fn a_connection_that_is_cut_twice_has_not_met_an_unknown_host() {
 
 #[test]
 fn fault_9_what_a_server_posted_before_it_was_ready_goes_out_when_the_client_connects() {
-    let mut rig = Rig::new(7);
-    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, client, server) = Rig::of_two(7);
     rig.cluster.stall(client, Duration::from_millis(10));
     // In WAIT: its own connect is not answered yet.
     let sends: Vec<_> = (0..5u8)
@@ -261,8 +256,7 @@ fn fault_9_what_a_server_posted_before_it_was_ready_goes_out_when_the_client_con
 
 #[test]
 fn fault_10_a_peer_leaves_disconnect_by_itself_and_the_next_post_connects() {
-    let mut rig = Rig::new(8);
-    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, client, server) = Rig::of_two(8);
     let addr = rig.host(client).addr(server);
     for round in 0..5 {
         let first = rig.host(client).send_unexpected(server, 2, b"request");
@@ -358,8 +352,7 @@ fn an_old_peer_without_extensions_can_connect_and_talk() {
 
 #[test]
 fn a_forged_id_never_brings_another_peers_data() {
-    let mut rig = Rig::new(12);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(12);
     rig.introduce(a, b);
     let recv = rig.host(a).recv(b, 3, 10);
     let stranger = stranger_at(&mut rig, a);
@@ -385,8 +378,7 @@ fn a_forged_id_never_brings_another_peers_data() {
 
 #[test]
 fn fault_14_every_lookup_can_be_dropped_on_its_own_and_the_peer_looked_up_again() {
-    let mut rig = Rig::new(13);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(13);
     for _ in 0..3 {
         let host = rig.host(a);
         let (first, second) = (host.look_up(b, rig::NIC), host.look_up(b, rig::NIC));
@@ -421,8 +413,7 @@ fn fault_14_a_peer_dropped_and_looked_up_at_once_is_reached() {
 
 #[test]
 fn fault_14_a_dropped_address_is_never_named_again() {
-    let mut rig = Rig::new(15);
-    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, client, server) = Rig::of_two(15);
     rig.host(client).send_unexpected(server, 1, b"x");
     rig.run("the message", |rig| rig.peek(server).got.len() == 1);
     let addr = NonNull::new(rig.peek(server).got[0].addr as *mut _).unwrap();

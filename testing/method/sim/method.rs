@@ -10,8 +10,7 @@ use std::time::Duration;
 
 #[test]
 fn a_receive_posted_before_any_connection_gets_its_message() {
-    let mut rig = Rig::new(1);
-    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, client, server) = Rig::of_two(1);
     let answer = rig.host(client).recv(server, 1, 100);
     let request = rig.host(client).send_unexpected(server, 7, b"request");
     rig.run("the request", |rig| !rig.peek(server).got.is_empty());
@@ -57,8 +56,7 @@ fn messages_of_every_size_arrive_whole() {
 
 #[test]
 fn equal_tags_arrive_in_order_also_across_the_connect() {
-    let mut rig = Rig::new(4);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(4);
     // Half before the handshake, half in the middle of it or after it, small ones behind large.
     let len = |n: u8| if n % 5 == 0 { 60_000 } else { 10 };
     let first: Vec<_> = (0..20)
@@ -81,8 +79,7 @@ fn equal_tags_arrive_in_order_also_across_the_connect() {
 
 #[test]
 fn large_unexpected_messages_keep_their_place_among_small_ones() {
-    let mut rig = Rig::new(5);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(5);
     let lens = [10, 300 << 10, 0, 40_000, 5, 5];
     for (n, len) in lens.iter().enumerate() {
         rig.host(a)
@@ -158,8 +155,7 @@ fn oneself_under_two_names_is_one_peer_in_the_end() {
 
 #[test]
 fn one_endpoint_under_two_names_is_one_peer_in_the_end() {
-    let mut rig = Rig::new(6);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(6);
     let host = rig.host(a);
     let first = host.look_up(b, rig::NIC);
     let second = host.look_up(b, OTHER_NIC);
@@ -225,8 +221,7 @@ fn a_method_can_send_to_itself() {
 
 #[test]
 fn a_dead_server_fails_everything_and_a_new_one_is_reached_by_the_next_post() {
-    let mut rig = Rig::new(8);
-    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, client, server) = Rig::of_two(8);
     rig.introduce(client, server);
     let recv = rig.host(client).recv(server, 1, 10);
     let large = rig.host(client).send(server, 2, &[1; 500_000]);
@@ -248,8 +243,7 @@ fn a_dead_server_fails_everything_and_a_new_one_is_reached_by_the_next_post() {
 
 #[test]
 fn a_client_that_dies_in_the_handshake_it_began_is_reset_and_not_unreachable() {
-    let mut rig = Rig::new(7);
-    let (server, client) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, server, client) = Rig::of_two(7);
     rig.host(client).send(server, 1, b"x");
     let receive = rig.host(server).recv(client, 1, 1);
     let addr = rig.host(server).addr(client);
@@ -265,8 +259,7 @@ fn a_client_that_dies_in_the_handshake_it_began_is_reset_and_not_unreachable() {
 
 #[test]
 fn a_restarted_client_keeps_its_peer_and_address_and_its_old_operations_end() {
-    let mut rig = Rig::new(9);
-    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, client, server) = Rig::of_two(9);
     rig.host(client).send_unexpected(server, 1, b"first life");
     rig.run("the first", |rig| rig.peek(server).got.len() == 1);
     let addr = std::ptr::NonNull::new(rig.peek(server).got[0].addr as *mut _).unwrap();
@@ -289,8 +282,7 @@ fn a_restarted_client_keeps_its_peer_and_address_and_its_old_operations_end() {
 
 #[test]
 fn a_dead_client_is_forgotten_once_and_its_id_and_memory_come_back() {
-    let mut rig = Rig::new(10);
-    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, client, server) = Rig::of_two(10);
     rig.host(client).send_unexpected(server, 1, b"x");
     rig.run("the message", |rig| rig.peek(server).got.len() == 1);
     let addr = std::ptr::NonNull::new(rig.peek(server).got[0].addr as *mut _).unwrap();
@@ -334,8 +326,7 @@ fn a_silent_network_ends_every_operation_within_the_time_out() {
 
 #[test]
 fn cancelling_ends_one_operation_and_nothing_else() {
-    let mut rig = Rig::new(12);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(12);
     // Before the connection.
     let queued = [rig.host(a).send(b, 1, b"x"), rig.host(a).recv(b, 1, 5)];
     for label in queued {
@@ -367,8 +358,7 @@ fn cancelling_ends_one_operation_and_nothing_else() {
 
 #[test]
 fn cancelling_what_is_complete_or_reported_changes_nothing_and_no_ids_are_refused() {
-    let mut rig = Rig::new(13);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(13);
     rig.introduce(a, b);
     let recv = rig.host(a).recv(b, 1, 5);
     let id = rig.peek(a).id(recv).unwrap();
@@ -396,8 +386,7 @@ fn cancelling_what_is_complete_or_reported_changes_nothing_and_no_ids_are_refuse
 /// Every number that is near one of ours, and every state that an operation of it can be in.
 #[test]
 fn only_the_id_of_an_operation_in_its_own_context_names_it() {
-    let mut rig = Rig::new(14);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(14);
     // One waits for its connection, later ones are at the endpoint.
     let pending = rig.host(a).recv(b, 1, 5);
     let refused = |rig: &mut Rig, id: i64, context: i64| {
@@ -443,8 +432,7 @@ fn only_the_id_of_an_operation_in_its_own_context_names_it() {
 
 #[test]
 fn dropping_the_last_address_ends_its_operations_and_tells_the_peer() {
-    let mut rig = Rig::new(14);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(14);
     rig.introduce(a, b);
     let mine = rig.host(a).recv(b, 1, 5);
     let theirs = rig.host(b).recv(a, 1, 5);
@@ -458,8 +446,7 @@ fn dropping_the_last_address_ends_its_operations_and_tells_the_peer() {
 
 #[test]
 fn an_orderly_end_is_told_at_once() {
-    let mut rig = Rig::new(15);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(15);
     rig.introduce(a, b);
     let recv = rig.host(b).recv(a, 1, 5);
     let began = rig.now();
@@ -471,8 +458,7 @@ fn an_orderly_end_is_told_at_once() {
 #[test]
 fn what_waits_for_a_connection_never_goes_once_the_method_has_ended() {
     for micros in [0, 3, 6, 9, 12, 15, 20, 30, 100] {
-        let mut rig = Rig::new(20);
-        let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+        let (mut rig, a, b) = Rig::of_two(20);
         let mine = rig.host(b).send_unexpected(a, 1, b"to a");
         rig.host(a).send_unexpected(b, 1, b"to b");
         rig.run_for(Duration::from_micros(micros));
@@ -524,8 +510,7 @@ fn more_unexpected_messages_than_fit_wait_at_their_senders_and_none_is_lost() {
 
 #[test]
 fn a_receive_that_is_too_short_is_filled_and_says_so() {
-    let mut rig = Rig::new(17);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    let (mut rig, a, b) = Rig::of_two(17);
     rig.introduce(a, b);
     for (tag, len) in [(1, 100), (2, 100_000)] {
         rig.host(a).send(b, tag, &vec![7; len]);

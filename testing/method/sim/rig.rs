@@ -569,6 +569,13 @@ impl Rig {
         Self::with_share(seed, None)
     }
 
+    /// With two hosts.
+    pub fn of_two(seed: u64) -> (Self, NodeId, NodeId) {
+        let mut rig = Self::new(seed);
+        let [a, b] = [Profile::default(); 2].map(|profile| rig.add(profile));
+        (rig, a, b)
+    }
+
     /// One in which ports read what they hold as late as they may, straight from the sender's
     /// memory, and can read peers' memory.
     pub fn sharing(seed: u64) -> Self {

@@ -28,6 +28,102 @@ pub(crate) fn offers(machine: &Machine, caps: u64) -> Result<InfoList, i32> {
     library.query(None, None, 0, Some(&hints))
 }
 
+/// Closes an object.
+pub(crate) fn close<T>(object: *mut T) -> i32 {
+    // SAFETY: objects of the fake's, which keeps their memory when they are closed; each begins with its `fid`. So in
+    // all of these.
+    unsafe { fi_close(object.cast()) }
+}
+
+pub(crate) fn bind<T>(ep: *mut fid_ep, object: *mut T, flags: u64) -> i32 {
+    // SAFETY: as above.
+    unsafe { fi_ep_bind(ep, object.cast(), flags) }
+}
+
+pub(crate) fn enable(ep: *mut fid_ep) -> i32 {
+    // SAFETY: as above.
+    unsafe { fi_enable(ep) }
+}
+
+pub(crate) fn mr_bind(mr: *mut fid_mr, ep: *mut fid_ep, flags: u64) -> i32 {
+    // SAFETY: as above.
+    unsafe { fi_mr_bind(mr, ep.cast(), flags) }
+}
+
+pub(crate) fn mr_enable(mr: *mut fid_mr) -> i32 {
+    // SAFETY: as above.
+    unsafe { fi_mr_enable(mr) }
+}
+
+pub(crate) fn key_of(mr: *mut fid_mr) -> u64 {
+    // SAFETY: as above.
+    unsafe { (*mr).key }
+}
+
+pub(crate) fn desc_of(mr: *mut fid_mr) -> *mut c_void {
+    // SAFETY: as above.
+    unsafe { (*mr).mem_desc }
+}
+
+pub(crate) fn inject(ep: *mut fid_ep, bytes: &[u8], to: u64) -> isize {
+    // SAFETY: as above; the bytes are read before the call returns.
+    unsafe { fi_inject(ep, bytes.as_ptr().cast(), bytes.len(), to) }
+}
+
+/// Registers memory, which is not touched by that.
+pub(crate) fn register(
+    domain: *mut fid_domain,
+    start: *const u8,
+    len: usize,
+    access: u64,
+    key: u64,
+) -> (i32, *mut fid_mr) {
+    let (mut mr, none) = (null_mut(), null_mut());
+    // SAFETY: as above; what is under way in the memory is over before it goes.
+    let code = unsafe {
+        fi_mr_reg(
+            domain,
+            start.cast(),
+            len,
+            access,
+            0,
+            key,
+            0,
+            &raw mut mr,
+            none,
+        )
+    };
+    (code, mr)
+}
+
+pub(crate) fn open_queue(domain: *mut fid_domain, wait: u32) -> (i32, *mut fid_cq) {
+    let mut cq = null_mut();
+    let mut attr = fi_cq_attr {
+        format: FI_CQ_FORMAT_TAGGED,
+        wait_obj: wait,
+        ..fi_cq_attr::EMPTY
+    };
+    // SAFETY: as above.
+    let code = unsafe { fi_cq_open(domain, &raw mut attr, &raw mut cq, null_mut()) };
+    (code, cq)
+}
+
+/// What a look at a queue gives, which is not looked at.
+pub(crate) fn look(cq: *mut fid_cq) -> isize {
+    let mut entry = [0u64; 6];
+    // SAFETY: as above, and room for one completion.
+    unsafe { fi_cq_read(cq, entry.as_mut_ptr().cast(), 1) }
+}
+
+/// An endpoint that is neither bound nor enabled.
+pub(crate) fn unbound(domain: *mut fid_domain, info: *mut fi_info) -> *mut fid_ep {
+    let mut ep = null_mut();
+    // SAFETY: as above, and a live info.
+    let code = unsafe { fi_endpoint(domain, info, &raw mut ep, null_mut()) };
+    assert_eq!(code, 0);
+    ep
+}
+
 /// An open endpoint and all it needs.
 pub(crate) struct Side {
     pub(crate) fabric: *mut fid_fabric,
@@ -61,25 +157,17 @@ impl Side {
         let info = offers(machine, caps).expect("an offer");
         let first = info.first().expect("an offer");
         let fabric = machine.library().fabric(first).expect("a fabric").as_ptr();
-        let (mut domain, mut cq, mut av, mut ep) = (null_mut(), null_mut(), null_mut(), null_mut());
+        let (mut domain, mut av) = (null_mut(), null_mut());
         // SAFETY: an open fabric and a live info.
         let code = unsafe { fi_domain(fabric, first.as_ptr(), &raw mut domain, null_mut()) };
         assert_eq!(code, 0);
-        let mut attr = fi_cq_attr {
-            format: FI_CQ_FORMAT_TAGGED,
-            wait_obj: wait,
-            ..fi_cq_attr::EMPTY
-        };
-        // SAFETY: an open domain.
-        let code = unsafe { fi_cq_open(domain, &raw mut attr, &raw mut cq, null_mut()) };
+        let (code, cq) = open_queue(domain, wait);
         assert_eq!(code, 0);
         let mut attr = fi_av_attr::EMPTY;
         // SAFETY: an open domain.
         let code = unsafe { fi_av_open(domain, &raw mut attr, &raw mut av, null_mut()) };
         assert_eq!(code, 0);
-        // SAFETY: an open domain and a live info.
-        let code = unsafe { fi_endpoint(domain, first.as_ptr(), &raw mut ep, null_mut()) };
-        assert_eq!(code, 0);
+        let ep = unbound(domain, first.as_ptr());
         let (prefix, mr_mode) = {
             // SAFETY: a live info's attributes.
             let ep_attr = unsafe { &*first.ep_attr() };
@@ -98,13 +186,9 @@ impl Side {
             mr_mode,
             regions: Vec::new(),
         };
-        // SAFETY: open objects; so below.
-        let code = unsafe { fi_ep_bind(ep, cq.cast(), FI_TRANSMIT | FI_RECV) };
-        assert_eq!(code, 0);
-        // SAFETY: as above.
-        assert_eq!(unsafe { fi_ep_bind(ep, av.cast(), 0) }, 0);
-        // SAFETY: as above.
-        assert_eq!(unsafe { fi_enable(ep) }, 0);
+        assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), 0);
+        assert_eq!(bind(ep, av, 0), 0);
+        assert_eq!(enable(ep), 0);
         side
     }
 
@@ -152,30 +236,14 @@ impl Side {
         bytes: &mut [u8],
         access: u64,
     ) -> Result<*mut fid_mr, i32> {
-        let mut mr = null_mut();
         let key = 1 + self.regions.len() as u64;
-        // SAFETY: live memory, that the test keeps until the side is closed.
-        let code = unsafe {
-            fi_mr_reg(
-                self.domain,
-                bytes.as_mut_ptr().cast(),
-                bytes.len(),
-                access,
-                0,
-                key,
-                0,
-                &raw mut mr,
-                null_mut(),
-            )
-        };
+        let (code, mr) = register(self.domain, bytes.as_ptr(), bytes.len(), access, key);
         if code != 0 {
             return Err(code);
         }
         if self.mr_mode & FI_MR_ENDPOINT != 0 {
-            // SAFETY: open objects.
-            assert_eq!(unsafe { fi_mr_bind(mr, self.ep.cast(), 0) }, 0);
-            // SAFETY: an open object.
-            assert_eq!(unsafe { fi_mr_enable(mr) }, 0);
+            assert_eq!(mr_bind(mr, self.ep.cast(), 0), 0);
+            assert_eq!(mr_enable(mr), 0);
         }
         self.regions.push(mr);
         Ok(mr)
@@ -192,8 +260,7 @@ impl Side {
         };
         if self.mr_mode & FI_MR_LOCAL != 0 {
             let mr = self.register(&mut lot.bytes, FI_SEND | FI_RECV | FI_READ);
-            // SAFETY: an open registration.
-            lot.desc = unsafe { (*mr).mem_desc };
+            lot.desc = desc_of(mr);
         }
         lot
     }
@@ -213,8 +280,7 @@ impl Side {
     }
 
     pub(crate) fn inject(&self, bytes: &[u8], to: u64) -> isize {
-        // SAFETY: read before the call returns.
-        unsafe { fi_inject(self.ep, bytes.as_ptr().cast(), bytes.len(), to) }
+        inject(self.ep, bytes, to)
     }
 
     pub(crate) fn receive(&self, lot: &mut Lot) -> isize {
@@ -320,8 +386,7 @@ impl Side {
         if self.mr_mode & FI_MR_LOCAL == 0 {
             self.close_regions();
         }
-        // SAFETY: an open object.
-        assert_eq!(unsafe { fi_close(self.ep.cast()) }, 0);
+        assert_eq!(close(self.ep), 0);
         self.ep = null_mut();
         self.close_regions();
     }
@@ -329,19 +394,16 @@ impl Side {
     fn close_regions(&mut self) {
         for mr in self.regions.drain(..) {
             // The fault of staying busy ends.
-            // SAFETY: an open object.
-            while unsafe { fi_close(mr.cast()) } == -FI_EBUSY {}
+            while close(mr) == -FI_EBUSY {}
         }
     }
 
     pub(crate) fn close(mut self) {
         self.close_endpoint();
         for object in [self.cq.cast::<fid>(), self.av.cast(), self.domain.cast()] {
-            // SAFETY: an open object.
-            assert_eq!(unsafe { fi_close(object) }, 0);
+            assert_eq!(close(object), 0);
         }
-        // SAFETY: an open object.
-        assert_eq!(unsafe { fi_close(self.fabric.cast()) }, 0);
+        assert_eq!(close(self.fabric), 0);
     }
 }
 
