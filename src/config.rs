@@ -15,7 +15,8 @@ use crate::error::Error;
 use mx_proto::flow::{CREDIT, cost};
 use mx_sys::Settings;
 use mx_sys::settings;
-use mx_sys::tunable::{self, G, K, Kind, M, Refused, Tunable, millis, of_millis};
+use mx_sys::tunable::{self, G, K, Kind, M, Refused, Tunable};
+use mx_sys::tunables;
 use std::time::Duration;
 
 /// All settings of the method.
@@ -44,65 +45,25 @@ const UNEXPECTED_BYTES: &str = "MX_UNEXPECTED_BYTES";
 const DAY: u64 = 86_400_000;
 
 /// The method's own tunables, in the order of the documentation.
-pub static OWN: &[Tunable<Config>] = &[
-    Tunable::number(
-        "BMI_MX_CONNECT_TIMEOUT_MS",
-        Kind::Number(0, DAY),
-        "milliseconds that operations wait for a connection before they fail; 0: for ever",
-        |c, v| c.connect_timeout = millis(v),
-        |c| of_millis(c.connect_timeout),
-    ),
-    Tunable::number(
-        "BMI_MX_PEER_TIMEOUT_MS",
-        Kind::OrZero(100, DAY),
-        "milliseconds after which a peer that is silent although there are operations with \
-                it is lost, and they fail; 0: never",
-        |c, v| c.mx.endpoint.peer_timeout = millis(v),
-        |c| of_millis(c.mx.endpoint.peer_timeout),
-    ),
-    Tunable::number(
-        "BMI_MX_SEND_TIMEOUT_MS",
-        Kind::Number(0, DAY),
-        "milliseconds after which an unmatched expected send is cancelled; 0: not while the peer lives",
-        |c, v| c.send_timeout = millis(v),
-        |c| of_millis(c.send_timeout),
-    ),
-    Tunable::number(
-        "BMI_MX_UNEXPECTED_TIMEOUT_MS",
-        Kind::Number(0, DAY),
-        "the same for an unexpected send that its receiver has no room for",
-        |c, v| c.unexpected_timeout = millis(v),
-        |c| of_millis(c.unexpected_timeout),
-    ),
-    Tunable::number(
-        "BMI_MX_RECV_TIMEOUT_MS",
-        Kind::Number(0, DAY),
-        "milliseconds after which an unmatched receive is cancelled; 0: not while the peer lives",
-        |c, v| c.recv_timeout = millis(v),
-        |c| of_millis(c.recv_timeout),
-    ),
-    Tunable::number(
-        "BMI_MX_UNEXPECTED_MAX",
-        Kind::Bytes(16 * K, G),
-        "largest unexpected message that can be posted and is accepted",
-        |c, v| c.mx.endpoint.fetched_max = v as u32,
-        |c| c.mx.endpoint.fetched_max.into(),
-    ),
-    Tunable::number(
-        "BMI_MX_SHUTDOWN_MS",
-        Kind::Number(0, 60_000),
-        "milliseconds that `finalize` waits at most for the last messages to leave",
-        |c, v| c.shutdown = Duration::from_millis(v),
-        |c| c.shutdown.as_millis() as u64,
-    ),
-    Tunable::number(
-        "BMI_MX_BUFFER_CACHE",
-        Kind::Bytes(0, 64 * G),
-        "bytes of freed `memalloc` buffers that are kept for reuse, for 5 s",
-        |c, v| c.buffer_cache = v as usize,
-        |c| c.buffer_cache as u64,
-    ),
-];
+pub static OWN: &[Tunable<Config>] = &tunables! {
+    "BMI_MX_CONNECT_TIMEOUT_MS", Kind::Number(0, DAY), (connect_timeout),
+        "milliseconds that operations wait for a connection before they fail; 0: for ever";
+    "BMI_MX_PEER_TIMEOUT_MS", Kind::OrZero(100, DAY), (mx.endpoint.peer_timeout),
+        "milliseconds after which a peer that is silent although there are operations with it is lost, and \
+        they fail; 0: never";
+    "BMI_MX_SEND_TIMEOUT_MS", Kind::Number(0, DAY), (send_timeout),
+        "milliseconds after which an unmatched expected send is cancelled; 0: not while the peer lives";
+    "BMI_MX_UNEXPECTED_TIMEOUT_MS", Kind::Number(0, DAY), (unexpected_timeout),
+        "the same for an unexpected send that its receiver has no room for";
+    "BMI_MX_RECV_TIMEOUT_MS", Kind::Number(0, DAY), (recv_timeout),
+        "milliseconds after which an unmatched receive is cancelled; 0: not while the peer lives";
+    "BMI_MX_UNEXPECTED_MAX", Kind::Bytes(16 * K, G), (mx.endpoint.fetched_max),
+        "largest unexpected message that can be posted and is accepted";
+    "BMI_MX_SHUTDOWN_MS", Kind::Number(0, 60_000), (shutdown),
+        "milliseconds that `finalize` waits at most for the last messages to leave";
+    "BMI_MX_BUFFER_CACHE", Kind::Bytes(0, 64 * G), (buffer_cache),
+        "bytes of freed `memalloc` buffers that are kept for reuse, for 5 s";
+};
 
 /// The variables of the log; read by `logging`, here because they are documented with the others.
 pub const LOG_VARIABLES: [&str; 2] = ["BMI_MX_LOG", "MX_LOG"];
@@ -198,7 +159,7 @@ impl Config {
 mod tests {
     use super::*;
     use mx_sys::settings::PortChoice;
-    use mx_sys::tunable::{Access, NAME_MAX, PATH_MAX};
+    use mx_sys::tunable::{NAME_MAX, PATH_MAX, Value};
     use std::collections::HashMap;
 
     fn load_all(pairs: &[(&str, &str)]) -> (Config, Vec<Refused>) {
@@ -242,19 +203,13 @@ mod tests {
             for (place, text) in texts.iter().enumerate() {
                 let mut config = Config::default();
                 tunable.apply(&mut config, text).unwrap();
-                match (tunable.kind, &tunable.access) {
-                    (
-                        Kind::Number(..) | Kind::OrZero(..) | Kind::Bytes(..),
-                        Access::Number { get, .. },
-                    ) => {
-                        assert_eq!(get(&config).to_string(), *text, "{}", tunable.name);
-                    }
-                    (_, Access::Number { get, .. }) => {
-                        assert_eq!(get(&config), place as u64, "{}", tunable.name);
-                    }
-                    (_, Access::Text { .. }) => {
-                        assert_eq!(tunable.text(&config), *text, "{}", tunable.name);
-                    }
+                let number = match tunable.kind {
+                    Kind::Number(..) | Kind::OrZero(..) | Kind::Bytes(..) => text.parse().unwrap(),
+                    _ => place as u64,
+                };
+                match (tunable.get)(&config) {
+                    Value::Number(value) => assert_eq!(value, number, "{}", tunable.name),
+                    Value::Text(_) => assert_eq!(tunable.text(&config), *text, "{}", tunable.name),
                 }
             }
         }

@@ -21,6 +21,7 @@ mod machine;
 
 mod by_remote;
 mod config;
+mod counters;
 mod early;
 mod endpoint;
 mod event;
@@ -50,6 +51,7 @@ pub mod transitions;
 pub mod wire;
 
 pub use config::{Config, Key, Place};
+pub use counters::{Counter, CounterKind};
 pub use endpoint::{
     Account, Endpoint, PREVIEW_MAX, Phase, PostError, Posted, Received, Reminder, RemoteView,
     SendMode,

@@ -17,7 +17,8 @@ use crate::progress::Tuning;
 use crate::route::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 use crate::route::open::{EndpointChoice, OpenOptions};
 use crate::route::seen;
-use crate::tunable::{self, Access, Form, G, K, Kind, M, Refused, Tunable, millis, of_millis};
+use crate::tunable::{self, Field, Form, G, K, Kind, M, Refused, Tunable, Value};
+use crate::{choice, tunables};
 use mx_port_base::endpoint_port::{self, PortMap};
 use mx_port_dgram::faults::{self, FaultPlan};
 use mx_port_dgram::{BackendChoice, DgramOptions};
@@ -26,7 +27,7 @@ use mx_port_rdm::{RdmOptions, Wait};
 use mx_proto::Route;
 use mx_proto::reliability::ReliableConfig;
 use mx_reserve as reserve;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Settings of endpoints, their ports and their threads.
@@ -156,296 +157,89 @@ pub fn variables() -> impl Iterator<Item = String> {
 /// contain [`Settings`].
 pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunable<S>] {
     const {
-        &[
-            Tunable {
-                name: "MX_PORT",
-                kind: Kind::Choice(&["auto", "local", "tcp", "rdm", "dgram"]),
-                about: "which ports carry traffic; `local@`, `tcp@`, `rdm@` or `dgram@` before \
-                        the host of an address wins",
-                access: Access::Number {
-                    set: |s, v| {
-                        s.as_mut().port = match v {
-                            1 => PortChoice::Local,
-                            2 => PortChoice::Tcp,
-                            3 => PortChoice::Rdm,
-                            4 => PortChoice::Dgram,
-                            _ => PortChoice::Auto,
-                        }
-                    },
-                    get: |s| match s.as_ref().port {
-                        PortChoice::Auto => 0,
-                        PortChoice::Local => 1,
-                        PortChoice::Tcp => 2,
-                        PortChoice::Rdm => 3,
-                        PortChoice::Dgram => 4,
-                    },
+        &tunables! {
+            @as_ref as_mut:
+            "MX_PORT", Kind::Choice(&["auto", "local", "tcp", "rdm", "dgram"]), (port),
+                "which ports carry traffic; `local@`, `tcp@`, `rdm@` or `dgram@` before the host of an address wins";
+            "MX_PORT_BASE", Kind::Number(1024, 64512), (port_base),
+                "TCP and UDP port of endpoint 0; endpoints below 1024 use the block from here on, and it must be the \
+                same on all machines";
+            "MX_SPIN_US", Kind::Number(0, 1_000_000), [
+                |s, v| {
+                    if let Value::Number(v) = v {
+                        s.as_mut().spin = Duration::from_micros(v);
+                    }
                 },
-            },
-            Tunable {
-                name: "MX_PORT_BASE",
-                kind: Kind::Number(1024, 64512),
-                about: "TCP and UDP port of endpoint 0; endpoints below 1024 use the block from here on, \
-                        and it must be the same on all machines",
-                access: Access::Number {
-                    // The range keeps it within 16 bits.
-                    set: |s, v| s.as_mut().port_base = v as u16,
-                    get: |s| s.as_ref().port_base.into(),
-                },
-            },
-            Tunable {
-                name: "MX_SPIN_US",
-                kind: Kind::Number(0, 1_000_000),
-                about: "microseconds a blocked test call polls before it sleeps in the kernel, while four of five waits end within that time",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().spin = Duration::from_micros(v),
-                    get: |s| s.as_ref().spin.as_micros() as u64,
-                },
-            },
-            Tunable {
-                name: "MX_HELPER",
-                kind: Kind::Switch,
-                about: "a helper thread, asleep in the kernel, keeps connections moving while the \
-                        application computes",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().helper = v == 1,
-                    get: |s| s.as_ref().helper.into(),
-                },
-            },
-            Tunable {
-                name: "MX_EAGER_MAX",
-                kind: Kind::Bytes(128, 1024 * K),
-                about: "messages up to this size travel at once, over tcp and dgram those up to 512K, over rdm those up to 256K \
-                        (two slots where the card reads); larger ones are offered and pulled",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().endpoint.eager_max = v as usize,
-                    get: |s| s.as_ref().endpoint.eager_max as u64,
-                },
-            },
-            Tunable {
-                name: "MX_UNEXPECTED_BYTES",
-                kind: Kind::Bytes(M, 64 * G),
-                about: "bytes of messages without a receive, of all peers together; the TCP port \
-                        keeps a 32nd of that besides for incomplete messages, further ones stay in \
-                        the kernel; libbmi_mx needs 8/7 of `BMI_MX_UNEXPECTED_MAX` and does not \
-                        start with less: 4682K, unless that is smaller",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().endpoint.unexpected_bytes = v as usize,
-                    get: |s| s.as_ref().endpoint.unexpected_bytes as u64,
-                },
-            },
-            Tunable {
-                name: "MX_REQUEST_TIMEOUT_MS",
-                kind: Kind::Number(0, 86_400_000),
-                about: "milliseconds without any progress after which a transfer fails; 0: never",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().set_request_timeout(millis(v)),
-                    get: |s| of_millis(s.as_ref().endpoint.request_timeout),
-                },
-            },
-            Tunable {
-                name: "MX_MAX_REMOTES",
-                kind: Kind::Number(1, 1 << 20),
-                about: "connections at the same time; strangers beyond it are refused",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().endpoint.max_remotes = v as usize,
-                    get: |s| s.as_ref().endpoint.max_remotes as u64,
-                },
-            },
-            Tunable {
-                name: "MX_SOURCE_SHARE",
-                kind: Kind::Number(1, 100),
-                about: "percent of the connections, and of the shared memory, not used by others \
-                        that one machine, or one user of this one, may have; 100: first come, \
-                        first served",
-                access: Access::Number {
-                    // The range keeps it within 8 bits.
-                    set: |s, v| s.as_mut().endpoint.source_share = v as u8,
-                    get: |s| s.as_ref().endpoint.source_share.into(),
-                },
-            },
-            Tunable {
-                name: "MX_LOCAL_BYTES",
-                kind: Kind::Bytes(4 * M, 64 * G),
-                about: "bytes of shared memory that all links of an endpoint map together; as it \
-                        is used up, links get smaller rings, idle ones free theirs sooner, and \
-                        finally messages use Unix sockets, which is slower",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().local.bytes = v as usize,
-                    get: |s| s.as_ref().local.bytes as u64,
-                },
-            },
-            Tunable {
-                name: "MX_LOCAL_IDLE_MS",
-                kind: Kind::OrZero(10, 86_400_000),
-                about: "milliseconds without a packet after which a link over shared memory frees \
-                        its memory until the next one; 0: only when the peer does",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().local.idle = millis(v),
-                    get: |s| of_millis(s.as_ref().local.idle),
-                },
-            },
-            Tunable {
-                name: "MX_TCP_KEEPALIVE_MS",
-                kind: Kind::Number(2000, 86_400_000),
-                about: "milliseconds of silence after which a TCP peer's machine, or the path to \
-                        it, is taken for dead",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().tcp_keepalive = Duration::from_millis(v),
-                    get: |s| s.as_ref().tcp_keepalive.as_millis() as u64,
-                },
-            },
-            Tunable {
-                name: "MX_PROVIDER",
-                kind: Kind::Name,
-                about: "the libfabric provider of the rdm port, and of the dgram port over \
-                        libfabric, by its exact name; auto: the best one",
-                access: Access::Text {
-                    set: |s, v| s.as_mut().provider = v,
-                    get: |s| s.as_ref().provider.as_deref(),
-                },
-            },
-            Tunable {
-                name: "MX_RDM_KEEPALIVE_MS",
-                kind: Kind::Number(100, 86_400_000),
-                about: "milliseconds after which a peer that is silent over a fabric is taken for \
-                        dead",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().rdm_keepalive = Duration::from_millis(v),
-                    get: |s| s.as_ref().rdm_keepalive.as_millis() as u64,
-                },
-            },
-            Tunable {
-                name: "MX_RDM_WAIT",
-                kind: Kind::Choice(&["sleep", "poll"]),
-                about: "how a blocked test call waits for a fabric: sleep in the kernel, or poll \
-                        every 1 to 10 ms, which saves some providers work with every message",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().rdm_wait = if v == 1 { Wait::Poll } else { Wait::Fd },
-                    get: |s| (s.as_ref().rdm_wait == Wait::Poll).into(),
-                },
-            },
-            Tunable {
-                name: "MX_DGRAM_BACKEND",
-                kind: Kind::Choice(&["auto", "udp", "fabric"]),
-                about: "the service of the dgram port: the kernel's UDP or libfabric; auto: UDP, \
-                        unless it is not available",
-                access: Access::Number {
-                    set: |s, v| {
-                        s.as_mut().dgram_backend = match v {
-                            1 => BackendChoice::Udp,
-                            2 => BackendChoice::Fabric,
-                            _ => BackendChoice::Auto,
-                        }
-                    },
-                    get: |s| match s.as_ref().dgram_backend {
-                        BackendChoice::Auto => 0,
-                        BackendChoice::Udp => 1,
-                        BackendChoice::Fabric => 2,
-                    },
-                },
-            },
-            Tunable {
-                name: "MX_DGRAM_MTU",
-                kind: Kind::Number(548, 65_507),
-                about: "largest datagram that is tried, without the headers of IP and UDP",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().reliable.datagram_max = v as usize,
-                    get: |s| s.as_ref().reliable.datagram_max as u64,
-                },
-            },
-            Tunable {
-                name: "MX_DGRAM_WINDOW",
-                kind: Kind::Number(32, 32_768),
-                about: "datagrams under way to one peer at most",
-                access: Access::Number {
-                    // The range keeps it within 16 bits.
-                    set: |s, v| s.as_mut().reliable.window = v as u16,
-                    get: |s| s.as_ref().reliable.window.into(),
-                },
-            },
-            Tunable {
-                name: "MX_DGRAM_GIVE_UP_MS",
-                kind: Kind::Number(100, 86_400_000),
-                about: "milliseconds after which a peer that acknowledges nothing over datagrams \
-                        is taken for dead",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().reliable.give_up = Duration::from_millis(v),
-                    get: |s| s.as_ref().reliable.give_up.as_millis() as u64,
-                },
-            },
-            Tunable {
-                name: "MX_DGRAM_CHECKSUM",
-                kind: Kind::Choice(&["auto", "always"]),
-                about: "which datagrams carry a checksum of their contents; auto: those that leave \
-                        this machine",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().reliable.always_sum = v == 1,
-                    get: |s| s.as_ref().reliable.always_sum.into(),
-                },
-            },
-            Tunable {
-                name: "MX_DGRAM_SOCKET_BYTES",
-                kind: Kind::Bytes(64 * K, G),
-                about: "size of the kernel's receive buffer for data; without root at most \
-                        `net.core.rmem_max`",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().dgram_buffer = v as usize,
-                    get: |s| s.as_ref().dgram_buffer as u64,
-                },
-            },
-            Tunable {
-                name: "MX_DGRAM_SEND_BYTES",
-                kind: Kind::Bytes(4 * M, 64 * G),
-                about: "bytes that wait for acknowledgements over datagrams, of all peers together",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().reliable.send_bytes_all = v as usize,
-                    get: |s| s.as_ref().reliable.send_bytes_all as u64,
-                },
-            },
-            Tunable {
-                name: "MX_DGRAM_EARLY_BYTES",
-                kind: Kind::Bytes(M, 64 * G),
-                about: "bytes received out of order over datagrams and kept, of all peers \
-                        together, beyond 8 KiB from each; more are dropped and sent again",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().reliable.early_bytes_all = v as usize,
-                    get: |s| s.as_ref().reliable.early_bytes_all as u64,
-                },
-            },
-            Tunable {
-                name: "MX_DGRAM_FAULTS",
-                kind: Kind::Formed(&FAULTS),
-                about: "faults in the datagrams this process receives, by a seeded generator: for \
-                        tests",
-                access: Access::Text {
-                    set: |s, v| s.as_mut().dgram_faults = v,
-                    get: |s| s.as_ref().dgram_faults.as_deref(),
-                },
-            },
-            Tunable {
-                name: PEERS,
-                kind: Kind::Path,
-                about: "the file with addresses and names of machines, used before the resolver; \
-                        it need not exist",
-                access: Access::Text {
-                    set: |s, v| s.as_mut().peers = v.map(PathBuf::from),
-                    // The value was set as UTF-8, so this is the same again.
-                    get: |s| s.as_ref().peers.as_deref().and_then(Path::to_str),
-                },
-            },
-            Tunable {
-                name: SECRET,
-                kind: Kind::Path,
-                about: "the file with the secret of the site, 16 to 4096 bytes, mode 0600 or 0400, \
-                        of the process's user or root; peers that do not know it are refused",
-                access: Access::Text {
-                    set: |s, v| s.as_mut().secret_file = v.map(PathBuf::from),
-                    get: |s| s.as_ref().secret_file.as_deref().and_then(Path::to_str),
-                },
-            },
-        ]
+                |s| Value::Number(s.as_ref().spin.as_micros() as u64)
+            ],
+                "microseconds a blocked test call polls before it sleeps in the kernel, while four of five waits end \
+                within that time";
+            "MX_HELPER", Kind::Switch, (helper),
+                "a helper thread, asleep in the kernel, keeps connections moving while the application computes";
+            "MX_EAGER_MAX", Kind::Bytes(128, 1024 * K), (endpoint.eager_max),
+                "messages up to this size travel at once, over tcp and dgram those up to 512K, over rdm those up to \
+                256K (two slots where the card reads); larger ones are offered and pulled";
+            "MX_UNEXPECTED_BYTES", Kind::Bytes(M, 64 * G), (endpoint.unexpected_bytes),
+                "bytes of messages without a receive, of all peers together; the TCP port keeps a 32nd of that \
+                besides for incomplete messages, further ones stay in the kernel; libbmi_mx needs 8/7 of \
+                `BMI_MX_UNEXPECTED_MAX` and does not start with less: 4682K, unless that is smaller";
+            "MX_REQUEST_TIMEOUT_MS", Kind::Number(0, 86_400_000), [
+                |s, v| s.as_mut().set_request_timeout(v),
+                |s| s.as_ref().endpoint.request_timeout.value()
+            ],
+                "milliseconds without any progress after which a transfer fails; 0: never";
+            "MX_MAX_REMOTES", Kind::Number(1, 1 << 20), (endpoint.max_remotes),
+                "connections at the same time; strangers beyond it are refused";
+            "MX_SOURCE_SHARE", Kind::Number(1, 100), (endpoint.source_share),
+                "percent of the connections, and of the shared memory, not used by others that one machine, or one \
+                user of this one, may have; 100: first come, first served";
+            "MX_LOCAL_BYTES", Kind::Bytes(4 * M, 64 * G), (local.bytes),
+                "bytes of shared memory that all links of an endpoint map together; as it is used up, links get \
+                smaller rings, idle ones free theirs sooner, and finally messages use Unix sockets, which is slower";
+            "MX_LOCAL_IDLE_MS", Kind::OrZero(10, 86_400_000), (local.idle),
+                "milliseconds without a packet after which a link over shared memory frees its memory until the next \
+                one; 0: only when the peer does";
+            "MX_TCP_KEEPALIVE_MS", Kind::Number(2000, 86_400_000), (tcp_keepalive),
+                "milliseconds of silence after which a TCP peer's machine, or the path to it, is taken for dead";
+            "MX_PROVIDER", Kind::Name, (provider),
+                "the libfabric provider of the rdm port, and of the dgram port over libfabric, by its exact name; \
+                auto: the best one";
+            "MX_RDM_KEEPALIVE_MS", Kind::Number(100, 86_400_000), (rdm_keepalive),
+                "milliseconds after which a peer that is silent over a fabric is taken for dead";
+            "MX_RDM_WAIT", Kind::Choice(&["sleep", "poll"]), (rdm_wait),
+                "how a blocked test call waits for a fabric: sleep in the kernel, or poll every 1 to 10 ms, which \
+                saves some providers work with every message";
+            "MX_DGRAM_BACKEND", Kind::Choice(&["auto", "udp", "fabric"]), (dgram_backend),
+                "the service of the dgram port: the kernel's UDP or libfabric; auto: UDP, unless it is not available";
+            "MX_DGRAM_MTU", Kind::Number(548, 65_507), (reliable.datagram_max),
+                "largest datagram that is tried, without the headers of IP and UDP";
+            "MX_DGRAM_WINDOW", Kind::Number(32, 32_768), (reliable.window),
+                "datagrams under way to one peer at most";
+            "MX_DGRAM_GIVE_UP_MS", Kind::Number(100, 86_400_000), (reliable.give_up),
+                "milliseconds after which a peer that acknowledges nothing over datagrams is taken for dead";
+            "MX_DGRAM_CHECKSUM", Kind::Choice(&["auto", "always"]), (reliable.always_sum),
+                "which datagrams carry a checksum of their contents; auto: those that leave this machine";
+            "MX_DGRAM_SOCKET_BYTES", Kind::Bytes(64 * K, G), (dgram_buffer),
+                "size of the kernel's receive buffer for data; without root at most `net.core.rmem_max`";
+            "MX_DGRAM_SEND_BYTES", Kind::Bytes(4 * M, 64 * G), (reliable.send_bytes_all),
+                "bytes that wait for acknowledgements over datagrams, of all peers together";
+            "MX_DGRAM_EARLY_BYTES", Kind::Bytes(M, 64 * G), (reliable.early_bytes_all),
+                "bytes received out of order over datagrams and kept, of all peers together, beyond 8 KiB from each; \
+                more are dropped and sent again";
+            "MX_DGRAM_FAULTS", Kind::Formed(&FAULTS), (dgram_faults),
+                "faults in the datagrams this process receives, by a seeded generator: for tests";
+            PEERS, Kind::Path, (peers),
+                "the file with addresses and names of machines, used before the resolver; it need not exist";
+            SECRET, Kind::Path, (secret_file),
+                "the file with the secret of the site, 16 to 4096 bytes, mode 0600 or 0400, of the process's user or \
+                root; peers that do not know it are refused";
+        }
     }
 }
+
+choice!(PortChoice: Auto, Local, Tcp, Rdm, Dgram);
+choice!(BackendChoice: Auto, Udp, Fabric);
+choice!(Wait: Fd, Poll);
 
 /// The form of `MX_DGRAM_FAULTS`.
 static FAULTS: Form = Form {
@@ -455,36 +249,16 @@ static FAULTS: Form = Form {
 
 /// The rows that only programs for the MX C API have. They set variables for themselves that other
 /// users of this host's ports must not obey.
-pub static MX_ROWS: &[Tunable<Settings>] = &[
-    Tunable::number(
-        "MX_DISABLE_SHMEM",
-        Kind::Switch,
-        "`MX_PORT=auto` does not use shared memory; peers may use it to connect",
-        |s, v| s.disable_shmem = v == 1,
-        |s| s.disable_shmem.into(),
-    ),
-    Tunable::number(
-        "MX_DISABLE_SHARED",
-        Kind::Switch,
-        "the same, as some programs call it",
-        |s, v| s.disable_shared = v == 1,
-        |s| s.disable_shared.into(),
-    ),
-    Tunable::number(
-        "MX_MONOTHREAD",
-        Kind::Switch,
-        "no helper thread, whatever `MX_HELPER` is",
-        |s, v| s.monothread = v == 1,
-        |s| s.monothread.into(),
-    ),
-    Tunable::number(
-        "MX_ERRORS_ARE_FATAL",
-        Kind::Switch,
-        "an error ends the process, unless an error handler has been set",
-        |s, v| s.errors_are_fatal = v == 1,
-        |s| s.errors_are_fatal.into(),
-    ),
-];
+pub static MX_ROWS: &[Tunable<Settings>] = &tunables! {
+    "MX_DISABLE_SHMEM", Kind::Switch, (disable_shmem),
+        "`MX_PORT=auto` does not use shared memory; peers may use it to connect";
+    "MX_DISABLE_SHARED", Kind::Switch, (disable_shared),
+        "the same, as some programs call it";
+    "MX_MONOTHREAD", Kind::Switch, (monothread),
+        "no helper thread, whatever `MX_HELPER` is";
+    "MX_ERRORS_ARE_FATAL", Kind::Switch, (errors_are_fatal),
+        "an error ends the process, unless an error handler has been set";
+};
 
 impl Default for Settings {
     /// The defaults of the method of file systems.
@@ -557,10 +331,10 @@ impl Settings {
         }
     }
 
-    fn set_request_timeout(&mut self, timeout: Option<Duration>) {
-        self.endpoint.request_timeout = timeout;
+    fn set_request_timeout(&mut self, value: Value) {
+        self.endpoint.request_timeout.put(value);
         if self.waiting_counts {
-            self.endpoint.waiting_timeout = timeout;
+            self.endpoint.waiting_timeout = self.endpoint.request_timeout;
         }
     }
 
@@ -717,17 +491,13 @@ mod tests {
             for (place, text) in texts.iter().enumerate() {
                 let (mut settings, refused) = load(&[(row.name, text)]);
                 assert!(refused.is_empty(), "{refused:?}");
-                match (row.kind, &row.access) {
-                    (
-                        Kind::Number(..) | Kind::OrZero(..) | Kind::Bytes(..),
-                        Access::Number { get, .. },
-                    ) => {
-                        assert_eq!(get(&settings).to_string(), *text, "{}", row.name);
-                    }
-                    (_, Access::Number { get, .. }) => {
-                        assert_eq!(get(&settings), place as u64, "{}", row.name);
-                    }
-                    (_, Access::Text { .. }) => assert_eq!(row.text(&settings), *text),
+                let number = match row.kind {
+                    Kind::Number(..) | Kind::OrZero(..) | Kind::Bytes(..) => text.parse().unwrap(),
+                    _ => place as u64,
+                };
+                match (row.get)(&settings) {
+                    Value::Number(value) => assert_eq!(value, number, "{}", row.name),
+                    Value::Text(_) => assert_eq!(row.text(&settings), *text),
                 }
                 let default = Settings::for_mx();
                 row.apply(&mut settings, &row.text(&default)).unwrap();

@@ -14,6 +14,7 @@
 //! Not here: the settings themselves (`settings`, and the libraries above).
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// One setting of `S`.
@@ -25,45 +26,105 @@ pub struct Tunable<S> {
     pub kind: Kind,
     /// Its meaning, in one sentence without a full stop.
     pub about: &'static str,
-    /// Its member of `S`.
-    pub access: Access<S>,
+    /// Sets it.
+    pub set: fn(&mut S, Value),
+    /// Its value.
+    pub get: fn(&S) -> Value,
 }
 
-/// Access to a tunable. The value is of its [`Kind`].
-#[derive(Debug)]
-pub enum Access<S> {
-    /// As a number; words stand for their places.
-    Number {
-        /// In.
-        set: fn(&mut S, u64),
-        /// And out.
-        get: fn(&S) -> u64,
-    },
-    /// As a text, or none.
-    Text {
-        /// In.
-        set: fn(&mut S, Option<String>),
-        /// And out.
-        get: fn(&S) -> Option<&str>,
-    },
+/// A value, of the [`Kind`] of its tunable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// A number; words stand for their places.
+    Number(u64),
+    /// A text, or none.
+    Text(Option<String>),
 }
 
-impl<S> Tunable<S> {
-    /// One that is set and read as a number.
-    pub const fn number(
-        name: &'static str,
-        kind: Kind,
-        about: &'static str,
-        set: fn(&mut S, u64),
-        get: fn(&S) -> u64,
-    ) -> Self {
-        Self {
-            name,
-            kind,
-            about,
-            access: Access::Number { set, get },
+/// The tunables of some settings, each a `name, kind, (member), sentence;`, or with `[setter, getter]` for the member.
+/// A first `@as_ref as_mut:` leads to the settings that have the members.
+#[macro_export]
+macro_rules! tunables {
+    (@row $name:expr, $kind:expr, $about:expr, [$set:expr, $get:expr], $($by:tt)*) => {
+        $crate::tunable::Tunable { name: $name, kind: $kind, about: $about, set: $set, get: $get }
+    };
+    (@row $name:expr, $kind:expr, $about:expr, ($($member:ident).+), $($by:ident $by_mut:ident)?) => {
+        $crate::tunable::Tunable {
+            name: $name,
+            kind: $kind,
+            about: $about,
+            set: |s, value| $crate::tunable::Field::put(&mut s$(.$by_mut())?.$($member).+, value),
+            get: |s| $crate::tunable::Field::value(&s$(.$by())?.$($member).+),
         }
-    }
+    };
+    (@rows $by:tt $($name:expr, $kind:expr, $member:tt, $about:expr;)+) => {
+        [$($crate::tunables!(@by $by $name, $kind, $about, $member)),+]
+    };
+    (@by [$($by:tt)*] $name:expr, $kind:expr, $about:expr, $member:tt) => {
+        $crate::tunables!(@row $name, $kind, $about, $member, $($by)*)
+    };
+    (@$by:ident $by_mut:ident: $($rows:tt)+) => { $crate::tunables!(@rows [$by $by_mut] $($rows)+) };
+    ($($rows:tt)+) => { $crate::tunables!(@rows [] $($rows)+) };
+}
+
+/// A member of settings. Durations are in milliseconds.
+pub trait Field {
+    /// Sets it. Its row's kind lets no other value through than the ones it can have.
+    fn put(&mut self, value: Value);
+    /// The value it has.
+    fn value(&self) -> Value;
+}
+
+/// Members of a type that is made of a number or of a text, and back.
+macro_rules! field {
+    ($($type:ty, $kind:ident($value:ident) => $put:expr, $me:ident => $get:expr;)+) => {$(
+        impl Field for $type {
+            fn put(&mut self, value: Value) {
+                if let Value::$kind($value) = value {
+                    *self = $put;
+                }
+            }
+
+            fn value(&self) -> Value {
+                let $me = self;
+                Value::$kind($get)
+            }
+        }
+    )+};
+}
+
+field! {
+    bool, Number(v) => v == 1, me => (*me).into();
+    u8, Number(v) => v as Self, me => (*me).into();
+    u16, Number(v) => v as Self, me => (*me).into();
+    u32, Number(v) => v as Self, me => (*me).into();
+    usize, Number(v) => v as Self, me => *me as u64;
+    Duration, Number(v) => Self::from_millis(v), me => me.as_millis() as u64;
+    Option<Duration>, Number(v) => (v > 0).then(|| Duration::from_millis(v)), me => me.map_or(0, |me| me.as_millis() as u64);
+    Option<String>, Text(v) => v, me => me.clone();
+    // What was set is UTF-8.
+    Option<PathBuf>, Text(v) => v.map(PathBuf::from), me => me.as_deref().and_then(Path::to_str).map(str::to_owned);
+}
+
+/// An enum whose variants are the words of a [`Kind::Choice`].
+#[macro_export]
+macro_rules! choice {
+    ($type:ty: $($variant:ident),+) => {
+        impl $crate::tunable::Field for $type {
+            fn put(&mut self, value: $crate::tunable::Value) {
+                if let $crate::tunable::Value::Number(place) = value
+                    && let Some(variant) = [$(Self::$variant),+].get(place as usize)
+                {
+                    *self = *variant;
+                }
+            }
+
+            fn value(&self) -> $crate::tunable::Value {
+                let place = [$(Self::$variant),+].iter().position(|variant| variant == self);
+                $crate::tunable::Value::Number(place.unwrap_or(0) as u64)
+            }
+        }
+    };
 }
 
 /// The legal values of a tunable.
@@ -122,13 +183,6 @@ pub const K: u64 = 1024;
 pub const M: u64 = 1024 * K;
 /// 1024 M.
 pub const G: u64 = 1024 * M;
-
-/// A value as it is set.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Value {
-    Number(u64),
-    Text(Option<String>),
-}
 
 /// A setting that was not taken.
 #[derive(Clone, Debug)]
@@ -203,29 +257,24 @@ fn split_options(options: &str, is_text: impl Fn(&str) -> bool) -> Vec<&str> {
 impl<S> Tunable<S> {
     /// Sets it in `settings` to what `text` says.
     pub fn apply(&self, settings: &mut S, text: &str) -> Result<(), Refused> {
-        match (&self.access, self.kind.parse(text)) {
-            (Access::Number { set, .. }, Some(Value::Number(value))) => set(settings, value),
-            (Access::Text { set, .. }, Some(Value::Text(value))) => set(settings, value),
-            _ => {
-                return Err(Refused {
-                    name: self.name.to_owned(),
-                    value: text.to_owned(),
-                    wanted: Some(self.kind),
-                });
-            }
-        }
+        let Some(value) = self.kind.parse(text) else {
+            return Err(Refused {
+                name: self.name.to_owned(),
+                value: text.to_owned(),
+                wanted: Some(self.kind),
+            });
+        };
+        (self.set)(settings, value);
         Ok(())
     }
 
     /// Its value in `settings`, as people write it.
     pub fn text(&self, settings: &S) -> String {
-        match self.access {
-            Access::Number { get, .. } => self.kind.number_text(get(settings)),
-            Access::Text { get, .. } => match (get(settings), self.kind) {
-                (Some(text), _) => text.to_owned(),
-                (None, Kind::Path | Kind::Formed(_)) => NO_PATH.to_owned(),
-                (None, _) => NO_NAME.to_owned(),
-            },
+        match ((self.get)(settings), self.kind) {
+            (Value::Number(value), kind) => kind.number_text(value),
+            (Value::Text(Some(text)), _) => text,
+            (Value::Text(None), Kind::Path | Kind::Formed(_)) => NO_PATH.to_owned(),
+            (Value::Text(None), _) => NO_NAME.to_owned(),
         }
     }
 }
@@ -329,16 +378,6 @@ impl fmt::Display for Refused {
     }
 }
 
-/// A time-out of so many milliseconds; 0: none.
-pub fn millis(value: u64) -> Option<Duration> {
-    (value > 0).then(|| Duration::from_millis(value))
-}
-
-/// The inverse of [`millis`].
-pub fn of_millis(value: Option<Duration>) -> u64 {
-    value.map_or(0, |value| value.as_millis() as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,10 +385,10 @@ mod tests {
     /// One setting of each kind.
     #[derive(Clone, PartialEq, Eq, Debug)]
     struct Sample {
-        number: u64,
-        bytes: u64,
-        switch: u64,
-        choice: u64,
+        number: usize,
+        bytes: usize,
+        switch: usize,
+        choice: usize,
         name: Option<String>,
         path: Option<String>,
         formed: Option<String>,
@@ -357,7 +396,7 @@ mod tests {
 
     const SAMPLE: Sample = Sample {
         number: 7,
-        bytes: 4 * K,
+        bytes: 4 * K as usize,
         switch: 0,
         choice: 1,
         name: None,
@@ -370,32 +409,15 @@ mod tests {
         fits: |text| text.contains('='),
     };
 
-    macro_rules! row {
-        ($name:literal, $kind:expr, $access:ident, $field:ident, $get:expr) => {
-            Tunable {
-                name: $name,
-                kind: $kind,
-                about: "a sample",
-                access: Access::$access {
-                    set: |sample, value| sample.$field = value,
-                    get: $get,
-                },
-            }
-        };
-    }
-
-    static ROWS: [Tunable<Sample>; 7] = [
-        row!("NUMBER", Kind::Number(5, 10), Number, number, |s| s.number),
-        row!("BYTES", Kind::Bytes(K, G), Number, bytes, |s| s.bytes),
-        row!("SWITCH", Kind::Switch, Number, switch, |s| s.switch),
-        row!("CHOICE", Kind::Choice(&["a", "b"]), Number, choice, |s| s
-            .choice),
-        row!("NAME", Kind::Name, Text, name, |s| s.name.as_deref()),
-        row!("FILE", Kind::Path, Text, path, |s| s.path.as_deref()),
-        row!("FORMED", Kind::Formed(&FORM), Text, formed, |s| s
-            .formed
-            .as_deref()),
-    ];
+    static ROWS: [Tunable<Sample>; 7] = tunables! {
+        "NUMBER", Kind::Number(5, 10), (number), "a sample";
+        "BYTES", Kind::Bytes(K, G), (bytes), "a sample";
+        "SWITCH", Kind::Switch, (switch), "a sample";
+        "CHOICE", Kind::Choice(&["a", "b"]), (choice), "a sample";
+        "NAME", Kind::Name, (name), "a sample";
+        "FILE", Kind::Path, (path), "a sample";
+        "FORMED", Kind::Formed(&FORM), (formed), "a sample";
+    };
 
     fn read(environment: &[(&str, &str)], options: &str) -> (Sample, Vec<String>) {
         let mut sample = SAMPLE;
@@ -526,7 +548,13 @@ mod tests {
 
     #[test]
     fn no_milliseconds_are_no_time_out() {
-        assert_eq!((millis(0), of_millis(None)), (None, 0));
-        assert_eq!(of_millis(millis(86_400_000)), 86_400_000);
+        let mut timeout = Some(Duration::ZERO);
+        for (number, expected) in [(0, None), (86_400_000, Some(Duration::from_secs(86_400)))] {
+            timeout.put(Value::Number(number));
+            assert_eq!(
+                (timeout, timeout.value()),
+                (expected, Value::Number(number))
+            );
+        }
     }
 }

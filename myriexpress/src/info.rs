@@ -126,11 +126,11 @@ pub fn answer(key: Key, endpoint: Option<EndpointHandle>, which: Which) -> Resul
         }
         Key::MaxNativeEndpoints => Answer::number(SLOTS_MAX),
         Key::NativeRequests => Answer::number(REQUESTS_MAX),
-        Key::CountersCount => Answer::number(published::labels().len()),
+        Key::CountersCount => Answer::number(published::COUNT),
         Key::CountersLabels => {
-            let mut bytes = Vec::with_capacity(published::labels().len() * MX_MAX_STR_LEN);
-            for label in published::labels() {
-                let mut text = label.as_bytes().to_vec();
+            let mut bytes = Vec::with_capacity(published::COUNT * MX_MAX_STR_LEN);
+            for counter in published::counters() {
+                let mut text = counter.label.as_bytes().to_vec();
                 text.truncate(MX_MAX_STR_LEN - 1);
                 text.resize(MX_MAX_STR_LEN, 0);
                 bytes.extend(text);
@@ -185,7 +185,7 @@ fn counters(endpoint: Option<EndpointHandle>, which: Which) -> Result<Vec<u64>, 
         return process::counters(endpoint);
     }
     let (number, ..) = find(None, which)?;
-    let mut sums = vec![0_u64; published::labels().len()];
+    let mut sums = vec![0_u64; published::COUNT];
     for endpoint in process::open_endpoints() {
         // One that is closed meanwhile counts no more.
         if process::board_of(endpoint).ok() != Some(number) {

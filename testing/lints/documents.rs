@@ -5,8 +5,10 @@ use bmi_method::peer::state::TRANSITIONS;
 use mx_port_fabric::endpoint_address::{
     ADDRESS_MAX, Answer, EndpointAddress, PROVIDER_MAX, Refusal,
 };
+use mx_proto::Counter;
 use mx_proto::op_states;
 use mx_proto::transitions::Transition;
+use mx_sys::published::all_counters;
 use mx_sys::settings::{self, MX_ROWS, MX_WITHOUT_EFFECT, PEERS_FILE, Settings};
 use mx_sys::tunable::Tunable;
 use std::fmt::Display;
@@ -86,6 +88,17 @@ fn the_settings_of_the_manual_page_are_those_in_the_code() {
             "docs/man/man7/bmi_mx.7 should have:\n{list}"
         );
     }
+}
+
+#[test]
+fn the_counters_of_the_manual_page_are_those_in_the_code() {
+    let item = |counter: &Counter| format!(".It Li {}\n{}\n", counter.label, counter.about);
+    let list: String = all_counters().map(item).collect();
+    let list = format!(".Bl -tag -width Ds\n{list}.El\n");
+    assert!(
+        text_of("docs/man/man1/mx_counters.1").contains(&list),
+        "docs/man/man1/mx_counters.1 should have:\n{list}"
+    );
 }
 
 #[test]

@@ -1,45 +1,26 @@
 //! Counters of the reliability layer; always on.
 
-/// Running totals of one [`super::Reliable`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ReliableStats {
-    /// Datagrams given to the service.
-    pub datagrams_out: u64,
-    /// Calls of the service that sent them.
-    pub gso_batches_out: u64,
-    /// Datagrams taken from the service.
-    pub datagrams_in: u64,
-    /// Segments sent again.
-    pub resent: u64,
-    /// Time-outs that made something be sent again.
-    pub timeouts: u64,
-    /// Segments that the answer to a Ping showed to be lost.
-    pub asked_losses: u64,
-    /// Segments that were declared lost and arrived after all.
-    pub late: u64,
-    /// Acknowledgements that travelled alone.
-    pub acks_alone: u64,
-    /// Packets delivered before their bookkeeping.
-    pub fast_receives: u64,
-    /// Segments that were there already.
-    pub duplicates: u64,
-    /// Segments outside the window, or early ones for which there was no room.
-    pub outside_window: u64,
-    /// Datagrams that are none of ours: wrong magic, version, length or kind.
-    pub malformed: u64,
-    /// Datagrams whose checksum is wrong.
-    pub damaged: u64,
-    /// Datagrams, and errors about datagrams, of a session that is not, or not any more, or of another
-    /// address.
-    pub old_session: u64,
-    /// Acknowledgements of what was never sent.
-    pub bad_acks: u64,
-    /// Callers that were not answered because there are too many links.
-    pub refused: u64,
-    /// Those of them whose source had its share.
-    pub over_share: u64,
-    /// Incoming sessions that were not bound in time.
-    pub unbound: u64,
-    /// Paths that turned out to carry only smaller datagrams than before.
-    pub black_holes: u64,
+crate::counters! {
+    /// Running totals of one [`super::Reliable`].
+    pub struct ReliableStats("dgram_") {
+        Count datagrams_out: u64 = "datagrams sent",
+        Count gso_batches_out: u64 = "calls of the kernel that sent them",
+        Count datagrams_in: u64 = "datagrams received",
+        Count resent: u64 = "segments sent again",
+        Count timeouts: u64 = "time-outs after which something was sent again",
+        Count asked_losses: u64 = "segments shown to be lost by asking",
+        Count late: u64 = "segments taken for lost that were only late",
+        Count acks_alone: u64 = "acknowledgements that travelled alone",
+        Count fast_receives: u64 = "packets delivered before their bookkeeping",
+        Count duplicates: u64 = "segments that were there already",
+        Count outside_window: u64 = "segments outside the window, or without room",
+        Count malformed: u64 = "datagrams of wrong magic, version, length or kind",
+        Count damaged: u64 = "datagrams with a wrong checksum",
+        Count old_session: u64 = "datagrams of a session that is no more, or of another address",
+        Count bad_acks: u64 = "acknowledgements of what was never sent",
+        Count refused: u64 = "callers over datagrams refused because there are too many",
+        Count over_share: u64 = "callers over datagrams refused because their source had its share",
+        Count unbound: u64 = "sessions over datagrams that were not introduced in time",
+        Count black_holes: u64 = "paths that turned out to carry only smaller datagrams",
+    }
 }

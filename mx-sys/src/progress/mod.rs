@@ -152,23 +152,17 @@ impl Tuning {
     }
 }
 
-/// Counters, for tests and tools.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct WaitStats {
-    /// A thread went to sleep in the kernel as the progress thread.
-    pub progress_thread_sleeps: u64,
-    /// A thread went to sleep as a waiter.
-    pub waiter_sleeps: u64,
-    /// A sleeping progress thread was woken by another thread.
-    pub progress_thread_wakes: u64,
-    /// A waiter was woken because of what was produced.
-    pub waiter_wakes: u64,
-    /// A waiter was woken to become the progress thread.
-    pub handovers: u64,
-    /// The helper went to sleep on the data descriptors.
-    pub helper_arms: u64,
-    /// The helper was told that an application thread polls again.
-    pub stand_downs: u64,
+mx_proto::counters! {
+    /// Counters, for tests and tools.
+    pub struct WaitStats("wait_") {
+        Count progress_thread_sleeps: u64 = "times a thread went to sleep in the kernel for all",
+        Count waiter_sleeps: u64 = "times a thread went to sleep behind another one",
+        Count progress_thread_wakes: u64 = "times the first sleeper was woken by another thread",
+        Count waiter_wakes: u64 = "times a thread behind it was woken for its own completion",
+        Count handovers: u64 = "times a thread behind it was woken to take its place",
+        Count helper_arms: u64 = "times the helper thread went to sleep on the network",
+        Count stand_downs: u64 = "times the helper thread made way for the application's",
+    }
 }
 
 /// An engine shared by all threads of the process.

@@ -1,18 +1,17 @@
-//! The table of an endpoint's counters, for all tools; `method` has those of the method above it.
+//! The table of an endpoint's counters, for all tools, and those of the method above it.
 //!
 //! ```text
 //!   mx_proto::Stats   Gauges   WaitStats   LocalStats, TcpStats, ...    Sample
 //!        |              |          |               |
-//!   "matched"      "remotes" "wait_.."   "local_..", "tcp_..", "rdm_.."      labels(), values()
+//!   "matched"      "remotes" "wait_.."   "local_..", "tcp_..", "rdm_.."      counters(), values()
 //! ```
 //!
-//! The table names every field of each: one that is missing does not compile.
+//! Labels and sentences are where each is declared ([`mx_proto::counters`]).
 //!
-//! Owns: the labels and their order.
+//! Owns: their order.
 //! Not here: pages, tools.
 //! Cost: [`values`] copies words; no allocation, no system call.
 
-use super::method::MethodGauges;
 use crate::progress::WaitStats;
 use crate::route::host::HostPorts;
 use mx_port_local::{LocalPort, LocalStats};
@@ -21,21 +20,17 @@ use mx_port_tcp::TcpStats;
 use mx_proto::flow::FlowStats;
 use mx_proto::port::Port;
 use mx_proto::reliability::ReliableStats;
-use mx_proto::{Clock, Endpoint, InboxStats, Owner, Stats};
+use mx_proto::{Clock, Counter, Endpoint, InboxStats, Owner, Stats};
 
-/// The current figures of an endpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Gauges {
-    /// Remote endpoints known.
-    pub remotes: u64,
-    /// Operations that have not completed.
-    pub requests: u64,
-    /// Receives posted and not matched.
-    pub posted_receives: u64,
-    /// Bytes of unexpected messages that wait with their data.
-    pub unexpected_bytes: u64,
-    /// Links of all ports.
-    pub links: u64,
+mx_proto::counters! {
+    /// The current figures of an endpoint.
+    pub struct Gauges("") {
+        Level remotes: u64 = "peers known",
+        Level requests: u64 = "operations under way",
+        Level posted_receives: u64 = "receives that no message has come for",
+        Level unexpected_bytes: u64 = "bytes of messages that came before their receive",
+        Level links: u64 = "links of all ports",
+    }
 }
 
 /// The counters of an endpoint's ports. `None`: not open.
@@ -113,112 +108,84 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// A table of counters: `prefix Type = where in a sample: fields;` for all of them, in the order
-/// they are shown. Makes the labels, how many they are, and a function for their values.
+mx_proto::counters! {
+    /// The current figures and the counters of a method.
+    pub struct MethodGauges("method_") {
+        Level peers: u64 = "peers the BMI method has records of",
+        Level operations: u64 = "operations of the BMI method that were not handed out yet",
+        Count dropped: u64 = "messages to the BMI method that make no sense, dropped",
+    }
+}
+
+/// The structures, and where in a sample they are, in the order they are shown.
 macro_rules! table {
-    (
-        $labels:ident, $count:ident, $values:ident($sample:ident: &$of:ty);
-        $($prefix:literal $kind:ident = $source:expr, { $($field:ident),+ $(,)? };)+
-    ) => {
-        const $labels: &[&str] = &[$($(concat!($prefix, stringify!($field))),+),+];
+    ($sample:ident: $($kind:ident = $source:expr;)+) => {
+        /// The number of an endpoint's counters.
+        pub const COUNT: usize = 0 $(+ $kind::COUNTERS.len())+;
 
-        /// The number of counters.
-        pub const $count: usize = $labels.len();
+        const COUNTERS: [Counter; COUNT] = joined(&[$(&$kind::COUNTERS),+]);
 
-        /// The values of all counters, in the order of their labels.
-        pub fn $values($sample: &$of) -> [u64; $count] {
-            let mut values = [0; $count];
-            let mut next = values.iter_mut();
-            let mut put = |value: u64| {
-                if let Some(next) = next.next() {
-                    *next = value;
-                }
-            };
-            $(
-                // Without `..`: a field that is not in the table is an error.
-                let $kind { $($field),+ } = $source;
-                $(put($field as u64);)+
-            )+
-            values
+        /// The values of all counters, in the order of [`counters`].
+        pub fn values($sample: &Sample<'_>) -> [u64; COUNT] {
+            joined(&[$(&<$kind>::values(&$source)),+])
         }
-
-        const _: () = {
-            let mut index = 0;
-            while index < $count {
-                assert!($labels[index].len() < $crate::published::layout::LABEL_WORDS * 8);
-                index += 1;
-            }
-        };
     };
 }
-pub(super) use table;
 
 table! {
-    LABELS, COUNT, values(sample: &Sample<'_>);
-    "" Stats = sample.stats, {
-        packets_out, packets_in, eager_out, offers_out, matched, unmatched, queued,
-        offered_for_credit, credit_stalls, stale, malformed, remotes_up, remotes_down, refused, unproven,
-        confirms, intruders, out_of_memory, silenced, timeouts
-    };
-    "flow_" FlowStats = sample.flow, {
-        total, free, lent, drawn, copies, tombstones, remotes, waiting, poor, asked, messages, in_slots,
-        violations, wants, granted, revoked, returned, narrowed, draws_refused, epochs
-    };
-    "inbox_" InboxStats = sample.inbox, { messages, bytes, fetching, waiting };
-    "" Gauges = sample.gauges, { remotes, requests, posted_receives, unexpected_bytes, links };
-    "wait_" WaitStats = sample.waits, {
-        progress_thread_sleeps, waiter_sleeps, progress_thread_wakes, waiter_wakes, handovers, helper_arms,
-        stand_downs
-    };
-    "local_" LocalStats = sample.ports.local.unwrap_or_default(), {
-        accepted, initiated, refused, denied, violations, over_share, unbound, turned_away, slept, asleep,
-        bytes
-    };
-    "tcp_" TcpStats = sample.ports.tcp.unwrap_or_default(), {
-        accepted, connected, strangers, other_versions, silent, bad_lengths, turned_away, starved,
-        evicted, awaited, kept
-    };
-    "rdm_" RdmStats = sample.ports.rdm.unwrap_or_default().1, {
-        stale, early, malformed, strange, renewals, blocked, evicted, turned_away
-    };
-    "dgram_" ReliableStats = sample.ports.dgram.unwrap_or_default(), {
-        datagrams_out, gso_batches_out, datagrams_in, resent, timeouts, asked_losses, late,
-        acks_alone, fast_receives, duplicates, outside_window, malformed, damaged, old_session, bad_acks,
-        refused, over_share, unbound, black_holes
-    };
+    sample:
+    Stats = sample.stats;
+    FlowStats = sample.flow;
+    InboxStats = sample.inbox;
+    Gauges = sample.gauges;
+    WaitStats = sample.waits;
+    LocalStats = sample.ports.local.unwrap_or_default();
+    TcpStats = sample.ports.tcp.unwrap_or_default();
+    RdmStats = sample.ports.rdm.unwrap_or_default().1;
+    ReliableStats = sample.ports.dgram.unwrap_or_default();
 }
 
-/// The labels of the counters, in a fixed order: letters, digits and `_`, shorter than 32 bytes.
-pub fn labels() -> &'static [&'static str] {
-    LABELS
+/// Parts that are `N` items together.
+const fn joined<T: Copy, const N: usize>(parts: &[&[T]]) -> [T; N] {
+    let mut all = [parts[0][0]; N];
+    let (mut part, mut to) = (0, 0);
+    while part < parts.len() {
+        let mut at = 0;
+        while at < parts[part].len() {
+            all[to] = parts[part][at];
+            (at, to) = (at + 1, to + 1);
+        }
+        part += 1;
+    }
+    all
+}
+
+/// The counters of every endpoint.
+pub fn counters() -> &'static [Counter] {
+    &COUNTERS
+}
+
+/// Those of one that belongs to a method: the method's are behind the others.
+pub fn all_counters() -> impl Iterator<Item = &'static Counter> {
+    COUNTERS.iter().chain(&MethodGauges::COUNTERS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::published::layout;
     use std::collections::HashSet;
 
     #[test]
-    fn every_counter_has_a_label_of_its_own() {
-        let different: HashSet<&str> = labels().iter().copied().collect();
-        assert_eq!(different.len(), COUNT);
-        for label in labels() {
+    fn every_counter_has_a_label_of_its_own_that_fits_into_a_page() {
+        let all: Vec<&str> = all_counters().map(|counter| counter.label).collect();
+        let different: HashSet<&&str> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
+        for label in all {
             let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
             assert!(label.chars().all(plain), "{label}");
+            assert!(label.len() < layout::LABEL_WORDS * 8, "{label}");
         }
-    }
-
-    #[test]
-    fn every_field_of_stats_is_a_counter() {
-        let fields = format!("{:?}", Stats::default());
-        let fields = fields.trim_start_matches("Stats {").trim_end_matches('}');
-        let mut found = 0;
-        for field in fields.split(',') {
-            let name = field.split(':').next().unwrap().trim();
-            assert!(labels().contains(&name), "{name}");
-            found += 1;
-        }
-        assert!(found >= 14);
     }
 
     #[test]
@@ -235,7 +202,8 @@ mod tests {
         let rdm = sample.ports.rdm.insert(("x", RdmStats::default()));
         rdm.1.blocked = 7;
         let values = values(&sample);
-        let of = |label: &str| values[labels().iter().position(|other| *other == label).unwrap()];
+        let place = |label: &str| counters().iter().position(|other| other.label == label);
+        let of = |label: &str| values[place(label).unwrap()];
         for (label, value) in [
             ("packets_out", 1),
             ("timeouts", 2),

@@ -13,14 +13,12 @@
 mod counters;
 mod find;
 mod layout;
-mod method;
 mod page;
 mod peers;
 mod publisher;
 
-pub use counters::{COUNT, Gauges, PortView, Sample, labels, values};
+pub use counters::{COUNT, Gauges, MethodGauges, PortView, Sample, all_counters, counters, values};
 pub use find::{Found, find, find_in};
-pub use method::{METHOD_COUNT, MethodGauges, method_labels, method_values};
 pub use page::{OpenPorts, Page};
 pub use peers::Peer;
 pub use publisher::Publisher;

@@ -9,9 +9,8 @@
 //! Cost: publishing is some eighty stores, or a hundred and thirty with those of a method, and no
 //! allocation or system call.
 
-use super::counters::{COUNT, Sample, labels, values};
+use super::counters::{COUNT, MethodGauges, Sample, all_counters, values};
 use super::layout::{self, COUNTERS_MAX, word};
-use super::method::{METHOD_COUNT, method_labels, method_values};
 use super::peers::Rows;
 use crate::clock::MonotonicClock;
 use crate::progress::WaitStats;
@@ -152,8 +151,8 @@ impl Published {
     }
 
     fn labels(&self) -> impl Iterator<Item = &'static str> + use<> {
-        let of_method = if self.method { method_labels() } else { &[] };
-        labels().iter().chain(of_method).copied()
+        let most = if self.method { usize::MAX } else { COUNT };
+        all_counters().take(most).map(|counter| counter.label)
     }
 
     pub(super) fn update(&mut self, sample: &Sample<'_>) {
@@ -174,7 +173,7 @@ impl Published {
         self.store(layout::VALUES_AT, &values);
         if self.method {
             let gauges = sample.method.unwrap_or_default();
-            self.store(layout::VALUES_AT + COUNT, &method_values(&gauges));
+            self.store(layout::VALUES_AT + COUNT, &gauges.values());
         }
         self.sequence = self.sequence.wrapping_add(2);
         self.word(layout::SEQUENCE_AT)
@@ -205,7 +204,7 @@ impl Published {
     }
 }
 
-const _: () = assert!(COUNT + METHOD_COUNT <= COUNTERS_MAX);
+const _: () = assert!(COUNT + MethodGauges::COUNTERS.len() <= COUNTERS_MAX);
 
 #[cfg(test)]
 mod tests {

@@ -323,7 +323,7 @@ pub fn set_progression(ep: EndpointHandle, on: bool) -> Result<(), Error> {
     }
 }
 
-/// The endpoint's counters, in the order of `mx_sys::published::labels`.
+/// The endpoint's counters, in the order of `mx_sys::published::counters`.
 pub fn counters(ep: EndpointHandle) -> Result<Vec<u64>, Error> {
     let place = find(ep)?;
     let waits = place.shared.wait_stats();

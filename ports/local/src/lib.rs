@@ -122,31 +122,21 @@ pub struct LocalPort {
     stats: LocalStats,
 }
 
-/// Numbers about a port's life.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LocalStats {
-    /// Links that others started and that came up.
-    pub accepted: u64,
-    /// Links that this side started and that came up.
-    pub initiated: u64,
-    /// Connections dropped before they were links: nonsense, silence, or no slot left.
-    pub refused: u64,
-    /// Connections dropped because their user has not open the endpoint for which it spoke.
-    pub denied: u64,
-    /// Links cut off because of what the peer wrote into the shared memory, or said.
-    pub violations: u64,
-    /// Connections and links of a user that had its share.
-    pub over_share: u64,
-    /// Links that others began and that were not bound in time.
-    pub unbound: u64,
-    /// Links for which there was no place, and offers of memory that were not taken, here or at the peer's.
-    pub turned_away: u64,
-    /// The number of times that a link has given its memory back.
-    pub slept: u64,
-    /// Links without memory now.
-    pub asleep: u64,
-    /// Bytes of shared memory that are mapped now.
-    pub bytes: u64,
+mx_proto::counters! {
+    /// Numbers about a port's life.
+    pub struct LocalStats("local_") {
+        Count accepted: u64 = "links over shared memory that others began",
+        Count initiated: u64 = "links over shared memory begun here",
+        Count refused: u64 = "callers over shared memory dropped: nonsense, silence, or no place",
+        Count denied: u64 = "callers over shared memory dropped because the endpoint that they say they are is not their user's",
+        Count violations: u64 = "links cut because of what the peer wrote into shared memory",
+        Count over_share: u64 = "links of a user that had its share of shared memory",
+        Count unbound: u64 = "links over shared memory that were not introduced in time",
+        Count turned_away: u64 = "links for which there was no place, and memory for a link that was not taken",
+        Count slept: u64 = "times an idle link gave its shared memory back",
+        Level asleep: u64 = "links without shared memory, whose messages go over their sockets",
+        Level bytes: u64 = "bytes of shared memory mapped",
+    }
 }
 
 /// Options.

@@ -151,25 +151,18 @@ pub struct RdmPort {
     alarms: Vec<Alarm>,
 }
 
-/// The counters.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct RdmStats {
-    /// Frames that fit no link: of an earlier life, or a stranger's.
-    pub stale: u64,
-    /// Frames that came before their turn.
-    pub early: u64,
-    /// Invalid arrivals.
-    pub malformed: u64,
-    /// Completions of nothing we know.
-    pub strange: u64,
-    /// Times the fabric was opened anew.
-    pub renewals: u64,
-    /// Times a frame found no room.
-    pub blocked: u64,
-    /// Strangers whose place was given to another one.
-    pub evicted: u64,
-    /// Strangers that found no place, and had to come over TCP.
-    pub turned_away: u64,
+mx_proto::counters! {
+    /// The counters.
+    pub struct RdmStats("rdm_") {
+        Count stale: u64 = "frames over a fabric that fit no link",
+        Count early: u64 = "frames over a fabric that came before their turn",
+        Count malformed: u64 = "frames over a fabric that make no sense",
+        Count strange: u64 = "completions of a fabric that belong to nothing",
+        Count renewals: u64 = "times the fabric was opened anew",
+        Count blocked: u64 = "times a frame found no room at the fabric",
+        Count evicted: u64 = "strangers over a fabric whose place was given to another one",
+        Count turned_away: u64 = "strangers over a fabric that found no place and came over TCP",
+    }
 }
 
 /// While a link has no room, it is tried again after this time at the latest: not every provider

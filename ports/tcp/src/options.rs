@@ -59,31 +59,21 @@ impl fmt::Debug for TcpOptions {
     }
 }
 
-/// The port's counters and figures.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct TcpStats {
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Connections made.
-    pub connected: u64,
-    /// Peers whose first bytes were not ours.
-    pub strangers: u64,
-    /// Peers of another version of the framing.
-    pub other_versions: u64,
-    /// Strangers that the endpoint had not bound in time.
-    pub silent: u64,
-    /// Headers with an impossible body length.
-    pub bad_lengths: u64,
-    /// Connections turned away because there were too many, or too many of their source.
-    pub turned_away: u64,
-    /// Strangers dropped because their place was needed for another one.
-    pub evicted: u64,
-    /// Packets that had to be whole in the kernel before they were taken in.
-    pub awaited: u64,
-    /// Bytes of parts of packets that are kept now.
-    pub kept: u64,
-    /// Times that accepting stopped for lack of descriptors or memory.
-    pub starved: u64,
+mx_proto::counters! {
+    /// The port's counters and figures.
+    pub struct TcpStats("tcp_") {
+        Count accepted: u64 = "TCP connections accepted",
+        Count connected: u64 = "TCP connections made",
+        Count strangers: u64 = "TCP callers that do not speak this protocol",
+        Count other_versions: u64 = "TCP callers of another version of the protocol",
+        Count silent: u64 = "TCP callers that were not introduced in time",
+        Count bad_lengths: u64 = "packets of an impossible length over TCP",
+        Count turned_away: u64 = "TCP callers turned away: too many, or too many of their source",
+        Count starved: u64 = "times that accepting stopped for lack of descriptors or memory",
+        Count evicted: u64 = "strangers dropped because another one needed their place",
+        Count awaited: u64 = "packets left in the kernel until they were whole",
+        Level kept: u64 = "bytes kept of packets that are not whole yet",
+    }
 }
 
 /// True for the counts worth a line: each of the first few, then fewer and fewer.

@@ -5,7 +5,7 @@
 //!   mx_info endpoints   one block for each endpoint             endpoints
 //!   mx_info peers       whom they talk to, and what that waits for   peers
 //!   mx_info counters    numbers, once or again and again        counters
-//!                       for a node exporter, with meanings      prometheus, meaning
+//!                       for a node exporter, with meanings      prometheus
 //!   mx_info fabrics     libfabric's providers, one by one       fabrics
 //!                                  |
 //!                       text, json: how they are shown
@@ -21,7 +21,6 @@ mod endpoints;
 mod fabrics;
 mod json;
 mod machine;
-mod meaning;
 mod peers;
 mod prometheus;
 mod text;

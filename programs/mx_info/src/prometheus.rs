@@ -10,7 +10,8 @@
 //! Owns: names of metrics and labels, quoting.
 
 use crate::endpoints::Endpoint;
-use crate::meaning::{self, Kind};
+use mx_proto::CounterKind;
+use mx_sys::published::all_counters;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
@@ -46,10 +47,11 @@ pub(crate) fn text(endpoints: &[Endpoint]) -> String {
 
 /// One counter of all endpoints that have it.
 fn block(out: &mut String, label: &str, endpoints: &[(String, &Endpoint)]) {
-    let (name, kind, about) = match meaning::of(label) {
-        Some((Kind::Count, about)) => (format!("mx_{label}_total"), "counter", about),
+    let known = all_counters().find(|counter| counter.label == label);
+    let (name, kind, about) = match known.map(|counter| (counter.kind, counter.about)) {
+        Some((CounterKind::Count, about)) => (format!("mx_{label}_total"), "counter", about),
         // A name that ends so is a count's.
-        Some((Kind::Level, about)) => match label.strip_suffix("_total") {
+        Some((CounterKind::Level, about)) => match label.strip_suffix("_total") {
             Some(label) => (format!("mx_{label}_credits"), "gauge", about),
             None => (format!("mx_{label}"), "gauge", about),
         },
@@ -164,7 +166,7 @@ mod tests {
 
     #[test]
     fn every_counter_is_a_metric_of_its_own() {
-        let all: Vec<_> = meaning::all().zip(1..).map(|((l, ..), n)| (l, n)).collect();
+        let all: Vec<_> = all_counters().zip(1..).map(|(c, n)| (c.label, n)).collect();
         let (metrics, samples) = parse(&text(&[endpoint(7, "server", &all)]));
         let names: HashSet<_> = metrics.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), metrics.len());

@@ -165,7 +165,7 @@ fn counters_count() {
     let sent = send(&a, to_b, 0, &mut byte);
     ended(&a, sent);
     let after = counters(a.0).unwrap();
-    assert_eq!(after.len(), published::labels().len());
+    assert_eq!(after.len(), published::COUNT);
     assert!(
         after
             .iter()
