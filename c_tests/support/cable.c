@@ -161,9 +161,11 @@ static void lay_netem(struct cable *cable, const struct way *forth, const struct
 
     snprintf(cable->bridge, sizeof cable->bridge, "cable%d", laid++);
     run("ip link add %s type bridge", cable->bridge);
+    /* Before it is too narrow for IPv6, as its ends may be. */
+    run("ip link set %s addrgenmode none", cable->bridge);
     netem_end(cable->ends[1], cable->bridge, forth);
     netem_end(cable->ends[0], cable->bridge, back);
-    run("ip link set %s addrgenmode none up", cable->bridge);
+    run("ip link set %s up", cable->bridge);
 }
 
 /* ---- mx_shaper ---- */
