@@ -16,9 +16,8 @@ MX_TESTS_OWN     := couple party mx stacks
 # The functions of mx/support/stacks.c.
 MX_TESTS_WRAP    := $(shell sed -n 's/^\(LARGE\|SMALL\)(\(mx_[a-z_0-9]*\))$$/-Wl,--wrap=\2/p' $(C_TESTS_DIR)/mx/support/stacks.c)
 
-MX_TESTS_PLAIN   := args stderr lifecycle messages order requests connect handler threads fork info names gone secret \
-                    shortage cancelled
-MX_TESTS_ALL     := layout header_cxx $(MX_TESTS_PLAIN) together
+MX_TESTS_PLAIN   := cancelled shortage fork requests order lifecycle args stderr messages connect handler threads info names gone secret
+MX_TESTS_ALL     := $(MX_TESTS_PLAIN) layout header_cxx together
 MX_TESTS         ?= $(MX_TESTS_ALL)
 # Not for the library, which names settings that it does not know.
 unexport MX_TESTS
