@@ -25,12 +25,13 @@ C_TESTS_HOST    := host op pair pattern port wire stage leftovers memory limit f
 C_TESTS_NOHOST  := codes check world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
-C_TESTS_PLAIN   := args addresses binding messages order flow counters testcalls wakeups large threads cancel cancel_moments \
-                   disconnect drop failures lifecycle process process_forks fork deaths rush finalize frozen restart reuse mortals strangers \
-                   strangers_memory strangers_credits strangers_crowds strangers_datagrams claims secret users stderr shortage \
-                   fabric strangers_fabric cancelled filesize without
-C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
-                   gossip set_host set_host_bare messages_dlopen guest_dlopen hosts releases $(C_TESTS_PLAIN)
+# Those that take longest begin first.
+C_TESTS_PLAIN   := finalize mortals cancelled strangers_crowds cancel_moments flow fork strangers wakeups \
+                   args addresses binding messages order counters testcalls large threads cancel disconnect drop failures \
+                   lifecycle process process_forks deaths rush frozen restart reuse strangers_memory strangers_credits \
+                   strangers_datagrams claims secret users stderr shortage fabric strangers_fabric filesize without
+C_TESTS_ALL     := $(C_TESTS_PLAIN) layout header_cxx table_copied table_linked table_dlopen bare \
+                   gossip set_host set_host_bare messages_dlopen guest_dlopen hosts releases
 C_TESTS_LONG    := frozen shortage restart drop deaths rush
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or keeps what was

@@ -411,7 +411,7 @@ static void canceller(struct side *side)
             results |= take_back_fillings(round) << 32;
         tell(side, "cancelled", results);
         pair_hear(side, "go on");
-        /* Where it is noticed by silence, after a while, kill.c waits for that. */
+        /* Where it is noticed by silence, after a while, deaths.c waits for that. */
         if (round.fate == DEAD && death_is_silent())
             look_up_again();
         if (round.moment == UNCONNECTED || round.fate == DEAD)

@@ -228,63 +228,6 @@ static void immediate_client(struct side *side)
     pair_part(side);
 }
 
-/* ---- contexts ---- */
-
-static void contexts_server(struct side *side)
-{
-    static struct op receive[BMI_MAX_CONTEXTS];
-    static char buffer[BMI_MAX_CONTEXTS][1000];
-    struct bmi_method_addr *client = pair_server(side);
-
-    for (int c = 1; c < BMI_MAX_CONTEXTS; c++)
-        CHECK_THAT(ops->open_context(c), ==, 0);
-    for (int c = 0; c < BMI_MAX_CONTEXTS; c++) {
-        receive[c].context = c;
-        CHECK_THAT(op_recv(&receive[c], client, buffer[c], 1000, c), ==, 0);
-    }
-    tell(side, "posted", 0);
-    /* Everything has arrived, all of it reported in its own context only: op_completed()
-     * compares. Polling context 0 alone must leave the others where they are. */
-    pair_hear(side, "sent");
-    for (int i = 0; i < 50; i++)
-        host_testcontext(16, 0, 1);
-    for (int c = 1; c < BMI_MAX_CONTEXTS; c++)
-        CHECK(!op_done(&receive[c]));
-    for (int c = BMI_MAX_CONTEXTS - 1; c >= 0; c--) {
-        op_received(&receive[c], 10 * c);
-        check_filled(buffer[c], (size_t)(10 * c), (uint64_t)c);
-    }
-    for (int c = 1; c < BMI_MAX_CONTEXTS; c++)
-        ops->close_context(c);
-    /* A context opened again starts empty. */
-    CHECK_THAT(ops->open_context(5), ==, 0);
-    CHECK_THAT(host_testcontext(16, 5, 0), ==, 0);
-    ops->close_context(5);
-    pair_part(side);
-}
-
-static void contexts_client(struct side *side)
-{
-    static struct op send[BMI_MAX_CONTEXTS];
-    static char buffer[BMI_MAX_CONTEXTS][1000];
-    struct bmi_method_addr *server = pair_client(side);
-
-    for (int c = 1; c < BMI_MAX_CONTEXTS; c++)
-        CHECK_THAT(ops->open_context(c), ==, 0);
-    pair_hear(side, "posted");
-    for (int c = 0; c < BMI_MAX_CONTEXTS; c++) {
-        send[c].context = (c + 7) % BMI_MAX_CONTEXTS;
-        fill(buffer[c], (size_t)(10 * c), (uint64_t)c);
-        CHECK_THAT(op_send(&send[c], server, buffer[c], 10 * c, c), >=, 0);
-    }
-    for (int c = 0; c < BMI_MAX_CONTEXTS; c++)
-        op_sent(&send[c]);
-    tell(side, "sent", 0);
-    for (int c = 1; c < BMI_MAX_CONTEXTS; c++)
-        ops->close_context(c);
-    pair_part(side);
-}
-
 /* ---- the whole range of tags ---- */
 
 static const bmi_msg_tag_t tags[] = {0, 1, -1, INT32_MAX, INT32_MIN, 0x100, 0x7ffffffe, -12345};
@@ -339,7 +282,6 @@ static const struct scenario scenarios[] = {
     PAIR(messages_queued_across_the_connect_keep_their_order, takes_in_order,
          queues_before_connecting),
     PAIR(small_messages_complete_at_once_and_only_once, immediate_server, immediate_client),
-    PAIR(sixteen_contexts_keep_their_completions_apart, contexts_server, contexts_client),
     PAIR(tags_of_all_32_bits_are_told_apart, tags_server, tags_client),
     {0},
 };

@@ -97,50 +97,6 @@ static void connects_are_refused(struct side *side)
 
 /* ---- again ---- */
 
-static void contexts_belong_to_peers(struct side *side)
-{
-    mx_endpoint_t a = party_open(), b = open_any(), c = open_any();
-    mx_endpoint_addr_t to_b = connect_to(a, id_of(b)), to_c = connect_to(a, id_of(c)), from_a;
-    mx_status_t status;
-    void *context = NULL;
-    int for_b, for_c, at_b;
-    char in[8];
-
-    (void)side;
-    OK(mx_get_endpoint_addr_context(address_of(a), &context));
-    CHECK(context == NULL);
-    OK(mx_set_endpoint_addr_context(to_b, &for_b));
-    OK(mx_set_endpoint_addr_context(to_c, &for_c));
-    /* The context is the endpoint's that set it: b sees its own. */
-    succeed(a, send_to(a, to_b, "message", 8, 1), 8);
-    status = succeed(b, receive(b, in, 8, 1, EXACTLY), 8);
-    from_a = status.source;
-    OK(mx_get_endpoint_addr_context(from_a, &context));
-    CHECK(context == NULL);
-    OK(mx_set_endpoint_addr_context(from_a, &at_b));
-    /* It is seen in every later message of the peer. */
-    for (int i = 0; i < 3; i++) {
-        succeed(a, send_to(a, to_b, "message", 8, 1), 8);
-        status = probe_for(b, 1, EXACTLY);
-        OK(mx_get_endpoint_addr_context(status.source, &context));
-        CHECK(context == &at_b);
-        status = succeed(b, receive(b, in, 8, 1, EXACTLY), 8);
-        OK(mx_get_endpoint_addr_context(status.source, &context));
-        CHECK(context == &at_b);
-    }
-    exchange(b, from_a, a, 8, 2);
-    OK(mx_get_endpoint_addr_context(to_b, &context));
-    CHECK(context == &for_b);
-    OK(mx_get_endpoint_addr_context(to_c, &context));
-    CHECK(context == &for_c);
-    OK(mx_set_endpoint_addr_context(to_b, NULL));
-    OK(mx_get_endpoint_addr_context(to_b, &context));
-    CHECK(context == NULL);
-    OK(mx_close_endpoint(c));
-    OK(mx_close_endpoint(b));
-    party_close(a);
-}
-
 /* ---- what an address says ---- */
 
 static void addresses_tell_who_it_is(struct side *side)
@@ -371,35 +327,6 @@ static void restarts(struct world *world)
 
 /* ---- both at once, and many ---- */
 
-static void both_at_once(struct side *side)
-{
-    mx_endpoint_t ep = party_open();
-    mx_request_t request, receiving;
-    mx_status_t status;
-    uint32_t other;
-    char in[8];
-
-    tell(side, "id", id_of(ep));
-    other = (uint32_t)hear(side, "id");
-    for (int i = 0; i < 20; i++) {
-        OK(mx_iconnect(ep, local_nic(), other, KEY, 5, NULL, &request));
-        status = finish(ep, request);
-        STATUS_IS(status, MX_STATUS_SUCCESS);
-        receiving = receive(ep, in, 8, (uint64_t)i, EXACTLY);
-        request = ssend_to(ep, status.source, "message", 8, (uint64_t)i);
-        succeed(ep, receiving, 8);
-        succeed(ep, request, 8);
-        tell(side, "next", i);
-        hear(side, "next");
-        if (i % 2 == 1) { /* and afresh */
-            OK(mx_disconnect(ep, status.source));
-            tell(side, "apart", i);
-            hear(side, "apart");
-        }
-    }
-    party_close(ep);
-}
-
 /* One that may not use shared memory reaches, and is reached by, one that may. */
 static void exchanges_both_ways(struct side *side)
 {
@@ -494,14 +421,12 @@ int main(int argc, char **argv)
 {
     static const struct scenario scenarios[] = {
         SOLO(connects_are_refused_with_the_code_that_says_why, connects_are_refused),
-        SOLO(contexts_belong_to_peers_and_to_the_endpoint_that_set_them, contexts_belong_to_peers),
         PAIR(addresses_tell_nic_endpoint_and_session, addresses_tell_who_it_is,
              addresses_tell_who_it_is),
         SOLO(nic_ids_have_48_bits_and_pass_in_two_halves, ids_pass_in_two_halves),
         SOLO(disconnect_ends_what_is_under_way_and_the_address, disconnect_ends_everything),
         DIRECTED(a_restarted_peer_keeps_its_context_and_shows_a_new_session, restarts,
                  {"survivor", survivor}, {"short", short_life}),
-        PAIR(two_that_connect_to_each_other_at_once_meet, both_at_once, both_at_once),
         SOLO(that_no_process_has_an_endpoint_open_is_said_of_no_other_failure,
              says_no_process_only_where_there_is_none),
         PAIR(a_peer_that_has_no_room_says_so, host_of_one, two_guests),

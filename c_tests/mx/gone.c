@@ -253,48 +253,6 @@ static void what_had_arrived(struct world *world)
     }
 }
 
-/* Sends that are complete are not lost because their sender closes right behind them. */
-static void sends_and_closes(struct side *side)
-{
-    struct pair pair = meet_peer(side);
-    char *out = malloc(2000);
-
-    CHECK(out != NULL);
-    fill(out, 2000, 3);
-    for (uint64_t i = 0; i < 100; i++)
-        succeed(pair.ep, send_to(pair.ep, pair.peer, out, 2000, i), 2000);
-    party_close(pair.ep);
-    free(out);
-}
-
-static void receives_afterwards(struct side *side)
-{
-    struct pair pair = meet_peer(side);
-    char in[2000];
-
-    for (uint64_t i = 0; i < 100; i++) {
-        mx_request_t request = receive(pair.ep, in, sizeof in, i, EXACTLY);
-        mx_status_t status;
-
-        for (deadline_t deadline = deadline_in(WAIT_MS); !is_done(pair.ep, &request, &status);)
-            if (deadline_over(deadline))
-                FAIL("message %d of 100 is lost", (int)i);
-        STATUS_IS(status, MX_STATUS_SUCCESS);
-        CHECK_THAT(status.xfer_length, ==, sizeof in);
-        check_filled(in, sizeof in, 3);
-    }
-    party_close(pair.ep);
-}
-
-static void closed_right_behind(struct world *world)
-{
-    struct child *sender = spawn(world, "sends"), *receiver = spawn(world, "receives");
-
-    meet(sender, receiver);
-    child_end(receiver);
-    child_end(sender);
-}
-
 /* ---- exit right after ---- */
 
 static void receives_the_last(struct side *side)
@@ -330,8 +288,6 @@ int main(int argc, char **argv)
                  {"peer", echoes_until_told}, {"survives", survives}),
         DIRECTED(messages_that_had_arrived_outlive_their_sender, what_had_arrived,
                  {"leaves", leaves_messages}, {"inherits", inherits}),
-        DIRECTED(small_sends_arrive_although_their_sender_closes, closed_right_behind,
-                 {"sends", sends_and_closes}, {"receives", receives_afterwards}),
         DIRECTED(a_large_send_that_is_complete_has_been_delivered, exits_right_after,
                  {"exits", sends_and_exits}, {"last", receives_the_last}),
         {0},

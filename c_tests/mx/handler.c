@@ -160,45 +160,6 @@ static void finishes_messages_off(struct side *side)
 
 /* ---- what it may do ---- */
 
-static char *inside_buffer;
-static mx_request_t inside_request;
-
-static void post_a_receive(mx_endpoint_addr_t source, uint64_t bits, uint32_t length, void *data)
-{
-    (void)source;
-    (void)data;
-    inside_request = receive(b, inside_buffer, length, bits, EXACTLY);
-}
-
-static void posts_the_receive_itself(struct side *side)
-{
-    static const size_t sizes[] = {0, SMALL, 32768, LARGE};
-    char *out = fenced(LARGE);
-
-    (void)side;
-    open_two();
-    OK(mx_register_unexp_handler(b, handler, NULL));
-    seen.act = post_a_receive;
-    for (int i = 0; i < 4; i++) {
-        mx_request_t request;
-        uint32_t result;
-        mx_status_t status;
-
-        fill(out, sizes[i], (uint64_t)i);
-        inside_buffer = fenced(LARGE);
-        request = ssend_to(a, to_b, out, sizes[i], (uint64_t)i);
-        await_calls(i + 1);
-        succeed(b, inside_request, sizes[i]); /* it took this very message */
-        check_filled(inside_buffer, sizes[i], (uint64_t)i);
-        succeed(a, request, sizes[i]);
-        OK(mx_iprobe(b, 0, ANYTHING, &status, &result));
-        CHECK_THAT(result, ==, 0);
-        fenced_free(inside_buffer);
-    }
-    close_two();
-    fenced_free(out);
-}
-
 static void do_everything(mx_endpoint_addr_t source, uint64_t bits, uint32_t length, void *data)
 {
     mx_request_t request, peeked;
@@ -389,7 +350,6 @@ int main(int argc, char **argv)
     static const struct scenario scenarios[] = {
         SOLO(the_handler_is_told_of_every_message_without_a_receive, is_told_of_messages),
         SOLO(a_message_it_has_finished_is_gone_and_its_sender_knows, finishes_messages_off),
-        SOLO(a_receive_posted_inside_takes_this_very_message, posts_the_receive_itself),
         SOLO(inside_everything_works_but_closing, may_do_what_it_likes),
         SOLO(it_runs_one_at_a_time_in_the_order_of_messages, runs_one_at_a_time_in_order),
         SOLO(while_it_runs_other_calls_work_and_nothing_arrives, others_go_on_meanwhile),

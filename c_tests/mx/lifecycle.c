@@ -21,47 +21,6 @@
 
 /* ---- init, finalize ---- */
 
-static void inits_are_counted(struct side *side)
-{
-    mx_endpoint_t ep;
-
-    (void)side;
-    mx_set_error_handler(note_error);
-    REFUSED(mx_finalize(), MX_NOT_INITIALIZED);
-    OK(mx_init());
-    REFUSED(mx_init(), MX_ALREADY_INITIALIZED);
-    REFUSED(mx_init(), MX_ALREADY_INITIALIZED);
-    ep = open_any();
-    OK(mx_finalize());
-    OK(mx_finalize());
-    exchange(ep, address_of(ep), ep, 100, 1); /* one is left */
-    OK(mx_finalize());
-    REFUSED(mx_progress(ep), MX_BAD_ENDPOINT);
-    REFUSED(mx_finalize(), MX_NOT_INITIALIZED);
-    OK(mx_init()); /* and again */
-    REFUSED(mx_progress(ep), MX_BAD_ENDPOINT);
-    OK(mx_close_endpoint(open_any()));
-    OK(mx_finalize());
-}
-
-static void other_versions_are_refused(struct side *side)
-{
-    static const int others[] = {0x201, 0x401, 0, 0xff, -1, 0x7fffffff, 0x30100};
-    static const int same[] = {0x300, 0x301, 0x302, 0x3ff};
-
-    (void)side;
-    mx_set_error_handler(note_error);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        REFUSED(mx__init_api(others[i]), MX_BAD_LIB_VERSION);
-    REFUSED(mx_finalize(), MX_NOT_INITIALIZED);
-    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
-        OK(mx__init_api(same[i]));
-        REFUSED(mx__init_api(0x201), MX_BAD_LIB_VERSION); /* it is not counted */
-        OK(mx_finalize());
-        REFUSED(mx_finalize(), MX_NOT_INITIALIZED);
-    }
-}
-
 static void nothing_is_left_behind(struct side *side)
 {
     int descriptors = 0, threads = 0;
@@ -358,35 +317,6 @@ static void helper_can_be_forgone(struct side *side)
 
 /* ---- opening ---- */
 
-static void any_takes_the_lowest_id(struct side *side)
-{
-    mx_endpoint_t eps[3], again;
-    uint32_t ids[3];
-
-    (void)side;
-    party_start();
-    for (int i = 0; i < 3; i++) {
-        eps[i] = open_any();
-        ids[i] = id_of(eps[i]);
-        CHECK_THAT(ids[i], <, 1024);
-        CHECK(i == 0 || ids[i] > ids[i - 1]);
-    }
-    for (int i = 0; i < (port_is("rdm") ? 6 : 20); i++) {
-        /* Free at once, also with a connection that was in use. */
-        exchange(eps[0], connect_to(eps[0], ids[1]), eps[1], 1000, 1);
-        OK(mx_close_endpoint(eps[1]));
-        REFUSED(mx_progress(eps[1]), MX_BAD_ENDPOINT);
-        if (i % 2 == 0)
-            again = open_any();
-        else
-            OK(mx_open_endpoint(MX_ANY_NIC, ids[1], KEY, NULL, 0, &again));
-        CHECK_THAT(id_of(again), ==, ids[1]);
-        CHECK(again != eps[1]); /* another handle */
-        eps[1] = again;
-    }
-    party_stop();
-}
-
 static void keeps_an_id(struct side *side)
 {
     mx_endpoint_t ep = party_open();
@@ -493,43 +423,9 @@ static void without_a_fabric(struct side *side)
     party_stop();
 }
 
-/* ---- closing ---- */
-
-static void closing_ends_everything(struct side *side)
-{
-    mx_endpoint_t a = party_open(), b = open_any();
-    mx_endpoint_addr_t to_b = connect_to(a, id_of(b));
-    char *in = fenced(100000), *out = fenced(100000);
-    mx_request_t receiving = receive(a, in, 100000, 1, EXACTLY), sending, done;
-    mx_status_t status;
-    uint32_t result;
-
-    (void)side;
-    done = receive(a, in, 8, 2, EXACTLY);
-    sending = ssend_to(a, to_b, out, 100000, 3);
-    OK(mx_close_endpoint(a));
-    REFUSED(mx_close_endpoint(a), MX_BAD_ENDPOINT);
-    REFUSED(mx_close_endpoint(NULL), MX_BAD_ENDPOINT);
-    REFUSED(mx_close_endpoint((mx_endpoint_t)&side), MX_BAD_ENDPOINT);
-    REFUSED(mx_test(a, &receiving, &status, &result), MX_BAD_ENDPOINT);
-    REFUSED(mx_test(b, &sending, &status, &result), MX_BAD_REQUEST);
-    REFUSED(mx_test(b, &done, &status, &result), MX_BAD_REQUEST);
-    REFUSED(mx_isend(b, NULL, 0, to_b, 1, NULL, NULL), MX_BAD_ENDPOINT); /* a's address */
-    check_untouched(in, 0, 100000);
-    memset(in, 0, 100000);
-    memset(out, 0, 100000); /* they are not looked at any more */
-    fenced_free(in);
-    fenced_free(out);
-    /* The other one lives, and hears that its peer has gone. */
-    exchange(b, address_of(b), b, 1000, 4);
-    party_close(b);
-}
-
 int main(int argc, char **argv)
 {
     static const struct scenario scenarios[] = {
-        SOLO(inits_are_counted_and_the_last_finalize_ends_it, inits_are_counted),
-        SOLO(programs_for_another_interface_are_refused, other_versions_are_refused),
         SOLO(after_finalize_no_descriptor_and_no_thread_is_left, nothing_is_left_behind),
         SOLO(the_environment_is_read_when_init_is_called, environment_is_read_at_init),
         SOLO(what_the_handler_returns_is_the_answer, the_handler_answers),
@@ -538,12 +434,10 @@ int main(int argc, char **argv)
         SOLO(nothing_is_said_of_variables_of_mx, says_nothing_of_variables_of_mx),
         SOLO(a_variable_makes_errors_return, errors_need_not_be_fatal),
         SOLO(a_variable_forgoes_the_helper_thread, helper_can_be_forgone),
-        SOLO(any_endpoint_is_the_lowest_that_is_free, any_takes_the_lowest_id),
         PAIR(an_id_belongs_to_one_until_it_is_closed, keeps_an_id, wants_the_id),
         SOLO(what_cannot_be_opened_is_refused_with_the_reason, what_cannot_be_opened),
         SOLO(without_descriptors_nothing_is_opened_and_nothing_lost, without_means),
         SOLO(a_fabric_that_cannot_be_had_is_no_device, without_a_fabric),
-        SOLO(closing_ends_requests_and_handles, closing_ends_everything),
         {0},
     };
 

@@ -207,81 +207,6 @@ static void has_too_little_room(struct side *side)
     pair_close(&pair);
 }
 
-/* A receive that is longer than its message: the rest stays as it was. */
-static void room_left_over(struct side *side)
-{
-    static const size_t lengths[] = {0, 1, 100, 32768, 32769, 300000};
-    mx_endpoint_t a = party_open(), b = open_any();
-    mx_endpoint_addr_t to_b = connect_to(a, id_of(b));
-
-    (void)side;
-    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-        size_t room = lengths[i] + 1000;
-        void *out = fenced(lengths[i]), *in = fenced(room);
-        mx_request_t sending, receiving = receive(b, in, room, i, EXACTLY);
-
-        fill(out, lengths[i], i);
-        sending = send_to(a, to_b, out, lengths[i], i);
-        succeed(b, receiving, lengths[i]);
-        succeed(a, sending, lengths[i]);
-        check_filled(in, lengths[i], i);
-        check_untouched(in, lengths[i], room);
-        fenced_free(out);
-        fenced_free(in);
-    }
-    OK(mx_close_endpoint(b));
-    party_close(a);
-}
-
-/* ---- masks ---- */
-
-static void masks_choose(struct side *side)
-{
-    static const struct {
-        uint64_t bits, mask, takes; /* which of the messages 0.. below */
-    } receives[] = {
-        {UINT64_C(0xaaaa000000000003), EXACTLY, 2},
-        {UINT64_C(0x0000000000000001), UINT64_C(0x00000000000000ff), 1},
-        {UINT64_C(0xbbbb000000000000), UINT64_C(0xffff000000000000), 3},
-        {0, UINT64_C(0x8000000000000000), 4},
-        {0, ANYTHING, 0},
-    };
-    static const uint64_t messages[] = {
-        UINT64_C(0xaaaa000000000000), UINT64_C(0xaaaa000000000001), UINT64_C(0xaaaa000000000003),
-        UINT64_C(0xbbbb000000000001), UINT64_C(0x7fffffffffffffff),
-    };
-    enum { COUNT = 5 };
-    mx_endpoint_t ep = party_open();
-    mx_endpoint_addr_t me = address_of(ep);
-    mx_request_t posted[COUNT];
-    uint64_t got[COUNT], sent[COUNT];
-
-    (void)side;
-    for (int turn = 0; turn < 2; turn++) { /* receives first, then messages first */
-        if (turn == 1) {
-            for (int i = 0; i < COUNT; i++)
-                succeed(ep, send_to(ep, me, &messages[i], 8, messages[i]), 8);
-            for (int i = 0; i < COUNT; i++)
-                probe_for(ep, messages[i], EXACTLY);
-        }
-        for (int i = 0; i < COUNT; i++) {
-            got[i] = 0;
-            posted[i] = receive(ep, &got[i], 8, receives[i].bits, receives[i].mask);
-        }
-        for (int i = 0; turn == 0 && i < COUNT; i++) {
-            sent[i] = messages[i];
-            succeed(ep, send_to(ep, me, &sent[i], 8, messages[i]), 8);
-        }
-        for (int i = 0; i < COUNT; i++) {
-            mx_status_t status = succeed(ep, posted[i], 8);
-
-            CHECK_THAT(got[i], ==, messages[receives[i].takes]);
-            CHECK_THAT(status.match_info, ==, messages[receives[i].takes]);
-        }
-    }
-    party_close(ep);
-}
-
 int main(int argc, char **argv)
 {
     static const struct scenario scenarios[] = {
@@ -289,8 +214,6 @@ int main(int argc, char **argv)
         PAIR(up_to_256_segments_make_one_message, pieces_out, pieces_in),
         PAIR(a_longer_message_is_truncated_and_nothing_written_behind, sends_too_much,
              has_too_little_room),
-        SOLO(a_shorter_message_leaves_the_rest_of_the_buffer_alone, room_left_over),
-        SOLO(masks_choose_among_messages_and_receives, masks_choose),
         {0},
     };
 

@@ -93,7 +93,8 @@ void exchanges_all_failed(const struct exchanges *all)
     }
 }
 
-int exchanges_retry(struct bmi_method_addr *server, int incount, int ms)
+/* Begins them again and again, until they go well; returns how often they did not. */
+static int exchanges_retry(struct bmi_method_addr *server, int incount, int ms)
 {
     deadline_t deadline = deadline_in(ms);
     struct exchanges again;

@@ -35,8 +35,6 @@ void exchanges_begin(struct exchanges *all, struct bmi_method_addr *server);
 bool exchanges_end(struct exchanges *all, int incount, int ms);
 /* Every operation was accepted and has failed. */
 void exchanges_all_failed(const struct exchanges *all);
-/* Begins them again and again, until they go well; returns how often they did not. */
-int exchanges_retry(struct bmi_method_addr *server, int incount, int ms);
 /* Again and again, as the director says: exchanges that go well ("well", how many before did not), and those
  * during which the server is killed ("begun", "killed", "failed"). */
 void exchanges_lose_servers(struct side *side, struct bmi_method_addr *server, int incount);

@@ -314,11 +314,6 @@ int host_addresses(void)
     return count;
 }
 
-int host_forgotten(void)
-{
-    return forgotten_count;
-}
-
 /* ---- progress ---- */
 
 void host_enter_test_call(void)

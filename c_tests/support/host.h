@@ -68,9 +68,7 @@ bool host_release(struct bmi_method_addr *address);
 /* The number of addresses that the library has registered, and of all that are not dropped. */
 int host_registered(void);
 int host_addresses(void);
-/* The library's calls of the forget callback. */
-int host_forgotten(void);
-/* The same, with this address's name, which the host still has. */
+/* The library's calls of the forget callback with this address's name, which the host still has. */
 int host_forgotten_of(const struct bmi_method_addr *address);
 
 /* ---- progress ---- */

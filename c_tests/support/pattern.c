@@ -28,7 +28,8 @@ void *fenced(size_t size)
     return block + FENCE;
 }
 
-void fenced_check(const void *buffer)
+/* Checks both fences. */
+static void fenced_check(const void *buffer)
 {
     const unsigned char *block = (const unsigned char *)buffer - FENCE;
     const struct fence_head *head = (const struct fence_head *)(const void *)block;

@@ -14,8 +14,6 @@
 void *fenced(size_t size);
 /* Checks both fences and frees it. */
 void fenced_free(void *buffer);
-/* Checks both fences. */
-void fenced_check(const void *buffer);
 
 /* Byte `i` of the pattern `seed` is a function of both: a shift or a mix-up shows. */
 void fill(void *buffer, size_t size, uint64_t seed);

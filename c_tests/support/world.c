@@ -109,12 +109,6 @@ bool heard_anything(struct side *side)
     return poll(&entry, 1, 0) > 0;
 }
 
-void stop_here(struct side *side)
-{
-    tell(side, "stopping", getpid());
-    raise(SIGSTOP);
-}
-
 /* Is this thread stopped, or gone? /proc has its state behind the last parenthesis. */
 static bool thread_stopped(pid_t pid, const char *thread)
 {
@@ -159,14 +153,6 @@ static void await_stop(pid_t pid)
             FAIL("process %d does not stop", (int)pid);
         pause_ms(1);
     }
-}
-
-pid_t hear_stopped(struct side *side)
-{
-    pid_t pid = (pid_t)hear(side, "stopping");
-
-    await_stop(pid);
-    return pid;
 }
 
 void child_tell(struct child *child, const char *word, int64_t value)

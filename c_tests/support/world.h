@@ -68,11 +68,6 @@ void tell(struct side *side, const char *word, int64_t value);
 int64_t hear(struct side *side, const char *word);
 /* Has any note come (or the line closed)? */
 bool heard_anything(struct side *side);
-/* Stops this process (SIGSTOP) until the other end of its line has called hear_stopped() and
- * sent SIGCONT to the pid that returned. */
-void stop_here(struct side *side);
-/* Waits until the other side has stopped, every thread of it, and returns its pid. */
-pid_t hear_stopped(struct side *side);
 
 /* ---- for directors ---- */
 
