@@ -835,11 +835,6 @@ impl Pair {
         Self::of(settings(0), config)
     }
 
-    /// As many messages as ever go to b before it has been heard of.
-    pub(crate) fn with_large_credit_limits() -> Self {
-        Self::lending(4096)
-    }
-
     /// B lends so many credits first.
     pub(crate) fn lending(first_credits: u16) -> Self {
         let config = Config {
