@@ -8,8 +8,6 @@ mod deferred;
 mod inbox;
 mod inherit;
 mod introductions;
-mod matching;
-mod naive;
 mod oneself;
 mod pair;
 mod requests;

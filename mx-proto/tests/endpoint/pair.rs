@@ -119,7 +119,7 @@ impl Owner for TestOwner {
 
 pub(crate) type Node = Endpoint<QueuePort, VirtualClock, TestOwner>;
 
-/// What tests make a node do all the time.
+/// Operations of a node that most tests begin with.
 pub(crate) trait Acts {
     /// Sends, and does not wait for a receive.
     fn sends(
@@ -137,7 +137,7 @@ pub(crate) trait Acts {
 
     fn next_down(&mut self) -> Option<Down>;
 
-    /// How an operation has ended.
+    /// The status of the operation that has ended first.
     fn ended(&mut self) -> Status {
         self.next_completion().expect("one has ended").status
     }
@@ -833,11 +833,6 @@ impl Pair {
             ..settings(0)
         };
         Self::of(settings(0), config)
-    }
-
-    /// As many messages as ever go to b before it has been heard of.
-    pub(crate) fn with_large_credit_limits() -> Self {
-        Self::lending(4096)
     }
 
     /// B lends so many credits first.

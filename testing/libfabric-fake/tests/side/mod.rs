@@ -108,7 +108,7 @@ pub(crate) fn open_queue(domain: *mut fid_domain, wait: u32) -> (i32, *mut fid_c
     (code, cq)
 }
 
-/// What a look at a queue gives, which is not looked at.
+/// The result of reading a queue; the completion itself is dropped.
 pub(crate) fn look(cq: *mut fid_cq) -> isize {
     let mut entry = [0u64; 6];
     // SAFETY: as above, and room for one completion.
