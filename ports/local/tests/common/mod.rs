@@ -69,6 +69,10 @@ impl Node {
     pub(crate) fn poll(&mut self) -> bool {
         let mut sink = Events::default();
         let any = Port::poll(&mut self.port, &MonotonicClock, 64, &mut Hearing(&mut sink));
+        // As an endpoint does with those it has met: a stranger's goes after a while.
+        for (link, _) in &sink.0 {
+            self.port.bind(*link, 1);
+        }
         self.events.extend(sink.0);
         any
     }
