@@ -7,7 +7,8 @@ processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sort | uniq -c | se
 {
     echo "Commit $(git describe --always --dirty), $(date +%F). $(uname -m), ${processor:-$(nproc) cores}, Linux $(uname -r)."
     printf '\n```text\n'
-    sed 's/ *$//' "$1"
+    # Without the bursts, which are indented.
+    sed '/^    /d; s/ *$//' "$1"
     printf '```\n'
 } >"$1.page"
 awk -v part="$1.page" '
