@@ -101,12 +101,6 @@ impl Epoll {
     }
 }
 
-impl AsRawFd for Epoll {
-    fn as_raw_fd(&self) -> RawFd {
-        self.raw()
-    }
-}
-
 /// Reports from now on when `fd` is readable, in the instance of that number.
 pub fn watch(epoll: RawFd, fd: &impl AsRawFd, token: u64) -> io::Result<()> {
     control(epoll, EPOLL_CTL_ADD, fd.as_raw_fd(), token, READABLE)

@@ -60,7 +60,6 @@ use send::Refusal;
 use staging::Pool;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// Largest body that is collected and delivered whole. With its header it fits into a staging
@@ -464,8 +463,8 @@ impl<M: Memory> Port<M> for TcpPort {
 
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors {
-            control: Some(self.poll_set.control.as_raw_fd()),
-            data: Some(self.poll_set.data.as_raw_fd()),
+            control: Some(self.poll_set.control.raw()),
+            data: Some(self.poll_set.data.raw()),
         }
     }
 }
