@@ -447,11 +447,7 @@ pub fn test_context(
     }
     let found = find(1 << context | UNEXPECTED_READY, idle_us, move |method| {
         let mut count = 0;
-        while count < max
-            && method.has_done(context)
-            && let Some(done) = pop(method, context)
-        {
-            out(done);
+        while count < max && method.has_done(context) && pop(method, context, &mut out) {
             count += 1;
         }
         let updated = method.unmatched_mut().take_events();
@@ -471,10 +467,10 @@ fn await_context(context: i64, idle_us: u64) -> Result<usize, Box<Error>> {
     Ok(0)
 }
 
-/// Takes out what has completed first in a context. Apart, so that what is done with it stays in registers.
+/// `out` gets what has completed first in a context. Apart, so that it stays in registers.
 #[inline(never)]
-fn pop(method: &mut HostMethod, context: i64) -> Option<Done> {
-    method.pop_done(context)
+fn pop(method: &mut HostMethod, context: i64, out: &mut impl FnMut(Done)) -> bool {
+    method.pop_done(context).map(out).is_some()
 }
 
 /// At most `max` unexpected messages of a class: one of each peer in turn, of each its oldest. Asked for

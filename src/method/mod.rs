@@ -261,7 +261,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub fn progress(&mut self) -> bool {
         let busy = self.endpoint.progress();
-        if busy {
+        if self.endpoint.looked_around() {
             self.watch_memory();
         }
         let host = self.endpoint.owner();

@@ -284,11 +284,16 @@ impl Places<UserMemory, Word> for Blocks {
     /// Shows an operation of the host's to it.
     #[inline(always)]
     fn on_use(&mut self, place: u32) {
-        let addr = self.word(place).addr;
+        let at = self.at(place);
+        // SAFETY: as in `block` and `addr`, and as in `word`.
+        let (block, shown, addr) = unsafe {
+            let block = at.cast::<Block>().as_ref();
+            let shown = at.add(self.addr_at).cast::<Addr>().as_ref();
+            (block, shown, (*block.word.get()).addr)
+        };
         if !addr.is_null() {
-            self.addr(place).store(addr, Ordering::Relaxed);
-            let id = self.id(place);
-            self.block(place).op_id.store(id, Ordering::Release);
+            shown.store(addr, Ordering::Relaxed);
+            block.op_id.store(at.as_ptr() as i64, Ordering::Release);
             self.shown += 1;
         }
     }

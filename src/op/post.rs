@@ -40,8 +40,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// May there be one more?
     #[inline(always)]
     fn admit(&mut self, key: PeerKey, post: &Post) -> Result<(), Box<Error>> {
-        let waiting = self.operations().max(self.endpoint.requests());
-        if !self.room.admits(waiting) && !self.frees_memory(key, post) {
+        if !self.room.admits(self.endpoint.ops().in_use()) && !self.frees_memory(key, post) {
             return Err(Error::no_memory("one more operation", OPERATION_COST));
         }
         Ok(())

@@ -151,12 +151,10 @@ impl Outputs {
         })
     }
 
-    /// Apart, so that looking for completions becomes part of the call.
-    ///
     /// # Safety
     ///
     /// The arrays have the promised length, and not all of it is used.
-    #[inline(never)]
+    #[inline(always)]
     unsafe fn push(&mut self, done: &Done) {
         debug_assert!(self.used < self.len);
         // SAFETY: the caller's promise.

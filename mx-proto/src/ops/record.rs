@@ -310,6 +310,19 @@ impl<M> State<M> {
         debug_assert!(matches!(*before, Self::Free | Self::Done));
     }
 
+    /// A posted receive is over. Only the memory is looked at: assigning `Done` would go through all states that may have
+    /// to be dropped.
+    #[inline(always)]
+    pub(super) fn end_posted(&mut self) {
+        match std::mem::replace(self, Self::Done) {
+            Self::Posted { memory, .. } => drop(memory),
+            other => {
+                debug_assert!(false, "{} is not posted", other.stage());
+                let _ = ManuallyDrop::new(other);
+            }
+        }
+    }
+
     #[inline]
     pub(crate) fn memory(&self) -> Option<&M> {
         match self {

@@ -441,11 +441,7 @@ impl<O: Owner> Ops<O> {
             return (id, record.finish_pulling(fill), timer);
         };
         let filled = fill(memory);
-        // Not simply `Done`: then all of the state would be written.
-        match std::mem::replace(&mut record.state, State::Done) {
-            State::Posted { memory, .. } => drop(memory),
-            other => drop_state(other),
-        }
+        record.state.end_posted();
         (id, filled, timer)
     }
 
@@ -533,8 +529,3 @@ impl<O: Owner> Ops<O> {
 
 /// The highest generation. The bit above distinguishes an operation's id from other numbers.
 const GENERATIONS: u32 = u32::MAX >> 1;
-
-/// Apart, so that the usual state stays in registers where it is dropped.
-#[cold]
-#[inline(never)]
-fn drop_state<M>(_: State<M>) {}

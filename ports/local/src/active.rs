@@ -129,7 +129,7 @@ impl LocalPort {
                 };
                 for _ in 0..quota {
                     left -= 1;
-                    let after = self.take(id, sink);
+                    let after = Self::take(entry, id, sink);
                     odd |= after.odd;
                     if !after.more {
                         break;
@@ -150,10 +150,11 @@ impl LocalPort {
 
     /// Takes the packet that is next on a link.
     #[inline(never)]
-    pub(super) fn take<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> After {
-        let Some(entry) = self.links.get_mut(id) else {
-            return After::NOTHING;
-        };
+    pub(super) fn take<M: Memory, S: Sink<M>>(
+        entry: &mut Entry,
+        id: LinkId,
+        sink: &mut S,
+    ) -> After {
         let State::Up(link) = &mut entry.state else {
             return After::NOTHING;
         };
@@ -176,18 +177,16 @@ impl LocalPort {
                 if rung {
                     ring_doorbell(&entry.socket);
                 }
-                let after = After {
-                    more,
-                    odd: entry.blocked | entry.socket.is_none(),
-                    taken: true,
-                };
+                let mut odd = entry.blocked | entry.socket.is_none();
                 if packet.body.len() >= LARGE && link.chunks < STREAM {
                     link.chunks += 1;
-                    if link.chunks == STREAM {
-                        self.grow(id);
-                    }
+                    odd |= link.chunks == STREAM;
                 }
-                after
+                After {
+                    more,
+                    odd,
+                    taken: true,
+                }
             }
             Ok(None) => After::NOTHING,
             Err(ring::Corrupt) => {
@@ -197,7 +196,7 @@ impl LocalPort {
         }
     }
 
-    /// Rare events of a visit: room again, the end, retirement.
+    /// Rare events of a visit: room again, the end, retirement, a stream.
     #[cold]
     #[inline(never)]
     fn visit_oddity<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> usize {
@@ -213,6 +212,7 @@ impl LocalPort {
         };
         link.failed |= room.is_err();
         let cooling = link.idle >= IDLE_AFTER && !blocked;
+        let streams = link.chunks == STREAM;
         if let Some(reason) = entry.verdict() {
             self.end(id, reason, sink);
             return 1;
@@ -220,6 +220,9 @@ impl LocalPort {
         if room == Ok(true) && entry.socket.is_some() {
             self.unblock(id, cookie, sink);
             return 1;
+        }
+        if streams {
+            self.grow(id);
         }
         if cooling && self.active.len() > ACTIVE_KEPT {
             self.retire(IDLE_AFTER);

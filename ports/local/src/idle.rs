@@ -175,7 +175,8 @@ impl LocalPort {
             return Err(Violation);
         }
         for _ in 0..left {
-            if !self.take(id, sink).taken {
+            let entry = self.links.get_mut(id).ok_or(Violation)?;
+            if !Self::take(entry, id, sink).taken {
                 return Err(Violation);
             }
         }

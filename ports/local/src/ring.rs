@@ -144,9 +144,8 @@ impl Producer {
             write_body(body, area.room(*head, len));
             *head = head.wrapping_add(padded(len));
         }
-        self.ring
-            .flag(self.head)
-            .store(self.ring.flag_word(self.head, len, far), Ordering::Release);
+        let flag = self.ring.flag_word(self.head, len, far);
+        cell.long().store(flag, Ordering::Release);
         self.head = self.head.wrapping_add(1);
         barrier::light(self.ring.asymmetric);
         Ok(self.ring.sleeping().load(Ordering::Relaxed) != 0 && self.ring.take_sleeping())
