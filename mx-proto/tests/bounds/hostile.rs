@@ -2,7 +2,7 @@
 
 use super::live;
 use super::script::{Packet, Stage};
-use mx_proto::flow::{CREDIT, Lane, OVERHEAD, Paid, Slots, cost};
+use mx_proto::flow::{Lane, OVERHEAD, Paid, Slots, cost};
 use mx_proto::origin::Source;
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
@@ -13,9 +13,6 @@ use std::time::Duration;
 
 /// The cost of a message besides its bytes.
 const MESSAGE_COST: isize = OVERHEAD as isize;
-/// Bytes for each remote beyond the limit: what a quiet one costs, two messages of a credit each, and
-/// what waits to go to it. That is within 2 KiB and what a quiet one costs.
-const BEYOND_EACH: isize = 700 + 2 * CREDIT as isize + 1024;
 /// In a Reply: a remote of the caller's life is here.
 const KNOWN: u32 = 4;
 /// Bytes of an endpoint with any remotes.
@@ -46,35 +43,6 @@ fn flood(stage: &mut Stage, peers: u32, len: usize) -> u32 {
         }
         if sent == before {
             return sent;
-        }
-    }
-}
-
-#[test]
-fn a_flood_of_messages_of_any_size_stays_within_the_limit() {
-    for len in [0, 1, 24, 200, 1_000, 5_000, 32_768] {
-        for limit in [0, 1 << 20, 5 << 20] {
-            let before = live();
-            let peers = 50;
-            let mut stage = Stage::with_peers(limited(limit), peers);
-            // Two ways to look for messages, as hosts use: each is a table of its own.
-            for mask in [MatchMask::EXACT, MatchMask(u64::MAX >> 1)] {
-                assert!(stage.send_honestly(0, 1, &[]));
-                stage.run();
-                let got = stage.node.recv(MatchBits(1 & mask.0), mask, vec![], 0);
-                got.unwrap();
-            }
-            let sent = flood(&mut stage, peers, len);
-            stage.shrink();
-            let grown = live() - before;
-            let beyond = peers as isize * BEYOND_EACH + ENDPOINT;
-            println!("{len} B, limit {limit}: {sent} messages, {grown} bytes");
-            assert!(grown <= limit as isize + beyond, "{grown}");
-            let (used, most) = stage.node.unexpected_usage();
-            assert!(used <= most && most == limit.max(CREDIT));
-            // No peer is shut out, and with room much is taken.
-            assert!(sent >= 2 * peers);
-            assert!(len > 1000 || sent as usize >= limit / 2 / (len + CREDIT));
         }
     }
 }
@@ -132,16 +100,6 @@ fn finish(_: &Arrival) -> Verdict {
     Verdict::Finished
 }
 
-/// Puts everything into the inbox.
-fn put_in(_: &Arrival) -> Verdict {
-    Verdict::Inbox { turn: 1 }
-}
-
-/// Leaves everything to later.
-fn defer(_: &Arrival) -> Verdict {
-    Verdict::Defer
-}
-
 /// A stage with one peer, and how much it holds so far.
 fn one_peer(limit: usize) -> (Stage, isize) {
     let stage = Stage::with_peers(limited(limit), 1);
@@ -151,36 +109,6 @@ fn one_peer(limit: usize) -> (Stage, isize) {
 
 fn id_of(stage: &Stage, n: u32) -> RemoteId {
     RemoteId::from_word(stage.wires(|wires| wires.cookie_of(n)))
-}
-
-#[test]
-fn a_peer_that_offers_and_reads_no_answer_is_answered_a_bounded_number_of_times() {
-    for trickle in [false, true] {
-        let (mut stage, before) = one_peer(1 << 20);
-        stage.deafen(1);
-        let mut accepted = 0u64;
-        for n in 0..100_000 {
-            // It knows by heart how windows move, so it need not be told.
-            stage.offer(0, n, 10);
-            stage.run_with(finish);
-            if stage.node.remotes() == 0 {
-                break;
-            }
-            accepted = n;
-            if trickle {
-                // Room is announced, and taken back before anything goes.
-                let deaf = |wires: &mut super::script::Wires| wires.deaf[0] = true;
-                stage.hear(0);
-                stage.wires(deaf);
-                stage.run_with(finish);
-            }
-        }
-        assert!(accepted < 1_000, "{accepted} offers and no answer read");
-        assert_eq!(stage.node.stats().malformed, 1);
-        stage.shrink();
-        let grown = live() - before;
-        assert!(grown < ENDPOINT, "{grown}");
-    }
 }
 
 /// A peer that does not read its answers gets no credits for more.
@@ -252,29 +180,6 @@ fn a_peer_that_sends_but_reads_nothing_has_one_ping_waiting() {
 }
 
 #[test]
-fn sends_that_waited_for_their_link_are_counted_like_others() {
-    let (mut stage, _) = one_peer(1 << 20);
-    let to = id_of(&stage, 0);
-    let sent = |stage: &Stage| {
-        let stats = stage.node.stats();
-        (stats.packets_out, stats.eager_out)
-    };
-    let before = sent(&stage);
-    stage.deafen(1);
-    for n in 0..3 {
-        let send = stage
-            .node
-            .send(to, MatchBits(n), vec![0; 8], 0, SendMode::Standard);
-        assert!(matches!(send, Ok(Posted::Pending(_))));
-    }
-    stage.run();
-    assert_eq!(sent(&stage), before);
-    stage.hear(0);
-    stage.run();
-    assert_eq!(sent(&stage), (before.0 + 3, before.1 + 3));
-}
-
-#[test]
 fn one_that_introduces_itself_with_another_session_ends_its_link() {
     let (mut stage, _) = one_peer(1 << 20);
     let id = id_of(&stage, 0);
@@ -327,17 +232,6 @@ fn pings_that_could_not_be_answered_are_answered_once_and_with_the_last_number()
     let answers = stage.sent(Kind::Pong);
     let numbers: Vec<_> = answers.iter().map(|(_, it, _)| it.word).collect();
     assert_eq!(numbers, [7]);
-}
-
-#[test]
-fn a_control_packet_of_more_than_128_bytes_ends_its_peer() {
-    let (mut stage, _) = one_peer(1 << 20);
-    stage.say(0, Header::new(Kind::Ping, 0, 0), &[0; 128]);
-    stage.run();
-    assert_eq!((stage.node.remotes(), stage.node.stats().malformed), (1, 0));
-    stage.say(0, Header::new(Kind::Ping, 0, 0), &[0; 129]);
-    stage.run();
-    assert_eq!((stage.node.remotes(), stage.node.stats().malformed), (0, 1));
 }
 
 #[test]
@@ -445,101 +339,6 @@ fn what_is_called_off_for_one_that_reads_nothing_ends_it_at_last() {
         stage.node.cancel(send);
         assert_eq!(stage.node.remotes(), usize::from(n < 4_096), "{n}");
     }
-}
-
-#[test]
-fn sends_called_off_before_their_turn_leave_nothing_behind() {
-    let (mut stage, _) = one_peer(1 << 20);
-    let to = id_of(&stage, 0);
-    stage.deafen(1);
-    let send = |stage: &mut Stage| {
-        let sent = stage
-            .node
-            .send(to, MatchBits(1), vec![0; 8], 0, SendMode::Standard);
-        match sent.unwrap() {
-            Posted::Pending(send) => send,
-            Posted::Complete => panic!("there is no room"),
-        }
-    };
-    let stays = [send(&mut stage), send(&mut stage)];
-    let before = live();
-    for _ in 0..100_000 {
-        let goes = send(&mut stage);
-        stage.node.cancel(goes);
-    }
-    assert!(live() - before < 4096, "{}", live() - before);
-    assert_eq!(stage.node.queued_for(to), 2);
-    stage.wires(|wires| wires.listen = true);
-    stage.hear(0);
-    stage.run();
-    assert_eq!(stage.sent(Kind::Eager).len(), stays.len());
-    assert_eq!(stage.node.requests(), 0);
-}
-
-#[test]
-fn one_progress_call_sends_at_most_two_bursts_to_a_remote() {
-    let (mut stage, _) = one_peer(1 << 20);
-    let to = id_of(&stage, 0);
-    stage.deafen(1);
-    let most = 2 * Config::default().burst;
-    for _ in 0..10 * most {
-        let sent = stage
-            .node
-            .send(to, MatchBits(1), vec![0; 8], 0, SendMode::Standard);
-        assert!(matches!(sent, Ok(Posted::Pending(_))));
-    }
-    stage.wires(|wires| wires.listen = true);
-    stage.hear(0);
-    stage.work_once(finish);
-    assert_eq!(stage.sent(Kind::Eager).len(), most);
-    stage.run();
-    assert_eq!(stage.sent(Kind::Eager).len(), 9 * most);
-}
-
-#[test]
-fn deferred_messages_count_like_all_others() {
-    let peers = 20;
-    let limit = 1 << 20;
-    let mut stage = Stage::with_peers(limited(limit), peers);
-    stage.shrink();
-    let before = live();
-    // All that they have credits for: they wait as they would wait for receives.
-    for n in 0..peers {
-        while stage.send_honestly(n, 1, &[3; 2000]) {}
-    }
-    for _ in 0..1_000 {
-        stage.work_once(defer);
-    }
-    stage.shrink();
-    let held = stage.node.undecided();
-    assert!(held > Config::default().poll_budget);
-    assert!(live() - before <= limit as isize + peers as isize * BEYOND_EACH);
-    while stage.node.undecided() > 0 {
-        let Some(deferred) = stage.node.next_deferred() else {
-            // Peers that do not give out what they have offered keep nothing but their own messages back.
-            break;
-        };
-        stage.node.decide(deferred, mx_proto::Decision::Finished);
-        stage.work_once(defer);
-    }
-    stage.node.keep_undecided();
-    assert_eq!(stage.node.undecided(), 0);
-    assert_eq!(stage.node.unexpected_bytes(), 0);
-}
-
-#[test]
-fn messages_that_are_handed_out_hold_no_credits() {
-    let (mut stage, _) = one_peer(1 << 20);
-    let mut received = 0;
-    for n in 0..10_000 {
-        assert!(stage.send_honestly(0, n, &[1; 50]), "{n}");
-        stage.run_with(put_in);
-        while let Some(message) = stage.node.next_message() {
-            assert_eq!(message.memory, [1; 50]);
-            received += 1;
-        }
-    }
-    assert_eq!((received, stage.node.inbox_stats().bytes), (10_000, 0));
 }
 
 #[test]

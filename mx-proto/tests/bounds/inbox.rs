@@ -1,7 +1,7 @@
 //! The inbox and remotes that keep no rule but those of their credits, or not even these.
 
 use super::live;
-use super::script::{Stage, UNEXPECTED};
+use super::script::Stage;
 use mx_proto::flow::{CREDIT, Lane, OVERHEAD, Paid, cost};
 use mx_proto::wire::{Header, Kind};
 use mx_proto::{Arrival, Config, InboxStats, Verdict};
@@ -82,51 +82,6 @@ fn a_message_takes_no_more_than_is_counted_for_it() {
             println!("{count} messages, offered: {offered}, {each} B each");
             assert!(each <= OVERHEAD as isize, "{each}");
         }
-    }
-}
-
-#[test]
-fn a_flood_of_the_inbox_stays_within_the_limit_and_is_handed_out_in_turn() {
-    let peers = 50;
-    for len in [0, 8, 1_000, 32_768] {
-        let limit = 1 << 20;
-        let mut stage = begin(limit, peers);
-        stage.backlog = 4096;
-        stage.shrink();
-        let before = live();
-        let body = vec![7; len];
-        loop {
-            let mut more = false;
-            for n in 0..peers {
-                for lane in Lane::ALL {
-                    let top = if lane == Lane::Matched { 0 } else { UNEXPECTED };
-                    let bits = u64::from(1 + n % 7) << 8 | u64::from(n) | top;
-                    more |= stage.send_in(lane, n, bits, &body);
-                }
-            }
-            stage.run_with(put_in);
-            if !more {
-                break;
-            }
-        }
-        stage.shrink();
-        let grown = live() - before;
-        let beyond = peers as isize * (2 * CREDIT as isize + 1724) + (1 << 20);
-        assert!(grown <= limit as isize + beyond, "{len} B: {grown}");
-        // Every seventh message is of the same turn, while all have many.
-        let mut turns = Vec::new();
-        while let Some(message) = stage.node.next_message() {
-            turns.push(message.turn);
-            stage.sent(Kind::Pull);
-        }
-        assert!(
-            turns
-                .chunks(7)
-                .take(turns.len() / 14)
-                .all(|all| all == [1, 2, 3, 4, 5, 6, 7])
-        );
-        assert!(turns.len() >= 7);
-        end(&mut stage, peers);
     }
 }
 
@@ -307,49 +262,6 @@ fn whatever_peers_say_nothing_is_lost_of_what_there_is() {
         }
         end(&mut stage, 0);
     });
-}
-
-/// With a pass over all that is here for each of them these would be ten thousand million steps.
-#[test]
-fn withdrawing_what_never_was_costs_the_same_however_much_is_here() {
-    let mut stage = begin(64 << 20, 40);
-    stage.backlog = 4096;
-    let mut sent = 0u64;
-    while sent < 50_000 {
-        for n in 0..40 {
-            while stage.free(n) > 0 {
-                stage.spend(n, 1);
-                stage.offer(n, 1 << 8 | sent << 16, 0);
-                sent += 1;
-            }
-            let mut header = Header::new(Kind::Credit, 0, 0);
-            header.credit_fields.wanted = 4096;
-            stage.say(n, header, &[]);
-        }
-        stage.run_with(put_in);
-        stage.wires(|wires| wires.sent.clear());
-    }
-    for n in 0..200_000 {
-        stage.say(0, Header::new(Kind::Withdraw, n << 48 | 3, 0), &[]);
-    }
-    stage.run_with(put_in);
-    assert_eq!(stage.node.stats().stale, 200_000);
-    assert_eq!(stage.node.messages() as u64, sent);
-    end(&mut stage, 40);
-}
-
-/// Its sender has been told that all of it is here, and has not heard that yet.
-#[test]
-fn a_message_that_has_been_fetched_is_not_taken_back() {
-    let mut stage = begin(1 << 20, 1);
-    stage.spend(0, 1);
-    stage.offer(0, 1 << 8, 0);
-    stage.run_with(put_in);
-    assert_eq!(stage.node.messages(), 1);
-    stage.say(0, Header::new(Kind::Withdraw, 1 << 8, 0), &[]);
-    stage.run_with(put_in);
-    assert_eq!((stage.node.messages(), stage.node.stats().stale), (1, 1));
-    end(&mut stage, 1);
 }
 
 /// One that stayed in a slot would need room, and there is none.

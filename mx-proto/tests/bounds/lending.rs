@@ -1,12 +1,9 @@
 //! Credits over the wire: they go where they are used, and a peer that takes others' is failed.
 
 use super::script::{Stage, UNEXPECTED};
-use mx_proto::flow::{CreditFields, EPOCH_TIME, FIRST, Lane, Paid, Slots};
-use mx_proto::origin::Source;
+use mx_proto::flow::{CreditFields, EPOCH_TIME, Lane, Slots};
 use mx_proto::wire::{Header, Kind, VERSION};
-use mx_proto::{
-    Arrival, Clock, Config, MatchBits, MatchMask, Received, RemoteId, SendMode, Verdict,
-};
+use mx_proto::{Arrival, Clock, Config, MatchBits, RemoteId, SendMode, Verdict};
 
 /// Peers that want more than there is, together.
 const BUSY: u32 = 6;
@@ -48,28 +45,6 @@ fn check(stage: &Stage) {
 }
 
 #[test]
-fn ten_thousand_remotes_get_credits_and_none_is_asked_for_them() {
-    let stage = Stage::with_peers(Config::default(), 10_000);
-    for n in 0..10_000 {
-        // Its slots at least.
-        assert!(stage.credits_of(n).means(1, Lane::Matched).is_some(), "{n}");
-    }
-    assert_eq!(stage.free(0), FIRST.into());
-    assert_eq!(stage.node.flow_stats().revoked, 0);
-    check(&stage);
-}
-
-#[test]
-fn while_there_is_room_no_remote_is_asked() {
-    let mut stage = listening(64 << 20, 20);
-    for n in 0..20_000 {
-        assert!(busy(&mut stage, n % 3, 30_000).is_empty());
-    }
-    let flow = stage.node.flow_stats();
-    assert_eq!((flow.revoked, flow.narrowed, flow.waiting), (0, 0, 0));
-}
-
-#[test]
 fn the_quiet_are_asked_and_the_busy_get_what_they_had() {
     let peers = 120;
     let mut stage = listening(1 << 20, peers);
@@ -96,65 +71,6 @@ fn the_quiet_are_asked_and_the_busy_get_what_they_had() {
     assert!(flow.returned > 0 && flow.granted > 0);
     for n in asked {
         assert!(stage.free(n) >= 4, "{n}: {}", stage.free(n));
-    }
-    check(&stage);
-}
-
-#[test]
-fn while_all_are_busy_no_credits_move() {
-    let peers = 60;
-    let mut stage = listening(1 << 20, peers);
-    let round = |stage: &mut Stage| {
-        for n in 0..peers {
-            for _ in 0..4 {
-                busy(stage, n, 3_000);
-            }
-        }
-    };
-    let moved = |stage: &Stage| {
-        let flow = stage.node.flow_stats();
-        (flow.revoked, flow.granted, flow.narrowed)
-    };
-    for _ in 0..200 {
-        round(&mut stage);
-    }
-    let settled = moved(&stage);
-    for _ in 0..200 {
-        round(&mut stage);
-    }
-    assert_eq!(moved(&stage), settled);
-    // And every remote has what its messages cost.
-    for n in 0..peers {
-        assert!(stage.free(n) >= 7, "{n}: {}", stage.free(n));
-    }
-}
-
-#[test]
-fn a_busy_early_remote_shares_with_later_ones() {
-    let mut stage = listening(1 << 20, 3);
-    // Three ask for all there is.
-    let much = 1_000;
-    for n in 0..6_000 {
-        let link = n % 3;
-        let mut header = Header::new(Kind::Credit, 0, 0);
-        header.credit_fields.wanted = much;
-        stage.say(link, header, &[]);
-        busy(&mut stage, link, 8_000);
-    }
-    let late = 3;
-    let hog = stage.free(0);
-    assert!(hog > 300, "{hog}");
-    for n in late..60 {
-        stage.call(n, n);
-    }
-    stage.run_with(finish);
-    for n in 0..12_000 {
-        busy(&mut stage, n % 3, 8_000);
-        busy(&mut stage, late + n % 57, 2_000);
-    }
-    assert!(stage.free(0) < hog);
-    for n in late..60 {
-        assert!(stage.free(n) >= 5, "{n}: {}", stage.free(n));
     }
     check(&stage);
 }
@@ -205,42 +121,6 @@ fn each_revoke_is_answered_once() {
 }
 
 #[test]
-fn a_remote_that_hoards_and_does_not_answer_is_passed_over() {
-    let peers = 200;
-    let mut stage = listening(4 << 20, peers);
-    let mut asked = vec![0; peers as usize];
-    // A few are busy, the others read and say nothing.
-    let mut went = 0;
-    stage.backlog = 4_000;
-    for n in 0..60_000 {
-        went += u32::from(stage.send_honestly(n % BUSY, 1, &[1; 8_000]));
-        stage.run_with(finish);
-        for (link, _, _) in stage.sent(Kind::Revoke) {
-            asked[link.index() as usize] += 1;
-        }
-    }
-    // They are asked once at most, some at a time, and the busy are never held up by that.
-    assert!(asked.iter().sum::<u32>() > 32);
-    assert!(asked.iter().all(|times| *times <= 1), "{asked:?}");
-    assert_eq!(went, 60_000);
-    assert_eq!(stage.node.remotes(), peers as usize);
-    check(&stage);
-}
-
-#[test]
-fn one_call_asks_few_at_a_time() {
-    let mut stage = listening(1 << 20, 200);
-    stage.backlog = 1_000;
-    let mut most = 0;
-    for n in 0..20_000 {
-        stage.send_honestly(n % BUSY, 1, &[1; 8_000]);
-        stage.work_once(finish);
-        most = most.max(stage.sent(Kind::Revoke).len());
-    }
-    assert_eq!(most, 8);
-}
-
-#[test]
 fn credits_given_back_unasked_or_that_were_not_there_end_their_sender() {
     let mut stage = listening(1 << 20, 120);
     let others = |stage: &Stage| stage.node.remotes();
@@ -267,96 +147,6 @@ fn credits_given_back_unasked_or_that_were_not_there_end_their_sender() {
     assert!(violator.is_some());
     assert_eq!((others(&stage), stage.node.stats().malformed), (118, 2));
     check(&stage);
-}
-
-#[test]
-fn a_slot_holds_one_small_message_and_everything_else_in_it_ends_the_link() {
-    for lane in Lane::ALL {
-        let slot = Paid::Slot(lane).aux();
-        let small = |stage: &Stage, aux: u32| {
-            let mut header = Header::new(Kind::Eager, 5, 1);
-            header.aux = aux;
-            stage.say(0, header, &[1]);
-        };
-        // The first of each lane, whatever credits there are.
-        let fresh = || {
-            let mut stage = listening(1 << 20, 2);
-            small(&stage, slot);
-            stage.run();
-            assert_eq!(stage.node.stats().malformed, 0);
-            stage
-        };
-        let ended = |mut stage: Stage| {
-            stage.run();
-            assert_eq!((stage.node.stats().malformed, stage.node.remotes()), (1, 1));
-        };
-        // Another one while that waits.
-        let stage = fresh();
-        small(&stage, slot);
-        ended(stage);
-        // In both slots, or too large for one.
-        let stage = listening(1 << 20, 2);
-        small(&stage, 3);
-        ended(stage);
-        let stage = listening(1 << 20, 2);
-        let mut header = Header::new(Kind::Eager, 5, 193);
-        header.aux = slot;
-        stage.say(0, header, &[1; 193]);
-        ended(stage);
-        // An announced one is small enough whatever its size, and waits in the slot as well.
-        let stage = fresh();
-        let mut header = Header::new(Kind::Offer, 5, 1 << 20);
-        header.aux = slot;
-        stage.say(0, header, &[0; 8]);
-        ended(stage);
-        // It is free again when that has been told, and it is told at once.
-        let mut stage = fresh();
-        let taken = stage
-            .node
-            .recv(MatchBits(5), MatchMask::EXACT, vec![0; 1], 0);
-        assert!(matches!(taken, Ok(Received::Complete(_))));
-        stage.run();
-        assert_eq!(stage.sent(Kind::Credit).len(), 1);
-        small(&stage, slot);
-        stage.run();
-        assert_eq!(stage.node.stats().malformed, 0);
-        // Not before: here no peer reads.
-        let mut stage = fresh();
-        stage.deafen(2);
-        let taken = stage
-            .node
-            .recv(MatchBits(5), MatchMask::EXACT, vec![0; 1], 0);
-        assert!(matches!(taken, Ok(Received::Complete(_))));
-        small(&stage, slot);
-        ended(stage);
-    }
-}
-
-#[test]
-fn a_lane_whose_slot_is_taken_does_not_keep_the_other_from_moving() {
-    // There is one credit, and no more.
-    for full in Lane::ALL {
-        let mut stage = listening(0, 2);
-        let free = Lane::ALL[1 - full as usize];
-        while stage.send_in(full, 1, 1, &[]) {
-            stage.run();
-        }
-        for n in 0..100 {
-            assert!(stage.send_in(free, 1, 2, &[n]), "{n}");
-            stage.run();
-            assert!(!stage.send_in(full, 1, 1, &[]));
-            let got = stage.node.recv(MatchBits(2), MatchMask::EXACT, vec![0], 0);
-            assert!(matches!(got, Ok(Received::Complete(_))), "{n}");
-            stage.run();
-        }
-        // And it moves when its own is taken.
-        let got = stage.node.recv(MatchBits(1), MatchMask::EXACT, vec![], 0);
-        assert!(matches!(got, Ok(Received::Complete(_))));
-        stage.run();
-        assert!(stage.send_in(full, 1, 1, &[]));
-        stage.run();
-        assert_eq!(stage.node.stats().malformed, 0);
-    }
 }
 
 #[test]
@@ -424,78 +214,6 @@ fn a_peer_of_the_version_before_is_told_so_in_a_header_that_it_can_read() {
     let [(_, told, _)] = &replies[..] else { return };
     assert_eq!(told.emit()[1], 0);
     assert_eq!((stage.node.remotes(), stage.node.stats().refused), (1, 1));
-}
-
-#[test]
-fn what_one_machine_borrows_leaves_others_as_much() {
-    let peers = 300;
-    let mut stage = Stage::new(Config {
-        unexpected_bytes: 1 << 20,
-        ..Config::default()
-    });
-    stage.wires(|wires| {
-        wires.listen = true;
-        wires.sources = vec![Source(5); peers as usize];
-        wires.sources.push(Source(6));
-    });
-    for n in 0..peers {
-        stage.call(n, n);
-    }
-    stage.run();
-    stage.backlog = 1_000;
-    for n in 0..20_000 {
-        stage.send_honestly(n % peers, 1, &[]);
-        stage.run();
-    }
-    let flow = stage.node.flow_stats();
-    let lendable = flow.total - flow.total / 8;
-    assert!(flow.lent <= lendable / 2, "{flow:?}");
-    assert!(flow.lent > lendable / 3, "{flow:?}");
-    // A peer from elsewhere finds as much.
-    stage.call(peers, peers);
-    stage.run();
-    for _ in 0..1_000 {
-        stage.send_honestly(peers, 1, &[]);
-        stage.run();
-    }
-    let more = stage.node.flow_stats().lent - flow.lent;
-    assert!(more > 300, "{more}");
-    check(&stage);
-}
-
-#[test]
-fn a_remote_whose_messages_all_wait_goes_on_when_others_leave_room() {
-    let mut stage = listening(512 * 200, 2);
-    // The first leaves all it may, and wants more.
-    let mut left = 0;
-    for _ in 0..1_000 {
-        left += u64::from(stage.send_honestly(0, 1, &[]));
-        stage.run();
-    }
-    assert!(left > 40, "{left}");
-    let mut second = 0;
-    for _ in 0..1_000 {
-        second += u64::from(stage.send_honestly(1, 2, &[]));
-        stage.run();
-    }
-    assert!(second >= 2, "{second}");
-    assert_eq!(stage.free(1), 0);
-    assert!(!stage.send_honestly(1, 2, &[]));
-    // It hears of room without sending anything: the other's messages are received.
-    for _ in 0..left {
-        let got = stage.node.recv(MatchBits(1), MatchMask::EXACT, vec![], 0);
-        assert!(matches!(got, Ok(Received::Complete(_))));
-        stage.run();
-    }
-    assert!(stage.free(0) > 0);
-    for _ in 0..second {
-        let got = stage.node.recv(MatchBits(2), MatchMask::EXACT, vec![], 0);
-        assert!(matches!(got, Ok(Received::Complete(_))));
-        stage.run();
-    }
-    assert!(stage.free(1) > 0);
-    let (used, limit) = stage.node.unexpected_usage();
-    assert!(used <= limit);
 }
 
 #[test]

@@ -440,12 +440,6 @@ impl Stage {
         panic!("the endpoint never comes to rest");
     }
 
-    /// It works once.
-    pub(crate) fn work_once(&mut self, answer: Answer) {
-        self.node.owner_mut().answer = answer;
-        self.node.progress();
-    }
-
     /// The same as [`Self::run`] while something always waits that cannot go: so many calls.
     pub(crate) fn run_while_busy_at_most(&mut self, calls: usize) {
         self.node.owner_mut().answer = keep;

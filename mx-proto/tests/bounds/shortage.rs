@@ -5,8 +5,7 @@ use super::script::Stage;
 use mx_proto::supply::{Level, Supply};
 use mx_proto::wire::Kind;
 use mx_proto::{
-    Arrival, Config, Down, DownReason, MatchBits, MatchMask, Received, RemoteId, SendMode, Status,
-    Verdict,
+    Arrival, Config, Down, DownReason, MatchBits, MatchMask, Received, Status, Verdict,
 };
 use std::cell::Cell;
 
@@ -35,33 +34,6 @@ fn config() -> Config {
 
 /// Memory that is not claimed, for the first 1024 of each kind.
 const FREE: isize = 2 << 20;
-
-/// Half of what the layers above claim for an operation: the rest is theirs.
-const REQUEST: isize = 1 << 10;
-
-#[test]
-fn operations_take_half_of_what_is_claimed_for_them_at_most() {
-    for count in [4_000, 16_385, 40_000] {
-        let mut stage = Stage::with_peers(config(), 1);
-        stage.deafen(1);
-        let to = RemoteId::from_word(stage.wires(|wires| wires.cookie_of(0)));
-        let peak = peak_of(|| {
-            for n in 0..count {
-                let got = stage
-                    .node
-                    .recv(MatchBits(n), MatchMask::EXACT, Vec::new(), 0);
-                assert!(matches!(got, Ok(Received::Pending(_))));
-                let _ = stage
-                    .node
-                    .send(to, MatchBits(n), Vec::new(), 0, SendMode::Synchronous);
-            }
-            stage.node.close();
-        });
-        let operations = 2 * count as isize;
-        let each = (peak - FREE) / operations;
-        assert!(each <= REQUEST, "{each} bytes of each of {operations}");
-    }
-}
 
 #[test]
 fn remotes_and_their_messages_take_no_more_than_is_claimed_for_them() {

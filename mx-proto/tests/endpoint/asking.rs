@@ -31,17 +31,6 @@ fn receive(pair: &mut Pair, n: u64) {
 }
 
 #[test]
-fn what_the_remote_can_lend_for_goes_in_order_with_its_data() {
-    let mut pair = Pair::asking(1000, 12);
-    let (b, _) = connected(&mut pair);
-    assert_eq!(send(&mut pair, b, 20), (0..20).collect::<Vec<_>>());
-    assert_eq!(pair.a.stats().offers_out, 0);
-    for n in 0..20 {
-        receive(&mut pair, n);
-    }
-}
-
-#[test]
 fn what_it_cannot_lend_for_is_announced_when_it_has_answered() {
     let mut pair = Pair::asking(64, 12);
     let (b, _) = connected(&mut pair);

@@ -126,44 +126,6 @@ fn met_by_an_old_one(tombstones: usize, heard_first: bool) {
     assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1), "{what}");
 }
 
-/// The answer of an association that is over ends nothing of the present one.
-#[test]
-fn a_delayed_answer_of_an_old_association_ends_nothing() {
-    for tombstones in [0, 8] {
-        let mut pair = Pair::keeping(tombstones);
-        let (a, b) = (pair.target(Side::A), pair.target(Side::B));
-        // B calls, a answers, and the answer takes its time; meanwhile a parts and calls.
-        pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
-        pair.step(Side::B, 0);
-        pair.step(Side::A, 0);
-        let old = pair.a.remote_of(b.nic, b.endpoint);
-        pair.a.disconnect(old.expect("b has introduced itself"));
-        pair.a.connect(b, pair::KEY, bits(0), 2).unwrap();
-        pair.hold(&[0]);
-        pair.run();
-        let (status, of_a) = connected(&mut pair.a)[0];
-        assert_eq!(status, Status::Success);
-        send(&mut pair.a, of_a, 1, 10);
-        pair.run();
-        let of_b = receive(&mut pair.b, 1).remote;
-        pair.hold(&[]);
-        pair.run();
-        {
-            // It had been accepted, and what accepted it has ended.
-            let ended = connected(&mut pair.b);
-            assert_eq!(
-                ended.iter().map(|it| it.0).collect::<Vec<_>>(),
-                [Status::Unreachable]
-            );
-            pair.b.connect(a, pair::KEY, bits(0), 3).unwrap();
-            pair.run();
-        }
-        assert_eq!(connected(&mut pair.b), [(Status::Success, of_b)]);
-        talk(&mut pair, of_a, of_b, "after the delayed answer");
-        assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
-    }
-}
-
 /// A reaches b under another address, where b has begun a later association, or had an earlier one.
 #[test]
 fn the_later_of_two_associations_goes_on_whichever_address_leads_to_it() {

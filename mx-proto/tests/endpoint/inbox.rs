@@ -1,7 +1,7 @@
 //! Messages of the inbox: in turn, whole, and at no other price than their sender's credits and the
 //! credits drawn for them.
 
-use super::pair::{self, Acts, Pair, keep, put_in};
+use super::pair::{self, Acts, Pair, put_in};
 use super::{bits, connected, pattern, pending};
 use mx_proto::{InboxStats, RemoteId, RequestId, SendMode, Status};
 use std::time::Duration;
@@ -84,68 +84,6 @@ fn assert_empty(pair: &mut Pair) {
 }
 
 #[test]
-fn what_is_behind_a_large_message_waits_for_it() {
-    let (mut pair, b, _) = begin();
-    pair.hold_data = true;
-    for (tag, len) in [(1, 10), (2, LARGE), (3, 0), (4, 30_000)] {
-        send(&mut pair, b, 5, tag, len);
-    }
-    send(&mut pair, b, 6, 9, 10);
-    pair.run_with(put_in);
-    assert_eq!(pair.b.owner().ready, [5, 6]);
-    let stats = InboxStats {
-        messages: 4,
-        bytes: 10 + LARGE + 30_000 + 10,
-        fetching: 1,
-        waiting: 0,
-    };
-    assert_eq!(pair.b.inbox_stats(), stats);
-    assert_eq!(tags(&mut pair), [1, 9]);
-    assert!(pair.b.holds_messages(5) && !pair.b.holds_messages(6));
-    pair.hold_data = false;
-    pair.run_with(put_in);
-    assert_eq!(pair.b.owner().ready, [5, 6, 5, 5, 5]);
-    assert_eq!(tags(&mut pair), [2, 3, 4]);
-    assert_eq!(ended(&mut pair), [(2, Status::Success)]);
-    assert_empty(&mut pair);
-}
-
-#[test]
-fn one_large_message_of_a_turn_is_fetched_at_a_time_and_all_come_in_order() {
-    let (mut pair, b, _) = begin();
-    for tag in 0..6 {
-        send(&mut pair, b, 2, tag, 40_000 + tag as usize);
-    }
-    // With two sends the first goes with the next, all the same.
-    pair.hold_data = true;
-    pair.run_with(put_in);
-    let stats = pair.b.inbox_stats();
-    assert_eq!((stats.fetching, stats.waiting, stats.messages), (1, 0, 0));
-    pair.hold_data = false;
-    let mut taken = Vec::new();
-    while taken.len() < 6 {
-        pair.run_with(put_in);
-        let more = tags(&mut pair);
-        assert!(!more.is_empty());
-        taken.extend(more);
-    }
-    assert_eq!(taken, [0, 1, 2, 3, 4, 5]);
-    assert_empty(&mut pair);
-}
-
-#[test]
-fn turns_have_one_message_each() {
-    let (mut pair, b, _) = begin();
-    for (turn, tag) in [(1, 10), (1, 11), (1, 12), (2, 20), (3, 30), (2, 21)] {
-        send(&mut pair, b, turn, tag, 8);
-    }
-    pair.run_with(put_in);
-    assert_eq!((pair.b.messages(), pair.b.inbox_stats().messages), (6, 6));
-    assert_eq!(tags(&mut pair), [10, 20, 30, 11, 21, 12]);
-    assert_empty(&mut pair);
-}
-
-#[test]
 fn a_sender_that_goes_leaves_what_is_whole() {
     for by_us in [false, true] {
         let (mut pair, b, a) = begin();
@@ -186,31 +124,6 @@ fn a_fetched_message_stays_when_its_sender_goes_and_keeps_what_was_drawn() {
     let flow = pair.b.flow_stats();
     assert_eq!((flow.tombstones, flow.drawn), (1, LARGE_COST - 1));
     assert_eq!(tags(&mut pair), [1]);
-    assert_empty(&mut pair);
-}
-
-#[test]
-fn a_message_that_there_are_no_credits_for_is_fetched_when_others_are_taken() {
-    let (mut pair, b, _) = begin();
-    for turn in 1..=3 {
-        send(&mut pair, b, turn, turn, LARGE);
-    }
-    // It needs none beside its sender's, but does not pass the others.
-    let small = send_as(&mut pair, b, 4, 4, 0, SendMode::Synchronous);
-    assert!(small.is_some());
-    pair.run_with(put_in);
-    let stats = pair.b.inbox_stats();
-    assert_eq!((stats.messages, stats.fetching, stats.waiting), (2, 0, 2));
-    assert_eq!(pair.b.flow_stats().draws_refused, 1);
-    pair.advance(Duration::from_secs(1));
-    assert_eq!(pair.b.inbox_stats(), stats);
-    assert_eq!(next(&mut pair), Some((1, 1)));
-    pair.run_with(put_in);
-    // One without bytes is here at once.
-    assert_eq!(tags(&mut pair), [2, 4, 3]);
-    assert_eq!(pair.b.flow_stats().draws_refused, 1);
-    let all = [1, 2, 3, 4].map(|tag| (tag, Status::Success));
-    assert_eq!(ended(&mut pair), all);
     assert_empty(&mut pair);
 }
 
@@ -270,32 +183,6 @@ fn a_turn_without_memory_for_its_message_is_passed_by() {
     let mut left = tags(&mut pair);
     left.sort_unstable();
     assert_eq!(left, [1, 3]);
-    assert_empty(&mut pair);
-}
-
-#[test]
-fn messages_that_are_withdrawn_go_and_those_behind_move_up() {
-    let (mut pair, b, _) = begin();
-    let on_its_way = send(&mut pair, b, 5, 1, LARGE);
-    send(&mut pair, b, 5, 2, 10);
-    let waits = send(&mut pair, b, 5, 3, LARGE);
-    send(&mut pair, b, 5, 4, 10);
-    send(&mut pair, b, 6, 5, LARGE);
-    // It has asked, and a has not answered yet.
-    pair.b_works(put_in);
-    assert_eq!((pair.b.messages(), pair.b.inbox_stats().fetching), (0, 2));
-    assert!(pair.a.end(waits.unwrap(), Status::Cancelled));
-    pair.b_works(put_in);
-    assert_eq!((pair.b.messages(), pair.b.inbox_stats().fetching), (0, 2));
-    assert!(pair.a.end(on_its_way.unwrap(), Status::Cancelled));
-    pair.b_works(put_in);
-    assert_eq!(pair.b.inbox_stats().fetching, 1);
-    assert_eq!(tags(&mut pair), [2, 4]);
-    pair.run_with(put_in);
-    assert_eq!(tags(&mut pair), [5]);
-    let lost = Status::Cancelled;
-    let how = [(1, lost), (3, lost), (5, Status::Success)];
-    assert_eq!(ended(&mut pair), how);
     assert_empty(&mut pair);
 }
 
@@ -367,17 +254,6 @@ fn turns_that_are_one_are_merged_while_messages_are_on_their_way() {
 }
 
 #[test]
-fn what_is_larger_than_is_ever_fetched_is_refused() {
-    let (mut pair, b, _) = begin();
-    send(&mut pair, b, 1, 1, LARGE + 1_000);
-    send(&mut pair, b, 1, 2, 10);
-    pair.run_with(put_in);
-    assert_eq!(tags(&mut pair), [2]);
-    assert_eq!(ended(&mut pair), [(1, Status::Aborted)]);
-    assert_empty(&mut pair);
-}
-
-#[test]
 fn a_message_without_bytes_that_is_offered_is_fetched_like_any_other() {
     let (mut pair, b, _) = begin();
     let sent = send_as(&mut pair, b, 1, 1, 0, SendMode::Synchronous);
@@ -408,20 +284,5 @@ fn an_endpoint_that_takes_no_messages_is_sent_no_more_than_it_lends() {
         pair.run_with(put_in);
     }
     assert!(taken.iter().copied().eq(0..1_000));
-    assert_empty(&mut pair);
-}
-
-#[test]
-fn a_closed_endpoint_gives_out_what_is_whole() {
-    let (mut pair, b, _) = begin();
-    pair.hold_data = true;
-    for (tag, len) in [(1, 10), (2, LARGE), (3, 10)] {
-        send(&mut pair, b, 5, tag, len);
-    }
-    pair.run_with(put_in);
-    pair.b.close();
-    assert_eq!(tags(&mut pair), [1, 3]);
-    pair.hold_data = false;
-    pair.run_with(keep);
     assert_empty(&mut pair);
 }

@@ -3,7 +3,7 @@
 use super::bits;
 use super::pair::{self, Acts, Pair};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
-use mx_proto::{Down, DownReason, EndpointId, NicId, RemoteId, Status};
+use mx_proto::{EndpointId, NicId, RemoteId, Status};
 use std::time::Duration;
 
 /// An introduction as that interface, endpoint 3, in that life, to b.
@@ -72,85 +72,6 @@ fn a_name_is_the_proven_interface_whatever_is_claimed() {
     assert_eq!((named(&pair, 100), named(&pair, 0)), (a, None));
     assert_eq!(pair.b.remotes(), 4);
     pair.talk(b);
-}
-
-#[test]
-fn who_says_it_is_the_endpoint_itself_is_not_called_in_its_place() {
-    for first in [true, false] {
-        let mut pair = Pair::with_keys();
-        let own = pair.target(pair::Side::B);
-        let mut found = Vec::new();
-        for forged in [first, !first, false] {
-            if forged {
-                let forger = pair.stranger();
-                pair.seen_as(forger, 101);
-                connect(&mut pair, forger, hello(101, 0xbad));
-                pair.run();
-                assert_eq!(replies(&mut pair, forger), (vec![0], false));
-                continue;
-            }
-            pair.b.connect(own, pair::KEY, bits(0), 1).unwrap();
-            pair.run();
-            let done = pair.b.next_completion().expect("it gets in");
-            assert_eq!(done.status, Status::Success);
-            let identity = pair.b.remote_identity(done.remote).unwrap();
-            assert_eq!(identity, pair.b.identity());
-            found.push(done.remote);
-        }
-        assert_eq!((found[0], pair.b.remotes()), (found[1], 2));
-        nothing_lost(&mut pair);
-    }
-}
-
-#[test]
-fn a_second_one_with_a_living_peers_name_is_a_peer_of_its_own() {
-    let mut pair = Pair::new();
-    let b = pair.connected();
-    let a = named(&pair, 100);
-    for twin in 1..=8 {
-        let link = pair.stranger();
-        connect(&mut pair, link, hello(100, 0xbad + twin));
-        pair.run();
-        assert_eq!(replies(&mut pair, link), (vec![0], false));
-        assert_eq!((pair.b.remotes() as u64, named(&pair, 100)), (1 + twin, a));
-        pair.talk(b);
-    }
-    pair.advance(Duration::from_secs(5));
-    nothing_lost(&mut pair);
-    // The name is the next one's when the first is gone.
-    pair.a.disconnect(b);
-    pair.run();
-    assert!(named(&pair, 100).is_some_and(|id| Some(id) != a));
-}
-
-#[test]
-fn a_peer_that_comes_again_waits_until_the_one_before_is_over() {
-    for heard in [false, true] {
-        let mut pair = Pair::with_keys();
-        pair.connected();
-        let old = named(&pair, 100);
-        pair.hold(&[0]);
-        pair.reopen_a(0);
-        let target = pair.target(pair::Side::B);
-        pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
-        pair.run();
-        assert_eq!(pair.a.next_completion(), None);
-        let reason = if heard {
-            pair.hold(&[]);
-            pair.run();
-            DownReason::Disconnected
-        } else {
-            // Its link takes nothing: the question does not go out.
-            pair.advance(Duration::from_millis(3600));
-            DownReason::Restarted
-        };
-        let done = pair.a.next_completion().expect("it gets in");
-        assert_eq!(done.status, Status::Success);
-        let down = pair.b.next_down().map(|down| down.reason);
-        assert_eq!((down, pair.b.remotes()), (Some(reason), 1));
-        assert!(named(&pair, 100).is_some_and(|id| Some(id) != old));
-        pair.talk(done.remote);
-    }
 }
 
 /// A peer that is busy: its answer comes late, and its messages do not.
@@ -244,36 +165,6 @@ fn a_peer_of_unknown_source_is_refused_and_adds_no_remote() {
         pair.call()
     };
     assert_eq!(status, Status::Refused);
-}
-
-#[test]
-fn our_own_hello_from_a_stranger_ends_its_link() {
-    let mut pair = Pair::with_keys();
-    let b = pair.connected();
-    for body in [hello(101, 2), hello(100, 2)] {
-        let link = pair.stranger();
-        connect(&mut pair, link, body);
-        pair.run();
-        assert_eq!(replies(&mut pair, link), (vec![], true));
-    }
-    assert_eq!(pair.b.remotes(), 1);
-    pair.talk(b);
-}
-
-#[test]
-fn what_comes_behind_a_breach_of_the_rules_begins_nothing() {
-    for secret in [None, Some("one and the same for all")] {
-        let mut pair = Pair::with_secrets(secret, secret, 0, 64);
-        for _ in 0..5 {
-            let link = pair.stranger();
-            pair.inject(link, [0xff; 32], Vec::new());
-            connect(&mut pair, link, hello(555, 1));
-            pair.run();
-            assert_eq!(replies(&mut pair, link), (vec![], true));
-        }
-        let left = (pair.b.introductions(), pair.b.remotes());
-        assert_eq!(left, (0, 0), "{secret:?}");
-    }
 }
 
 /// B has called a peer, which has called b on the returned link and not answered yet.
@@ -444,42 +335,4 @@ fn a_peer_that_names_one_remote_after_the_other_is_left() {
     assert!(named > 4);
     let done = pair.b.next_completion().expect("it ends");
     assert_eq!((done.status, pair.b.remotes()), (Status::Unreachable, 0));
-}
-
-#[test]
-fn one_source_has_its_share_of_the_places_and_others_get_in() {
-    let mut pair = Pair::with_places(16);
-    let (mut in_, mut links) = (0, Vec::new());
-    for n in 0..16 {
-        let link = pair.stranger();
-        pair.comes_from(link, 0x0a00_0001);
-        connect(&mut pair, link, hello(200 + n, 500 + n));
-        pair.run();
-        in_ += u32::from(replies(&mut pair, link).0 == [0]);
-        links.push(link);
-    }
-    assert_eq!((in_, pair.b.remotes()), (8, 8));
-    let other = pair.stranger();
-    pair.comes_from(other, 0x0a00_0002);
-    connect(&mut pair, other, hello(300, 600));
-    pair.run();
-    assert_eq!(replies(&mut pair, other).0, [0]);
-    // A remote that leaves gives its place back.
-    let bye = Header::new(Kind::Disconnect, 0, 0);
-    // The other one's place makes the share one less.
-    pair.inject(links[0], bye.emit(), Vec::new());
-    pair.inject(links[1], bye.emit(), Vec::new());
-    pair.run();
-    assert!(matches!(
-        pair.b.next_down(),
-        Some(Down {
-            reason: DownReason::Disconnected,
-            ..
-        })
-    ));
-    let link = pair.stranger();
-    pair.comes_from(link, 0x0a00_0001);
-    connect(&mut pair, link, hello(400, 700));
-    pair.run();
-    assert_eq!((replies(&mut pair, link).0, pair.b.remotes()), (vec![0], 8));
 }

@@ -45,10 +45,6 @@ pub(crate) fn keep(_: &Arrival) -> Verdict {
     Verdict::Continue
 }
 
-pub(crate) fn finish(_: &Arrival) -> Verdict {
-    Verdict::Finished
-}
-
 /// All messages go to the inbox; the turn is in the bits.
 pub(crate) fn put_in(it: &Arrival) -> Verdict {
     let turn = (it.bits.0 >> 32) as u32 & 0xff;
@@ -1039,11 +1035,6 @@ impl Pair {
         self.hub.borrow_mut().seen.push((cable, nic));
     }
 
-    /// Where a link comes from.
-    pub(crate) fn comes_from(&mut self, cable: usize, source: u64) {
-        self.hub.borrow_mut().sources.push((cable, source));
-    }
-
     /// The body of the first packet of that kind that was sent.
     pub(crate) fn overheard(&self, kind: Kind) -> Vec<u8> {
         let hub = self.hub.borrow();
@@ -1084,16 +1075,6 @@ impl Pair {
     /// Whether the calling end has closed that link.
     pub(crate) fn left(&self, cable: usize) -> bool {
         self.hub.borrow().cables[cable].gone[0]
-    }
-
-    /// B has no more places than this, of which one source may have half of what others leave.
-    pub(crate) fn with_places(places: usize) -> Self {
-        let config = Config {
-            max_remotes: places,
-            source_share: 50,
-            ..settings(0)
-        };
-        Self::of(settings(0), config)
     }
 
     /// Gives a secret of its own to each side, as a host that opens an endpoint does.

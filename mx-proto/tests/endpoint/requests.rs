@@ -24,25 +24,6 @@ fn timed_out(done: &[Completion]) -> Vec<u64> {
 }
 
 #[test]
-fn a_new_time_out_concerns_later_requests_only() {
-    let (mut pair, b) = associated();
-    unanswered(&mut pair, b, 1);
-    pair.a.set_request_timeout(Some(2 * SECOND));
-    unanswered(&mut pair, b, 2);
-    pair.a.set_request_timeout(None);
-    unanswered(&mut pair, b, 3);
-    pair.advance(SECOND);
-    assert_eq!(completions(&mut pair.a), []);
-    pair.advance(2 * SECOND);
-    assert_eq!(timed_out(&completions(&mut pair.a)), [2]);
-    pair.advance(TIMEOUT);
-    assert_eq!(timed_out(&completions(&mut pair.a)), [1]);
-    pair.advance(100 * TIMEOUT);
-    assert_eq!(completions(&mut pair.a), []);
-    assert_eq!(pair.a.requests(), 1);
-}
-
-#[test]
 fn one_request_gets_a_time_out_of_its_own_counted_from_now() {
     let (mut pair, b) = associated();
     let [shorter, longer, never] = [1, 2, 3].map(|context| unanswered(&mut pair, b, context));
@@ -64,22 +45,6 @@ fn one_request_gets_a_time_out_of_its_own_counted_from_now() {
     assert!(pair.a.set_timeout_of(never, Some(SECOND)));
     pair.advance(2 * SECOND);
     assert_eq!(timed_out(&completions(&mut pair.a)), [3]);
-}
-
-#[test]
-fn a_receive_has_no_time_out_before_a_message_matches_it() {
-    let (mut pair, b) = associated();
-    let buffer = pair.shared(100_000);
-    let receive = pair.b.posts(bits(1), buffer, 7);
-    assert!(pair.b.set_timeout_of(receive, Some(SECOND)));
-    pair.advance(10 * SECOND);
-    assert_eq!(completions(&mut pair.b), []);
-    pair.hold_data = true;
-    pending(pair.a.sends(b, bits(1), pattern(100_000, 1), 0));
-    pair.run();
-    assert_eq!(completions(&mut pair.b), []);
-    pair.advance(2 * SECOND);
-    assert_eq!(timed_out(&completions(&mut pair.b)), [7]);
 }
 
 #[test]
@@ -194,18 +159,6 @@ fn a_send_that_was_called_off_too_late_ends_as_it_did() {
 }
 
 #[test]
-fn a_send_that_is_called_off_ends_with_its_remote_at_the_latest() {
-    let mut pair = Pair::reading_over_connections();
-    let (b, send, _) = being_read(&mut pair);
-    pair.freeze_b = true;
-    assert_eq!(pair.a.cancel(send), Cancelled::Later);
-    pair.a.disconnect(b);
-    let ends = completions(&mut pair.a);
-    assert_eq!((ends.len(), ends[0].status), (1, Status::Cancelled));
-    assert_eq!(pair.closed(), [send.to_word()]);
-}
-
-#[test]
 fn receives_for_one_remote_are_listed_without_what_else_there_is_with_it() {
     let mut pair = Pair::new();
     let (_, a) = connected(&mut pair);
@@ -263,23 +216,4 @@ fn a_connect_without_an_answer_can_be_taken_back() {
     assert_eq!(completions(&mut pair.a)[0].context, 2);
     assert!(!pair.a.cancel_unmatched(connect));
     assert_eq!(pair.a.cancel(connect), Cancelled::Unknown);
-}
-
-#[test]
-fn memory_goes_only_when_the_port_has_been_told_to_let_go_of_it() {
-    let (mut pair, b) = associated();
-    pair.read_on();
-    let sends: Vec<_> = (0..2)
-        .map(|n| {
-            let memory = pair.filled(vec![7; 100]);
-            pending(pair.a.sends(b, bits(n), memory, n))
-        })
-        .collect();
-    assert_eq!(pair.being_read(), 2);
-    // The port holds it against what it is told: see `recall`.
-    assert!(pair.a.end(sends[0], Status::Cancelled));
-    assert_eq!(pair.being_read(), 1);
-    pair.a.disconnect(b);
-    assert_eq!(pair.being_read(), 0);
-    assert_eq!(completions(&mut pair.a).len(), 2);
 }

@@ -76,21 +76,6 @@ fn recorded(pair: &mut Pair) -> [Packet; 3] {
 }
 
 #[test]
-fn a_peer_with_the_secret_gets_in_for_one_packet_more_each_way() {
-    for (secret, packets) in [(None, 1), (OURS, 2)] {
-        let mut pair = pair(secret, secret);
-        let (status, b) = pair.call();
-        assert_eq!(status, Status::Success);
-        let sent = |node: &pair::Node| node.stats().packets_in;
-        assert_eq!((sent(&pair.a), sent(&pair.b)), (packets, packets));
-        pair.talk(b);
-        // The first message, and nothing else more than without a secret.
-        assert_eq!(sent(&pair.b), packets + 1);
-        assert_eq!(pair.a.stats().refused + pair.b.stats().refused, 0);
-    }
-}
-
-#[test]
 fn another_secret_or_none_ends_the_connect_at_once() {
     for (a, b) in [(OURS, ANOTHER), (ANOTHER, OURS), (OURS, None), (None, OURS)] {
         let mut pair = pair(a, b);
@@ -315,39 +300,6 @@ fn a_call_to_another_address_than_ours_is_a_relays_and_refused() {
 }
 
 #[test]
-fn a_message_before_the_handshake_is_none() {
-    for (a, status) in [(OURS, Status::Unreachable), (None, Status::Unreachable)] {
-        let mut pair = pair(a, a);
-        let link = match a {
-            Some(_) => laundered(&mut pair).0,
-            None => lured(&mut pair).0,
-        };
-        let (mut header, body) = packet(Kind::Eager, 0, vec![1; 8]);
-        header[16..20].copy_from_slice(&8u32.to_le_bytes());
-        pair.answer(link, header, body);
-        pair.run();
-        let done = pair.a.next_completion().expect("it ends at once");
-        assert_eq!((done.status, pair.a.unexpected_bytes()), (status, 0));
-        no_remotes(&mut pair);
-    }
-}
-
-#[test]
-fn our_own_words_passed_back_to_us_open_nothing() {
-    let mut pair = pair(OURS, OURS);
-    let target = pair.impostor();
-    pair.b.connect(target, pair::KEY, bits(0), 1).unwrap();
-    pair.run();
-    let called = pair.links() - 1;
-    let connect = pair.said(called).remove(0);
-    let calls = pair.stranger();
-    pair.inject(calls, connect.0, connect.1);
-    pair.run();
-    assert_eq!(pair.told(calls), (vec![], true));
-    assert_eq!((pair.said(called), pair.b.remotes()), (vec![], 1));
-}
-
-#[test]
 fn a_peer_that_challenges_for_ever_and_reads_no_proof_is_failed() {
     let mut pair = pair(OURS, OURS);
     let (called, connect) = lured(&mut pair);
@@ -387,37 +339,6 @@ fn a_stranger_that_says_anything_before_its_proof_is_gone() {
 }
 
 #[test]
-fn both_call_at_once_and_each_proves_it_on_its_link() {
-    for first in [[0, 1], [1, 0]] {
-        let mut pair = pair(OURS, OURS);
-        let (a, b) = (pair.target(Side::A), pair.target(Side::B));
-        pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
-        pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
-        pair.hold(&first[..1]);
-        pair.run();
-        pair.hold(&[]);
-        pair.run();
-        let done = pair.a.next_completion().expect("a's call ends");
-        assert_eq!(done.status, Status::Success);
-        let status = pair.b.next_completion().map(|done| done.status);
-        assert_eq!(status, Some(Status::Success));
-        assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));
-        pair.talk(done.remote);
-    }
-    // One of them knows another: neither of its links counts.
-    let mut pair = pair(OURS, ANOTHER);
-    let (a, b) = (pair.target(Side::A), pair.target(Side::B));
-    pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
-    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
-    pair.run();
-    for node in [&mut pair.a, &mut pair.b] {
-        let status = node.next_completion().map(|done| done.status);
-        assert_eq!(status, Some(Status::BadSecret));
-    }
-    no_remotes(&mut pair);
-}
-
-#[test]
 fn several_connects_on_a_link_are_asked_once() {
     for wrong in 0..3 {
         let mut pair = pair(OURS, OURS);
@@ -443,16 +364,4 @@ fn several_connects_on_a_link_are_asked_once() {
         assert_eq!(pair.a.stats().packets_in, 4);
         assert_eq!(pair.links(), 1);
     }
-}
-
-#[test]
-fn a_peer_that_restarts_proves_it_anew() {
-    let mut pair = pair(OURS, OURS);
-    let (status, _) = pair.call();
-    assert_eq!(status, Status::Success);
-    pair.reopen_a(0);
-    let (status, b) = pair.call();
-    assert_eq!(status, Status::Success);
-    pair.talk(b);
-    assert_eq!(pair.b.remotes(), 1);
 }

@@ -38,31 +38,6 @@ fn nothing_left(pair: &mut Pair) {
 }
 
 #[test]
-fn what_credit_covers_goes_at_once_and_is_placed_while_it_comes() {
-    let (mut pair, b, a) = streaming();
-    let (buffer, _) = receive(&mut pair, 1, LEN);
-    pair.stop_midway(true);
-    send(&mut pair, b, 1, pattern(LEN, 3));
-    pair.run();
-    let half = [&pattern(LEN, 3)[..LEN / 2], &vec![0xaa; LEN / 2]].concat();
-    assert_eq!(buffer.bytes(), half);
-    assert!(completions(&mut pair.b).is_empty());
-    let sent = completions(&mut pair.a);
-    assert_eq!(sent.len(), 1, "its memory is free when the link has it");
-    pair.stop_midway(false);
-    pair.run();
-    let ends = completions(&mut pair.b);
-    let [end] = &ends[..] else { panic!("{ends:?}") };
-    assert_eq!((end.status, end.transferred), (Status::Success, LEN as u32));
-    assert_eq!((end.kind, end.remote), (Kind::Recv, a));
-    assert_eq!(buffer.bytes(), pattern(LEN, 3));
-    let stats = pair.a.stats();
-    // The other one came before.
-    assert_eq!((stats.offers_out, stats.eager_out), (0, 2));
-    nothing_left(&mut pair);
-}
-
-#[test]
 fn without_credit_it_is_announced() {
     let mut pair = Pair::streaming(16);
     let (b, _) = connected(&mut pair);
@@ -77,38 +52,6 @@ fn without_credit_it_is_announced() {
     pair.run();
     assert_eq!(buffer.bytes(), pattern(LEN, 4));
     assert_eq!(pair.a.stats().eager_out, 2);
-}
-
-#[test]
-fn a_receive_that_is_called_off_midway_has_its_memory_back_and_the_next_message_comes() {
-    let (mut pair, b, _) = streaming();
-    let (first, received) = receive(&mut pair, 1, LEN);
-    let (second, _) = receive(&mut pair, 1, LEN);
-    pair.stop_midway(true);
-    send(&mut pair, b, 1, pattern(LEN, 3));
-    send(&mut pair, b, 2, pattern(100, 4));
-    pair.run();
-    completions(&mut pair.a);
-    assert!(pair.b.end(waiting(received), Status::Cancelled));
-    let ends = completions(&mut pair.b);
-    assert_eq!(ends[0].status, Status::Cancelled);
-    first.give_back();
-    pair.stop_midway(false);
-    pair.run();
-    assert_eq!(
-        second.bytes(),
-        vec![0xaa; LEN],
-        "it was matched with the first"
-    );
-    let (small, received) = receive(&mut pair, 2, 100);
-    assert!(matches!(received, Received::Complete(_)));
-    assert_eq!(small.bytes(), pattern(100, 4));
-    assert!(
-        completions(&mut pair.a)
-            .iter()
-            .all(|end| end.status == Status::Success)
-    );
-    assert_eq!(pair.b.requests(), 1);
 }
 
 #[test]
@@ -129,48 +72,6 @@ fn an_unexpected_message_is_kept_for_receives_posted_while_it_comes_or_later() {
     assert_eq!(buffer.bytes(), pattern(LEN, 4));
     completions(&mut pair.b);
     nothing_left(&mut pair);
-}
-
-#[test]
-fn a_receive_that_is_too_small_gets_what_fits() {
-    let (mut pair, b, _) = streaming();
-    let (buffer, _) = receive(&mut pair, 1, 1000);
-    send(&mut pair, b, 1, pattern(LEN, 3));
-    pair.run();
-    let ends = completions(&mut pair.b);
-    assert_eq!(
-        (ends[0].status, ends[0].transferred),
-        (Status::Truncated, 1000)
-    );
-    assert_eq!(
-        (ends[0].length, buffer.bytes()),
-        (LEN as u32, pattern(1000, 3))
-    );
-    nothing_left(&mut pair);
-}
-
-#[test]
-fn a_link_that_ends_midway_gives_everything_back() {
-    for posted in [true, false] {
-        for word in [1, 1 << 63 | 1] {
-            let (mut pair, b, _) = streaming();
-            let buffer = posted.then(|| receive(&mut pair, word, LEN).0);
-            pair.stop_midway(true);
-            send(&mut pair, b, word, pattern(LEN, 3));
-            pair.run();
-            pair.cut();
-            pair.run();
-            let ends = completions(&mut pair.b);
-            if let Some(buffer) = buffer {
-                buffer.give_back();
-                assert_eq!(ends[0].status, Status::Unreachable, "{ends:?}");
-            }
-            assert_eq!(pair.b.remotes(), 0);
-            completions(&mut pair.a);
-            nothing_left(&mut pair);
-            assert_eq!(pair.b.flow_stats().lent, 0);
-        }
-    }
 }
 
 #[test]
@@ -247,40 +148,6 @@ fn a_placed_message_does_not_overtake_a_deferred_one() {
 }
 
 #[test]
-fn a_message_that_is_whole_when_another_is_undecided_does_not_overtake_it() {
-    let (mut pair, b, _) = streaming();
-    let target = pair.target(Side::B);
-    pair.b.connect(target, pair::KEY, bits(0), 9).unwrap();
-    pair.run();
-    let oneself = completions(&mut pair.b)[0].remote;
-    pair.stop_midway(true);
-    send(&mut pair, b, 1, pattern(LEN, 3));
-    pair.run();
-    // B's own message comes meanwhile, and then the receive is posted.
-    let own = pair.filled(vec![5; 100]);
-    pair.b.sends(oneself, bits(1), own, 8);
-    pair.run_with(pair::defer);
-    assert_eq!(pair.b.undecided(), 1);
-    let (buffer, received) = receive(&mut pair, 1, LEN);
-    waiting(received);
-    pair.stop_midway(false);
-    pair.run_with(pair::defer);
-    assert_eq!((pair.b.undecided(), pair.b.posted_receives()), (2, 1));
-    // The receive gets the older one, and the younger one is shown.
-    let shown = pair.b.next_deferred().expect("one is undecided");
-    assert_eq!(
-        (shown.arrival.length, &buffer.bytes()[..100]),
-        (LEN as u32, &[5; 100][..])
-    );
-    pair.b.decide(shown, mx_proto::Decision::Finished);
-    pair.b.disconnect(oneself);
-    pair.run();
-    completions(&mut pair.a);
-    completions(&mut pair.b);
-    nothing_left(&mut pair);
-}
-
-#[test]
 fn more_than_its_credit_covers_ends_the_link_before_anything_is_kept() {
     let mut pair = Pair::streaming(16);
     connected(&mut pair);
@@ -290,37 +157,4 @@ fn more_than_its_credit_covers_ends_the_link_before_anything_is_kept() {
     pair.run();
     assert_eq!(pair.b.remotes(), 0);
     assert_eq!(pair.b.stats().malformed, 1);
-}
-
-#[test]
-fn our_own_end_midway_gives_everything_back() {
-    let (mut pair, b, _) = streaming();
-    let (buffer, _) = receive(&mut pair, 1, LEN);
-    pair.stop_midway(true);
-    send(&mut pair, b, 1, pattern(LEN, 3));
-    pair.run();
-    pair.b.close();
-    buffer.give_back();
-    let ends = completions(&mut pair.b);
-    assert!(ends.iter().all(|end| end.status != Status::Success));
-    assert_eq!(pair.b.requests(), 0);
-    pair.stop_midway(false);
-    pair.run();
-    completions(&mut pair.a);
-    assert_eq!(pair.a.remotes(), 0);
-}
-
-#[test]
-fn a_body_of_another_length_than_its_message_ends_the_link() {
-    for word in [1, 2] {
-        let (mut pair, _, _) = streaming();
-        let (buffer, _) = receive(&mut pair, 1, LEN);
-        let mut header = Header::new(Packet::Eager, word, LEN as u32 - 1);
-        header.body_len = LEN as u32;
-        pair.inject_from_a(header.emit(), vec![0; LEN]);
-        pair.run();
-        assert_eq!(pair.b.remotes(), 0);
-        assert_eq!(pair.b.stats().malformed, 1);
-        assert_eq!(buffer.bytes(), vec![0xaa; LEN]);
-    }
 }

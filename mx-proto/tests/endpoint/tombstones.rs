@@ -97,26 +97,6 @@ fn no_more_than_allowed_stay_and_the_oldest_do() {
 }
 
 #[test]
-fn without_room_they_go_with_their_sender() {
-    let (mut pair, b, _) = associated(0);
-    sent_and_gone(&mut pair, b, 2);
-    assert!(probed(&mut pair, 1).is_none());
-    assert_eq!((pair.b.remotes(), pair.b.unexpected_bytes()), (0, 0));
-}
-
-#[test]
-fn offers_go_with_their_sender() {
-    let (mut pair, b, _) = associated(8);
-    send(&mut pair, b, 1, vec![1; 100_000]);
-    pair.run();
-    assert!(probed(&mut pair, 1).is_some());
-    pair.cut();
-    pair.run();
-    assert!(probed(&mut pair, 1).is_none());
-    assert_eq!(pair.b.remotes(), 0);
-}
-
-#[test]
 fn a_disconnect_of_ours_leaves_nothing_and_forgetting_takes_what_there_is() {
     let (mut pair, b, a) = associated(8);
     send(&mut pair, b, 1, vec![1]);
@@ -179,27 +159,4 @@ fn a_deferred_message_outlives_a_sender_that_goes_in_the_same_poll() {
     pair.run();
     assert_eq!((pair.b.remotes(), pair.b.unexpected_bytes()), (0, 0));
     assert!(pair.b.probe(bits(0), MatchMask(0)).is_none());
-}
-
-#[test]
-fn a_stale_name_throws_away_no_messages_of_the_remote_in_its_place() {
-    let mut pair = Pair::new();
-    let (b, a) = connected(&mut pair);
-    pair.b.disconnect(a);
-    pair.run();
-    // Its next association has the place that it had.
-    let again = pair.connected();
-    assert_ne!(again, b);
-    pair.a.sends(again, bits(4), vec![4], 0);
-    pair.run();
-    let before = pair.b.flow_stats();
-    pair.b.disconnect(a);
-    pair.run();
-    let found = pair.b.probe(bits(4), EXACT).expect("it is still there");
-    assert_eq!(found.source.index(), a.index());
-    assert_eq!(pair.b.flow_stats(), before);
-    let got = pair.b.recv(bits(4), EXACT, pair.shared(1), 0).unwrap();
-    assert!(matches!(got, Received::Complete(_)));
-    pair.b.disconnect(found.source);
-    assert_eq!(pair.b.flow_stats().free, before.total);
 }

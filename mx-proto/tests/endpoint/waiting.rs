@@ -75,30 +75,6 @@ fn a_send_with_a_limit_is_withdrawn_and_its_remote_stays() {
 }
 
 #[test]
-fn a_limit_counts_no_more_once_a_send_is_matched() {
-    let (mut pair, b) = patient();
-    let limited = send(&mut pair, b, pattern(100_000, 1), 1);
-    assert!(pair.a.limit_waiting(limited, Some(SECOND)));
-    pair.hold_data = true;
-    let buffer = pair.shared(100_000);
-    pair.b.posts(bits(1), buffer, 2);
-    pair.run();
-    assert!(!pair.a.limit_waiting(limited, Some(SECOND)));
-    pair.advance(5 * SECOND);
-    assert_eq!(completions(&mut pair.a), []);
-}
-
-#[test]
-fn a_limit_can_be_lifted() {
-    let (mut pair, b) = patient();
-    let limited = send(&mut pair, b, vec![1], 1);
-    assert!(pair.a.limit_waiting(limited, Some(SECOND)));
-    assert!(pair.a.limit_waiting(limited, None));
-    pair.advance(100 * SECOND);
-    assert_eq!(completions(&mut pair.a), []);
-}
-
-#[test]
 fn a_receive_with_a_limit_ends_unless_a_message_has_come() {
     let (mut pair, b) = patient();
     let buffers: Vec<Buffer> = (0..3).map(|_| pair.shared(100_000)).collect();
@@ -129,24 +105,4 @@ fn a_receive_with_a_limit_ends_unless_a_message_has_come() {
     assert_eq!(completions(&mut pair.b), []);
     pair.advance(20 * SECOND);
     assert_eq!(ends(&completions(&mut pair.b)), [(1, Status::Timeout)]);
-}
-
-#[test]
-fn a_receive_whose_message_was_withdrawn_has_its_limit_again() {
-    let (mut pair, b) = patient();
-    let buffer = pair.shared(100_000);
-    let recv = pair.b.posts(bits(1), buffer, 7);
-    assert!(pair.b.limit_waiting(recv, Some(2 * SECOND)));
-    pair.hold_data = true;
-    let large = send(&mut pair, b, pattern(100_000, 1), 1);
-    pair.run();
-    pair.advance(5 * SECOND);
-    assert_eq!(completions(&mut pair.b), []);
-    pair.hold_data = false;
-    assert_eq!(pair.a.cancel(large), Cancelled::Withdrawn);
-    pair.run();
-    pair.advance(SECOND);
-    assert_eq!(completions(&mut pair.b), []);
-    pair.advance(2 * SECOND);
-    assert_eq!(ends(&completions(&mut pair.b)), [(7, Status::Timeout)]);
 }
