@@ -3,7 +3,7 @@
 //! ```text
 //!                    send / resume            poll
 //!   Endpoint  ------------------------> Port -------> Sink (the endpoint again)
-//!             <-- Whole, Part, Held,                  on_packet, begin/place/on_placed,
+//!             <-- Whole, Part, Held,                  on_packet, place, on_placed,      
 //!                 WouldBlock, Down                    on_up, on_down, on_writable, on_released
 //! ```
 //!
@@ -21,7 +21,7 @@ use crate::ids::{LinkId, NicId, Route, Target};
 use crate::memory::{Memory, Source};
 use crate::origin::{Address, Seen};
 use crate::secret::Binding;
-use crate::time::{Clock, Instant};
+use crate::time::Instant;
 use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
@@ -73,7 +73,7 @@ pub struct Limits {
     /// belong to a posted receive yet. At least [`PACKET_LEAST`].
     pub packet_max: usize,
     /// Largest body of an eager message, which may be more than `packet_max`, of a port that asks with
-    /// [`Sink::begin`] where it goes. 0: the port delivers eager messages through [`Sink::on_packet`].
+    /// [`Sink::place`] where it goes. 0: the port delivers eager messages through [`Sink::on_packet`].
     pub streamed_max: usize,
     /// Largest body of a data packet, the kind whose place is known beforehand.
     pub data_max: usize,
@@ -278,7 +278,7 @@ pub trait Port<M: Memory> {
 
     /// Starts a link to `target`. [`Sink::on_up`] or [`Sink::on_down`] follows, from a later
     /// [`Port::poll`].
-    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError>;
+    fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError>;
 
     /// Attaches a word to `link`, which comes back with everything about it. It is 0 before. A link
     /// that a stranger began and that has none goes down ([`BOUND_WITHIN`]).
@@ -361,7 +361,7 @@ pub trait Port<M: Memory> {
 
     /// Takes in what has happened, at most about `budget` packets. Returns true when there was
     /// anything. Never blocks.
-    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool;
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool;
 
     /// Ends a link. Nothing of it follows: no packet that came before and has not been given out, no
     /// [`Sink::on_down`]. Unknown links are ignored.
@@ -393,8 +393,8 @@ pub trait Port<M: Memory> {
 
     /// Lets peers that would take silence for our end know that there is none, and takes nothing
     /// in.
-    fn keep_alive(&mut self, clock: &dyn Clock) {
-        let _ = clock;
+    fn keep_alive(&mut self, now: Instant) {
+        let _ = now;
     }
 
     /// Prepares for sleeping: from now on anything that arrives makes a descriptor of
@@ -560,22 +560,24 @@ pub trait Sink<M: Memory> {
         body: &B,
     );
 
-    /// A header arrived whose body has not, or not all: as [`Self::place`], and a message that comes with
-    /// its data is matched now. When there is a place, everything else of this packet follows through
-    /// [`Self::place`] and [`Self::on_placed`], and no other packet of the link comes before its end.
-    /// `None`: see there.
-    fn begin(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>> {
-        self.place(link, cookie, header)
-    }
-
     /// Called for a header whose body has not arrived completely, by a port that can read into
     /// application memory: returns the destination of the body. May be called again for the same
     /// packet in a later poll. `None`: the packet is of another kind, or not wanted; the port then
     /// either delivers it whole through [`Sink::on_packet`] or, if it is larger than
     /// [`Limits::packet_max`] or has had a destination before, reads and drops it.
-    fn place(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>>;
+    ///
+    /// `begin`: all before the packet has been delivered, and a message that comes with its data is
+    /// matched now. When it has a place, the rest of it is asked for without that word, and no other
+    /// packet of the link comes before its [`Self::on_placed`].
+    fn place(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        header: &HeaderBytes,
+        begin: bool,
+    ) -> Option<Place<'_, M>>;
 
-    /// The whole body of a packet has been written where [`Sink::begin`] and [`Sink::place`] said.
+    /// The whole body of a packet has been written where [`Sink::place`] said.
     fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes);
 
     /// A link that had no room has some again.

@@ -5,6 +5,7 @@ use crate::own_network::{have_own_network, ip};
 use crate::own_process::in_own_process;
 use crate::tcp_common::{Pieces, Recorder, frame, preamble};
 use mx_port_rdm::{Device, RdmOptions, RdmPort};
+use mx_proto::Clock;
 use mx_proto::port::{LinkDown, Port};
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_TCP, nic};
 use std::io::Write;
@@ -41,7 +42,7 @@ impl Node {
         if Port::<Pieces>::poll_active(&mut self.ports, 64, &mut self.sink).is_some() {
             return;
         }
-        Port::<Pieces>::poll(&mut self.ports, &MonotonicClock, 64, &mut self.sink);
+        Port::<Pieces>::poll(&mut self.ports, MonotonicClock.now(), 64, &mut self.sink);
     }
 
     /// Polls, and sleeps when there is nothing to do, until `done`; the time that took.

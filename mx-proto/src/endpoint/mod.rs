@@ -266,9 +266,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             core: &mut self.core,
             clock: &self.clock,
         };
-        let mut busy = self.port.poll(&self.clock, budget, &mut sink);
+        let now = sink.clock.now();
+        let mut busy = self.port.poll(now, budget, &mut sink);
         if !self.core.wheel.is_empty() {
-            busy |= self.expire();
+            busy |= self.expire(now);
         }
         busy
     }
@@ -291,7 +292,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Lets peers know that we are there although no packets are polled: for callers that take long to
     /// decide about a [message](Self::next_deferred), or do not call [`Self::progress`].
     pub fn keep_alive(&mut self) {
-        self.port.keep_alive(&self.clock);
+        self.port.keep_alive(self.clock.now());
     }
 
     /// Prepares for sleeping on [`Self::descriptors`]. False when there is something to do first.

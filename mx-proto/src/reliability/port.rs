@@ -27,7 +27,7 @@ use crate::port::{
     Sink, WakeDescriptors,
 };
 use crate::secret::Binding;
-use crate::time::{Clock, Instant};
+use crate::time::Instant;
 use std::time::Duration;
 
 /// Reliable, ordered links over the datagrams of `D`.
@@ -318,9 +318,8 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         self.limits
     }
 
-    fn connect(&mut self, target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         let address = self.datagrams.resolve(target)?;
-        let now = self.datagrams.now();
         let id = self
             .links
             .call(now, address)
@@ -374,8 +373,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         self.pump(id, now);
     }
 
-    fn poll<S: Sink<M>>(&mut self, _clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
-        let now = self.datagrams.now();
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
         let Self {
             datagrams, links, ..
         } = self;
@@ -440,8 +438,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         (self.links.len() > 0).then_some(self.alive_until)
     }
 
-    fn keep_alive(&mut self, _clock: &dyn Clock) {
-        let now = self.datagrams.now();
+    fn keep_alive(&mut self, now: Instant) {
         self.alive_until = now.after(self.links.config.give_up / 4);
         let all: Vec<_> = self.links.table.addresses().map(|(id, _)| id).collect();
         for id in all {

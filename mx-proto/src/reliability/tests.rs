@@ -15,7 +15,7 @@ use crate::port::{
     RemoteUse, SendError, Sent, Sink,
 };
 use crate::supply::{Level, Supply};
-use crate::time::{Clock, Instant};
+use crate::time::Instant;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -207,7 +207,13 @@ impl Sink<Vec<u8>> for User {
         self.packets.push((header[0], body.to_vec()));
     }
 
-    fn place(&mut self, _: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+    fn place(
+        &mut self,
+        _: LinkId,
+        _: u64,
+        header: &HeaderBytes,
+        _: bool,
+    ) -> Option<Place<'_, Vec<u8>>> {
         let len = u32::from_le_bytes(header[4..8].try_into().unwrap()) as usize;
         if len <= 32 << 10 {
             return None;
@@ -299,8 +305,8 @@ impl Pair {
             endpoint: EndpointId(endpoint),
             route: Route::AUTO,
         };
-        let clock = At(self.now());
-        Port::<Vec<u8>>::connect(&mut self.ports[0], target, &clock).unwrap()
+        let now = self.now();
+        Port::<Vec<u8>>::connect(&mut self.ports[0], target, now).unwrap()
     }
 
     fn now(&self) -> Instant {
@@ -308,8 +314,8 @@ impl Pair {
     }
 
     fn poll(&mut self, end: usize) -> bool {
-        let clock = At(self.now());
-        let busy = self.ports[end].poll(&clock, 1000, &mut self.users[end]);
+        let now = self.now();
+        let busy = self.ports[end].poll(now, 1000, &mut self.users[end]);
         if self.binds {
             self.bind(end);
         }
@@ -386,14 +392,6 @@ impl Pair {
 
     fn logged(&self) -> usize {
         self.net.borrow().log.len()
-    }
-}
-
-struct At(Instant);
-
-impl Clock for At {
-    fn now(&self) -> Instant {
-        self.0
     }
 }
 
@@ -521,8 +519,8 @@ fn what_is_kept_behind_a_gap_is_counted_until_it_is_given_out() {
     let end = pair.now().after(Duration::from_millis(50));
     while pair.now() < end {
         pair.poll(0);
-        let clock = At(pair.now());
-        pair.ports[1].poll(&clock, 3, &mut pair.users[1]);
+        let now = pair.now();
+        pair.ports[1].poll(now, 3, &mut pair.users[1]);
         let links = &mut pair.ports[1].links;
         let id = links.table.addresses().next().unwrap().0;
         let kept = links.of_mut(id).unwrap().reassembly.kept_bytes();
@@ -622,8 +620,8 @@ fn what_came_before_a_close_and_was_not_given_out_is_not_given_out_after_it() {
     Port::<Vec<u8>>::close(&mut pair.ports[0], link, Close::Flush);
     while pair.users[1].packets.is_empty() {
         pair.poll(0);
-        let clock = At(pair.now());
-        pair.ports[1].poll(&clock, 1, &mut pair.users[1]);
+        let now = pair.now();
+        pair.ports[1].poll(now, 1, &mut pair.users[1]);
         pair.pass(Duration::from_micros(20));
     }
     assert_eq!(pair.users[1].packets.len(), 1);
@@ -701,7 +699,7 @@ fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
     };
     let (waiting, before) = (pair.net.borrow().queues[1][1].len(), pair.logged());
     assert!(waiting > 4, "{waiting}");
-    let clock = At(pair.now());
+    let now = pair.now();
     let answered = |pair: &Pair| {
         let net = pair.net.borrow();
         let mut said = net.log[before..]
@@ -710,11 +708,11 @@ fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
         said.any(|header| header.kind == Kind::Ack && header.seq == asked)
     };
     for left in (0..waiting).rev() {
-        pair.ports[1].poll(&clock, 1, &mut pair.users[1]);
+        pair.ports[1].poll(now, 1, &mut pair.users[1]);
         assert_eq!(pair.net.borrow().queues[1][1].len(), left);
         assert!(!answered(&pair), "{left} left");
     }
-    pair.ports[1].poll(&clock, 1, &mut pair.users[1]);
+    pair.ports[1].poll(now, 1, &mut pair.users[1]);
     assert!(answered(&pair));
     pair.run(Duration::from_millis(20));
     assert_eq!(pair.users[1].packets[1..], [(1, bytes(60_000))]);
@@ -777,10 +775,10 @@ fn a_peer_that_takes_nothing_in_but_says_so_is_not_given_up() {
     let end = pair.now().after(Duration::from_secs(10));
     while pair.now() < end {
         pair.poll(0);
-        let clock = At(pair.now());
+        let now = pair.now();
         let due = Port::<Vec<u8>>::keep_alive_due(&pair.ports[1]);
         if due.is_some_and(|due| due <= pair.now()) {
-            Port::<Vec<u8>>::keep_alive(&mut pair.ports[1], &clock);
+            Port::<Vec<u8>>::keep_alive(&mut pair.ports[1], now);
         }
         pair.pass(Duration::from_micros(100));
     }
@@ -907,8 +905,8 @@ fn a_caller_that_is_not_bound_takes_no_place_of_our_own_calls() {
             endpoint: EndpointId(0),
             route: Route::AUTO,
         };
-        let clock = At(pair.now());
-        Port::<Vec<u8>>::connect(&mut pair.ports[1], target, &clock)
+        let now = pair.now();
+        Port::<Vec<u8>>::connect(&mut pair.ports[1], target, now)
     };
     let ours = call(&mut pair).expect("a place");
     assert_eq!(call(&mut pair), Err(ConnectError::NoResources));

@@ -13,8 +13,8 @@ use mx_proto::owner::Queue;
 use mx_proto::port::{Body, Close, ConnectError, HeaderBytes, Limits, Port, SendError, Sent, Sink};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
-    Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId,
-    MatchBits, NicId, Outcome, Owner, RequestId, SessionId, Source, Target, Verdict,
+    Arrival, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits,
+    NicId, Outcome, Owner, RequestId, SessionId, Source, Target, Verdict,
 };
 use mx_sim::{Queued, VirtualClock};
 use std::cell::RefCell;
@@ -88,7 +88,7 @@ impl Port<Vec<u8>> for Script {
         }
     }
 
-    fn connect(&mut self, _: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, _: Target, _: Instant) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoResources)
     }
 
@@ -141,7 +141,7 @@ impl Port<Vec<u8>> for Script {
 
     fn detach(&mut self, _: LinkId, _: &Vec<u8>, _: usize, _: usize) {}
 
-    fn poll<S: Sink<Vec<u8>>>(&mut self, _: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<Vec<u8>>>(&mut self, _: Instant, budget: usize, sink: &mut S) -> bool {
         let mut busy = false;
         for _ in 0..budget {
             let mut wires = self.0.borrow_mut();

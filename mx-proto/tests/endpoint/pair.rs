@@ -10,7 +10,7 @@ use mx_proto::port::{
 use mx_proto::secret::Secret;
 use mx_proto::wire::{Header, Kind};
 use mx_proto::{
-    Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Key, LinkId,
+    Arrival, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, Key, LinkId,
     MatchBits, MatchMask, Memory, NicId, Outcome, Owner, Posted, Received, RemoteId, RequestId,
     Route, SendMode, SessionId, Status, Target, Verdict,
 };
@@ -285,7 +285,7 @@ impl Port<Buffer> for QueuePort {
         }
     }
 
-    fn connect(&mut self, target: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, _: Instant) -> Result<LinkId, ConnectError> {
         let mut hub = self.hub.borrow_mut();
         let to = match target.nic.0 {
             nic @ (100..=101 | IMPOSTOR) => (nic - 100) as usize,
@@ -452,7 +452,7 @@ impl Port<Buffer> for QueuePort {
         lane.packets.push_back((header, bytes));
     }
 
-    fn poll<S: Sink<Buffer>>(&mut self, _: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<Buffer>>(&mut self, _: Instant, budget: usize, sink: &mut S) -> bool {
         let mut busy = false;
         let cables = self.hub.borrow().cables.len();
         let newest_first = self.hub.borrow().newest_first;
@@ -525,11 +525,12 @@ impl Port<Buffer> for QueuePort {
                         drop(hub);
                         busy = true;
                         let half = body.len() / 2;
-                        let (place, at, len) = if begun {
-                            (sink.place(link, cookie, &header), half, body.len() - half)
+                        let (at, len) = if begun {
+                            (half, body.len() - half)
                         } else {
-                            (sink.begin(link, cookie, &header), 0, half)
+                            (0, half)
                         };
+                        let place = sink.place(link, cookie, &header, !begun);
                         if let Some(mut place) = place {
                             let done = place.memory.fill(place.offset + at, len, &body[..], at);
                             assert_eq!(done, len, "all of the body fits");
@@ -551,7 +552,7 @@ impl Port<Buffer> for QueuePort {
                     if let Some((header, body)) = lane.packets.pop_front() {
                         drop(hub);
                         busy = true;
-                        match sink.place(link, cookie, &header) {
+                        match sink.place(link, cookie, &header, false) {
                             Some(mut place) if body.len() > 1000 => {
                                 place.memory.fill(place.offset, body.len(), &body[..], 0);
                                 sink.on_placed(link, cookie, &header);

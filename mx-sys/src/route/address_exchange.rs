@@ -57,7 +57,7 @@ use mx_proto::log_limit::LogLimit;
 use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkDown, Port, SendError, Sink};
 use mx_proto::secret::{Nonce, PROOF_LEN, Secret};
 use mx_proto::shares::Shares;
-use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target, origin};
+use mx_proto::{Instant, LinkId, Memory, Source, Target, origin};
 use packet::{For, bytes_of, send};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -198,9 +198,9 @@ impl AddressExchange {
         link: LinkId,
         target: (Target, bool),
         tcp: &mut TcpPort,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<(), ConnectError> {
-        let carrier = Port::<M>::connect(tcp, target.0, clock)?;
+        let carrier = Port::<M>::connect(tcp, target.0, now)?;
         let asking = Asking {
             link,
             progress: Progress::Dialling,
@@ -249,19 +249,19 @@ impl AddressExchange {
     pub(super) fn run<M: Memory, S: Sink<M>>(
         &mut self,
         (ports, tcp): (Askers<'_>, &mut TcpPort),
-        clock: &dyn Clock,
+        now: Instant,
         sink: &mut S,
     ) -> bool {
         let idle =
             self.actions.is_empty() && self.deadlines.is_empty() && !self.watches.any_fading();
-        !idle && self.work::<M, S>((ports, tcp), clock, sink)
+        !idle && self.work::<M, S>((ports, tcp), now, sink)
     }
 
     #[cold]
     fn work<M: Memory, S: Sink<M>>(
         &mut self,
         (mut ports, tcp): (Askers<'_>, &mut TcpPort),
-        clock: &dyn Clock,
+        now: Instant,
         sink: &mut S,
     ) -> bool {
         let actions = std::mem::take(&mut self.actions);
@@ -273,16 +273,16 @@ impl AddressExchange {
                     self.tell_of_end(tcp, link, sink);
                 }
                 DeferredAction::Reply(of, link, bytes) => {
-                    self.reply::<M>((of, ports.of(of)), tcp, link, bytes, clock);
+                    self.reply::<M>((of, ports.of(of)), tcp, link, bytes, now);
                     self.tell_of_end(tcp, link, sink);
                 }
-                DeferredAction::Ask(link) => self.ask::<M>(&mut ports, tcp, link, clock),
+                DeferredAction::Ask(link) => self.ask::<M>(&mut ports, tcp, link, now),
                 DeferredAction::Take(link, answer) => {
-                    if !self.take(&mut ports, link, answer, clock) {
+                    if !self.take(&mut ports, link, answer, now) {
                         Port::<M>::close(tcp, link, Close::Now);
                     }
                 }
-                DeferredAction::Lost(link, reason) => self.lost(&mut ports, link, reason, clock),
+                DeferredAction::Lost(link, reason) => self.lost(&mut ports, link, reason, now),
             }
         }
         if self.watches.any_fading() {
@@ -291,7 +291,6 @@ impl AddressExchange {
                 Port::<M>::close(tcp, carrier, Close::Now);
             }
         }
-        let now = clock.now();
         while let Some(&(at, link)) = self.deadlines.front() {
             if now < at && self.asking.contains_key(&link) {
                 break;
@@ -312,7 +311,7 @@ impl AddressExchange {
         ports: &mut Askers<'_>,
         tcp: &mut TcpPort,
         link: LinkId,
-        clock: &dyn Clock,
+        now: Instant,
     ) {
         let Some(asking) = self.asking.get_mut(&link) else {
             return;
@@ -352,7 +351,7 @@ impl AddressExchange {
                     _ => Progress::Asked,
                 };
                 if begins {
-                    self.deadlines.push_back((clock.now().after(TIMEOUT), link));
+                    self.deadlines.push_back((now.after(TIMEOUT), link));
                 }
             }
             // It says when there is room, or that it is down.
@@ -479,7 +478,7 @@ impl AddressExchange {
         tcp: &mut TcpPort,
         link: LinkId,
         bytes: Option<Vec<u8>>,
-        clock: &dyn Clock,
+        now: Instant,
     ) {
         // A peer that has gone gets no answer.
         let Some(from) = address_of(tcp, link) else {
@@ -487,7 +486,7 @@ impl AddressExchange {
         };
         let Some(guard) = &self.guard else {
             let endpoint_address = bytes.and_then(|bytes| EndpointAddress::parse(&bytes));
-            let (watched, answer) = self.answer_to(port, endpoint_address, from, clock);
+            let (watched, answer) = self.answer_to(port, endpoint_address, from, now);
             log::debug!("link {link:?} asks for the fabric: {answer:?}");
             return self.answer::<M>(tcp, (link, from), watched, &answer.emit());
         };
@@ -505,7 +504,7 @@ impl AddressExchange {
             return answer_and_close::<M>(tcp, link, &answer.emit());
         };
         let endpoint_address = EndpointAddress::parse(&endpoint_address);
-        let (watched, answer) = self.answer_to(port, endpoint_address, from, clock);
+        let (watched, answer) = self.answer_to(port, endpoint_address, from, now);
         log::debug!("link {link:?} asks for the fabric: {answer:?}");
         let bytes = guard.answer(&proven, &answer.emit());
         self.answer::<M>(tcp, (link, from), watched, &bytes);
@@ -517,14 +516,14 @@ impl AddressExchange {
         port: Option<&mut dyn Addresses>,
         theirs: Option<EndpointAddress>,
         from: SocketAddr,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> (Option<LinkId>, Answer) {
         let (port, theirs) = match (port, theirs) {
             (None, _) => return (None, none(Refusal::NoPort, "")),
             (Some(port), None) => return (None, none(Refusal::NotUnderstood, port.provider())),
             (Some(port), Some(theirs)) => (port, theirs),
         };
-        match port.answer(&theirs, from, clock) {
+        match port.answer(&theirs, from, now) {
             Ok((link, mut ours)) => {
                 let may = theirs.watched && self.watches.may_add(Origin::Address(from).source());
                 ours.watched = may && link.is_some();
@@ -565,7 +564,7 @@ impl AddressExchange {
         ports: &mut Askers<'_>,
         carrier: LinkId,
         answer: Option<Answer>,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> bool {
         let Some(asking) = self.asking.remove(&carrier) else {
             return false;
@@ -579,7 +578,7 @@ impl AddressExchange {
             (Some(Answer::EndpointAddress(endpoint_address)), Some(peer))
                 if endpoint_address.provider == port.provider() =>
             {
-                port.greet((link, attempt.target), &endpoint_address, peer, clock);
+                port.greet((link, attempt.target), &endpoint_address, peer, now);
                 let both = asking.watched && endpoint_address.watched;
                 // Others may have been answered meanwhile.
                 if both && self.watches.may_add(origin::Source::TRUSTED) {
@@ -602,19 +601,13 @@ impl AddressExchange {
         false
     }
 
-    fn lost(
-        &mut self,
-        ports: &mut Askers<'_>,
-        carrier: LinkId,
-        reason: LinkDown,
-        clock: &dyn Clock,
-    ) {
+    fn lost(&mut self, ports: &mut Askers<'_>, carrier: LinkId, reason: LinkDown, now: Instant) {
         if let Some(link) = self.watches.remove(carrier)
             && matches!(reason, LinkDown::Closed | LinkDown::Reset)
             && let Some(port) = ports.of(For::of(link))
         {
             log::debug!("link {link:?}: its peer may have gone");
-            return port.doubt(link, clock);
+            return port.doubt(link, now);
         }
         let Some(Asking { link, progress, .. }) = self.asking.remove(&carrier) else {
             return;

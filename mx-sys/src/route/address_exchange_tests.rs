@@ -86,7 +86,7 @@ impl Addresses for Double {
         &mut self,
         theirs: &EndpointAddress,
         from: SocketAddr,
-        _: &dyn Clock,
+        _: Instant,
     ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
         if theirs.provider != self.provider {
             return Err(Refusal::Provider);
@@ -106,7 +106,7 @@ impl Addresses for Double {
         (link, _): (LinkId, Target),
         theirs: &EndpointAddress,
         from: SocketAddr,
-        _: &dyn Clock,
+        _: Instant,
     ) {
         self.from.insert(link, from);
         self.greeted.push((link, theirs.clone()));
@@ -124,13 +124,13 @@ impl Addresses for Double {
         self.open.contains(&link) || self.leaving.contains(&link)
     }
 
-    fn doubt(&mut self, link: LinkId, _: &dyn Clock) {
+    fn doubt(&mut self, link: LinkId, _: Instant) {
         self.doubted.push(link);
     }
 }
 
 impl Fabric for Double {
-    fn reserve(&mut self, _: &dyn Clock, _: Option<Route>) -> Result<LinkId, ConnectError> {
+    fn reserve(&mut self, _: Instant, _: Option<Route>) -> Result<LinkId, ConnectError> {
         if self.full {
             Err(ConnectError::NoResources)
         } else {
@@ -167,7 +167,7 @@ impl<M: Memory> Port<M> for Double {
         }
     }
 
-    fn connect(&mut self, _: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, _: Target, _: Instant) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoRoute)
     }
 
@@ -183,7 +183,7 @@ impl<M: Memory> Port<M> for Double {
 
     fn detach(&mut self, _: LinkId, _: &M, _: usize, _: usize) {}
 
-    fn poll<S: Sink<M>>(&mut self, _: &dyn Clock, _: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<M>>(&mut self, _: Instant, _: usize, sink: &mut S) -> bool {
         let (ups, downs) = (
             std::mem::take(&mut self.ups),
             std::mem::take(&mut self.downs),
@@ -304,12 +304,12 @@ impl Side {
     }
 
     fn connect(&mut self, target: Target) -> Result<LinkId, ConnectError> {
-        Port::<Vec<u8>>::connect(&mut self.ports, target, &self.clock)
+        Port::<Vec<u8>>::connect(&mut self.ports, target, self.clock.now())
     }
 
     fn poll(&mut self) -> bool {
         self.ports.note_control();
-        self.ports.poll(&self.clock, 64, &mut self.sink)
+        self.ports.poll(self.clock.now(), 64, &mut self.sink)
     }
 
     fn fabric(&self) -> &Double {
@@ -584,7 +584,7 @@ fn a_peer_that_closes_the_link_over_the_question_is_reached_over_tcp() {
     let mut sink = Recorder::default();
     let seen = told(&mut a, || {
         old.note_control();
-        old.poll(&MonotonicClock, 64, &mut sink);
+        old.poll(MonotonicClock.now(), 64, &mut sink);
         for seen in sink.take() {
             if let Seen::Packet { link, .. } = seen {
                 Port::<Vec<u8>>::close(&mut old, link, Close::Now);
@@ -604,7 +604,7 @@ fn a_peer_that_answers_nonsense_is_reached_over_tcp() {
         let mut sink = Recorder::default();
         let seen = told(&mut a, || {
             odd.note_control();
-            odd.poll(&MonotonicClock, 64, &mut sink);
+            odd.poll(MonotonicClock.now(), 64, &mut sink);
             for seen in sink.take() {
                 if let Seen::Packet {
                     link, mut header, ..
@@ -632,7 +632,7 @@ fn a_peer_that_says_nothing_is_given_five_seconds() {
     until(|| {
         a.poll();
         silent.note_control();
-        silent.poll(&MonotonicClock, 64, &mut sink);
+        silent.poll(MonotonicClock.now(), 64, &mut sink);
         !sink.seen.is_empty()
     });
     assert_eq!(a.sink.take(), []);

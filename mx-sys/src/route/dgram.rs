@@ -18,7 +18,7 @@ use mx_port_dgram::fabric::FabricDatagrams;
 use mx_port_dgram::{self as dgram, AnyAddress, Backend, DgramPort};
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_proto::port::{Close, ConnectError, LinkDown, Port, Sink};
-use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use mx_proto::{Instant, LinkId, Memory, Target};
 use std::io;
 use std::net::SocketAddr;
 
@@ -101,7 +101,7 @@ impl Dgram {
         &mut self,
         target: Target,
         (nest, member): (&Nest, u8),
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<LinkId, ConnectError> {
         if self.port.is_none()
             && let Some(open) = self.later.take()
@@ -117,7 +117,7 @@ impl Dgram {
             log::debug!("{target:?}: the dgram port is not open");
             return Err(ConnectError::NoRoute);
         };
-        let link = Port::<M>::connect(port, target, clock)?;
+        let link = Port::<M>::connect(port, target, now)?;
         self.idle = false;
         Ok(link)
     }
@@ -159,7 +159,7 @@ impl Dgram {
 
     pub(super) fn poll<M: Memory, S: Sink<M>>(
         &mut self,
-        (clock, budget): (&dyn Clock, usize),
+        (now, budget): (Instant, usize),
         exchange: &mut AddressExchange,
         sink: &mut S,
     ) -> bool {
@@ -173,7 +173,7 @@ impl Dgram {
                 ours: &self.provider,
             },
         };
-        let some = Port::<M>::poll(port, clock, budget, &mut sink);
+        let some = Port::<M>::poll(port, now, budget, &mut sink);
         self.idle = !some && port.sessions() == 0 && Port::<M>::deadline(port).is_none();
         some
     }
@@ -243,7 +243,7 @@ impl Addresses for Dgram {
         &mut self,
         theirs: &EndpointAddress,
         from: SocketAddr,
-        _clock: &dyn Clock,
+        _now: Instant,
     ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
         if theirs.provider != self.provider {
             return Err(Refusal::Provider);
@@ -265,7 +265,7 @@ impl Addresses for Dgram {
         (_link, target): (LinkId, Target),
         theirs: &EndpointAddress,
         _from: SocketAddr,
-        _clock: &dyn Clock,
+        _now: Instant,
     ) {
         let Some(fabric) = self.fabric_mut() else {
             return;

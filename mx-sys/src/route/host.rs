@@ -56,7 +56,7 @@ use mx_proto::port::{
     RemoteRead, SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::secret::{Binding, Secret};
-use mx_proto::{Clock, Config, Identity, Instant, Key, LinkId, Memory, NicId, Route, Target};
+use mx_proto::{Config, Identity, Instant, Key, LinkId, Memory, NicId, Route, Target};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -425,13 +425,13 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         &mut self,
         target: Target,
         strict: bool,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<LinkId, ConnectError> {
         let local = self.local.as_mut().ok_or(ConnectError::NoRoute)?;
         let link = if strict {
-            local.connect_to(BOARD, target.endpoint.0, clock)?
+            local.connect_to(BOARD, target.endpoint.0, now)?
         } else {
-            local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, clock)?
+            local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, now)?
         };
         self.local_quiet = false;
         Ok(link)
@@ -440,9 +440,9 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     fn connect_tcp<M: Memory>(
         &mut self,
         target: Target,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<LinkId, ConnectError> {
-        let link = Port::<M>::connect(&mut self.tcp, target, clock)?;
+        let link = Port::<M>::connect(&mut self.tcp, target, now)?;
         self.tcp_quiet = false;
         Ok(link)
     }
@@ -452,7 +452,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         &mut self,
         target: Target,
         strict: bool,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<LinkId, ConnectError>
     where
         R: Port<M>,
@@ -470,9 +470,9 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             peer.set_port(self.tcp.local_port());
             rdm.face(peer);
         }
-        let link = rdm.reserve(clock, (!strict).then_some(ROUTE_TCP))?;
+        let link = rdm.reserve(now, (!strict).then_some(ROUTE_TCP))?;
         let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
-        if let Err(error) = exchange.search::<M>(link, (target, strict), tcp, clock) {
+        if let Err(error) = exchange.search::<M>(link, (target, strict), tcp, now) {
             Port::<M>::close(rdm, link, Close::Now);
             return Err(error);
         }
@@ -485,16 +485,16 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         &mut self,
         target: Target,
         strict: bool,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<LinkId, ConnectError> {
         let nest = (&self.data, DGRAM);
-        let link = self.dgram.connect::<M>(target, nest, clock)?;
+        let link = self.dgram.connect::<M>(target, nest, now)?;
         let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
         if !self.dgram.asks() {
             exchange.expect(link, (target, strict));
             return Ok(link);
         }
-        if let Err(error) = exchange.search::<M>(link, (target, strict), tcp, clock) {
+        if let Err(error) = exchange.search::<M>(link, (target, strict), tcp, now) {
             self.dgram.close::<M>(link, Close::Now);
             return Err(error);
         }
@@ -514,12 +514,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         }
     }
 
-    fn poll_rdm<M: Memory, S: Sink<M>>(
-        &mut self,
-        clock: &dyn Clock,
-        budget: usize,
-        sink: &mut S,
-    ) -> bool
+    fn poll_rdm<M: Memory, S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool
     where
         R: Port<M>,
     {
@@ -532,7 +527,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             ours: &self.rdm.provider,
         };
         let mut sink = Relay { sink, filter };
-        let some = Port::<M>::poll(rdm, clock, budget, &mut sink);
+        let some = Port::<M>::poll(rdm, now, budget, &mut sink);
         self.rdm_quiet = !some && rdm.link_count() == 0 && Port::<M>::deadline(rdm).is_none();
         some
     }
@@ -549,7 +544,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
 
     fn poll_tcp<M: Memory, S: Sink<M>>(
         &mut self,
-        clock: &dyn Clock,
+        now: Instant,
         budget: usize,
         sink: &mut S,
     ) -> bool {
@@ -557,15 +552,12 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             sink,
             filter: ExchangeFilter(&mut self.exchange),
         };
-        let mut some = self.tcp.poll(clock, budget, &mut relay);
+        let mut some = self.tcp.poll(now, budget, &mut relay);
         let ports = Askers {
             rdm: self.rdm.port.as_mut().map(|rdm| rdm as _),
             dgram: self.dgram.endpoint_addresses(),
         };
-        if self
-            .exchange
-            .run::<M, S>((ports, &mut self.tcp), clock, sink)
-        {
+        if self.exchange.run::<M, S>((ports, &mut self.tcp), now, sink) {
             some = true;
             self.rdm_quiet = false;
         }
@@ -598,11 +590,11 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
 
     fn poll_loopback<M: Memory, S: Sink<M>>(
         &mut self,
-        clock: &dyn Clock,
+        now: Instant,
         budget: usize,
         sink: &mut S,
     ) -> bool {
-        self.loopback.poll(clock, budget, sink)
+        self.loopback.poll(now, budget, sink)
     }
 
     /// If this machine's interfaces have changed, so many times by now, the ports are told.
@@ -639,8 +631,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
 
     /// Polls that are not an everyday matter: looking at what is quiet, and at interfaces.
     #[cold]
-    fn look_around(&mut self, clock: &dyn Clock) {
-        let now = clock.now();
+    fn look_around(&mut self, now: Instant) {
         if self.settled_at.is_some_and(|at| at <= now) {
             self.settle();
         }
@@ -695,47 +686,47 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         }
     }
 
-    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         let _off = Off::new();
         self.touched = true;
         let Ok(tcp_port) = self.map.port(target.endpoint) else {
             return Err(ConnectError::BadEndpoint);
         };
-        self.follow(clock.now(), nic::look_again());
+        self.follow(now, nic::look_again());
         if is_oneself(&self.own, target.nic, target.endpoint) {
-            let link = Port::<M>::connect(&mut self.loopback, target, clock)?;
+            let link = Port::<M>::connect(&mut self.loopback, target, now)?;
             return Ok(link);
         }
         let strict = target.route != Route::AUTO;
         let route = if strict { target.route } else { self.policy };
         let here = nic::is_local(target.nic);
         match route {
-            Route::AUTO if here => match self.connect_local(target, false, clock) {
+            Route::AUTO if here => match self.connect_local(target, false, now) {
                 // No endpoint there, as far as can be seen, or no memory left.
                 Err(ConnectError::NoRoute | ConnectError::Refused | ConnectError::NoResources) => {
-                    self.connect_tcp::<M>(target, clock)
+                    self.connect_tcp::<M>(target, now)
                 }
                 other => other,
             },
-            ROUTE_RDM if strict => self.connect_rdm::<M>(target, true, clock),
-            ROUTE_DGRAM => match self.connect_dgram::<M>(target, strict, clock) {
+            ROUTE_RDM if strict => self.connect_rdm::<M>(target, true, now),
+            ROUTE_DGRAM => match self.connect_dgram::<M>(target, strict, now) {
                 // It has as many links as it can have, or does not lead there.
                 Err(ConnectError::NoResources | ConnectError::NoRoute) if !strict => {
-                    self.connect_tcp::<M>(target, clock)
+                    self.connect_tcp::<M>(target, now)
                 }
                 other => other,
             },
             Route::AUTO | ROUTE_RDM if self.rdm.offered => {
-                match self.connect_rdm::<M>(target, false, clock) {
+                match self.connect_rdm::<M>(target, false, now) {
                     // It has as many links as it can have, or has broken down.
                     Err(ConnectError::NoResources | ConnectError::NoRoute) => {
-                        self.connect_tcp::<M>(target, clock)
+                        self.connect_tcp::<M>(target, now)
                     }
                     other => other,
                 }
             }
-            Route::AUTO | ROUTE_TCP => self.connect_tcp::<M>(target, clock),
-            ROUTE_LOCAL if here => self.connect_local(target, true, clock),
+            Route::AUTO | ROUTE_TCP => self.connect_tcp::<M>(target, now),
+            ROUTE_LOCAL if here => self.connect_local(target, true, now),
             _ if nic::socket_addresses(target.nic, tcp_port).is_empty() => {
                 Err(ConnectError::UnknownNic)
             }
@@ -882,33 +873,33 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     #[inline(never)]
-    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
         let _off = Off::new();
         let round = self.turn % ROUND == 0;
         let told = std::mem::take(&mut self.told);
         if self.look || (round && !told) {
-            self.look_around(clock);
+            self.look_around(now);
         }
         let mut any = false;
         if !self.loopback.is_idle() {
-            any |= self.poll_loopback(clock, budget, sink);
+            any |= self.poll_loopback(now, budget, sink);
         }
         if !self.local_quiet
             && let Some(local) = &mut self.local
         {
-            let some = local.poll(self.turn, clock, budget, sink);
+            let some = local.poll(self.turn, now, budget, sink);
             any |= some;
             self.local_quiet = !some && local.link_count() == 0 && local.deadline().is_none();
         }
         if !self.rdm_quiet {
-            any |= self.poll_rdm(clock, budget, sink);
+            any |= self.poll_rdm(now, budget, sink);
         }
         if round || !(any || self.dgram.is_idle()) {
             let exchange = &mut self.exchange;
-            any |= self.dgram.poll::<M, S>((clock, budget), exchange, sink);
+            any |= self.dgram.poll::<M, S>((now, budget), exchange, sink);
         }
         if !self.tcp_quiet && (round || !any) {
-            any |= self.poll_tcp(clock, budget, sink);
+            any |= self.poll_tcp(now, budget, sink);
         }
         any
     }
@@ -1002,13 +993,13 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         [rdm, dgram].into_iter().flatten().min()
     }
 
-    fn keep_alive(&mut self, clock: &dyn Clock) {
+    fn keep_alive(&mut self, now: Instant) {
         let _off = Off::new();
         if let Some(rdm) = &mut self.rdm.port {
-            Port::<M>::keep_alive(rdm, clock);
+            Port::<M>::keep_alive(rdm, now);
         }
         if let Some(dgram) = self.dgram.port_mut() {
-            Port::<M>::keep_alive(dgram, clock);
+            Port::<M>::keep_alive(dgram, now);
         }
     }
 

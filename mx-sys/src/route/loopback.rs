@@ -23,7 +23,7 @@ use mx_proto::port::{
     WakeDescriptors,
 };
 use mx_proto::table::Table;
-use mx_proto::{Clock, LinkId, Memory, Target};
+use mx_proto::{Instant, LinkId, Memory, Target};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -163,7 +163,7 @@ impl LoopbackPort {
         let cookie = end.cookie;
         if body.len() <= LIMITS.packet_max {
             sink.on_packet(to, cookie, header, body);
-        } else if let Some(mut place) = sink.place(to, cookie, header) {
+        } else if let Some(mut place) = sink.place(to, cookie, header, false) {
             place.memory.fill(place.offset, body.len(), body, 0);
             sink.on_placed(to, cookie, header);
         }
@@ -175,7 +175,7 @@ impl<M: Memory> Port<M> for LoopbackPort {
         LIMITS
     }
 
-    fn connect(&mut self, _target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, _target: Target, _now: Instant) -> Result<LinkId, ConnectError> {
         let near = self.open_end();
         let far = self.open_end();
         if let Some(end) = self.ends.get_mut(near) {
@@ -252,7 +252,7 @@ impl<M: Memory> Port<M> for LoopbackPort {
 
     fn detach(&mut self, _link: LinkId, _memory: &M, _offset: usize, _len: usize) {}
 
-    fn poll<S: Sink<M>>(&mut self, _clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<M>>(&mut self, _now: Instant, budget: usize, sink: &mut S) -> bool {
         let mut some = false;
         for _ in 0..budget.max(1) {
             let Some(event) = self.queue.pop_front() else {
@@ -335,7 +335,7 @@ impl<M: Memory> Port<M> for LoopbackPort {
 mod tests {
     use super::*;
     use mx_port_base::clock::MonotonicClock;
-    use mx_proto::{EndpointId, NicId, Route};
+    use mx_proto::{Clock, EndpointId, NicId, Route};
     use mx_sim::recorder::{Recorder, Seen, header_of};
 
     type Buffer = Vec<u8>;
@@ -355,11 +355,11 @@ mod tests {
             endpoint: EndpointId(2),
             route: Route::AUTO,
         };
-        Port::<Buffer>::connect(port, target, &MonotonicClock).unwrap()
+        Port::<Buffer>::connect(port, target, MonotonicClock.now()).unwrap()
     }
 
     fn poll(port: &mut LoopbackPort, sink: &mut Recorder) -> bool {
-        port.poll(&MonotonicClock, 10_000, sink)
+        port.poll(MonotonicClock.now(), 10_000, sink)
     }
 
     fn send(

@@ -548,6 +548,7 @@ mod tests {
     use super::*;
     use libfabric_fake::{Death, Fake, Shape};
     use mx_port_base::clock::MonotonicClock;
+    use mx_proto::Clock;
 
     #[test]
     fn a_device_that_has_gone_without_a_word_is_closed_and_one_that_is_back_opened() {
@@ -598,7 +599,7 @@ mod tests {
             ..RdmOptions::default()
         };
         let mut port = RdmPort::open(options).unwrap();
-        let id = port.reserve(&MonotonicClock, None).unwrap();
+        let id = port.reserve(MonotonicClock.now(), None).unwrap();
         for _ in 0..1000 {
             port.queue_control(id, Kind::Pong, &[]);
             port.queue_control(id, Kind::Pong, &frame::AT_ONCE);

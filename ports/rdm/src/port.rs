@@ -11,7 +11,7 @@ use mx_proto::port::{
     RemoteRead, SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::secret::Binding;
-use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use mx_proto::{Instant, LinkId, Memory, Target};
 use std::time::Duration;
 
 /// Bytes of a copied large message that the receiver requests at once.
@@ -41,7 +41,7 @@ impl<M: Memory> Port<M> for RdmPort {
     }
 
     /// Links begin with [`RdmPort::reserve`].
-    fn connect(&mut self, _target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, _target: Target, _now: Instant) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoRoute)
     }
 
@@ -131,8 +131,8 @@ impl<M: Memory> Port<M> for RdmPort {
     }
 
     #[inline]
-    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
-        self.turn(clock.now(), budget, sink)
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        self.turn(now, budget, sink)
     }
 
     fn close(&mut self, id: LinkId, how: Close) {
@@ -187,8 +187,7 @@ impl<M: Memory> Port<M> for RdmPort {
         (self.links.len() > 0).then(|| last.after(self.links.sign_every()))
     }
 
-    fn keep_alive(&mut self, clock: &dyn Clock) {
-        let now = clock.now();
+    fn keep_alive(&mut self, now: Instant) {
         if Port::<M>::keep_alive_due(self).is_none_or(|due| now < due) {
             return;
         }

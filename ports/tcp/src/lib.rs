@@ -54,7 +54,7 @@ use mx_proto::port::{
     SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::shares::Shares;
-use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use mx_proto::{Instant, LinkId, Memory, Target};
 use poll_set::PollSet;
 use send::Refusal;
 use staging::Pool;
@@ -333,8 +333,8 @@ impl<M: Memory> Port<M> for TcpPort {
         }
     }
 
-    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
-        self.start_dialling(target, clock.now())
+    fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
+        self.start_dialling(target, now)
     }
 
     fn bind(&mut self, id: LinkId, cookie: u64) {
@@ -413,8 +413,8 @@ impl<M: Memory> Port<M> for TcpPort {
     }
 
     #[inline]
-    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
-        self.poll_links(clock, budget, sink)
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        self.poll_links(now, budget, sink)
     }
 
     fn close(&mut self, id: LinkId, how: Close) {

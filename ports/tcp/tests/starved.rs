@@ -2,6 +2,7 @@
 
 use crate::own_process::in_own_process;
 use crate::tcp_common::*;
+use mx_proto::Clock;
 use mx_proto::port::{ConnectError, Port};
 use std::fs::File;
 use std::io::Write;
@@ -39,7 +40,7 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
         b.port.stats().starved == 1
     });
     let clock = VirtualClock::default();
-    let none = Port::<Pieces>::connect(&mut b.port, target(4, 1), &clock);
+    let none = Port::<Pieces>::connect(&mut b.port, target(4, 1), clock.now());
     assert_eq!(none, Err(ConnectError::NoResources));
     for _ in 0..1000 {
         b.look();

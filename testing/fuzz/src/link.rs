@@ -161,7 +161,7 @@ impl Port<Buffer> for HostilePort {
         }
     }
 
-    fn connect(&mut self, target: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, _: Instant) -> Result<LinkId, ConnectError> {
         match target.endpoint.0 {
             13 => Err(ConnectError::Refused),
             _ => Ok(within(0, || self.wire.borrow_mut().open())),
@@ -278,7 +278,7 @@ impl Port<Buffer> for HostilePort {
         }
     }
 
-    fn poll<S: Sink<Buffer>>(&mut self, _: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<Buffer>>(&mut self, _: Instant, budget: usize, sink: &mut S) -> bool {
         let mut busy = false;
         for _ in 0..budget {
             let next = within(0, || self.wire.borrow_mut().inbox.pop_front());
@@ -310,7 +310,7 @@ impl HostilePort {
             && let Some((header, body)) =
                 within(0, || self.wire.borrow_mut().midway.remove(&link.index()))
         {
-            if let Some(mut place) = sink.place(link, cookie, &header) {
+            if let Some(mut place) = sink.place(link, cookie, &header, false) {
                 let (at, rest) = (body.len() / 2, body.len() - body.len() / 2);
                 place.memory.fill(place.offset + at, rest, &body[..], at);
                 sink.on_placed(link, cookie, &header);
@@ -325,7 +325,7 @@ impl HostilePort {
             }
             Word::Writable => sink.on_writable(link, cookie),
             Word::Packet(header, body, ask) => {
-                if *ask && let Some(mut place) = sink.begin(link, cookie, header) {
+                if *ask && let Some(mut place) = sink.place(link, cookie, header, true) {
                     let room = place.memory.len() - place.offset;
                     assert!(body.len() <= room, "a place too small");
                     if body.len() < HALVED_MIN {

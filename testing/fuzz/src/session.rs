@@ -18,7 +18,7 @@ mod hostile;
 
 use crate::input::{Input, digest};
 use crate::meter::{self, within};
-use crate::net::{Address, Datagram, End, Net, NetClock};
+use crate::net::{Address, Datagram, End, Net};
 use crate::packets::Packet;
 use crate::program::{Program, run};
 use crate::user::User;
@@ -74,7 +74,6 @@ pub fn session(bytes: &[u8]) {
 
 struct World {
     net: Rc<RefCell<Net>>,
-    clock: NetClock,
     ports: [Reliable<End>; 2],
     users: [User; 2],
     /// Each sending link's flow and next serial.
@@ -112,7 +111,6 @@ impl World {
         let user = || User::new(PACKET_MAX, DATA_MAX);
         let started = net.borrow().now;
         let mut world = Self {
-            clock: NetClock(Rc::clone(&net)),
             ports,
             users: [user(), user()],
             flows: BTreeMap::new(),
@@ -143,9 +141,9 @@ impl World {
     }
 
     fn connect(&mut self, end: usize) {
-        let (port, clock) = (&mut self.ports[end], &self.clock);
+        let (port, now) = (&mut self.ports[end], self.net.borrow().now);
         let link = within(1 + end, || {
-            Port::<Vec<u8>>::connect(port, Self::target(1 - end), clock)
+            Port::<Vec<u8>>::connect(port, Self::target(1 - end), now)
         });
         if let Ok(link) = link {
             self.connects += 1;
@@ -202,8 +200,12 @@ impl World {
     }
 
     fn poll(&mut self, end: usize, budget: usize) -> bool {
-        let (port, user, clock) = (&mut self.ports[end], &mut self.users[end], &self.clock);
-        let did = within(1 + end, || port.poll(clock, budget, user));
+        let (port, user, now) = (
+            &mut self.ports[end],
+            &mut self.users[end],
+            self.net.borrow().now,
+        );
+        let did = within(1 + end, || port.poll(now, budget, user));
         for link in &user.links {
             within(1 + end, || Port::<Vec<u8>>::bind(port, *link, 1));
         }

@@ -18,7 +18,7 @@ use mx_proto::port::{
     RemoteRead, SendError, Sent, Sink, body_len,
 };
 use mx_proto::secret::Binding;
-use mx_proto::{Clock, EndpointId, Identity, LinkId, Memory, NicId, Target};
+use mx_proto::{EndpointId, Identity, Instant, LinkId, Memory, NicId, Target};
 
 /// One node's port. Dropping it breaks its links, as the death of a process does.
 #[derive(Debug)]
@@ -209,12 +209,8 @@ impl<M: Memory> SimPort<M> {
     ) {
         if matches!(assembly.into, Into::Undecided | Into::Placed) {
             let first = matches!(assembly.into, Into::Undecided);
-            let place = if first && self.profile.streamed_max > 0 {
-                sink.begin(link, cookie, &assembly.header)
-            } else {
-                sink.place(link, cookie, &assembly.header)
-            };
-            match place {
+            let begin = first && self.profile.streamed_max > 0;
+            match sink.place(link, cookie, &assembly.header, begin) {
                 Some(mut place) => {
                     let at = place.offset + assembly.got;
                     let written = place.memory.fill(at, bytes.len(), bytes, 0);
@@ -250,7 +246,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
         }
     }
 
-    fn connect(&mut self, target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, _now: Instant) -> Result<LinkId, ConnectError> {
         self.fabric.inner.borrow_mut().connect(self.host, target)
     }
 
@@ -389,7 +385,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
         }
     }
 
-    fn poll<S: Sink<M>>(&mut self, _clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<M>>(&mut self, _now: Instant, budget: usize, sink: &mut S) -> bool {
         let mut busy = false;
         for _ in 0..budget {
             let Some(Timed { link, what, .. }) = self.fabric.inner.borrow_mut().take(self.host)

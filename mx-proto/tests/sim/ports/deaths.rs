@@ -9,9 +9,9 @@
 
 use super::peer::target;
 use super::sessions::{PING, SECOND, Stage, config};
-use mx_proto::Instant;
 use mx_proto::port::{LinkDown, Port};
 use mx_proto::reliability::{Channel, Quote, ReliableConfig};
+use mx_proto::{Clock, Instant};
 use mx_sim::link::Fate;
 use mx_sim::{Buffer, NodeId, Terms, seeds};
 use std::cell::RefCell;
@@ -216,7 +216,7 @@ fn all_that_are_monitored_together_are_asked_so_often_and_no_more() {
     let links: Vec<_> = (0..800)
         .map(|_| {
             let port = &mut stage.at(0).port;
-            Port::<Buffer>::connect(port, target(1), &clock).expect("there is room")
+            Port::<Buffer>::connect(port, target(1), clock.now()).expect("there is room")
         })
         .collect();
     // Until the sizes that pass are known: what looks for them asks, too.

@@ -43,7 +43,7 @@ impl Pair {
         for end in 0..2 {
             Port::<Vec<u8>>::poll(
                 &mut self.ports[end],
-                &MonotonicClock,
+                MonotonicClock.now(),
                 64,
                 &mut self.seen[end],
             );
@@ -74,7 +74,8 @@ impl Pair {
             route: Route::AUTO,
         };
         assert_ne!(target.endpoint, EndpointId(0));
-        let link = Port::<Vec<u8>>::connect(&mut self.ports[0], target, &MonotonicClock).unwrap();
+        let link =
+            Port::<Vec<u8>>::connect(&mut self.ports[0], target, MonotonicClock.now()).unwrap();
         if self.ports[1].datagrams().asks() {
             self.poll();
             let name = self.ports[1].datagrams().command_name().to_vec();

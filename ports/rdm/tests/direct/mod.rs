@@ -12,7 +12,7 @@ use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, Port, RemoteKey, RemoteRead, SendError, Sent,
     Sink, WakeDescriptors,
 };
-use mx_proto::{Clock, EndpointId, Instant, LinkId, Memory, Target};
+use mx_proto::{EndpointId, Instant, LinkId, Memory, Target};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -63,9 +63,9 @@ impl DirectPort {
     }
 
     /// The process of the peer called last may have gone.
-    pub(crate) fn doubt(&self, clock: &dyn Clock) {
+    pub(crate) fn doubt(&self, now: Instant) {
         let link = self.begun.expect("a link that this side has begun");
-        self.port.borrow_mut().doubt(link, clock);
+        self.port.borrow_mut().doubt(link, now);
     }
 }
 
@@ -74,23 +74,23 @@ impl<M: Memory> Port<M> for DirectPort {
         Port::<M>::limits(&*self.port.borrow(), link)
     }
 
-    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         let peer = self.directory.0.borrow().get(&target.endpoint).cloned();
         let peer = peer.and_then(|peer| peer.upgrade());
         let peer = peer.ok_or(ConnectError::Refused)?;
         let mut port = self.port.borrow_mut();
-        let link = port.reserve(clock, None)?;
+        let link = port.reserve(now, None)?;
         self.begun = Some(link);
         let ours = port
             .endpoint_address(link)
             .ok_or(ConnectError::NoResources)?;
         let theirs = if Rc::ptr_eq(&self.port, &peer) {
-            port.answer(&ours, FROM, clock)
+            port.answer(&ours, FROM, now)
         } else {
-            peer.borrow_mut().answer(&ours, FROM, clock)
+            peer.borrow_mut().answer(&ours, FROM, now)
         };
         match theirs {
-            Ok((_, theirs)) => port.greet(link, &theirs, FROM, clock),
+            Ok((_, theirs)) => port.greet(link, &theirs, FROM, now),
             Err(_) => port.give_up(link, mx_proto::port::LinkDown::Unreachable),
         }
         Ok(link)
@@ -127,8 +127,8 @@ impl<M: Memory> Port<M> for DirectPort {
         Port::<M>::recall(&mut *self.port.borrow_mut(), link, token);
     }
 
-    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
-        self.port.borrow_mut().poll(clock, budget, sink)
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        self.port.borrow_mut().poll(now, budget, sink)
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
@@ -139,8 +139,8 @@ impl<M: Memory> Port<M> for DirectPort {
         Port::<M>::keep_alive_due(&*self.port.borrow())
     }
 
-    fn keep_alive(&mut self, clock: &dyn Clock) {
-        Port::<M>::keep_alive(&mut *self.port.borrow_mut(), clock);
+    fn keep_alive(&mut self, now: Instant) {
+        Port::<M>::keep_alive(&mut *self.port.borrow_mut(), now);
     }
 
     fn deadline(&self) -> Option<Instant> {

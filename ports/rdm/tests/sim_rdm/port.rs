@@ -14,7 +14,7 @@ use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, RemoteKey, RemoteRead,
     SendError, Sent, Sink, WakeDescriptors,
 };
-use mx_proto::{Clock, Instant, LinkId, Target};
+use mx_proto::{Instant, LinkId, Target};
 use mx_sim::{Buffer, NodeId, World};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl SimRdm {
         self.port.as_ref().expect("it is open")
     }
 
-    fn read_letters(&mut self, clock: &dyn Clock) -> bool {
+    fn read_letters(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some(letter) = self.network.letter(self.node) {
             any = true;
@@ -74,7 +74,7 @@ impl SimRdm {
                     endpoint_address,
                 } => {
                     let from_address = address_of(from.0);
-                    let answer = self.port().answer(&endpoint_address, from_address, clock);
+                    let answer = self.port().answer(&endpoint_address, from_address, now);
                     let endpoint_address = answer.map(|(_, ours)| ours);
                     let answer = Letter::Answer {
                         from: self.node,
@@ -92,14 +92,13 @@ impl SimRdm {
                     match endpoint_address {
                         Ok(endpoint_address) => {
                             self.port()
-                                .greet(link, &endpoint_address, address_of(from), clock)
+                                .greet(link, &endpoint_address, address_of(from), now)
                         }
                         Err(refusal) => self.port().give_up(link, refused(refusal)),
                     }
                 }
             }
         }
-        let now = clock.now();
         let late: Vec<LinkId> = (self.asked.extract_if(.., |(_, until)| *until <= now))
             .map(|(link, _)| link)
             .collect();
@@ -116,16 +115,16 @@ impl Port<Buffer> for SimRdm {
         Port::<Buffer>::limits(self.look(), link)
     }
 
-    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         let to = target.endpoint.0 as NodeId;
         let life = self.network.life_at(to).ok_or(ConnectError::Refused)?;
         let from = (self.node, self.life);
-        let link = self.port().reserve(clock, None)?;
+        let link = self.port().reserve(now, None)?;
         let endpoint_address = self
             .port()
             .endpoint_address(link)
             .ok_or(ConnectError::NoResources)?;
-        self.asked.push((link, clock.now().after(LOCATE)));
+        self.asked.push((link, now.after(LOCATE)));
         let letter = Letter::Locate {
             from,
             link,
@@ -166,10 +165,10 @@ impl Port<Buffer> for SimRdm {
         Port::<Buffer>::recall(self.port(), link, token);
     }
 
-    fn poll<S: Sink<Buffer>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
-        let mut any = self.read_letters(clock);
+    fn poll<S: Sink<Buffer>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        let mut any = self.read_letters(now);
         Port::<Buffer>::disarm(self.port());
-        any |= self.port().poll(clock, budget, sink);
+        any |= self.port().poll(now, budget, sink);
         self.asleep = !any && Port::<Buffer>::arm(self.port());
         self.vain = if any || self.asleep { 0 } else { self.vain + 1 };
         assert!(

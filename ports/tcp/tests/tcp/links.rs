@@ -2,8 +2,8 @@
 
 use crate::tcp_common::*;
 use mx_port_tcp::TcpPort;
-use mx_proto::LinkId;
 use mx_proto::port::{Close, ConnectError, LinkDown, Port, SendError};
+use mx_proto::{Clock, LinkId};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -45,12 +45,12 @@ fn an_unknown_interface_and_a_full_table_fail_at_once() {
     small.max_links = 1;
     let mut a = Node::with(small);
     let clock = VirtualClock::default();
-    let unknown = Port::<Pieces>::connect(&mut a.port, target(9, 1), &clock);
+    let unknown = Port::<Pieces>::connect(&mut a.port, target(9, 1), clock.now());
     assert_eq!(unknown, Err(ConnectError::UnknownNic));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let number = listener.local_addr().unwrap().port();
     a.connect(4, number);
-    let full = Port::<Pieces>::connect(&mut a.port, target(4, number), &clock);
+    let full = Port::<Pieces>::connect(&mut a.port, target(4, number), clock.now());
     assert_eq!(full, Err(ConnectError::NoResources));
 }
 

@@ -1,6 +1,7 @@
 //! Small packets over TCP: order, sizes, room, sleeping.
 
 use crate::tcp_common::*;
+use mx_proto::Clock;
 use mx_proto::port::{Port, SendError, Sent};
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
@@ -218,7 +219,7 @@ fn a_budget_that_ends_early_leaves_a_port_that_cannot_sleep() {
     }
     let mut seen = 0;
     until(&mut a, &mut b, "a poll ends early", |_, b| {
-        let _ = b.port.poll(&b.clock, 4, &mut b.sink);
+        let _ = b.port.poll(b.clock.now(), 4, &mut b.sink);
         let new = b.sink.packet_count() - seen;
         seen += new;
         assert!(new <= 4, "{new} packets with a budget of 4");

@@ -7,7 +7,7 @@ use mx_proto::port::{
     BODY_LEN_AT, Body, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, SendError,
     Sent, Sink,
 };
-use mx_proto::{EndpointId, LinkId, Memory, NicId, Route, Source, Target};
+use mx_proto::{Clock, EndpointId, LinkId, Memory, NicId, Route, Source, Target};
 pub use mx_sim::{Pieces, VirtualClock};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -117,9 +117,10 @@ impl Sink<Pieces> for Recorder {
 
     fn place(
         &mut self,
-        _link: LinkId,
-        _cookie: u64,
+        _: LinkId,
+        _: u64,
         header: &HeaderBytes,
+        _: bool,
     ) -> Option<Place<'_, Pieces>> {
         let memory = self.posted.get_mut(&tag_of(header))?;
         self.asked += 1;
@@ -195,7 +196,7 @@ impl Node {
     }
 
     pub fn poll(&mut self) -> bool {
-        self.port.poll(&self.clock, 64, &mut self.sink)
+        self.port.poll(self.clock.now(), 64, &mut self.sink)
     }
 
     /// Polls so that everything is looked at.
@@ -206,7 +207,8 @@ impl Node {
     }
 
     pub fn connect(&mut self, nic: u64, port: u16) -> LinkId {
-        Port::<Pieces>::connect(&mut self.port, target(nic, port), &self.clock).expect("it starts")
+        Port::<Pieces>::connect(&mut self.port, target(nic, port), self.clock.now())
+            .expect("it starts")
     }
 
     pub fn bind(&mut self, link: LinkId, cookie: u64) {

@@ -6,7 +6,7 @@ use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, Port, RemoteKey, RemoteRead, SendError, Sent,
     Sink, WakeDescriptors,
 };
-use mx_proto::{Clock, EndpointId, Identity, Instant, LinkId, NicId, Target};
+use mx_proto::{EndpointId, Identity, Instant, LinkId, NicId, Target};
 use mx_sim::SimPort;
 use mx_sys::UserMemory;
 
@@ -19,13 +19,13 @@ impl Port<UserMemory> for TwoNames {
         self.0.limits(link)
     }
 
-    fn connect(&mut self, mut target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, mut target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         match target.nic {
             OTHER_NIC => target.nic = NIC,
             NOWHERE => target.endpoint = EndpointId(u32::from(u16::MAX)),
             _ => {}
         }
-        self.0.connect(target, clock)
+        self.0.connect(target, now)
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
@@ -71,13 +71,8 @@ impl Port<UserMemory> for TwoNames {
         self.0.recall(link, token);
     }
 
-    fn poll<S: Sink<UserMemory>>(
-        &mut self,
-        clock: &dyn Clock,
-        budget: usize,
-        sink: &mut S,
-    ) -> bool {
-        self.0.poll(clock, budget, sink)
+    fn poll<S: Sink<UserMemory>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        self.0.poll(now, budget, sink)
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
