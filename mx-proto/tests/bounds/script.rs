@@ -10,7 +10,9 @@ use mx_proto::flow::{Borrower, Lane, Paid, cost};
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::origin::{self, Seen};
 use mx_proto::owner::Queue;
-use mx_proto::port::{Body, Close, ConnectError, HeaderBytes, Limits, Port, SendError, Sent, Sink};
+use mx_proto::port::{
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Port, SendError, Sent, Sink,
+};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
     Arrival, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits,
@@ -67,7 +69,7 @@ impl Wires {
 #[derive(Debug)]
 pub(crate) struct Script(Rc<RefCell<Wires>>);
 
-impl Port<Vec<u8>> for Script {
+impl LinkControl for Script {
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: 32 << 10,
@@ -103,6 +105,24 @@ impl Port<Vec<u8>> for Script {
         wires.cookies[place] = cookie;
     }
 
+    fn close(&mut self, link: LinkId, _: Close) {
+        let mut wires = self.0.borrow_mut();
+        wires.closed += 1;
+        wires.inbound.retain(|(of, _, _)| *of != link);
+        let place = link.index() as usize;
+        if let Some(cookie) = wires.cookies.get_mut(place) {
+            *cookie = 0;
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        self.0.borrow().inbound.is_empty()
+    }
+
+    fn disarm(&mut self) {}
+}
+
+impl Port<Vec<u8>> for Script {
     fn send(
         &mut self,
         link: LinkId,
@@ -164,22 +184,6 @@ impl Port<Vec<u8>> for Script {
         }
         busy
     }
-
-    fn close(&mut self, link: LinkId, _: Close) {
-        let mut wires = self.0.borrow_mut();
-        wires.closed += 1;
-        wires.inbound.retain(|(of, _, _)| *of != link);
-        let place = link.index() as usize;
-        if let Some(cookie) = wires.cookies.get_mut(place) {
-            *cookie = 0;
-        }
-    }
-
-    fn arm(&mut self) -> bool {
-        self.0.borrow().inbound.is_empty()
-    }
-
-    fn disarm(&mut self) {}
 }
 
 /// Keeps what it is told, and answers as a test wants.

@@ -4,8 +4,8 @@ use mx_proto::ops::{Chunks, Ops};
 use mx_proto::origin::{Address, Seen, Source};
 use mx_proto::owner::Queue;
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, RemoteKey, RemoteRead,
-    RemoteUse, SendError, Sent, Sink,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port, RemoteKey,
+    RemoteMemory, RemoteRead, RemoteUse, SendError, Sent, Sink,
 };
 use mx_proto::secret::Secret;
 use mx_proto::wire::{Header, Kind};
@@ -269,7 +269,7 @@ impl QueuePort {
     }
 }
 
-impl Port<Buffer> for QueuePort {
+impl LinkControl for QueuePort {
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: 32 * 1024,
@@ -340,6 +340,29 @@ impl Port<Buffer> for QueuePort {
         own || !self.hub.borrow().no_translator
     }
 
+    fn has_room(&mut self, link: LinkId) -> bool {
+        let (cable, end) = Self::end(link);
+        let hub = self.hub.borrow();
+        hub.tells_of_room && hub.cables[cable].lanes[1 - end].packets.len() < ROOM
+    }
+
+    fn close(&mut self, link: LinkId, _: Close) {
+        let (cable, end) = Self::end(link);
+        let cable = &mut self.hub.borrow_mut().cables[cable];
+        cable.gone[end] = true;
+        if !cable.gone[1 - end] {
+            cable.down[1 - end] = Some(LinkDown::Closed);
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    fn disarm(&mut self) {}
+}
+
+impl Port<Buffer> for QueuePort {
     fn send(
         &mut self,
         link: LinkId,
@@ -386,39 +409,6 @@ impl Port<Buffer> for QueuePort {
         }
         lane.packets.push_back((*header, bytes));
         Ok(Sent::Whole)
-    }
-
-    fn has_room(&mut self, link: LinkId) -> bool {
-        let (cable, end) = Self::end(link);
-        let hub = self.hub.borrow();
-        hub.tells_of_room && hub.cables[cable].lanes[1 - end].packets.len() < ROOM
-    }
-
-    fn recall(&mut self, _: LinkId, token: u64) {
-        let hub = self.hub.borrow();
-        if hub.reading != Some(token) {
-            let memory = &hub.read[token as usize];
-            assert!(memory.is_held(), "memory went while a port had it");
-        }
-    }
-
-    fn register(&mut self, _: LinkId, _: &Buffer, token: u64) -> Option<RemoteKey> {
-        let (address, key) = (token, 0);
-        let reads = self.hub.borrow().reads_remotely;
-        reads.then_some(RemoteKey { address, key })
-    }
-
-    fn read_remote(&mut self, _: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {
-        self.hub.borrow_mut().reading = Some(read.token);
-        Ok(())
-    }
-
-    fn stop_reading(&mut self, _: LinkId, token: u64) {
-        self.hub.borrow_mut().stopped.push(token);
-    }
-
-    fn deregister(&mut self, _: LinkId, key: RemoteKey) {
-        self.hub.borrow_mut().deregistered.push(key);
     }
 
     fn resume(
@@ -575,20 +565,38 @@ impl Port<Buffer> for QueuePort {
         busy
     }
 
-    fn close(&mut self, link: LinkId, _: Close) {
-        let (cable, end) = Self::end(link);
-        let cable = &mut self.hub.borrow_mut().cables[cable];
-        cable.gone[end] = true;
-        if !cable.gone[1 - end] {
-            cable.down[1 - end] = Some(LinkDown::Closed);
+    fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<Buffer>> {
+        Some(self)
+    }
+}
+
+impl RemoteMemory<Buffer> for QueuePort {
+    fn recall(&mut self, _: LinkId, token: u64) {
+        let hub = self.hub.borrow();
+        if hub.reading != Some(token) {
+            let memory = &hub.read[token as usize];
+            assert!(memory.is_held(), "memory went while a port had it");
         }
     }
 
-    fn arm(&mut self) -> bool {
-        true
+    fn register(&mut self, _: LinkId, _: &Buffer, token: u64) -> Option<RemoteKey> {
+        let (address, key) = (token, 0);
+        let reads = self.hub.borrow().reads_remotely;
+        reads.then_some(RemoteKey { address, key })
     }
 
-    fn disarm(&mut self) {}
+    fn read(&mut self, _: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {
+        self.hub.borrow_mut().reading = Some(read.token);
+        Ok(())
+    }
+
+    fn stop(&mut self, _: LinkId, token: u64) {
+        self.hub.borrow_mut().stopped.push(token);
+    }
+
+    fn deregister(&mut self, _: LinkId, key: RemoteKey) {
+        self.hub.borrow_mut().deregistered.push(key);
+    }
 }
 
 pub(crate) struct Pair {

@@ -50,8 +50,8 @@ use mx_port_base::nest;
 use mx_port_base::strangers::Strangers;
 use mx_proto::log_limit::LogLimit;
 use mx_proto::port::{
-    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent,
-    Sink, WakeDescriptors,
+    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port,
+    SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::shares::Shares;
 use mx_proto::table::Table;
@@ -474,7 +474,7 @@ impl Drop for LocalPort {
     }
 }
 
-impl<M: Memory> Port<M> for LocalPort {
+impl LinkControl for LocalPort {
     fn limits(&self, _link: LinkId) -> Limits {
         self.limits()
     }
@@ -487,16 +487,6 @@ impl<M: Memory> Port<M> for LocalPort {
         self.bind(link, cookie);
     }
 
-    #[inline]
-    fn send(
-        &mut self,
-        link: LinkId,
-        header: &HeaderBytes,
-        body: Body<'_, M>,
-    ) -> Result<Sent, SendError> {
-        self.send(link, header, &body)
-    }
-
     fn has_room(&mut self, link: LinkId) -> bool {
         let Some(entry) = self.links.get_mut(link) else {
             return false;
@@ -505,25 +495,6 @@ impl<M: Memory> Port<M> for LocalPort {
         entry.blocked &= room != Some(Ok(true));
         let free = !entry.blocked;
         free && self.send_rest(link)
-    }
-
-    fn resume(
-        &mut self,
-        link: LinkId,
-        memory: &M,
-        offset: usize,
-        len: usize,
-    ) -> Result<Sent, SendError> {
-        self.send_pieces(link, None, memory, offset, len)
-    }
-
-    fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
-        self.keep_rest(link, memory, offset, len);
-    }
-
-    #[inline]
-    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
-        self.poll(0, now, budget, sink)
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
@@ -544,6 +515,37 @@ impl<M: Memory> Port<M> for LocalPort {
 
     fn descriptors(&self) -> WakeDescriptors {
         self.descriptors()
+    }
+}
+
+impl<M: Memory> Port<M> for LocalPort {
+    #[inline]
+    fn send(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        self.send(link, header, &body)
+    }
+
+    fn resume(
+        &mut self,
+        link: LinkId,
+        memory: &M,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        self.send_pieces(link, None, memory, offset, len)
+    }
+
+    fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
+        self.keep_rest(link, memory, offset, len);
+    }
+
+    #[inline]
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        self.poll(0, now, budget, sink)
     }
 }
 

@@ -549,6 +549,7 @@ mod tests {
     use libfabric_fake::{Death, Fake, Shape};
     use mx_port_base::clock::MonotonicClock;
     use mx_proto::Clock;
+    use mx_proto::port::LinkControl;
 
     #[test]
     fn a_device_that_has_gone_without_a_word_is_closed_and_one_that_is_back_opened() {
@@ -583,7 +584,7 @@ mod tests {
         let renewals = port.stats.renewals;
         port.turn(now, 1, &mut mx_sim::Recorder::default());
         std::fs::remove_dir_all(&device).unwrap();
-        let due = mx_proto::port::Port::<Vec<u8>>::deadline(&port).unwrap();
+        let due = port.deadline().unwrap();
         port.turn(due, 1, &mut mx_sim::Recorder::default());
         assert_eq!(port.stats.renewals, renewals + 1);
         std::fs::remove_dir_all(&classes).unwrap();

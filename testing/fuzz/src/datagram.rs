@@ -13,7 +13,7 @@ use crate::input::{Input, digest};
 use crate::meter::{self, within};
 use crate::net::{Datagram, End, Net};
 use crate::user::User;
-use mx_proto::port::Port;
+use mx_proto::port::{LinkControl, Port};
 use mx_proto::reliability::{Reliable, ReliableConfig, describe};
 use mx_proto::time::Instant;
 use std::cell::RefCell;
@@ -90,7 +90,7 @@ pub fn datagram(bytes: &[u8]) {
         "a session with a stranger that knows nothing"
     );
     assert_eq!(user.calls, 0, "the layer above heard of strangers");
-    let deadline = Port::<Vec<u8>>::deadline(&port);
+    let deadline = port.deadline();
     assert!(
         deadline.is_none_or(|at| at == Instant(0)),
         "a timer without a session"

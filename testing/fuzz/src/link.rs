@@ -13,7 +13,8 @@ use crate::packets::body_len;
 use mx_proto::memory::Memory;
 use mx_proto::origin::{Address, Seen, Source};
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port, SendError, Sent,
+    Sink,
 };
 use mx_proto::secret::Binding;
 use mx_proto::time::{Clock, Instant};
@@ -149,7 +150,7 @@ impl Clock for WireClock {
     }
 }
 
-impl Port<Buffer> for HostilePort {
+impl LinkControl for HostilePort {
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: PACKET_MAX,
@@ -202,6 +203,18 @@ impl Port<Buffer> for HostilePort {
         nic.0 % 2 == 1
     }
 
+    fn close(&mut self, link: LinkId, _: Close) {
+        within(0, || self.wire.borrow_mut().end(link));
+    }
+
+    fn arm(&mut self) -> bool {
+        self.wire.borrow().inbox.is_empty()
+    }
+
+    fn disarm(&mut self) {}
+}
+
+impl Port<Buffer> for HostilePort {
     fn send(
         &mut self,
         link: LinkId,
@@ -292,16 +305,6 @@ impl Port<Buffer> for HostilePort {
         }
         busy
     }
-
-    fn close(&mut self, link: LinkId, _: Close) {
-        within(0, || self.wire.borrow_mut().end(link));
-    }
-
-    fn arm(&mut self) -> bool {
-        self.wire.borrow().inbox.is_empty()
-    }
-
-    fn disarm(&mut self) {}
 }
 
 impl HostilePort {

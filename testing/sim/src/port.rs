@@ -14,8 +14,8 @@ use crate::profile::Profile;
 use crate::world::NodeId;
 use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkDown, Port, RemoteKey,
-    RemoteRead, SendError, Sent, Sink, body_len,
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown, Port,
+    RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, Sink, body_len,
 };
 use mx_proto::secret::Binding;
 use mx_proto::{EndpointId, Identity, Instant, LinkId, Memory, NicId, Target};
@@ -234,7 +234,7 @@ impl<M: Memory> SimPort<M> {
     }
 }
 
-impl<M: Memory> Port<M> for SimPort<M> {
+impl<M: Memory> LinkControl for SimPort<M> {
     fn limits(&self, _link: LinkId) -> Limits {
         Limits {
             packet_max: self.profile.packet_max,
@@ -283,6 +283,29 @@ impl<M: Memory> Port<M> for SimPort<M> {
         }
     }
 
+    fn close(&mut self, link: LinkId, how: Close) {
+        let mut inner = self.fabric.inner.borrow_mut();
+        let Some(end) = inner.end(self.host, link) else {
+            return;
+        };
+        let broken = end.partial.is_some() || end.held.iter().any(|hold| !hold.read);
+        match how {
+            Close::Flush if !broken => {
+                inner.tell_peer_down(self.host, link, LinkDown::Closed, true);
+            }
+            _ => inner.tell_peer_down(self.host, link, LinkDown::Reset, false),
+        }
+        inner.remove(self.host, link);
+    }
+
+    fn arm(&mut self) -> bool {
+        !self.fabric.inner.borrow().anything_due(self.host)
+    }
+
+    fn disarm(&mut self) {}
+}
+
+impl<M: Memory> Port<M> for SimPort<M> {
     fn send(
         &mut self,
         link: LinkId,
@@ -368,23 +391,6 @@ impl<M: Memory> Port<M> for SimPort<M> {
         }
     }
 
-    fn recall(&mut self, link: LinkId, token: u64) {
-        let mut inner = self.fabric.inner.borrow_mut();
-        inner.reads.remove(&(self.host, link, token));
-        let Some(end) = inner.end_mut(self.host, link) else {
-            return;
-        };
-        let unread = end
-            .held
-            .iter()
-            .any(|hold| hold.token == token && !hold.read);
-        end.held.retain(|hold| hold.token != token);
-        // The bytes are on their way and cannot be taken back one by one.
-        if unread {
-            inner.reset(self.host, link);
-        }
-    }
-
     fn poll<S: Sink<M>>(&mut self, _now: Instant, budget: usize, sink: &mut S) -> bool {
         let mut busy = false;
         for _ in 0..budget {
@@ -466,26 +472,28 @@ impl<M: Memory> Port<M> for SimPort<M> {
         busy
     }
 
-    fn close(&mut self, link: LinkId, how: Close) {
+    fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
+        Some(self)
+    }
+}
+
+impl<M: Memory> RemoteMemory<M> for SimPort<M> {
+    fn recall(&mut self, link: LinkId, token: u64) {
         let mut inner = self.fabric.inner.borrow_mut();
-        let Some(end) = inner.end(self.host, link) else {
+        inner.reads.remove(&(self.host, link, token));
+        let Some(end) = inner.end_mut(self.host, link) else {
             return;
         };
-        let broken = end.partial.is_some() || end.held.iter().any(|hold| !hold.read);
-        match how {
-            Close::Flush if !broken => {
-                inner.tell_peer_down(self.host, link, LinkDown::Closed, true);
-            }
-            _ => inner.tell_peer_down(self.host, link, LinkDown::Reset, false),
+        let unread = end
+            .held
+            .iter()
+            .any(|hold| hold.token == token && !hold.read);
+        end.held.retain(|hold| hold.token != token);
+        // The bytes are on their way and cannot be taken back one by one.
+        if unread {
+            inner.reset(self.host, link);
         }
-        inner.remove(self.host, link);
     }
-
-    fn arm(&mut self) -> bool {
-        !self.fabric.inner.borrow().anything_due(self.host)
-    }
-
-    fn disarm(&mut self) {}
 
     fn register(&mut self, _link: LinkId, memory: &M, _token: u64) -> Option<RemoteKey> {
         self.fabric.inner.borrow_mut().register(self.host, memory)
@@ -495,7 +503,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
         self.fabric.inner.borrow_mut().deregister(self.host, key);
     }
 
-    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
+    fn read(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
         let RemoteRead {
             key,
             from,
@@ -522,7 +530,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
         Ok(())
     }
 
-    fn stop_reading(&mut self, link: LinkId, token: u64) {
+    fn stop(&mut self, link: LinkId, token: u64) {
         let mut inner = self.fabric.inner.borrow_mut();
         // Some of it may have been read.
         if inner.rng.chance(0.5)

@@ -6,7 +6,7 @@
 
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_port_rdm::{Device, RdmPort};
-use mx_proto::port::{ConnectError, LinkDown};
+use mx_proto::port::{ConnectError, LinkControl, LinkDown};
 use mx_proto::{Instant, LinkId, Route, Target};
 use std::io;
 use std::net::SocketAddr;
@@ -45,7 +45,7 @@ pub trait Addresses {
 }
 
 /// The rdm port's interface to the other ports.
-pub trait Fabric: Addresses {
+pub trait Fabric: Addresses + LinkControl {
     /// Begins a link that waits for an endpoint address. When the peer does not answer over the fabric, it ends
     /// with the way round it, where there is one.
     fn reserve(&mut self, now: Instant, fallback: Option<Route>) -> Result<LinkId, ConnectError>;

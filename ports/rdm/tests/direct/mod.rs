@@ -9,8 +9,8 @@ pub(crate) mod nodes;
 
 use mx_port_rdm::{RdmError, RdmOptions, RdmPort};
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, Port, RemoteKey, RemoteRead, SendError, Sent,
-    Sink, WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Port, RemoteKey, RemoteMemory,
+    RemoteRead, SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::{EndpointId, Instant, LinkId, Memory, Target};
 use std::cell::RefCell;
@@ -69,9 +69,9 @@ impl DirectPort {
     }
 }
 
-impl<M: Memory> Port<M> for DirectPort {
+impl LinkControl for DirectPort {
     fn limits(&self, link: LinkId) -> Limits {
-        Port::<M>::limits(&*self.port.borrow(), link)
+        self.port.borrow().limits(link)
     }
 
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
@@ -97,9 +97,39 @@ impl<M: Memory> Port<M> for DirectPort {
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
-        Port::<M>::bind(&mut *self.port.borrow_mut(), link, cookie);
+        self.port.borrow_mut().bind(link, cookie);
     }
 
+    fn close(&mut self, link: LinkId, how: Close) {
+        self.port.borrow_mut().close(link, how);
+    }
+
+    fn keep_alive_due(&self) -> Option<Instant> {
+        self.port.borrow().keep_alive_due()
+    }
+
+    fn keep_alive(&mut self, now: Instant) {
+        self.port.borrow_mut().keep_alive(now);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.port.borrow().deadline()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.port.borrow_mut().arm()
+    }
+
+    fn disarm(&mut self) {
+        self.port.borrow_mut().disarm();
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        self.port.borrow().descriptors()
+    }
+}
+
+impl<M: Memory> Port<M> for DirectPort {
     fn send(
         &mut self,
         link: LinkId,
@@ -123,40 +153,18 @@ impl<M: Memory> Port<M> for DirectPort {
         self.port.borrow_mut().detach(link, memory, offset, len);
     }
 
-    fn recall(&mut self, link: LinkId, token: u64) {
-        Port::<M>::recall(&mut *self.port.borrow_mut(), link, token);
-    }
-
     fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
         self.port.borrow_mut().poll(now, budget, sink)
     }
 
-    fn close(&mut self, link: LinkId, how: Close) {
-        Port::<M>::close(&mut *self.port.borrow_mut(), link, how);
+    fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
+        Some(self)
     }
+}
 
-    fn keep_alive_due(&self) -> Option<Instant> {
-        Port::<M>::keep_alive_due(&*self.port.borrow())
-    }
-
-    fn keep_alive(&mut self, now: Instant) {
-        Port::<M>::keep_alive(&mut *self.port.borrow_mut(), now);
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        Port::<M>::deadline(&*self.port.borrow())
-    }
-
-    fn arm(&mut self) -> bool {
-        Port::<M>::arm(&mut *self.port.borrow_mut())
-    }
-
-    fn disarm(&mut self) {
-        Port::<M>::disarm(&mut *self.port.borrow_mut());
-    }
-
-    fn descriptors(&self) -> WakeDescriptors {
-        Port::<M>::descriptors(&*self.port.borrow())
+impl<M: Memory> RemoteMemory<M> for DirectPort {
+    fn recall(&mut self, link: LinkId, token: u64) {
+        RemoteMemory::<M>::recall(&mut *self.port.borrow_mut(), link, token);
     }
 
     fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
@@ -164,14 +172,14 @@ impl<M: Memory> Port<M> for DirectPort {
     }
 
     fn deregister(&mut self, link: LinkId, key: RemoteKey) {
-        Port::<M>::deregister(&mut *self.port.borrow_mut(), link, key);
+        RemoteMemory::<M>::deregister(&mut *self.port.borrow_mut(), link, key);
     }
 
-    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
-        self.port.borrow_mut().read_remote(link, read)
+    fn read(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
+        self.port.borrow_mut().read(link, read)
     }
 
-    fn stop_reading(&mut self, link: LinkId, token: u64) {
-        Port::<M>::stop_reading(&mut *self.port.borrow_mut(), link, token);
+    fn stop(&mut self, link: LinkId, token: u64) {
+        RemoteMemory::<M>::stop(&mut *self.port.borrow_mut(), link, token);
     }
 }

@@ -11,8 +11,8 @@ use super::network::{FakeNetwork, Letter, refused};
 use mx_port_rdm::RdmOptions;
 use mx_port_rdm::RdmPort;
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, RemoteKey, RemoteRead,
-    SendError, Sent, Sink, WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port, RemoteKey,
+    RemoteMemory, RemoteRead, SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::{Instant, LinkId, Target};
 use mx_sim::{Buffer, NodeId, World};
@@ -41,7 +41,7 @@ pub(crate) struct SimRdm {
 impl SimRdm {
     pub(crate) fn open(network: &FakeNetwork, node: NodeId, options: RdmOptions) -> Self {
         let port = RdmPort::open(options).unwrap_or_else(|error| panic!("{error}"));
-        let data = Port::<Buffer>::descriptors(&port).data;
+        let data = port.descriptors().data;
         let life = network.list(node, data.unwrap_or(-1));
         Self {
             port: Some(Box::new(port)),
@@ -110,9 +110,9 @@ impl SimRdm {
     }
 }
 
-impl Port<Buffer> for SimRdm {
+impl LinkControl for SimRdm {
     fn limits(&self, link: LinkId) -> Limits {
-        Port::<Buffer>::limits(self.look(), link)
+        self.look().limits(link)
     }
 
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
@@ -135,9 +135,35 @@ impl Port<Buffer> for SimRdm {
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
-        Port::<Buffer>::bind(self.port(), link, cookie);
+        self.port().bind(link, cookie);
     }
 
+    fn close(&mut self, link: LinkId, how: Close) {
+        self.port().close(link, how);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let again = (!self.asleep).then(|| self.world.now().after(LOOK));
+        let asked = self.asked.iter().map(|(_, until)| *until).min();
+        let port = self.look().deadline();
+        let letter = self.network.next_letter(self.node);
+        [again, asked, port, letter].into_iter().flatten().min()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.port().arm()
+    }
+
+    fn disarm(&mut self) {
+        self.port().disarm();
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        self.look().descriptors()
+    }
+}
+
+impl Port<Buffer> for SimRdm {
     fn send(
         &mut self,
         link: LinkId,
@@ -161,15 +187,11 @@ impl Port<Buffer> for SimRdm {
         self.port().detach(link, memory, offset, len);
     }
 
-    fn recall(&mut self, link: LinkId, token: u64) {
-        Port::<Buffer>::recall(self.port(), link, token);
-    }
-
     fn poll<S: Sink<Buffer>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
         let mut any = self.read_letters(now);
-        Port::<Buffer>::disarm(self.port());
+        self.port().disarm();
         any |= self.port().poll(now, budget, sink);
-        self.asleep = !any && Port::<Buffer>::arm(self.port());
+        self.asleep = !any && self.port().arm();
         self.vain = if any || self.asleep { 0 } else { self.vain + 1 };
         assert!(
             self.vain < VAIN_MAX,
@@ -182,28 +204,14 @@ impl Port<Buffer> for SimRdm {
         any
     }
 
-    fn close(&mut self, link: LinkId, how: Close) {
-        Port::<Buffer>::close(self.port(), link, how);
+    fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<Buffer>> {
+        Some(self)
     }
+}
 
-    fn deadline(&self) -> Option<Instant> {
-        let again = (!self.asleep).then(|| self.world.now().after(LOOK));
-        let asked = self.asked.iter().map(|(_, until)| *until).min();
-        let port = Port::<Buffer>::deadline(self.look());
-        let letter = self.network.next_letter(self.node);
-        [again, asked, port, letter].into_iter().flatten().min()
-    }
-
-    fn arm(&mut self) -> bool {
-        Port::<Buffer>::arm(self.port())
-    }
-
-    fn disarm(&mut self) {
-        Port::<Buffer>::disarm(self.port());
-    }
-
-    fn descriptors(&self) -> WakeDescriptors {
-        Port::<Buffer>::descriptors(self.look())
+impl RemoteMemory<Buffer> for SimRdm {
+    fn recall(&mut self, link: LinkId, token: u64) {
+        RemoteMemory::<Buffer>::recall(self.port(), link, token);
     }
 
     fn register(&mut self, link: LinkId, memory: &Buffer, token: u64) -> Option<RemoteKey> {
@@ -213,18 +221,18 @@ impl Port<Buffer> for SimRdm {
     }
 
     fn deregister(&mut self, link: LinkId, key: RemoteKey) {
-        Port::<Buffer>::deregister(self.port(), link, key);
+        RemoteMemory::<Buffer>::deregister(self.port(), link, key);
     }
 
-    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {
+    fn read(&mut self, link: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {
         let memory = read.memory.share();
-        self.port().read_remote(link, read)?;
+        self.port().read(link, read)?;
         self.network.lend(&memory);
         Ok(())
     }
 
-    fn stop_reading(&mut self, link: LinkId, token: u64) {
-        Port::<Buffer>::stop_reading(self.port(), link, token);
+    fn stop(&mut self, link: LinkId, token: u64) {
+        RemoteMemory::<Buffer>::stop(self.port(), link, token);
     }
 }
 
