@@ -3,7 +3,7 @@
 //! ```text
 //!                    send / resume            poll
 //!   Endpoint  ------------------------> Port -------> Sink (the endpoint again)
-//!             <-- Whole, Part, Held,                  on_packet, begin/place/on_placed,
+//!             <-- Whole, Part, Held,                  on_packet, place, on_placed,      
 //!                 WouldBlock, Down                    on_up, on_down, on_writable, on_released
 //! ```
 //!
@@ -21,7 +21,7 @@ use crate::ids::{LinkId, NicId, Route, Target};
 use crate::memory::{Memory, Source};
 use crate::origin::{Address, Seen};
 use crate::secret::Binding;
-use crate::time::{Clock, Instant};
+use crate::time::Instant;
 use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub fn body_len(header: &HeaderBytes) -> usize {
 /// Bytes of a body that every link carries.
 pub const PACKET_LEAST: usize = 4 << 10;
 
-/// Time after which a port drops an incoming link that has not been bound ([`Port::bind`]). A
+/// Time after which a port drops an incoming link that has not been bound ([`LinkControl::bind`]). A
 /// correct caller introduces itself as soon as it can; a lost packet is retransmitted half a dozen
 /// times in this time.
 pub const BOUND_WITHIN: Duration = Duration::from_secs(5);
@@ -73,15 +73,15 @@ pub struct Limits {
     /// belong to a posted receive yet. At least [`PACKET_LEAST`].
     pub packet_max: usize,
     /// Largest body of an eager message, which may be more than `packet_max`, of a port that asks with
-    /// [`Sink::begin`] where it goes. 0: the port delivers eager messages through [`Sink::on_packet`].
+    /// [`Sink::place`] where it goes. 0: the port delivers eager messages through [`Sink::on_packet`].
     pub streamed_max: usize,
     /// Largest body of a data packet, the kind whose place is known beforehand.
     pub data_max: usize,
     /// Bytes of a large message that the receiver requests at once.
     pub pull_block: usize,
-    /// The port can read the peer's memory by itself ([`Port::read_remote`]).
+    /// The port can read the peer's memory by itself ([`RemoteMemory::read`]).
     pub remote_read: bool,
-    /// A read that is refused ends the link: a peer is asked to stop before [`Port::deregister`].
+    /// A read that is refused ends the link: a peer is asked to stop before [`RemoteMemory::deregister`].
     pub refusal_ends_link: bool,
 }
 
@@ -154,7 +154,7 @@ pub enum Sent {
     /// not at all.
     Part(usize),
     /// All of it, but the port goes on reading the body's bytes until it says
-    /// [`Sink::on_released`] with this token, or until [`Port::recall`].
+    /// [`Sink::on_released`] with this token, or until [`RemoteMemory::recall`].
     Held(u64),
 }
 
@@ -185,7 +185,7 @@ pub enum LinkDown {
     /// The peer sent what no peer of ours sends.
     Protocol,
     /// The peer cannot be reached over this port, but perhaps over this route. Only for a link that
-    /// [`Port::connect`] started and that has not come up; the endpoint connects again.
+    /// [`LinkControl::connect`] started and that has not come up; the endpoint connects again.
     Elsewhere(Route),
 }
 
@@ -267,50 +267,98 @@ pub struct RemoteKey {
 pub struct WakeDescriptors {
     /// Links coming and going. Readable whether the port is armed or not.
     pub control: Option<i32>,
-    /// Packets. Only to be trusted between [`Port::arm`] and [`Port::disarm`].
+    /// Packets. Only to be trusted between [`LinkControl::arm`] and [`LinkControl::disarm`].
     pub data: Option<i32>,
 }
 
-/// Carries packets over links. `M` is the type of application memory bodies come from.
-pub trait Port<M: Memory> {
+/// The links of a port, who is at their other ends, and sleeping: all that has nothing to do with memory.
+pub trait LinkControl {
     /// The limits of `link`; any value for a link that is gone.
     fn limits(&self, link: LinkId) -> Limits;
 
     /// Starts a link to `target`. [`Sink::on_up`] or [`Sink::on_down`] follows, from a later
     /// [`Port::poll`].
-    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError>;
+    fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError>;
 
     /// Attaches a word to `link`, which comes back with everything about it. It is 0 before. A link
     /// that a stranger began and that has none goes down ([`BOUND_WITHIN`]).
     fn bind(&mut self, link: LinkId, cookie: u64);
 
+    /// Whether a link that returned [`SendError::WouldBlock`] has room again. Called before a send;
+    /// implemented by ports that can find out cheaply. Others only call [`Sink::on_writable`].
+    #[inline]
+    fn has_room(&mut self, _link: LinkId) -> bool {
+        false
+    }
+
+    /// Ends a link. Nothing of it follows: no packet that came before and has not been given out, no
+    /// [`Sink::on_down`]. Unknown links are ignored.
+    fn close(&mut self, link: LinkId, how: Close);
+
+    /// The time at which [`Port::poll`] should be called although nothing arrives.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Prepares for sleeping: from now on anything that arrives makes a descriptor of
+    /// [`LinkControl::descriptors`] readable. Returns false when something is already there, in which
+    /// case the caller polls again instead of sleeping.
+    fn arm(&mut self) -> bool;
+
+    /// The opposite of [`LinkControl::arm`]: the caller polls again, peers need not wake it.
+    fn disarm(&mut self);
+
+    /// The descriptors to sleep on.
+    fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors::default()
+    }
+
     /// The other end of `link`, according to the network. It says that it is `claimed`, and a port that
     /// cannot have strangers believes that.
-    fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
-        let _ = link;
+    fn seen(&self, _link: LinkId, claimed: &Identity) -> Seen {
         Seen::trusted(claimed)
     }
 
     /// Whether that address is one of this machine's. A peer says that we have called it from there.
-    fn has_address(&self, address: Address) -> bool {
-        let _ = address;
+    fn has_address(&self, _address: Address) -> bool {
         true
     }
 
     /// Whether that interface is one of this machine's. A peer says that it has called us there.
-    fn has_interface(&self, nic: NicId) -> bool {
-        let _ = nic;
+    fn has_interface(&self, _nic: NicId) -> bool {
         true
     }
 
     /// A value that both ends of `link` know and that differs from that of any other link: proofs
     /// of the site's secret cover it, so that they are not valid on another link. Constant while
     /// the link is up.
-    fn binding(&self, link: LinkId) -> Binding {
-        let _ = link;
+    fn binding(&self, _link: LinkId) -> Binding {
         [0; 2]
     }
 
+    /// Says whether operations wait for the peer of `link`. A port whose peers' deaths show only
+    /// when something is sent to them then sends something now and then, where that tells.
+    fn monitor(&mut self, _link: LinkId, _wanted: bool) {}
+
+    /// The time at which anything last came from the peer of `link`, also if no packet was
+    /// complete. `None`: the port knows only of packets.
+    fn heard_at(&self, _link: LinkId) -> Option<Instant> {
+        None
+    }
+
+    /// The time at which [`LinkControl::keep_alive`] should be called instead of [`Port::poll`], by an
+    /// endpoint that polls no packets at present. `None`: peers do not time out silent links.
+    fn keep_alive_due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Lets peers that would take silence for our end know that there is none, and takes nothing
+    /// in.
+    fn keep_alive(&mut self, _now: Instant) {}
+}
+
+/// Carries packets over links. `M` is the type of application memory bodies come from.
+pub trait Port<M: Memory>: LinkControl {
     /// Sends one packet. The body's length is already in the header.
     fn send(
         &mut self,
@@ -318,14 +366,6 @@ pub trait Port<M: Memory> {
         header: &HeaderBytes,
         body: Body<'_, M>,
     ) -> Result<Sent, SendError>;
-
-    /// Whether a link that returned [`SendError::WouldBlock`] has room again. Called before a send;
-    /// implemented by ports that can find out cheaply. Others only call [`Sink::on_writable`].
-    #[inline]
-    fn has_room(&mut self, link: LinkId) -> bool {
-        let _ = link;
-        false
-    }
 
     /// Brings more of a body of which [`Sent::Part`] was taken: `len` bytes of `memory` from
     /// `offset` on, which end where that body ends.
@@ -342,99 +382,51 @@ pub trait Port<M: Memory> {
     /// (The packet has to end, and with its true bytes: the receiver may be complete with it.)
     fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize);
 
-    /// Lets go of memory that a [`Sent::Held`] token or a [`Port::read_remote`] stands for: when it
-    /// returns, the port touches it no more, and no report with that token follows. The link may
-    /// go down over it. Ports that never hold memory keep the default.
-    fn recall(&mut self, link: LinkId, token: u64) {
-        let _ = (link, token);
-    }
-
     /// The part of [`Port::poll`] that costs next to nothing: links through memory that were active lately.
     /// No clock is read for it, and the kernel is not asked. `None`: there is no such link, something else
     /// is known to have happened, or it has been this and nothing else for a while; then comes
     /// [`Port::poll`], and with it all that is done now and then.
     #[inline]
-    fn poll_active<S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> Option<bool> {
-        let _ = (budget, sink);
+    fn poll_active<S: Sink<M>>(&mut self, _budget: usize, _sink: &mut S) -> Option<bool>
+    where
+        Self: Sized,
+    {
         None
     }
 
     /// Takes in what has happened, at most about `budget` packets. Returns true when there was
     /// anything. Never blocks.
-    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool;
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool
+    where
+        Self: Sized;
 
-    /// Ends a link. Nothing of it follows: no packet that came before and has not been given out, no
-    /// [`Sink::on_down`]. Unknown links are ignored.
-    fn close(&mut self, link: LinkId, how: Close);
-
-    /// The time at which [`Port::poll`] should be called although nothing arrives.
-    fn deadline(&self) -> Option<Instant> {
+    /// What reads the memory of the peer of `link`, and lets it read ours, where the port can.
+    fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
         None
-    }
-
-    /// Says whether operations wait for the peer of `link`. A port whose peers' deaths show only
-    /// when something is sent to them then sends something now and then, where that tells.
-    fn monitor(&mut self, link: LinkId, wanted: bool) {
-        let _ = (link, wanted);
-    }
-
-    /// The time at which anything last came from the peer of `link`, also if no packet was
-    /// complete. `None`: the port knows only of packets.
-    fn heard_at(&self, link: LinkId) -> Option<Instant> {
-        let _ = link;
-        None
-    }
-
-    /// The time at which [`Port::keep_alive`] should be called instead of [`Port::poll`], by an
-    /// endpoint that polls no packets at present. `None`: peers do not time out silent links.
-    fn keep_alive_due(&self) -> Option<Instant> {
-        None
-    }
-
-    /// Lets peers that would take silence for our end know that there is none, and takes nothing
-    /// in.
-    fn keep_alive(&mut self, clock: &dyn Clock) {
-        let _ = clock;
-    }
-
-    /// Prepares for sleeping: from now on anything that arrives makes a descriptor of
-    /// [`Port::descriptors`] readable. Returns false when something is already there, in which
-    /// case the caller polls again instead of sleeping.
-    fn arm(&mut self) -> bool;
-
-    /// The opposite of [`Port::arm`]: the caller polls again, peers need not wake it.
-    fn disarm(&mut self);
-
-    /// The descriptors to sleep on.
-    fn descriptors(&self) -> WakeDescriptors {
-        WakeDescriptors::default()
-    }
-
-    /// Lets the peer of `link` read `memory` by itself, under `token`. `None` where the port cannot.
-    fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
-        let _ = (link, memory, token);
-        None
-    }
-
-    /// Ends what [`Port::register`] began: when it returns, that memory is not read any more.
-    fn deregister(&mut self, link: LinkId, key: RemoteKey) {
-        let _ = (link, key);
-    }
-
-    /// Starts reading memory that the peer registered. [`Sink::on_remote_read`] follows with the
-    /// token. An error means that the port would rather not, now or for this message.
-    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
-        let _ = (link, read);
-        Err(SendError::Down)
-    }
-
-    /// The result of a [`Port::read_remote`] is not wanted: it may end early, and is reported as always.
-    fn stop_reading(&mut self, link: LinkId, token: u64) {
-        let _ = (link, token);
     }
 }
 
-/// One [`Port::read_remote`].
+/// Memory that peers read by themselves: a link's messages without a copy ([`Limits::remote_read`]).
+pub trait RemoteMemory<M> {
+    /// Lets the peer of `link` read `memory` by itself, under `token`. `None`: it cannot.
+    fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey>;
+
+    /// Ends what [`Self::register`] began: when it returns, that memory is not read any more.
+    fn deregister(&mut self, link: LinkId, key: RemoteKey);
+
+    /// Starts reading memory that the peer registered. [`Sink::on_remote_read`] follows with the
+    /// token. An error means that the port would rather not, now or for this message.
+    fn read(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError>;
+
+    /// The result of a [`Self::read`] is not wanted: it may end early, and is reported as always.
+    fn stop(&mut self, link: LinkId, token: u64);
+
+    /// Lets go of memory that a [`Self::read`] or a [`Sent::Held`] token stands for: when it returns, the
+    /// port touches it no more, and no report with that token follows. The link may go down over it.
+    fn recall(&mut self, link: LinkId, token: u64);
+}
+
+/// One [`RemoteMemory::read`].
 #[derive(Debug)]
 pub struct RemoteRead<'a, M> {
     /// The peer's registration.
@@ -454,9 +446,9 @@ pub struct RemoteRead<'a, M> {
 /// One end of a remote read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemoteUse {
-    /// Ours: the token of [`Port::read_remote`].
+    /// Ours: the token of [`RemoteMemory::read`].
     Reading(u64),
-    /// The peer's, of memory of ours: the token of [`Port::register`].
+    /// The peer's, of memory of ours: the token of [`RemoteMemory::register`].
     Registered(u64),
 }
 
@@ -542,10 +534,10 @@ where
     }
 }
 
-/// The events that a port reports to its endpoint. `cookie` is the value that [`Port::bind`]
+/// The events that a port reports to its endpoint. `cookie` is the value that [`LinkControl::bind`]
 /// attached to the link.
 pub trait Sink<M: Memory> {
-    /// A link that [`Port::connect`] started can carry packets.
+    /// A link that [`LinkControl::connect`] started can carry packets.
     fn on_up(&mut self, link: LinkId, cookie: u64);
 
     /// A link is gone. Everything that arrived on it has been delivered before.
@@ -560,22 +552,24 @@ pub trait Sink<M: Memory> {
         body: &B,
     );
 
-    /// A header arrived whose body has not, or not all: as [`Self::place`], and a message that comes with
-    /// its data is matched now. When there is a place, everything else of this packet follows through
-    /// [`Self::place`] and [`Self::on_placed`], and no other packet of the link comes before its end.
-    /// `None`: see there.
-    fn begin(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>> {
-        self.place(link, cookie, header)
-    }
-
     /// Called for a header whose body has not arrived completely, by a port that can read into
     /// application memory: returns the destination of the body. May be called again for the same
     /// packet in a later poll. `None`: the packet is of another kind, or not wanted; the port then
     /// either delivers it whole through [`Sink::on_packet`] or, if it is larger than
     /// [`Limits::packet_max`] or has had a destination before, reads and drops it.
-    fn place(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>>;
+    ///
+    /// `begin`: all before the packet has been delivered, and a message that comes with its data is
+    /// matched now. When it has a place, the rest of it is asked for without that word, and no other
+    /// packet of the link comes before its [`Self::on_placed`].
+    fn place(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        header: &HeaderBytes,
+        begin: bool,
+    ) -> Option<Place<'_, M>>;
 
-    /// The whole body of a packet has been written where [`Sink::begin`] and [`Sink::place`] said.
+    /// The whole body of a packet has been written where [`Sink::place`] said.
     fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes);
 
     /// A link that had no room has some again.
@@ -584,11 +578,11 @@ pub trait Sink<M: Memory> {
     /// The port has finished with memory it held ([`Sent::Held`]).
     fn on_released(&mut self, link: LinkId, cookie: u64, token: u64);
 
-    /// Bytes are moving in a [`Port::read_remote`] that has not ended. Reported often enough for
+    /// Bytes are moving in a [`RemoteMemory::read`] that has not ended. Reported often enough for
     /// time-outs of seconds.
     fn on_remote_activity(&mut self, link: LinkId, cookie: u64, what: RemoteUse);
 
-    /// A [`Port::read_remote`] has ended; `false` when it failed.
+    /// A [`RemoteMemory::read`] has ended; `false` when it failed.
     fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool);
 }
 

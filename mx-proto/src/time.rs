@@ -1,7 +1,7 @@
 //! Points in time as numbers: nanoseconds since an arbitrary start.
 //!
-//! Nothing here reads a clock. The [`Clock`] is passed in: the real one in `mx-sys`, a virtual one
-//! in the simulator.
+//! Nothing here reads a clock. An endpoint is given its [`Clock`], the real one in `mx-sys` or a virtual one
+//! in the simulator, and tells its port the time.
 
 use std::time::Duration;
 
@@ -45,13 +45,6 @@ impl Instant {
 pub trait Clock {
     /// Now. Never goes backwards.
     fn now(&self) -> Instant;
-}
-
-impl<C: Clock + ?Sized> Clock for &C {
-    #[inline]
-    fn now(&self) -> Instant {
-        (**self).now()
-    }
 }
 
 #[cfg(test)]

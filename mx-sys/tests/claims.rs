@@ -4,8 +4,8 @@
 use crate::own_network::{have_own_network, ip};
 use crate::own_process::in_own_process;
 use crate::tcp_common::{Pieces, Recorder, frame, preamble};
-use mx_proto::port::Port;
-use mx_proto::{Identity, LinkId, NicId};
+use mx_proto::port::{LinkControl, Port};
+use mx_proto::{Clock, Identity, LinkId, NicId};
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_TCP, nic};
 use std::io::Write;
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ fn called(at: &str) -> (HostPorts, Identity, TcpStream, LinkId) {
     let mut sink = Recorder::default();
     let begin = Instant::now();
     while sink.packet_count() == 0 {
-        Port::<Pieces>::poll(&mut ports, &MonotonicClock, 64, &mut sink);
+        Port::<Pieces>::poll(&mut ports, MonotonicClock.now(), 64, &mut sink);
         assert!(begin.elapsed() < Duration::from_secs(20), "a packet");
     }
     let link = sink.first_link();
@@ -38,7 +38,7 @@ fn seen(ports: &HostPorts, own: &Identity, link: LinkId) -> Option<NicId> {
         nic: NicId(0x1234),
         ..*own
     };
-    Port::<Pieces>::seen(ports, link, &claimed).nic
+    ports.seen(link, &claimed).nic
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_caller_is_named_by_its_source_and_the_interfaces_as_they_are_now() {
     let other = nic::id_of_address("10.77.0.1".parse().unwrap());
     let (ports, own, _caller, link) = called("10.77.0.1");
     assert_eq!(seen(&ports, &own, link), Some(own.nic), "this machine's");
-    assert!(nic::is_local(other) && Port::<Pieces>::has_interface(&ports, other));
+    assert!(nic::is_local(other) && ports.has_interface(other));
     let foreign = nic::id_of_address("10.77.0.2".parse().unwrap());
-    assert!(!Port::<Pieces>::has_interface(&ports, foreign));
+    assert!(!ports.has_interface(foreign));
 }

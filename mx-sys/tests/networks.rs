@@ -5,7 +5,8 @@ use crate::own_network::{have_own_network, ip};
 use crate::own_process::in_own_process;
 use crate::tcp_common::{Pieces, Recorder, frame, preamble};
 use mx_port_rdm::{Device, RdmOptions, RdmPort};
-use mx_proto::port::{LinkDown, Port};
+use mx_proto::Clock;
+use mx_proto::port::{LinkControl, LinkDown, Port};
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_TCP, nic};
 use std::io::Write;
 use std::net::{IpAddr, TcpStream};
@@ -41,7 +42,7 @@ impl Node {
         if Port::<Pieces>::poll_active(&mut self.ports, 64, &mut self.sink).is_some() {
             return;
         }
-        Port::<Pieces>::poll(&mut self.ports, &MonotonicClock, 64, &mut self.sink);
+        Port::<Pieces>::poll(&mut self.ports, MonotonicClock.now(), 64, &mut self.sink);
     }
 
     /// Polls, and sleeps when there is nothing to do, until `done`; the time that took.
@@ -49,8 +50,8 @@ impl Node {
         let begin = Instant::now();
         while !done(self) {
             assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
-            if Port::<Pieces>::arm(&mut self.ports) {
-                let due = Port::<Pieces>::deadline(&self.ports);
+            if self.ports.arm() {
+                let due = self.ports.deadline();
                 let mut set = libc::pollfd {
                     fd: self.ports.set().0,
                     events: libc::POLLIN,
@@ -59,7 +60,7 @@ impl Node {
                 let timeout = if due.is_some() { 10 } else { 5000 };
                 // SAFETY: one descriptor, which lives that long.
                 unsafe { libc::poll(&raw mut set, 1, timeout) };
-                Port::<Pieces>::disarm(&mut self.ports);
+                self.ports.disarm();
                 self.ports.note_control();
             }
             self.poll();

@@ -571,7 +571,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !self.core.remotes.may_add(Source::TRUSTED) {
             return Err(ConnectError::NoResources);
         }
-        let link = self.port.connect(target, &self.clock)?;
+        let link = self.port.connect(target, self.clock.now())?;
         let id = self.core.add_remote(name, Source::TRUSTED);
         self.attach(id, link);
         Ok(id)
@@ -589,7 +589,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.core.remotes.of(id) else {
             return;
         };
-        match self.port.connect(remote.target(route), &self.clock) {
+        match self.port.connect(remote.target(route), self.clock.now()) {
             Ok(link) => self.attach(id, link),
             Err(error) => {
                 log::debug!("remote {id:?}: {error}");

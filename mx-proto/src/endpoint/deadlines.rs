@@ -66,8 +66,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Handles expired deadlines.
     #[cold]
-    pub(super) fn expire(&mut self) -> bool {
-        let now = self.clock.now();
+    pub(super) fn expire(&mut self, now: Instant) -> bool {
         let mut busy = false;
         while let Some((deadline, due)) = self.core.wheel.expired(now) {
             match deadline {

@@ -161,29 +161,17 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         self.unmatched(link, from, &{ header }, paid, body);
     }
 
-    fn begin(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        bytes: &HeaderBytes,
-    ) -> Option<Place<'_, O::Memory>> {
-        let header = Header::parse(bytes)?;
-        if header.kind == wire::Kind::Eager {
-            self.begin_streamed(link, cookie, &header)?;
-            return self.place_streamed(link);
-        }
-        self.place(link, cookie, bytes)
-    }
-
     fn place(
         &mut self,
         link: LinkId,
         cookie: u64,
         bytes: &HeaderBytes,
+        begin: bool,
     ) -> Option<Place<'_, O::Memory>> {
         let header = Header::parse(bytes)?;
         match header.kind {
             wire::Kind::Data => {}
+            wire::Kind::Eager if begin => return self.begin_streamed(link, cookie, &header),
             wire::Kind::Eager => return self.place_streamed(link),
             _ => return None,
         }

@@ -51,7 +51,7 @@ use crate::ids::{
 use crate::matching;
 use crate::ops::{NO_REMOTE, Ops, State, Strand};
 use crate::owner::Owner;
-use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
+use crate::port::{Close, LinkDown, Port, RemoteKey, RemoteMemory, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
 use crate::remote::{Reach, Remote, Remotes, Tx};
 use crate::shares::Shares;
@@ -266,9 +266,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             core: &mut self.core,
             clock: &self.clock,
         };
-        let mut busy = self.port.poll(&self.clock, budget, &mut sink);
+        let now = sink.clock.now();
+        let mut busy = self.port.poll(now, budget, &mut sink);
         if !self.core.wheel.is_empty() {
-            busy |= self.expire();
+            busy |= self.expire(now);
         }
         busy
     }
@@ -291,7 +292,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Lets peers know that we are there although no packets are polled: for callers that take long to
     /// decide about a [message](Self::next_deferred), or do not call [`Self::progress`].
     pub fn keep_alive(&mut self) {
-        self.port.keep_alive(&self.clock);
+        self.port.keep_alive(self.clock.now());
     }
 
     /// Prepares for sleeping on [`Self::descriptors`]. False when there is something to do first.
@@ -453,10 +454,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 } => {
                     self.port.detach(link, &memory, at, len);
                 }
-                DeferredAction::Recall(link, token) => self.port.recall(link, token),
-                DeferredAction::StopReading(link, token) => self.port.stop_reading(link, token),
+                DeferredAction::Recall(link, token) => {
+                    self.remote(link, |it| it.recall(link, token))
+                }
+                DeferredAction::StopReading(link, token) => {
+                    self.remote(link, |it| it.stop(link, token))
+                }
                 DeferredAction::LetGo(memory) => drop(memory),
-                DeferredAction::Deregister(link, key) => self.port.deregister(link, key),
+                DeferredAction::Deregister(link, key) => {
+                    self.remote(link, |it| it.deregister(link, key))
+                }
                 DeferredAction::Read(request) => self.read_remote(request),
                 DeferredAction::Monitor(link, wanted) => self.port.monitor(link, wanted),
                 DeferredAction::Limits(remote, link) => self.learn_limits(remote, link),
@@ -467,6 +474,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
         }
         true
+    }
+
+    /// Has a port that reads remote memory do something.
+    fn remote(&mut self, link: LinkId, what: impl FnOnce(&mut dyn RemoteMemory<O::Memory>)) {
+        if let Some(memory) = self.port.remote_memory(link) {
+            what(memory);
+        }
     }
 
     /// Ends a link, and what came on it that has not been looked at: also what came behind the reason.

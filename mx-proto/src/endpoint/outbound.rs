@@ -315,7 +315,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         // A small one is soon pulled.
         let registered = if met.reach.remote_read && len as usize > register_from {
-            self.port.register(link, memory, send.to_word())
+            let remote = self.port.remote_memory(link);
+            remote.and_then(|it| it.register(link, memory, send.to_word()))
         } else {
             None
         };
@@ -329,8 +330,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             .port
             .send(link, &header.emit(), Body::Bytes(&body[..body_len]))
         {
-            if let Some(key) = registered {
-                self.port.deregister(link, key);
+            if let (Some(key), Some(it)) = (registered, self.port.remote_memory(link)) {
+                it.deregister(link, key);
             }
             return Err(error);
         }
@@ -481,7 +482,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 len,
                 token,
             };
-            self.port.read_remote(link, read).is_ok()
+            let remote = self.port.remote_memory(link);
+            remote.is_some_and(|it| it.read(link, read).is_ok())
         });
         if started {
             pulling.reading = true;

@@ -84,13 +84,13 @@ enum Into {
 }
 
 impl<O: Owner, C: Clock> Inbound<'_, O, C> {
-    /// The header of a message has come. `None`: it has no place.
+    /// The header of a message has come: the destination of its body. `None`: it has no place.
     pub(super) fn begin_streamed(
         &mut self,
         link: LinkId,
         cookie: u64,
         header: &Header,
-    ) -> Option<()> {
+    ) -> Option<Place<'_, O::Memory>> {
         let from = self.core.remote_of(link, cookie);
         // A stranger's message is examined when it is complete.
         let remote = self.core.remotes.of(from)?;
@@ -110,7 +110,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             Ok(into) => {
                 let into = into?;
                 self.core.streamed.insert(link, Streamed { from, into });
-                Some(())
+                self.place_streamed(link)
             }
             Err(what) => {
                 self.core.violation(link, cookie, what);

@@ -178,7 +178,7 @@ impl Partial {
             return Ok(());
         }
         if self.way == Way::Placed {
-            match place(who, &self.header, self.body_len(), sink) {
+            match place(who, &self.header, (self.body_len(), false), sink) {
                 Some(mut place) => {
                     let offset = place.offset + at as usize - HEADER_LEN;
                     place.memory.fill(offset, body.len(), body, 0);
@@ -332,15 +332,17 @@ impl Partial {
     }
 }
 
-/// Asks where a body belongs. A place it does not fit into is none.
+/// Asks where a body belongs, or begins ([`Sink::place`]). A place it does not fit into is none.
 #[inline]
 pub(super) fn place<'a, M: Memory + 'a, S: Sink<M>>(
     (link, cookie): (LinkId, u64),
     header: &HeaderBytes,
-    len: usize,
+    (len, begin): (usize, bool),
     sink: &'a mut S,
 ) -> Option<Place<'a, M>> {
-    fitting(sink.place(link, cookie, header)?, len)
+    let place = sink.place(link, cookie, header, begin)?;
+    let room = place.memory.len().checked_sub(place.offset)?;
+    (len <= room).then_some(place)
 }
 
 /// The same for a body all before which has been delivered: a message is begun. True if it was.
@@ -353,16 +355,9 @@ pub(super) fn find<'a, M: Memory + 'a, S: Sink<M>>(
     sink: &'a mut S,
 ) -> (Option<Place<'a, M>>, bool) {
     // A body that has a place without being begun does not keep those behind it from asking.
-    if turn != Turn::Front || len <= BEGUN_MIN || place(who, header, len, sink).is_some() {
-        return (place(who, header, len, sink), false);
-    }
-    let begun = sink.begin(who.0, who.1, header);
-    (begun.and_then(|place| fitting(place, len)), true)
-}
-
-fn fitting<M: Memory>(place: Place<'_, M>, len: usize) -> Option<Place<'_, M>> {
-    let room = place.memory.len().checked_sub(place.offset)?;
-    (len <= room).then_some(place)
+    let begin =
+        turn == Turn::Front && len > BEGUN_MIN && place(who, header, (len, false), sink).is_none();
+    (place(who, header, (len, begin), sink), begin)
 }
 
 #[cfg(test)]

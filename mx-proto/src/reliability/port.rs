@@ -23,11 +23,11 @@ use crate::ids::{LinkId, Target};
 use crate::memory::Memory;
 use crate::origin::{Seen, Source};
 use crate::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkFigures, Port, SendError, Sent,
-    Sink, WakeDescriptors,
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkFigures, Port,
+    SendError, Sent, Sink, WakeDescriptors,
 };
 use crate::secret::Binding;
-use crate::time::{Clock, Instant};
+use crate::time::Instant;
 use std::time::Duration;
 
 /// Reliable, ordered links over the datagrams of `D`.
@@ -313,14 +313,13 @@ impl super::session::Session {
     }
 }
 
-impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
+impl<D: DatagramPort> LinkControl for Reliable<D> {
     fn limits(&self, _link: LinkId) -> Limits {
         self.limits
     }
 
-    fn connect(&mut self, target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         let address = self.datagrams.resolve(target)?;
-        let now = self.datagrams.now();
         let id = self
             .links
             .call(now, address)
@@ -342,57 +341,6 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
 
     fn binding(&self, link: LinkId) -> Binding {
         self.links.table.cookies(link).unwrap_or([0; 2])
-    }
-
-    fn send(
-        &mut self,
-        id: LinkId,
-        header: &HeaderBytes,
-        body: Body<'_, M>,
-    ) -> Result<Sent, SendError> {
-        self.push(id, header, &body)
-    }
-
-    fn resume(
-        &mut self,
-        id: LinkId,
-        memory: &M,
-        offset: usize,
-        len: usize,
-    ) -> Result<Sent, SendError> {
-        let rest = Body::Memory {
-            memory,
-            offset,
-            len,
-        };
-        self.push(id, &[], &rest)
-    }
-
-    fn detach(&mut self, id: LinkId, memory: &M, offset: usize, len: usize) {
-        let now = self.datagrams.now();
-        self.links.keep_rest(id, memory, offset, len);
-        self.pump(id, now);
-    }
-
-    fn poll<S: Sink<M>>(&mut self, _clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
-        let now = self.datagrams.now();
-        let Self {
-            datagrams, links, ..
-        } = self;
-        self.alive_until = now.after(links.config.give_up / 4);
-        let mut busy = links.begin(now, budget, sink);
-        links.end_lost(now, sink);
-        busy |= datagrams.poll(budget, |incoming| links.on_incoming(now, incoming, sink));
-        if !links.pinged.is_empty() {
-            // Read all data first: segments that the answer does not name count as lost.
-            let empty = datagrams.drain_data(budget, |incoming| {
-                links.on_incoming(now, incoming, sink);
-            });
-            links.answer_pings(now, empty);
-        }
-        busy |= links.expire(now, sink);
-        links.feed_starved(now, sink);
-        busy | self.flush(now)
     }
 
     fn close(&mut self, id: LinkId, how: Close) {
@@ -440,8 +388,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         (self.links.len() > 0).then_some(self.alive_until)
     }
 
-    fn keep_alive(&mut self, _clock: &dyn Clock) {
-        let now = self.datagrams.now();
+    fn keep_alive(&mut self, now: Instant) {
         self.alive_until = now.after(self.links.config.give_up / 4);
         let all: Vec<_> = self.links.table.addresses().map(|(id, _)| id).collect();
         for id in all {
@@ -469,6 +416,58 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
 
     fn descriptors(&self) -> WakeDescriptors {
         self.datagrams.descriptors()
+    }
+}
+
+impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
+    fn send(
+        &mut self,
+        id: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        self.push(id, header, &body)
+    }
+
+    fn resume(
+        &mut self,
+        id: LinkId,
+        memory: &M,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        let rest = Body::Memory {
+            memory,
+            offset,
+            len,
+        };
+        self.push(id, &[], &rest)
+    }
+
+    fn detach(&mut self, id: LinkId, memory: &M, offset: usize, len: usize) {
+        let now = self.datagrams.now();
+        self.links.keep_rest(id, memory, offset, len);
+        self.pump(id, now);
+    }
+
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        let Self {
+            datagrams, links, ..
+        } = self;
+        self.alive_until = now.after(links.config.give_up / 4);
+        let mut busy = links.begin(now, budget, sink);
+        links.end_lost(now, sink);
+        busy |= datagrams.poll(budget, |incoming| links.on_incoming(now, incoming, sink));
+        if !links.pinged.is_empty() {
+            // Read all data first: segments that the answer does not name count as lost.
+            let empty = datagrams.drain_data(budget, |incoming| {
+                links.on_incoming(now, incoming, sink);
+            });
+            links.answer_pings(now, empty);
+        }
+        busy |= links.expire(now, sink);
+        links.feed_starved(now, sink);
+        busy | self.flush(now)
     }
 }
 

@@ -182,7 +182,7 @@ pub trait DatagramPort {
     /// Bytes that can have arrived without having been polled; more are lost.
     fn receive_buffer(&self) -> usize;
 
-    /// Now.
+    /// Now, for what is sent: a poll is told the time.
     fn now(&self) -> Instant;
 
     /// Sends on a channel of ours, or does nothing and says why.

@@ -11,11 +11,11 @@ use super::*;
 use crate::ids::{EndpointId, LinkId, NicId, Route, Target};
 use crate::memory::Source;
 use crate::port::{
-    Body, Close, ConnectError, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Port,
-    RemoteUse, SendError, Sent, Sink,
+    Body, Close, ConnectError, Destination, HEADER_LEN, HeaderBytes, LinkControl, LinkDown, Place,
+    Port, RemoteUse, SendError, Sent, Sink,
 };
 use crate::supply::{Level, Supply};
-use crate::time::{Clock, Instant};
+use crate::time::Instant;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -207,7 +207,13 @@ impl Sink<Vec<u8>> for User {
         self.packets.push((header[0], body.to_vec()));
     }
 
-    fn place(&mut self, _: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+    fn place(
+        &mut self,
+        _: LinkId,
+        _: u64,
+        header: &HeaderBytes,
+        _: bool,
+    ) -> Option<Place<'_, Vec<u8>>> {
         let len = u32::from_le_bytes(header[4..8].try_into().unwrap()) as usize;
         if len <= 32 << 10 {
             return None;
@@ -299,8 +305,8 @@ impl Pair {
             endpoint: EndpointId(endpoint),
             route: Route::AUTO,
         };
-        let clock = At(self.now());
-        Port::<Vec<u8>>::connect(&mut self.ports[0], target, &clock).unwrap()
+        let now = self.now();
+        self.ports[0].connect(target, now).unwrap()
     }
 
     fn now(&self) -> Instant {
@@ -308,8 +314,8 @@ impl Pair {
     }
 
     fn poll(&mut self, end: usize) -> bool {
-        let clock = At(self.now());
-        let busy = self.ports[end].poll(&clock, 1000, &mut self.users[end]);
+        let now = self.now();
+        let busy = self.ports[end].poll(now, 1000, &mut self.users[end]);
         if self.binds {
             self.bind(end);
         }
@@ -386,14 +392,6 @@ impl Pair {
 
     fn logged(&self) -> usize {
         self.net.borrow().log.len()
-    }
-}
-
-struct At(Instant);
-
-impl Clock for At {
-    fn now(&self) -> Instant {
-        self.0
     }
 }
 
@@ -521,8 +519,8 @@ fn what_is_kept_behind_a_gap_is_counted_until_it_is_given_out() {
     let end = pair.now().after(Duration::from_millis(50));
     while pair.now() < end {
         pair.poll(0);
-        let clock = At(pair.now());
-        pair.ports[1].poll(&clock, 3, &mut pair.users[1]);
+        let now = pair.now();
+        pair.ports[1].poll(now, 3, &mut pair.users[1]);
         let links = &mut pair.ports[1].links;
         let id = links.table.addresses().next().unwrap().0;
         let kept = links.of_mut(id).unwrap().reassembly.kept_bytes();
@@ -603,7 +601,7 @@ fn whatever_single_datagram_is_lost_everything_arrives_once_and_in_order() {
 fn a_close_delivers_what_was_accepted_and_leaves_nothing_at_either_end() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     pair.send(0, link, 1, &bytes(200_000)).unwrap();
-    Port::<Vec<u8>>::close(&mut pair.ports[0], link, Close::Flush);
+    pair.ports[0].close(link, Close::Flush);
     pair.run(Duration::from_millis(100));
     assert_eq!(pair.users[1].packets, [(1, bytes(200_000))]);
     assert_eq!(pair.users[1].down, [LinkDown::Closed]);
@@ -619,17 +617,17 @@ fn what_came_before_a_close_and_was_not_given_out_is_not_given_out_after_it() {
     for (mark, len) in [(0, 1), (1, 1), (2, 60_000)] {
         pair.send(0, link, mark, &bytes(len)).unwrap();
     }
-    Port::<Vec<u8>>::close(&mut pair.ports[0], link, Close::Flush);
+    pair.ports[0].close(link, Close::Flush);
     while pair.users[1].packets.is_empty() {
         pair.poll(0);
-        let clock = At(pair.now());
-        pair.ports[1].poll(&clock, 1, &mut pair.users[1]);
+        let now = pair.now();
+        pair.ports[1].poll(now, 1, &mut pair.users[1]);
         pair.pass(Duration::from_micros(20));
     }
     assert_eq!(pair.users[1].packets.len(), 1);
     let called = pair.users[1].from.expect("a packet came");
     pair.send(1, called, 3, b"no").unwrap();
-    Port::<Vec<u8>>::close(&mut pair.ports[1], called, Close::Flush);
+    pair.ports[1].close(called, Close::Flush);
     pair.run(Duration::from_millis(100));
     assert_eq!(pair.users[1].packets.len(), 1);
     assert_eq!(pair.users[1].down, []);
@@ -701,7 +699,7 @@ fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
     };
     let (waiting, before) = (pair.net.borrow().queues[1][1].len(), pair.logged());
     assert!(waiting > 4, "{waiting}");
-    let clock = At(pair.now());
+    let now = pair.now();
     let answered = |pair: &Pair| {
         let net = pair.net.borrow();
         let mut said = net.log[before..]
@@ -710,11 +708,11 @@ fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
         said.any(|header| header.kind == Kind::Ack && header.seq == asked)
     };
     for left in (0..waiting).rev() {
-        pair.ports[1].poll(&clock, 1, &mut pair.users[1]);
+        pair.ports[1].poll(now, 1, &mut pair.users[1]);
         assert_eq!(pair.net.borrow().queues[1][1].len(), left);
         assert!(!answered(&pair), "{left} left");
     }
-    pair.ports[1].poll(&clock, 1, &mut pair.users[1]);
+    pair.ports[1].poll(now, 1, &mut pair.users[1]);
     assert!(answered(&pair));
     pair.run(Duration::from_millis(20));
     assert_eq!(pair.users[1].packets[1..], [(1, bytes(60_000))]);
@@ -777,15 +775,15 @@ fn a_peer_that_takes_nothing_in_but_says_so_is_not_given_up() {
     let end = pair.now().after(Duration::from_secs(10));
     while pair.now() < end {
         pair.poll(0);
-        let clock = At(pair.now());
-        let due = Port::<Vec<u8>>::keep_alive_due(&pair.ports[1]);
+        let now = pair.now();
+        let due = pair.ports[1].keep_alive_due();
         if due.is_some_and(|due| due <= pair.now()) {
-            Port::<Vec<u8>>::keep_alive(&mut pair.ports[1], &clock);
+            pair.ports[1].keep_alive(now);
         }
         pair.pass(Duration::from_micros(100));
     }
     assert_eq!(pair.users[0].down, []);
-    let heard = |pair: &Pair| Port::<Vec<u8>>::heard_at(&pair.ports[0], link).unwrap();
+    let heard = |pair: &Pair| pair.ports[0].heard_at(link).unwrap();
     assert!(pair.now().since(heard(&pair)) < config.give_up);
     pair.run(Duration::from_secs(2));
     assert_eq!(pair.users[1].packets, [(1, bytes(5_000))]);
@@ -907,19 +905,19 @@ fn a_caller_that_is_not_bound_takes_no_place_of_our_own_calls() {
             endpoint: EndpointId(0),
             route: Route::AUTO,
         };
-        let clock = At(pair.now());
-        Port::<Vec<u8>>::connect(&mut pair.ports[1], target, &clock)
+        let now = pair.now();
+        pair.ports[1].connect(target, now)
     };
     let ours = call(&mut pair).expect("a place");
     assert_eq!(call(&mut pair), Err(ConnectError::NoResources));
     assert_eq!(pair.ports[1].stats().refused, 1);
-    Port::<Vec<u8>>::close(&mut pair.ports[1], ours, Close::Now);
+    pair.ports[1].close(ours, Close::Now);
     pair.bind(1);
     pair.send(0, link, 1, &bytes(20_000)).unwrap();
     pair.run(Duration::from_millis(50));
     assert_eq!(pair.users[1].packets.len(), 1);
     assert_eq!(call(&mut pair), Err(ConnectError::NoResources));
-    Port::<Vec<u8>>::close(&mut pair.ports[0], link, Close::Flush);
+    pair.ports[0].close(link, Close::Flush);
     pair.run(Duration::from_millis(50));
     call(&mut pair).expect("the place of the one that is over");
 }
@@ -1063,7 +1061,7 @@ fn a_message_whose_memory_goes_is_sent_to_its_end_also_when_the_link_is_closed()
         pair.ports[0].detach(link, &memory, taken, LONG - taken);
         memory.fill(0);
         if closed {
-            Port::<Vec<u8>>::close(&mut pair.ports[0], link, Close::Flush);
+            pair.ports[0].close(link, Close::Flush);
         } else {
             assert_eq!(pair.send(0, link, 2, b"no"), Err(SendError::WouldBlock));
         }
@@ -1094,7 +1092,7 @@ fn a_link_that_is_closed_between_the_parts_of_a_message_is_reset() {
         pair.bring(link, 1, &bytes(LONG), 0),
         Ok(Sent::Part(_))
     ));
-    Port::<Vec<u8>>::close(&mut pair.ports[0], link, Close::Flush);
+    pair.ports[0].close(link, Close::Flush);
     pair.run(Duration::from_millis(50));
     assert_eq!(pair.users[1].packets.len(), 1);
     assert_eq!(pair.users[1].down, [LinkDown::Reset]);
@@ -1153,7 +1151,7 @@ fn links_that_are_cut_off_end_in_the_next_poll_and_others_stay() {
         let (mut pair, link) = Pair::connected(ReliableConfig::default());
         pair.net.borrow_mut().cut_off = cut_off;
         pair.ports[0].leave_old_addresses();
-        assert_eq!(Port::<Vec<u8>>::arm(&mut pair.ports[0]), end.is_empty());
+        assert_eq!(pair.ports[0].arm(), end.is_empty());
         pair.poll(0);
         assert_eq!(pair.users[0].down, end);
         assert_eq!(pair.ports[0].address(link).is_none(), !end.is_empty());

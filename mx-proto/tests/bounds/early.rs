@@ -1,8 +1,9 @@
 //! Peers of the reliability layer that send everything but what is awaited.
 
 use super::live;
-use super::script::still;
-use mx_proto::port::{ConnectError, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Port};
+use mx_proto::port::{
+    ConnectError, Destination, HEADER_LEN, HeaderBytes, LinkControl, LinkDown, Place, Port,
+};
 use mx_proto::reliability::{
     Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming, Reliable, ReliableConfig,
 };
@@ -170,7 +171,8 @@ impl Stage {
     }
 
     fn poll(&mut self) {
-        self.port.poll(&still(), 256, &mut Hearing(&mut self.user));
+        self.port
+            .poll(Instant(1), 256, &mut Hearing(&mut self.user));
     }
 
     fn arrives(&mut self, from: u32, bytes: Vec<u8>) {
@@ -191,7 +193,7 @@ impl Stage {
         self.send(session, 0, At(0, whole, 0), &header(whole));
         let link = self.user.link.take().expect("a packet of its own");
         self.user.packets = 0;
-        Port::<Vec<u8>>::bind(&mut self.port, link, 1);
+        self.port.bind(link, 1);
         session
     }
 

@@ -10,11 +10,13 @@ use mx_proto::flow::{Borrower, Lane, Paid, cost};
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::origin::{self, Seen};
 use mx_proto::owner::Queue;
-use mx_proto::port::{Body, Close, ConnectError, HeaderBytes, Limits, Port, SendError, Sent, Sink};
+use mx_proto::port::{
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Port, SendError, Sent, Sink,
+};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
-    Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId,
-    MatchBits, NicId, Outcome, Owner, RequestId, SessionId, Source, Target, Verdict,
+    Arrival, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits,
+    NicId, Outcome, Owner, RequestId, SessionId, Source, Target, Verdict,
 };
 use mx_sim::{Queued, VirtualClock};
 use std::cell::RefCell;
@@ -67,7 +69,7 @@ impl Wires {
 #[derive(Debug)]
 pub(crate) struct Script(Rc<RefCell<Wires>>);
 
-impl Port<Vec<u8>> for Script {
+impl LinkControl for Script {
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: 32 << 10,
@@ -88,7 +90,7 @@ impl Port<Vec<u8>> for Script {
         }
     }
 
-    fn connect(&mut self, _: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, _: Target, _: Instant) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoResources)
     }
 
@@ -103,6 +105,24 @@ impl Port<Vec<u8>> for Script {
         wires.cookies[place] = cookie;
     }
 
+    fn close(&mut self, link: LinkId, _: Close) {
+        let mut wires = self.0.borrow_mut();
+        wires.closed += 1;
+        wires.inbound.retain(|(of, _, _)| *of != link);
+        let place = link.index() as usize;
+        if let Some(cookie) = wires.cookies.get_mut(place) {
+            *cookie = 0;
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        self.0.borrow().inbound.is_empty()
+    }
+
+    fn disarm(&mut self) {}
+}
+
+impl Port<Vec<u8>> for Script {
     fn send(
         &mut self,
         link: LinkId,
@@ -141,7 +161,7 @@ impl Port<Vec<u8>> for Script {
 
     fn detach(&mut self, _: LinkId, _: &Vec<u8>, _: usize, _: usize) {}
 
-    fn poll<S: Sink<Vec<u8>>>(&mut self, _: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<Vec<u8>>>(&mut self, _: Instant, budget: usize, sink: &mut S) -> bool {
         let mut busy = false;
         for _ in 0..budget {
             let mut wires = self.0.borrow_mut();
@@ -164,22 +184,6 @@ impl Port<Vec<u8>> for Script {
         }
         busy
     }
-
-    fn close(&mut self, link: LinkId, _: Close) {
-        let mut wires = self.0.borrow_mut();
-        wires.closed += 1;
-        wires.inbound.retain(|(of, _, _)| *of != link);
-        let place = link.index() as usize;
-        if let Some(cookie) = wires.cookies.get_mut(place) {
-            *cookie = 0;
-        }
-    }
-
-    fn arm(&mut self) -> bool {
-        self.0.borrow().inbound.is_empty()
-    }
-
-    fn disarm(&mut self) {}
 }
 
 /// Keeps what it is told, and answers as a test wants.

@@ -4,13 +4,13 @@ use mx_proto::ops::{Chunks, Ops};
 use mx_proto::origin::{Address, Seen, Source};
 use mx_proto::owner::Queue;
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, RemoteKey, RemoteRead,
-    RemoteUse, SendError, Sent, Sink,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port, RemoteKey,
+    RemoteMemory, RemoteRead, RemoteUse, SendError, Sent, Sink,
 };
 use mx_proto::secret::Secret;
 use mx_proto::wire::{Header, Kind};
 use mx_proto::{
-    Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Key, LinkId,
+    Arrival, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, Key, LinkId,
     MatchBits, MatchMask, Memory, NicId, Outcome, Owner, Posted, Received, RemoteId, RequestId,
     Route, SendMode, SessionId, Status, Target, Verdict,
 };
@@ -265,7 +265,7 @@ impl QueuePort {
     }
 }
 
-impl Port<Buffer> for QueuePort {
+impl LinkControl for QueuePort {
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: 32 * 1024,
@@ -281,7 +281,7 @@ impl Port<Buffer> for QueuePort {
         }
     }
 
-    fn connect(&mut self, target: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, _: Instant) -> Result<LinkId, ConnectError> {
         let mut hub = self.hub.borrow_mut();
         let to = match target.nic.0 {
             nic @ (100..=101 | IMPOSTOR) => (nic - 100) as usize,
@@ -336,6 +336,29 @@ impl Port<Buffer> for QueuePort {
         own || !self.hub.borrow().no_translator
     }
 
+    fn has_room(&mut self, link: LinkId) -> bool {
+        let (cable, end) = Self::end(link);
+        let hub = self.hub.borrow();
+        hub.tells_of_room && hub.cables[cable].lanes[1 - end].packets.len() < ROOM
+    }
+
+    fn close(&mut self, link: LinkId, _: Close) {
+        let (cable, end) = Self::end(link);
+        let cable = &mut self.hub.borrow_mut().cables[cable];
+        cable.gone[end] = true;
+        if !cable.gone[1 - end] {
+            cable.down[1 - end] = Some(LinkDown::Closed);
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    fn disarm(&mut self) {}
+}
+
+impl Port<Buffer> for QueuePort {
     fn send(
         &mut self,
         link: LinkId,
@@ -384,39 +407,6 @@ impl Port<Buffer> for QueuePort {
         Ok(Sent::Whole)
     }
 
-    fn has_room(&mut self, link: LinkId) -> bool {
-        let (cable, end) = Self::end(link);
-        let hub = self.hub.borrow();
-        hub.tells_of_room && hub.cables[cable].lanes[1 - end].packets.len() < ROOM
-    }
-
-    fn recall(&mut self, _: LinkId, token: u64) {
-        let hub = self.hub.borrow();
-        if hub.reading != Some(token) {
-            let memory = &hub.read[token as usize];
-            assert!(memory.is_held(), "memory went while a port had it");
-        }
-    }
-
-    fn register(&mut self, _: LinkId, _: &Buffer, token: u64) -> Option<RemoteKey> {
-        let (address, key) = (token, 0);
-        let reads = self.hub.borrow().reads_remotely;
-        reads.then_some(RemoteKey { address, key })
-    }
-
-    fn read_remote(&mut self, _: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {
-        self.hub.borrow_mut().reading = Some(read.token);
-        Ok(())
-    }
-
-    fn stop_reading(&mut self, _: LinkId, token: u64) {
-        self.hub.borrow_mut().stopped.push(token);
-    }
-
-    fn deregister(&mut self, _: LinkId, key: RemoteKey) {
-        self.hub.borrow_mut().deregistered.push(key);
-    }
-
     fn resume(
         &mut self,
         link: LinkId,
@@ -448,7 +438,7 @@ impl Port<Buffer> for QueuePort {
         lane.packets.push_back((header, bytes));
     }
 
-    fn poll<S: Sink<Buffer>>(&mut self, _: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<Buffer>>(&mut self, _: Instant, budget: usize, sink: &mut S) -> bool {
         let mut busy = false;
         let cables = self.hub.borrow().cables.len();
         let newest_first = self.hub.borrow().newest_first;
@@ -521,11 +511,12 @@ impl Port<Buffer> for QueuePort {
                         drop(hub);
                         busy = true;
                         let half = body.len() / 2;
-                        let (place, at, len) = if begun {
-                            (sink.place(link, cookie, &header), half, body.len() - half)
+                        let (at, len) = if begun {
+                            (half, body.len() - half)
                         } else {
-                            (sink.begin(link, cookie, &header), 0, half)
+                            (0, half)
                         };
+                        let place = sink.place(link, cookie, &header, !begun);
                         if let Some(mut place) = place {
                             let done = place.memory.fill(place.offset + at, len, &body[..], at);
                             assert_eq!(done, len, "all of the body fits");
@@ -547,7 +538,7 @@ impl Port<Buffer> for QueuePort {
                     if let Some((header, body)) = lane.packets.pop_front() {
                         drop(hub);
                         busy = true;
-                        match sink.place(link, cookie, &header) {
+                        match sink.place(link, cookie, &header, false) {
                             Some(mut place) if body.len() > 1000 => {
                                 place.memory.fill(place.offset, body.len(), &body[..], 0);
                                 sink.on_placed(link, cookie, &header);
@@ -570,20 +561,38 @@ impl Port<Buffer> for QueuePort {
         busy
     }
 
-    fn close(&mut self, link: LinkId, _: Close) {
-        let (cable, end) = Self::end(link);
-        let cable = &mut self.hub.borrow_mut().cables[cable];
-        cable.gone[end] = true;
-        if !cable.gone[1 - end] {
-            cable.down[1 - end] = Some(LinkDown::Closed);
+    fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<Buffer>> {
+        Some(self)
+    }
+}
+
+impl RemoteMemory<Buffer> for QueuePort {
+    fn recall(&mut self, _: LinkId, token: u64) {
+        let hub = self.hub.borrow();
+        if hub.reading != Some(token) {
+            let memory = &hub.read[token as usize];
+            assert!(memory.is_held(), "memory went while a port had it");
         }
     }
 
-    fn arm(&mut self) -> bool {
-        true
+    fn register(&mut self, _: LinkId, _: &Buffer, token: u64) -> Option<RemoteKey> {
+        let (address, key) = (token, 0);
+        let reads = self.hub.borrow().reads_remotely;
+        reads.then_some(RemoteKey { address, key })
     }
 
-    fn disarm(&mut self) {}
+    fn read(&mut self, _: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {
+        self.hub.borrow_mut().reading = Some(read.token);
+        Ok(())
+    }
+
+    fn stop(&mut self, _: LinkId, token: u64) {
+        self.hub.borrow_mut().stopped.push(token);
+    }
+
+    fn deregister(&mut self, _: LinkId, key: RemoteKey) {
+        self.hub.borrow_mut().deregistered.push(key);
+    }
 }
 
 pub(crate) struct Pair {

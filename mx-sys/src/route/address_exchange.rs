@@ -54,10 +54,10 @@ use mx_port_fabric::endpoint_address::{
 };
 use mx_port_tcp::TcpPort;
 use mx_proto::log_limit::LogLimit;
-use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkDown, Port, SendError, Sink};
+use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkControl, LinkDown, SendError, Sink};
 use mx_proto::secret::{Nonce, PROOF_LEN, Secret};
 use mx_proto::shares::Shares;
-use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target, origin};
+use mx_proto::{Instant, LinkId, Memory, Source, Target, origin};
 use packet::{For, bytes_of, send};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -193,14 +193,14 @@ impl AddressExchange {
     }
 
     /// Starts the exchange for a link; after an error the caller has to close the link.
-    pub(super) fn search<M: Memory>(
+    pub(super) fn search(
         &mut self,
         link: LinkId,
         target: (Target, bool),
         tcp: &mut TcpPort,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<(), ConnectError> {
-        let carrier = Port::<M>::connect(tcp, target.0, clock)?;
+        let carrier = tcp.connect(target.0, now)?;
         let asking = Asking {
             link,
             progress: Progress::Dialling,
@@ -218,23 +218,23 @@ impl AddressExchange {
     }
 
     /// The endpoint has bound a link: it is no stranger's any more, nor is the one that watches over it.
-    pub(super) fn keep<M: Memory>(&mut self, link: LinkId, tcp: &mut TcpPort) {
+    pub(super) fn keep(&mut self, link: LinkId, tcp: &mut TcpPort) {
         if let Some(carrier) = self.watches.of(link)
             && !tcp.keep(carrier)
         {
             self.watches.remove(carrier);
-            Port::<M>::close(tcp, carrier, Close::Now);
+            tcp.close(carrier, Close::Now);
         }
     }
 
     /// The endpoint has closed a link.
-    pub(super) fn forget<M: Memory>(&mut self, link: LinkId, tcp: &mut TcpPort) {
+    pub(super) fn forget(&mut self, link: LinkId, tcp: &mut TcpPort) {
         self.watches.fade(link);
         if let Some(attempt) = self.attempts.remove(&link)
             && let Some(carrier) = attempt.tcp
             && self.asking.remove(&carrier).is_some()
         {
-            Port::<M>::close(tcp, carrier, Close::Now);
+            tcp.close(carrier, Close::Now);
         }
     }
 
@@ -249,19 +249,19 @@ impl AddressExchange {
     pub(super) fn run<M: Memory, S: Sink<M>>(
         &mut self,
         (ports, tcp): (Askers<'_>, &mut TcpPort),
-        clock: &dyn Clock,
+        now: Instant,
         sink: &mut S,
     ) -> bool {
         let idle =
             self.actions.is_empty() && self.deadlines.is_empty() && !self.watches.any_fading();
-        !idle && self.work::<M, S>((ports, tcp), clock, sink)
+        !idle && self.work((ports, tcp), now, sink)
     }
 
     #[cold]
     fn work<M: Memory, S: Sink<M>>(
         &mut self,
         (mut ports, tcp): (Askers<'_>, &mut TcpPort),
-        clock: &dyn Clock,
+        now: Instant,
         sink: &mut S,
     ) -> bool {
         let actions = std::mem::take(&mut self.actions);
@@ -269,29 +269,28 @@ impl AddressExchange {
         for action in actions {
             match action {
                 DeferredAction::Welcome(of, link) => {
-                    self.welcome::<M>(ports.of(of), tcp, link);
+                    self.welcome(ports.of(of), tcp, link);
                     self.tell_of_end(tcp, link, sink);
                 }
                 DeferredAction::Reply(of, link, bytes) => {
-                    self.reply::<M>((of, ports.of(of)), tcp, link, bytes, clock);
+                    self.reply((of, ports.of(of)), tcp, link, bytes, now);
                     self.tell_of_end(tcp, link, sink);
                 }
-                DeferredAction::Ask(link) => self.ask::<M>(&mut ports, tcp, link, clock),
+                DeferredAction::Ask(link) => self.ask(&mut ports, tcp, link, now),
                 DeferredAction::Take(link, answer) => {
-                    if !self.take(&mut ports, link, answer, clock) {
-                        Port::<M>::close(tcp, link, Close::Now);
+                    if !self.take(&mut ports, link, answer, now) {
+                        tcp.close(link, Close::Now);
                     }
                 }
-                DeferredAction::Lost(link, reason) => self.lost(&mut ports, link, reason, clock),
+                DeferredAction::Lost(link, reason) => self.lost(&mut ports, link, reason, now),
             }
         }
         if self.watches.any_fading() {
             let mut is_left = |link| ports.of(For::of(link)).is_some_and(|port| port.has(link));
             for carrier in self.watches.gone(&mut is_left) {
-                Port::<M>::close(tcp, carrier, Close::Now);
+                tcp.close(carrier, Close::Now);
             }
         }
-        let now = clock.now();
         while let Some(&(at, link)) = self.deadlines.front() {
             if now < at && self.asking.contains_key(&link) {
                 break;
@@ -299,7 +298,7 @@ impl AddressExchange {
             self.deadlines.pop_front();
             if let Some(asking) = self.asking.remove(&link) {
                 did = true;
-                Port::<M>::close(tcp, link, Close::Now);
+                tcp.close(link, Close::Now);
                 self.fail(&mut ports, asking.link, Trouble::Silent, String::new());
             }
         }
@@ -307,13 +306,7 @@ impl AddressExchange {
     }
 
     /// Sends our endpoint address, or asks what is to be proven with it.
-    fn ask<M: Memory>(
-        &mut self,
-        ports: &mut Askers<'_>,
-        tcp: &mut TcpPort,
-        link: LinkId,
-        clock: &dyn Clock,
-    ) {
+    fn ask(&mut self, ports: &mut Askers<'_>, tcp: &mut TcpPort, link: LinkId, now: Instant) {
         let Some(asking) = self.asking.get_mut(&link) else {
             return;
         };
@@ -329,7 +322,7 @@ impl AddressExchange {
             .and_then(|port| port.endpoint_address(asking.link));
         let Some(mut endpoint_address) = endpoint_address else {
             self.asking.remove(&link);
-            Port::<M>::close(tcp, link, Close::Now);
+            tcp.close(link, Close::Now);
             return;
         };
         // Links over datagrams begin with their first packet: there may be none to watch over.
@@ -343,7 +336,7 @@ impl AddressExchange {
             (_, What::Hail(_), _) => (Vec::new(), None),
             _ => (endpoint_address.emit(), None),
         };
-        match send::<M>(tcp, link, what, &bytes) {
+        match send(tcp, link, what, &bytes) {
             Ok(_) => {
                 asking.proven = proven;
                 asking.peer = address_of(tcp, link);
@@ -352,7 +345,7 @@ impl AddressExchange {
                     _ => Progress::Asked,
                 };
                 if begins {
-                    self.deadlines.push_back((clock.now().after(TIMEOUT), link));
+                    self.deadlines.push_back((now.after(TIMEOUT), link));
                 }
             }
             // It says when there is room, or that it is down.
@@ -456,30 +449,25 @@ impl AddressExchange {
     }
 
     /// Says what is to be proven.
-    fn welcome<M: Memory>(
-        &self,
-        port: Option<&mut dyn Addresses>,
-        tcp: &mut TcpPort,
-        link: LinkId,
-    ) {
+    fn welcome(&self, port: Option<&mut dyn Addresses>, tcp: &mut TcpPort, link: LinkId) {
         let Some(guard) = &self.guard else {
             let provider = port.map_or("", |port| port.provider());
             let answer = none(Refusal::NoSecret, provider);
-            return answer_and_close::<M>(tcp, link, &answer.emit());
+            return answer_and_close(tcp, link, &answer.emit());
         };
-        if send::<M>(tcp, link, What::Nonce, &guard.nonce_for(link)).is_err() {
-            Port::<M>::close(tcp, link, Close::Now);
+        if send(tcp, link, What::Nonce, &guard.nonce_for(link)).is_err() {
+            tcp.close(link, Close::Now);
         }
     }
 
     /// Answers a stranger, whose link ends with it unless it is to watch.
-    fn reply<M: Memory>(
+    fn reply(
         &mut self,
         (of, port): (For, Option<&mut dyn Addresses>),
         tcp: &mut TcpPort,
         link: LinkId,
         bytes: Option<Vec<u8>>,
-        clock: &dyn Clock,
+        now: Instant,
     ) {
         // A peer that has gone gets no answer.
         let Some(from) = address_of(tcp, link) else {
@@ -487,9 +475,9 @@ impl AddressExchange {
         };
         let Some(guard) = &self.guard else {
             let endpoint_address = bytes.and_then(|bytes| EndpointAddress::parse(&bytes));
-            let (watched, answer) = self.answer_to(port, endpoint_address, from, clock);
+            let (watched, answer) = self.answer_to(port, endpoint_address, from, now);
             log::debug!("link {link:?} asks for the fabric: {answer:?}");
-            return self.answer::<M>(tcp, (link, from), watched, &answer.emit());
+            return self.answer(tcp, (link, from), watched, &answer.emit());
         };
         let question = bytes.and_then(|bytes| guard.asked(of, link, &bytes));
         let Some((endpoint_address, proven)) = question else {
@@ -502,13 +490,13 @@ impl AddressExchange {
             }
             let provider = port.map_or("", |port| port.provider());
             let answer = none(Refusal::Secret, provider);
-            return answer_and_close::<M>(tcp, link, &answer.emit());
+            return answer_and_close(tcp, link, &answer.emit());
         };
         let endpoint_address = EndpointAddress::parse(&endpoint_address);
-        let (watched, answer) = self.answer_to(port, endpoint_address, from, clock);
+        let (watched, answer) = self.answer_to(port, endpoint_address, from, now);
         log::debug!("link {link:?} asks for the fabric: {answer:?}");
         let bytes = guard.answer(&proven, &answer.emit());
-        self.answer::<M>(tcp, (link, from), watched, &bytes);
+        self.answer(tcp, (link, from), watched, &bytes);
     }
 
     /// The answer to a stranger from that address, and the link that its TCP link is to watch over.
@@ -517,14 +505,14 @@ impl AddressExchange {
         port: Option<&mut dyn Addresses>,
         theirs: Option<EndpointAddress>,
         from: SocketAddr,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> (Option<LinkId>, Answer) {
         let (port, theirs) = match (port, theirs) {
             (None, _) => return (None, none(Refusal::NoPort, "")),
             (Some(port), None) => return (None, none(Refusal::NotUnderstood, port.provider())),
             (Some(port), Some(theirs)) => (port, theirs),
         };
-        match port.answer(&theirs, from, clock) {
+        match port.answer(&theirs, from, now) {
             Ok((link, mut ours)) => {
                 let may = theirs.watched && self.watches.may_add(Origin::Address(from).source());
                 ours.watched = may && link.is_some();
@@ -535,7 +523,7 @@ impl AddressExchange {
     }
 
     /// Sends an answer to that stranger. Its link then watches over the one that was `watched` for, or ends.
-    fn answer<M: Memory>(
+    fn answer(
         &mut self,
         tcp: &mut TcpPort,
         (link, from): (LinkId, SocketAddr),
@@ -543,11 +531,11 @@ impl AddressExchange {
         bytes: &[u8],
     ) {
         match watched {
-            Some(watched) if send::<M>(tcp, link, What::Answer, bytes).is_ok() => {
+            Some(watched) if send(tcp, link, What::Answer, bytes).is_ok() => {
                 let source = Origin::Address(from).source();
                 self.watches.add(link, watched, source);
             }
-            _ => answer_and_close::<M>(tcp, link, bytes),
+            _ => answer_and_close(tcp, link, bytes),
         }
     }
 
@@ -565,7 +553,7 @@ impl AddressExchange {
         ports: &mut Askers<'_>,
         carrier: LinkId,
         answer: Option<Answer>,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> bool {
         let Some(asking) = self.asking.remove(&carrier) else {
             return false;
@@ -579,7 +567,7 @@ impl AddressExchange {
             (Some(Answer::EndpointAddress(endpoint_address)), Some(peer))
                 if endpoint_address.provider == port.provider() =>
             {
-                port.greet((link, attempt.target), &endpoint_address, peer, clock);
+                port.greet((link, attempt.target), &endpoint_address, peer, now);
                 let both = asking.watched && endpoint_address.watched;
                 // Others may have been answered meanwhile.
                 if both && self.watches.may_add(origin::Source::TRUSTED) {
@@ -602,19 +590,13 @@ impl AddressExchange {
         false
     }
 
-    fn lost(
-        &mut self,
-        ports: &mut Askers<'_>,
-        carrier: LinkId,
-        reason: LinkDown,
-        clock: &dyn Clock,
-    ) {
+    fn lost(&mut self, ports: &mut Askers<'_>, carrier: LinkId, reason: LinkDown, now: Instant) {
         if let Some(link) = self.watches.remove(carrier)
             && matches!(reason, LinkDown::Closed | LinkDown::Reset)
             && let Some(port) = ports.of(For::of(link))
         {
             log::debug!("link {link:?}: its peer may have gone");
-            return port.doubt(link, clock);
+            return port.doubt(link, now);
         }
         let Some(Asking { link, progress, .. }) = self.asking.remove(&carrier) else {
             return;
@@ -719,11 +701,11 @@ fn address_of(tcp: &TcpPort, link: LinkId) -> Option<SocketAddr> {
 
 /// Into an empty socket buffer, from which the kernel delivers it. A peer that has filled the
 /// buffer before, or sends on after its question, may miss the answer.
-fn answer_and_close<M: Memory>(tcp: &mut TcpPort, link: LinkId, bytes: &[u8]) {
-    if send::<M>(tcp, link, What::Answer, bytes).is_err() {
+fn answer_and_close(tcp: &mut TcpPort, link: LinkId, bytes: &[u8]) {
+    if send(tcp, link, What::Answer, bytes).is_err() {
         log::debug!("link {link:?}: no room for the answer");
     }
-    Port::<M>::close(tcp, link, Close::Now);
+    tcp.close(link, Close::Now);
 }
 
 /// A question with a valid proof, but for another nonce.

@@ -11,8 +11,8 @@ use mx_port_fabric::endpoint_address::{ANSWER_MAX, Answer, EndpointAddress, Refu
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::origin::Source;
 use mx_proto::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkDown, Port, SendError, Sent,
-    Sink, WakeDescriptors,
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown, Port,
+    SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::secret::Secret;
 use mx_proto::{
@@ -86,7 +86,7 @@ impl Addresses for Double {
         &mut self,
         theirs: &EndpointAddress,
         from: SocketAddr,
-        _: &dyn Clock,
+        _: Instant,
     ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
         if theirs.provider != self.provider {
             return Err(Refusal::Provider);
@@ -106,7 +106,7 @@ impl Addresses for Double {
         (link, _): (LinkId, Target),
         theirs: &EndpointAddress,
         from: SocketAddr,
-        _: &dyn Clock,
+        _: Instant,
     ) {
         self.from.insert(link, from);
         self.greeted.push((link, theirs.clone()));
@@ -124,13 +124,13 @@ impl Addresses for Double {
         self.open.contains(&link) || self.leaving.contains(&link)
     }
 
-    fn doubt(&mut self, link: LinkId, _: &dyn Clock) {
+    fn doubt(&mut self, link: LinkId, _: Instant) {
         self.doubted.push(link);
     }
 }
 
 impl Fabric for Double {
-    fn reserve(&mut self, _: &dyn Clock, _: Option<Route>) -> Result<LinkId, ConnectError> {
+    fn reserve(&mut self, _: Instant, _: Option<Route>) -> Result<LinkId, ConnectError> {
         if self.full {
             Err(ConnectError::NoResources)
         } else {
@@ -155,7 +155,7 @@ impl Fabric for Double {
     fn face(&mut self, _: SocketAddr) {}
 }
 
-impl<M: Memory> Port<M> for Double {
+impl LinkControl for Double {
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: 4096,
@@ -167,36 +167,11 @@ impl<M: Memory> Port<M> for Double {
         }
     }
 
-    fn connect(&mut self, _: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, _: Target, _: Instant) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoRoute)
     }
 
     fn bind(&mut self, _: LinkId, _: u64) {}
-
-    fn send(&mut self, _: LinkId, _: &HeaderBytes, _: Body<'_, M>) -> Result<Sent, SendError> {
-        Err(SendError::Down)
-    }
-
-    fn resume(&mut self, _: LinkId, _: &M, _: usize, _: usize) -> Result<Sent, SendError> {
-        Err(SendError::Down)
-    }
-
-    fn detach(&mut self, _: LinkId, _: &M, _: usize, _: usize) {}
-
-    fn poll<S: Sink<M>>(&mut self, _: &dyn Clock, _: usize, sink: &mut S) -> bool {
-        let (ups, downs) = (
-            std::mem::take(&mut self.ups),
-            std::mem::take(&mut self.downs),
-        );
-        let some = !ups.is_empty() || !downs.is_empty();
-        for link in ups {
-            sink.on_up(link, 0);
-        }
-        for (link, reason) in downs {
-            sink.on_down(link, 0, reason);
-        }
-        some
-    }
 
     fn close(&mut self, link: LinkId, _: Close) {
         self.open.retain(|open| *open != link);
@@ -211,6 +186,33 @@ impl<M: Memory> Port<M> for Double {
 
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors::default()
+    }
+}
+
+impl<M: Memory> Port<M> for Double {
+    fn send(&mut self, _: LinkId, _: &HeaderBytes, _: Body<'_, M>) -> Result<Sent, SendError> {
+        Err(SendError::Down)
+    }
+
+    fn resume(&mut self, _: LinkId, _: &M, _: usize, _: usize) -> Result<Sent, SendError> {
+        Err(SendError::Down)
+    }
+
+    fn detach(&mut self, _: LinkId, _: &M, _: usize, _: usize) {}
+
+    fn poll<S: Sink<M>>(&mut self, _: Instant, _: usize, sink: &mut S) -> bool {
+        let (ups, downs) = (
+            std::mem::take(&mut self.ups),
+            std::mem::take(&mut self.downs),
+        );
+        let some = !ups.is_empty() || !downs.is_empty();
+        for link in ups {
+            sink.on_up(link, 0);
+        }
+        for (link, reason) in downs {
+            sink.on_down(link, 0, reason);
+        }
+        some
     }
 }
 
@@ -304,12 +306,12 @@ impl Side {
     }
 
     fn connect(&mut self, target: Target) -> Result<LinkId, ConnectError> {
-        Port::<Vec<u8>>::connect(&mut self.ports, target, &self.clock)
+        self.ports.connect(target, self.clock.now())
     }
 
     fn poll(&mut self) -> bool {
         self.ports.note_control();
-        self.ports.poll(&self.clock, 64, &mut self.sink)
+        self.ports.poll(self.clock.now(), 64, &mut self.sink)
     }
 
     fn fabric(&self) -> &Double {
@@ -326,7 +328,7 @@ impl Side {
             nic: NicId(0x1234),
             ..self.ports.identity()
         };
-        Port::<Vec<u8>>::seen(&self.ports, link, &claimed).nic
+        self.ports.seen(link, &claimed).nic
     }
 
     /// Events since the last time, but for ends of links that the endpoint never knew.
@@ -399,8 +401,8 @@ fn linked(a: &mut Side, b: &mut Side, count: usize) -> Vec<(LinkId, LinkId)> {
         let link = a.connect(b.target(ROUTE_RDM)).unwrap();
         assert_eq!(both(a, b), [Seen::Up(link, 0)]);
         let theirs = *b.fabric().open.last().unwrap();
-        Port::<Vec<u8>>::bind(&mut a.ports, link, 5);
-        Port::<Vec<u8>>::bind(&mut b.ports, theirs, 6);
+        a.ports.bind(link, 5);
+        b.ports.bind(theirs, 6);
         links.push((link, theirs));
     }
     b.heard();
@@ -452,7 +454,7 @@ fn a_watch_ends_with_its_link_and_not_before_the_last_frame_has_left() {
         });
     };
     // Closed by the endpoint; the other side is told over the fabric, and asks there.
-    Port::<Vec<u8>>::close(&mut a.ports, links[0].0, Close::Now);
+    a.ports.close(links[0].0, Close::Now);
     settle(&mut a, &mut b, 2);
     assert_eq!(b.fabric().doubted, [links[0].1]);
     // Down over the fabric.
@@ -462,7 +464,7 @@ fn a_watch_ends_with_its_link_and_not_before_the_last_frame_has_left() {
     assert_eq!(a.fabric().doubted, [links[1].0]);
     // What the endpoint has closed is still leaving.
     a.ports.rdm_mut().leaving = vec![links[2].0];
-    Port::<Vec<u8>>::close(&mut a.ports, links[2].0, Close::Flush);
+    a.ports.close(links[2].0, Close::Flush);
     for _ in 0..100 {
         a.poll();
         b.poll();
@@ -505,7 +507,7 @@ fn a_stranger_is_watched_no_longer_than_it_may_stay() {
         assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
         *b.fabric().open.last().unwrap()
     });
-    Port::<Vec<u8>>::bind(&mut b.ports, bound, 6);
+    b.ports.bind(bound, 6);
     b.clock.0.set(Duration::from_secs(6));
     until(|| {
         b.poll();
@@ -533,7 +535,7 @@ fn what_comes_on_a_link_that_watches_is_not_for_the_endpoint() {
         b.fabric().answered.len() == 1
     });
     let link = b.fabric().open[0];
-    Port::<Vec<u8>>::bind(&mut b.ports, link, 6);
+    b.ports.bind(link, 6);
     // An introduction, another question, a large packet.
     let large = [header_of(3, 100_000).to_vec(), vec![7; 100_000]].concat();
     for bytes in [header_of(3, 0).to_vec(), question(&ours.emit()), large] {
@@ -584,10 +586,10 @@ fn a_peer_that_closes_the_link_over_the_question_is_reached_over_tcp() {
     let mut sink = Recorder::default();
     let seen = told(&mut a, || {
         old.note_control();
-        old.poll(&MonotonicClock, 64, &mut sink);
+        old.poll(MonotonicClock.now(), 64, &mut sink);
         for seen in sink.take() {
             if let Seen::Packet { link, .. } = seen {
-                Port::<Vec<u8>>::close(&mut old, link, Close::Now);
+                old.close(link, Close::Now);
             }
         }
     });
@@ -604,7 +606,7 @@ fn a_peer_that_answers_nonsense_is_reached_over_tcp() {
         let mut sink = Recorder::default();
         let seen = told(&mut a, || {
             odd.note_control();
-            odd.poll(&MonotonicClock, 64, &mut sink);
+            odd.poll(MonotonicClock.now(), 64, &mut sink);
             for seen in sink.take() {
                 if let Seen::Packet {
                     link, mut header, ..
@@ -632,11 +634,11 @@ fn a_peer_that_says_nothing_is_given_five_seconds() {
     until(|| {
         a.poll();
         silent.note_control();
-        silent.poll(&MonotonicClock, 64, &mut sink);
+        silent.poll(MonotonicClock.now(), 64, &mut sink);
         !sink.seen.is_empty()
     });
     assert_eq!(a.sink.take(), []);
-    let due = Port::<Vec<u8>>::deadline(&a.ports).unwrap();
+    let due = a.ports.deadline().unwrap();
     let left = due.since(a.clock.now());
     assert!(left <= Duration::from_secs(5), "{left:?}");
     a.clock.0.set(left + Duration::from_millis(1));
@@ -669,7 +671,7 @@ fn a_link_closed_while_its_peer_is_looked_for_takes_the_search_with_it() {
     let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
     let link = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(a.tcp_links(), 1);
-    Port::<Vec<u8>>::close(&mut a.ports, link, Close::Now);
+    a.ports.close(link, Close::Now);
     assert_eq!((a.tcp_links(), a.fabric().link_count()), (0, 0));
     for _ in 0..1000 {
         a.poll();
@@ -873,11 +875,11 @@ fn a_peer_over_the_fabric_is_named_by_the_address_the_endpoint_addresses_went_to
     let theirs = b.fabric().open[0];
     for (side, link, other) in [(&a, ours, &b), (&b, theirs, &a)] {
         assert_eq!(side.seen(link), Some(other.ports.identity().nic));
-        let seen = Port::<Vec<u8>>::seen(&side.ports, link, &other.ports.identity());
+        let seen = side.ports.seen(link, &other.ports.identity());
         assert_ne!(seen.source, Source::TRUSTED);
     }
     // A link that is no more, or never was, tells nothing.
-    Port::<Vec<u8>>::close(&mut a.ports, ours, Close::Now);
+    a.ports.close(ours, Close::Now);
     for link in [ours, LinkId::new(7, 7).at_port(RDM)] {
         assert_eq!(a.seen(link), None);
     }
@@ -896,7 +898,7 @@ fn a_question_on_a_link_of_a_remote_is_a_packet_like_any_other() {
     let Seen::Packet { link: theirs, .. } = both(&mut b, &mut a)[0] else {
         panic!("no packet");
     };
-    Port::<Vec<u8>>::bind(&mut b.ports, theirs, 77);
+    b.ports.bind(theirs, 77);
     let mut header = [0; HEADER_LEN];
     header.copy_from_slice(&question(b""));
     send(&mut a, header);

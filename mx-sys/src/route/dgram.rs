@@ -17,8 +17,8 @@ use mx_port_base::origin::Origin;
 use mx_port_dgram::fabric::FabricDatagrams;
 use mx_port_dgram::{self as dgram, AnyAddress, Backend, DgramPort};
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
-use mx_proto::port::{Close, ConnectError, LinkDown, Port, Sink};
-use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use mx_proto::port::{ConnectError, LinkControl, LinkDown, Port, Sink};
+use mx_proto::{Instant, LinkId, Memory, Target};
 use std::io;
 use std::net::SocketAddr;
 
@@ -28,7 +28,7 @@ pub(super) type Later = Box<dyn FnOnce() -> Option<DgramPort> + Send>;
 /// The port and what is known of its links.
 #[derive(Default)]
 pub(super) struct Dgram {
-    port: Option<DgramPort>,
+    pub(super) port: Option<DgramPort>,
     /// It was opened with the endpoint: it carries what may take any route.
     pub(super) offered: bool,
     later: Option<Later>,
@@ -97,11 +97,11 @@ impl Dgram {
     }
 
     /// Starts a link.
-    pub(super) fn connect<M: Memory>(
+    pub(super) fn connect(
         &mut self,
         target: Target,
         (nest, member): (&Nest, u8),
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<LinkId, ConnectError> {
         if self.port.is_none()
             && let Some(open) = self.later.take()
@@ -117,7 +117,7 @@ impl Dgram {
             log::debug!("{target:?}: the dgram port is not open");
             return Err(ConnectError::NoRoute);
         };
-        let link = Port::<M>::connect(port, target, clock)?;
+        let link = port.connect(target, now)?;
         self.idle = false;
         Ok(link)
     }
@@ -145,13 +145,6 @@ impl Dgram {
         self.port.is_some().then_some(self as _)
     }
 
-    /// The endpoint closes a link.
-    pub(super) fn close<M: Memory>(&mut self, link: LinkId, how: Close) {
-        if let Some(port) = &mut self.port {
-            Port::<M>::close(port, link, how);
-        }
-    }
-
     /// Whether there is nothing to do but to accept strangers.
     pub(super) fn is_idle(&self) -> bool {
         self.idle
@@ -159,7 +152,7 @@ impl Dgram {
 
     pub(super) fn poll<M: Memory, S: Sink<M>>(
         &mut self,
-        (clock, budget): (&dyn Clock, usize),
+        (now, budget): (Instant, usize),
         exchange: &mut AddressExchange,
         sink: &mut S,
     ) -> bool {
@@ -173,23 +166,9 @@ impl Dgram {
                 ours: &self.provider,
             },
         };
-        let some = Port::<M>::poll(port, clock, budget, &mut sink);
-        self.idle = !some && port.sessions() == 0 && Port::<M>::deadline(port).is_none();
+        let some = Port::<M>::poll(port, now, budget, &mut sink);
+        self.idle = !some && port.sessions() == 0 && port.deadline().is_none();
         some
-    }
-
-    pub(super) fn deadline<M: Memory>(&self) -> Option<Instant> {
-        self.port.as_ref().and_then(Port::<M>::deadline)
-    }
-
-    pub(super) fn arm<M: Memory>(&mut self) -> bool {
-        self.port.as_mut().is_none_or(Port::<M>::arm)
-    }
-
-    pub(super) fn disarm<M: Memory>(&mut self) {
-        if let Some(port) = &mut self.port {
-            Port::<M>::disarm(port);
-        }
     }
 }
 
@@ -243,7 +222,7 @@ impl Addresses for Dgram {
         &mut self,
         theirs: &EndpointAddress,
         from: SocketAddr,
-        _clock: &dyn Clock,
+        _now: Instant,
     ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
         if theirs.provider != self.provider {
             return Err(Refusal::Provider);
@@ -265,7 +244,7 @@ impl Addresses for Dgram {
         (_link, target): (LinkId, Target),
         theirs: &EndpointAddress,
         _from: SocketAddr,
-        _clock: &dyn Clock,
+        _now: Instant,
     ) {
         let Some(fabric) = self.fabric_mut() else {
             return;

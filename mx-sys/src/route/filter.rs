@@ -78,13 +78,14 @@ impl<M: Memory, S: Sink<M>, W: Filter> Sink<M> for Relay<'_, S, W> {
     }
 
     #[inline]
-    fn begin(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>> {
-        self.sink.begin(link, cookie, header)
-    }
-
-    #[inline]
-    fn place(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>> {
-        self.sink.place(link, cookie, header)
+    fn place(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        header: &HeaderBytes,
+        begin: bool,
+    ) -> Option<Place<'_, M>> {
+        self.sink.place(link, cookie, header, begin)
     }
 
     #[inline]

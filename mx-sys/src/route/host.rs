@@ -52,11 +52,11 @@ use mx_port_rdm::{Device, RdmPort};
 use mx_port_tcp::TcpPort;
 use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkFigures, PACKET_LEAST, Port, RemoteKey,
-    RemoteRead, SendError, Sent, Sink, WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkFigures, PACKET_LEAST, Port,
+    RemoteMemory, SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::secret::{Binding, Secret};
-use mx_proto::{Clock, Config, Identity, Instant, Key, LinkId, Memory, NicId, Route, Target};
+use mx_proto::{Config, Identity, Instant, Key, LinkId, Memory, NicId, Route, Target};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -187,7 +187,24 @@ const NO_LIMITS: Limits = Limits {
     refusal_ends_link: false,
 };
 
-impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
+/// A port by its number, if it is open.
+macro_rules! by_number {
+    ($self:ident, $number:ident, $get:ident $(, $mut:tt)?) => {
+        match $number {
+            LOCAL => $self.local.$get().map(|port| port as _),
+            TCP => Some(&$($mut)? $self.tcp),
+            LOOPBACK => Some(&$($mut)? $self.loopback),
+            RDM => $self.rdm.port.$get().map(|port| port as _),
+            DGRAM => $self.dgram.port.$get().map(|port| port as _),
+            _ => None,
+        }
+    };
+}
+
+/// All ports.
+const ALL: [u8; 5] = [LOCAL, TCP, LOOPBACK, RDM, DGRAM];
+
+impl<R: Fabric> HostPorts<R> {
     /// Puts opened ports together; [`HostPorts::open`] opens them.
     pub(super) fn new(
         own: Identity,
@@ -215,8 +232,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         control.add(INTERFACES, watch.raw())?;
         data.add(CONTROL, Some(control.raw()))?;
         // The descriptors are the same whatever memory the port works with.
-        add(TCP, Port::<Vec<u8>>::descriptors(&tcp))?;
-        add(LOOPBACK, Port::<Vec<u8>>::descriptors(&loopback))?;
+        add(TCP, tcp.descriptors())?;
+        add(LOOPBACK, loopback.descriptors())?;
         if let Some(rdm) = &mut rdm.port {
             rdm.wake_through(data.as_fd())?;
         }
@@ -376,17 +393,33 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     pub fn eager_max(&self) -> usize {
         // A port's links all carry the same.
         let link = LinkId::new(0, 0);
-        let all = [
-            self.local.as_ref().map(LocalPort::limits),
-            Some(Port::<Vec<u8>>::limits(&self.tcp, link)),
-            Some(Port::<Vec<u8>>::limits(&self.loopback, link)),
-            self.rdm.port.as_ref().map(|rdm| rdm.limits(link)),
-            self.dgram
-                .port()
-                .map(|dgram| Port::<Vec<u8>>::limits(dgram, link)),
-        ];
-        let all = all.into_iter().flatten().map(|limits| limits.eager_max());
+        let all = self.ports().map(|port| port.limits(link).eager_max());
         all.min().unwrap_or(NO_LIMITS.packet_max)
+    }
+
+    /// A port by its number ([`LinkId::port`]), if it is open.
+    fn port(&self, number: u8) -> Option<&dyn LinkControl> {
+        by_number!(self, number, as_ref)
+    }
+
+    /// The same, to do something with its links.
+    fn port_mut(&mut self, number: u8) -> Option<&mut dyn LinkControl> {
+        by_number!(self, number, as_mut, mut)
+    }
+
+    /// The port that carries the packets of a link, to which something is done.
+    fn carrier<M: Memory>(&mut self, link: LinkId) -> Option<&mut dyn Port<M>>
+    where
+        R: Port<M>,
+    {
+        self.touched = true;
+        let number = link.port();
+        by_number!(self, number, as_mut, mut)
+    }
+
+    /// All that are open.
+    fn ports(&self) -> impl Iterator<Item = &dyn LinkControl> {
+        ALL.into_iter().filter_map(|number| self.port(number))
     }
 
     /// [`Port::send`] of whatever has not a link of the local port.
@@ -401,23 +434,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         R: Port<M>,
     {
         let _off = Off::new();
-        match (link.port(), &mut self.rdm.port) {
-            (TCP, _) => {
-                self.touched = true;
-                self.tcp.send(link, header, body)
-            }
-            (RDM, Some(rdm)) => {
-                self.touched = true;
-                rdm.send(link, header, body)
-            }
-            (DGRAM, _) => {
-                self.touched = true;
-                let dgram = self.dgram.port_mut().ok_or(SendError::Down)?;
-                dgram.send(link, header, body)
-            }
-            (LOOPBACK, _) => self.loopback.send(link, header, body),
-            _ => Err(SendError::Down),
-        }
+        let port = self.carrier(link).ok_or(SendError::Down)?;
+        port.send(link, header, body)
     }
 
     /// Starts a link over shared memory. `strict`: that and nothing else is asked for.
@@ -425,38 +443,31 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         &mut self,
         target: Target,
         strict: bool,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<LinkId, ConnectError> {
         let local = self.local.as_mut().ok_or(ConnectError::NoRoute)?;
         let link = if strict {
-            local.connect_to(BOARD, target.endpoint.0, clock)?
+            local.connect_to(BOARD, target.endpoint.0, now)?
         } else {
-            local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, clock)?
+            local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, now)?
         };
         self.local_quiet = false;
         Ok(link)
     }
 
-    fn connect_tcp<M: Memory>(
-        &mut self,
-        target: Target,
-        clock: &dyn Clock,
-    ) -> Result<LinkId, ConnectError> {
-        let link = Port::<M>::connect(&mut self.tcp, target, clock)?;
+    fn connect_tcp(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
+        let link = self.tcp.connect(target, now)?;
         self.tcp_quiet = false;
         Ok(link)
     }
 
     /// Starts a link over libfabric. `strict`: that and nothing else is asked for.
-    fn connect_rdm<M: Memory>(
+    fn connect_rdm(
         &mut self,
         target: Target,
         strict: bool,
-        clock: &dyn Clock,
-    ) -> Result<LinkId, ConnectError>
-    where
-        R: Port<M>,
-    {
+        now: Instant,
+    ) -> Result<LinkId, ConnectError> {
         if self.rdm.port.is_none()
             && let Some(open) = self.rdm.later.take()
         {
@@ -470,10 +481,10 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             peer.set_port(self.tcp.local_port());
             rdm.face(peer);
         }
-        let link = rdm.reserve(clock, (!strict).then_some(ROUTE_TCP))?;
+        let link = rdm.reserve(now, (!strict).then_some(ROUTE_TCP))?;
         let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
-        if let Err(error) = exchange.search::<M>(link, (target, strict), tcp, clock) {
-            Port::<M>::close(rdm, link, Close::Now);
+        if let Err(error) = exchange.search(link, (target, strict), tcp, now) {
+            rdm.close(link, Close::Now);
             return Err(error);
         }
         (self.rdm_quiet, self.tcp_quiet) = (false, false);
@@ -481,21 +492,23 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     }
 
     /// Starts a link over datagrams. `strict`: that and nothing else is asked for.
-    fn connect_dgram<M: Memory>(
+    fn connect_dgram(
         &mut self,
         target: Target,
         strict: bool,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<LinkId, ConnectError> {
         let nest = (&self.data, DGRAM);
-        let link = self.dgram.connect::<M>(target, nest, clock)?;
+        let link = self.dgram.connect(target, nest, now)?;
         let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
         if !self.dgram.asks() {
             exchange.expect(link, (target, strict));
             return Ok(link);
         }
-        if let Err(error) = exchange.search::<M>(link, (target, strict), tcp, clock) {
-            self.dgram.close::<M>(link, Close::Now);
+        if let Err(error) = exchange.search(link, (target, strict), tcp, now) {
+            if let Some(port) = self.port_mut(link.port()) {
+                port.close(link, Close::Now);
+            }
             return Err(error);
         }
         self.tcp_quiet = false;
@@ -514,12 +527,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         }
     }
 
-    fn poll_rdm<M: Memory, S: Sink<M>>(
-        &mut self,
-        clock: &dyn Clock,
-        budget: usize,
-        sink: &mut S,
-    ) -> bool
+    fn poll_rdm<M: Memory, S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool
     where
         R: Port<M>,
     {
@@ -532,16 +540,13 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             ours: &self.rdm.provider,
         };
         let mut sink = Relay { sink, filter };
-        let some = Port::<M>::poll(rdm, clock, budget, &mut sink);
-        self.rdm_quiet = !some && rdm.link_count() == 0 && Port::<M>::deadline(rdm).is_none();
+        let some = Port::<M>::poll(rdm, now, budget, &mut sink);
+        self.rdm_quiet = !some && rdm.link_count() == 0 && rdm.deadline().is_none();
         some
     }
 
-    fn arm_rdm<M: Memory>(&mut self) -> bool
-    where
-        R: Port<M>,
-    {
-        let ready = self.rdm.port.as_mut().is_none_or(Port::<M>::arm);
+    fn arm_rdm(&mut self) -> bool {
+        let ready = self.rdm.port.as_mut().is_none_or(LinkControl::arm);
         // The next poll takes in what there is.
         self.rdm_quiet &= ready;
         ready
@@ -549,7 +554,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
 
     fn poll_tcp<M: Memory, S: Sink<M>>(
         &mut self,
-        clock: &dyn Clock,
+        now: Instant,
         budget: usize,
         sink: &mut S,
     ) -> bool {
@@ -557,20 +562,16 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             sink,
             filter: ExchangeFilter(&mut self.exchange),
         };
-        let mut some = self.tcp.poll(clock, budget, &mut relay);
+        let mut some = self.tcp.poll(now, budget, &mut relay);
         let ports = Askers {
             rdm: self.rdm.port.as_mut().map(|rdm| rdm as _),
             dgram: self.dgram.endpoint_addresses(),
         };
-        if self
-            .exchange
-            .run::<M, S>((ports, &mut self.tcp), clock, sink)
-        {
+        if self.exchange.run((ports, &mut self.tcp), now, sink) {
             some = true;
             self.rdm_quiet = false;
         }
-        self.tcp_quiet =
-            !some && self.tcp.link_count() == 0 && Port::<M>::deadline(&self.tcp).is_none();
+        self.tcp_quiet = !some && self.tcp.link_count() == 0 && self.tcp.deadline().is_none();
         some
     }
 
@@ -594,15 +595,6 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             }
             _ => Origin::Unknown,
         }
-    }
-
-    fn poll_loopback<M: Memory, S: Sink<M>>(
-        &mut self,
-        clock: &dyn Clock,
-        budget: usize,
-        sink: &mut S,
-    ) -> bool {
-        self.loopback.poll(clock, budget, sink)
     }
 
     /// If this machine's interfaces have changed, so many times by now, the ports are told.
@@ -639,8 +631,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
 
     /// Polls that are not an everyday matter: looking at what is quiet, and at interfaces.
     #[cold]
-    fn look_around(&mut self, clock: &dyn Clock) {
-        let now = clock.now();
+    fn look_around(&mut self, now: Instant) {
         if self.settled_at.is_some_and(|at| at <= now) {
             self.settle();
         }
@@ -679,63 +670,53 @@ impl HostPorts {
     }
 }
 
-impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
+impl<R: Fabric> LinkControl for HostPorts<R> {
     #[inline]
     fn limits(&self, link: LinkId) -> Limits {
-        match (link.port(), &self.local, &self.rdm.port) {
-            (LOCAL, Some(local), _) => local.limits(),
-            (TCP, ..) => Port::<M>::limits(&self.tcp, link),
-            (LOOPBACK, ..) => Port::<M>::limits(&self.loopback, link),
-            (RDM, _, Some(rdm)) => Port::<M>::limits(rdm, link),
-            (DGRAM, ..) => match self.dgram.port() {
-                Some(dgram) => Port::<M>::limits(dgram, link),
-                None => NO_LIMITS,
-            },
-            _ => NO_LIMITS,
-        }
+        self.port(link.port())
+            .map_or(NO_LIMITS, |port| port.limits(link))
     }
 
-    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         let _off = Off::new();
         self.touched = true;
         let Ok(tcp_port) = self.map.port(target.endpoint) else {
             return Err(ConnectError::BadEndpoint);
         };
-        self.follow(clock.now(), nic::look_again());
+        self.follow(now, nic::look_again());
         if is_oneself(&self.own, target.nic, target.endpoint) {
-            let link = Port::<M>::connect(&mut self.loopback, target, clock)?;
-            return Ok(link);
+            return self.loopback.connect(target, now);
         }
         let strict = target.route != Route::AUTO;
         let route = if strict { target.route } else { self.policy };
         let here = nic::is_local(target.nic);
         match route {
-            Route::AUTO if here => match self.connect_local(target, false, clock) {
+            Route::AUTO if here => match self.connect_local(target, false, now) {
                 // No endpoint there, as far as can be seen, or no memory left.
                 Err(ConnectError::NoRoute | ConnectError::Refused | ConnectError::NoResources) => {
-                    self.connect_tcp::<M>(target, clock)
+                    self.connect_tcp(target, now)
                 }
                 other => other,
             },
-            ROUTE_RDM if strict => self.connect_rdm::<M>(target, true, clock),
-            ROUTE_DGRAM => match self.connect_dgram::<M>(target, strict, clock) {
+            ROUTE_RDM if strict => self.connect_rdm(target, true, now),
+            ROUTE_DGRAM => match self.connect_dgram(target, strict, now) {
                 // It has as many links as it can have, or does not lead there.
                 Err(ConnectError::NoResources | ConnectError::NoRoute) if !strict => {
-                    self.connect_tcp::<M>(target, clock)
+                    self.connect_tcp(target, now)
                 }
                 other => other,
             },
             Route::AUTO | ROUTE_RDM if self.rdm.offered => {
-                match self.connect_rdm::<M>(target, false, clock) {
+                match self.connect_rdm(target, false, now) {
                     // It has as many links as it can have, or has broken down.
                     Err(ConnectError::NoResources | ConnectError::NoRoute) => {
-                        self.connect_tcp::<M>(target, clock)
+                        self.connect_tcp(target, now)
                     }
                     other => other,
                 }
             }
-            Route::AUTO | ROUTE_TCP => self.connect_tcp::<M>(target, clock),
-            ROUTE_LOCAL if here => self.connect_local(target, true, clock),
+            Route::AUTO | ROUTE_TCP => self.connect_tcp(target, now),
+            ROUTE_LOCAL if here => self.connect_local(target, true, now),
             _ if nic::socket_addresses(target.nic, tcp_port).is_empty() => {
                 Err(ConnectError::UnknownNic)
             }
@@ -745,22 +726,11 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
         let _off = Off::new();
-        match (link.port(), &mut self.local, &mut self.rdm.port) {
-            (LOCAL, Some(local), _) => local.bind(link, cookie),
-            (TCP, ..) => Port::<M>::bind(&mut self.tcp, link, cookie),
-            (LOOPBACK, ..) => Port::<M>::bind(&mut self.loopback, link, cookie),
-            (RDM, _, Some(rdm)) => {
-                Port::<M>::bind(rdm, link, cookie);
-                if cookie != 0 {
-                    self.exchange.keep::<M>(link, &mut self.tcp);
-                }
-            }
-            (DGRAM, ..) => {
-                if let Some(dgram) = self.dgram.port_mut() {
-                    Port::<M>::bind(dgram, link, cookie);
-                }
-            }
-            _ => {}
+        if let Some(port) = self.port_mut(link.port()) {
+            port.bind(link, cookie);
+        }
+        if link.port() == RDM && cookie != 0 {
+            self.exchange.keep(link, &mut self.tcp);
         }
     }
 
@@ -786,13 +756,100 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn binding(&self, link: LinkId) -> Binding {
-        match (link.port(), &self.rdm.port, self.dgram.port()) {
-            (RDM, Some(rdm), _) => Port::<M>::binding(rdm, link),
-            (DGRAM, _, Some(dgram)) => Port::<M>::binding(dgram, link),
-            _ => [0; 2],
+        self.port(link.port())
+            .map_or([0; 2], |port| port.binding(link))
+    }
+
+    fn has_room(&mut self, link: LinkId) -> bool {
+        match (link.port(), &mut self.local) {
+            (LOCAL, Some(local)) => local.has_room(link),
+            _ => false,
         }
     }
 
+    fn close(&mut self, link: LinkId, how: Close) {
+        let _off = Off::new();
+        self.touched = true;
+        self.exchange.forget(link, &mut self.tcp);
+        if let Some(port) = self.port_mut(link.port()) {
+            port.close(link, how);
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let ports = self.ports().map(LinkControl::deadline);
+        let all = ports.chain([self.exchange.deadline(), self.settled_at]);
+        all.flatten().min()
+    }
+
+    /// Only for datagrams: a dead peer is noticed only when something is sent.
+    fn monitor(&mut self, link: LinkId, wanted: bool) {
+        if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.port_mut()) {
+            self.touched = true;
+            dgram.monitor(link, wanted);
+        }
+    }
+
+    fn heard_at(&self, link: LinkId) -> Option<Instant> {
+        self.port(link.port())?.heard_at(link)
+    }
+
+    fn keep_alive_due(&self) -> Option<Instant> {
+        self.ports().filter_map(LinkControl::keep_alive_due).min()
+    }
+
+    fn keep_alive(&mut self, now: Instant) {
+        let _off = Off::new();
+        for number in ALL {
+            if let Some(port) = self.port_mut(number) {
+                port.keep_alive(now);
+            }
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        let _off = Off::new();
+        self.turn |= ROUND - 1;
+        // A sleeper stays armed while other threads post; arming again costs system calls, and a
+        // packet that shared memory took whole changes nothing about it.
+        if self.armed && !self.touched && !self.look {
+            return true;
+        }
+        // Quiet ports have no link, and control descriptors need no arming. Over a fabric something
+        // may come all the same, for a link that is gone; its descriptor would stay readable.
+        let ready = !self.look
+            && self.loopback.arm()
+            && (self.tcp_quiet || self.tcp.arm())
+            && (self.local_quiet || self.local.as_mut().is_none_or(LocalPort::arm))
+            && self.arm_rdm()
+            && self.dgram.port_mut().is_none_or(LinkControl::arm);
+        if !ready {
+            self.disarm();
+        }
+        (self.armed, self.touched) = (ready, false);
+        ready
+    }
+
+    fn disarm(&mut self) {
+        let _off = Off::new();
+        self.turn |= ROUND - 1;
+        self.armed = false;
+        for number in ALL {
+            if let Some(port) = self.port_mut(number) {
+                port.disarm();
+            }
+        }
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors {
+            control: Some(self.control.raw()),
+            data: Some(self.data.raw()),
+        }
+    }
+}
+
+impl<M: Memory, R: Fabric + Port<M>> Port<M> for HostPorts<R> {
     #[inline(always)]
     fn send(
         &mut self,
@@ -812,13 +869,6 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         self.send_elsewhere(link, header, body)
     }
 
-    fn has_room(&mut self, link: LinkId) -> bool {
-        match (link.port(), &mut self.local) {
-            (LOCAL, Some(local)) => Port::<M>::has_room(local, link),
-            _ => false,
-        }
-    }
-
     fn resume(
         &mut self,
         link: LinkId,
@@ -827,46 +877,14 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         len: usize,
     ) -> Result<Sent, SendError> {
         let _off = Off::new();
-        self.touched = true;
-        match (link.port(), &mut self.local, &mut self.rdm.port) {
-            (LOCAL, Some(local), _) => Port::<M>::resume(local, link, memory, offset, len),
-            (TCP, ..) => self.tcp.resume(link, memory, offset, len),
-            (LOOPBACK, ..) => self.loopback.resume(link, memory, offset, len),
-            (RDM, _, Some(rdm)) => rdm.resume(link, memory, offset, len),
-            (DGRAM, ..) => {
-                let dgram = self.dgram.port_mut().ok_or(SendError::Down)?;
-                dgram.resume(link, memory, offset, len)
-            }
-            _ => Err(SendError::Down),
-        }
+        let port = self.carrier(link).ok_or(SendError::Down)?;
+        port.resume(link, memory, offset, len)
     }
 
     fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
         let _off = Off::new();
-        self.touched = true;
-        match (link.port(), &mut self.local, &mut self.rdm.port) {
-            (LOCAL, Some(local), _) => local.detach(link, memory, offset, len),
-            (TCP, ..) => self.tcp.detach(link, memory, offset, len),
-            (LOOPBACK, ..) => self.loopback.detach(link, memory, offset, len),
-            (RDM, _, Some(rdm)) => rdm.detach(link, memory, offset, len),
-            (DGRAM, ..) => {
-                if let Some(dgram) = self.dgram.port_mut() {
-                    dgram.detach(link, memory, offset, len);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn recall(&mut self, link: LinkId, token: u64) {
-        let _off = Off::new();
-        self.touched = true;
-        match (link.port(), &mut self.local, &mut self.rdm.port) {
-            (LOCAL, Some(local), _) => Port::<M>::recall(local, link, token),
-            (TCP, ..) => Port::<M>::recall(&mut self.tcp, link, token),
-            (LOOPBACK, ..) => Port::<M>::recall(&mut self.loopback, link, token),
-            (RDM, _, Some(rdm)) => Port::<M>::recall(rdm, link, token),
-            _ => {}
+        if let Some(port) = self.carrier(link) {
+            port.detach(link, memory, offset, len);
         }
     }
 
@@ -882,178 +900,39 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     #[inline(never)]
-    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
         let _off = Off::new();
         let round = self.turn % ROUND == 0;
         let told = std::mem::take(&mut self.told);
         if self.look || (round && !told) {
-            self.look_around(clock);
+            self.look_around(now);
         }
         let mut any = false;
         if !self.loopback.is_idle() {
-            any |= self.poll_loopback(clock, budget, sink);
+            any |= self.loopback.poll(now, budget, sink);
         }
         if !self.local_quiet
             && let Some(local) = &mut self.local
         {
-            let some = local.poll(self.turn, clock, budget, sink);
+            let some = local.poll(self.turn, now, budget, sink);
             any |= some;
             self.local_quiet = !some && local.link_count() == 0 && local.deadline().is_none();
         }
         if !self.rdm_quiet {
-            any |= self.poll_rdm(clock, budget, sink);
+            any |= self.poll_rdm(now, budget, sink);
         }
         if round || !(any || self.dgram.is_idle()) {
             let exchange = &mut self.exchange;
-            any |= self.dgram.poll::<M, S>((clock, budget), exchange, sink);
+            any |= self.dgram.poll::<M, S>((now, budget), exchange, sink);
         }
         if !self.tcp_quiet && (round || !any) {
-            any |= self.poll_tcp(clock, budget, sink);
+            any |= self.poll_tcp(now, budget, sink);
         }
         any
     }
 
-    fn close(&mut self, link: LinkId, how: Close) {
-        let _off = Off::new();
-        self.touched = true;
-        match (link.port(), &mut self.local, &mut self.rdm.port) {
-            (LOCAL, Some(local), _) => local.close(link, how),
-            (TCP, ..) => Port::<M>::close(&mut self.tcp, link, how),
-            (LOOPBACK, ..) => Port::<M>::close(&mut self.loopback, link, how),
-            (RDM, _, Some(rdm)) => {
-                self.exchange.forget::<M>(link, &mut self.tcp);
-                Port::<M>::close(rdm, link, how);
-            }
-            (DGRAM, ..) => {
-                self.exchange.forget::<M>(link, &mut self.tcp);
-                self.dgram.close::<M>(link, how);
-            }
-            _ => {}
-        }
-    }
-
-    fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
-        let _off = Off::new();
-        self.touched = true;
-        // Peers cannot read memory over the others.
-        match (link.port(), &mut self.rdm.port) {
-            (RDM, Some(rdm)) => rdm.register(link, memory, token),
-            _ => None,
-        }
-    }
-
-    fn deregister(&mut self, link: LinkId, key: RemoteKey) {
-        let _off = Off::new();
-        self.touched = true;
-        if let (RDM, Some(rdm)) = (link.port(), &mut self.rdm.port) {
-            Port::<M>::deregister(rdm, link, key);
-        }
-    }
-
-    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
-        let _off = Off::new();
-        self.touched = true;
-        match (link.port(), &mut self.rdm.port) {
-            (RDM, Some(rdm)) => rdm.read_remote(link, read),
-            _ => Err(SendError::Down),
-        }
-    }
-
-    fn stop_reading(&mut self, link: LinkId, token: u64) {
-        let _off = Off::new();
-        self.touched = true;
-        if let (RDM, Some(rdm)) = (link.port(), &mut self.rdm.port) {
-            Port::<M>::stop_reading(rdm, link, token);
-        }
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        let all = [
-            self.local.as_ref().and_then(LocalPort::deadline),
-            Port::<M>::deadline(&self.tcp),
-            self.rdm.port.as_ref().and_then(Port::<M>::deadline),
-            self.dgram.deadline::<M>(),
-            self.exchange.deadline(),
-            self.settled_at,
-        ];
-        all.into_iter().flatten().min()
-    }
-
-    /// Only for datagrams: a dead peer is noticed only when something is sent.
-    fn monitor(&mut self, link: LinkId, wanted: bool) {
-        if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.port_mut()) {
-            self.touched = true;
-            Port::<M>::monitor(dgram, link, wanted);
-        }
-    }
-
-    /// Only over datagrams something comes long before a packet of it is whole.
-    fn heard_at(&self, link: LinkId) -> Option<Instant> {
-        match link.port() {
-            DGRAM => Port::<M>::heard_at(self.dgram.port()?, link),
-            _ => None,
-        }
-    }
-
-    /// Only fabrics and datagrams depend on the peers to detect silence.
-    fn keep_alive_due(&self) -> Option<Instant> {
-        let rdm = self.rdm.port.as_ref().and_then(Port::<M>::keep_alive_due);
-        let dgram = self.dgram.port().and_then(Port::<M>::keep_alive_due);
-        [rdm, dgram].into_iter().flatten().min()
-    }
-
-    fn keep_alive(&mut self, clock: &dyn Clock) {
-        let _off = Off::new();
-        if let Some(rdm) = &mut self.rdm.port {
-            Port::<M>::keep_alive(rdm, clock);
-        }
-        if let Some(dgram) = self.dgram.port_mut() {
-            Port::<M>::keep_alive(dgram, clock);
-        }
-    }
-
-    fn arm(&mut self) -> bool {
-        let _off = Off::new();
-        self.turn |= ROUND - 1;
-        // A sleeper stays armed while other threads post; arming again costs system calls, and a
-        // packet that shared memory took whole changes nothing about it.
-        if self.armed && !self.touched && !self.look {
-            return true;
-        }
-        // Quiet ports have no link, and control descriptors need no arming. Over a fabric something
-        // may come all the same, for a link that is gone; its descriptor would stay readable.
-        let ready = !self.look
-            && Port::<M>::arm(&mut self.loopback)
-            && (self.tcp_quiet || Port::<M>::arm(&mut self.tcp))
-            && (self.local_quiet || self.local.as_mut().is_none_or(LocalPort::arm))
-            && self.arm_rdm::<M>()
-            && self.dgram.arm::<M>();
-        if !ready {
-            Port::<M>::disarm(self);
-        }
-        (self.armed, self.touched) = (ready, false);
-        ready
-    }
-
-    fn disarm(&mut self) {
-        let _off = Off::new();
-        self.turn |= ROUND - 1;
-        self.armed = false;
-        Port::<M>::disarm(&mut self.loopback);
-        Port::<M>::disarm(&mut self.tcp);
-        if let Some(local) = &mut self.local {
-            local.disarm();
-        }
-        if let Some(rdm) = &mut self.rdm.port {
-            Port::<M>::disarm(rdm);
-        }
-        self.dgram.disarm::<M>();
-    }
-
-    fn descriptors(&self) -> WakeDescriptors {
-        WakeDescriptors {
-            control: Some(self.control.raw()),
-            data: Some(self.data.raw()),
-        }
+    fn remote_memory(&mut self, link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
+        // It turns cancellation off by itself.
+        self.carrier(link)?.remote_memory(link)
     }
 }

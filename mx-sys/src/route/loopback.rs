@@ -19,11 +19,11 @@
 use mx_port_base::eventfd::EventFd;
 use mx_port_base::numbers;
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
-    WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port, SendError, Sent,
+    Sink, WakeDescriptors,
 };
 use mx_proto::table::Table;
-use mx_proto::{Clock, LinkId, Memory, Target};
+use mx_proto::{Instant, LinkId, Memory, Target};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -163,19 +163,19 @@ impl LoopbackPort {
         let cookie = end.cookie;
         if body.len() <= LIMITS.packet_max {
             sink.on_packet(to, cookie, header, body);
-        } else if let Some(mut place) = sink.place(to, cookie, header) {
+        } else if let Some(mut place) = sink.place(to, cookie, header, false) {
             place.memory.fill(place.offset, body.len(), body, 0);
             sink.on_placed(to, cookie, header);
         }
     }
 }
 
-impl<M: Memory> Port<M> for LoopbackPort {
+impl LinkControl for LoopbackPort {
     fn limits(&self, _link: LinkId) -> Limits {
         LIMITS
     }
 
-    fn connect(&mut self, _target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, _target: Target, _now: Instant) -> Result<LinkId, ConnectError> {
         let near = self.open_end();
         let far = self.open_end();
         if let Some(end) = self.ends.get_mut(near) {
@@ -195,6 +195,44 @@ impl<M: Memory> Port<M> for LoopbackPort {
         }
     }
 
+    fn close(&mut self, link: LinkId, how: Close) {
+        let Some(end) = self.ends.get(link) else {
+            return;
+        };
+        let other = end.other;
+        if how == Close::Now {
+            self.queue
+                .retain(|event| !matches!(event, Event::Packet { from, .. } if *from == link));
+        }
+        self.ends.remove(link);
+        self.push(Event::Down(other));
+    }
+
+    fn arm(&mut self) -> bool {
+        if !self.queue.is_empty() {
+            return false;
+        }
+        self.disarm();
+        self.armed = true;
+        true
+    }
+
+    fn disarm(&mut self) {
+        self.armed = false;
+        if std::mem::take(&mut self.rung) {
+            self.doorbell.silence();
+        }
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors {
+            control: None,
+            data: Some(self.doorbell.as_raw_fd()),
+        }
+    }
+}
+
+impl<M: Memory> Port<M> for LoopbackPort {
     fn send(
         &mut self,
         link: LinkId,
@@ -252,7 +290,7 @@ impl<M: Memory> Port<M> for LoopbackPort {
 
     fn detach(&mut self, _link: LinkId, _memory: &M, _offset: usize, _len: usize) {}
 
-    fn poll<S: Sink<M>>(&mut self, _clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<M>>(&mut self, _now: Instant, budget: usize, sink: &mut S) -> bool {
         let mut some = false;
         for _ in 0..budget.max(1) {
             let Some(event) = self.queue.pop_front() else {
@@ -293,49 +331,13 @@ impl<M: Memory> Port<M> for LoopbackPort {
         }
         some
     }
-
-    fn close(&mut self, link: LinkId, how: Close) {
-        let Some(end) = self.ends.get(link) else {
-            return;
-        };
-        let other = end.other;
-        if how == Close::Now {
-            self.queue
-                .retain(|event| !matches!(event, Event::Packet { from, .. } if *from == link));
-        }
-        self.ends.remove(link);
-        self.push(Event::Down(other));
-    }
-
-    fn arm(&mut self) -> bool {
-        if !self.queue.is_empty() {
-            return false;
-        }
-        <Self as Port<M>>::disarm(self);
-        self.armed = true;
-        true
-    }
-
-    fn disarm(&mut self) {
-        self.armed = false;
-        if std::mem::take(&mut self.rung) {
-            self.doorbell.silence();
-        }
-    }
-
-    fn descriptors(&self) -> WakeDescriptors {
-        WakeDescriptors {
-            control: None,
-            data: Some(self.doorbell.as_raw_fd()),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use mx_port_base::clock::MonotonicClock;
-    use mx_proto::{EndpointId, NicId, Route};
+    use mx_proto::{Clock, EndpointId, NicId, Route};
     use mx_sim::recorder::{Recorder, Seen, header_of};
 
     type Buffer = Vec<u8>;
@@ -355,11 +357,11 @@ mod tests {
             endpoint: EndpointId(2),
             route: Route::AUTO,
         };
-        Port::<Buffer>::connect(port, target, &MonotonicClock).unwrap()
+        port.connect(target, MonotonicClock.now()).unwrap()
     }
 
     fn poll(port: &mut LoopbackPort, sink: &mut Recorder) -> bool {
-        port.poll(&MonotonicClock, 10_000, sink)
+        port.poll(MonotonicClock.now(), 10_000, sink)
     }
 
     fn send(
@@ -372,7 +374,7 @@ mod tests {
     }
 
     fn bind(port: &mut LoopbackPort, link: LinkId, cookie: u64) {
-        Port::<Buffer>::bind(port, link, cookie);
+        port.bind(link, cookie);
     }
 
     #[test]
@@ -458,7 +460,7 @@ mod tests {
     fn closing_in_order_delivers_what_was_sent_and_then_ends_the_other_side_once() {
         let (mut port, mut sink, near) = connected();
         send(&mut port, near, 1, b"last").unwrap();
-        Port::<Buffer>::close(&mut port, near, Close::Flush);
+        port.close(near, Close::Flush);
         assert_eq!(send(&mut port, near, 1, b"no"), Err(SendError::Down));
         poll(&mut port, &mut sink);
         let seen = sink.take();
@@ -480,10 +482,10 @@ mod tests {
     fn closing_at_once_drops_what_was_sent() {
         let (mut port, mut sink, near) = connected();
         send(&mut port, near, 1, b"lost").unwrap();
-        Port::<Buffer>::close(&mut port, near, Close::Now);
+        port.close(near, Close::Now);
         poll(&mut port, &mut sink);
         assert_eq!(sink.take(), []);
-        Port::<Buffer>::close(&mut port, near, Close::Now);
+        port.close(near, Close::Now);
         assert!(!poll(&mut port, &mut sink));
     }
 
@@ -491,7 +493,7 @@ mod tests {
     fn an_armed_port_rings_for_what_comes_and_refuses_to_arm_while_there_is_something() {
         let (mut port, mut sink, near) = connected();
         let readable = |port: &LoopbackPort| {
-            let fd = Port::<Buffer>::descriptors(port).data.unwrap();
+            let fd = port.descriptors().data.unwrap();
             let mut poll = libc::pollfd {
                 fd,
                 events: libc::POLLIN,
@@ -501,18 +503,18 @@ mod tests {
             unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
         };
         send(&mut port, near, 0, b"x").unwrap();
-        assert!(!Port::<Buffer>::arm(&mut port));
+        assert!(!port.arm());
         assert!(!readable(&port));
         poll(&mut port, &mut sink);
-        assert!(Port::<Buffer>::arm(&mut port));
+        assert!(port.arm());
         assert!(!readable(&port));
         send(&mut port, near, 0, b"x").unwrap();
         assert!(readable(&port));
-        Port::<Buffer>::disarm(&mut port);
+        port.disarm();
         assert!(!readable(&port));
         poll(&mut port, &mut sink);
-        assert!(Port::<Buffer>::arm(&mut port));
-        Port::<Buffer>::disarm(&mut port);
+        assert!(port.arm());
+        port.disarm();
         send(&mut port, near, 0, b"x").unwrap();
         assert!(!readable(&port));
     }

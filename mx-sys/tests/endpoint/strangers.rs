@@ -8,9 +8,9 @@
 use crate::node::{KEY, LONG, Node};
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::Library;
-use mx_proto::port::{Body, Close, HeaderBytes, LinkDown, Port};
+use mx_proto::port::{Body, Close, HeaderBytes, LinkControl, LinkDown, Port};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
-use mx_proto::{Config, Identity, LinkId, NicId, Route, SessionId, Source, Status};
+use mx_proto::{Clock, Config, Identity, LinkId, NicId, Route, SessionId, Source, Status};
 use mx_sim::{Ear, Hearing};
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_RDM, RdmOptions, nic};
 use std::net::{IpAddr, Ipv4Addr};
@@ -82,7 +82,7 @@ impl Stranger {
             self.ports.note_control();
             if !self
                 .ports
-                .poll(&MonotonicClock, 64, &mut Hearing(&mut self.heard))
+                .poll(MonotonicClock.now(), 64, &mut Hearing(&mut self.heard))
             {
                 std::thread::sleep(Duration::from_micros(100));
             }
@@ -92,7 +92,7 @@ impl Stranger {
     /// A link over the fabric that is up.
     fn dial(&mut self, to: &Node) -> LinkId {
         let target = to.target(ROUTE_RDM);
-        let link = Port::<Vec<u8>>::connect(&mut self.ports, target, &MonotonicClock).unwrap();
+        let link = self.ports.connect(target, MonotonicClock.now()).unwrap();
         self.until(|heard| heard.up.contains(&link));
         link
     }
@@ -125,7 +125,7 @@ impl Stranger {
     }
 
     fn close(&mut self, link: LinkId) {
-        Port::<Vec<u8>>::close(&mut self.ports, link, Close::Now);
+        self.ports.close(link, Close::Now);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::local_common::{self, Event, Node as PortNode};
 use crate::node::{self, LONG, Node, NotConnected};
 use mx_port_local::LocalOptions;
 use mx_proto::port::ConnectError;
-use mx_proto::{Config, EndpointId, LinkId, NicId, Route, Status, Target};
+use mx_proto::{Clock, Config, EndpointId, LinkId, NicId, Route, Status, Target};
 use mx_sys::{EndpointChoice, MonotonicClock, OpenOptions, ROUTE_TCP};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -74,7 +74,7 @@ fn a_caller_whose_memory_was_cut_off_is_heard_all_the_same() {
     let (mut server, mut client, (board, endpoint)) = pair();
     let link = client
         .port
-        .connect_or(board, endpoint, ROUTE_TCP, &MonotonicClock)
+        .connect_or(board, endpoint, ROUTE_TCP, MonotonicClock.now())
         .unwrap();
     // Enough to accept the connection, but not to take what comes over it.
     let all = hoard(1);
@@ -93,7 +93,7 @@ fn a_sleeping_link_whose_memory_is_cut_off_carries_packets() {
         let (mut server, mut client, (board, endpoint)) = pair();
         let link = client
             .port
-            .connect_to(board, endpoint, &MonotonicClock)
+            .connect_to(board, endpoint, MonotonicClock.now())
             .unwrap();
         server.until("a caller", |server| server.port.stats().accepted == 1);
         assert_eq!(client.next(), (link, Event::Up));
@@ -142,7 +142,7 @@ fn without_descriptors_callers_wait_and_nothing_spins() {
     let (mut server, mut client, (board, endpoint)) = pair();
     let link = client
         .port
-        .connect_or(board, endpoint, ROUTE_TCP, &MonotonicClock)
+        .connect_or(board, endpoint, ROUTE_TCP, MonotonicClock.now())
         .unwrap();
     let all = hoard(0);
     for _ in 0..100_000 {

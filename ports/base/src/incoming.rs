@@ -1,9 +1,9 @@
 //! Packets whose body comes in several pieces.
 //!
 //! ```text
-//!   header and the body's beginning --begin--> its destination, or none
-//!   more of it                      --place-->        "
-//!   the end                         --place-->        "               --> on_placed
+//!   header and the body's beginning --place, begin--> its destination, or none
+//!   more of it                      --place-------->        "
+//!   the end                         --place-------->        "               --> on_placed
 //! ```
 //!
 //! Each piece is copied once, out of the memory it came in. No other packet of the link comes between
@@ -52,10 +52,7 @@ impl Incoming {
             return false;
         }
         if incoming.wanted {
-            let into = match header {
-                Some(_) => sink.begin(link, cookie, &whole),
-                None => sink.place(link, cookie, &whole),
-            };
+            let into = sink.place(link, cookie, &whole, header.is_some());
             incoming.wanted = into.is_some();
             if let Some(mut into) = into {
                 into.memory.fill(into.offset + at, piece.len(), piece, 0);
@@ -86,7 +83,13 @@ mod tests {
     impl Sink<Vec<u8>> for User {
         fn on_packet<B: Source + ?Sized>(&mut self, _: LinkId, _: u64, _: &HeaderBytes, _: &B) {}
 
-        fn place(&mut self, _: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+        fn place(
+            &mut self,
+            _: LinkId,
+            _: u64,
+            header: &HeaderBytes,
+            _: bool,
+        ) -> Option<Place<'_, Vec<u8>>> {
             self.body.resize(body_len(header), 0);
             (!self.unwanted).then_some(Place {
                 memory: Destination::Bytes(&mut self.body),

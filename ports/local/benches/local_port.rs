@@ -13,7 +13,7 @@ use bare_ring::{CHUNK, End, RING_LEN};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_local::LocalPort;
 use mx_proto::port::{Body, HeaderBytes, Port, SendError};
-use mx_proto::{LinkId, Source};
+use mx_proto::{Clock, LinkId, Source};
 use mx_sim::{Ear, Hearing, header_of};
 use std::time::Instant;
 
@@ -91,14 +91,14 @@ impl Ported {
         let mut sink = Collector::default();
         let link = if side == 0 {
             let link = loop {
-                match port.connect_to(board, 1, &MonotonicClock) {
+                match port.connect_to(board, 1, MonotonicClock.now()) {
                     Ok(link) => break link,
                     // The other process is not there yet.
                     Err(_) => std::thread::yield_now(),
                 }
             };
             while sink.link != Some(link) {
-                port.poll(0, &MonotonicClock, 64, &mut Hearing(&mut sink));
+                port.poll(0, MonotonicClock.now(), 64, &mut Hearing(&mut sink));
             }
             link
         } else {
@@ -122,7 +122,7 @@ impl Ported {
         while self.sink.filled < 8 {
             if !self
                 .port
-                .poll(1, &MonotonicClock, 64, &mut Hearing(&mut self.sink))
+                .poll(1, MonotonicClock.now(), 64, &mut Hearing(&mut self.sink))
                 && self.port.arm()
             {
                 let fds = self.port.descriptors();
@@ -151,7 +151,7 @@ impl Pipe for Ported {
                 Ok(_) => offset += len,
                 Err(SendError::WouldBlock) => {
                     self.port
-                        .poll(1, &MonotonicClock, 64, &mut Hearing(&mut self.sink));
+                        .poll(1, MonotonicClock.now(), 64, &mut Hearing(&mut self.sink));
                 }
                 Err(SendError::Down) => panic!("link down"),
             }
@@ -164,7 +164,7 @@ impl Pipe for Ported {
         let wanted = self.sink.buffer.len();
         while self.sink.filled < wanted {
             self.port
-                .poll(1, &MonotonicClock, 64, &mut Hearing(&mut self.sink));
+                .poll(1, MonotonicClock.now(), 64, &mut Hearing(&mut self.sink));
         }
         self.sink.filled -= wanted;
         std::mem::swap(into, &mut self.sink.buffer);

@@ -19,7 +19,7 @@ use mx_port_base::epoll::{self, ENDED, ONCE, READABLE};
 use mx_port_base::origin::Origin;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
-use mx_proto::{Clock, Instant, LinkId, Memory as Bytes, Route};
+use mx_proto::{Instant, LinkId, Memory as Bytes, Route};
 use std::io;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl LocalPort {
     #[inline(never)]
     pub(super) fn poll_descriptors<M: Bytes, S: Sink<M>>(
         &mut self,
-        clock: &dyn Clock,
+        now: Instant,
         budget: usize,
         sink: &mut S,
     ) -> bool {
@@ -51,7 +51,7 @@ impl LocalPort {
         if self.take_doorbells() {
             any = self.hear_loud(sink) | self.poll_active_set(budget, sink, true);
         }
-        any |= self.poll_control(clock, sink);
+        any |= self.poll_control(now, sink);
         self.hear_loud(sink) | any
     }
 
@@ -60,7 +60,7 @@ impl LocalPort {
     #[inline(never)]
     pub(super) fn poll_control<M: Bytes, S: Sink<M>>(
         &mut self,
-        clock: &dyn Clock,
+        now: Instant,
         sink: &mut S,
     ) -> bool {
         self.strangers.next_round();
@@ -71,14 +71,14 @@ impl LocalPort {
         let mut any = !ready.is_empty();
         for event in ready {
             match event.u64 {
-                LISTENER => self.accept_some(clock),
+                LISTENER => self.accept_some(now),
                 token => self.handle_socket(LinkId::from_word(token), sink),
             }
         }
         if !self.timed.is_empty() || self.accept_again.is_some() || !self.strangers.is_empty() {
-            any |= self.handle_timers(clock, sink);
+            any |= self.handle_timers(now, sink);
         }
-        self.tend(clock);
+        self.tend(now);
         any | self.bury(sink)
     }
 
@@ -127,7 +127,7 @@ impl LocalPort {
         board: u32,
         endpoint: u32,
         instead: Option<Route>,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<LinkId, ConnectError> {
         if self.is_full() {
             return Err(ConnectError::NoResources);
@@ -145,7 +145,7 @@ impl LocalPort {
             }
             Err(error) if is_transient(&error) => {
                 let pause = FIRST_PAUSE;
-                let next_try = clock.now().after(pause);
+                let next_try = now.after(pause);
                 State::Dialing(Dialing {
                     board,
                     endpoint,
@@ -218,21 +218,21 @@ impl LocalPort {
         }
     }
 
-    fn accept_some(&mut self, clock: &dyn Clock) {
+    fn accept_some(&mut self, now: Instant) {
         for _ in 0..ACCEPTS {
             if !mx_reserve::SUPPLY.is_ample() {
-                return self.accept_later(clock.now());
+                return self.accept_later(now);
             }
             match self.listener.accept() {
                 Ok(socket) => {
-                    self.accept_one(socket, clock);
+                    self.accept_one(socket, now);
                     self.starved = false;
                 }
                 Err(error) if is_exhaustion(&error) && self.make_room() => {}
                 Err(error) if is_exhaustion(&error) => {
                     // The connection stays in the backlog, so epoll would report it for ever.
                     self.warn_of_starving(&error);
-                    return self.accept_later(clock.now());
+                    return self.accept_later(now);
                 }
                 Err(_) => return,
             }
@@ -255,7 +255,7 @@ impl LocalPort {
         }
     }
 
-    fn accept_one(&mut self, socket: Socket, clock: &dyn Clock) {
+    fn accept_one(&mut self, socket: Socket, now: Instant) {
         // Silent strangers must not keep others out.
         if self.is_full() && !self.evict(&"others need its place") {
             self.stats.refused += 1;
@@ -273,7 +273,6 @@ impl LocalPort {
             let _ = socket.send(&ControlMessage::Later(None).encode(), None);
             return;
         }
-        let now = clock.now();
         let entry = Entry {
             user,
             source,
@@ -469,8 +468,7 @@ impl LocalPort {
         Ok(())
     }
 
-    fn handle_timers<M: Bytes, S: Sink<M>>(&mut self, clock: &dyn Clock, sink: &mut S) -> bool {
-        let now = clock.now();
+    fn handle_timers<M: Bytes, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) -> bool {
         let mut any = false;
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_again = None;
@@ -486,7 +484,7 @@ impl LocalPort {
             any = true;
             if let Some(State::Dialing(dialing)) = self.links.get(id).map(|entry| &entry.state) {
                 let dialing = *dialing;
-                self.dial_again(id, dialing, clock, sink);
+                self.dial_again(id, dialing, now, sink);
             }
         }
         any | self.drop_strangers(now)
@@ -496,7 +494,7 @@ impl LocalPort {
         &mut self,
         id: LinkId,
         mut dialing: Dialing,
-        clock: &dyn Clock,
+        now: Instant,
         sink: &mut S,
     ) {
         let name = Name {
@@ -522,7 +520,7 @@ impl LocalPort {
             }
             Err(error) if is_transient(&error) => {
                 dialing.pause = (dialing.pause * 2).min(LAST_PAUSE);
-                dialing.next_try = clock.now().after(dialing.pause);
+                dialing.next_try = now.after(dialing.pause);
                 self.turn(id, |_| State::Dialing(dialing));
             }
             Err(error) if is_exhaustion(&error) => self.end_without_room(id, sink),

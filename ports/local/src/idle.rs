@@ -32,7 +32,7 @@ use super::{LocalPort, barrier};
 use mx_port_base::sealed::{Region, Unfit};
 use mx_proto::origin::Source;
 use mx_proto::port::Sink;
-use mx_proto::{Clock, Instant, LinkId, Memory as Bytes};
+use mx_proto::{Instant, LinkId, Memory as Bytes};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -241,7 +241,7 @@ impl LocalPort {
     }
 
     /// Looks after links that are idle.
-    pub(super) fn tend(&mut self, clock: &dyn Clock) {
+    pub(super) fn tend(&mut self, now: Instant) {
         let Some(idle_timeout) = self.budget.idle_timeout() else {
             return;
         };
@@ -249,7 +249,6 @@ impl LocalPort {
             self.next_look = None;
             return;
         }
-        let now = clock.now();
         if self.next_look.is_some_and(|at| at <= now) {
             self.look_for_idle(now, idle_timeout);
             self.next_look = None;

@@ -50,12 +50,12 @@ use mx_port_base::nest;
 use mx_port_base::strangers::Strangers;
 use mx_proto::log_limit::LogLimit;
 use mx_proto::port::{
-    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent,
-    Sink, WakeDescriptors,
+    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port,
+    SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::shares::Shares;
 use mx_proto::table::Table;
-use mx_proto::{Clock, Instant, LinkId, Memory, Route, Target};
+use mx_proto::{Instant, LinkId, Memory, Route, Target};
 use ring::PushError;
 use socket::{Name, Socket};
 use std::io;
@@ -231,9 +231,9 @@ impl LocalPort {
         &mut self,
         board: u32,
         endpoint: u32,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<LinkId, ConnectError> {
-        self.start_connect(board, endpoint, None, clock)
+        self.start_connect(board, endpoint, None, now)
     }
 
     /// The same, for a target that can also be reached over `instead`: if the link does not come up, for
@@ -243,9 +243,9 @@ impl LocalPort {
         board: u32,
         endpoint: u32,
         instead: Route,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<LinkId, ConnectError> {
-        self.start_connect(board, endpoint, Some(instead), clock)
+        self.start_connect(board, endpoint, Some(instead), now)
     }
 
     /// Makes the next poll check the control descriptor; called after a sleep on it.
@@ -343,14 +343,14 @@ impl LocalPort {
     pub fn poll<M: Memory, S: Sink<M>>(
         &mut self,
         turn: u32,
-        clock: &dyn Clock,
+        now: Instant,
         budget: usize,
         sink: &mut S,
     ) -> bool {
         let budget = budget.max(1);
         let mut any = false;
         if self.control_wanted {
-            any = self.poll_control(clock, sink);
+            any = self.poll_control(now, sink);
         }
         if !self.loud.is_empty() {
             any |= self.hear_loud(sink);
@@ -362,7 +362,7 @@ impl LocalPort {
             CONTROL_EVERY_EMPTY
         };
         if turn % control_every == 0 || (self.slept && !any) {
-            return any | self.poll_descriptors(clock, budget, sink);
+            return any | self.poll_descriptors(now, budget, sink);
         }
         let listen_every = if any {
             LISTEN_EVERY
@@ -474,27 +474,17 @@ impl Drop for LocalPort {
     }
 }
 
-impl<M: Memory> Port<M> for LocalPort {
+impl LinkControl for LocalPort {
     fn limits(&self, _link: LinkId) -> Limits {
         self.limits()
     }
 
-    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
-        self.connect_to(self.name.board, target.endpoint.0, clock)
+    fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
+        self.connect_to(self.name.board, target.endpoint.0, now)
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
         self.bind(link, cookie);
-    }
-
-    #[inline]
-    fn send(
-        &mut self,
-        link: LinkId,
-        header: &HeaderBytes,
-        body: Body<'_, M>,
-    ) -> Result<Sent, SendError> {
-        self.send(link, header, &body)
     }
 
     fn has_room(&mut self, link: LinkId) -> bool {
@@ -505,25 +495,6 @@ impl<M: Memory> Port<M> for LocalPort {
         entry.blocked &= room != Some(Ok(true));
         let free = !entry.blocked;
         free && self.send_rest(link)
-    }
-
-    fn resume(
-        &mut self,
-        link: LinkId,
-        memory: &M,
-        offset: usize,
-        len: usize,
-    ) -> Result<Sent, SendError> {
-        self.send_pieces(link, None, memory, offset, len)
-    }
-
-    fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
-        self.keep_rest(link, memory, offset, len);
-    }
-
-    #[inline]
-    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
-        self.poll(0, clock, budget, sink)
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
@@ -544,6 +515,37 @@ impl<M: Memory> Port<M> for LocalPort {
 
     fn descriptors(&self) -> WakeDescriptors {
         self.descriptors()
+    }
+}
+
+impl<M: Memory> Port<M> for LocalPort {
+    #[inline]
+    fn send(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        self.send(link, header, &body)
+    }
+
+    fn resume(
+        &mut self,
+        link: LinkId,
+        memory: &M,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        self.send_pieces(link, None, memory, offset, len)
+    }
+
+    fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
+        self.keep_rest(link, memory, offset, len);
+    }
+
+    #[inline]
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        self.poll(0, now, budget, sink)
     }
 }
 

@@ -21,7 +21,7 @@ use mx_proto::port::{
     BODY_LEN_AT, Body, ConnectError, Destination, HeaderBytes, LinkDown, Place, SendError, Sent,
     Sink, body_len,
 };
-use mx_proto::{LinkId, Source};
+use mx_proto::{Clock, LinkId, Source};
 use mx_sim::VirtualClock;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,7 +66,13 @@ impl Sink<Vec<u8>> for Recorder {
         self.events.push(Event::Packet(link, body.to_vec()));
         self.cookies.push(cookie);
     }
-    fn place(&mut self, _: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+    fn place(
+        &mut self,
+        _: LinkId,
+        _: u64,
+        header: &HeaderBytes,
+        _: bool,
+    ) -> Option<Place<'_, Vec<u8>>> {
         self.pieces.resize(body_len(header), 0);
         Some(Place {
             memory: Destination::Bytes(&mut self.pieces),
@@ -160,7 +166,7 @@ impl Node {
     pub(super) fn poll_some(&mut self, budget: usize) -> bool {
         self.turn += 1;
         self.port
-            .poll(self.turn, &self.clock, budget, &mut self.log)
+            .poll(self.turn, self.clock.now(), budget, &mut self.log)
     }
 
     /// Polls, descriptors included, until nothing happens any more.
@@ -176,7 +182,7 @@ impl Node {
 
     pub(super) fn connect(&mut self, other: &Self) -> Result<LinkId, ConnectError> {
         self.port
-            .connect_to(self.port.name.board, other.endpoint, &self.clock)
+            .connect_to(self.port.name.board, other.endpoint, self.clock.now())
     }
 
     pub(super) fn send(&mut self, link: LinkId, bytes: &[u8]) -> Result<Sent, SendError> {

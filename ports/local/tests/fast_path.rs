@@ -4,7 +4,7 @@ use crate::counting::allocations;
 use crate::own_process::in_own_process;
 use mx_port_local::LocalPort;
 use mx_proto::port::{Body, HeaderBytes, Port, Sent};
-use mx_proto::{LinkId, Source};
+use mx_proto::{Clock, LinkId, Source};
 use mx_sim::{Ear, Hearing, VirtualClock, header_of};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ impl Talker {
         let board = std::process::id();
         let mut port = LocalPort::open(3, board, endpoint).unwrap();
         let link = port
-            .connect_to(board, endpoint, &VirtualClock::default())
+            .connect_to(board, endpoint, VirtualClock::default().now())
             .unwrap();
         let mut this = Self {
             port,
@@ -61,7 +61,7 @@ impl Talker {
     fn poll(&mut self) -> bool {
         Port::<Vec<u8>>::poll(
             &mut self.port,
-            &VirtualClock::default(),
+            VirtualClock::default().now(),
             64,
             &mut Hearing(&mut self.sink),
         )

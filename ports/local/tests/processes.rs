@@ -175,7 +175,7 @@ fn a_stopped_peer_blocks_its_link_and_nothing_else() {
     let mut lively = Node::open(board, endpoint + 2_000_000);
     let link = lively
         .port
-        .connect_to(board, endpoint, &MonotonicClock)
+        .connect_to(board, endpoint, MonotonicClock.now())
         .unwrap();
     while lively.events.pop_front() != Some((link, Event::Up)) {
         node.poll();
@@ -216,7 +216,7 @@ fn poll_until_idle(ports: &mut [&mut LocalPort], clock: &dyn Clock) -> Vec<(Link
     for _ in 0..10 {
         for port in ports.iter_mut() {
             port.note_control();
-            Port::poll(&mut **port, clock, 64, &mut Hearing(&mut sink));
+            Port::poll(&mut **port, clock.now(), 64, &mut Hearing(&mut sink));
         }
     }
     sink.0
@@ -231,7 +231,7 @@ fn no_descriptor_is_left_over_or_inherited() {
     let mut a = LocalPort::open(5, board, endpoint).unwrap();
     let mut b = LocalPort::open(5, board, endpoint + 1).unwrap();
     for _ in 0..20 {
-        let link = a.connect_to(board, endpoint + 1, &clock).unwrap();
+        let link = a.connect_to(board, endpoint + 1, clock.now()).unwrap();
         let events = poll_until_idle(&mut [&mut a, &mut b], &clock);
         assert_eq!(events, [(link, Event::Up)]);
         let ours: Vec<_> = descriptors().difference(&before).copied().collect();
@@ -269,7 +269,7 @@ fn running_out_of_descriptors_pauses_accepting_and_loses_no_peer() {
     let clock = VirtualClock::default();
     let mut server = LocalPort::open(6, board, endpoint).unwrap();
     let mut client = LocalPort::open(6, board, endpoint + 1).unwrap();
-    let links = [(); 3].map(|()| client.connect_to(board, endpoint, &clock).unwrap());
+    let links = [(); 3].map(|()| client.connect_to(board, endpoint, clock.now()).unwrap());
     // No descriptor more than there are now.
     let most = descriptors().iter().map(|(fd, _)| *fd).max().unwrap() as u64 + 1;
     let usual = limit_descriptors(most);
@@ -297,7 +297,7 @@ fn running_out_of_descriptors_pauses_accepting_and_loses_no_peer() {
     let again = server.deadline().unwrap();
     assert!(again > clock.now() && again <= clock.now().after(Duration::from_secs(1)));
     // Nor can it connect, and says so.
-    assert!(client.connect_to(board, endpoint, &clock).is_err());
+    assert!(client.connect_to(board, endpoint, clock.now()).is_err());
     limit_descriptors(usual);
     clock.advance_to(again);
     let mut events = poll_until_idle(&mut [&mut server, &mut client], &clock);

@@ -14,7 +14,7 @@ use super::links::Vacancy;
 use mx_port_base::random;
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_proto::port::{ConnectError, LinkDown};
-use mx_proto::{Clock, LinkId, Route};
+use mx_proto::{Instant, LinkId, Route};
 use std::net::SocketAddr;
 
 impl RdmPort {
@@ -22,10 +22,9 @@ impl RdmPort {
     /// ends with a `fallback`, where there is one.
     pub fn reserve(
         &mut self,
-        clock: &dyn Clock,
+        now: Instant,
         fallback: Option<Route>,
     ) -> Result<LinkId, ConnectError> {
-        let now = clock.now();
         if !self.is_open(now) {
             return Err(ConnectError::NoRoute);
         }
@@ -62,9 +61,8 @@ impl RdmPort {
         &mut self,
         theirs: &EndpointAddress,
         from: SocketAddr,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<(LinkId, EndpointAddress), Refusal> {
-        let now = clock.now();
         self.face(from);
         if !self.is_open(now) {
             return Err(Refusal::Failed);
@@ -117,9 +115,8 @@ impl RdmPort {
         link: LinkId,
         theirs: &EndpointAddress,
         from: SocketAddr,
-        clock: &dyn Clock,
+        now: Instant,
     ) {
-        let now = clock.now();
         let Some(fabric) = &mut self.fabric else {
             return;
         };
@@ -152,8 +149,8 @@ impl RdmPort {
 
     /// The peer's process may have gone. It is asked now, and unless it answers, the link ends once nothing
     /// more comes from it.
-    pub fn doubt(&mut self, link: LinkId, clock: &dyn Clock) {
-        if self.links.doubt(link, clock.now()) {
+    pub fn doubt(&mut self, link: LinkId, now: Instant) {
+        if self.links.doubt(link, now) {
             self.send_control(link, Kind::Ping, &AT_ONCE);
         }
     }

@@ -548,6 +548,8 @@ mod tests {
     use super::*;
     use libfabric_fake::{Death, Fake, Shape};
     use mx_port_base::clock::MonotonicClock;
+    use mx_proto::Clock;
+    use mx_proto::port::LinkControl;
 
     #[test]
     fn a_device_that_has_gone_without_a_word_is_closed_and_one_that_is_back_opened() {
@@ -582,7 +584,7 @@ mod tests {
         let renewals = port.stats.renewals;
         port.turn(now, 1, &mut mx_sim::Recorder::default());
         std::fs::remove_dir_all(&device).unwrap();
-        let due = mx_proto::port::Port::<Vec<u8>>::deadline(&port).unwrap();
+        let due = port.deadline().unwrap();
         port.turn(due, 1, &mut mx_sim::Recorder::default());
         assert_eq!(port.stats.renewals, renewals + 1);
         std::fs::remove_dir_all(&classes).unwrap();
@@ -598,7 +600,7 @@ mod tests {
             ..RdmOptions::default()
         };
         let mut port = RdmPort::open(options).unwrap();
-        let id = port.reserve(&MonotonicClock, None).unwrap();
+        let id = port.reserve(MonotonicClock.now(), None).unwrap();
         for _ in 0..1000 {
             port.queue_control(id, Kind::Pong, &[]);
             port.queue_control(id, Kind::Pong, &frame::AT_ONCE);

@@ -6,12 +6,13 @@ use super::frame::{FRAME_LEN, Kind};
 use super::incoming::STREAMED_MAX;
 use super::links::{Link, State};
 use super::remote::Remote;
+use mx_port_base::cancellation::Off;
 use mx_proto::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, PACKET_LEAST, Port, RemoteKey,
-    RemoteRead, SendError, Sent, Sink, WakeDescriptors,
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, PACKET_LEAST, Port,
+    RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::secret::Binding;
-use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use mx_proto::{Instant, LinkId, Memory, Target};
 use std::time::Duration;
 
 /// Bytes of a copied large message that the receiver requests at once.
@@ -24,7 +25,7 @@ const POLL_IDLE: Duration = Duration::from_millis(10);
 /// That while.
 const BUSY_FOR: Duration = Duration::from_millis(200);
 
-impl<M: Memory> Port<M> for RdmPort {
+impl LinkControl for RdmPort {
     fn limits(&self, _link: LinkId) -> Limits {
         let body = self.body_max();
         let remote = self.fabric.as_ref().map(|fabric| &fabric.remote);
@@ -41,7 +42,7 @@ impl<M: Memory> Port<M> for RdmPort {
     }
 
     /// Links begin with [`RdmPort::reserve`].
-    fn connect(&mut self, _target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, _target: Target, _now: Instant) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoRoute)
     }
 
@@ -60,6 +61,104 @@ impl<M: Memory> Port<M> for RdmPort {
         self.links.of(link).map_or([0; 2], Link::binding)
     }
 
+    fn close(&mut self, id: LinkId, how: Close) {
+        self.downs.retain(|(down, ..)| *down != id);
+        let Some(link) = self.links.of_mut(id) else {
+            return;
+        };
+        let greeted = matches!(link.state, State::Up | State::Greeting { .. });
+        self.links.closing(id, self.now);
+        self.with_remote(|remote, outlet| remote.on_link_down(outlet, id));
+        match how {
+            Close::Now | Close::Flush if greeted => {
+                if how == Close::Now
+                    && let Some(link) = self.links.of_mut(id)
+                {
+                    link.control.clear();
+                }
+                // Injections leave before it, in order; its completion covers them.
+                self.queue_control(id, Kind::Bye, &[]);
+                if !self.flush_control(id) {
+                    self.block(id);
+                }
+            }
+            Close::Now | Close::Flush => {
+                self.drop_link(id);
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let polled = |span| Some(self.polled.after(span));
+        let room = (!self.blocked.is_empty()).then_some(self.room_at);
+        let fabric = self.fabric.as_ref();
+        let look = match self.wait_fd() {
+            None if fabric.is_some() && self.links.len() > 0 => {
+                let busy = self.polled.since(self.busy) < BUSY_FOR;
+                polled(if busy { POLL_BUSY } else { POLL_IDLE })
+            }
+            _ => None,
+        };
+        let remote = fabric.and_then(|fabric| fabric.remote.deadline());
+        // Without a link, nothing else shows that it has gone.
+        let device = (fabric.is_some() && self.in_use.is_some()).then_some(self.give_back_at);
+        [room, look, remote, device, self.links.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn keep_alive_due(&self) -> Option<Instant> {
+        let last = self.polled.max(self.signed);
+        (self.links.len() > 0).then(|| last.after(self.links.sign_every()))
+    }
+
+    fn keep_alive(&mut self, now: Instant) {
+        if self.keep_alive_due().is_none_or(|due| now < due) {
+            return;
+        }
+        self.signed = now;
+        for id in self.links.ids() {
+            if self
+                .links
+                .of(id)
+                .is_some_and(|link| link.state == State::Up)
+            {
+                // It is not answered, so nothing accumulates.
+                self.send_control(id, Kind::Pong, &[]);
+            }
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        let told = self.downs.is_empty() && self.broken.is_empty();
+        let fd = self.wait_fd();
+        let Some(fabric) = &mut self.fabric else {
+            return told;
+        };
+        if !told || !fabric.backlog.is_empty() || !fabric.out.is_empty() {
+            return false;
+        }
+        let Some(fd) = fd else {
+            // Due at its deadline.
+            return true;
+        };
+        fabric.domain.may_sleep() && self.hold_on(fd)
+    }
+
+    fn disarm(&mut self) {
+        self.let_go();
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors {
+            control: None,
+            data: Some(self.nest.raw()),
+        }
+    }
+}
+
+impl<M: Memory> Port<M> for RdmPort {
     #[inline]
     fn send(
         &mut self,
@@ -126,126 +225,40 @@ impl<M: Memory> Port<M> for RdmPort {
         self.packet_ended(id);
     }
 
+    #[inline]
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        self.turn(now, budget, sink)
+    }
+
+    fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
+        Some(self)
+    }
+}
+
+impl<M: Memory> RemoteMemory<M> for RdmPort {
     fn recall(&mut self, link: LinkId, token: u64) {
+        let _off = Off::new();
         self.with_remote(|remote, outlet| remote.recall(outlet, link, token));
     }
 
-    #[inline]
-    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
-        self.turn(clock.now(), budget, sink)
-    }
-
-    fn close(&mut self, id: LinkId, how: Close) {
-        self.downs.retain(|(down, ..)| *down != id);
-        let Some(link) = self.links.of_mut(id) else {
-            return;
-        };
-        let greeted = matches!(link.state, State::Up | State::Greeting { .. });
-        self.links.closing(id, self.now);
-        self.with_remote(|remote, outlet| remote.on_link_down(outlet, id));
-        match how {
-            Close::Now | Close::Flush if greeted => {
-                if how == Close::Now
-                    && let Some(link) = self.links.of_mut(id)
-                {
-                    link.control.clear();
-                }
-                // Injections leave before it, in order; its completion covers them.
-                self.queue_control(id, Kind::Bye, &[]);
-                if !self.flush_control(id) {
-                    self.block(id);
-                }
-            }
-            Close::Now | Close::Flush => {
-                self.drop_link(id);
-            }
-        }
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        let polled = |span| Some(self.polled.after(span));
-        let room = (!self.blocked.is_empty()).then_some(self.room_at);
-        let fabric = self.fabric.as_ref();
-        let look = match self.wait_fd() {
-            None if fabric.is_some() && self.links.len() > 0 => {
-                let busy = self.polled.since(self.busy) < BUSY_FOR;
-                polled(if busy { POLL_BUSY } else { POLL_IDLE })
-            }
-            _ => None,
-        };
-        let remote = fabric.and_then(|fabric| fabric.remote.deadline());
-        // Without a link, nothing else shows that it has gone.
-        let device = (fabric.is_some() && self.in_use.is_some()).then_some(self.give_back_at);
-        [room, look, remote, device, self.links.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
-    }
-
-    fn keep_alive_due(&self) -> Option<Instant> {
-        let last = self.polled.max(self.signed);
-        (self.links.len() > 0).then(|| last.after(self.links.sign_every()))
-    }
-
-    fn keep_alive(&mut self, clock: &dyn Clock) {
-        let now = clock.now();
-        if Port::<M>::keep_alive_due(self).is_none_or(|due| now < due) {
-            return;
-        }
-        self.signed = now;
-        for id in self.links.ids() {
-            if self
-                .links
-                .of(id)
-                .is_some_and(|link| link.state == State::Up)
-            {
-                // It is not answered, so nothing accumulates.
-                self.send_control(id, Kind::Pong, &[]);
-            }
-        }
-    }
-
-    fn arm(&mut self) -> bool {
-        let told = self.downs.is_empty() && self.broken.is_empty();
-        let fd = self.wait_fd();
-        let Some(fabric) = &mut self.fabric else {
-            return told;
-        };
-        if !told || !fabric.backlog.is_empty() || !fabric.out.is_empty() {
-            return false;
-        }
-        let Some(fd) = fd else {
-            // Due at its deadline.
-            return true;
-        };
-        fabric.domain.may_sleep() && self.hold_on(fd)
-    }
-
-    fn disarm(&mut self) {
-        self.let_go();
-    }
-
-    fn descriptors(&self) -> WakeDescriptors {
-        WakeDescriptors {
-            control: None,
-            data: Some(self.nest.raw()),
-        }
-    }
-
     fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
+        let _off = Off::new();
         self.with_remote(|remote, outlet| remote.register(outlet, link, memory, token))?
     }
 
     fn deregister(&mut self, link: LinkId, key: RemoteKey) {
+        let _off = Off::new();
         self.with_remote(|remote, outlet| remote.deregister(outlet, link, key));
     }
 
-    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
+    fn read(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
+        let _off = Off::new();
         self.with_remote(|remote, outlet| remote.read(outlet, link, read))
             .unwrap_or(Err(SendError::Down))
     }
 
-    fn stop_reading(&mut self, link: LinkId, token: u64) {
+    fn stop(&mut self, link: LinkId, token: u64) {
+        let _off = Off::new();
         self.with_remote(|remote, outlet| remote.stop_reading(outlet, link, token));
     }
 }

@@ -21,7 +21,7 @@ use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
-use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use mx_proto::{Instant, LinkId, Memory, Target};
 use socket2::{Socket, TcpKeepalive};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -263,7 +263,7 @@ impl TcpPort {
         &mut self,
         id: LinkId,
         outcome: Option<LinkDown>,
-        clock: &dyn Clock,
+        now: Instant,
         sink: &mut S,
     ) {
         let Some(link) = self.links.get_mut(id) else {
@@ -301,7 +301,7 @@ impl TcpPort {
                     link.phase = Phase::Dialling(Box::new(dial));
                 }
                 self.watch_dialling(id);
-                let at = clock.now().after(self.timing.dial_for);
+                let at = now.after(self.timing.dial_for);
                 self.alarms.set(at, Alarm::Dial { link: id, attempt });
             }
             Ok(None) => self.announce_down(id, dial.worst.unwrap_or(worst), sink),
@@ -363,13 +363,13 @@ impl TcpPort {
     pub(super) fn accept_some<M: Memory, S: Sink<M>>(
         &mut self,
         at: usize,
-        clock: &dyn Clock,
+        now: Instant,
         sink: &mut S,
     ) {
         for _ in 0..ACCEPTS {
             if !mx_reserve::SUPPLY.is_ample() {
                 let error = io::Error::from_raw_os_error(libc::ENOMEM);
-                return self.rest_from_accepting(&error, clock.now());
+                return self.rest_from_accepting(&error, now);
             }
             let Some(listener) = self.listeners.get(at) else {
                 return;
@@ -384,7 +384,7 @@ impl TcpPort {
                         self.poll_set.control_due = true;
                         return;
                     }
-                    self.rest_from_accepting(&error, clock.now());
+                    self.rest_from_accepting(&error, now);
                     return;
                 }
                 // The connection was gone before it was accepted.
@@ -414,7 +414,7 @@ impl TcpPort {
             }
             let id = self.links.insert(Box::new(link)).at_port(numbers::TCP);
             self.poll_set.pending += 1;
-            self.strangers.add(id, source, clock.now());
+            self.strangers.add(id, source, now);
             let Some(link) = self.links.get_mut(id) else {
                 return;
             };

@@ -50,11 +50,11 @@ use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
 use mx_port_base::strangers::Strangers;
 use mx_proto::port::{
-    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, LinkFigures, Port,
-    SendError, Sent, Sink, WakeDescriptors,
+    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown,
+    LinkFigures, Port, SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::shares::Shares;
-use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use mx_proto::{Instant, LinkId, Memory, Target};
 use poll_set::PollSet;
 use send::Refusal;
 use staging::Pool;
@@ -321,7 +321,7 @@ impl TcpPort {
     }
 }
 
-impl<M: Memory> Port<M> for TcpPort {
+impl LinkControl for TcpPort {
     fn limits(&self, _link: LinkId) -> Limits {
         Limits {
             packet_max: PACKET_MAX,
@@ -333,8 +333,8 @@ impl<M: Memory> Port<M> for TcpPort {
         }
     }
 
-    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
-        self.start_dialling(target, clock.now())
+    fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
+        self.start_dialling(target, now)
     }
 
     fn bind(&mut self, id: LinkId, cookie: u64) {
@@ -347,6 +347,59 @@ impl<M: Memory> Port<M> for TcpPort {
         }
     }
 
+    fn close(&mut self, id: LinkId, how: Close) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        let orderly = how == Close::Flush
+            && link.failed.is_none()
+            && !link.tx.is_partial()
+            && matches!(link.phase, Phase::Open);
+        if !orderly {
+            self.drop_link(id);
+            return;
+        }
+        link.waiting = false;
+        link.phase = Phase::Lingering;
+        if link.rx.is_waiting() {
+            // Discards what arrives.
+            link.rx.stop_waiting(&link.fd);
+            self.poll_set.watch_waiting(id, link);
+        }
+        if matches!(link.tx.flush(&link.fd), Ok(true)) {
+            sys::finish_sending(&link.fd);
+        } else {
+            self.poll_set.block(id, link);
+        }
+        self.closing.push(id);
+        self.chores = true;
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let times = [self.alarms.next(), self.strangers.deadline()];
+        times.into_iter().flatten().min()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.poll_set.look = true;
+        if self.chores || !self.fallen.is_empty() || self.poll_set.has_work() {
+            return false;
+        }
+        self.poll_set
+            .prepare_to_sleep(&mut self.links, &mut self.pool)
+    }
+
+    fn disarm(&mut self) {}
+
+    fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors {
+            control: Some(self.poll_set.control.raw()),
+            data: Some(self.poll_set.data.raw()),
+        }
+    }
+}
+
+impl<M: Memory> Port<M> for TcpPort {
     #[inline]
     fn send(
         &mut self,
@@ -413,59 +466,8 @@ impl<M: Memory> Port<M> for TcpPort {
     }
 
     #[inline]
-    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
-        self.poll_links(clock, budget, sink)
-    }
-
-    fn close(&mut self, id: LinkId, how: Close) {
-        let Some(link) = self.links.get_mut(id) else {
-            return;
-        };
-        let orderly = how == Close::Flush
-            && link.failed.is_none()
-            && !link.tx.is_partial()
-            && matches!(link.phase, Phase::Open);
-        if !orderly {
-            self.drop_link(id);
-            return;
-        }
-        link.waiting = false;
-        link.phase = Phase::Lingering;
-        if link.rx.is_waiting() {
-            // Discards what arrives.
-            link.rx.stop_waiting(&link.fd);
-            self.poll_set.watch_waiting(id, link);
-        }
-        if matches!(link.tx.flush(&link.fd), Ok(true)) {
-            sys::finish_sending(&link.fd);
-        } else {
-            self.poll_set.block(id, link);
-        }
-        self.closing.push(id);
-        self.chores = true;
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        let times = [self.alarms.next(), self.strangers.deadline()];
-        times.into_iter().flatten().min()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.poll_set.look = true;
-        if self.chores || !self.fallen.is_empty() || self.poll_set.has_work() {
-            return false;
-        }
-        self.poll_set
-            .prepare_to_sleep(&mut self.links, &mut self.pool)
-    }
-
-    fn disarm(&mut self) {}
-
-    fn descriptors(&self) -> WakeDescriptors {
-        WakeDescriptors {
-            control: Some(self.poll_set.control.raw()),
-            data: Some(self.poll_set.data.raw()),
-        }
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        self.poll_links(now, budget, sink)
     }
 }
 

@@ -19,7 +19,7 @@ use super::staging::Pool;
 use super::{TcpPort, reason, sys};
 use mx_port_base::epoll::{self, Epoll, ONCE, READABLE, WRITABLE};
 use mx_proto::port::{LinkDown, Sink};
-use mx_proto::{Clock, LinkId, Memory};
+use mx_proto::{Instant, LinkId, Memory};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
@@ -350,7 +350,7 @@ impl TcpPort {
     #[inline]
     pub(super) fn poll_links<M: Memory, S: Sink<M>>(
         &mut self,
-        clock: &dyn Clock,
+        now: Instant,
         budget: usize,
         sink: &mut S,
     ) -> bool {
@@ -364,14 +364,14 @@ impl TcpPort {
         };
         let mut did = false;
         if look || set.control_due || set.round % every == 0 {
-            did |= self.look_at_control(clock, sink);
+            did |= self.look_at_control(now, sink);
         }
         if self.chores {
-            self.do_chores(clock.now());
+            self.do_chores(now);
         }
         let alarms_due = std::mem::take(&mut self.poll_set.alarms_due);
         if look || alarms_due || self.poll_set.round % CLOCK_EVERY == 0 {
-            did |= self.ring_alarms(clock, sink);
+            did |= self.ring_alarms(now, sink);
         }
         if !self.fallen.is_empty() {
             did = true;
@@ -694,7 +694,7 @@ impl TcpPort {
         true
     }
 
-    fn look_at_control<M: Memory, S: Sink<M>>(&mut self, clock: &dyn Clock, sink: &mut S) -> bool {
+    fn look_at_control<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) -> bool {
         self.poll_set.control_due = false;
         if self.poll_set.pending == 0 && self.listeners.is_empty() {
             return false;
@@ -705,11 +705,11 @@ impl TcpPort {
         for event in ready {
             let id = LinkId::from_word(event.u64);
             if let Some(at) = dial::as_listener(id) {
-                self.accept_some(at, clock, sink);
+                self.accept_some(at, now, sink);
                 continue;
             }
             match self.links.get(id).map(|link| &link.phase) {
-                Some(Phase::Dialling(_)) => self.dialled(id, None, clock, sink),
+                Some(Phase::Dialling(_)) => self.dialled(id, None, now, sink),
                 Some(_) => {
                     self.serve(id, EVENTS, sink);
                 }

@@ -353,7 +353,7 @@ impl Rx {
                     if len <= PLACED_MIN {
                         return Ok(Some(missing));
                     }
-                    if let Some(mut place) = begin(to, &header, len) {
+                    if let Some(mut place) = place(to, &header, len, true) {
                         let got = (staging.len() - HEADER_LEN).min(len);
                         let body = &staging.staged()[HEADER_LEN..HEADER_LEN + got];
                         place.memory.fill(place.offset, got, body, 0);
@@ -383,7 +383,7 @@ impl Rx {
                         return Ok(Some(Missing::Placed));
                     } else {
                         let n = staging.len().min(len - have);
-                        if let Some(mut place) = place(to, header, len) {
+                        if let Some(mut place) = place(to, header, len, false) {
                             let bytes = &staging.staged()[..n];
                             place.memory.fill(place.offset + have, n, bytes, 0);
                             *got += n as u32;
@@ -452,7 +452,7 @@ impl Rx {
         let len = body_len(header);
         let have = *got as usize;
         let left = len - have;
-        let Some(mut place) = place(to, header, len) else {
+        let Some(mut place) = place(to, header, len, false) else {
             self.state = State::Dropping { left: left as u32 };
             return Ok(None);
         };
@@ -519,26 +519,14 @@ fn there(read: io::Result<usize>) -> Result<Option<usize>, Broken> {
     }
 }
 
-/// Asks where a body belongs that has just begun.
-fn begin<'a, M: Memory + 'a, S: Sink<M>>(
-    to: &'a mut Addressee<'_, S>,
-    header: &HeaderBytes,
-    len: usize,
-) -> Option<Place<'a, M>> {
-    fitting(to.sink.begin(to.link, to.cookie, header)?, len)
-}
-
-/// The same later.
+/// Asks where a body belongs, or begins ([`Sink::place`]). A place that it does not fit into is none.
 fn place<'a, M: Memory + 'a, S: Sink<M>>(
     to: &'a mut Addressee<'_, S>,
     header: &HeaderBytes,
     len: usize,
+    begin: bool,
 ) -> Option<Place<'a, M>> {
-    fitting(to.sink.place(to.link, to.cookie, header)?, len)
-}
-
-/// A place that a body does not fit into is none.
-fn fitting<M: Memory>(place: Place<'_, M>, len: usize) -> Option<Place<'_, M>> {
+    let place = to.sink.place(to.link, to.cookie, header, begin)?;
     let room = place.memory.len().checked_sub(place.offset)?;
     debug_assert!(
         len <= room,

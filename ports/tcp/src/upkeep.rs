@@ -16,7 +16,7 @@ use super::options::is_worth_a_line;
 use super::{TcpPort, sys};
 use mx_proto::origin::Source;
 use mx_proto::port::{LinkDown, Sink};
-use mx_proto::{Clock, Instant, LinkId, Memory};
+use mx_proto::{Instant, LinkId, Memory};
 
 impl TcpPort {
     /// Events that need a time and had none.
@@ -37,13 +37,12 @@ impl TcpPort {
     #[inline]
     pub(super) fn ring_alarms<M: Memory, S: Sink<M>>(
         &mut self,
-        clock: &dyn Clock,
+        now: Instant,
         sink: &mut S,
     ) -> bool {
         if self.alarms.next().is_none() && self.strangers.deadline().is_none() {
             return false;
         }
-        let now = clock.now();
         let mut did = false;
         while let Some(id) = self.strangers.due(now) {
             did = true;
@@ -60,7 +59,7 @@ impl TcpPort {
                 Alarm::Dial { link, attempt } => {
                     let phase = self.links.get(link).map(|link| &link.phase);
                     if matches!(phase, Some(Phase::Dialling(dial)) if dial.attempt == attempt) {
-                        self.dialled(link, Some(LinkDown::TimedOut), clock, sink);
+                        self.dialled(link, Some(LinkDown::TimedOut), now, sink);
                     }
                 }
             }

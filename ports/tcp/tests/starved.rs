@@ -2,7 +2,8 @@
 
 use crate::own_process::in_own_process;
 use crate::tcp_common::*;
-use mx_proto::port::{ConnectError, Port};
+use mx_proto::Clock;
+use mx_proto::port::{ConnectError, LinkControl};
 use std::fs::File;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
@@ -39,15 +40,13 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
         b.port.stats().starved == 1
     });
     let clock = VirtualClock::default();
-    let none = Port::<Pieces>::connect(&mut b.port, target(4, 1), &clock);
+    let none = b.port.connect(target(4, 1), clock.now());
     assert_eq!(none, Err(ConnectError::NoResources));
     for _ in 0..1000 {
         b.look();
     }
     assert_eq!(b.port.stats().starved, 1, "it rests");
-    let control = Port::<Pieces>::descriptors(&b.port)
-        .control
-        .expect("it has one");
+    let control = b.port.descriptors().control.expect("it has one");
     let mut asked = libc::pollfd {
         fd: control,
         events: libc::POLLIN,

@@ -11,9 +11,9 @@
 use crate::forge::{HEADER, SUMMED, put, seal, u16_at};
 use crate::input::{Input, digest};
 use crate::meter::{self, within};
-use crate::net::{Datagram, End, Net, NetClock};
+use crate::net::{Datagram, End, Net};
 use crate::user::User;
-use mx_proto::port::Port;
+use mx_proto::port::{LinkControl, Port};
 use mx_proto::reliability::{Reliable, ReliableConfig, describe};
 use mx_proto::time::Instant;
 use std::cell::RefCell;
@@ -35,7 +35,6 @@ pub fn datagram(bytes: &[u8]) {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&digest(bytes).to_le_bytes());
     let mut port = within(1, || Reliable::new(end, ReliableConfig::default(), key));
-    let clock = NetClock(Rc::clone(&net));
     let mut user = User::default();
     let mut input = Input::new(bytes);
     while !input.is_empty() {
@@ -71,7 +70,8 @@ pub fn datagram(bytes: &[u8]) {
             let now = net.borrow().now;
             net.borrow_mut().now = now.after(Duration::from_secs(input.byte().into()));
         }
-        within(1, || port.poll(&clock, 64, &mut user));
+        let now = net.borrow().now;
+        within(1, || port.poll(now, 64, &mut user));
         for host in 2..6 {
             for channel in 0..2 {
                 let excess = net.borrow().excess(1, (host, channel));
@@ -90,7 +90,7 @@ pub fn datagram(bytes: &[u8]) {
         "a session with a stranger that knows nothing"
     );
     assert_eq!(user.calls, 0, "the layer above heard of strangers");
-    let deadline = Port::<Vec<u8>>::deadline(&port);
+    let deadline = port.deadline();
     assert!(
         deadline.is_none_or(|at| at == Instant(0)),
         "a timer without a session"

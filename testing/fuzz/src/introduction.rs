@@ -22,7 +22,7 @@ use hmac::{Hmac, Mac};
 use mx_proto::memory::Source;
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
-use mx_proto::port::{HeaderBytes, LinkDown, Port};
+use mx_proto::port::{HeaderBytes, LinkControl, LinkDown};
 use mx_proto::secret::{Purpose, Role, Secret, Words};
 use mx_proto::wire::{HELLO_LEN, Kind};
 use mx_proto::{
@@ -267,7 +267,7 @@ impl World {
             purpose: Purpose::Introduction,
             caller: &caller,
             called: asked,
-            binding: Port::<Buffer>::binding(port, link),
+            binding: port.binding(link),
         };
         secret.prove(role, &words).to_vec()
     }

@@ -13,7 +13,8 @@ use crate::packets::body_len;
 use mx_proto::memory::Memory;
 use mx_proto::origin::{Address, Seen, Source};
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port, SendError, Sent,
+    Sink,
 };
 use mx_proto::secret::Binding;
 use mx_proto::time::{Clock, Instant};
@@ -149,7 +150,7 @@ impl Clock for WireClock {
     }
 }
 
-impl Port<Buffer> for HostilePort {
+impl LinkControl for HostilePort {
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: PACKET_MAX,
@@ -161,7 +162,7 @@ impl Port<Buffer> for HostilePort {
         }
     }
 
-    fn connect(&mut self, target: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, _: Instant) -> Result<LinkId, ConnectError> {
         match target.endpoint.0 {
             13 => Err(ConnectError::Refused),
             _ => Ok(within(0, || self.wire.borrow_mut().open())),
@@ -202,6 +203,18 @@ impl Port<Buffer> for HostilePort {
         nic.0 % 2 == 1
     }
 
+    fn close(&mut self, link: LinkId, _: Close) {
+        within(0, || self.wire.borrow_mut().end(link));
+    }
+
+    fn arm(&mut self) -> bool {
+        self.wire.borrow().inbox.is_empty()
+    }
+
+    fn disarm(&mut self) {}
+}
+
+impl Port<Buffer> for HostilePort {
     fn send(
         &mut self,
         link: LinkId,
@@ -278,7 +291,7 @@ impl Port<Buffer> for HostilePort {
         }
     }
 
-    fn poll<S: Sink<Buffer>>(&mut self, _: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<Buffer>>(&mut self, _: Instant, budget: usize, sink: &mut S) -> bool {
         let mut busy = false;
         for _ in 0..budget {
             let next = within(0, || self.wire.borrow_mut().inbox.pop_front());
@@ -292,16 +305,6 @@ impl Port<Buffer> for HostilePort {
         }
         busy
     }
-
-    fn close(&mut self, link: LinkId, _: Close) {
-        within(0, || self.wire.borrow_mut().end(link));
-    }
-
-    fn arm(&mut self) -> bool {
-        self.wire.borrow().inbox.is_empty()
-    }
-
-    fn disarm(&mut self) {}
 }
 
 impl HostilePort {
@@ -310,7 +313,7 @@ impl HostilePort {
             && let Some((header, body)) =
                 within(0, || self.wire.borrow_mut().midway.remove(&link.index()))
         {
-            if let Some(mut place) = sink.place(link, cookie, &header) {
+            if let Some(mut place) = sink.place(link, cookie, &header, false) {
                 let (at, rest) = (body.len() / 2, body.len() - body.len() / 2);
                 place.memory.fill(place.offset + at, rest, &body[..], at);
                 sink.on_placed(link, cookie, &header);
@@ -325,7 +328,7 @@ impl HostilePort {
             }
             Word::Writable => sink.on_writable(link, cookie),
             Word::Packet(header, body, ask) => {
-                if *ask && let Some(mut place) = sink.begin(link, cookie, header) {
+                if *ask && let Some(mut place) = sink.place(link, cookie, header, true) {
                     let room = place.memory.len() - place.offset;
                     assert!(body.len() <= room, "a place too small");
                     if body.len() < HALVED_MIN {

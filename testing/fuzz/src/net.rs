@@ -15,7 +15,7 @@ use mx_proto::port::ConnectError;
 use mx_proto::reliability::{
     Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming, Quote,
 };
-use mx_proto::time::{Clock, Instant};
+use mx_proto::time::Instant;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -270,14 +270,4 @@ impl DatagramPort for End {
     }
 
     fn disarm(&mut self) {}
-}
-
-/// The net's time.
-#[derive(Debug)]
-pub(crate) struct NetClock(pub(crate) Rc<RefCell<Net>>);
-
-impl Clock for NetClock {
-    fn now(&self) -> Instant {
-        self.0.borrow().now
-    }
 }

@@ -18,12 +18,12 @@ mod hostile;
 
 use crate::input::{Input, digest};
 use crate::meter::{self, within};
-use crate::net::{Address, Datagram, End, Net, NetClock};
+use crate::net::{Address, Datagram, End, Net};
 use crate::packets::Packet;
 use crate::program::{Program, run};
 use crate::user::User;
 use hostile::Stranger;
-use mx_proto::port::{Body, Close, LinkDown, Port};
+use mx_proto::port::{Body, Close, LinkControl, LinkDown, Port};
 use mx_proto::reliability::{DatagramError, Reliable, ReliableConfig};
 use mx_proto::time::Instant;
 use mx_proto::{EndpointId, LinkId, NicId, Route, Target};
@@ -74,7 +74,6 @@ pub fn session(bytes: &[u8]) {
 
 struct World {
     net: Rc<RefCell<Net>>,
-    clock: NetClock,
     ports: [Reliable<End>; 2],
     users: [User; 2],
     /// Each sending link's flow and next serial.
@@ -112,7 +111,6 @@ impl World {
         let user = || User::new(PACKET_MAX, DATA_MAX);
         let started = net.borrow().now;
         let mut world = Self {
-            clock: NetClock(Rc::clone(&net)),
             ports,
             users: [user(), user()],
             flows: BTreeMap::new(),
@@ -143,10 +141,8 @@ impl World {
     }
 
     fn connect(&mut self, end: usize) {
-        let (port, clock) = (&mut self.ports[end], &self.clock);
-        let link = within(1 + end, || {
-            Port::<Vec<u8>>::connect(port, Self::target(1 - end), clock)
-        });
+        let (port, now) = (&mut self.ports[end], self.net.borrow().now);
+        let link = within(1 + end, || port.connect(Self::target(1 - end), now));
         if let Ok(link) = link {
             self.connects += 1;
             self.users[end].links.push(link);
@@ -166,7 +162,7 @@ impl World {
             Close::Now
         };
         let port = &mut self.ports[end];
-        within(1 + end, || Port::<Vec<u8>>::close(port, link, how));
+        within(1 + end, || port.close(link, how));
     }
 
     fn link(&self, end: usize, at: usize) -> Option<LinkId> {
@@ -202,10 +198,14 @@ impl World {
     }
 
     fn poll(&mut self, end: usize, budget: usize) -> bool {
-        let (port, user, clock) = (&mut self.ports[end], &mut self.users[end], &self.clock);
-        let did = within(1 + end, || port.poll(clock, budget, user));
+        let (port, user, now) = (
+            &mut self.ports[end],
+            &mut self.users[end],
+            self.net.borrow().now,
+        );
+        let did = within(1 + end, || port.poll(now, budget, user));
         for link in &user.links {
-            within(1 + end, || Port::<Vec<u8>>::bind(port, *link, 1));
+            within(1 + end, || port.bind(*link, 1));
         }
         for link in std::mem::take(&mut user.up) {
             self.send_on(end, link, 0);
@@ -381,7 +381,7 @@ impl Program for World {
             let moved = self.net.borrow_mut().arrive_all();
             let busy = self.poll(0, 64) | self.poll(1, 64);
             if !moved && !busy {
-                let deadlines = self.ports.iter().filter_map(Port::<Vec<u8>>::deadline);
+                let deadlines = self.ports.iter().filter_map(LinkControl::deadline);
                 let Some(at) = deadlines.min() else { break };
                 let mut net = self.net.borrow_mut();
                 net.now = at.max(net.now.after(Duration::from_micros(1)));

@@ -129,7 +129,13 @@ impl Sink<Vec<u8>> for User {
         });
     }
 
-    fn place(&mut self, link: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+    fn place(
+        &mut self,
+        link: LinkId,
+        _: u64,
+        header: &HeaderBytes,
+        _: bool,
+    ) -> Option<Place<'_, Vec<u8>>> {
         within(0, || {
             self.calls += 1;
             let len = body_len(header);

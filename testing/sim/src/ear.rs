@@ -62,7 +62,13 @@ impl<M: Memory, E: Ear<M>> Sink<M> for Hearing<'_, E> {
         self.0.on_packet(link, header, body);
     }
 
-    fn place(&mut self, link: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, M>> {
+    fn place(
+        &mut self,
+        link: LinkId,
+        _: u64,
+        header: &HeaderBytes,
+        _: bool,
+    ) -> Option<Place<'_, M>> {
         self.0.place(link, header)
     }
 

@@ -14,11 +14,11 @@ use crate::profile::Profile;
 use crate::world::NodeId;
 use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkDown, Port, RemoteKey,
-    RemoteRead, SendError, Sent, Sink, body_len,
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown, Port,
+    RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, Sink, body_len,
 };
 use mx_proto::secret::Binding;
-use mx_proto::{Clock, EndpointId, Identity, LinkId, Memory, NicId, Target};
+use mx_proto::{EndpointId, Identity, Instant, LinkId, Memory, NicId, Target};
 
 /// One node's port. Dropping it breaks its links, as the death of a process does.
 #[derive(Debug)]
@@ -209,12 +209,8 @@ impl<M: Memory> SimPort<M> {
     ) {
         if matches!(assembly.into, Into::Undecided | Into::Placed) {
             let first = matches!(assembly.into, Into::Undecided);
-            let place = if first && self.profile.streamed_max > 0 {
-                sink.begin(link, cookie, &assembly.header)
-            } else {
-                sink.place(link, cookie, &assembly.header)
-            };
-            match place {
+            let begin = first && self.profile.streamed_max > 0;
+            match sink.place(link, cookie, &assembly.header, begin) {
                 Some(mut place) => {
                     let at = place.offset + assembly.got;
                     let written = place.memory.fill(at, bytes.len(), bytes, 0);
@@ -238,7 +234,7 @@ impl<M: Memory> SimPort<M> {
     }
 }
 
-impl<M: Memory> Port<M> for SimPort<M> {
+impl<M: Memory> LinkControl for SimPort<M> {
     fn limits(&self, _link: LinkId) -> Limits {
         Limits {
             packet_max: self.profile.packet_max,
@@ -250,7 +246,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
         }
     }
 
-    fn connect(&mut self, target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, _now: Instant) -> Result<LinkId, ConnectError> {
         self.fabric.inner.borrow_mut().connect(self.host, target)
     }
 
@@ -287,6 +283,29 @@ impl<M: Memory> Port<M> for SimPort<M> {
         }
     }
 
+    fn close(&mut self, link: LinkId, how: Close) {
+        let mut inner = self.fabric.inner.borrow_mut();
+        let Some(end) = inner.end(self.host, link) else {
+            return;
+        };
+        let broken = end.partial.is_some() || end.held.iter().any(|hold| !hold.read);
+        match how {
+            Close::Flush if !broken => {
+                inner.tell_peer_down(self.host, link, LinkDown::Closed, true);
+            }
+            _ => inner.tell_peer_down(self.host, link, LinkDown::Reset, false),
+        }
+        inner.remove(self.host, link);
+    }
+
+    fn arm(&mut self) -> bool {
+        !self.fabric.inner.borrow().anything_due(self.host)
+    }
+
+    fn disarm(&mut self) {}
+}
+
+impl<M: Memory> Port<M> for SimPort<M> {
     fn send(
         &mut self,
         link: LinkId,
@@ -372,24 +391,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
         }
     }
 
-    fn recall(&mut self, link: LinkId, token: u64) {
-        let mut inner = self.fabric.inner.borrow_mut();
-        inner.reads.remove(&(self.host, link, token));
-        let Some(end) = inner.end_mut(self.host, link) else {
-            return;
-        };
-        let unread = end
-            .held
-            .iter()
-            .any(|hold| hold.token == token && !hold.read);
-        end.held.retain(|hold| hold.token != token);
-        // The bytes are on their way and cannot be taken back one by one.
-        if unread {
-            inner.reset(self.host, link);
-        }
-    }
-
-    fn poll<S: Sink<M>>(&mut self, _clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<M>>(&mut self, _now: Instant, budget: usize, sink: &mut S) -> bool {
         let mut busy = false;
         for _ in 0..budget {
             let Some(Timed { link, what, .. }) = self.fabric.inner.borrow_mut().take(self.host)
@@ -470,26 +472,28 @@ impl<M: Memory> Port<M> for SimPort<M> {
         busy
     }
 
-    fn close(&mut self, link: LinkId, how: Close) {
+    fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
+        Some(self)
+    }
+}
+
+impl<M: Memory> RemoteMemory<M> for SimPort<M> {
+    fn recall(&mut self, link: LinkId, token: u64) {
         let mut inner = self.fabric.inner.borrow_mut();
-        let Some(end) = inner.end(self.host, link) else {
+        inner.reads.remove(&(self.host, link, token));
+        let Some(end) = inner.end_mut(self.host, link) else {
             return;
         };
-        let broken = end.partial.is_some() || end.held.iter().any(|hold| !hold.read);
-        match how {
-            Close::Flush if !broken => {
-                inner.tell_peer_down(self.host, link, LinkDown::Closed, true);
-            }
-            _ => inner.tell_peer_down(self.host, link, LinkDown::Reset, false),
+        let unread = end
+            .held
+            .iter()
+            .any(|hold| hold.token == token && !hold.read);
+        end.held.retain(|hold| hold.token != token);
+        // The bytes are on their way and cannot be taken back one by one.
+        if unread {
+            inner.reset(self.host, link);
         }
-        inner.remove(self.host, link);
     }
-
-    fn arm(&mut self) -> bool {
-        !self.fabric.inner.borrow().anything_due(self.host)
-    }
-
-    fn disarm(&mut self) {}
 
     fn register(&mut self, _link: LinkId, memory: &M, _token: u64) -> Option<RemoteKey> {
         self.fabric.inner.borrow_mut().register(self.host, memory)
@@ -499,7 +503,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
         self.fabric.inner.borrow_mut().deregister(self.host, key);
     }
 
-    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
+    fn read(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
         let RemoteRead {
             key,
             from,
@@ -526,7 +530,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
         Ok(())
     }
 
-    fn stop_reading(&mut self, link: LinkId, token: u64) {
+    fn stop(&mut self, link: LinkId, token: u64) {
         let mut inner = self.fabric.inner.borrow_mut();
         // Some of it may have been read.
         if inner.rng.chance(0.5)

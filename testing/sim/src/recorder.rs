@@ -97,7 +97,7 @@ impl Sink<Vec<u8>> for Recorder {
         });
     }
 
-    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes, _: bool) -> Option<Place<'_, Vec<u8>>> {
         self.place.as_mut().map(|memory| Place {
             memory: Destination::Memory(memory),
             offset: 2,

@@ -42,19 +42,17 @@ impl Sink<Vec<u8>> for Above {
         assert_eq!((link, cookie), WHO);
         self.seen.push(Seen::Packet(header[0], body.to_vec()));
     }
-    fn begin(
+    fn place(
         &mut self,
-        link: LinkId,
-        cookie: u64,
+        _: LinkId,
+        _: u64,
         header: &HeaderBytes,
+        begin: bool,
     ) -> Option<Place<'_, Vec<u8>>> {
-        if self.streams {
+        if begin && self.streams {
             assert!(self.begun.is_empty(), "one is in progress");
             self.begun.push((header[0], vec![0; 5 + body_len(header)]));
         }
-        self.place(link, cookie, header)
-    }
-    fn place(&mut self, _: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
         self.asked += 1;
         let mut places = self.places.iter_mut().chain(&mut self.begun);
         // Of a message only its kind counts, not which one it is.

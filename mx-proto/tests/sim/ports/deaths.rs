@@ -9,11 +9,11 @@
 
 use super::peer::target;
 use super::sessions::{PING, SECOND, Stage, config};
-use mx_proto::Instant;
-use mx_proto::port::{LinkDown, Port};
+use mx_proto::port::{LinkControl, LinkDown};
 use mx_proto::reliability::{Channel, Quote, ReliableConfig};
+use mx_proto::{Clock, Instant};
 use mx_sim::link::Fate;
-use mx_sim::{Buffer, NodeId, Terms, seeds};
+use mx_sim::{NodeId, Terms, seeds};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ const ASKING: Duration = millis(20);
 fn monitor(stage: &mut Stage, id: NodeId, wanted: bool) {
     let peer = stage.at(id);
     let link = peer.link.or(peer.heard.link).expect("it has a link");
-    Port::<Buffer>::monitor(&mut peer.port, link, wanted);
+    peer.port.monitor(link, wanted);
 }
 
 /// The other one dies; how long it takes until that is noticed, if it does within 10 s.
@@ -216,13 +216,13 @@ fn all_that_are_monitored_together_are_asked_so_often_and_no_more() {
     let links: Vec<_> = (0..800)
         .map(|_| {
             let port = &mut stage.at(0).port;
-            Port::<Buffer>::connect(port, target(1), &clock).expect("there is room")
+            port.connect(target(1), clock.now()).expect("there is room")
         })
         .collect();
     // Until the sizes that pass are known: what looks for them asks, too.
     stage.run(3 * SECOND);
     for link in &links {
-        Port::<Buffer>::monitor(&mut stage.at(0).port, *link, true);
+        stage.at(0).port.monitor(*link, true);
     }
     stage.run(SECOND);
     let pings = count_pings(&stage);
@@ -231,7 +231,7 @@ fn all_that_are_monitored_together_are_asked_so_often_and_no_more() {
     // Without a bound it would be 20 000.
     assert!((3_000..=4_100).contains(&asked), "{asked} in a second");
     for link in links {
-        Port::<Buffer>::monitor(&mut stage.at(0).port, link, false);
+        stage.at(0).port.monitor(link, false);
     }
     stage.run(millis(10));
     pings.borrow_mut().clear();

@@ -7,9 +7,11 @@
 use super::peer::{Greeting, header, len_of, target};
 use super::{ReliablePeer, reliable};
 use mx_proto::memory::Source;
-use mx_proto::port::{Body, Destination, HeaderBytes, Limits, Place, Port, SendError, Sent};
+use mx_proto::port::{
+    Body, Destination, HeaderBytes, Limits, LinkControl, Place, Port, SendError, Sent,
+};
 use mx_proto::reliability::ReliableConfig;
-use mx_proto::{Instant, LinkId};
+use mx_proto::{Clock, Instant, LinkId};
 use mx_sim::{Buffer, Cluster, DatagramNet, Drive, Ear, Hearing, NodeId, VirtualClock, World};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -135,8 +137,7 @@ impl Mass {
 
     /// Begins to send `left` packets of `len` bytes to a node.
     pub(crate) fn load(&mut self, to: NodeId, len: usize, left: u64) {
-        let clock = self.clock.clone();
-        let link = Port::<Buffer>::connect(&mut self.port, target(to), &clock);
+        let link = self.port.connect(target(to), self.clock.now());
         let link = link.expect("a known name");
         self.loads.push(Load {
             link,
@@ -188,21 +189,20 @@ impl Mass {
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        Port::<Buffer>::limits(&self.port, LinkId::new(0, 0))
+        self.port.limits(LinkId::new(0, 0))
     }
 }
 
 impl Drive for Mass {
     fn progress(&mut self) -> bool {
-        let clock = self.clock.clone();
-        let now = mx_proto::Clock::now(&clock);
+        let now = self.clock.now();
         if now < self.next {
             return false;
         }
-        let mut busy = self.port.poll(&clock, 64, &mut Hearing(&mut self.counted));
+        let mut busy = self.port.poll(now, 64, &mut Hearing(&mut self.counted));
         let port = &mut self.port;
         self.counted.strange.retain(|link| {
-            Port::<Buffer>::bind(port, *link, 1);
+            port.bind(*link, 1);
             !Greeting::Answer.send(port, *link)
         });
         busy |= self.send_some();
@@ -214,7 +214,7 @@ impl Drive for Mass {
 
     fn deadline(&self) -> Option<Instant> {
         if self.every.is_zero() {
-            Port::<Buffer>::deadline(&self.port)
+            self.port.deadline()
         } else {
             // It polls then, even if packets arrive before.
             Some(self.next)

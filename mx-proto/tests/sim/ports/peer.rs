@@ -11,7 +11,7 @@ use mx_proto::memory::{Memory, Source};
 use mx_proto::port::{
     BODY_LEN_AT, Body, Destination, HeaderBytes, LinkDown, Place, Port, SendError, Sent,
 };
-use mx_proto::{EndpointId, Instant, LinkId, NicId, Route, Target};
+use mx_proto::{Clock, EndpointId, Instant, LinkId, NicId, Route, Target};
 use mx_sim::{Buffer, Cluster, Drive, Ear, Hearing, NodeId, Rng, VirtualClock, World};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -234,8 +234,10 @@ impl<P: Port<Buffer>> Peer<P> {
 
     /// Starts a link, the only one from now on.
     pub(crate) fn call(&mut self, target: Target) {
-        let clock = self.clock.clone();
-        let link = self.port.connect(target, &clock).expect("a known name");
+        let link = self
+            .port
+            .connect(target, self.clock.now())
+            .expect("a known name");
         self.hang_up();
         self.link = Some(link);
         self.heard.link = Some(link);
@@ -316,10 +318,10 @@ impl<P: Port<Buffer>> Peer<P> {
 
 impl<P: Port<Buffer>> Drive for Peer<P> {
     fn progress(&mut self) -> bool {
-        let clock = self.clock.clone();
+        let now = self.clock.now();
         let mut busy = self
             .port
-            .poll(&clock, self.budget, &mut Hearing(&mut self.heard));
+            .poll(now, self.budget, &mut Hearing(&mut self.heard));
         let port = &mut self.port;
         self.heard.strange.retain(|link| {
             port.bind(*link, 1);

@@ -3,12 +3,12 @@
 use super::peer::{NIC, Peer, exchange, target, two};
 use super::{ReliablePeer, reliable, totals};
 use mx_proto::EndpointId;
-use mx_proto::port::{Close, LinkDown, Port};
+use mx_proto::port::{Close, LinkControl, LinkDown};
 use mx_proto::reliability::{Channel, ReliableConfig};
 use mx_proto::secret::Binding;
 use mx_sim::datagram::Script;
 use mx_sim::link::Fate;
-use mx_sim::{Buffer, Cluster, DatagramNet, Faults, NodeId, Rng, SimAddress, Terms, World, seeds};
+use mx_sim::{Cluster, DatagramNet, Faults, NodeId, Rng, SimAddress, Terms, World, seeds};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -82,7 +82,7 @@ impl Stage {
     pub(crate) fn close(&mut self, id: usize, how: Close) {
         let peer = self.at(id);
         let link = peer.link.or(peer.heard.link).expect("it has a link");
-        Port::<Buffer>::close(&mut peer.port, link, how);
+        peer.port.close(link, how);
         peer.hang_up();
     }
 
@@ -334,7 +334,7 @@ fn bindings(stage: &mut Stage) -> [Binding; 2] {
     [0, 1].map(|id| {
         let peer = stage.at(id);
         let link = peer.heard.link.expect("a link");
-        Port::<Buffer>::binding(&peer.port, link)
+        peer.port.binding(link)
     })
 }
 

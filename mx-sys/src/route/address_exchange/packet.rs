@@ -7,7 +7,7 @@
 use mx_port_base::numbers;
 use mx_port_tcp::TcpPort;
 use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, Port, SendError, Sent};
-use mx_proto::{LinkId, Memory, Source};
+use mx_proto::{LinkId, Source};
 use std::fmt;
 
 /// The version of the question and its answer. Neither is read when it differs.
@@ -85,13 +85,14 @@ impl For {
     }
 }
 
-pub(in crate::route) fn send<M: Memory>(
+pub(in crate::route) fn send(
     tcp: &mut TcpPort,
     link: LinkId,
     what: What,
     body: &[u8],
 ) -> Result<Sent, SendError> {
-    Port::<M>::send(tcp, link, &header(what, body.len()), Body::Bytes(body))
+    let header = header(what, body.len());
+    tcp.send(link, &header, Body::<Vec<u8>>::Bytes(body))
 }
 
 fn header(what: What, body_len: usize) -> HeaderBytes {

@@ -6,8 +6,8 @@
 
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_port_rdm::{Device, RdmPort};
-use mx_proto::port::{ConnectError, LinkDown};
-use mx_proto::{Clock, LinkId, Route, Target};
+use mx_proto::port::{ConnectError, LinkControl, LinkDown};
+use mx_proto::{Instant, LinkId, Route, Target};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -24,7 +24,7 @@ pub trait Addresses {
         &mut self,
         theirs: &EndpointAddress,
         from: SocketAddr,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<(Option<LinkId>, EndpointAddress), Refusal>;
     /// The endpoint address of a link's peer has come, from that TCP address.
     fn greet(
@@ -32,7 +32,7 @@ pub trait Addresses {
         link: (LinkId, Target),
         theirs: &EndpointAddress,
         from: SocketAddr,
-        clock: &dyn Clock,
+        now: Instant,
     );
     /// It will not come: the next poll takes the link down.
     fn give_up(&mut self, link: (LinkId, Target), reason: LinkDown);
@@ -41,18 +41,14 @@ pub trait Addresses {
         false
     }
     /// The process of a link's peer may have gone. Only said of links that are watched over.
-    fn doubt(&mut self, _link: LinkId, _clock: &dyn Clock) {}
+    fn doubt(&mut self, _link: LinkId, _now: Instant) {}
 }
 
 /// The rdm port's interface to the other ports.
-pub trait Fabric: Addresses {
+pub trait Fabric: Addresses + LinkControl {
     /// Begins a link that waits for an endpoint address. When the peer does not answer over the fabric, it ends
     /// with the way round it, where there is one.
-    fn reserve(
-        &mut self,
-        clock: &dyn Clock,
-        fallback: Option<Route>,
-    ) -> Result<LinkId, ConnectError>;
+    fn reserve(&mut self, now: Instant, fallback: Option<Route>) -> Result<LinkId, ConnectError>;
     /// Links at the moment.
     fn link_count(&self) -> usize;
     /// With what address endpoint addresses were exchanged for a link. `None` before that.
@@ -80,9 +76,9 @@ impl Addresses for RdmPort {
         &mut self,
         theirs: &EndpointAddress,
         from: SocketAddr,
-        clock: &dyn Clock,
+        now: Instant,
     ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
-        let (link, ours) = self.answer(theirs, from, clock)?;
+        let (link, ours) = self.answer(theirs, from, now)?;
         Ok((Some(link), ours))
     }
 
@@ -91,9 +87,9 @@ impl Addresses for RdmPort {
         (link, _): (LinkId, Target),
         theirs: &EndpointAddress,
         from: SocketAddr,
-        clock: &dyn Clock,
+        now: Instant,
     ) {
-        self.greet(link, theirs, from, clock);
+        self.greet(link, theirs, from, now);
     }
 
     fn give_up(&mut self, (link, _): (LinkId, Target), reason: LinkDown) {
@@ -104,18 +100,14 @@ impl Addresses for RdmPort {
         self.has(link)
     }
 
-    fn doubt(&mut self, link: LinkId, clock: &dyn Clock) {
-        self.doubt(link, clock);
+    fn doubt(&mut self, link: LinkId, now: Instant) {
+        self.doubt(link, now);
     }
 }
 
 impl Fabric for RdmPort {
-    fn reserve(
-        &mut self,
-        clock: &dyn Clock,
-        fallback: Option<Route>,
-    ) -> Result<LinkId, ConnectError> {
-        self.reserve(clock, fallback)
+    fn reserve(&mut self, now: Instant, fallback: Option<Route>) -> Result<LinkId, ConnectError> {
+        self.reserve(now, fallback)
     }
 
     fn link_count(&self) -> usize {

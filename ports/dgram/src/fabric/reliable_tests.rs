@@ -3,7 +3,7 @@
 
 use super::*;
 use libfabric_fake::{Fake, Faults, Shape};
-use mx_proto::port::{Body, Port, SendError};
+use mx_proto::port::{Body, LinkControl, Port, SendError};
 use mx_proto::reliability::{DatagramPort, Reliable, ReliableConfig};
 use mx_proto::{EndpointId, LinkId, Route, Target};
 use mx_sim::recorder::{Recorder, Seen, header_of};
@@ -43,14 +43,14 @@ impl Pair {
         for end in 0..2 {
             Port::<Vec<u8>>::poll(
                 &mut self.ports[end],
-                &MonotonicClock,
+                MonotonicClock.now(),
                 64,
                 &mut self.seen[end],
             );
             for seen in self.seen[end].take() {
                 match seen {
                     Seen::Packet { link, body, .. } => {
-                        Port::<Vec<u8>>::bind(&mut self.ports[end], link, 1);
+                        self.ports[end].bind(link, 1);
                         self.packets[end].push((link, body));
                     }
                     Seen::Up(link, _) => self.up.push(link),
@@ -74,7 +74,7 @@ impl Pair {
             route: Route::AUTO,
         };
         assert_ne!(target.endpoint, EndpointId(0));
-        let link = Port::<Vec<u8>>::connect(&mut self.ports[0], target, &MonotonicClock).unwrap();
+        let link = self.ports[0].connect(target, MonotonicClock.now()).unwrap();
         if self.ports[1].datagrams().asks() {
             self.poll();
             let name = self.ports[1].datagrams().command_name().to_vec();

@@ -4,8 +4,8 @@ use super::{Event, Node, linked, readable};
 use crate::LocalOptions;
 use crate::layout::{BODY_MAX, Geometry};
 use crate::link::{State, UNREAD_MAX};
-use mx_proto::LinkId;
 use mx_proto::port::{Close, LinkDown, SendError, Sent};
+use mx_proto::{Clock, LinkId};
 use std::time::Duration;
 
 pub(super) const IDLE: Duration = Duration::from_secs(30);
@@ -240,7 +240,7 @@ fn both_may_suspend_at_once() {
         // Neither takes anything in while both look for idle links.
         for node in [&mut a, &mut b] {
             node.clock.advance(IDLE / 4);
-            node.port.tend(&node.clock);
+            node.port.tend(node.clock.now());
         }
     }
     assert_eq!(

@@ -6,6 +6,7 @@ use crate::LocalPort;
 use crate::handshake::{ControlMessage, MESSAGE_LEN};
 use crate::link::State;
 use crate::socket::{Name, Received, Socket};
+use mx_proto::Clock;
 use mx_proto::port::{Close, ConnectError, LinkDown, SendError, Sent};
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ fn without_a_listener_there_is_no_route() {
     let board = a.name().board;
     let closed = fresh_name().endpoint;
     assert_eq!(
-        a.port.connect_to(board, closed, &a.clock),
+        a.port.connect_to(board, closed, a.clock.now()),
         Err(ConnectError::Refused)
     );
     assert_eq!(a.port.link_count(), 0);
@@ -59,7 +60,7 @@ fn an_endpoint_can_talk_to_itself() {
     let mut a = Node::new();
     let endpoint = a.endpoint;
     let board = a.name().board;
-    let out = a.port.connect_to(board, endpoint, &a.clock).unwrap();
+    let out = a.port.connect_to(board, endpoint, a.clock.now()).unwrap();
     a.poll_until_idle();
     assert_eq!(a.take(), [Event::Up(out)]);
     a.send(out, b"me").unwrap();
@@ -94,7 +95,7 @@ fn a_full_backlog_is_tried_again() {
     let mut a = Node::new();
     let link = a
         .port
-        .connect_to(name.board, name.endpoint, &a.clock)
+        .connect_to(name.board, name.endpoint, a.clock.now())
         .unwrap();
     assert!(a.port.deadline().is_some());
     for _ in 0..5 {
@@ -127,7 +128,9 @@ fn a_backlog_that_closes_refuses() {
     let mut a = Node::new();
     let mut call = |instead| {
         let (board, endpoint) = (name.board, name.endpoint);
-        let link = a.port.start_connect(board, endpoint, instead, &a.clock);
+        let link = a
+            .port
+            .start_connect(board, endpoint, instead, a.clock.now());
         link.unwrap()
     };
     let (waiting, another) = (call(None), call(Some(TCP)));
@@ -154,7 +157,10 @@ fn links_beyond_the_limit_are_refused_on_either_side() {
     let Name {
         board, endpoint, ..
     } = b.name();
-    let again = a.port.connect_or(board, endpoint, TCP, &a.clock).unwrap();
+    let again = a
+        .port
+        .connect_or(board, endpoint, TCP, a.clock.now())
+        .unwrap();
     b.poll_until_idle();
     a.poll_until_idle();
     let elsewhere = LinkDown::Elsewhere(TCP);

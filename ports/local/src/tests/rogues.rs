@@ -7,8 +7,8 @@ use super::{Event, Node, fresh_name, header, last_link, link_up};
 use crate::handshake::{ControlMessage, MESSAGE_LEN};
 use crate::layout::Geometry;
 use crate::socket::{Received, Socket};
-use mx_proto::LinkId;
 use mx_proto::port::{Close, LinkDown, SendError};
+use mx_proto::{Clock, LinkId};
 use std::os::fd::OwnedFd;
 
 /// A server with a link to a rogue that the endpoint knows of.
@@ -194,7 +194,7 @@ fn answers_out_of_place_fail_their_peer() {
             let listener = Socket::listen(name).unwrap();
             let mut a = Node::new();
             let (board, endpoint) = (name.board, name.endpoint);
-            let link = a.port.connect_to(board, endpoint, &a.clock).unwrap();
+            let link = a.port.connect_to(board, endpoint, a.clock.now()).unwrap();
             let peer = listener.accept().unwrap();
             let welcome = ControlMessage::Welcome { asymmetric: true };
             peer.send(&welcome.encode(), None).unwrap();

@@ -4,8 +4,8 @@ use super::{Event, Node, link_up, linked, readable};
 use crate::link::UNREAD_MAX;
 use crate::socket::Received;
 use crate::{ACTIVE_KEPT, ACTIVE_MAX, DATA_MAX, IDLE_AFTER, LISTEN_EVERY_EMPTY};
-use mx_proto::LinkId;
 use mx_proto::port::{Close, LinkDown, SendError};
+use mx_proto::{Clock, LinkId};
 
 #[test]
 fn arming_fails_while_something_is_there() {
@@ -239,7 +239,7 @@ fn what_another_thread_had_no_budget_for_is_not_forgotten() {
     for (client, link) in clients.iter_mut().zip(&links) {
         client.send(*link, b"x").unwrap();
     }
-    server.port.poll(0, &server.clock, 1, &mut server.log);
+    server.port.poll(0, server.clock.now(), 1, &mut server.log);
     server.port.disarm();
     server.poll_until_idle();
     assert_eq!(server.bodies().len(), clients.len());

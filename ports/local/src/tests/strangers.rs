@@ -6,8 +6,8 @@ use crate::handshake::{ControlMessage, MESSAGE_LEN};
 use crate::layout::{BODY_MAX, CELL, CELL_TAIL_AT, Geometry};
 use crate::socket::{Received, Socket};
 use mx_port_base::sealed::Region;
-use mx_proto::Instant;
 use mx_proto::port::{BODY_LEN_AT, LinkDown, SendError};
+use mx_proto::{Clock, Instant};
 use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -429,7 +429,7 @@ fn whatever_is_no_welcome_ends_the_link_and_leads_elsewhere_if_there_is_another_
         let mut a = Node::new();
         let link = a
             .port
-            .start_connect(name.board, name.endpoint, instead, &a.clock)
+            .start_connect(name.board, name.endpoint, instead, a.clock.now())
             .unwrap();
         let peer = listener.accept().unwrap();
         let mut hello = [0; MESSAGE_LEN];
@@ -459,7 +459,7 @@ fn who_is_dropped_without_a_word_tries_another_route_if_there_is_one() {
         let mut a = Node::new();
         let link = a
             .port
-            .connect_or(name.board, name.endpoint, TCP, &a.clock)
+            .connect_or(name.board, name.endpoint, TCP, a.clock.now())
             .unwrap();
         let peer = listener.accept().unwrap();
         if is_read {

@@ -6,8 +6,8 @@ use crate::LocalOptions;
 use crate::handshake::ControlMessage;
 use crate::socket::Socket;
 use mx_port_base::origin::Origin;
-use mx_proto::LinkId;
 use mx_proto::port::Sent;
+use mx_proto::{Clock, LinkId};
 use std::time::{Duration, Instant};
 
 /// Runs `what` as another user, in a process of its own that lives until the guard goes. `None`, and
@@ -85,7 +85,9 @@ fn another_user_that_attaches_without_end_keeps_no_peer_out() {
         let mut rogue = Node::with_limit(2000);
         for _ in 0..200 {
             let board = name.board;
-            let _ = rogue.port.connect_to(board, name.endpoint, &rogue.clock);
+            let _ = rogue
+                .port
+                .connect_to(board, name.endpoint, rogue.clock.now());
             rogue.clock.advance(Duration::from_millis(60));
             rogue.poll_until_idle();
         }
@@ -107,7 +109,7 @@ fn another_user_that_attaches_without_end_keeps_no_peer_out() {
         let board = name.board;
         let link = honest
             .port
-            .connect_to(board, name.endpoint, &honest.clock)
+            .connect_to(board, name.endpoint, honest.clock.now())
             .unwrap();
         while !honest.log.events.contains(&Event::Up(link)) {
             honest.poll_until_idle();
@@ -200,7 +202,7 @@ fn beside_root<T: Send>(server: &mut Node, what: impl FnOnce() -> T + Send) -> O
 
 /// A link to the server that is up, and whose first packet has been sent.
 fn call(client: &mut Node, (board, endpoint): (u32, u32)) -> LinkId {
-    let link = client.port.connect_to(board, endpoint, &client.clock);
+    let link = client.port.connect_to(board, endpoint, client.clock.now());
     let link = link.unwrap();
     while !client.log.events.contains(&Event::Up(link)) {
         client.poll_until_idle();

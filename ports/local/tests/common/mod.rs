@@ -68,7 +68,12 @@ impl Node {
 
     pub(crate) fn poll(&mut self) -> bool {
         let mut sink = Events::default();
-        let any = Port::poll(&mut self.port, &MonotonicClock, 64, &mut Hearing(&mut sink));
+        let any = Port::poll(
+            &mut self.port,
+            MonotonicClock.now(),
+            64,
+            &mut Hearing(&mut sink),
+        );
         // As an endpoint does with those it has met: a stranger's goes after a while.
         for (link, _) in &sink.0 {
             self.port.bind(*link, 1);
@@ -118,7 +123,7 @@ impl Node {
     pub(crate) fn connect(&mut self, board: u32, endpoint: u32) -> LinkId {
         let link = self
             .port
-            .connect_to(board, endpoint, &MonotonicClock)
+            .connect_to(board, endpoint, MonotonicClock.now())
             .unwrap();
         assert_eq!(self.next(), (link, Event::Up));
         link

@@ -9,10 +9,10 @@ pub(crate) mod nodes;
 
 use mx_port_rdm::{RdmError, RdmOptions, RdmPort};
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, Port, RemoteKey, RemoteRead, SendError, Sent,
-    Sink, WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Port, RemoteKey, RemoteMemory,
+    RemoteRead, SendError, Sent, Sink, WakeDescriptors,
 };
-use mx_proto::{Clock, EndpointId, Instant, LinkId, Memory, Target};
+use mx_proto::{EndpointId, Instant, LinkId, Memory, Target};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -63,43 +63,73 @@ impl DirectPort {
     }
 
     /// The process of the peer called last may have gone.
-    pub(crate) fn doubt(&self, clock: &dyn Clock) {
+    pub(crate) fn doubt(&self, now: Instant) {
         let link = self.begun.expect("a link that this side has begun");
-        self.port.borrow_mut().doubt(link, clock);
+        self.port.borrow_mut().doubt(link, now);
     }
 }
 
-impl<M: Memory> Port<M> for DirectPort {
+impl LinkControl for DirectPort {
     fn limits(&self, link: LinkId) -> Limits {
-        Port::<M>::limits(&*self.port.borrow(), link)
+        self.port.borrow().limits(link)
     }
 
-    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         let peer = self.directory.0.borrow().get(&target.endpoint).cloned();
         let peer = peer.and_then(|peer| peer.upgrade());
         let peer = peer.ok_or(ConnectError::Refused)?;
         let mut port = self.port.borrow_mut();
-        let link = port.reserve(clock, None)?;
+        let link = port.reserve(now, None)?;
         self.begun = Some(link);
         let ours = port
             .endpoint_address(link)
             .ok_or(ConnectError::NoResources)?;
         let theirs = if Rc::ptr_eq(&self.port, &peer) {
-            port.answer(&ours, FROM, clock)
+            port.answer(&ours, FROM, now)
         } else {
-            peer.borrow_mut().answer(&ours, FROM, clock)
+            peer.borrow_mut().answer(&ours, FROM, now)
         };
         match theirs {
-            Ok((_, theirs)) => port.greet(link, &theirs, FROM, clock),
+            Ok((_, theirs)) => port.greet(link, &theirs, FROM, now),
             Err(_) => port.give_up(link, mx_proto::port::LinkDown::Unreachable),
         }
         Ok(link)
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
-        Port::<M>::bind(&mut *self.port.borrow_mut(), link, cookie);
+        self.port.borrow_mut().bind(link, cookie);
     }
 
+    fn close(&mut self, link: LinkId, how: Close) {
+        self.port.borrow_mut().close(link, how);
+    }
+
+    fn keep_alive_due(&self) -> Option<Instant> {
+        self.port.borrow().keep_alive_due()
+    }
+
+    fn keep_alive(&mut self, now: Instant) {
+        self.port.borrow_mut().keep_alive(now);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.port.borrow().deadline()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.port.borrow_mut().arm()
+    }
+
+    fn disarm(&mut self) {
+        self.port.borrow_mut().disarm();
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        self.port.borrow().descriptors()
+    }
+}
+
+impl<M: Memory> Port<M> for DirectPort {
     fn send(
         &mut self,
         link: LinkId,
@@ -123,40 +153,18 @@ impl<M: Memory> Port<M> for DirectPort {
         self.port.borrow_mut().detach(link, memory, offset, len);
     }
 
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        self.port.borrow_mut().poll(now, budget, sink)
+    }
+
+    fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
+        Some(self)
+    }
+}
+
+impl<M: Memory> RemoteMemory<M> for DirectPort {
     fn recall(&mut self, link: LinkId, token: u64) {
-        Port::<M>::recall(&mut *self.port.borrow_mut(), link, token);
-    }
-
-    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
-        self.port.borrow_mut().poll(clock, budget, sink)
-    }
-
-    fn close(&mut self, link: LinkId, how: Close) {
-        Port::<M>::close(&mut *self.port.borrow_mut(), link, how);
-    }
-
-    fn keep_alive_due(&self) -> Option<Instant> {
-        Port::<M>::keep_alive_due(&*self.port.borrow())
-    }
-
-    fn keep_alive(&mut self, clock: &dyn Clock) {
-        Port::<M>::keep_alive(&mut *self.port.borrow_mut(), clock);
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        Port::<M>::deadline(&*self.port.borrow())
-    }
-
-    fn arm(&mut self) -> bool {
-        Port::<M>::arm(&mut *self.port.borrow_mut())
-    }
-
-    fn disarm(&mut self) {
-        Port::<M>::disarm(&mut *self.port.borrow_mut());
-    }
-
-    fn descriptors(&self) -> WakeDescriptors {
-        Port::<M>::descriptors(&*self.port.borrow())
+        RemoteMemory::<M>::recall(&mut *self.port.borrow_mut(), link, token);
     }
 
     fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
@@ -164,14 +172,14 @@ impl<M: Memory> Port<M> for DirectPort {
     }
 
     fn deregister(&mut self, link: LinkId, key: RemoteKey) {
-        Port::<M>::deregister(&mut *self.port.borrow_mut(), link, key);
+        RemoteMemory::<M>::deregister(&mut *self.port.borrow_mut(), link, key);
     }
 
-    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
-        self.port.borrow_mut().read_remote(link, read)
+    fn read(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
+        self.port.borrow_mut().read(link, read)
     }
 
-    fn stop_reading(&mut self, link: LinkId, token: u64) {
-        Port::<M>::stop_reading(&mut *self.port.borrow_mut(), link, token);
+    fn stop(&mut self, link: LinkId, token: u64) {
+        RemoteMemory::<M>::stop(&mut *self.port.borrow_mut(), link, token);
     }
 }

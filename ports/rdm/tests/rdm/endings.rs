@@ -5,7 +5,7 @@ use crate::direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Fake, Faults, Shape};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_rdm::RdmOptions;
-use mx_proto::Status;
+use mx_proto::{Clock, Status};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -137,7 +137,7 @@ fn a_doubted_peer_keeps_its_link_when_it_answers_and_else_loses_it_long_before_i
         let fake = Fake::new(Shape::tcp(), 1);
         let mut nodes = nodes(&fake, 2);
         nodes.connect(0, 1);
-        nodes.end(0).port().doubt(&MonotonicClock);
+        nodes.end(0).port().doubt(MonotonicClock.now());
         // What is said to the dead takes a second to be given up.
         let until = Instant::now() + Duration::from_secs(2);
         while Instant::now() < until && nodes.end(0).port().rdm().link_count() > 0 {

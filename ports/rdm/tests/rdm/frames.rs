@@ -5,10 +5,10 @@
 //! ```
 
 use crate::direct::made_up::shapes;
-use crate::direct::nodes::{Lent, Nodes, pattern};
+use crate::direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Fake, Faults, Shape};
 use mx_port_rdm::RdmOptions;
-use mx_proto::port::{Limits, Port};
+use mx_proto::port::{Limits, LinkControl};
 use mx_proto::{Config, LinkId, RemoteId, Status};
 use mx_sim::Cancelled;
 
@@ -38,7 +38,7 @@ fn pair(shape: &Shape, seed: u64) -> (Fake, Nodes, RemoteId) {
 }
 
 fn limits(nodes: &mut Nodes) -> Limits {
-    Port::<Lent>::limits(nodes.end(0).port(), LinkId::new(0, 0))
+    nodes.end(0).port().limits(LinkId::new(0, 0))
 }
 
 /// Frames find no room most of the time, so that a message leaves one by one.

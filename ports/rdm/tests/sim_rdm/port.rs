@@ -11,10 +11,10 @@ use super::network::{FakeNetwork, Letter, refused};
 use mx_port_rdm::RdmOptions;
 use mx_port_rdm::RdmPort;
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, RemoteKey, RemoteRead,
-    SendError, Sent, Sink, WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port, RemoteKey,
+    RemoteMemory, RemoteRead, SendError, Sent, Sink, WakeDescriptors,
 };
-use mx_proto::{Clock, Instant, LinkId, Target};
+use mx_proto::{Instant, LinkId, Target};
 use mx_sim::{Buffer, NodeId, World};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(crate) struct SimRdm {
 impl SimRdm {
     pub(crate) fn open(network: &FakeNetwork, node: NodeId, options: RdmOptions) -> Self {
         let port = RdmPort::open(options).unwrap_or_else(|error| panic!("{error}"));
-        let data = Port::<Buffer>::descriptors(&port).data;
+        let data = port.descriptors().data;
         let life = network.list(node, data.unwrap_or(-1));
         Self {
             port: Some(Box::new(port)),
@@ -63,7 +63,7 @@ impl SimRdm {
         self.port.as_ref().expect("it is open")
     }
 
-    fn read_letters(&mut self, clock: &dyn Clock) -> bool {
+    fn read_letters(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some(letter) = self.network.letter(self.node) {
             any = true;
@@ -74,7 +74,7 @@ impl SimRdm {
                     endpoint_address,
                 } => {
                     let from_address = address_of(from.0);
-                    let answer = self.port().answer(&endpoint_address, from_address, clock);
+                    let answer = self.port().answer(&endpoint_address, from_address, now);
                     let endpoint_address = answer.map(|(_, ours)| ours);
                     let answer = Letter::Answer {
                         from: self.node,
@@ -92,14 +92,13 @@ impl SimRdm {
                     match endpoint_address {
                         Ok(endpoint_address) => {
                             self.port()
-                                .greet(link, &endpoint_address, address_of(from), clock)
+                                .greet(link, &endpoint_address, address_of(from), now)
                         }
                         Err(refusal) => self.port().give_up(link, refused(refusal)),
                     }
                 }
             }
         }
-        let now = clock.now();
         let late: Vec<LinkId> = (self.asked.extract_if(.., |(_, until)| *until <= now))
             .map(|(link, _)| link)
             .collect();
@@ -111,21 +110,21 @@ impl SimRdm {
     }
 }
 
-impl Port<Buffer> for SimRdm {
+impl LinkControl for SimRdm {
     fn limits(&self, link: LinkId) -> Limits {
-        Port::<Buffer>::limits(self.look(), link)
+        self.look().limits(link)
     }
 
-    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         let to = target.endpoint.0 as NodeId;
         let life = self.network.life_at(to).ok_or(ConnectError::Refused)?;
         let from = (self.node, self.life);
-        let link = self.port().reserve(clock, None)?;
+        let link = self.port().reserve(now, None)?;
         let endpoint_address = self
             .port()
             .endpoint_address(link)
             .ok_or(ConnectError::NoResources)?;
-        self.asked.push((link, clock.now().after(LOCATE)));
+        self.asked.push((link, now.after(LOCATE)));
         let letter = Letter::Locate {
             from,
             link,
@@ -136,9 +135,35 @@ impl Port<Buffer> for SimRdm {
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
-        Port::<Buffer>::bind(self.port(), link, cookie);
+        self.port().bind(link, cookie);
     }
 
+    fn close(&mut self, link: LinkId, how: Close) {
+        self.port().close(link, how);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let again = (!self.asleep).then(|| self.world.now().after(LOOK));
+        let asked = self.asked.iter().map(|(_, until)| *until).min();
+        let port = self.look().deadline();
+        let letter = self.network.next_letter(self.node);
+        [again, asked, port, letter].into_iter().flatten().min()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.port().arm()
+    }
+
+    fn disarm(&mut self) {
+        self.port().disarm();
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        self.look().descriptors()
+    }
+}
+
+impl Port<Buffer> for SimRdm {
     fn send(
         &mut self,
         link: LinkId,
@@ -162,15 +187,11 @@ impl Port<Buffer> for SimRdm {
         self.port().detach(link, memory, offset, len);
     }
 
-    fn recall(&mut self, link: LinkId, token: u64) {
-        Port::<Buffer>::recall(self.port(), link, token);
-    }
-
-    fn poll<S: Sink<Buffer>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
-        let mut any = self.read_letters(clock);
-        Port::<Buffer>::disarm(self.port());
-        any |= self.port().poll(clock, budget, sink);
-        self.asleep = !any && Port::<Buffer>::arm(self.port());
+    fn poll<S: Sink<Buffer>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        let mut any = self.read_letters(now);
+        self.port().disarm();
+        any |= self.port().poll(now, budget, sink);
+        self.asleep = !any && self.port().arm();
         self.vain = if any || self.asleep { 0 } else { self.vain + 1 };
         assert!(
             self.vain < VAIN_MAX,
@@ -183,28 +204,14 @@ impl Port<Buffer> for SimRdm {
         any
     }
 
-    fn close(&mut self, link: LinkId, how: Close) {
-        Port::<Buffer>::close(self.port(), link, how);
+    fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<Buffer>> {
+        Some(self)
     }
+}
 
-    fn deadline(&self) -> Option<Instant> {
-        let again = (!self.asleep).then(|| self.world.now().after(LOOK));
-        let asked = self.asked.iter().map(|(_, until)| *until).min();
-        let port = Port::<Buffer>::deadline(self.look());
-        let letter = self.network.next_letter(self.node);
-        [again, asked, port, letter].into_iter().flatten().min()
-    }
-
-    fn arm(&mut self) -> bool {
-        Port::<Buffer>::arm(self.port())
-    }
-
-    fn disarm(&mut self) {
-        Port::<Buffer>::disarm(self.port());
-    }
-
-    fn descriptors(&self) -> WakeDescriptors {
-        Port::<Buffer>::descriptors(self.look())
+impl RemoteMemory<Buffer> for SimRdm {
+    fn recall(&mut self, link: LinkId, token: u64) {
+        RemoteMemory::<Buffer>::recall(self.port(), link, token);
     }
 
     fn register(&mut self, link: LinkId, memory: &Buffer, token: u64) -> Option<RemoteKey> {
@@ -214,18 +221,18 @@ impl Port<Buffer> for SimRdm {
     }
 
     fn deregister(&mut self, link: LinkId, key: RemoteKey) {
-        Port::<Buffer>::deregister(self.port(), link, key);
+        RemoteMemory::<Buffer>::deregister(self.port(), link, key);
     }
 
-    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {
+    fn read(&mut self, link: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {
         let memory = read.memory.share();
-        self.port().read_remote(link, read)?;
+        self.port().read(link, read)?;
         self.network.lend(&memory);
         Ok(())
     }
 
-    fn stop_reading(&mut self, link: LinkId, token: u64) {
-        Port::<Buffer>::stop_reading(self.port(), link, token);
+    fn stop(&mut self, link: LinkId, token: u64) {
+        RemoteMemory::<Buffer>::stop(self.port(), link, token);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::tcp_common::*;
 use mx_port_tcp::TcpPort;
-use mx_proto::LinkId;
-use mx_proto::port::{Close, ConnectError, LinkDown, Port, SendError};
+use mx_proto::port::{Close, ConnectError, LinkControl, LinkDown, Port, SendError};
+use mx_proto::{Clock, LinkId};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -45,12 +45,12 @@ fn an_unknown_interface_and_a_full_table_fail_at_once() {
     small.max_links = 1;
     let mut a = Node::with(small);
     let clock = VirtualClock::default();
-    let unknown = Port::<Pieces>::connect(&mut a.port, target(9, 1), &clock);
+    let unknown = a.port.connect(target(9, 1), clock.now());
     assert_eq!(unknown, Err(ConnectError::UnknownNic));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let number = listener.local_addr().unwrap().port();
     a.connect(4, number);
-    let full = Port::<Pieces>::connect(&mut a.port, target(4, number), &clock);
+    let full = a.port.connect(target(4, number), clock.now());
     assert_eq!(full, Err(ConnectError::NoResources));
 }
 
@@ -93,7 +93,7 @@ fn an_address_that_does_not_answer_times_out() {
         a.poll();
     }
     assert!(a.sink.events.is_empty(), "it hangs");
-    let deadline = Port::<Pieces>::deadline(&a.port).expect("it wants to be called");
+    let deadline = a.port.deadline().expect("it wants to be called");
     a.clock.advance(Duration::from_nanos(deadline.0 - 1));
     a.look();
     assert!(a.sink.events.is_empty(), "not before its time");
@@ -176,12 +176,9 @@ fn lingering_is_bounded() {
     let (mut a, _b, at_a, _) = joined();
     while a.send(at_a, 1, &[0; 40_000]).is_ok() {}
     a.close(at_a, Close::Flush);
-    assert!(
-        !Port::<Pieces>::arm(&mut a.port),
-        "its alarm is not set yet"
-    );
+    assert!(!a.port.arm(), "its alarm is not set yet");
     a.look();
-    assert!(Port::<Pieces>::arm(&mut a.port));
+    assert!(a.port.arm());
     assert_eq!(a.port.link_count(), 1);
     a.clock.advance(Duration::from_secs(2));
     a.look();
@@ -228,10 +225,7 @@ fn a_dead_peer_met_by_sending_is_announced_after_its_data() {
     while b.send(link, 3, b"are you there?") != Err(SendError::Down) {
         assert!(start.elapsed() < Duration::from_secs(20));
     }
-    assert!(
-        !Port::<Pieces>::arm(&mut b.port),
-        "there is something to tell"
-    );
+    assert!(!b.port.arm(), "there is something to tell");
     until_one(&mut b, "the end", |b| !b.sink.downs().is_empty());
     assert_eq!(b.sink.packets()[1], (2, b"last words".to_vec()));
     assert_eq!(b.sink.downs(), [LinkDown::Reset]);
@@ -344,8 +338,8 @@ fn names_stay_below_the_limit_for_multiplexers() {
 #[test]
 fn a_port_without_links_makes_a_readable_control_descriptor_when_a_peer_connects() {
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    until_one(&mut b, "it may sleep", |b| Port::<Pieces>::arm(&mut b.port));
-    let fds = Port::<Pieces>::descriptors(&b.port);
+    until_one(&mut b, "it may sleep", |b| b.port.arm());
+    let fds = b.port.descriptors();
     assert!(!readable(fds.control.unwrap(), 0));
     let mut raw = TcpStream::connect(("127.0.0.1", b.port.local_port())).unwrap();
     assert!(readable(fds.control.unwrap(), 5000));

@@ -1,7 +1,8 @@
 //! Small packets over TCP: order, sizes, room, sleeping.
 
 use crate::tcp_common::*;
-use mx_proto::port::{Port, SendError, Sent};
+use mx_proto::Clock;
+use mx_proto::port::{LinkControl, Port, SendError, Sent};
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
 
@@ -144,7 +145,7 @@ fn an_armed_port_reports_what_comes_and_the_next_poll_finds_it() {
         assert!(!readable(&b, 0), "nothing has come");
         a.send(at_a, round, b"wake").unwrap();
         assert!(readable(&b, 5000), "a packet wakes");
-        Port::<Pieces>::disarm(&mut b.port);
+        b.port.disarm();
         b.poll();
         assert_eq!(
             b.sink.packet_count() as u64,
@@ -205,7 +206,7 @@ fn an_armed_port_that_waits_for_room_wakes_when_there_is_some() {
     });
     until(&mut a, &mut b, "the port is done", |a, b| {
         b.poll();
-        Port::<Pieces>::arm(&mut a.port)
+        a.port.arm()
     });
     assert!(!readable(&a, 0), "having room does not keep it awake");
 }
@@ -218,13 +219,13 @@ fn a_budget_that_ends_early_leaves_a_port_that_cannot_sleep() {
     }
     let mut seen = 0;
     until(&mut a, &mut b, "a poll ends early", |_, b| {
-        let _ = b.port.poll(&b.clock, 4, &mut b.sink);
+        let _ = b.port.poll(b.clock.now(), 4, &mut b.sink);
         let new = b.sink.packet_count() - seen;
         seen += new;
         assert!(new <= 4, "{new} packets with a budget of 4");
         seen > 0 && seen < 20
     });
-    assert!(!Port::<Pieces>::arm(&mut b.port), "packets are staged");
+    assert!(!b.port.arm(), "packets are staged");
     until(&mut a, &mut b, "all arrive", |_, b| {
         b.sink.packet_count() == 20
     });
@@ -276,16 +277,12 @@ fn a_talkative_link_does_not_starve_a_quiet_one() {
 
 /// Polls until the port may sleep.
 fn sleepless(node: &mut Node) {
-    until_one(node, "it may sleep", |node| {
-        Port::<Pieces>::arm(&mut node.port)
-    });
+    until_one(node, "it may sleep", |node| node.port.arm());
 }
 
 /// Whether the data descriptor becomes readable within `timeout_ms`.
 fn readable(node: &Node, timeout_ms: i32) -> bool {
-    let fd = Port::<Pieces>::descriptors(&node.port)
-        .data
-        .expect("it has one");
+    let fd = node.port.descriptors().data.expect("it has one");
     let mut asked = libc::pollfd {
         fd,
         events: libc::POLLIN,

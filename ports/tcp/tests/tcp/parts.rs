@@ -2,7 +2,7 @@
 
 use crate::tcp_common::*;
 use mx_port_tcp::TcpPort;
-use mx_proto::port::{Close, LinkDown, Port};
+use mx_proto::port::{Close, LinkControl, LinkDown};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::time::Duration;
@@ -43,10 +43,10 @@ fn poll_until_idle(b: &mut Node) {
 
 /// A thread that sleeps on the port would wake up.
 fn is_ready(port: &mut TcpPort) -> bool {
-    if !Port::<Pieces>::arm(port) {
+    if !port.arm() {
         return true;
     }
-    let descriptors = Port::<Pieces>::descriptors(port);
+    let descriptors = port.descriptors();
     let mut asked = [descriptors.control, descriptors.data].map(|fd| libc::pollfd {
         fd: fd.expect("it has one"),
         events: libc::POLLIN,
@@ -54,7 +54,7 @@ fn is_ready(port: &mut TcpPort) -> bool {
     });
     // SAFETY: two `pollfd`, which outlive the call.
     let ready = unsafe { libc::poll(asked.as_mut_ptr(), 2, 0) } > 0;
-    Port::<Pieces>::disarm(port);
+    port.disarm();
     ready
 }
 

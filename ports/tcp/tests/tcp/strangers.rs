@@ -1,7 +1,7 @@
 //! Bytes over TCP that are not our protocol: counted, dropped, nothing lost for other peers.
 
 use crate::tcp_common::*;
-use mx_proto::port::{LinkDown, Port};
+use mx_proto::port::{LinkControl, LinkDown};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::FromRawFd;
@@ -70,9 +70,9 @@ fn who_is_bound_at_once_leaves_no_deadline_behind() {
             .unwrap();
     }
     until_one(&mut b, "all are heard", |b| b.sink.packet_count() == 50);
-    assert!(Port::<Pieces>::deadline(&b.port).is_some());
+    assert!(b.port.deadline().is_some());
     bind_all(&mut b);
-    assert_eq!(Port::<Pieces>::deadline(&b.port), None);
+    assert_eq!(b.port.deadline(), None);
     b.clock.advance(Duration::from_secs(3600));
     b.look();
     assert_eq!(b.port.link_count(), 50);
@@ -127,7 +127,7 @@ fn a_stranger_that_says_nothing_is_dropped_in_time_and_not_earlier() {
         b.clock.advance(Duration::from_millis(4999));
         b.look();
         assert_eq!(b.port.link_count(), 1);
-        assert!(Port::<Pieces>::deadline(&b.port).is_some());
+        assert!(b.port.deadline().is_some());
         b.clock.advance(Duration::from_millis(1));
         b.look();
         assert_eq!(b.port.link_count(), 0);

@@ -4,10 +4,10 @@
 
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::port::{
-    BODY_LEN_AT, Body, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, SendError,
-    Sent, Sink,
+    BODY_LEN_AT, Body, Destination, HEADER_LEN, HeaderBytes, LinkControl, LinkDown, Place, Port,
+    SendError, Sent, Sink,
 };
-use mx_proto::{EndpointId, LinkId, Memory, NicId, Route, Source, Target};
+use mx_proto::{Clock, EndpointId, LinkId, Memory, NicId, Route, Source, Target};
 pub use mx_sim::{Pieces, VirtualClock};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -117,9 +117,10 @@ impl Sink<Pieces> for Recorder {
 
     fn place(
         &mut self,
-        _link: LinkId,
-        _cookie: u64,
+        _: LinkId,
+        _: u64,
         header: &HeaderBytes,
+        _: bool,
     ) -> Option<Place<'_, Pieces>> {
         let memory = self.posted.get_mut(&tag_of(header))?;
         self.asked += 1;
@@ -195,22 +196,24 @@ impl Node {
     }
 
     pub fn poll(&mut self) -> bool {
-        self.port.poll(&self.clock, 64, &mut self.sink)
+        self.port.poll(self.clock.now(), 64, &mut self.sink)
     }
 
     /// Polls so that everything is looked at.
     pub fn look(&mut self) {
-        let _ = Port::<Pieces>::arm(&mut self.port);
+        let _ = self.port.arm();
         self.poll();
-        Port::<Pieces>::disarm(&mut self.port);
+        self.port.disarm();
     }
 
     pub fn connect(&mut self, nic: u64, port: u16) -> LinkId {
-        Port::<Pieces>::connect(&mut self.port, target(nic, port), &self.clock).expect("it starts")
+        self.port
+            .connect(target(nic, port), self.clock.now())
+            .expect("it starts")
     }
 
     pub fn bind(&mut self, link: LinkId, cookie: u64) {
-        Port::<Pieces>::bind(&mut self.port, link, cookie);
+        self.port.bind(link, cookie);
     }
 
     pub fn send(&mut self, link: LinkId, tag: u64, body: &[u8]) -> Result<Sent, SendError> {
@@ -241,7 +244,7 @@ impl Node {
     }
 
     pub fn close(&mut self, link: LinkId, how: mx_proto::port::Close) {
-        Port::<Pieces>::close(&mut self.port, link, how);
+        self.port.close(link, how);
     }
 }
 

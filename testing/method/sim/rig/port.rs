@@ -3,10 +3,10 @@
 use super::{NIC, NOWHERE, OTHER_NIC};
 use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, Port, RemoteKey, RemoteRead, SendError, Sent,
-    Sink, WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Port, RemoteMemory, SendError,
+    Sent, Sink, WakeDescriptors,
 };
-use mx_proto::{Clock, EndpointId, Identity, Instant, LinkId, NicId, Target};
+use mx_proto::{EndpointId, Identity, Instant, LinkId, NicId, Target};
 use mx_sim::SimPort;
 use mx_sys::UserMemory;
 
@@ -14,18 +14,18 @@ use mx_sys::UserMemory;
 #[derive(Debug)]
 pub struct TwoNames(pub SimPort<UserMemory>);
 
-impl Port<UserMemory> for TwoNames {
+impl LinkControl for TwoNames {
     fn limits(&self, link: LinkId) -> Limits {
         self.0.limits(link)
     }
 
-    fn connect(&mut self, mut target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+    fn connect(&mut self, mut target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         match target.nic {
             OTHER_NIC => target.nic = NIC,
             NOWHERE => target.endpoint = EndpointId(u32::from(u16::MAX)),
             _ => {}
         }
-        self.0.connect(target, clock)
+        self.0.connect(target, now)
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
@@ -33,17 +33,39 @@ impl Port<UserMemory> for TwoNames {
     }
 
     fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
-        Port::<UserMemory>::seen(&self.0, link, claimed)
+        self.0.seen(link, claimed)
     }
 
     fn has_address(&self, address: Address) -> bool {
-        Port::<UserMemory>::has_address(&self.0, address)
+        self.0.has_address(address)
     }
 
     fn has_interface(&self, nic: NicId) -> bool {
-        nic == OTHER_NIC || Port::<UserMemory>::has_interface(&self.0, nic)
+        nic == OTHER_NIC || self.0.has_interface(nic)
     }
 
+    fn close(&mut self, link: LinkId, how: Close) {
+        self.0.close(link, how);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.0.deadline()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.0.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.0.disarm();
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        self.0.descriptors()
+    }
+}
+
+impl Port<UserMemory> for TwoNames {
     fn send(
         &mut self,
         link: LinkId,
@@ -67,56 +89,11 @@ impl Port<UserMemory> for TwoNames {
         self.0.detach(link, memory, offset, len);
     }
 
-    fn recall(&mut self, link: LinkId, token: u64) {
-        self.0.recall(link, token);
+    fn poll<S: Sink<UserMemory>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        self.0.poll(now, budget, sink)
     }
 
-    fn poll<S: Sink<UserMemory>>(
-        &mut self,
-        clock: &dyn Clock,
-        budget: usize,
-        sink: &mut S,
-    ) -> bool {
-        self.0.poll(clock, budget, sink)
-    }
-
-    fn close(&mut self, link: LinkId, how: Close) {
-        Port::<UserMemory>::close(&mut self.0, link, how);
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.0.deadline()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.0.arm()
-    }
-
-    fn disarm(&mut self) {
-        self.0.disarm();
-    }
-
-    fn descriptors(&self) -> WakeDescriptors {
-        self.0.descriptors()
-    }
-
-    fn register(&mut self, link: LinkId, memory: &UserMemory, token: u64) -> Option<RemoteKey> {
-        self.0.register(link, memory, token)
-    }
-
-    fn deregister(&mut self, link: LinkId, key: RemoteKey) {
-        self.0.deregister(link, key);
-    }
-
-    fn read_remote(
-        &mut self,
-        link: LinkId,
-        read: RemoteRead<'_, UserMemory>,
-    ) -> Result<(), SendError> {
-        self.0.read_remote(link, read)
-    }
-
-    fn stop_reading(&mut self, link: LinkId, token: u64) {
-        self.0.stop_reading(link, token);
+    fn remote_memory(&mut self, link: LinkId) -> Option<&mut dyn RemoteMemory<UserMemory>> {
+        self.0.remote_memory(link)
     }
 }

@@ -26,7 +26,7 @@ use mx_proto::memory::Source as Bytes;
 use mx_proto::port::{Body, Close, HeaderBytes, LinkDown, Port, SendError};
 use mx_proto::secret::Secret;
 use mx_proto::wire::{Header, Kind};
-use mx_proto::{EndpointId, Identity, Instant, LinkId, NicId, Route, SessionId, Target};
+use mx_proto::{Clock, EndpointId, Identity, Instant, LinkId, NicId, Route, SessionId, Target};
 use packets::{Packet, Says, kind_of, packet};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -251,7 +251,7 @@ impl<P: Port<Buffer>> Hostile<P> {
             // Any but the first, from which calls are sent elsewhere now and then.
             route: Route(1),
         };
-        let link = self.port.connect(target, &self.clock).ok()?;
+        let link = self.port.connect(target, self.clock.now()).ok()?;
         if self.links.len() >= LINKS_MAX
             && let Some((oldest, _)) = self.links.pop_first()
         {
@@ -536,7 +536,9 @@ fn lives_or(lives: &[SessionId], present: SessionId) -> Vec<SessionId> {
 impl<P: Port<Buffer>> Drive for Hostile<P> {
     fn progress(&mut self) -> bool {
         let mut came = Came::default();
-        let mut busy = self.port.poll(&self.clock, 64, &mut Hearing(&mut came));
+        let mut busy = self
+            .port
+            .poll(self.clock.now(), 64, &mut Hearing(&mut came));
         for heard in came.0 {
             match heard {
                 _ if self.over => {}
