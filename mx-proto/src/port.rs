@@ -3,7 +3,7 @@
 //! ```text
 //!                    send / resume            poll
 //!   Endpoint  ------------------------> Port -------> Sink (the endpoint again)
-//!             <-- Whole, Part, Held,                  on_packet, place, on_placed,      
+//!             <-- Whole, Part, Held,                  on_packet, place, on_placed,
 //!                 WouldBlock, Down                    on_up, on_down, on_writable, on_released
 //! ```
 //!

@@ -207,12 +207,6 @@ impl Blocks {
     }
 
     #[inline(always)]
-    fn addr(&self, place: u32) -> &Addr {
-        // SAFETY: a block has this there.
-        unsafe { self.at(place).add(self.addr_at).cast().as_ref() }
-    }
-
-    #[inline(always)]
     fn cell(&self, place: u32) -> &Cell {
         // SAFETY: as above.
         unsafe { self.at(place).add(RECORD_AT).cast().as_ref() }
@@ -285,7 +279,7 @@ impl Places<UserMemory, Word> for Blocks {
     #[inline(always)]
     fn on_use(&mut self, place: u32) {
         let at = self.at(place);
-        // SAFETY: as in `block` and `addr`, and as in `word`.
+        // SAFETY: a block has each of them there, and the word is read as in `word`.
         let (block, shown, addr) = unsafe {
             let block = at.cast::<Block>().as_ref();
             let shown = at.add(self.addr_at).cast::<Addr>().as_ref();

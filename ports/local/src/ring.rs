@@ -598,11 +598,6 @@ impl Ring {
         self.cell_base.at(index * CELL)
     }
 
-    #[inline(always)]
-    fn flag(&self, position: u64) -> &AtomicU64 {
-        self.cell(position).long()
-    }
-
     /// The low half of a cell's flag when the packet at `position` is in it. A cell not yet written
     /// in this lap has one less: the lap before, or 0 in fresh memory.
     #[inline(always)]
@@ -755,7 +750,8 @@ mod tests {
         for ring in [&producer.ring, &consumer.ring] {
             for back in 1..=ring.cells {
                 let position = cells.wrapping_sub(back);
-                ring.flag(position)
+                ring.cell(position)
+                    .long()
                     .store(ring.flag_word(position, 0, false), Ordering::Relaxed);
             }
             ring.cell_tail().store(cells, Ordering::Relaxed);
@@ -976,7 +972,7 @@ mod tests {
         ] {
             let mut pair = pair_of(geometry, 0, 0);
             push(&mut pair.producer, &pattern(len, 1), 0).unwrap();
-            let flag = pair.consumer.ring.flag(0);
+            let flag = pair.consumer.ring.cell(0).long();
             flag.store(flag.load(Ordering::Relaxed) | FAR, Ordering::Relaxed);
             assert_eq!(pair.consumer.peek().is_ok(), fine, "{len}");
         }
@@ -1109,7 +1105,11 @@ mod tests {
         ];
         for (flag, fine) in cases {
             let pair = pair_at(0, 0);
-            pair.consumer.ring.flag(0).store(flag, Ordering::Relaxed);
+            pair.consumer
+                .ring
+                .cell(0)
+                .long()
+                .store(flag, Ordering::Relaxed);
             assert_eq!(pair.consumer.peek().is_ok(), fine, "{flag:#x}");
         }
     }
