@@ -400,7 +400,7 @@ pub trait Port<M: Memory>: LinkControl {
     where
         Self: Sized;
 
-    /// What reads the memory of the peer of `link`, and lets it read ours, where the port can.
+    /// The memory of the peer of `link` that the port reads by itself, and ours that it lets the peer read; `None`: it cannot.
     fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
         None
     }
