@@ -26,18 +26,17 @@ C_TESTS_NOHOST  := codes check world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
 # Those that take longest begin first.
-C_TESTS_PLAIN   := finalize mortals cancelled strangers_crowds cancel_moments flow fork strangers wakeups \
-                   args addresses binding messages order counters testcalls large threads cancel disconnect drop failures \
-                   lifecycle process process_forks deaths rush frozen restart reuse strangers_memory strangers_credits \
+C_TESTS_PLAIN   := finalize mortals cancelled strangers_crowds cancel_moments fork strangers wakeups \
+                   args addresses binding messages counters testcalls large threads cancel disconnect drop \
+                   lifecycle process deaths rush frozen restart reuse strangers_memory strangers_credits \
                    strangers_datagrams claims secret users stderr shortage fabric strangers_fabric filesize without
 C_TESTS_ALL     := $(C_TESTS_PLAIN) layout header_cxx table_copied table_linked table_dlopen bare \
                    gossip set_host set_host_bare messages_dlopen guest_dlopen hosts releases
 C_TESTS_LONG    := frozen shortage restart drop deaths rush
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or keeps what was
-# freed, or whose own locks stay taken in a child that was forked meanwhile, or which knows no libraries that are
-# opened by name.
-C_TESTS_SHORT   := shortage strangers_crowds rush process_forks hosts
+# freed, or which knows no libraries that are opened by name.
+C_TESTS_SHORT   := shortage strangers_crowds rush hosts
 # Not under valgrind, whose own files may not grow there: SIGXFSZ ends it.
 C_TESTS_FILES   := filesize
 # Under a checker rdm only when asked for: it would mostly look at libfabric.

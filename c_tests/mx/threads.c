@@ -1,5 +1,5 @@
 /*
- * Threads: many on one endpoint, many endpoints in one process, and everything at once.
+ * Threads: woken and closed while they wait, and everything at once.
  */
 #include "support/party.h"
 
@@ -11,7 +11,7 @@
 #include "../support/pattern.h"
 #include "../support/port.h"
 
-enum { THREADS = 6, EACH = 150 };
+enum { EACH = 150 };
 
 static mx_endpoint_t a, b;
 static mx_endpoint_addr_t to_b, to_a;
@@ -33,7 +33,7 @@ static void join_all(pthread_t *threads, int count)
         CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-/* ---- many threads, two endpoints ---- */
+/* ---- threads that talk ---- */
 
 /* Each pair of threads talks by match bits of its own. */
 static void *talks(void *number)
@@ -59,25 +59,6 @@ static void *talks(void *number)
         fenced_free(out);
     }
     return NULL;
-}
-
-static void many_on_one_endpoint(struct side *side)
-{
-    pthread_t threads[THREADS];
-    uint32_t result;
-    mx_status_t status;
-
-    (void)side;
-    a = party_open();
-    b = open_any();
-    to_b = connect_to(a, id_of(b));
-    to_a = connect_to(b, id_of(a));
-    start_all(threads, THREADS, talks);
-    join_all(threads, THREADS);
-    OK(mx_test_any(a, 0, ANYTHING, &status, &result));
-    CHECK_THAT(result, ==, 0);
-    OK(mx_close_endpoint(b));
-    party_close(a);
 }
 
 /* ---- woken, and closed under the feet of those who wait ---- */
@@ -237,7 +218,6 @@ static void everything_at_once(struct side *side)
 int main(int argc, char **argv)
 {
     static const struct scenario scenarios[] = {
-        SOLO(many_threads_use_one_endpoint, many_on_one_endpoint),
         SOLO(threads_that_wait_are_woken_and_return_when_their_endpoint_is_closed, woken_and_closed),
         SOLO(all_calls_at_once_do_no_harm, everything_at_once),
         {0},

@@ -48,29 +48,3 @@ impl ByRemote {
         self.chains.walk(ends.copied().unwrap_or(Ends::EMPTY))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_remote_has_its_places_in_the_order_in_which_they_were_added() {
-        let remote = |index| RemoteId::new(index, 7);
-        let mut places = ByRemote::default();
-        for place in [4, 7, 2, 9, 0] {
-            places.join(remote(place % 2), place);
-        }
-        let of = |places: &ByRemote, index| places.of(remote(index)).collect::<Vec<_>>();
-        assert_eq!(
-            [of(&places, 0), of(&places, 1)],
-            [vec![4, 2, 0], vec![7, 9]]
-        );
-        places.leave(remote(0), 2);
-        places.join(remote(1), 2);
-        places.leave(remote(0), 4);
-        places.leave(remote(1), 7);
-        assert_eq!([of(&places, 0), of(&places, 1)], [vec![0], vec![9, 2]]);
-        places.leave(remote(0), 0);
-        assert!(of(&places, 0).is_empty() && of(&places, 5).is_empty());
-    }
-}

@@ -276,10 +276,6 @@ const STREAMS_KEPT: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::MatchBits;
-    use crate::ops::{Ops, State, Strand};
-    use crate::owner::Queue;
-    use crate::timeouts::TimeOuts;
 
     fn part(n: u32, at: usize, end: usize) -> Stream {
         Stream {
@@ -319,51 +315,5 @@ mod tests {
             queues.advance_stream(STEP);
         }
         assert_eq!(order, [1, 1, 1, 1, 2, 3, 3, 1]);
-    }
-
-    #[test]
-    fn copies_wait_for_nothing_but_copies_and_there_are_only_so_many() {
-        let mut queues = Queues::default();
-        let (mut ops, mut place) = (Ops::<Queue<Vec<u8>>>::default(), 0);
-        let mut enter = |queues: &mut Queues, lane: Lane, turn| {
-            let stand = queues.enter(lane, turn, 3);
-            let state = State::Queued {
-                memory: Vec::new(),
-                stand,
-            };
-            let id = ops.add(0, MatchBits(0), TimeOuts::NONE, state).unwrap();
-            place = id.index();
-            ops.join(Strand::Own, &mut queues.lanes[lane as usize], place);
-            stand
-        };
-        let (one, other) = (Lane::Matched, Lane::Unexpected);
-        assert!(queues.takes_copy(one, 2) && !queues.takes_copy(one, 0));
-        enter(&mut queues, one, Turn::Copied);
-        assert!(queues.takes_copy(one, 2) && !queues.takes_copy(one, 1));
-        assert!(!queues.takes_copy(other, 1), "copies of both lanes count");
-        assert_eq!(queues.cost, 0, "it has been paid for");
-        let plain = enter(&mut queues, one, Turn::Plain);
-        assert!(!queues.takes_copy(one, 100) && queues.takes_copy(other, 2));
-        assert_eq!(queues.cost, 3);
-        queues.exit(one, plain);
-        ops.leave(Strand::Own, &mut queues.lanes[0], place);
-        assert!(queues.takes_copy(one, 2));
-    }
-
-    #[test]
-    fn an_empty_set_goes_to_the_next_remote_without_what_a_burst_left() {
-        let mut spares = Spares::default();
-        let (mut one, mut other) = (None, None);
-        for n in 0..1000 {
-            spares.fill(&mut one).streams.push_back(part(n, 0, 1));
-        }
-        spares.tidy(&mut one);
-        assert!(one.is_some(), "something waits in it");
-        spares.fill(&mut one).streams.clear();
-        spares.tidy(&mut one);
-        assert!(one.is_none());
-        let queues = spares.fill(&mut other);
-        assert!(queues.is_empty() && queues.streams.capacity() <= 2 * STREAMS_KEPT);
-        assert!(spares.0.is_empty());
     }
 }

@@ -110,34 +110,6 @@ mod tests {
     }
 
     #[test]
-    fn after_greedy_sources_there_is_something_left_for_the_next() {
-        let mut shares = Shares::new(1000, 50);
-        let got: Vec<usize> = (1..=6).map(|i| fill(&mut shares, Source(i))).collect();
-        assert_eq!(got, [500, 250, 125, 62, 31, 16]);
-        assert!(shares.may_take(Source(7), 1));
-        assert!(!shares.may_take(Source(1), 1));
-        shares.give_back(Source(1), 500);
-        assert!(shares.may_take(Source(1), 1) && shares.of(Source(1)) == 0);
-    }
-
-    #[test]
-    fn the_limit_holds_for_the_trusted_and_the_first_too() {
-        let mut shares = Shares::new(2, 50);
-        assert!(shares.may_take(Source(1), 1) && !shares.may_take(Source(1), 2));
-        shares.take(Source(1), 1);
-        assert!(!shares.may_take(Source(1), 1));
-        assert!(
-            shares.may_take(Source(2), 1),
-            "the first unit is always in the share"
-        );
-        assert!(shares.may_take(Source::TRUSTED, 1) && !shares.may_take(Source::TRUSTED, 2));
-        shares.take(Source::TRUSTED, 1);
-        assert!(!shares.may_take(Source::TRUSTED, 1) && !shares.may_take(Source(2), 1));
-        assert_eq!(shares.used(), 2);
-        assert!(!Shares::new(usize::MAX, 50).may_take(Source(1), usize::MAX));
-    }
-
-    #[test]
     fn sources_that_take_nothing_are_not_remembered() {
         let mut shares = Shares::new(10, 50);
         (1..1000).for_each(|i| shares.take(Source(i), 0));

@@ -82,6 +82,20 @@ void errors_begin(void)
     errors.text[0] = '\0';
 }
 
+static void check_refused(const char *file, int line, const char *call, mx_return_t got)
+{
+    if (got == MX_SUCCESS)
+        check_failed(file, line, "%s: was not refused", call);
+    if (errors.count != 1)
+        check_failed(file, line, "%s: %s, and the error handler was called %d times", call,
+                     return_text(got), errors.count);
+    if (errors.code != got)
+        check_failed(file, line, "%s: %s, and the error handler was told %s", call,
+                     return_text(got), return_text(errors.code));
+    if (errors.text[0] == '\0')
+        check_failed(file, line, "%s: the error handler got no text", call);
+}
+
 void check_return(const char *file, int line, const char *call, mx_return_t got,
                   mx_return_t wanted)
 {
@@ -95,20 +109,6 @@ void check_return(const char *file, int line, const char *call, mx_return_t got,
         return;
     }
     check_refused(file, line, call, got);
-}
-
-void check_refused(const char *file, int line, const char *call, mx_return_t got)
-{
-    if (got == MX_SUCCESS)
-        check_failed(file, line, "%s: was not refused", call);
-    if (errors.count != 1)
-        check_failed(file, line, "%s: %s, and the error handler was called %d times", call,
-                     return_text(got), errors.count);
-    if (errors.code != got)
-        check_failed(file, line, "%s: %s, and the error handler was told %s", call,
-                     return_text(got), return_text(errors.code));
-    if (errors.text[0] == '\0')
-        check_failed(file, line, "%s: the error handler got no text", call);
 }
 
 void check_status(const char *file, int line, const mx_status_t *status,

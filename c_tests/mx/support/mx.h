@@ -19,16 +19,12 @@
     (errors_begin(), check_return(__FILE__, __LINE__, #call, (call), MX_SUCCESS))
 #define REFUSED(call, code)                                                              \
     (errors_begin(), check_return(__FILE__, __LINE__, #call, (call), (code)))
-/* For what the reference says no code about: any refusal. */
-#define REFUSED_SOMEHOW(call)                                                            \
-    (errors_begin(), check_refused(__FILE__, __LINE__, #call, (call)))
 /* STATUS_IS(status, MX_STATUS_TRUNCATED) */
 #define STATUS_IS(status, wanted) check_status(__FILE__, __LINE__, &(status), (wanted))
 
 void errors_begin(void);
 void check_return(const char *file, int line, const char *call, mx_return_t got,
                   mx_return_t wanted);
-void check_refused(const char *file, int line, const char *call, mx_return_t got);
 void check_status(const char *file, int line, const mx_status_t *status,
                   mx_status_code_t wanted);
 

@@ -4,17 +4,6 @@ use super::*;
 use crate::matching::KEPT_MAX;
 use mx_sim::Rng;
 
-const TOP: MatchMask = MatchMask(0xf000_0000_0000_0000);
-
-/// A message without a receive.
-fn come(store: &mut Store<u32>, source: u32, bits: u64, byte: u8) -> EntryId {
-    let what = (RemoteId::new(source, 1), MatchBits(bits), 1);
-    let body = Body::Bytes(vec![byte]);
-    let id = store.add(Early::new(what, Paid::Credits(1), None, body));
-    store.await_receive(id);
-    id
-}
-
 /// One that is only offered.
 fn come_offered(store: &mut Store<u32>, source: u32, bits: u64, send_id: u64) -> EntryId {
     let what = (RemoteId::new(source, 1), MatchBits(bits), 1);
@@ -29,59 +18,11 @@ fn receive(store: &mut Store<u32>, bits: u64, mask: MatchMask) -> Option<Early<u
     Some(store.remove(id)?.0)
 }
 
-fn byte(message: Option<Early<u32>>) -> Option<u8> {
-    match message?.body {
-        Body::Bytes(bytes) => bytes.first().copied(),
-        _ => None,
-    }
-}
-
 fn withdraw(store: &mut Store<u32>, source: u32, send_id: u64) -> Option<Early<u32>> {
     match store.names.get(&(RemoteId::new(source, 1), send_id)) {
         Some(Named::Early(id)) => Some(store.remove(*id)?.0),
         _ => None,
     }
-}
-
-fn forget(store: &mut Store<u32>, source: RemoteId) -> usize {
-    let theirs: Vec<_> = store.of(source).map(|(id, _)| id).collect();
-    theirs.iter().filter_map(|id| store.remove(*id)).count()
-}
-
-#[test]
-fn the_oldest_acceptable_message_comes_out_first() {
-    let mut unexpected = Store::default();
-    for (n, bits) in [0xe << 60 | 1, 0xd << 60, 0xe << 60 | 2, 0xe << 60 | 1u64]
-        .into_iter()
-        .enumerate()
-    {
-        come(&mut unexpected, 0, bits, n as u8);
-    }
-    let exact = MatchMask::EXACT;
-    assert_eq!(
-        byte(receive(&mut unexpected, 0xe << 60 | 2, exact)),
-        Some(2)
-    );
-    assert_eq!(byte(receive(&mut unexpected, 0xe << 60, TOP)), Some(0));
-    assert_eq!(
-        byte(receive(&mut unexpected, 0xe << 60 | 1, exact)),
-        Some(3)
-    );
-    assert_eq!(byte(receive(&mut unexpected, 0xe << 60, TOP)), None);
-    assert_eq!(byte(receive(&mut unexpected, 0xd << 60, TOP)), Some(1));
-    assert!(unexpected.messages.is_empty());
-}
-
-#[test]
-fn forgetting_a_source_keeps_the_others() {
-    let mut unexpected = Store::default();
-    for n in 0..6 {
-        come(&mut unexpected, n % 2, 1, n as u8);
-    }
-    assert_eq!(forget(&mut unexpected, RemoteId::new(0, 1)), 3);
-    let out: Vec<_> =
-        std::iter::from_fn(|| byte(receive(&mut unexpected, 1, MatchMask::EXACT))).collect();
-    assert_eq!(out, [1, 3, 5]);
 }
 
 #[test]
@@ -548,49 +489,11 @@ fn put_whole(inbox: &mut Store<u32>, turn: u32, tag: u64) -> (EntryId, bool) {
     put(inbox, turn, message)
 }
 
-fn put_offer(inbox: &mut Store<u32>, turn: u32, tag: u64) -> (EntryId, bool) {
-    let from = (RemoteId::new(turn, 1), MatchBits(tag), 8);
-    let message = Early::new(from, Paid::Credits(1), Some(tag), Body::There(None));
-    put(inbox, turn, message)
-}
-
 fn tags(inbox: &mut Store<u32>) -> Vec<u64> {
     let next = || inbox.take();
     std::iter::from_fn(next)
         .map(|(_, message)| message.bits.0)
         .collect()
-}
-
-#[test]
-fn turns_have_one_message_each_and_keep_their_order() {
-    let mut inbox = Store::default();
-    for tag in [10, 11, 12, 13, 20, 21] {
-        put_whole(&mut inbox, tag as u32 / 10, tag);
-    }
-    assert_eq!(inbox.take().unwrap().1.bits.0, 10);
-    // A new turn stands behind those that have not had their turn, and before any second one.
-    put_whole(&mut inbox, 3, 30);
-    assert_eq!(tags(&mut inbox), [20, 11, 30, 21, 12, 13]);
-    assert_eq!(inbox.len(), 0);
-}
-
-#[test]
-fn what_is_behind_a_message_that_is_fetched_waits_and_others_do_not() {
-    let mut inbox = Store::default();
-    let (large, ready) = put_offer(&mut inbox, 1, 10);
-    assert!(!ready && !put_whole(&mut inbox, 1, 11).1 && !put_offer(&mut inbox, 1, 12).1);
-    assert!(put_whole(&mut inbox, 2, 20).1);
-    assert_eq!(tags(&mut inbox), [20]);
-    let op = RequestId::new(1, 1);
-    inbox.begin(large, op, 5);
-    assert_eq!((inbox.to_fetch(), inbox.inbox_stats().fetching), (None, 1));
-    // The next one of that turn is fetched when this one is here.
-    assert_eq!(inbox.end(large, Body::Memory(0)), 2);
-    assert!(inbox.to_fetch().is_some());
-    assert_eq!(tags(&mut inbox), [10, 11]);
-    let (next, _) = inbox.remove(inbox.to_fetch().unwrap()).unwrap();
-    let waiting = inbox.inbox_stats().waiting;
-    assert_eq!((next.bits.0, inbox.len(), waiting), (12, 0, 0));
 }
 
 #[test]

@@ -138,39 +138,4 @@ mod tests {
         assert_eq!((unmet.count, unmet.links.len()), (0, 0));
         assert_eq!((unmet.links.capacity(), unmet.turns.capacity()), (0, 0));
     }
-
-    #[test]
-    fn links_take_turns_and_one_that_is_gone_has_none() {
-        let mut unmet = Unmet::default();
-        let [one, gone, other] = [1, 2, 3].map(|n| LinkId::new(n, 1));
-        for link in [one, gone, one, other] {
-            unmet.push(link, answer());
-        }
-        assert_eq!(unmet.take(gone).packets.len(), 1);
-        assert_eq!(unmet.take(gone).packets.len(), 0);
-        // The first has no room.
-        assert_eq!(unmet.next(), Some(one));
-        assert!(!unmet.go_on(one));
-        for link in [other, one, one] {
-            assert_eq!(send(&mut unmet), Some((link, false)));
-        }
-        assert_eq!((send(&mut unmet), unmet.count), (None, 0));
-    }
-
-    #[test]
-    fn a_link_is_closed_after_its_last_packet_unless_it_is_to_stay() {
-        let mut unmet = Unmet::default();
-        let [stays, goes] = [1, 2].map(|n| LinkId::new(n, 1));
-        for link in [stays, goes, goes] {
-            unmet.push(link, answer());
-            unmet.set_closes(link, true);
-        }
-        unmet.set_closes(stays, false);
-        for end in [(stays, false), (goes, false), (goes, true)] {
-            assert_eq!(send(&mut unmet), Some(end));
-        }
-        unmet.set_closes(goes, true);
-        unmet.push(goes, answer());
-        assert_eq!(send(&mut unmet), Some((goes, false)), "it had none");
-    }
 }

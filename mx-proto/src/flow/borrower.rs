@@ -245,31 +245,6 @@ mod tests {
     }
 
     #[test]
-    fn credits_are_used_first_and_then_the_slot_of_each_lane() {
-        let mut us = Borrower::open(3);
-        spend(&mut us, 2);
-        assert_eq!(us.means(2, Lane::Matched), None, "a slot has one credit");
-        spend(&mut us, 1);
-        for lane in Lane::ALL {
-            assert_eq!(us.means(1, lane), Some(Paid::Slot(lane)));
-            us.pay(Paid::Slot(lane));
-            assert_eq!(us.means(1, lane), None);
-        }
-        assert!(us.on_credit_fields(&credit_fields(3, 0, 0x10)));
-        assert_eq!(us.means(1, Lane::Matched), None);
-        assert_eq!(
-            us.means(1, Lane::Unexpected),
-            Some(Paid::Slot(Lane::Unexpected))
-        );
-        assert!(
-            us.on_credit_fields(&credit_fields(4, 0, 0x10))
-                && !us.on_credit_fields(&credit_fields(4, 0, 0x10))
-        );
-        spend(&mut us, 1);
-        assert!(size_of::<Borrower>() <= 24);
-    }
-
-    #[test]
     fn totals_only_grow_across_their_wrap_and_no_sense_is_left_out() {
         let near = u32::MAX - 2;
         let mut us = Borrower {
@@ -293,37 +268,6 @@ mod tests {
         assert!(us.on_credit_fields(&credit_fields(sent.wrapping_add(WANTED_MAX), 0, 0)));
         assert_eq!(us.free(), WANTED_MAX);
         assert_eq!(Borrower::open(u32::MAX).free(), WANTED_MAX);
-    }
-
-    #[test]
-    fn what_is_missing_is_said_once_an_epoch_or_when_it_is_twice_as_much() {
-        let mut us = Borrower::open(10);
-        assert_eq!((us.wanted(10), us.wanted(13)), (0, 3));
-        us.on_said(3);
-        assert_eq!((us.wanted(15), us.wanted(16)), (0, 6));
-        assert!(!us.asks(15) && us.asks(16));
-        us.on_said(6);
-        assert_eq!(us.wanted(12), 0);
-        assert!(
-            !us.on_credit_fields(&credit_fields(10, 1, 0)),
-            "an epoch allows no more"
-        );
-        assert_eq!(us.wanted(12), 2);
-        assert_eq!(us.wanted(u32::MAX), WANTED_MAX);
-    }
-
-    #[test]
-    fn what_was_wanted_and_has_come_may_be_wanted_again() {
-        let mut us = Borrower::open(1);
-        for total in (1..100).step_by(8) {
-            while us.free() > 0 {
-                spend(&mut us, 1);
-            }
-            assert_eq!(us.wanted(1), 1, "{total}");
-            us.on_said(1);
-            assert_eq!(us.wanted(1), 0);
-            assert!(us.on_credit_fields(&credit_fields(total + 8, 0, 0)));
-        }
     }
 
     #[test]
@@ -362,21 +306,5 @@ mod tests {
         us.on_credit_fields(&credit_fields(160, 2, 0));
         assert_eq!(us.give_back(1000, 0), 59, "one was needed, and is gone");
         assert_eq!((us.free(), us.low), (0, [0, 0]));
-    }
-
-    #[test]
-    fn a_short_one_keeps_all_credits_for_an_epoch_and_one_that_missed_two_keeps_none() {
-        let mut us = Borrower::open(8);
-        us.on_said(us.wanted(9));
-        assert_eq!(us.give_back(8, 0), 0);
-        us.on_credit_fields(&credit_fields(8, 1, 0));
-        assert_eq!(us.give_back(8, 0), 0);
-        us.on_credit_fields(&credit_fields(8, 2, 0));
-        assert_eq!(us.give_back(5, 0), 5);
-        spend(&mut us, 3);
-        us.on_credit_fields(&credit_fields(20, 2, 0));
-        assert_eq!(us.give_back(12, 0), 0);
-        us.on_credit_fields(&credit_fields(20, 2u8.wrapping_add(255), 0));
-        assert_eq!(us.give_back(100, 0), 12);
     }
 }

@@ -200,30 +200,6 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_is_for_draws_and_tombstones_and_is_never_lent() {
-        let mut pool = pool();
-        assert_eq!(
-            (pool.lendable(), pool.available(), pool.free()),
-            (875, 875, 1000)
-        );
-        pool.lend(Source::TRUSTED, 875);
-        assert_eq!((pool.available(), pool.free()), (0, 125));
-        assert!(pool.draw(100) && !pool.draw(26) && pool.draw(25));
-        assert!(!pool.inherit(A, 1));
-        pool.undraw(25);
-        assert!(pool.inherit(A, 2));
-        pool.take_back(Source::TRUSTED, 100);
-        // Drawn credits and tombstones count in the reserve.
-        assert_eq!((pool.available(), pool.free()), (100, 123));
-        pool.reclaim(A, 2);
-        pool.undraw(100);
-        assert_eq!((pool.available(), pool.free()), (100, 225));
-        // Draws may have what could be lent.
-        assert!(pool.draw(225));
-        assert_eq!(pool.available(), 0);
-    }
-
-    #[test]
     fn copies_are_an_eighth_and_no_more_than_could_be_lent() {
         let mut pool = pool();
         assert!(!pool.copy(126) && pool.copy(125) && !pool.copy(1));

@@ -56,29 +56,3 @@ impl Slots {
 fn mask(lane: Lane) -> u8 {
     0x0f << (4 * lane as u8)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lanes_count_by_themselves_and_wrap() {
-        let [mut slots, mut other] = [Slots::default(); 2];
-        for n in 1..=40u8 {
-            slots.count(Lane::Matched);
-            assert_eq!(slots.byte(), n % 16);
-        }
-        for n in 1..=40u8 {
-            slots.count(Lane::Unexpected);
-            assert_eq!(slots.byte(), (n % 16) << 4 | 8);
-        }
-        assert_eq!(Slots::from_byte(slots.byte()), slots);
-        for lane in Lane::ALL {
-            assert!(!slots.agree(other, lane));
-        }
-        for _ in 0..8 {
-            other.count(Lane::Matched);
-        }
-        assert!(slots.agree(other, Lane::Matched) && !slots.agree(other, Lane::Unexpected));
-    }
-}

@@ -406,24 +406,6 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_takes_no_further_memory() {
-        let mut index = MatchIndex::default();
-        for n in 0..10_000u64 {
-            index.add(MatchBits(n), n);
-            assert_eq!(index.front(MatchBits(0), TOP), index.oldest());
-            assert_eq!(index.take(MatchBits(n), EXACT), Some(n));
-        }
-        assert!(index.values.capacity() <= 8 && index.places.by_age.0.len() <= 8);
-        assert!(
-            index
-                .places
-                .classes
-                .iter()
-                .all(|class| class.queues.is_empty())
-        );
-    }
-
-    #[test]
     fn the_memory_of_a_flood_is_given_back() {
         let mut index = MatchIndex::default();
         for n in 0..3 * KEPT_MAX as u64 {

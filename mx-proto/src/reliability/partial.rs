@@ -411,56 +411,6 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_used_again_by_the_next_fragment() {
-        let (mut partial, mut above) = (Partial::default(), Above::default());
-        let mut before = None;
-        for tag in 0..10 {
-            let packet = packet(tag, 900);
-            partial.begin(packet.len() as u32);
-            add(
-                &mut partial,
-                &packet,
-                &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
-                Turn::Front,
-                &mut above,
-            );
-            partial.deliver(WHO, &mut above);
-            assert_eq!(above.seen.pop(), Some(Seen::Packet(tag, body(tag, 900))));
-            let now = (partial.bytes.as_ptr(), partial.pieces.capacity());
-            assert_eq!(*before.get_or_insert(now), now);
-        }
-    }
-
-    #[test]
-    fn pieces_that_are_placed_become_one_and_hold_no_bytes() {
-        let packet = packet(1, 5000);
-        let (mut partial, mut above) = (Partial::default(), Above::default());
-        above.places.push((1, vec![0; 5005]));
-        partial.begin(packet.len() as u32);
-        let most: Vec<usize> = [0].into_iter().chain(2..50).collect();
-        add(&mut partial, &packet, &most, Turn::Early, &mut above);
-        assert!(partial.way == Way::Placed && !partial.is_complete());
-        assert_eq!((partial.pieces.len(), partial.charge()), (1, PIECE_COST));
-        assert!(partial.pieces.iter().all(|piece| piece.bytes.is_empty()));
-        add(&mut partial, &packet, &[1, 50], Turn::Early, &mut above);
-        assert!(partial.is_complete());
-        assert_eq!(above.places[0].1[5..], body(1, 5000));
-    }
-
-    #[test]
-    fn a_chunk_that_makes_a_piece_longer_costs_nothing() {
-        let packet = packet(1, 5000);
-        let (mut partial, mut above) = (Partial::default(), Above::default());
-        above.places.push((1, vec![0; 5005]));
-        partial.begin(packet.len() as u32);
-        add(&mut partial, &packet, &[0, 2, 6], Turn::Early, &mut above);
-        let all = chunks(0, &packet, 100);
-        for (at, cost) in [(1, 0), (3, 0), (4, PIECE_COST)] {
-            assert_eq!(partial.cost_of(&all[at]), cost, "chunk {at}");
-        }
-    }
-
-    #[test]
     fn the_memory_of_many_pieces_is_given_back_when_they_are_one() {
         let packet = packet(1, 5000);
         let (mut partial, mut above) = (Partial::default(), Above::default());

@@ -14,7 +14,6 @@ use crate::port::{
     Body, Close, ConnectError, Destination, HEADER_LEN, HeaderBytes, LinkControl, LinkDown, Place,
     Port, RemoteUse, SendError, Sent, Sink,
 };
-use crate::supply::{Level, Supply};
 use crate::time::Instant;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -400,23 +399,6 @@ fn bytes(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_link_comes_up_after_one_round_trip_and_the_called_end_hears_of_it_with_the_first_packet() {
-    let mut pair = Pair::new(ReliableConfig::default());
-    let link = pair.connect();
-    assert!(!pair.poll(0) && pair.poll(1));
-    assert_eq!(pair.ports[1].sessions(), 0, "a Hello leaves nothing behind");
-    pair.poll(0);
-    assert_eq!(pair.users[0].up, [link]);
-    pair.send(0, link, 1, b"hello").unwrap();
-    pair.poll(1);
-    assert_eq!(pair.users[1].packets, [(1, b"hello".to_vec())]);
-    let back = pair.users[1].from.unwrap();
-    pair.send(1, back, 2, b"there").unwrap();
-    pair.poll(0);
-    assert_eq!(pair.users[0].packets, [(2, b"there".to_vec())]);
-}
-
-#[test]
 fn a_peer_that_has_to_be_looked_for_is_called_as_soon_as_it_is_found() {
     let mut pair = Pair::new(ReliableConfig::default());
     let link = pair.call(7);
@@ -564,21 +546,6 @@ fn one_segment_of_a_large_window_asks_for_no_acknowledgement() {
 }
 
 #[test]
-fn a_tiny_packet_before_its_turn_waits_for_large_ones_and_causes_no_resend() {
-    let (mut pair, link) = Pair::connected(ReliableConfig::default());
-    pair.send(0, link, 1, &bytes(30_000)).unwrap();
-    (2..8).for_each(|mark| pair.send(0, link, mark, b"tiny").unwrap());
-    pair.run(Duration::from_millis(20));
-    let marks: Vec<u8> = pair.users[1]
-        .packets
-        .iter()
-        .map(|(mark, _)| *mark)
-        .collect();
-    assert_eq!(marks, [1, 2, 3, 4, 5, 6, 7]);
-    assert_eq!(pair.ports[0].stats().resent, 0);
-}
-
-#[test]
 fn whatever_single_datagram_is_lost_everything_arrives_once_and_in_order() {
     for lost in 0..60 {
         let mut pair = Pair::new(ReliableConfig::default());
@@ -649,23 +616,6 @@ fn the_first_packet_of_a_poll_is_delivered_before_its_bookkeeping_but_not_twice_
 }
 
 #[test]
-fn a_path_that_swallows_large_datagrams_is_found_out_and_used_all_the_same() {
-    let mut pair = Pair::new(ReliableConfig::default());
-    pair.net.borrow_mut().mtu = 1000;
-    let link = pair.connect();
-    pair.run(Duration::from_secs(1));
-    for mark in 0..20 {
-        pair.send(0, link, mark, &bytes(20_000)).unwrap();
-        pair.run(Duration::from_millis(200));
-    }
-    assert_eq!(pair.users[1].packets.len(), 20);
-    let net = pair.net.borrow();
-    let late = net.log.iter().skip(net.log.len() - 60);
-    let mut data = late.filter(|(_, _, bytes)| describe(bytes).starts_with("Data"));
-    assert!(data.all(|(_, _, bytes)| bytes.len() <= 1000));
-}
-
-#[test]
 fn an_answer_to_a_ping_names_what_the_service_had_not_handed_out_yet() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     pair.net.borrow_mut().glances = true;
@@ -717,31 +667,6 @@ fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
     pair.run(Duration::from_millis(20));
     assert_eq!(pair.users[1].packets[1..], [(1, bytes(60_000))]);
     assert_eq!(pair.ports[0].stats().resent, 0);
-}
-
-#[test]
-fn without_memory_what_is_not_whole_is_dropped_and_comes_again() {
-    thread_local! {
-        static LEVEL: std::cell::Cell<Level> = const { std::cell::Cell::new(Level::Ample) };
-    }
-    let supply = Supply {
-        level: || LEVEL.get(),
-        ..Supply::ENDLESS
-    };
-    let config = ReliableConfig {
-        supply,
-        ..ReliableConfig::default()
-    };
-    let (mut pair, link) = Pair::connected(config);
-    pair.send(0, link, 1, &bytes(20_000)).unwrap();
-    pair.poll(0);
-    LEVEL.set(Level::Dire);
-    pair.poll(1);
-    assert!(pair.ports[1].stats().outside_window > 0);
-    assert_eq!(pair.ports[1].early_bytes(), 0);
-    LEVEL.set(Level::Ample);
-    pair.run(Duration::from_millis(500));
-    assert_eq!(pair.users[1].packets, [(1, bytes(20_000))]);
 }
 
 #[test]
@@ -839,31 +764,6 @@ fn a_caller_that_is_not_bound_in_time_is_forgotten_whatever_it_brings() {
     // It had brought a packet, so those above know of it.
     assert_eq!(pair.users[1].down, [LinkDown::TimedOut]);
     assert_eq!(pair.users[0].down, [LinkDown::Reset]);
-}
-
-#[test]
-fn a_caller_that_is_bound_late_but_in_time_stays() {
-    let (mut pair, link) = Pair::strange(ReliableConfig::default());
-    pair.run(Duration::from_millis(4800));
-    pair.send(0, link, 1, b"late").unwrap();
-    pair.run(Duration::from_millis(5));
-    pair.bind(1);
-    pair.run(Duration::from_secs(30));
-    assert_eq!(pair.users[1].packets, [(1, b"late".to_vec())]);
-    assert_eq!((pair.ports[0].sessions(), pair.ports[1].sessions()), (1, 1));
-}
-
-#[test]
-fn a_caller_has_a_second_after_we_have_not_looked_for_long() {
-    let (mut pair, link) = Pair::strange(ReliableConfig::default());
-    let later = pair.now().after(Duration::from_secs(15));
-    pair.net.borrow_mut().now = later;
-    pair.send(0, link, 1, b"late").unwrap();
-    pair.run(Duration::from_millis(900));
-    pair.bind(1);
-    pair.run(Duration::from_secs(10));
-    assert_eq!(pair.users[1].packets, [(1, b"late".to_vec())]);
-    assert_eq!(pair.ports[1].sessions(), 1);
 }
 
 #[test]
@@ -1014,40 +914,6 @@ fn narrow() -> ReliableConfig {
 }
 
 const LONG: usize = 500_000;
-
-#[test]
-fn a_message_larger_than_the_window_goes_in_parts_and_nothing_between_them() {
-    let (mut pair, link) = Pair::connected(narrow());
-    pair.send(0, link, 0, b"hello").unwrap();
-    let memory = bytes(LONG);
-    let mut at = 0;
-    let mut parts = 0;
-    loop {
-        match pair.bring(link, 1, &memory, at) {
-            Ok(Sent::Whole) => break,
-            Ok(Sent::Part(taken)) => {
-                assert!(taken > 0);
-                (at, parts) = (at + taken, parts + 1);
-                assert_eq!(pair.send(0, link, 2, b"no"), Err(SendError::WouldBlock));
-            }
-            other => assert_eq!(other, Err(SendError::WouldBlock)),
-        }
-        let told = pair.users[0].writable;
-        while pair.users[0].writable == told {
-            pair.run(Duration::from_millis(1));
-        }
-    }
-    assert!(parts > 0);
-    pair.send(0, link, 3, b"after").unwrap();
-    pair.run(Duration::from_millis(50));
-    let got = std::mem::take(&mut pair.users[1].packets);
-    let expected = [(0, b"hello".to_vec()), (1, memory), (3, b"after".to_vec())];
-    assert!(
-        got == expected,
-        "{:?}",
-        got.iter().map(|one| one.0).collect::<Vec<_>>()
-    );
-}
 
 #[test]
 fn a_message_whose_memory_goes_is_sent_to_its_end_also_when_the_link_is_closed() {

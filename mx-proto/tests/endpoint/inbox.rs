@@ -286,3 +286,14 @@ fn an_endpoint_that_takes_no_messages_is_sent_no_more_than_it_lends() {
     assert!(taken.iter().copied().eq(0..1_000));
     assert_empty(&mut pair);
 }
+
+#[test]
+fn what_is_larger_than_is_ever_fetched_is_refused() {
+    let (mut pair, b, _) = begin();
+    send(&mut pair, b, 1, 1, LARGE + 1_000);
+    send(&mut pair, b, 1, 2, 10);
+    pair.run_with(put_in);
+    assert_eq!(tags(&mut pair), [2]);
+    assert_eq!(ended(&mut pair), [(1, Status::Aborted)]);
+    assert_empty(&mut pair);
+}

@@ -49,35 +49,6 @@ impl Path {
             }
         }
     }
-
-    fn found(max: usize, passes: usize) -> usize {
-        let mut path = Self::new(max, passes);
-        path.run(2_000, true);
-        assert!(path.pmtu.data_proven());
-        assert!(path.pmtu.size() <= passes.min(max));
-        path.pmtu.size()
-    }
-}
-
-#[test]
-fn usual_paths_are_found_exactly() {
-    for rung in [1200, 1472, 4052, 8972, 16 << 10, 32 << 10, 65_507] {
-        assert_eq!(Path::found(65_507, rung), rung);
-        assert_eq!(Path::found(rung, 65_507), rung);
-    }
-}
-
-#[test]
-fn other_paths_are_found_within_an_eighth_of_the_gap() {
-    for passes in (1201..1472).step_by(13) {
-        assert!(Path::found(1472, passes) + 272 / 8 + 16 > passes);
-    }
-    for passes in (4053..8972).step_by(101) {
-        assert!(Path::found(65_507, passes) + 4920 / 8 + 16 > passes);
-    }
-    assert_eq!(Path::found(1400, 1400), 1400);
-    assert_eq!(Path::found(548, 9000), 548);
-    assert_eq!(Pmtu::new(0).size(), 548);
 }
 
 #[test]
@@ -120,32 +91,6 @@ fn a_deaf_data_channel_is_reported_once_and_tried_again() {
 }
 
 #[test]
-fn a_size_is_tried_five_times() {
-    let mut path = Path::new(9000, 1472);
-    path.run(1_000, true);
-    let of = |size| path.probes.iter().filter(|probe| **probe == size).count();
-    assert_eq!((of(1200), of(1472), of(4052)), (1, 1, 5));
-    // Three by halves, and the least that failed once more.
-    assert_eq!(path.probes.len(), 1 + 1 + 5 + 3 * 5 + 5);
-}
-
-#[test]
-fn where_large_ones_vanish_and_small_ones_pass_the_cause_is_named_with_both_sizes() {
-    let mut path = Path::new(9000, 1300);
-    path.run(1_000, true);
-    let (good, black_hole) = (path.pmtu.size(), path.pmtu.take_black_hole().unwrap());
-    assert_eq!(black_hole.passes, Some(good as u32));
-    assert!(good <= 1300 && black_hole.does_not > 1300);
-    let (passes, does_not) = (format!("of {good}"), format!("of {}", black_hole.does_not));
-    let text = black_hole.to_string();
-    assert!(text.contains("MTU") && text.contains(&passes) && text.contains(&does_not));
-    // Once a link, however often the search finds the same.
-    path.run(700_000, true);
-    assert!((good..=1300).contains(&path.pmtu.size()));
-    assert_eq!(path.pmtu.take_black_hole(), None);
-}
-
-#[test]
 fn where_not_even_the_least_passes_whole_it_is_to_be_cut_and_no_probe_is_small_enough() {
     for most in [547, 548] {
         let mut pmtu = Pmtu::new(9000);
@@ -158,26 +103,6 @@ fn where_not_even_the_least_passes_whole_it_is_to_be_cut_and_no_probe_is_small_e
         assert!(most == 548 || pmtu.next_probe(at(10_001)) == Some(1200));
         pmtu.on_too_large(at(10_001), 1000);
         assert!(!pmtu.is_to_be_cut(548));
-    }
-}
-
-#[test]
-fn a_limit_that_the_service_knows_is_not_reported() {
-    for most in [600, 1199, 1200, 1300, 1472] {
-        let mut pmtu = Pmtu::new(9000);
-        for ms in 0..2_000 {
-            pmtu.on_heard();
-            match pmtu.next_probe(at(ms)) {
-                Some(size) if size > most => pmtu.on_too_large(at(ms), most),
-                Some(size) => {
-                    pmtu.on_probe_sent(at(ms), size, MS);
-                    pmtu.on_probed(at(ms), size);
-                }
-                None => {}
-            }
-        }
-        assert_eq!(pmtu.size(), most);
-        assert_eq!(pmtu.take_black_hole(), None);
     }
 }
 
@@ -236,21 +161,6 @@ fn a_peer_that_does_not_run_has_no_narrow_path() {
 }
 
 #[test]
-fn a_link_with_a_found_size_asks_again_after_ten_minutes() {
-    let mut path = Path::new(9000, 1472);
-    path.run(1_000, true);
-    let before = path.probes.len();
-    path.run(590_000, true);
-    assert_eq!(path.probes.len(), before);
-    assert!(path.pmtu.deadline() > Some(at(path.now)));
-    path.passes = 9000;
-    path.run(20_000, true);
-    assert_eq!(path.pmtu.size(), 9000);
-    // There is nothing above it.
-    assert_eq!(path.pmtu.deadline(), None);
-}
-
-#[test]
 fn a_black_hole_brings_it_back_to_the_base_and_later_up_again() {
     let mut path = Path::new(9000, 9000);
     path.run(200, true);
@@ -292,30 +202,4 @@ fn what_the_service_knows_is_tried_at_once() {
     path.pmtu.on_too_large(at(path.now), 1422);
     path.pmtu.on_too_large(at(path.now), 9000);
     assert_eq!(path.pmtu.size(), 1422);
-}
-
-#[test]
-fn a_lying_service_costs_no_more_than_small_datagrams() {
-    for most in [0, 1, 547, 548, 1199, 1200, 1201, usize::MAX] {
-        let mut path = Path::new(9000, 9000);
-        path.run(200, true);
-        path.pmtu.on_too_large(at(path.now), most);
-        assert!(path.pmtu.size() >= 548);
-        path.run(700_000, true);
-        assert_eq!(path.pmtu.size(), 9000, "after {most}");
-    }
-}
-
-#[test]
-fn answers_to_what_was_not_asked_count_for_nothing() {
-    let mut pmtu = Pmtu::new(9000);
-    for size in [0, 548, 9000, 65_507, usize::MAX] {
-        pmtu.on_probed(at(1), size);
-    }
-    assert!(!pmtu.data_proven());
-    assert_eq!((pmtu.size(), pmtu.next_probe(at(1))), (548, Some(1200)));
-    pmtu.on_probe_sent(at(1), 1200, MS);
-    pmtu.on_probed(at(2), 1200);
-    pmtu.on_probed(at(2), 1200);
-    assert_eq!((pmtu.size(), pmtu.next_probe(at(2))), (1200, Some(1472)));
 }

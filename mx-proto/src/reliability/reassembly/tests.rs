@@ -168,36 +168,6 @@ fn whole(tag: u8, len: usize) -> Seen {
 }
 
 #[test]
-fn small_packets_in_order_go_straight_through_and_nothing_is_allocated() {
-    let mut rig = Rig::new(u32::MAX - 5);
-    for i in 0..20u8 {
-        let packet = packet(i, usize::from(i) * 7);
-        rig.take_all(chunks((u32::MAX - 5).wrapping_add(i.into()), &packet, 4096));
-        assert_eq!(rig.seen(), [whole(i, usize::from(i) * 7)]);
-    }
-    assert_eq!(rig.reassembly.kept_bytes(), 0);
-    assert_eq!(rig.reassembly.waiting.capacity(), 0);
-    assert!(rig.reassembly.spare.is_none());
-    assert!(size_of::<Reassembly>() <= 64, "{}", size_of::<Reassembly>());
-    assert!(size_of::<Waiting>() <= 32, "{}", size_of::<Waiting>());
-}
-
-#[test]
-fn whole_fragments_in_any_order_are_delivered_in_theirs_across_the_wrap() {
-    let first = u32::MAX - 1;
-    let packets: Vec<_> = (0..5u8).map(|i| packet(i, 10)).collect();
-    let mut rig = Rig::new(first);
-    for i in [3usize, 1, 4, 2, 0] {
-        assert!(rig.seen().is_empty());
-        rig.take_all(chunks(first.wrapping_add(i as u32), &packets[i], 100));
-    }
-    assert_eq!(rig.seen(), (0..5).map(|i| whole(i, 10)).collect::<Vec<_>>());
-    assert_eq!(rig.reassembly.kept_bytes(), 0);
-    rig.reassembly.shrink();
-    assert_eq!(rig.reassembly.waiting.capacity(), 0);
-}
-
-#[test]
 fn the_budget_leaves_the_rest_for_the_next_time() {
     let packets: Vec<_> = (0..4u8).map(|i| packet(i, 10)).collect();
     let mut rig = Rig::new(0);
@@ -241,35 +211,6 @@ fn the_end_comes_after_everything_else_and_nothing_after_it() {
 }
 
 #[test]
-fn a_large_body_goes_into_memory_in_any_order_of_its_chunks() {
-    let bytes = packet(9, 5000);
-    let parts = chunks(0, &bytes, 484);
-    let backwards: Vec<_> = (0..parts.len()).rev().collect();
-    let inside_out = vec![5, 0, 1, 4, 2, 3, 10, 9, 6, 8, 7];
-    for order in [(0..parts.len()).collect(), backwards, inside_out] {
-        let mut rig = Rig::new(0);
-        rig.above.places.push((9, vec![0; 5005]));
-        for (i, &at) in order.iter().enumerate() {
-            assert!(rig.seen().is_empty());
-            rig.take_all([parts[at]]);
-            let kept = rig.reassembly.kept_bytes();
-            let here = &order[..=i];
-            if here.contains(&0) {
-                assert!(kept <= 5 * PIECE_COST, "{kept}");
-            } else {
-                // Until the header comes.
-                let bytes = here.iter().map(|&at| parts[at].payload.len());
-                let each = PIECE_COST + ALLOC_COST;
-                assert_eq!(kept, bytes.sum::<usize>() + here.len() * each);
-            }
-        }
-        assert_eq!(rig.seen(), [Seen::Placed(9)]);
-        assert_eq!(rig.above.places[0].1[5..], body(9, 5000));
-        assert_eq!(rig.reassembly.kept_bytes(), 0);
-    }
-}
-
-#[test]
 fn a_body_that_has_a_place_goes_there_before_its_turn_and_is_told_in_its_turn() {
     let (small, large) = (packet(1, 10), packet(2, 3000));
     let mut rig = Rig::new(0);
@@ -280,43 +221,6 @@ fn a_body_that_has_a_place_goes_there_before_its_turn_and_is_told_in_its_turn() 
     assert_eq!(rig.above.places[0].1[5..], body(2, 3000));
     rig.take_all(chunks(0, &small, 500));
     assert_eq!(rig.seen(), [whole(1, 10), Seen::Placed(2)]);
-}
-
-#[test]
-fn a_body_without_a_place_yet_is_kept_and_placed_when_it_is_its_turn() {
-    let (first, second) = (packet(1, 3000), packet(2, 3000));
-    let mut rig = Rig::new(0);
-    rig.above.places.push((1, vec![0; 3005]));
-    let (one, two) = (chunks(0, &first, 500), chunks(1, &second, 500));
-    rig.take_all(one[..3].iter().copied());
-    rig.take_all(two[1..5].iter().rev().copied().chain([two[0]]));
-    assert_eq!(
-        rig.reassembly.kept_bytes(),
-        WAITING_COST + Partial::COST + 5 * (500 + PIECE_COST + ALLOC_COST) - HEADER_LEN
-    );
-    rig.above.places.push((2, vec![0; 3005]));
-    rig.take_all(one[3..].iter().copied());
-    assert_eq!(
-        (rig.seen(), rig.reassembly.kept_bytes()),
-        (vec![Seen::Placed(1)], 0)
-    );
-    rig.take_all(two[5..].iter().copied());
-    assert_eq!(rig.seen(), [Seen::Placed(2)]);
-    assert_eq!(rig.above.places[1].1[5..], body(2, 3000));
-}
-
-#[test]
-fn large_bodies_without_a_place_are_dropped_and_the_order_goes_on() {
-    let (unwanted, small) = (packet(1, 3000), packet(2, 10));
-    for size in [500, 4000] {
-        let mut rig = Rig::new(0);
-        rig.take_all(chunks(1, &small, 500));
-        rig.take_all(chunks(0, &unwanted, size).into_iter().rev());
-        assert_eq!(
-            (rig.seen(), rig.reassembly.kept_bytes()),
-            (vec![whole(2, 10)], 0)
-        );
-    }
 }
 
 #[test]
@@ -369,50 +273,6 @@ fn window_bounds_what_is_kept_and_the_front_always_comes_in_when_it_is_in_order(
     rig.take_all([parts[2]]);
     let admits = |at: usize, window| rig.reassembly.admits(&parts[at], false, window);
     assert_eq!(admits(3, 0), Admission::Yes);
-}
-
-#[test]
-fn what_comes_in_order_begins_where_the_front_fragment_ends() {
-    let (small, large) = (packet(1, 10), packet(2, 3000));
-    let parts = chunks(0, &large, 500);
-    let mut rig = Rig::new(0);
-    let in_order = |rig: &Rig, chunk| rig.reassembly.admits(&chunk, true, usize::MAX);
-    assert_eq!(in_order(&rig, parts[1]), Admission::Bad);
-    rig.take_all([parts[2], parts[0]]);
-    assert_eq!(in_order(&rig, parts[3]), Admission::Bad);
-    assert_eq!(in_order(&rig, parts[1]), Admission::Yes);
-    rig.take_all([parts[1]]);
-    assert_eq!(in_order(&rig, parts[3]), Admission::Yes);
-    // All of it is here and waits for the next poll.
-    let mut rig = Rig::new(0);
-    rig.budget = 0;
-    rig.take_all(chunks(0, &small, 500));
-    assert_eq!(in_order(&rig, chunks(0, &small, 500)[0]), Admission::Bad);
-    assert_eq!(in_order(&rig, chunks(1, &small, 500)[0]), Admission::Yes);
-}
-
-#[test]
-fn a_packet_whose_turn_it_is_costs_nothing_and_one_before_its_turn_what_it_takes() {
-    let (small, large) = (packet(1, 10), packet(2, 900));
-    let mut rig = Rig::new(0);
-    rig.budget = 0;
-    for n in 0..3 {
-        rig.take_all(chunks(n, &small, 500));
-    }
-    let parts = chunks(3, &large, 500);
-    rig.take_all([parts[0], fin(4)]);
-    let wholes = 2 * (WAITING_COST + ALLOC_COST + 42);
-    let part = WAITING_COST + Partial::COST + PIECE_COST + ALLOC_COST + 500 - HEADER_LEN;
-    assert_eq!(rig.reassembly.kept_bytes(), wholes + part + WAITING_COST);
-    for left in [wholes / 2 + part, part, 0] {
-        let mut budget = 1;
-        rig.reassembly
-            .deliver(WHO, LIMITS, &mut budget, &mut rig.above);
-        assert_eq!(rig.reassembly.kept_bytes(), left + WAITING_COST);
-    }
-    rig.budget = 1;
-    assert_eq!(rig.take(parts[1]), Ok(Taken { fin: true }));
-    assert_eq!(rig.reassembly.kept_bytes(), 0);
 }
 
 #[test]
@@ -504,25 +364,6 @@ fn what_no_peer_sends_is_refused() {
         }),
         Err(BadFragment)
     );
-}
-
-#[test]
-fn what_is_here_already_is_refused_whole_or_in_part() {
-    let (small, large) = (packet(1, 10), packet(1, 3000));
-    let mut rig = Rig::new(0);
-    rig.take_all(chunks(1, &small, 500));
-    assert_eq!(rig.take(chunks(1, &small, 500)[0]), Err(BadFragment));
-    assert_eq!(
-        rig.take(Chunk {
-            payload: &small[..40],
-            ..chunks(1, &small, 500)[0]
-        }),
-        Err(BadFragment)
-    );
-    rig.take_all([chunks(2, &large, 500)[0], fin(3)]);
-    assert_eq!(rig.take(chunks(2, &large, 4000)[0]), Err(BadFragment));
-    assert_eq!(rig.take(fin(2)), Err(BadFragment));
-    assert_eq!(rig.take(fin(3)), Err(BadFragment));
 }
 
 #[test]

@@ -67,31 +67,6 @@ fn fragments_of_all_lengths_cut_in_all_ways_come_back_whole() {
 }
 
 #[test]
-fn the_segments_of_a_block_are_one_run() {
-    let mut send_buffer = SendBuffer::new(1 << 20);
-    let bytes = pattern(100_000);
-    let segments = write(&mut send_buffer, &bytes, bytes.len(), 1408, 4096);
-    let in_first = segments
-        .iter()
-        .take_while(|segment| segment.place.block == segments[0].place.block)
-        .count();
-    // 64 KiB are 44 datagrams of 1472 bytes, and what is left of one.
-    assert_eq!(in_first, 44);
-    for pair in segments[..in_first].windows(2) {
-        assert!(pair[0].place.adjoins(pair[1].place));
-    }
-    assert!(!segments[0].place.adjoins(segments[2].place));
-    assert!(
-        !segments[in_first - 1]
-            .place
-            .adjoins(segments[in_first].place)
-    );
-    let run = send_buffer.run_of(segments[1].place, segments[2].place);
-    assert_eq!(run.len(), 2 * 1472);
-    assert_eq!(run[1472 + HEADER_SPACE], bytes[2 * 1408]);
-}
-
-#[test]
 fn memory_shorter_than_promised_is_filled_up_with_zeros() {
     let mut send_buffer = SendBuffer::new(1 << 20);
     drop(
@@ -104,27 +79,6 @@ fn memory_shorter_than_promised_is_filled_up_with_zeros() {
     let mut expected = vec![1; 1500];
     expected.resize(3000, 0);
     assert_eq!(read(&mut send_buffer, &segments), expected);
-}
-
-#[test]
-fn an_empty_fragment_is_one_segment() {
-    let mut send_buffer = SendBuffer::new(1 << 20);
-    let segments = write(&mut send_buffer, &[], 0, 1408, 1);
-    assert_eq!(segments.len(), 1);
-    assert_eq!((segments[0].payload, segments[0].place.len), (0, 64));
-}
-
-#[test]
-fn a_block_is_used_again_when_its_last_segment_goes_and_not_before() {
-    let mut send_buffer = SendBuffer::new(64 << 10);
-    let segments = write(&mut send_buffer, &pattern(40_000), 40_000, 1408, 40_000);
-    let (last, rest) = segments.split_last().expect("there are many");
-    rest.iter()
-        .for_each(|segment| send_buffer.release(segment.place));
-    assert!(send_buffer.writer(40_000, 1408).is_none());
-    send_buffer.release(last.place);
-    assert!(send_buffer.writer(40_000, 1408).is_some());
-    assert_eq!(send_buffer.bytes(), 64 << 10);
 }
 
 #[test]
@@ -195,20 +149,4 @@ fn spare_blocks_are_bounded_and_an_idle_store_holds_nothing() {
     send_buffer.trim_if_idle();
     assert_eq!((send_buffer.bytes(), send_buffer.blocks.capacity()), (0, 0));
     assert!(send_buffer.spare.iter().all(|spare| spare.capacity() == 0));
-}
-
-#[test]
-fn nothing_is_allocated_once_there_are_free_blocks() {
-    let mut send_buffer = SendBuffer::new(1 << 20);
-    let mut before = None;
-    for _ in 0..100 {
-        for len in [40, 4096, 32 << 10] {
-            let segments = write(&mut send_buffer, &pattern(len), len, 1408, 1 << 20);
-            segments
-                .iter()
-                .for_each(|segment| send_buffer.release(segment.place));
-        }
-        let now = (send_buffer.bytes(), send_buffer.blocks.as_ptr());
-        assert_eq!(*before.get_or_insert(now), now);
-    }
 }
