@@ -187,8 +187,6 @@ static DOMAIN: fi_ops_domain = {
             msg: null_mut(),
             rma: null_mut(),
             tagged: null_mut(),
-            atomic: null_mut(),
-            collective: null_mut(),
         };
         // SAFETY: the caller's output.
         unsafe { give("ep", out, object) }
