@@ -27,7 +27,6 @@
 //! Not here: the contents of datagrams.
 
 mod askers;
-mod buffers;
 mod choice;
 mod frame;
 mod line;
