@@ -39,8 +39,8 @@ pub(super) struct Receive {
 impl Receive {
     /// Allocates the buffers; nothing is posted yet.
     pub(super) fn new(domain: &Domain, main: &Ep, plan: &Plan) -> Result<Self, FabricError> {
-        let frame = plan.prefix + plan.slot_bytes;
-        let (size, count) = if plan.multi_recv {
+        let frame = plan.prefix() + plan.terms.frame_max;
+        let (size, count) = if plan.terms.multi_recv {
             (MULTI_BYTES.max(frame * MULTI_FRAMES), MULTI)
         } else {
             (frame, SINGLE)
@@ -49,7 +49,7 @@ impl Receive {
         Ok(Self {
             buffers: Buffers::new((domain, main), size * count, access)?,
             size,
-            multi: plan.multi_recv,
+            multi: plan.terms.multi_recv,
             owed: (0..count as u32).collect(),
         })
     }
