@@ -42,7 +42,7 @@ mod terms;
 pub use addresses::is_address;
 pub use devices::Devices;
 pub use endpoint::{Ep, Role};
-pub use error::RdmError;
+pub use error::{RdmError, memlock_limit};
 pub use finding::{Finding, Offered, Paths, Verdict};
 pub use memory::{Buffers, Contexts};
 pub use places::{Place, place, source};
