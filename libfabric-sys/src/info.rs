@@ -17,10 +17,7 @@ use std::ptr::NonNull;
 
 use libc::c_int;
 
-use crate::abi::{
-    FI_ENOMEM, fi_domain_attr, fi_ep_attr, fi_ep_type, fi_fabric_attr, fi_info, fi_progress,
-    fi_rx_attr, fi_threading, fi_tx_attr,
-};
+use crate::abi::{FI_ENOMEM, fi_ep_type, fi_info};
 use crate::library::Library;
 
 /// Offers, best first.
@@ -136,7 +133,7 @@ macro_rules! attributes {
     ($($(#[$doc:meta])* $name:ident = $attr:ident . $member:ident : $ty:ty;)+) => {$(
         $(#[$doc])*
         pub fn $name(self) -> $ty {
-            let attr = self.$attr();
+            let attr = self.entry().$attr;
             if attr.is_null() {
                 return 0;
             }
@@ -147,22 +144,33 @@ macro_rules! attributes {
     )+};
 }
 
+/// The same of names, empty where there is none.
+macro_rules! names {
+    ($($(#[$doc:meta])* $name:ident = $attr:ident . $member:ident;)+) => {$(
+        $(#[$doc])*
+        pub fn $name(self) -> Cow<'a, str> {
+            let attr = self.entry().$attr;
+            if attr.is_null() {
+                return Cow::Borrowed("");
+            }
+            // SAFETY: as above.
+            let name = unsafe { (*attr).$member };
+            // SAFETY: the library's string, alive as long as the list.
+            unsafe { text(name) }
+        }
+    )+};
+}
+
 impl<'a> Info<'a> {
     attributes! {
         /// The longest message that can be injected.
         inject_size = tx_attr.inject_size: usize;
         /// The maximum number of outstanding sends.
         tx_size = tx_attr.size: usize;
-        /// The most segments of one send.
-        tx_iov_limit = tx_attr.iov_limit: usize;
-        /// The most segments of remote memory.
-        rma_iov_limit = tx_attr.rma_iov_limit: usize;
         /// The order sends keep.
         tx_msg_order = tx_attr.msg_order: u64;
         /// The maximum number of outstanding receives.
         rx_size = rx_attr.size: usize;
-        /// The most segments of one receive.
-        rx_iov_limit = rx_attr.iov_limit: usize;
         /// The order receives keep.
         rx_msg_order = rx_attr.msg_order: u64;
         /// The mode bits that sending wants of its user.
@@ -173,20 +181,10 @@ impl<'a> Info<'a> {
         ep_type = ep_attr.r#type: fi_ep_type;
         /// `FI_PROTO_*`
         protocol = ep_attr.protocol: u32;
-        /// The provider's version of the protocol.
-        protocol_version = ep_attr.protocol_version: u32;
         /// The longest message.
         max_msg_size = ep_attr.max_msg_size: usize;
         /// The bytes wanted before each buffer.
         msg_prefix_size = ep_attr.msg_prefix_size: usize;
-        /// The bits of a tag that are carried.
-        mem_tag_format = ep_attr.mem_tag_format: u64;
-        /// `FI_THREAD_*`
-        threading = domain_attr.threading: fi_threading;
-        /// `FI_PROGRESS_*` of connections and the like.
-        control_progress = domain_attr.control_progress: fi_progress;
-        /// `FI_PROGRESS_*` of messages.
-        data_progress = domain_attr.data_progress: fi_progress;
         /// `FI_RM_*`
         resource_mgmt = domain_attr.resource_mgmt: u32;
         /// `FI_AV_*`
@@ -195,26 +193,6 @@ impl<'a> Info<'a> {
         mr_mode = domain_attr.mr_mode: c_int;
         /// Bytes of a remote key.
         mr_key_size = domain_attr.mr_key_size: usize;
-        /// The most segments of one registration.
-        mr_iov_limit = domain_attr.mr_iov_limit: usize;
-        /// The best number of registrations.
-        mr_cnt = domain_attr.mr_cnt: usize;
-        /// Bytes of immediate data.
-        cq_data_size = domain_attr.cq_data_size: usize;
-        /// The best number of completion queues.
-        cq_cnt = domain_attr.cq_cnt: usize;
-        /// The best number of endpoints.
-        ep_cnt = domain_attr.ep_cnt: usize;
-        /// The most transmit contexts of an endpoint.
-        max_ep_tx_ctx = domain_attr.max_ep_tx_ctx: usize;
-        /// The most receive contexts of an endpoint.
-        max_ep_rx_ctx = domain_attr.max_ep_rx_ctx: usize;
-        /// The most shared transmit contexts.
-        max_ep_stx_ctx = domain_attr.max_ep_stx_ctx: usize;
-        /// The most shared receive contexts.
-        max_ep_srx_ctx = domain_attr.max_ep_srx_ctx: usize;
-        /// The longest `err_data` of an error.
-        max_err_data = domain_attr.max_err_data: usize;
         /// The provider's version.
         provider_version = fabric_attr.prov_version: u32;
         /// The version of the interface the offer is for.
@@ -228,77 +206,37 @@ impl<'a> Info<'a> {
 
     /// Capabilities.
     pub fn caps(self) -> u64 {
-        // SAFETY: an entry of a live list.
-        unsafe { (*self.as_ptr()).caps }
+        self.entry().caps
     }
 
     /// Mode bits that the provider requires.
     pub fn mode(self) -> u64 {
-        // SAFETY: an entry of a live list.
-        unsafe { (*self.as_ptr()).mode }
+        self.entry().mode
     }
 
     /// The shape of addresses.
     pub fn addr_format(self) -> u32 {
-        // SAFETY: an entry of a live list.
-        unsafe { (*self.as_ptr()).addr_format }
+        self.entry().addr_format
     }
 
-    /// The fewest segments that sends and receives both take.
-    pub fn iov_limit(self) -> usize {
-        self.tx_iov_limit().min(self.rx_iov_limit())
-    }
-
-    /// The provider, layers joined by `;`.
-    pub fn provider(self) -> Cow<'a, str> {
-        let attr = self.fabric_attr();
-        if attr.is_null() {
-            return Cow::Borrowed("");
-        }
-        // SAFETY: not null, and alive as long as the list.
-        let name = unsafe { (*attr).prov_name };
-        // SAFETY: the library's string, alive as long as the list.
-        unsafe { text(name) }
-    }
-
-    /// The fabric's name, usually a subnet.
-    pub fn fabric_name(self) -> Cow<'a, str> {
-        let attr = self.fabric_attr();
-        if attr.is_null() {
-            return Cow::Borrowed("");
-        }
-        // SAFETY: not null, and alive as long as the list.
-        let name = unsafe { (*attr).name };
-        // SAFETY: the library's string, alive as long as the list.
-        unsafe { text(name) }
-    }
-
-    /// The domain's name, usually a device.
-    pub fn domain_name(self) -> Cow<'a, str> {
-        let attr = self.domain_attr();
-        if attr.is_null() {
-            return Cow::Borrowed("");
-        }
-        // SAFETY: not null, and alive as long as the list.
-        let name = unsafe { (*attr).name };
-        // SAFETY: the library's string, alive as long as the list.
-        unsafe { text(name) }
+    names! {
+        /// The provider, layers joined by `;`.
+        provider = fabric_attr.prov_name;
+        /// The fabric's name, usually a subnet.
+        fabric_name = fabric_attr.name;
+        /// The domain's name, usually a device.
+        domain_name = domain_attr.name;
     }
 
     /// Where an endpoint would be; empty when the offer does not say.
     pub fn src_addr(self) -> &'a [u8] {
-        // SAFETY: an entry of a live list.
-        let (start, len) = unsafe { ((*self.as_ptr()).src_addr, (*self.as_ptr()).src_addrlen) };
+        let fi_info {
+            src_addr,
+            src_addrlen,
+            ..
+        } = self.entry();
         // SAFETY: the library's bytes, alive as long as the list.
-        unsafe { bytes(start.cast(), len) }
-    }
-
-    /// Where the node asked for is; empty when none was asked for.
-    pub fn dest_addr(self) -> &'a [u8] {
-        // SAFETY: an entry of a live list.
-        let (start, len) = unsafe { ((*self.as_ptr()).dest_addr, (*self.as_ptr()).dest_addrlen) };
-        // SAFETY: the library's bytes, alive as long as the list.
-        unsafe { bytes(start.cast(), len) }
+        unsafe { bytes(src_addr.cast(), src_addrlen) }
     }
 
     /// The info itself, to be handed to the library. A caller that writes to it makes sure that it is
@@ -307,34 +245,10 @@ impl<'a> Info<'a> {
         self.raw.as_ptr()
     }
 
-    /// Its attributes for sending, or null.
-    pub fn tx_attr(self) -> *mut fi_tx_attr {
+    /// Its members. What they point to is alive as long as the list.
+    pub(crate) fn entry(self) -> fi_info {
         // SAFETY: an entry of a live list.
-        unsafe { (*self.as_ptr()).tx_attr }
-    }
-
-    /// Its attributes for receiving, or null.
-    pub fn rx_attr(self) -> *mut fi_rx_attr {
-        // SAFETY: an entry of a live list.
-        unsafe { (*self.as_ptr()).rx_attr }
-    }
-
-    /// Its endpoint's attributes, or null.
-    pub fn ep_attr(self) -> *mut fi_ep_attr {
-        // SAFETY: an entry of a live list.
-        unsafe { (*self.as_ptr()).ep_attr }
-    }
-
-    /// Its domain's attributes, or null.
-    pub fn domain_attr(self) -> *mut fi_domain_attr {
-        // SAFETY: an entry of a live list.
-        unsafe { (*self.as_ptr()).domain_attr }
-    }
-
-    /// Its fabric's attributes, or null.
-    pub fn fabric_attr(self) -> *mut fi_fabric_attr {
-        // SAFETY: an entry of a live list.
-        unsafe { (*self.as_ptr()).fabric_attr }
+        unsafe { *self.as_ptr() }
     }
 }
 
@@ -381,7 +295,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::abi::{FI_ENOSYS, fi_version, fid_fabric};
+    use crate::abi::{FI_ENOSYS, fi_fabric_attr, fi_version, fid_fabric};
     use crate::library::Functions;
     use libc::c_void;
 
@@ -413,8 +327,8 @@ mod tests {
             (*first).caps = 9;
             (*first).src_addr = SOURCE.as_ptr().cast_mut().cast();
             (*first).src_addrlen = 3;
-            (*first).dest_addr = SOURCE.as_ptr().cast_mut().cast();
-            (*first).dest_addrlen = usize::MAX;
+            (*second).src_addr = SOURCE.as_ptr().cast_mut().cast();
+            (*second).src_addrlen = usize::MAX;
             *list = first;
         }
         0
@@ -477,10 +391,10 @@ mod tests {
         assert_eq!(first.fabric_name(), "");
         assert_eq!(first.domain_name(), "");
         assert_eq!(first.max_msg_size(), 0);
-        assert_eq!(first.iov_limit(), 0);
         assert_eq!(first.mr_mode(), 0);
         assert_eq!(first.src_addr(), [1, 2, 3]);
-        assert_eq!(first.dest_addr(), [0_u8; 0], "that length is not believed");
+        let second = list.iter().nth(1).expect("another");
+        assert_eq!(second.src_addr(), [0_u8; 0], "that length is not believed");
         assert_eq!(
             library.fabric(first),
             Err(crate::abi::FI_EINVAL),

@@ -28,6 +28,7 @@
 //!
 //! Nothing of libfabric is in a process that never calls [`Library::get`] or [`Library::load`].
 
+#[macro_use]
 pub mod abi;
 pub mod calls;
 

@@ -261,7 +261,7 @@ impl Library {
     ///
     /// The error, positive; `FI_EINVAL` for another library's offer.
     pub fn fabric(&self, info: Info<'_>) -> Result<NonNull<fid_fabric>, i32> {
-        let attr = info.fabric_attr();
+        let attr = info.entry().fabric_attr;
         if attr.is_null() || !self.is(info.library()) {
             return Err(FI_EINVAL);
         }

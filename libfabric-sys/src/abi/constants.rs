@@ -30,10 +30,6 @@ pub type fi_ep_type = u32;
 pub type fi_cq_format = u32;
 pub type fi_wait_obj = u32;
 pub type fi_cq_wait_cond = u32;
-pub type fi_hmem_iface = u32;
-pub type fi_datatype = u32;
-pub type fi_op = u32;
-pub type fi_collective_op = u32;
 
 /// `FI_VERSION(major, minor)`: how a version is passed and reported.
 pub const fn fi_version(major: u32, minor: u32) -> u32 {
@@ -164,9 +160,6 @@ c_constants! {
         FI_CQ_FORMAT_MSG = 2;
         FI_CQ_FORMAT_DATA = 3;
         FI_CQ_FORMAT_TAGGED = 4;
-
-        // enum fi_hmem_iface
-        FI_HMEM_SYSTEM = 0;
     }
 
     usize {
@@ -196,7 +189,6 @@ c_constants! {
         // Commands of `fi_control`.
         FI_GETWAIT = 5;
         FI_ENABLE = 6;
-        FI_REFRESH = 14;
 
         // Options of `fi_setopt` and `fi_getopt`: the level, then the names.
         FI_OPT_ENDPOINT = 0;

@@ -9,7 +9,7 @@
 //!     `-- fabric_attr           provider name, versions
 //! ```
 //!
-//! Owns: the part of these structs that all versions have had since 1.9.
+//! Owns: as much of these structs as is used, which all versions have had since 1.9.
 //!
 //! None of these is ever allocated here: hints come from `fi_dupinfo(NULL)`, offers from
 //! `fi_getinfo`, both at the library's own size. So never copy one by value to hand it on.
@@ -20,8 +20,8 @@ use super::constants::{fi_av_type, fi_ep_type, fi_progress, fi_resource_mgmt, fi
 use super::objects::{fid, fid_domain, fid_fabric, fid_nic};
 
 c_structs! {
-    /// Attributes of sending.
-    [whole] pub struct fi_tx_attr {
+    /// Attributes of sending. Limits of segments follow, and a traffic class.
+    [prefix] pub struct fi_tx_attr {
         /// Capabilities, of those in `fi_info.caps`.
         caps: u64,
         /// Mode bits that the provider requires.
@@ -36,16 +36,10 @@ c_structs! {
         inject_size: usize,
         /// The maximum number of outstanding operations.
         size: usize,
-        /// The most segments of one message.
-        iov_limit: usize,
-        /// The most segments of remote memory.
-        rma_iov_limit: usize,
-        /// Traffic class.
-        tclass: u32,
     }
 
-    /// Attributes of receiving.
-    [whole] pub struct fi_rx_attr {
+    /// Attributes of receiving. A limit of segments follows.
+    [prefix] pub struct fi_rx_attr {
         /// Capabilities, of those in `fi_info.caps`.
         caps: u64,
         /// Mode bits that the provider requires.
@@ -60,11 +54,9 @@ c_structs! {
         total_buffered_recv: usize,
         /// The maximum number of outstanding operations.
         size: usize,
-        /// The most segments of one message.
-        iov_limit: usize,
     }
 
-    /// Attributes of an endpoint. 2.x appended `xpu_ctx`.
+    /// Attributes of an endpoint. Limits of order, tags, contexts and keys follow.
     [prefix] pub struct fi_ep_attr {
         /// `FI_EP_*`.
         r#type: fi_ep_type,
@@ -76,25 +68,9 @@ c_structs! {
         max_msg_size: usize,
         /// Bytes before each buffer that the provider wants, with `FI_MSG_PREFIX`.
         msg_prefix_size: usize,
-        /// The longest a read after write that stays in order.
-        max_order_raw_size: usize,
-        /// The longest a write after read that stays in order.
-        max_order_war_size: usize,
-        /// The longest a write after write that stays in order.
-        max_order_waw_size: usize,
-        /// The bits of a tag that the provider carries: the highest set bit tells how many.
-        mem_tag_format: u64,
-        /// Transmit contexts of a scalable endpoint.
-        tx_ctx_cnt: usize,
-        /// Receive contexts of a scalable endpoint.
-        rx_ctx_cnt: usize,
-        /// Bytes of `auth_key`.
-        auth_key_size: usize,
-        /// Key of the job; freed with the info.
-        auth_key: *mut u8,
     }
 
-    /// Attributes of a domain. Versions after 1.17 appended limits that are not used here.
+    /// Attributes of a domain. Counts and limits that are not used here follow.
     [prefix] pub struct fi_domain_attr {
         /// An open domain to look in, or null.
         domain: *mut fid_domain,
@@ -114,42 +90,6 @@ c_structs! {
         mr_mode: c_int,
         /// Bytes of a remote key.
         mr_key_size: usize,
-        /// Bytes of immediate data.
-        cq_data_size: usize,
-        /// The best number of completion queues.
-        cq_cnt: usize,
-        /// The best number of endpoints.
-        ep_cnt: usize,
-        /// The best number of transmit contexts.
-        tx_ctx_cnt: usize,
-        /// The best number of receive contexts.
-        rx_ctx_cnt: usize,
-        /// The most transmit contexts of an endpoint.
-        max_ep_tx_ctx: usize,
-        /// The most receive contexts of an endpoint.
-        max_ep_rx_ctx: usize,
-        /// The most shared transmit contexts.
-        max_ep_stx_ctx: usize,
-        /// The most shared receive contexts.
-        max_ep_srx_ctx: usize,
-        /// The best number of counters.
-        cntr_cnt: usize,
-        /// The most segments of one registration.
-        mr_iov_limit: usize,
-        /// Capabilities of the domain.
-        caps: u64,
-        /// The mode bits that the domain wants of its user.
-        mode: u64,
-        /// Key of the job; freed with the info.
-        auth_key: *mut u8,
-        /// Bytes of `auth_key`.
-        auth_key_size: usize,
-        /// The longest `err_data` of an error.
-        max_err_data: usize,
-        /// The best number of registrations.
-        mr_cnt: usize,
-        /// Traffic class.
-        tclass: u32,
     }
 
     /// The provider and its version.

@@ -10,7 +10,7 @@
 //!                               +-----------> tests/layout.rs <---------+
 //! ```
 //!
-//! Owns: the three macros, and their records.
+//! Owns: the macros, and their records.
 //! Not here: libfabric.
 //!
 //! A definition cannot exist without its record: both come from one macro call, and each file of
@@ -111,6 +111,12 @@ macro_rules! c_structs {
             pub struct $name {
                 $( $(#[$doc])* pub $member: $ty, )+
             }
+
+            impl $name {
+                /// All zero, and null.
+                // SAFETY: numbers, raw pointers and structs of these.
+                pub const EMPTY: Self = unsafe { std::mem::zeroed() };
+            }
         )+
 
         /// Every struct of this file.
@@ -134,15 +140,16 @@ macro_rules! c_structs {
     };
 }
 
-/// Operation tables: `pub struct name { /// doc  call(argument: type, ...) -> type, }`. Each gets
-/// the leading `size` that all of libfabric's tables have, and `EMPTY`, to fill in.
+/// Operation tables: `pub struct name at object.member { /// doc  operation: (first; argument: type, ...) -> type => call, }`.
+/// Each gets the leading `size` that all of libfabric's tables have, `EMPTY`, to fill in, and the calls that
+/// are named. An operation without a signature is not called.
 macro_rules! c_tables {
     ($(
         $(#[$meta:meta])*
-        pub struct $name:ident {
+        pub struct $name:ident at $object:ident.$table:ident {
             $(
-                $(#[$doc:meta])* $([$when:ident])?
-                $member:ident ( $( $arg:ident : $ty:ty ),* $(,)? ) -> $ret:ty,
+                $(#[$doc:meta])*
+                $member:ident $( : $arguments:tt -> $ret:ty $( => $call:ident )? )?,
             )+
         }
     )+) => {
@@ -156,7 +163,7 @@ macro_rules! c_tables {
                 pub size: usize,
                 $(
                     $(#[$doc])*
-                    pub $member: Option<unsafe extern "C" fn($( $arg: $ty ),*) -> $ret>,
+                    pub $member: operation!(type $( $arguments $ret )?),
                 )+
             }
 
@@ -166,13 +173,24 @@ macro_rules! c_tables {
             }
         )+
 
+        /// The calls through these tables; [`crate::calls`] says what they rely on.
+        // The argument lists are libfabric's.
+        #[allow(clippy::too_many_arguments, clippy::missing_safety_doc)]
+        pub mod operations {
+            use super::*;
+
+            $($($($(
+                operation!(call $call, $object.$table, $name.$member, $arguments $ret);
+            )?)?)+)+
+        }
+
         /// Every table of this file.
         pub(super) const TABLES: &[$crate::abi::layout::Layout] = &[$(
             $crate::abi::layout::Layout {
                 name: stringify!($name),
                 size: size_of::<$name>(),
                 align: align_of::<$name>(),
-                extent: $crate::abi::layout::Extent::Whole,
+                extent: $crate::abi::layout::Extent::Prefix,
                 members: &[
                     $crate::abi::layout::Member {
                         name: "size",
@@ -186,16 +204,64 @@ macro_rules! c_tables {
                             name: stringify!($member),
                             offset: std::mem::offset_of!($name, $member),
                             size: size_of::<usize>(),
-                            ty: concat!(
-                                "fn(", $( stringify!($ty), ",", )* ")->", stringify!($ret)
-                            ),
-                            presence: record!(presence $($when)?),
+                            ty: operation!(text $( $arguments $ret )?),
+                            presence: $crate::abi::layout::Presence::Always,
                         },
                     )+
                 ],
             },
         )+];
     };
+}
+
+/// An operation: its type, the same as text, and its call; and `get`, an `Option` of the function in a table.
+macro_rules! operation {
+    (type) => {
+        Option<unsafe extern "C" fn()>
+    };
+    (type ( $first:ty; $( $arg:ident : $ty:ty ),* $(,)? ) $ret:ty) => {
+        Option<unsafe extern "C" fn($first $(, $ty)*) -> $ret>
+    };
+    (text) => {
+        ""
+    };
+    (text ( $first:ty; $( $arg:ident : $ty:ty ),* $(,)? ) $ret:ty) => {
+        concat!("fn(", stringify!($first), ",", $( stringify!($ty), ",", )* ")->", stringify!($ret))
+    };
+    (
+        call $call:ident, $object:ident.$table:ident, $name:ident.$member:ident,
+        ( $first:ty; $( $arg:ident : $ty:ty ),* $(,)? ) $ret:ty
+    ) => {
+        #[doc = concat!("[`", stringify!($name), "::", stringify!($member), "`]")]
+        #[inline]
+        pub unsafe fn $call(object: *mut $object $(, $arg: $ty)*) -> $ret {
+            // SAFETY: an open object.
+            let table = unsafe { (*object).$table };
+            match operation!(get table, $name, $member) {
+                // SAFETY: the caller's word, as the documentation of `calls` has it; the first member
+                // of every object is its `fid`.
+                Some(call) => unsafe { call(object.cast() $(, $arg)*) },
+                None => -$crate::abi::FI_ENOSYS as _,
+            }
+        }
+    };
+    (get $table:expr, $type:ty, $member:ident) => {{
+        let table: *const $type = $table;
+        let end =
+            std::mem::offset_of!($type, $member) + size_of::<Option<unsafe extern "C" fn()>>();
+        if table.is_null() {
+            None
+        } else {
+            // SAFETY: every table begins with its size.
+            let size = unsafe { (*table).size };
+            if size < end {
+                None
+            } else {
+                // SAFETY: the member lies within the size the provider gave.
+                unsafe { (*table).$member }
+            }
+        }
+    }};
 }
 
 /// Constants: `type { [later] NAME = value; ... }`, a group for each type.

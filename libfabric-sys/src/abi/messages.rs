@@ -1,8 +1,8 @@
 //! Arguments of operations, and entries of completion queues.
 //!
 //! ```text
-//!   post:      fi_msg | fi_msg_tagged | fi_msg_rma    with iovec[], desc[], fi_rma_iov[]
-//!                 context ------------------------------+
+//!   post:      fi_msg    with iovec[], desc[]
+//!                 context ---+
 //!   complete:  fi_cq_entry  <  fi_cq_msg_entry  <  fi_cq_tagged_entry
 //!              op_context <--- each the beginning of the next, by the queue's format
 //!              fi_cq_err_entry: all of it, and what went wrong
@@ -12,7 +12,7 @@
 
 use libc::{c_int, c_void, iovec};
 
-use super::constants::{FI_ADDR_NOTAVAIL, fi_addr_t};
+use super::constants::fi_addr_t;
 
 c_structs! {
     /// A message, for `fi_sendmsg` and `fi_recvmsg`.
@@ -25,56 +25,6 @@ c_structs! {
         iov_count: usize,
         /// The peer.
         addr: fi_addr_t,
-        /// Comes back with the completion.
-        context: *mut c_void,
-        /// Immediate data, with `FI_REMOTE_CQ_DATA`.
-        data: u64,
-    }
-
-    /// A tagged message, for `fi_tsendmsg` and `fi_trecvmsg`.
-    [whole] pub struct fi_msg_tagged {
-        /// Its segments.
-        msg_iov: *const iovec,
-        /// Descriptors from `fi_mr_desc`, one for each segment, or null.
-        desc: *mut *mut c_void,
-        /// The number of segments.
-        iov_count: usize,
-        /// The peer.
-        addr: fi_addr_t,
-        /// The tag.
-        tag: u64,
-        /// Bits of the tag that need not match; of receives only.
-        ignore: u64,
-        /// Comes back with the completion.
-        context: *mut c_void,
-        /// Immediate data, with `FI_REMOTE_CQ_DATA`.
-        data: u64,
-    }
-
-    /// A piece of the peer's memory.
-    [whole] pub struct fi_rma_iov {
-        /// Where: an address, or an offset without `FI_MR_VIRT_ADDR`.
-        addr: u64,
-        /// The length.
-        len: usize,
-        /// The key of its registration.
-        key: u64,
-    }
-
-    /// A read or write of remote memory, for `fi_readmsg` and `fi_writemsg`.
-    [whole] pub struct fi_msg_rma {
-        /// Local segments.
-        msg_iov: *const iovec,
-        /// Descriptors from `fi_mr_desc`, one for each local segment, or null.
-        desc: *mut *mut c_void,
-        /// The number of local segments.
-        iov_count: usize,
-        /// The peer.
-        addr: fi_addr_t,
-        /// Remote segments.
-        rma_iov: *const fi_rma_iov,
-        /// The number of remote segments.
-        rma_iov_count: usize,
         /// Comes back with the completion.
         context: *mut c_void,
         /// Immediate data, with `FI_REMOTE_CQ_DATA`.
@@ -156,36 +106,4 @@ c_structs! {
         /// The sender, with `FI_SOURCE_ERR`.
         [later] src_addr: fi_addr_t,
     }
-}
-
-impl fi_cq_err_entry {
-    /// All zero, and no sender: for the library to write over.
-    pub const EMPTY: Self = Self {
-        op_context: std::ptr::null_mut(),
-        flags: 0,
-        len: 0,
-        buf: std::ptr::null_mut(),
-        data: 0,
-        tag: 0,
-        olen: 0,
-        err: 0,
-        prov_errno: 0,
-        err_data: std::ptr::null_mut(),
-        err_data_size: 0,
-        src_addr: FI_ADDR_NOTAVAIL,
-    };
-}
-
-impl fi_context {
-    /// All null, as it must be before its first use.
-    pub const EMPTY: Self = Self {
-        internal: [std::ptr::null_mut(); 4],
-    };
-}
-
-impl fi_context2 {
-    /// All null, as it must be before its first use.
-    pub const EMPTY: Self = Self {
-        internal: [std::ptr::null_mut(); 8],
-    };
 }

@@ -38,50 +38,12 @@ macro_rules! opaque {
 }
 
 opaque! {
-    /// A passive endpoint.
-    fid_pep
-    /// An event queue.
-    fid_eq
-    /// A counter.
-    fid_cntr
     /// A wait set, no longer in use.
     fid_wait
-    /// A poll set, no longer in use.
-    fid_poll
-    /// A shared transmit context.
-    fid_stx
-    /// A multicast group.
-    fid_mc
     /// A card.
     fid_nic
-    /// A set of addresses, for collectives.
-    fid_av_set
     /// A context on an accelerator.
     fid_xpu_ctx
-    /// An endpoint on an accelerator.
-    fid_xpu_ep
-    /// A completion queue on an accelerator.
-    fid_xpu_cq
-    /// Attributes for opening an event queue.
-    fi_eq_attr
-    /// Attributes for opening a wait set.
-    fi_wait_attr
-    /// Attributes for opening a poll set.
-    fi_poll_attr
-    /// Attributes for opening a counter.
-    fi_cntr_attr
-    /// The properties of an atomic operation.
-    fi_atomic_attr
-    /// The properties of a collective operation.
-    fi_collective_attr
-    /// Attributes for opening a set of addresses.
-    fi_av_set_attr
-    /// Attributes for opening a context on an accelerator.
-    fi_xpu_attr
-    /// Atomic operations.
-    fi_ops_atomic
-    /// Collective operations.
-    fi_ops_collective
 }
 
 c_structs! {
@@ -115,8 +77,8 @@ c_structs! {
         mr: *mut fi_ops_mr,
     }
 
-    /// An open endpoint.
-    [whole] pub struct fid_ep {
+    /// An open endpoint. Tables of operations that are not called follow.
+    [prefix] pub struct fid_ep {
         /// The common beginning.
         fid: fid,
         /// Operations of an endpoint.
@@ -129,10 +91,6 @@ c_structs! {
         rma: *mut fi_ops_rma,
         /// Tagged messages.
         tagged: *mut fi_ops_tagged,
-        /// Atomic operations.
-        atomic: *mut fi_ops_atomic,
-        /// Collective operations.
-        collective: *mut fi_ops_collective,
     }
 
     /// An open completion queue.

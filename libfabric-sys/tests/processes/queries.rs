@@ -90,8 +90,7 @@ pub(crate) fn hints_choose_the_provider() {
         // A `sockaddr_in`: family, port, 127.0.0.1.
         assert_eq!(info.src_addr().len(), 16);
         assert_eq!(info.src_addr()[4..8], [127, 0, 0, 1]);
-        assert!(info.dest_addr().is_empty());
-        assert!(info.iov_limit() > 0 && info.inject_size() > 0);
+        assert!(info.inject_size() > 0);
         assert!(!info.domain_name().is_empty() && !info.fabric_name().is_empty());
     }
     let other = Library::load(library.path().expect("it was loaded")).expect("once more");

@@ -5,6 +5,7 @@
 //!   packets in pieces         incoming
 //!   sleeping                  nest  eventfd
 //!   numbers                   endpoint_port (of endpoints)  numbers (of ports)
+//!   sockets                   socket_option
 //!   the machine               clock  descriptors  interfaces  netlink  random
 //!   cancelled threads         cancellation
 //!   children of fork          fork  lock  close_on_fork
@@ -34,6 +35,7 @@ pub mod page;
 pub mod random;
 pub mod remembered;
 pub mod sealed;
+pub mod socket_option;
 pub mod strangers;
 
 use mx_proto::Target;

@@ -13,6 +13,7 @@
 use super::{Finding, Verdict};
 use crate::{FabricError, REGISTER};
 use libfabric_sys::LoadError;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::fmt;
 use std::io;
 
@@ -55,13 +56,6 @@ pub enum RdmError {
     },
     /// Descriptors, memory or random numbers cannot be had.
     System(io::Error),
-}
-
-impl RdmError {
-    /// The system refuses something.
-    pub fn system(error: io::Error) -> Self {
-        Self::System(error)
-    }
 }
 
 impl From<LoadError> for RdmError {
@@ -151,10 +145,11 @@ fn hint(error: &FabricError) -> Option<String> {
     }
     let memory = matches!(error.code, libc::ENOMEM | libc::EPERM | libc::EAGAIN);
     (error.what == REGISTER && memory).then(|| {
+        let any = || "any amount".to_owned();
+        let most = memlock_limit().map_or_else(any, |bytes| format!("{} KiB", bytes / 1024));
         format!(
-            "memory may be locked up to {} (RLIMIT_MEMLOCK): raise it with ulimit -l or in \
-             limits.conf",
-            memlock()
+            "memory may be locked up to {most} (RLIMIT_MEMLOCK): raise it with ulimit -l or in \
+             limits.conf"
         )
     })
 }
@@ -163,19 +158,10 @@ fn hint(error: &FabricError) -> Option<String> {
 const UNIVERSE: &str = "the device may have fewer completion entries than the number of peers expected \
     takes (128 each over ofi_rxm): set FI_UNIVERSE_SIZE to a smaller one, such as 32, before the start";
 
-/// The limit of locked memory, to be read by people.
-fn memlock() -> String {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: an output of the right type.
-    let result = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-    match limit.rlim_cur {
-        _ if result != 0 => "an unknown amount".to_owned(),
-        libc::RLIM_INFINITY => "any amount".to_owned(),
-        bytes => format!("{} KiB", bytes / 1024),
-    }
+/// Bytes that may be locked; `None` when there is no limit.
+pub fn memlock_limit() -> Option<u64> {
+    let (soft, _) = getrlimit(Resource::RLIMIT_MEMLOCK).ok()?;
+    (soft != RLIM_INFINITY).then_some(soft)
 }
 
 #[cfg(test)]
@@ -236,7 +222,11 @@ mod tests {
         assert!(text.starts_with(
             "cannot open the fabric: fi_mr_reg: Cannot allocate memory (12); memory may be locked"
         ));
-        assert!(text.contains(&memlock()) && text.contains("RLIMIT_MEMLOCK"));
+        let limit = memlock_limit().map_or_else(
+            || "any amount".into(),
+            |most| format!("{} KiB", most / 1024),
+        );
+        assert!(text.contains(&limit) && text.contains("RLIMIT_MEMLOCK"));
         assert!(failed(REGISTER, libc::EPERM).contains("RLIMIT_MEMLOCK"));
         assert_eq!(
             failed("fi_domain", libc::ENOMEM),

@@ -12,6 +12,7 @@
 //!   terms.rs      parameters for opening and using them
 //!   places.rs     their place on the network
 //!   devices.rs    the addresses of devices
+//!   memory.rs     Buffers, Contexts: memory of our own
 //!   regions.rs    memory that is allocated for messages, and stays registered
 //! ```
 //!
@@ -31,6 +32,7 @@ mod endpoint;
 pub mod endpoint_address;
 mod error;
 mod finding;
+mod memory;
 mod places;
 mod queue;
 mod region;
@@ -40,8 +42,9 @@ mod terms;
 pub use addresses::is_address;
 pub use devices::Devices;
 pub use endpoint::{Ep, Role};
-pub use error::RdmError;
+pub use error::{RdmError, memlock_limit};
 pub use finding::{Finding, Offered, Paths, Verdict};
+pub use memory::{Buffers, Contexts};
 pub use places::{Place, place, source};
 pub use queue::CqEvent;
 pub use region::{Mr, REGISTER};
@@ -341,7 +344,7 @@ fn open_av(domain: &Handle<fid_domain>, offered: u32) -> Result<Handle<fid_av>, 
 }
 
 /// A `desc` argument: null where there is none to give.
-type Desc = *mut c_void;
+pub type Desc = *mut c_void;
 
 /// A call of libfabric's that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]

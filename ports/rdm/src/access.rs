@@ -32,13 +32,12 @@ pub(super) fn ends_with_registration(
     let mut ops = Ops::new();
     let terms = Terms {
         wait: Wait::Poll,
-        virt_addr: choice.plan.rma.is_some_and(|reads| reads.virt_addr),
-        ..choice.plan.terms()
+        ..choice.plan.terms.clone()
     };
     let text = |error: FabricError| error.to_string();
     let domain = Domain::open(Arc::clone(library), &choice.info, terms).map_err(text)?;
     let main = domain.endpoint(Role::Main).map_err(text)?;
-    if choice.plan.provider == "efa" && main.emulates_reads() {
+    if choice.plan.terms.provider == "efa" && main.emulates_reads() {
         // The side that is read from would end the process.
         return Err("its reads are made by software".into());
     }

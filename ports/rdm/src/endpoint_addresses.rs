@@ -39,8 +39,8 @@ impl RdmPort {
     pub fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
         let (fabric, link) = (self.fabric.as_ref()?, self.links.of(link)?);
         Some(EndpointAddress {
-            provider: fabric.plan().provider.clone(),
-            format: fabric.plan().address_format,
+            provider: fabric.plan().terms.provider.clone(),
+            format: fabric.plan().terms.address_format,
             address: fabric.main.as_ref()?.address().to_vec(),
             incarnation: self.incarnation,
             link: link.id.index(),
@@ -70,10 +70,10 @@ impl RdmPort {
         let Some(fabric) = &self.fabric else {
             return Err(Refusal::Failed);
         };
-        if theirs.provider != fabric.plan().provider {
+        if theirs.provider != fabric.plan().terms.provider {
             return Err(Refusal::Provider);
         }
-        if theirs.format != fabric.plan().address_format {
+        if theirs.format != fabric.plan().terms.address_format {
             return Err(Refusal::Format);
         }
         let cookie = random::nonzero().map_err(|_| Refusal::Failed)?;

@@ -83,13 +83,17 @@ pub(super) enum Manner {
 impl Fabric {
     /// Opens what has been chosen.
     pub(super) fn open(library: &Arc<Library>, choice: &Choice) -> Result<Self, RdmError> {
-        let domain = Domain::open(Arc::clone(library), &choice.info, choice.plan.terms())?;
+        let domain = Domain::open(Arc::clone(library), &choice.info, choice.plan.terms.clone())?;
         let main = domain.endpoint(Role::Main)?;
         let plan = &choice.plan;
         let receive = Receive::new(&domain, &main, plan)?;
         let mut fabric = Self {
             remote: Remote::new(plan),
-            slots: Slots::new(plan.prefix + plan.slot_bytes, plan.mr_local, plan.tx_depth),
+            slots: Slots::new(
+                plan.prefix() + plan.terms.frame_max,
+                plan.mr_local,
+                plan.terms.tx_depth,
+            ),
             receive,
             bounce: BounceBuffers::default(),
             ops: Ops::new(),
@@ -98,7 +102,7 @@ impl Fabric {
             backlog: VecDeque::new(),
             tombstones: HashMap::new(),
             clogged: false,
-            scratch: vec![0; plan.prefix + plan.inject_max],
+            scratch: vec![0; plan.prefix() + plan.terms.inject_max],
             main: Some(main),
             domain,
             plan: plan.clone(),
@@ -138,7 +142,7 @@ impl Fabric {
 
     /// The largest frame, its header included.
     pub(super) fn frame_max(&self) -> usize {
-        self.plan().slot_bytes
+        self.plan().terms.frame_max
     }
 
     /// Lends `remote` what it needs.
@@ -169,9 +173,9 @@ impl Fabric {
         };
         let number = link.sequence.number();
         let plan = &self.plan;
-        let (prefix, total) = (plan.prefix, FRAME_LEN + len);
-        debug_assert!(total <= plan.slot_bytes, "a frame of {total} bytes");
-        let small = total <= plan.inject_max && manner == Manner::Fast;
+        let (prefix, total) = (plan.prefix(), FRAME_LEN + len);
+        debug_assert!(total <= plan.terms.frame_max, "a frame of {total} bytes");
+        let small = total <= plan.terms.inject_max && manner == Manner::Fast;
         if small && number % INJECT_RUN != INJECT_RUN - 1 {
             return self.inject(link, kind, total, fill);
         }
@@ -222,7 +226,7 @@ impl Fabric {
         let (Some(peer), Some(main)) = (link.peer, &self.main) else {
             return Err(NotSent::Busy);
         };
-        let prefix = self.plan.prefix;
+        let prefix = self.plan.prefix();
         let bytes = &mut self.scratch[..prefix + total];
         let head = (kind, link.sequence.number());
         write(&mut bytes[prefix..], head, &peer, fill);
@@ -281,7 +285,7 @@ impl Drop for Fabric {
     fn drop(&mut self) {
         // Registrations for peers.
         self.remote.close();
-        if !self.plan.mr_endpoint {
+        if !self.plan.terms.mr_endpoint {
             self.main = None;
         }
         // Registrations that belong to the endpoint are closed before it.

@@ -192,7 +192,7 @@ impl RdmPort {
                 choice.provider()
             );
         }
-        let nest = Nest::new().map_err(RdmError::system)?;
+        let nest = Nest::new().map_err(RdmError::System)?;
         Ok(Self {
             library,
             in_use: InUse::of(Path::new(CLASSES), &choice.domain()),
@@ -200,7 +200,7 @@ impl RdmPort {
             fabric: Some(fabric),
             links: Links::new(options.keepalive, options.source_share),
             options,
-            incarnation: random::nonzero().map_err(RdmError::system)?,
+            incarnation: random::nonzero().map_err(RdmError::System)?,
             downs: Vec::new(),
             broken: Vec::new(),
             blocked: VecDeque::new(),
@@ -440,7 +440,7 @@ impl RdmPort {
         }
         self.retry_at = now.after(RETRY_OPEN);
         let opened = Fabric::open(&self.library, &self.choice).and_then(|fabric| {
-            self.incarnation = random::nonzero().map_err(RdmError::system)?;
+            self.incarnation = random::nonzero().map_err(RdmError::System)?;
             Ok(fabric)
         });
         match opened {

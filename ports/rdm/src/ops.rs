@@ -5,19 +5,15 @@
 //!                                  |
 //!   end(context) <-- completion ---'      None: unknown or stale
 //!
-//!   chunk  [ context | context | ... ]          context: 64 bytes for the provider, then our number
+//!   chunk  [ context | context | ... ]          context: 64 bytes for the provider
 //!   ops    [ Some(op) | None | ... ]      the same numbers
 //! ```
-//!
-//! Contexts are addresses of memory that does not move, because some providers (`FI_CONTEXT`,
-//! `FI_CONTEXT2`) keep their own state there until the operation has completed.
 //!
 //! Owns: that memory. It must outlive the provider's endpoints.
 //! Cost: a few comparisons an operation; memory grows with what is outstanding at once.
 
 use libc::c_void;
-use libfabric_sys::abi::fi_context2;
-use std::cell::UnsafeCell;
+use mx_port_fabric::Contexts;
 
 /// The purpose of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,22 +26,15 @@ pub(super) enum Op {
     Read(u32),
 }
 
-/// Memory into which the provider may write.
-#[repr(C)]
-struct ContextSpace(UnsafeCell<fi_context2>);
-
 /// Contexts in a chunk.
 const CHUNK: usize = 256;
 
 /// All outstanding operations of a domain.
 pub(super) struct Ops {
-    chunks: Vec<Box<[ContextSpace]>>,
+    chunks: Vec<Contexts>,
     ops: Vec<Option<Op>>,
     free: Vec<u32>,
 }
-
-// SAFETY: the contexts are written by the provider only, and it is used by one thread at a time.
-unsafe impl Send for Ops {}
 
 impl Ops {
     pub(super) fn new() -> Self {
@@ -71,7 +60,7 @@ impl Ops {
         let number = self.free.pop().unwrap_or(0);
         let index = number as usize;
         self.ops[index] = Some(op);
-        self.chunks[index / CHUNK][index % CHUNK].0.get().cast()
+        self.chunks[index / CHUNK].at(index % CHUNK)
     }
 
     /// The operation behind a context that has come back. From here on the context is free.
@@ -88,25 +77,15 @@ impl Ops {
     }
 
     fn number(&self, context: *mut c_void) -> Option<u32> {
-        let address = context.addr();
-        self.chunks
-            .iter()
-            .enumerate()
-            .find_map(|(chunk, contexts)| {
-                let offset = address.wrapping_sub(contexts.as_ptr().addr());
-                let index = offset / size_of::<ContextSpace>();
-                let ours = index < CHUNK && offset % size_of::<ContextSpace>() == 0;
-                ours.then_some((chunk * CHUNK + index) as u32)
-            })
+        let mut chunks = self.chunks.iter().enumerate();
+        chunks.find_map(|(chunk, contexts)| {
+            let index = contexts.number(context)?;
+            Some((chunk * CHUNK + index) as u32)
+        })
     }
 
     fn grow(&mut self) {
-        let contexts = (0..CHUNK).map(|_| {
-            ContextSpace(UnsafeCell::new(fi_context2 {
-                internal: [std::ptr::null_mut(); 8],
-            }))
-        });
-        self.chunks.push(contexts.collect());
+        self.chunks.push(Contexts::new(CHUNK));
         let first = self.ops.len();
         self.ops.resize(first + CHUNK, None);
         self.free

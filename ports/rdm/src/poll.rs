@@ -141,7 +141,7 @@ impl RdmPort {
         };
         // An error ends one frame, not the buffer it was written to: others use that, too.
         let last = !matches!(op, Op::Receive(_))
-            || !fabric.plan().multi_recv
+            || !fabric.plan().terms.multi_recv
             || flags & FI_MULTI_RECV != 0;
         if last {
             fabric.ops.end(context);
@@ -202,7 +202,7 @@ impl RdmPort {
             // A buffer returned without a message.
             return;
         }
-        let prefix = fabric.plan().prefix;
+        let prefix = fabric.plan().prefix();
         let arrived = fabric.receive.arrived(number, start, len);
         let parsed = arrived
             .and_then(|bytes| bytes.get(prefix..))

@@ -15,8 +15,7 @@
 use super::ops::{Op, Ops};
 use super::plan::Plan;
 use libc::c_void;
-use mx_port_fabric::{Domain, Ep, FabricError, Mr};
-use std::ptr;
+use mx_port_fabric::{Buffers, Domain, Ep, FabricError};
 
 /// Multi-receive buffers: while one is being used up, the next is there already.
 const MULTI: usize = 4;
@@ -30,8 +29,7 @@ const SINGLE: usize = 128;
 
 /// The receive buffers of one port.
 pub(super) struct Receive {
-    registration: Option<Mr>,
-    memory: Box<[u8]>,
+    buffers: Buffers,
     size: usize,
     multi: bool,
     /// Buffers the provider would not take back; tried again at every poll.
@@ -41,37 +39,26 @@ pub(super) struct Receive {
 impl Receive {
     /// Allocates the buffers; nothing is posted yet.
     pub(super) fn new(domain: &Domain, main: &Ep, plan: &Plan) -> Result<Self, FabricError> {
-        let frame = plan.prefix + plan.slot_bytes;
-        let (size, count) = if plan.multi_recv {
+        let frame = plan.prefix() + plan.terms.frame_max;
+        let (size, count) = if plan.terms.multi_recv {
             (MULTI_BYTES.max(frame * MULTI_FRAMES), MULTI)
         } else {
             (frame, SINGLE)
         };
-        let mut memory = vec![0u8; size * count].into_boxed_slice();
-        let registration = if plan.mr_local {
-            // SAFETY: the registration is closed before the memory goes: by the order of the
-            // fields, or by `close_registrations`.
-            Some(unsafe {
-                let access = libfabric_sys::abi::FI_RECV;
-                domain.register(memory.as_mut_ptr(), memory.len(), access, Some(main))
-            }?)
-        } else {
-            None
-        };
+        let access = plan.mr_local.then_some(libfabric_sys::abi::FI_RECV);
         Ok(Self {
-            registration,
-            memory,
+            buffers: Buffers::new((domain, main), size * count, access)?,
             size,
-            multi: plan.multi_recv,
+            multi: plan.terms.multi_recv,
             owed: (0..count as u32).collect(),
         })
     }
 
     /// Gives the provider every buffer it does not have, as far as it takes them now.
     pub(super) fn post(&mut self, main: &Ep, ops: &mut Ops) -> Result<(), i32> {
-        let desc = self.desc();
+        let desc = self.buffers.desc();
         while let Some(&number) = self.owed.last() {
-            let start = self.memory[number as usize * self.size..].as_mut_ptr();
+            let start = self.buffers.bytes_mut()[number as usize * self.size..].as_mut_ptr();
             let context = ops.begin(Op::Receive(number));
             // SAFETY: the buffer is not looked at while the provider has it but where it has
             // reported data, and outlives the endpoint.
@@ -106,9 +93,8 @@ impl Receive {
     pub(super) fn arrived(&self, number: u32, start: *const c_void, len: usize) -> Option<&[u8]> {
         let base = number as usize * self.size;
         let offset = if self.multi {
-            start
-                .addr()
-                .checked_sub(self.memory.as_ptr().addr() + base)?
+            let first = self.buffers.bytes().as_ptr().addr() + base;
+            start.addr().checked_sub(first)?
         } else {
             0
         };
@@ -116,15 +102,11 @@ impl Receive {
         if end > self.size {
             return None;
         }
-        self.memory.get(base + offset..base + end)
+        self.buffers.bytes().get(base + offset..base + end)
     }
 
     /// Gives up the registration; the memory stays.
     pub(super) fn close_registrations(&mut self) {
-        self.registration = None;
-    }
-
-    fn desc(&self) -> *mut c_void {
-        self.registration.as_ref().map_or(ptr::null_mut(), Mr::desc)
+        self.buffers.close_registration();
     }
 }

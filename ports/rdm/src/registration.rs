@@ -26,7 +26,7 @@
 use libc::c_void;
 use libfabric_sys::abi::FI_READ;
 use mx_port_fabric::regions::{self, Region};
-use mx_port_fabric::{Domain, Ep, FabricError, Mr};
+use mx_port_fabric::{Domain, Ep, FabricError, Mr, memlock_limit};
 use slab::Slab;
 use std::sync::Arc;
 
@@ -286,17 +286,6 @@ fn is_shortage(code: i32) -> bool {
         code,
         libc::ENOMEM | libc::EAGAIN | libc::ENOSPC | libc::ENOBUFS | libc::EPERM
     )
-}
-
-/// Bytes that may be locked; `None` when there is no limit.
-fn memlock_limit() -> Option<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` can be written to.
-    let code = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-    (code == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 /// The number of bytes to keep registered: half of the lockable memory, the other half being for

@@ -119,7 +119,7 @@ impl Rma {
             chime: None,
             local: plan.mr_local,
             // Reads of links that are gone occupy the provider's queue, too.
-            lost_max: bounce::MOST.min(plan.tx_depth) / 2,
+            lost_max: bounce::MOST.min(plan.terms.tx_depth) / 2,
             connected,
             piece_max: if connected {
                 max_read.clamp(1, PIECE_CONNECTED)

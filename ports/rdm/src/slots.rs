@@ -12,9 +12,8 @@
 //! Owns: the memory and its registrations. The memory must outlive the endpoint.
 
 use libc::c_void;
-use mx_port_fabric::{Domain, Ep, FabricError, Mr};
+use mx_port_fabric::{Buffers, Domain, Ep, FabricError};
 use mx_proto::LinkId;
-use std::ptr;
 
 /// Slots that are allocated together.
 const CHUNK: usize = 32;
@@ -34,7 +33,7 @@ const PER_LINK: usize = 64;
 pub(super) struct Slots {
     /// Bytes of one.
     size: usize,
-    chunks: Vec<Chunk>,
+    chunks: Vec<Buffers>,
     free: Vec<u32>,
     /// The link of the frame in a slot.
     owners: Vec<Option<LinkId>>,
@@ -45,11 +44,6 @@ pub(super) struct Slots {
     lost: usize,
     /// The most slots in use at a time since [`Slots::give_back`].
     most: usize,
-}
-
-struct Chunk {
-    registration: Option<Mr>,
-    memory: Box<[u8]>,
 }
 
 /// A slot to be filled and sent.
@@ -99,11 +93,8 @@ impl Slots {
         let at = index % CHUNK * size;
         Some(Slot {
             number,
-            bytes: &mut chunk.memory[at..at + size],
-            desc: chunk
-                .registration
-                .as_ref()
-                .map_or(ptr::null_mut(), Mr::desc),
+            desc: chunk.desc(),
+            bytes: &mut chunk.bytes_mut()[at..at + size],
         })
     }
 
@@ -162,31 +153,16 @@ impl Slots {
 
     /// Gives up the registrations; the memory stays.
     pub(super) fn close_registrations(&mut self) {
-        for chunk in &mut self.chunks {
-            chunk.registration = None;
-        }
+        self.chunks.iter_mut().for_each(Buffers::close_registration);
     }
 
     fn grow(&mut self, domain: &Domain, main: &Ep) -> Result<(), FabricError> {
-        let mut memory = vec![0u8; CHUNK * self.size].into_boxed_slice();
-        let registration = if self.register {
-            let start = memory.as_mut_ptr();
-            // SAFETY: a registration is closed before its memory goes: here by the order of
-            // `Chunk`'s fields, else by `close_registrations`.
-            Some(unsafe {
-                domain.register(start, memory.len(), libfabric_sys::abi::FI_SEND, Some(main))
-            }?)
-        } else {
-            None
-        };
-        self.add(Chunk {
-            registration,
-            memory,
-        });
+        let access = self.register.then_some(libfabric_sys::abi::FI_SEND);
+        self.add(Buffers::new((domain, main), CHUNK * self.size, access)?);
         Ok(())
     }
 
-    fn add(&mut self, chunk: Chunk) {
+    fn add(&mut self, chunk: Buffers) {
         self.chunks.push(chunk);
         let first = self.owners.len();
         self.owners.resize(first + CHUNK, None);
@@ -204,11 +180,7 @@ mod tests {
         let mut slots = Slots::new(1, false, TOTAL);
         for _ in 0..count {
             if slots.free.is_empty() {
-                let memory = vec![0; CHUNK].into_boxed_slice();
-                slots.add(Chunk {
-                    registration: None,
-                    memory,
-                });
+                slots.add(Buffers::unregistered(CHUNK));
             }
             slots.occupy(LinkId::new(0, 1)).unwrap();
         }

@@ -11,6 +11,7 @@
 //! allocates nothing.
 
 use mx_port_base::close_on_fork::{CloseOnFork, no_fork};
+use mx_port_base::socket_option;
 use mx_proto::Instant;
 use mx_proto::port::LinkFigures;
 use nix::errno::Errno;
@@ -126,7 +127,7 @@ pub(super) fn figures(socket: &Socket, now: Instant) -> Option<LinkFigures> {
 pub(super) fn set_longest_rto(socket: &Socket, longest: Duration) -> io::Result<()> {
     let milliseconds = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX);
     let milliseconds = milliseconds.clamp(1000, 120_000);
-    set_option(socket, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, milliseconds)
+    socket_option::set(socket, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, milliseconds)
 }
 
 /// Says that nothing more will be sent.
@@ -254,15 +255,7 @@ fn count(socket: &Socket, request: libc::Ioctl) -> io::Result<usize> {
 /// or a window that is nearly closed. The kernel makes its buffer large enough for so many.
 pub(super) fn readable_from(socket: &Socket, bytes: usize) -> io::Result<()> {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
-}
-
-/// Sets an option whose value is an `int`.
-fn set_option(socket: &Socket, level: i32, name: i32, value: i32) -> io::Result<()> {
-    let (at, len) = ((&raw const value).cast(), size_of_val(&value));
-    // SAFETY: the value is an `int` that outlives the call, and `len` is its size.
-    Errno::result(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, at, len as _) })?;
-    Ok(())
+    socket_option::set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }
 
 /// True when there is something to read, or the end, or a failure.

@@ -183,13 +183,11 @@ fn offer(
     rx.caps = info.caps & !FI_SEND;
     (tx.msg_order, rx.msg_order) = (shape.order, shape.order);
     (tx.size, rx.size) = (shape.tx_depth, shape.rx_depth);
-    (tx.iov_limit, rx.iov_limit) = (shape.iov_limit, shape.iov_limit);
-    (tx.rma_iov_limit, tx.inject_size) = (1, shape.inject);
+    tx.inject_size = shape.inject;
     ep.r#type = shape.ep_type;
     ep.protocol = shape.protocol;
     ep.max_msg_size = shape.max_msg;
     ep.msg_prefix_size = shape.prefix;
-    (ep.tx_ctx_cnt, ep.rx_ctx_cnt) = (1, 1);
     let or = |asked: u32, own: u32| if asked == 0 { own } else { asked };
     domain.name = string(&format!("{DEVICE}{device}{}", shape.domain_suffix));
     domain.threading = or(asked.domain.threading, shape.threading);

@@ -106,8 +106,6 @@ pub(crate) fn new(home: Weak<Shared>, id: Id, class: usize, context: *mut c_void
                 msg: (&raw const tables::MSG).cast_mut(),
                 rma: (&raw const tables::RMA).cast_mut(),
                 tagged: std::ptr::null_mut(),
-                atomic: std::ptr::null_mut(),
-                collective: std::ptr::null_mut(),
             },
         },
         FI_CLASS_CQ => Abi {

@@ -1,13 +1,11 @@
 //! The operation tables.
 //!
 //! ```text
-//!   EP, MSG, ...: [ size | ours | null | ... ]  entries added after 1.17 are absent, by `size`
+//!   EP, MSG, ...: [ size | ours | null | ... ]  entries that nobody calls are absent, by `size`
 //! ```
 //!
 //! Owns: the constants that all objects point to.
 //! Not here: the implementations.
-
-use std::mem::offset_of;
 
 use libfabric_sys::abi::*;
 
@@ -53,7 +51,6 @@ pub(crate) static FABRIC: fi_ops_fabric = fi_ops_fabric {
 
 /// A domain.
 pub(crate) static DOMAIN: fi_ops_domain = fi_ops_domain {
-    size: offset_of!(fi_ops_domain, xpu_ctx),
     av_open: Some(vector::open),
     cq_open: Some(queue::open),
     endpoint: Some(endpoint::open),
@@ -68,7 +65,6 @@ pub(crate) static MR: fi_ops_mr = fi_ops_mr {
 
 /// An endpoint.
 pub(crate) static EP: fi_ops_ep = fi_ops_ep {
-    size: offset_of!(fi_ops_ep, export_xpu),
     getopt: Some(endpoint::getopt),
     setopt: Some(endpoint::setopt),
     ..fi_ops_ep::EMPTY
@@ -98,7 +94,6 @@ pub(crate) static RMA: fi_ops_rma = fi_ops_rma {
 
 /// A completion queue.
 pub(crate) static CQ: fi_ops_cq = fi_ops_cq {
-    size: offset_of!(fi_ops_cq, export_xpu),
     read: Some(completions::read),
     readerr: Some(completions::readerr),
     strerror: Some(completions::strerror),
@@ -107,7 +102,6 @@ pub(crate) static CQ: fi_ops_cq = fi_ops_cq {
 
 /// An address vector.
 pub(crate) static AV: fi_ops_av = fi_ops_av {
-    size: offset_of!(fi_ops_av, insert_auth_key),
     insert: Some(vector::insert),
     remove: Some(vector::remove),
     ..fi_ops_av::EMPTY

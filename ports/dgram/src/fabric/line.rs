@@ -17,18 +17,22 @@
 //! Not here: peers, except by the numbers of their places.
 
 use super::FabricStats;
-use super::buffers::Buffers;
 use super::choice::Plan;
 use super::frame::{Frame, header};
 use super::name::FabricAddress;
 use super::peers::Peers;
 use super::sockets::{self, Sockets};
 use libc::c_void;
+use libfabric_sys::abi::{FI_RECV, FI_SEND};
 use mx_port_fabric::RdmError;
-use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Prefix, Role};
+use mx_port_fabric::{Buffers, Contexts, CqEvent, Domain, Ep, FabricError, Prefix, Role};
 use mx_proto::reliability::{DatagramError, GsoBatch};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::os::fd::RawFd;
+
+/// Alignment of buffers: a cache line, so that no two share one.
+const ALIGN: usize = 64;
 
 /// Numbers of buffers of a channel.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +48,9 @@ pub(super) struct Line {
     /// `None` after closing.
     ep: Option<Ep>,
     buffers: Buffers,
+    /// Bytes of each.
+    size: usize,
+    contexts: Contexts,
     /// Buffers with numbers below this receive, the others send.
     receives: u32,
     with: Vec<With>,
@@ -104,8 +111,9 @@ impl Line {
             provider: terms.provider.clone(),
             why: format!("its address has {} bytes", ep.address().len()),
         })?;
-        let size = plan.buffer_len();
-        let buffers = Buffers::new((domain, &ep), entries, size, plan.register)?;
+        let size = plan.buffer_len().next_multiple_of(ALIGN);
+        let access = plan.register.then_some(FI_SEND | FI_RECV);
+        let buffers = Buffers::new((domain, &ep), size * entries, access)?;
         let receives = depth.receive as u32;
         Ok(Self {
             sockets: if plan.software {
@@ -115,6 +123,8 @@ impl Line {
             },
             ep: Some(ep),
             buffers,
+            size,
+            contexts: Contexts::new(entries),
             receives,
             with: vec![With::Us; entries],
             owed: (0..receives).rev().collect(),
@@ -187,7 +197,7 @@ impl Line {
         for datagram in batch.bytes.chunks(batch.segment.max(1)) {
             // The check above ensures that there are enough.
             let Some(number) = self.free.pop() else { break };
-            let frame = self.buffers.bytes(number);
+            let frame = &mut self.buffers.bytes_mut()[at(self.size, number)];
             let Some(len) = write(frame, self.prefix.send, &self.header, datagram) else {
                 self.free.push(number);
                 continue;
@@ -243,9 +253,9 @@ impl Line {
         };
         while let Some(&Waiting { number, len, peer }) = self.waiting.front() {
             let more = self.batches && self.waiting.len() > 1;
-            let start = self.buffers.bytes(number).as_ptr();
+            let start = self.buffers.bytes()[at(self.size, number)].as_ptr();
             let desc = self.buffers.desc();
-            let context = self.buffers.context(number);
+            let context = self.contexts.at(number as usize);
             let to = peers.address(peer);
             let sent = if more {
                 // SAFETY: the buffer is not touched before the completion, and outlives the
@@ -282,10 +292,10 @@ impl Line {
     /// Posts every receive buffer that the provider does not have.
     fn post(&mut self) -> Result<(), i32> {
         let Some(ep) = &self.ep else { return Ok(()) };
-        let (size, desc) = (self.buffers.size(), self.buffers.desc());
+        let (size, desc) = (self.size, self.buffers.desc());
         while let Some(&number) = self.owed.last() {
-            let start = self.buffers.bytes(number).as_mut_ptr();
-            let context = self.buffers.context(number);
+            let start = self.buffers.bytes_mut()[at(size, number)].as_mut_ptr();
+            let context = self.contexts.at(number as usize);
             // SAFETY: the buffer is not touched before the completion, and outlives the endpoint,
             // and so does its context.
             match unsafe { ep.receive(start, size, desc, false, context) } {
@@ -346,16 +356,16 @@ impl Line {
         };
         // Failed injections have no context; nor do some packets of providers' own.
         let with = self
-            .buffers
+            .contexts
             .number(context)
-            .and_then(|number| Some((number, self.with.get_mut(number as usize)?)));
+            .and_then(|number| Some((number as u32, self.with.get_mut(number)?)));
         let Some((number, with)) = with else {
             stats.strays += 1;
             return;
         };
         match (std::mem::replace(with, With::Us), len) {
             (With::Us, _) => stats.strays += 1,
-            (With::Receive, Some(len)) if len <= self.buffers.size() => {
+            (With::Receive, Some(len)) if len <= self.size => {
                 self.arrived.push_back((number, len));
             }
             (With::Receive, _) => {
@@ -379,7 +389,8 @@ impl Line {
     ) -> Option<T> {
         while let Some((number, len)) = self.arrived.pop_front() {
             self.owed.push(number);
-            let frame = self.buffers.bytes(number).get(self.prefix.receive..len);
+            let frame = &self.buffers.bytes()[at(self.size, number)];
+            let frame = frame.get(self.prefix.receive..len);
             match Frame::parse(frame.unwrap_or(&[])) {
                 Frame::Datagram(name, datagram) => {
                     stats.received += 1;
@@ -391,6 +402,12 @@ impl Line {
         }
         None
     }
+}
+
+/// Where a buffer of `size` bytes lies.
+fn at(size: usize, number: u32) -> Range<usize> {
+    let start = number as usize * size;
+    start..start + size
 }
 
 /// Builds a frame; `None` if it does not fit.

@@ -27,7 +27,6 @@
 //! Not here: the contents of datagrams.
 
 mod askers;
-mod buffers;
 mod choice;
 mod frame;
 mod line;
@@ -157,8 +156,8 @@ struct Open {
     peers: Peers,
     /// Closed before the memory of the lines is freed.
     domain: Domain,
-    command: Line,
-    data: Line,
+    /// Command and data.
+    lines: Vec<Line>,
 }
 
 // The name of the data endpoint fits into the Welcome.
@@ -216,7 +215,7 @@ impl FabricDatagrams {
         let receive_buffer = if choice.plan.software {
             socket_buffer()
         } else {
-            open.data.receives() * choice.plan.datagram_max(&names[1])
+            open.lines[1].receives() * choice.plan.datagram_max(&names[1])
         };
         Ok(Self {
             library,
@@ -250,10 +249,7 @@ impl FabricDatagrams {
 
     /// The name of one of our endpoints.
     pub fn address(&self, channel: Channel) -> FabricAddress {
-        match channel {
-            Channel::Command => self.names[0],
-            Channel::Data => self.names[1],
-        }
+        self.names[channel as usize]
     }
 
     /// True if peers have to be asked for their address, answered by [`FabricDatagrams::found`].
@@ -274,28 +270,23 @@ impl FabricDatagrams {
     /// Records the target's [`FabricDatagrams::command_name`]. False if it is no name on our
     /// fabric; the target is then not found.
     pub fn found(&mut self, target: Target, name: &[u8]) -> bool {
-        let ours = &self.names[0];
-        let whole = name.len() == ours.bytes().len();
-        match FabricAddress::read(name, self.address_format(), ours).filter(|_| whole) {
-            Some(name) => {
-                self.resolver.found(target, name);
-                true
-            }
-            None => {
-                self.resolver.nowhere(target);
-                false
-            }
-        }
+        let name = self.whole(name);
+        self.resolver.answer(target, name);
+        name.is_some()
     }
 
     /// Records from where the holder of that [`FabricDatagrams::command_name`] has asked for ours.
     pub fn asked(&mut self, name: &[u8], from: SocketAddr) {
-        let ours = &self.names[0];
-        let whole = name.len() == ours.bytes().len();
-        let name = FabricAddress::read(name, self.address_format(), ours).filter(|_| whole);
-        if let Some(name) = name {
+        if let Some(name) = self.whole(name) {
             self.askers.insert(name, from);
         }
+    }
+
+    /// All bytes of a command endpoint's name.
+    fn whole(&self, name: &[u8]) -> Option<FabricAddress> {
+        let ours = &self.names[0];
+        let whole = name.len() == ours.bytes().len();
+        FabricAddress::read(name, self.address_format(), ours).filter(|_| whole)
     }
 
     /// From where that was, if it is remembered.
@@ -305,7 +296,7 @@ impl FabricDatagrams {
 
     /// Records that the target is not on our fabric.
     pub fn nowhere(&mut self, target: Target) {
-        self.resolver.nowhere(target);
+        self.resolver.answer(target, None);
     }
 
     /// The counters.
@@ -403,65 +394,31 @@ impl Open {
     /// Opens both endpoints, at these ports where endpoints have any.
     fn new(library: &Arc<Library>, choice: &Choice, ports: [u16; 2]) -> Result<Self, RdmError> {
         let plan = &choice.plan;
-        let domain = Domain::open(Arc::clone(library), &choice.info, plan.terms.clone())?;
-        let [command, data] = ports;
-        let command = Line::open(&domain, plan, Some(command), depth(plan, true))?;
-        let data = Line::open(&domain, plan, Some(data), depth(plan, false));
-        let data = match data {
-            Ok(data) => data,
-            Err(error) => {
-                close(domain, [command]);
-                return Err(error);
-            }
-        };
         let mut open = Self {
             peers: Peers::default(),
-            domain,
-            command,
-            data,
+            domain: Domain::open(Arc::clone(library), &choice.info, plan.terms.clone())?,
+            lines: Vec::new(),
         };
-        for channel in [Channel::Command, Channel::Data] {
-            let Self {
-                peers,
-                domain,
-                command,
-                data,
-            } = &mut open;
-            let line = match channel {
-                Channel::Command => command,
-                Channel::Data => data,
-            };
-            line.push(domain, peers, &mut FabricStats::default())?;
+        for (port, command) in ports.into_iter().zip([true, false]) {
+            let line = Line::open(&open.domain, plan, Some(port), depth(plan, command))?;
+            open.lines.push(line);
+        }
+        for line in &mut open.lines {
+            line.push(&open.domain, &mut open.peers, &mut FabricStats::default())?;
         }
         Ok(open)
     }
 
     fn names(&self) -> [FabricAddress; 2] {
-        [*self.command.name(), *self.data.name()]
-    }
-
-    fn line(&mut self, channel: Channel) -> &mut Line {
-        match channel {
-            Channel::Command => &mut self.command,
-            Channel::Data => &mut self.data,
-        }
+        [0, 1].map(|channel| *self.lines[channel].name())
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         // The domain is dropped next, then the memory, by the order of the fields.
-        self.command.close();
-        self.data.close();
+        self.lines.iter_mut().for_each(Line::close);
     }
-}
-
-/// Closes the lines, then their domain, then frees their memory.
-fn close<const N: usize>(domain: Domain, mut lines: [Line; N]) {
-    for line in &mut lines {
-        line.close();
-    }
-    drop(domain);
 }
 
 /// The numbers of a channel's buffers.

@@ -17,32 +17,14 @@ use super::name::FabricAddress;
 use mx_proto::Target;
 use mx_proto::reliability::Incoming;
 
-/// Answers, in order of arrival.
+/// Answers, in order of arrival: a placeholder, and the name that it stands for, if there is one.
 #[derive(Debug, Default)]
-pub(super) struct Resolver(Vec<Answer>);
-
-#[derive(Debug)]
-enum Answer {
-    At {
-        sought: FabricAddress,
-        name: FabricAddress,
-    },
-    Nowhere {
-        sought: FabricAddress,
-    },
-}
+pub(super) struct Resolver(Vec<(FabricAddress, Option<FabricAddress>)>);
 
 impl Resolver {
-    /// Records the name of the target's command endpoint.
-    pub(super) fn found(&mut self, target: Target, name: FabricAddress) {
-        let sought = FabricAddress::sought(target);
-        self.0.push(Answer::At { sought, name });
-    }
-
-    /// Records that there is no such endpoint on this fabric.
-    pub(super) fn nowhere(&mut self, target: Target) {
-        let sought = FabricAddress::sought(target);
-        self.0.push(Answer::Nowhere { sought });
+    /// Records the name of the target's command endpoint, or that it is not on this fabric.
+    pub(super) fn answer(&mut self, target: Target, name: Option<FabricAddress>) {
+        self.0.push((FabricAddress::sought(target), name));
     }
 
     /// True if there is nothing to hand out.
@@ -56,13 +38,10 @@ impl Resolver {
         receive: &mut impl FnMut(Incoming<'_, FabricAddress>),
     ) -> bool {
         let any = !self.0.is_empty();
-        for answer in self.0.drain(..) {
-            receive(match answer {
-                Answer::At { sought, name } => Incoming::Found {
-                    at: sought,
-                    is: name,
-                },
-                Answer::Nowhere { sought } => Incoming::NotFound { at: sought },
+        for (at, name) in self.0.drain(..) {
+            receive(match name {
+                Some(is) => Incoming::Found { at, is },
+                None => Incoming::NotFound { at },
             });
         }
         any

@@ -8,6 +8,7 @@
 //!
 //! Not here: the contents of datagrams.
 
+use super::line::Line;
 use super::name::FabricAddress;
 use super::peers::NoPlace;
 use super::{FabricDatagrams, Open};
@@ -100,10 +101,7 @@ impl DatagramPort for FabricDatagrams {
                 return Err(DatagramError::Unreachable);
             }
         };
-        let line = match channel {
-            Channel::Command => &mut open.command,
-            Channel::Data => &mut open.data,
-        };
+        let line = &mut open.lines[channel as usize];
         line.send((&mut open.peers, peer), batch, &mut self.stats)
     }
 
@@ -171,10 +169,10 @@ impl DatagramPort for FabricDatagrams {
             // Checked again when reopening is due.
             return self.sleep_on_timer();
         };
-        if !open.command.may_sleep() || !open.data.may_sleep() {
+        if !open.lines.iter().all(Line::may_sleep) {
             return false;
         }
-        match (open.command.wait_fd(), open.data.wait_fd()) {
+        match (open.lines[0].wait_fd(), open.lines[1].wait_fd()) {
             (Some(command), Some(data)) => self.watch(&[command, data]),
             _ => self.sleep_on_timer(),
         }
@@ -216,19 +214,15 @@ impl FabricDatagrams {
         let Some(open) = open else {
             return Ok(Polled::default());
         };
-        let ours = *open.line(channel).name();
+        let Open {
+            peers,
+            domain,
+            lines,
+        } = open;
+        let line = &mut lines[channel as usize];
+        let ours = *line.name();
         let (mut taken, mut did) = (0, false);
         loop {
-            let Open {
-                peers,
-                domain,
-                command,
-                data,
-            } = &mut *open;
-            let line = match channel {
-                Channel::Command => command,
-                Channel::Data => data,
-            };
             while taken < budget {
                 let handed = line.hand_out(stats, |name, bytes| {
                     let Some(from) = FabricAddress::read(name, format, &ours) else {

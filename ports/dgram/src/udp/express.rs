@@ -14,8 +14,7 @@
 //! Owns: the descriptor. Not here: the contents of datagrams.
 
 use super::address::Address;
-use super::sys::{self, RawAddress};
-use mx_port_base::close_on_fork::CloseOnForkFd;
+use super::sys::{self, UdpSocket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -26,7 +25,7 @@ const ROW: u32 = 64;
 #[derive(Debug)]
 pub(super) struct Express {
     /// `None` without IPv4.
-    fd: Option<CloseOnForkFd>,
+    fd: Option<UdpSocket>,
     /// The only address of this machine to use.
     bound: Option<IpAddr>,
     /// True if it was never connected and may send from any address.
@@ -62,7 +61,7 @@ impl Express {
         };
         if self.connected == Some(to) {
             self.row = 0;
-            if sys::send_connected(fd, bytes).is_ok() {
+            if sys::send(fd, bytes, None).is_ok() {
                 return true;
             }
             self.connected = None;
@@ -89,17 +88,17 @@ impl Express {
             self.fd = open(source.or(self.bound)).ok();
         }
         self.fresh = false;
-        if let (Some(fd), Some(raw)) = (&self.fd, RawAddress::new(to, false)) {
-            let connected = sys::connect(fd, &raw);
+        if let (Some(fd), Some(raw)) = (&self.fd, sys::raw(to, false)) {
+            let connected = fd.connect(&raw);
             self.connected = connected.is_ok().then_some(to);
         }
     }
 }
 
-fn open(bound: Option<IpAddr>) -> io::Result<CloseOnForkFd> {
+fn open(bound: Option<IpAddr>) -> io::Result<UdpSocket> {
     let ip = bound.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let fd = sys::socket(ip.is_ipv6())?;
-    sys::bind(&fd, SocketAddr::new(ip, 0))?;
+    fd.bind(&SocketAddr::new(ip, 0).into())?;
     Ok(fd)
 }
 

@@ -20,13 +20,15 @@
 
 use super::address::Address;
 use super::control::{self, Failure};
-use super::sys::{self, RawAddress};
-use mx_port_base::close_on_fork::CloseOnForkFd;
+use super::sys::{self, UdpSocket};
+use mx_port_base::socket_option;
 use mx_proto::reliability::{DatagramError, GsoBatch};
+use nix::sys::socket::{setsockopt, sockopt};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use socket2::SockAddr;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 
 /// Failures kept until reported: peers retry, and failures recur.
 const FAILURES: usize = 64;
@@ -52,7 +54,7 @@ pub(super) struct Opening {
 /// A UDP socket of one family or both.
 #[derive(Debug)]
 pub(super) struct Socket {
-    fd: CloseOnForkFd,
+    fd: UdpSocket,
     state: UdpSocketState,
     /// True for an IPv6 socket that, unless bound to an address, also carries IPv4.
     both: bool,
@@ -134,7 +136,7 @@ impl Socket {
         if batch.may_fragment != self.fragmenting {
             self.allow_fragments(batch.may_fragment);
         }
-        let Some(raw) = RawAddress::new(to, self.both) else {
+        let Some(raw) = sys::raw(to, self.both) else {
             return Err(DatagramError::Unreachable);
         };
         let there = There {
@@ -156,7 +158,7 @@ impl Socket {
     fn send_one(&mut self, bytes: &[u8], there: There<'_>) -> Result<(), DatagramError> {
         for _ in 0..TRIES {
             let sent = match there.source {
-                None => sys::send_to(&self.fd, bytes, there.raw),
+                None => sys::send(&self.fd, bytes, Some(there.raw)),
                 Some(_) => {
                     let transmit = there.transmit(bytes, None);
                     self.state.try_send((&self.fd).into(), &transmit)
@@ -342,7 +344,7 @@ impl Socket {
             options.push((libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, i32::from(!may)));
         }
         for (level, name, value) in options {
-            if let Err(error) = sys::set_option(&self.fd, level, name, value) {
+            if let Err(error) = socket_option::set(&self.fd, level, name, value) {
                 log::debug!("udp: fragments allowed: {may}: {error}");
             }
         }
@@ -355,16 +357,17 @@ impl Socket {
 struct There<'a> {
     to: Address,
     /// The destination as the kernel takes it.
-    raw: &'a RawAddress,
+    raw: &'a SockAddr,
     source: Option<IpAddr>,
 }
 
 impl There<'_> {
     fn transmit<'a>(&self, contents: &'a [u8], segment_size: Option<usize>) -> Transmit<'a> {
         Transmit {
-            destination: match self.raw {
-                RawAddress::V6(_) => SocketAddr::V6(self.to.v6()),
-                RawAddress::V4(_) => self.to.socket_address(),
+            destination: if self.raw.is_ipv6() {
+                SocketAddr::V6(self.to.v6())
+            } else {
+                self.to.socket_address()
             },
             ecn: None,
             contents,
@@ -375,7 +378,7 @@ impl There<'_> {
 }
 
 /// A socket on all addresses: of both families where the machine has both.
-fn everywhere(port: u16) -> io::Result<(CloseOnForkFd, bool)> {
+fn everywhere(port: u16) -> io::Result<(UdpSocket, bool)> {
     let v6 = bound(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
     match v6 {
         Ok(fd) => Ok((fd, true)),
@@ -393,49 +396,47 @@ fn everywhere(port: u16) -> io::Result<(CloseOnForkFd, bool)> {
     }
 }
 
-fn bound(address: SocketAddr) -> io::Result<CloseOnForkFd> {
+fn bound(address: SocketAddr) -> io::Result<UdpSocket> {
     let fd = sys::socket(address.is_ipv6())?;
     if address.is_ipv6() {
-        let only = i32::from(!address.ip().is_unspecified());
-        sys::set_option(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only)?;
+        fd.set_only_v6(!address.ip().is_unspecified())?;
     }
-    sys::bind(&fd, address)?;
+    fd.bind(&address.into())?;
     Ok(fd)
 }
 
 /// Requests a receive buffer size; returns the payload bytes that the kernel grants. The kernel
 /// counts its own overhead, for which it doubles the request.
-fn enlarge(fd: &OwnedFd, bytes: usize) -> io::Result<usize> {
-    let asked = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
+fn enlarge(fd: &UdpSocket, bytes: usize) -> io::Result<usize> {
+    let asked = bytes.min(i32::MAX as usize / 2);
     // Only root may exceed `net.core.rmem_max`.
-    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, asked).is_err() {
-        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, asked)?;
+    if setsockopt(fd, sockopt::RcvBufForce, &asked).is_err() {
+        fd.set_recv_buffer_size(asked)?;
     }
-    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER).is_err() {
-        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER)?;
+    if setsockopt(fd, sockopt::SndBufForce, &SEND_BUFFER).is_err() {
+        fd.set_send_buffer_size(SEND_BUFFER)?;
     }
-    let given = sys::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
-    Ok(usize::try_from(given / 2).unwrap_or(0).max(1))
+    Ok((fd.recv_buffer_size()? / 2).max(1))
 }
 
 /// Bytes queued for the card: a dozen of the largest batches. The order of sending is decided
 /// above, so a longer queue would only add delay.
-const SEND_BUFFER: i32 = 1 << 20;
+const SEND_BUFFER: usize = 1 << 20;
 
 /// Makes quinn-udp's state of a socket; it enables more kernel options than are wanted.
-fn prepare(fd: &OwnedFd, both: bool, together: bool, tells: bool) -> io::Result<UdpSocketState> {
+fn prepare(fd: &UdpSocket, both: bool, together: bool, tells: bool) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(fd.into())?;
     quieten(fd, both, tells);
     if !together {
         // A kernel without it has nothing to turn off.
-        let _ = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 0);
+        let _ = socket_option::set(fd, libc::SOL_UDP, libc::UDP_GRO, 0);
     }
     Ok(state)
 }
 
 /// Turns off options of quinn-udp that are unused here: they cost a tenth of a small datagram.
 /// `tells`: except for the local address.
-fn quieten(fd: &OwnedFd, both: bool, tells: bool) {
+fn quieten(fd: &UdpSocket, both: bool, tells: bool) {
     let v6 = both.then_some((libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS));
     let v4 = [
         (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
@@ -443,7 +444,7 @@ fn quieten(fd: &OwnedFd, both: bool, tells: bool) {
     ];
     for (level, name) in v4.into_iter().chain(v6) {
         // The port works even if this fails.
-        let _ = sys::set_option(fd, level, name, 0);
+        let _ = socket_option::set(fd, level, name, 0);
     }
     sys::tell_addresses(fd, both, tells);
 }
@@ -464,7 +465,7 @@ mod tests {
             })
             .unwrap();
             let options = |socket: &Socket| {
-                let of = |level, name| sys::option(&socket.fd, level, name).unwrap();
+                let of = |level, name| socket_option::get(&socket.fd, level, name).unwrap();
                 [
                     of(libc::SOL_UDP, libc::UDP_GRO),
                     of(libc::IPPROTO_IP, libc::IP_PKTINFO),
@@ -475,7 +476,7 @@ mod tests {
             let before = options(&socket);
             assert_eq!(before, [i32::from(together), 0, 0, 1]);
             let to = Address::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)));
-            let raw = RawAddress::new(to, false).unwrap();
+            let raw = sys::raw(to, false).unwrap();
             // Not a local address: nothing can be sent from there.
             let source = Some(Ipv4Addr::new(192, 0, 2, 1).into());
             let there = There {

@@ -3,7 +3,7 @@
 //! ```text
 //!   Offer (what fi_info says)                Plan
 //!     caps, mode, mr_mode   --Plan::of-->      small    fi_inject up to `inject_max`
-//!     sizes, order, counts       |             medium   copied into a slot of `slot_bytes`
+//!     sizes, order, counts       |             medium   copied into a slot of `frame_max`
 //!                                |             large    RMA reads where registration is real,
 //!                                |                      else copied, slot by slot
 //!                                `-> Unfit: the first requirement that is not met
@@ -70,44 +70,19 @@ pub(crate) struct Offer {
 /// The paths of messages over one provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
-    /// The provider, layers joined by `;`.
-    pub provider: String,
-    /// The shape of addresses: `FI_SOCKADDR_IN` and the like.
-    pub address_format: u32,
-    /// The longest frame `Ep::inject` takes, the prefix not counted; 0 when nothing can be
-    /// injected.
-    pub inject_max: usize,
-    /// Bytes that stand before the frame in every buffer sent or received. Who
-    /// posts the buffer keeps them free and counts them in its length; the length of a completed
-    /// receive counts them as well. RMA has none.
-    pub prefix: usize,
-    /// The longest frame, prefix not counted.
-    pub slot_bytes: usize,
-    /// One posted buffer takes many messages.
-    pub multi_recv: bool,
+    /// The parameters for opening the provider's objects. [`Terms::prefix`] is the same both ways: who posts a
+    /// buffer keeps those bytes free and counts them in its length, and the length of a completed receive counts
+    /// them as well. RMA has none.
+    pub terms: Terms,
     /// Contexts must point to an `fi_context2` of their own.
     pub context_bytes: bool,
     /// Buffers of sends and receives must be registered, and their `desc` given.
     pub mr_local: bool,
-    /// Registrations belong to an endpoint.
-    pub mr_endpoint: bool,
-    /// The provider chooses the keys of registrations.
-    pub mr_prov_key: bool,
-    /// Bytes of a key that we choose.
-    pub mr_key_bytes: usize,
     /// The way in which a receiver reads large messages; `None`: they are copied as many medium
     /// ones.
     pub rma: Option<Reads>,
     /// Why there is none, though the provider has reads.
     pub unread: Option<String>,
-    /// Sends that can be outstanding on an endpoint.
-    pub tx_depth: usize,
-    /// Receives that can be outstanding on an endpoint.
-    pub rx_depth: usize,
-    /// The way to wait for completions, if the queue can.
-    pub wait: Wait,
-    /// The longest message the provider takes.
-    pub max_msg: usize,
 }
 
 /// `fi_read` of registered memory.
@@ -157,54 +132,43 @@ impl Plan {
         } else {
             0
         };
-        let slot_bytes = slot_bytes(offer).min(offer.max_msg_size);
+        let frame_max = frame_max(offer).min(offer.max_msg_size);
+        let rma = reads(offer, mr_mode);
         Ok(Self {
-            provider: offer.provider.clone(),
-            address_format: offer.address_format,
-            // The manual counts no prefix in this limit (fi_getinfo, FI_MSG_PREFIX).
-            inject_max: offer.inject_size.min(slot_bytes),
-            prefix,
-            slot_bytes,
-            multi_recv: offer.caps & FI_MULTI_RECV != 0 && !loses_multi_receives(offer),
             context_bytes: offer.mode & (FI_CONTEXT | FI_CONTEXT2) != 0,
             mr_local: mr_mode & FI_MR_LOCAL != 0 || offer.mode & FI_LOCAL_MR != 0,
-            mr_endpoint: mr_mode & FI_MR_ENDPOINT != 0,
-            mr_prov_key: mr_mode & FI_MR_PROV_KEY != 0,
-            mr_key_bytes: match offer.mr_key_bytes {
-                0 => KEY_BYTES_MAX,
-                bytes => bytes,
-            },
-            rma: reads(offer, mr_mode),
+            rma,
             unread: None,
-            tx_depth: offer.tx_size.max(1),
-            rx_depth: offer.rx_size.max(1),
-            wait: Wait::Fd,
-            max_msg: offer.max_msg_size,
+            terms: Terms {
+                provider: offer.provider.clone(),
+                address_format: offer.address_format,
+                shared_queue: true,
+                entries: Entries::Tagged,
+                wait: Wait::Fd,
+                prefix: Prefix {
+                    send: prefix,
+                    receive: prefix,
+                },
+                // The manual counts no prefix in this limit (fi_getinfo, FI_MSG_PREFIX).
+                inject_max: offer.inject_size.min(frame_max),
+                frame_max,
+                multi_recv: offer.caps & FI_MULTI_RECV != 0 && !loses_multi_receives(offer),
+                mr_endpoint: mr_mode & FI_MR_ENDPOINT != 0,
+                mr_prov_key: mr_mode & FI_MR_PROV_KEY != 0,
+                mr_key_bytes: match offer.mr_key_bytes {
+                    0 => KEY_BYTES_MAX,
+                    bytes => bytes,
+                },
+                virt_addr: rma.is_some_and(|reads| reads.virt_addr),
+                tx_depth: offer.tx_size.max(1),
+                rx_depth: offer.rx_size.max(1),
+            },
         })
     }
 
-    /// The parameters of the provider's objects.
-    pub(crate) fn terms(&self) -> Terms {
-        Terms {
-            provider: self.provider.clone(),
-            address_format: self.address_format,
-            shared_queue: true,
-            entries: Entries::Tagged,
-            wait: self.wait,
-            prefix: Prefix {
-                send: self.prefix,
-                receive: self.prefix,
-            },
-            inject_max: self.inject_max,
-            frame_max: self.slot_bytes,
-            multi_recv: self.multi_recv,
-            mr_endpoint: self.mr_endpoint,
-            mr_prov_key: self.mr_prov_key,
-            mr_key_bytes: self.mr_key_bytes,
-            virt_addr: self.rma.is_some_and(|reads| reads.virt_addr),
-            tx_depth: self.tx_depth,
-            rx_depth: self.rx_depth,
-        }
+    /// Bytes before a frame in every buffer.
+    pub(crate) fn prefix(&self) -> usize {
+        self.terms.prefix.send
     }
 
     /// No reads: memory of messages would not be safe from them.
@@ -304,7 +268,7 @@ fn rxm_frame(most: usize, set: Option<&str>) -> usize {
 }
 
 /// The longest frame for what is offered.
-fn slot_bytes(
+fn frame_max(
     Offer {
         provider, release, ..
     }: &Offer,
@@ -326,17 +290,21 @@ impl fmt::Display for Plan {
         write!(
             f,
             "inject up to {}, slots of {}, {} receive, large messages {}",
-            self.inject_max,
-            self.slot_bytes,
-            if self.multi_recv { "multi" } else { "single" },
+            self.terms.inject_max,
+            self.terms.frame_max,
+            if self.terms.multi_recv {
+                "multi"
+            } else {
+                "single"
+            },
             self.large()
         )?;
-        if self.prefix != 0 {
-            write!(f, ", prefix of {}", self.prefix)?;
+        if self.prefix() != 0 {
+            write!(f, ", prefix of {}", self.prefix())?;
         }
         let traits = [
             (self.mr_local, "local registration"),
-            (self.mr_endpoint, "registration by endpoint"),
+            (self.terms.mr_endpoint, "registration by endpoint"),
             (self.context_bytes, "context bytes"),
         ];
         for (_, name) in traits.into_iter().filter(|(has, _)| *has) {

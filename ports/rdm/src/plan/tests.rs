@@ -133,9 +133,12 @@ fn unfit(offer: &Offer) -> String {
 fn tcp_copies_large_messages() {
     let plan = plan(&tcp());
     assert_eq!(plan.rma, None);
-    assert_eq!((plan.inject_max, plan.slot_bytes), (128, 48 + 64 * 1024));
-    assert!(plan.multi_recv && !plan.context_bytes && !plan.mr_local);
-    assert_eq!(plan.prefix, 0);
+    assert_eq!(
+        (plan.terms.inject_max, plan.terms.frame_max),
+        (128, 48 + 64 * 1024)
+    );
+    assert!(plan.terms.multi_recv && !plan.context_bytes && !plan.mr_local);
+    assert_eq!(plan.prefix(), 0);
 }
 
 #[test]
@@ -143,7 +146,7 @@ fn rxm_has_slots_of_its_own_buffers() {
     let plan = plan(&tcp_rxm());
     assert_eq!(plan.rma, None);
     assert_eq!(
-        (plan.inject_max, plan.slot_bytes),
+        (plan.terms.inject_max, plan.terms.frame_max),
         (64, HEADERS + 16 * 1024)
     );
 }
@@ -160,8 +163,8 @@ fn verbs_reads_by_virtual_address_and_registers_everything() {
             connected: true,
         })
     );
-    assert!(plan.mr_local && plan.mr_prov_key && !plan.mr_endpoint);
-    assert_eq!(plan.slot_bytes, HEADERS + 16 * 1024);
+    assert!(plan.mr_local && plan.terms.mr_prov_key && !plan.terms.mr_endpoint);
+    assert_eq!(plan.terms.frame_max, HEADERS + 16 * 1024);
 }
 
 #[test]
@@ -191,7 +194,7 @@ fn cxi_reads_by_offset_with_registrations_of_the_endpoint() {
             connected: false,
         })
     );
-    assert!(plan.mr_endpoint && plan.mr_prov_key && !plan.mr_local);
+    assert!(plan.terms.mr_endpoint && plan.terms.mr_prov_key && !plan.mr_local);
 }
 
 #[test]
@@ -202,15 +205,15 @@ fn cxi_with_keys_of_ours_knows_how_long_they_are() {
         ..cxi()
     });
     assert_eq!(plan.rma.map(|reads| reads.virt_addr), Some(false));
-    assert!(!plan.mr_prov_key);
-    assert_eq!(plan.mr_key_bytes, 4);
+    assert!(!plan.terms.mr_prov_key);
+    assert_eq!(plan.terms.mr_key_bytes, 4);
 }
 
 #[test]
 fn efa_injects_nothing_and_reads() {
     let plan = plan(&efa());
     assert_eq!(plan.rma.map(|reads| reads.virt_addr), Some(true));
-    assert_eq!(plan.inject_max, 0);
+    assert_eq!(plan.terms.inject_max, 0);
     assert!(plan.mr_local);
 }
 
@@ -269,14 +272,14 @@ fn a_prefix_counts_only_when_it_is_wanted() {
         prefix_size,
         ..tcp()
     };
-    assert_eq!(plan(&wanted).prefix, 64);
-    assert_eq!(plan(&wanted).inject_max, 128);
+    assert_eq!(plan(&wanted).prefix(), 64);
+    assert_eq!(plan(&wanted).terms.inject_max, 128);
     assert_eq!(
         plan(&Offer {
             prefix_size,
             ..tcp()
         })
-        .prefix,
+        .prefix(),
         0
     );
     for (prefix_size, fits) in [(1024, true), (1025, false)] {
@@ -299,8 +302,8 @@ fn slots_are_no_longer_than_the_provider_s_messages() {
         match Plan::of(&offer) {
             Ok(plan) => {
                 assert!(fits);
-                assert_eq!(plan.slot_bytes, max_msg_size);
-                assert_eq!(plan.inject_max, max_msg_size);
+                assert_eq!(plan.terms.frame_max, max_msg_size);
+                assert_eq!(plan.terms.inject_max, max_msg_size);
             }
             Err(unfit) => {
                 assert!(!fits);
@@ -400,8 +403,8 @@ fn zeroes_of_a_provider_become_something_to_work_with() {
         mr_key_bytes: 0,
         ..tcp()
     });
-    assert_eq!((plan.tx_depth, plan.rx_depth), (1, 1));
-    assert_eq!(plan.mr_key_bytes, 8);
+    assert_eq!((plan.terms.tx_depth, plan.terms.rx_depth), (1, 1));
+    assert_eq!(plan.terms.mr_key_bytes, 8);
 }
 
 #[test]
@@ -419,7 +422,7 @@ fn a_plan_tells_which_path_each_class_takes() {
 
 #[test]
 fn old_rxm_gets_a_receive_for_each_message() {
-    let multi = |release, offer: Offer| plan(&Offer { release, ..offer }).multi_recv;
+    let multi = |release, offer: Offer| plan(&Offer { release, ..offer }).terms.multi_recv;
     assert!(!multi((1, 17), tcp_rxm()));
     assert!(!multi((1, 99), tcp_rxm()));
     assert!(multi((2, 0), tcp_rxm()));

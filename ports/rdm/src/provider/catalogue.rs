@@ -141,10 +141,8 @@ fn info_of(line: &Line, caps: u64) -> *mut fi_info {
     let fabric = unsafe { &mut *members.fabric_attr };
     (tx.msg_order, rx.msg_order) = (FI_ORDER_SAS, FI_ORDER_SAS);
     (tx.inject_size, tx.size, rx.size) = (100, 256, 256);
-    (tx.iov_limit, rx.iov_limit) = (4, 4);
     (ep.r#type, ep.max_msg_size) = (line.ep_type, 1 << 30);
     domain.mr_mode = line.mr_mode;
-    domain.ep_cnt = 256;
     domain.name = duplicate(line.domain);
     fabric.prov_name = duplicate(line.provider);
     fabric.prov_version = fi_version(117, 3);

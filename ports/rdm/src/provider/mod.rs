@@ -58,7 +58,7 @@ impl Choice {
         open: impl Fn(Self) -> Result<T, RdmError>,
     ) -> Result<T, RdmError> {
         let open = |mut choice: Self| {
-            choice.plan.wait = options.wait;
+            choice.plan.terms.wait = options.wait;
             open(choice)
         };
         if let Some(name) = &options.provider {
@@ -131,7 +131,7 @@ impl Choice {
 
     /// The provider, layers joined by `;`.
     pub(crate) fn provider(&self) -> &str {
-        &self.plan.provider
+        &self.plan.terms.provider
     }
 
     fn forced(library: &Library, options: &RdmOptions, name: &str) -> Result<Self, RdmError> {
@@ -265,7 +265,7 @@ fn judge(info: Info<'_>, device: &Device) -> Result<(Rank, Plan), String> {
     let place = match source {
         // Peers need it; and `verbs` offers each device at an address of InfiniBand as well.
         Some(address) if address.is_unspecified() => return Err(nowhere()),
-        None if has_ip_addresses(&plan.provider) => return Err(nowhere()),
+        None if has_ip_addresses(&plan.terms.provider) => return Err(nowhere()),
         Some(address) => place(address),
         None => Place::Network,
     };

@@ -107,8 +107,8 @@ fn look_at(
         plan: plan.to_string(),
         offer: choice.info.first().map(Offered::of).unwrap_or_default(),
         paths: Some(Paths {
-            inject_max: plan.inject_max,
-            slot_bytes: plan.slot_bytes - HEADERS,
+            inject_max: plan.terms.inject_max,
+            slot_bytes: plan.terms.frame_max - HEADERS,
             large: plan.large(),
             descriptor,
         }),

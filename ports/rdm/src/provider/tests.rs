@@ -92,7 +92,7 @@ fn what_a_provider_lacks_is_done_without() {
     let mut line = Line::tcp("10.0.0.1");
     line.caps &= !FI_MULTI_RECV;
     let plan = make(&[line.clone()], &RdmOptions::default()).unwrap().plan;
-    assert_eq!((plan.rma, plan.multi_recv), (None, false));
+    assert_eq!((plan.rma, plan.terms.multi_recv), (None, false));
     line.caps &= !FI_MSG;
     assert!(make(&[line], &RdmOptions::default()).is_err());
 }
@@ -317,7 +317,7 @@ fn the_installed_library_has_a_provider_for_this_host() {
     assert_eq!(findings.iter().filter(chosen).count(), 1);
     let finding = found(choice.provider()).expect("it is there");
     let paths = finding.paths.as_ref().expect("it can be used");
-    assert_eq!(paths.inject_max, choice.plan.inject_max);
+    assert_eq!(paths.inject_max, choice.plan.terms.inject_max);
     // Of this host's hardware nothing is known.
     if is_software(choice.provider()) {
         assert!(paths.descriptor);

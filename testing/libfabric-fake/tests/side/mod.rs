@@ -168,13 +168,7 @@ impl Side {
         let code = unsafe { fi_av_open(domain, &raw mut attr, &raw mut av, null_mut()) };
         assert_eq!(code, 0);
         let ep = unbound(domain, first.as_ptr());
-        let (prefix, mr_mode) = {
-            // SAFETY: a live info's attributes.
-            let ep_attr = unsafe { &*first.ep_attr() };
-            // SAFETY: as above.
-            let domain_attr = unsafe { &*first.domain_attr() };
-            (ep_attr.msg_prefix_size, domain_attr.mr_mode)
-        };
+        let (prefix, mr_mode) = (first.msg_prefix_size(), first.mr_mode());
         let side = Self {
             fabric,
             domain,

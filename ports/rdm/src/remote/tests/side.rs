@@ -29,7 +29,8 @@ pub(super) struct Side {
 
 impl Side {
     pub(super) fn open(library: &Arc<Library>, choice: &Choice) -> Self {
-        let domain = Domain::open(Arc::clone(library), &choice.info, choice.plan.terms()).unwrap();
+        let domain =
+            Domain::open(Arc::clone(library), &choice.info, choice.plan.terms.clone()).unwrap();
         let main = domain.endpoint(Role::Main).unwrap();
         Self {
             remote: Remote::new(&choice.plan),

@@ -187,8 +187,6 @@ static DOMAIN: fi_ops_domain = {
             msg: null_mut(),
             rma: null_mut(),
             tagged: null_mut(),
-            atomic: null_mut(),
-            collective: null_mut(),
         };
         // SAFETY: the caller's output.
         unsafe { give("ep", out, object) }
@@ -304,7 +302,7 @@ fn try_open(line: Line) -> Result<Domain, FabricError> {
     // SAFETY: the faulty provider's fabric has all the tables that are called here.
     let library = unsafe { catalogue::library(&[line], fabric) };
     let choice = Choice::make(&library, &RdmOptions::default(), Ok).unwrap();
-    Domain::open(Arc::new(library), &choice.info, choice.plan.terms())
+    Domain::open(Arc::new(library), &choice.info, choice.plan.terms.clone())
 }
 
 fn open(line: Line) -> Domain {

@@ -46,7 +46,7 @@ impl Side {
         let multi_recv = true;
         let terms = Terms {
             multi_recv,
-            ..choice.plan.terms()
+            ..choice.plan.terms.clone()
         };
         let domain = Domain::open(Arc::clone(library), &choice.info, terms).unwrap();
         let main = domain.endpoint(Role::Main).unwrap();
@@ -180,16 +180,16 @@ fn many_messages_share_one_receive_buffer() {
         let (a, b, to_b, _) = pair(library, choice);
         let plan = choice.plan.clone();
         let mut contexts = Contexts::new(2);
-        let mut room = vec![0_u8; 4 * (plan.prefix + plan.slot_bytes)];
+        let mut room = vec![0_u8; 4 * (plan.prefix() + plan.terms.frame_max)];
         let received = contexts.at(0);
         // SAFETY: `room` and the context outlive `b`, which is dropped at the end of this block.
         unsafe { receive(&b, &mut room, received) };
         // Small ones by inject, then a whole slot by send.
         for number in 0..10_u8 {
-            let frame = vec![number; plan.prefix + 40];
+            let frame = vec![number; plan.prefix() + 40];
             post("inject", || poll(&a, &b), || a.main.inject(&frame, to_b));
         }
-        let slot = vec![0xab_u8; plan.prefix + plan.slot_bytes];
+        let slot = vec![0xab_u8; plan.prefix() + plan.terms.frame_max];
         let send = contexts.at(1);
         post(
             "send",
@@ -214,8 +214,8 @@ fn many_messages_share_one_receive_buffer() {
             let offset = buf.addr() - room.as_ptr().addr();
             let message = &room[offset..offset + len];
             match expected {
-                Some(number) => assert_eq!(message, vec![number; plan.prefix + 40]),
-                None => assert_eq!(message[plan.prefix..], slot[plan.prefix..]),
+                Some(number) => assert_eq!(message, vec![number; plan.prefix() + 40]),
+                None => assert_eq!(message[plan.prefix()..], slot[plan.prefix()..]),
             }
             at.push(offset);
         }
@@ -231,9 +231,9 @@ fn a_receive_buffer_comes_back_when_no_whole_slot_fits_any_more() {
         let (a, b, to_b, _) = pair(library, choice);
         let plan = choice.plan.clone();
         let mut contexts = Contexts::new(1);
-        let frame = vec![7_u8; plan.prefix + plan.inject_max];
+        let frame = vec![7_u8; plan.prefix() + plan.terms.inject_max];
         // A slot, and then three small frames and not four.
-        let mut room = vec![0_u8; plan.prefix + plan.slot_bytes + 3 * frame.len() - 1];
+        let mut room = vec![0_u8; plan.prefix() + plan.terms.frame_max + 3 * frame.len() - 1];
         let context = contexts.at(0);
         // SAFETY: `room` and the context outlive `b`.
         unsafe { receive(&b, &mut room, context) };
@@ -283,13 +283,13 @@ fn one_sleeps_on_the_descriptor_until_a_message_comes() {
         let fd = b.domain.wait_fd().expect("software providers have one");
         assert_eq!(b.domain.terms().wait, Wait::Fd);
         let mut contexts = Contexts::new(2);
-        let mut rooms = [0, 1].map(|_| vec![0_u8; 4 * (plan.prefix + plan.slot_bytes)]);
+        let mut rooms = [0, 1].map(|_| vec![0_u8; 4 * (plan.prefix() + plan.terms.frame_max)]);
         for (index, side) in [&a, &b].into_iter().enumerate() {
             let context = contexts.at(index);
             // SAFETY: the rooms and contexts outlive both sides.
             unsafe { receive(side, &mut rooms[index], context) };
         }
-        let frame = vec![3_u8; plan.prefix + 32];
+        let frame = vec![3_u8; plan.prefix() + 32];
         // Both directions are connected before either side sleeps.
         for direction in 0..2 {
             let to = [to_b, to_a][direction];
@@ -320,7 +320,7 @@ fn one_sleeps_on_the_descriptor_until_a_message_comes() {
         until("wake-up", || {
             a.poll();
             if b.domain.may_sleep() {
-                assert!(sleep(fd, 5000), "{}: slept through it", plan.provider);
+                assert!(sleep(fd, 5000), "{}: slept through it", plan.terms.provider);
             }
             b.take(is_done)
         });
@@ -377,7 +377,7 @@ fn what_was_not_asked_for_is_not_called() {
         // SAFETY: refused before anything is touched.
         let read = unsafe { side.main.read(&raw mut byte, 1, none, 0, 0, 0, none) };
         assert_eq!(read, Err(libfabric_sys::abi::FI_ENOSYS));
-        let long = vec![0; choice.plan.prefix + choice.plan.inject_max + 1];
+        let long = vec![0; choice.plan.prefix() + choice.plan.terms.inject_max + 1];
         let injected = side.main.inject(&long, 0);
         assert_eq!(injected, Err(libfabric_sys::abi::FI_EMSGSIZE));
         assert_eq!(side.domain.read(&mut Vec::new(), 16), Ok(0));

@@ -6,15 +6,11 @@
 //!     msg->size      ends before `recv`? --------> -FI_ENOSYS     an older provider
 //!     msg->recv      null? ----------------------> -FI_ENOSYS
 //!     msg->recv(ep, ...)
-//!
-//!   objects.rs    close, bind, control, options, names, domains, endpoints
-//!   messages.rs   send, receive, tagged, remote memory, cancel
-//!   queues.rs     completion queues, address vectors
-//!   memory.rs     registrations
 //! ```
 //!
-//! Owns: what libfabric's headers have as inline functions, under their names. The operations are
-//! described in `fi_msg(3)` and the rest of the manual.
+//! Owns: what libfabric's headers have as inline functions, under their names. Those that only step
+//! through a table are made with it, in [`crate::abi::tables`]. The operations are described in
+//! `fi_msg(3)` and the rest of the manual.
 //!
 //! # Safety
 //!
@@ -25,54 +21,103 @@
 //! need the capability in the info it was opened with: a provider may have allocated no more of
 //! the object than that asked for.
 //!
-//! Calls return 0 or a count, or a negated `FI_E*`.
+//! Calls return 0 or a count, or a negated `FI_E*`. `-FI_EAGAIN` of a message means: read the
+//! completion queue, try again.
 
-// The names, and their argument lists, are libfabric's.
-#![allow(clippy::too_many_arguments)]
 // One contract for all, above.
 #![allow(clippy::missing_safety_doc)]
 
-/// The operation in a table, if it is there: an `Option` of the function.
-macro_rules! operation {
-    ($table:expr, $type:ty, $member:ident) => {{
-        let table: *const $type = $table;
-        let end =
-            std::mem::offset_of!($type, $member) + size_of::<Option<unsafe extern "C" fn()>>();
-        if table.is_null() {
-            None
-        } else {
-            // SAFETY: every table begins with its size.
-            let size = unsafe { (*table).size };
-            if size < end {
-                None
-            } else {
-                // SAFETY: the member lies within the size the provider gave.
-                unsafe { (*table).$member }
-            }
-        }
-    }};
+use std::ffi::c_char;
+
+use libc::{c_int, c_void};
+
+pub use crate::abi::tables::operations::*;
+use crate::abi::*;
+
+/// The descriptor that becomes readable when there may be something: `FI_GETWAIT` of an object
+/// opened with `FI_WAIT_FD`. Sleep on it only after [`fi_trywait`].
+#[inline]
+pub unsafe fn fi_getwait(fid: *mut fid, fd: *mut c_int) -> c_int {
+    // SAFETY: the caller's word.
+    unsafe { fi_control(fid, FI_GETWAIT, fd.cast()) }
 }
 
-/// Calls it, or answers `-FI_ENOSYS`.
-macro_rules! through {
-    ($table:expr, $type:ty, $member:ident, ($($arg:expr),* $(,)?)) => {
-        match operation!($table, $type, $member) {
-            // SAFETY: the caller's word, as the module's documentation has it.
-            Some(call) => unsafe { call($($arg),*) },
-            None => -$crate::abi::FI_ENOSYS as _,
-        }
-    };
+/// Joins an endpoint to a queue or an address vector, before it is enabled.
+#[inline]
+pub unsafe fn fi_ep_bind(ep: *mut fid_ep, to: *mut fid, flags: u64) -> c_int {
+    // SAFETY: an endpoint begins with its `fid`.
+    unsafe { fi_bind(ep.cast(), to, flags) }
 }
 
-mod memory;
-mod messages;
-mod objects;
-mod queues;
+/// Makes an endpoint ready.
+#[inline]
+pub unsafe fn fi_enable(ep: *mut fid_ep) -> c_int {
+    // SAFETY: an endpoint begins with its `fid`.
+    unsafe { fi_control(ep.cast(), FI_ENABLE, std::ptr::null_mut()) }
+}
 
-pub use memory::*;
-pub use messages::*;
-pub use objects::*;
-pub use queues::*;
+/// Joins a registration to an endpoint.
+#[inline]
+pub unsafe fn fi_mr_bind(mr: *mut fid_mr, to: *mut fid, flags: u64) -> c_int {
+    // SAFETY: a registration begins with its `fid`.
+    unsafe { fi_bind(mr.cast(), to, flags) }
+}
+
+/// Makes a registration ready, once bound.
+#[inline]
+pub unsafe fn fi_mr_enable(mr: *mut fid_mr) -> c_int {
+    // SAFETY: a registration begins with its `fid`.
+    unsafe { fi_control(mr.cast(), FI_ENABLE, std::ptr::null_mut()) }
+}
+
+/// The descriptor for local operations on the memory.
+#[inline]
+pub unsafe fn fi_mr_desc(mr: *const fid_mr) -> *mut c_void {
+    // SAFETY: an open registration.
+    unsafe { (*mr).mem_desc }
+}
+
+/// The key for the peer's operations on the memory; `FI_KEY_NOTAVAIL` when it has none.
+#[inline]
+pub unsafe fn fi_mr_key(mr: *const fid_mr) -> u64 {
+    // SAFETY: an open registration.
+    unsafe { (*mr).key }
+}
+
+/// Takes the failed operation out, after `-FI_EAVAIL`: 1 when there was one. The entry's
+/// `err_data` and `err_data_size` are read first; see [`fi_cq_err_entry`].
+#[inline]
+pub unsafe fn fi_cq_readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, flags: u64) -> isize {
+    if !buf.is_null() {
+        // A provider from before this member, or asked for an older interface, leaves it alone.
+        // SAFETY: a whole entry, by the caller's word.
+        unsafe { (*buf).src_addr = FI_ADDR_NOTAVAIL };
+    }
+    // SAFETY: an open queue.
+    let ops = unsafe { (*cq).ops };
+    match operation!(get ops, fi_ops_cq, readerr) {
+        // SAFETY: the caller's word.
+        Some(call) => unsafe { call(cq, buf, flags) },
+        None => -FI_ENOSYS as _,
+    }
+}
+
+/// The provider's words for its error, in `buf` or in memory of its own; null when it has none.
+pub unsafe fn fi_cq_strerror(
+    cq: *mut fid_cq,
+    prov_errno: c_int,
+    err_data: *const c_void,
+    buf: *mut c_char,
+    len: usize,
+) -> *const c_char {
+    // SAFETY: an open queue.
+    let ops = unsafe { (*cq).ops };
+    match operation!(get ops, fi_ops_cq, strerror) {
+        // SAFETY: the caller's word.
+        Some(call) => unsafe { call(cq, prov_errno, err_data, buf, len) },
+        None => std::ptr::null(),
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -80,7 +125,6 @@ mod tests {
     use std::mem::offset_of;
 
     use super::*;
-    use crate::abi::*;
 
     unsafe extern "C" fn send(
         _: *mut fid_ep,
@@ -93,11 +137,12 @@ mod tests {
         len as isize
     }
 
-    unsafe extern "C" fn straddr(
-        _: *mut fid_av,
+    unsafe extern "C" fn strerror(
+        _: *mut fid_cq,
+        _: i32,
         _: *const c_void,
         buf: *mut c_char,
-        _: *mut usize,
+        _: usize,
     ) -> *const c_char {
         buf
     }
@@ -107,28 +152,10 @@ mod tests {
         isize::from(unsafe { (*buf).src_addr } == FI_ADDR_NOTAVAIL)
     }
 
-    unsafe extern "C" fn refresh(_: *mut fid, command: i32, arg: *mut c_void) -> i32 {
-        // SAFETY: the argument of FI_REFRESH.
-        let modify = unsafe { *arg.cast::<fi_mr_modify>() };
-        i32::from(command == FI_REFRESH && modify.flags == 7 && modify.attr.iov_count == 3)
-    }
-
-    const NO_FID: fid = fid {
-        fclass: FI_CLASS_EP,
-        context: std::ptr::null_mut(),
-        ops: std::ptr::null_mut(),
-    };
-
     fn endpoint(msg: *mut fi_ops_msg) -> fid_ep {
         fid_ep {
-            fid: NO_FID,
-            ops: std::ptr::null_mut(),
-            cm: std::ptr::null_mut(),
             msg,
-            rma: std::ptr::null_mut(),
-            tagged: std::ptr::null_mut(),
-            atomic: std::ptr::null_mut(),
-            collective: std::ptr::null_mut(),
+            ..fid_ep::EMPTY
         }
     }
 
@@ -183,24 +210,21 @@ mod tests {
 
     #[test]
     fn words_that_are_not_there_are_null() {
-        let mut table = fi_ops_av {
-            straddr: Some(straddr),
-            ..fi_ops_av::EMPTY
+        let mut table = fi_ops_cq {
+            strerror: Some(strerror),
+            ..fi_ops_cq::EMPTY
         };
-        let mut av = fid_av {
-            fid: NO_FID,
+        let mut cq = fid_cq {
+            fid: fid::EMPTY,
             ops: &raw mut table,
         };
         let mut buf: c_char = 0;
-        let mut len = 1;
-        // SAFETY: the table's `straddr` looks at nothing.
-        let words =
-            unsafe { fi_av_straddr(&raw mut av, std::ptr::null(), &raw mut buf, &raw mut len) };
+        // SAFETY: the table's `strerror` looks at nothing.
+        let words = unsafe { fi_cq_strerror(&raw mut cq, 1, std::ptr::null(), &raw mut buf, 1) };
         assert_eq!(words, &raw const buf);
-        av.ops = std::ptr::null_mut();
+        cq.ops = std::ptr::null_mut();
         // SAFETY: no table, nothing is called.
-        let words =
-            unsafe { fi_av_straddr(&raw mut av, std::ptr::null(), &raw mut buf, &raw mut len) };
+        let words = unsafe { fi_cq_strerror(&raw mut cq, 1, std::ptr::null(), &raw mut buf, 1) };
         assert!(words.is_null());
     }
 
@@ -211,7 +235,7 @@ mod tests {
             ..fi_ops_cq::EMPTY
         };
         let mut cq = fid_cq {
-            fid: NO_FID,
+            fid: fid::EMPTY,
             ops: &raw mut table,
         };
         let mut entry = fi_cq_err_entry {
@@ -223,21 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_is_refreshed_through_control() {
-        let mut table = fi_ops {
-            control: Some(refresh),
-            ..fi_ops::EMPTY
-        };
-        let ops = &raw mut table;
+    fn a_registration_tells_its_key_and_descriptor() {
         let mut object = fid_mr {
-            fid: fid { ops, ..NO_FID },
-            mem_desc: std::ptr::null_mut(),
             key: 42,
+            ..fid_mr::EMPTY
         };
         let mr = &raw mut object;
-        // SAFETY: the table's `control` does not follow the segments.
-        let answer = unsafe { fi_mr_refresh(mr, std::ptr::null(), 3, 7) };
-        assert_eq!(answer, 1);
         // SAFETY: a whole object.
         let key = unsafe { fi_mr_key(mr) };
         assert_eq!(key, 42);
