@@ -11,12 +11,12 @@ MX_TESTS_HDRS    := $(wildcard $(C_TESTS_DIR)/mx/support/*.h) $(C_TESTS_HDRS) \
                     include/myriexpress.h $(wildcard include/mx_*.h include/mx_internals/*.h)
 MX_TESTS_LINK    := -L$(LIBDIR) -lmyriexpress -Wl,-rpath,$(abspath $(LIBDIR))
 # Of the two suites' support, and of this one's.
-MX_TESTS_SHARED  := pattern port memory limit flood stacks check world
+MX_TESTS_SHARED  := pattern port memory stacks check world
 MX_TESTS_OWN     := couple party mx stacks
 # The functions of mx/support/stacks.c.
 MX_TESTS_WRAP    := $(shell sed -n 's/^\(LARGE\|SMALL\)(\(mx_[a-z_0-9]*\))$$/-Wl,--wrap=\2/p' $(C_TESTS_DIR)/mx/support/stacks.c)
 
-MX_TESTS_PLAIN   := cancelled shortage fork requests lifecycle args messages connect handler threads info names
+MX_TESTS_PLAIN   := cancelled fork requests lifecycle args messages connect handler threads info names
 MX_TESTS_ALL     := $(MX_TESTS_PLAIN) layout header_cxx together
 MX_TESTS         ?= $(MX_TESTS_ALL)
 # Not for the library, which names settings that it does not know.

@@ -1,7 +1,6 @@
 //! Whole endpoints, and how they choose among their ports.
 
 mod fabrics;
-mod impostors;
 mod local_limit;
 mod pair;
 mod rdm;

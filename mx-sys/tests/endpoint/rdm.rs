@@ -2,9 +2,8 @@
 //!
 //! Needs libfabric1 (`make deps`).
 
-use crate::node::traffic::{exchange, stream};
-use crate::node::{LONG, Node, NotConnected, pattern, pending};
-use mx_proto::{Config, Down, DownReason, RemoteId, Route, Status};
+use crate::node::{LONG, Node, NotConnected};
+use mx_proto::{Config, RemoteId, Route, Status};
 use mx_sys::{
     EndpointChoice, OpenError, OpenOptions, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, RdmOptions,
 };
@@ -70,83 +69,6 @@ fn peers_find_each_other_through_tcp_which_then_only_watches() {
         let tcp = has(&[ROUTE_TCP, ROUTE_RDM]);
         wait_for_links(&c, (has(&[ROUTE_LOCAL]), tcp, has(&[ROUTE_RDM])));
     }
-}
-
-#[test]
-fn messages_of_every_size_cross_in_both_directions() {
-    let (a, b, to_b) = pair();
-    let sizes = [
-        0, 1, 33, 4095, 4097, 32_767, 32_769, 65_537, 1_000_003, 9_000_001,
-    ];
-    exchange(&a, &b, to_b, &sizes);
-}
-
-#[test]
-fn many_small_messages_arrive_whole_and_in_order() {
-    let (a, b, to_b) = pair();
-    stream(&a, &b, to_b, 3_000);
-}
-
-#[test]
-fn a_peer_without_a_fabric_is_reached_over_tcp_unless_its_address_says_rdm() {
-    let a = node(ROUTE_RDM);
-    let b = node(ROUTE_TCP);
-    let to_b = a.connect(b.target(Route::AUTO)).unwrap();
-    assert_eq!(a.send_all(to_b, 1, b"through tcp"), Status::Success);
-    assert_eq!(b.receive(1, &mut [0; 11]).status, Status::Success);
-    wait_for_links(&a, (0, 1, 0));
-    wait_for_links(&b, (0, 1, 0));
-    let c = node(ROUTE_RDM);
-    let refused = c.connect(b.target(ROUTE_RDM));
-    assert_eq!(refused, Err(NotConnected::Later(Status::Unreachable)));
-    wait_for_links(&c, (0, 0, 0));
-}
-
-#[test]
-fn both_at_once_become_one_remote_each() {
-    let (a, b) = (node(ROUTE_RDM), node(ROUTE_RDM));
-    let (to_b, to_a) = std::thread::scope(|scope| {
-        let there = scope.spawn(|| a.connect(b.target(Route::AUTO)).unwrap());
-        let back = b.connect(a.target(Route::AUTO)).unwrap();
-        (there.join().unwrap(), back)
-    });
-    assert_eq!(a.send_all(to_b, 1, b"there"), Status::Success);
-    assert_eq!(b.receive(1, &mut [0; 5]).status, Status::Success);
-    assert_eq!(b.send_all(to_a, 2, b"back"), Status::Success);
-    assert_eq!(a.receive(2, &mut [0; 4]).status, Status::Success);
-    for node in [&a, &b] {
-        assert_eq!(node.shared.lock().endpoint.remotes(), 1);
-        assert_eq!(links(node).0, 0);
-    }
-}
-
-#[test]
-fn a_peer_that_ends_is_seen_to_end() {
-    let (a, b, to_b) = pair();
-    let big = pattern(4 << 20, 1);
-    pending(a.send(to_b, 1, &big, 1));
-    drop(b);
-    assert_ne!(a.done(1).status, Status::Success);
-    let Down { reason, .. } = a.event();
-    assert!(!matches!(reason, DownReason::Protocol(_)), "{reason:?}");
-    wait_for_links(&a, (0, 0, 0));
-}
-
-#[test]
-fn a_closed_endpoint_refuses_as_over_tcp() {
-    let a = node(ROUTE_RDM);
-    let gone = node(ROUTE_RDM);
-    let [by_tcp, by_rdm, by_any] =
-        [ROUTE_TCP, ROUTE_RDM, Route::AUTO].map(|route| gone.target(route));
-    drop(gone);
-    let refused = a.connect(by_tcp);
-    assert!(
-        matches!(refused, Err(NotConnected::Later(_))),
-        "{refused:?}"
-    );
-    assert_eq!(a.connect(by_rdm), refused);
-    assert_eq!(a.connect(by_any), refused);
-    wait_for_links(&a, (0, 0, 0));
 }
 
 #[test]

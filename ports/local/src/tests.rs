@@ -3,13 +3,11 @@
 
 mod crowds;
 mod cycles;
-mod end;
 mod idle;
 mod limit;
 mod meeting;
 mod pieces;
 mod rogues;
-mod room;
 mod sleeping;
 mod strangers;
 mod streams;

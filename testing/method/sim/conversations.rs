@@ -132,18 +132,6 @@ fn a_receive_of_an_exchange_that_was_cut_ends_after_one_peer_timeout() {
 }
 
 #[test]
-fn an_idle_client_notices_nothing_of_a_server_that_was_restarted() {
-    for seed in 0..20 {
-        let mut pair = Pair::new(seed);
-        let server = pair.server;
-        pair.rig.kill(server);
-        pair.rig.run_for(TIMEOUT);
-        pair.rig.restart(server, Profile::default());
-        assert_eq!(pair.exchange(), (0, 0), "seed {seed}");
-    }
-}
-
-#[test]
 fn a_receive_whose_request_follows_waits_for_as_long_as_its_answer_takes() {
     let mut pair = Pair::new(1);
     pair.client_is_given_up_behind_an_answer();
@@ -199,34 +187,4 @@ fn a_servers_receive_of_a_cut_exchange_ends_although_the_client_asks_for_somethi
     let began = pair.rig.now();
     assert_eq!(pair.rig.wait(server, receive), -BMI_ENETRESET);
     assert!(pair.rig.now().since(began) <= LIMIT);
-}
-
-#[test]
-fn a_server_that_was_never_there_is_refused_each_time_and_reached_when_it_comes() {
-    let (mut rig, client, server) = Rig::of_two(1);
-    rig.kill(server);
-    for round in 0..3 {
-        let host = rig.host(client);
-        let all = [
-            host.recv(server, 1, 10),
-            host.send(server, 1, b"send"),
-            host.send_unexpected(server, 1, b"request"),
-        ];
-        for label in all {
-            let code = rig.wait(client, label);
-            assert_eq!(code, -BMI_ECONNREFUSED, "round {round}");
-        }
-    }
-    rig.restart(server, Profile::default());
-    rig.introduce(client, server);
-}
-
-#[test]
-fn programs_without_requests_begin_anew_after_a_loss() {
-    let (mut rig, a, b) = Rig::of_two(1);
-    rig.introduce(a, b);
-    rig.kill(b);
-    rig.run_for(TIMEOUT);
-    rig.restart(b, Profile::default());
-    rig.introduce(a, b);
 }

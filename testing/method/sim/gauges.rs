@@ -1,55 +1,12 @@
-//! Gauges of a method while it lends, waits and drops, on the simulated network; and that memory
-//! which runs short is told once.
+//! Gauges of a method while it lends and waits, on the simulated network.
 
 use crate::rig::Rig;
 use bmi_method::method::{MethodReport, PeerGauges};
 use bmi_method::peer::state::Name;
-use log::{Log, Metadata, Record};
 use mx_proto::flow::CREDIT;
 use mx_sim::Profile;
 use mx_sim::world::NodeId;
-use std::cell::RefCell;
-use std::sync::Once;
 use std::time::Duration;
-
-thread_local! {
-    /// Warnings of this thread's test: everything of the simulation runs in it.
-    static WARNINGS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-}
-
-struct Collector;
-
-impl Log for Collector {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= log::Level::Warn
-    }
-
-    fn log(&self, record: &Record<'_>) {
-        if self.enabled(record.metadata()) {
-            WARNINGS.with_borrow_mut(|all| all.push(record.args().to_string()));
-        }
-    }
-
-    fn flush(&self) {}
-}
-
-/// From here on, [`warnings_of`] knows what this thread was warned of.
-fn collect_warnings() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        log::set_logger(&Collector).unwrap();
-        log::set_max_level(log::LevelFilter::Warn);
-    });
-    WARNINGS.with_borrow_mut(Vec::clear);
-}
-
-/// Warnings with a setting and its value in them, of all methods of the test.
-fn warnings_of(setting: &str) -> Vec<String> {
-    WARNINGS.with_borrow(|all| {
-        let of_it = all.iter().filter(|line| line.contains(setting));
-        of_it.cloned().collect()
-    })
-}
 
 fn server_and_client(rig: &mut Rig) -> (NodeId, NodeId) {
     let (server, client) = (rig.add(Profile::default()), rig.add(Profile::default()));
@@ -139,69 +96,4 @@ fn who_waits_no_more_is_not_counted_whatever_ended_it() {
         }
         assert_eq!(report(&mut rig, client).stalled, 0, "{end}");
     }
-}
-
-#[test]
-fn messages_that_wait_and_peers_that_are_gone_are_seen() {
-    let mut rig = Rig::new(3);
-    let (server, client) = server_and_client(&mut rig);
-    rig.host(client).send(server, 1, &[7; 1000]);
-    rig.host(client).send_unexpected(server, 2, &[7; 1000]);
-    rig.run_for(Duration::from_millis(10));
-    let here = report(&mut rig, server);
-    assert_eq!((here.early_bytes, here.inbox.messages), (1000, 1));
-    assert_eq!((here.inbox.bytes, here.flow.tombstones), (1000, 0));
-    rig.kill(client);
-    rig.run("the loss", |rig| {
-        peer(rig, server, client).account.is_none()
-    });
-    let here = report(&mut rig, server);
-    // A message of 1000 bytes is three credits.
-    assert_eq!((here.flow.tombstones, here.flow.remotes), (3, 0));
-    assert_eq!(peer(&mut rig, server, client).state, Name::Init);
-    rig.host(server).fetching = true;
-    rig.run("the message", |rig| rig.peek(server).got.len() == 1);
-    let here = report(&mut rig, server);
-    assert_eq!((here.flow.tombstones, here.usage.0), (0, 0));
-}
-
-#[test]
-fn memory_that_is_nearly_used_up_is_told_once() {
-    collect_warnings();
-    let mut rig = Rig::new(8);
-    rig.limit_unexpected(1 << 20, 1 << 14);
-    let server = rig.add(Profile::default());
-    rig.peek(server).fetching = false;
-    let mut clients = Vec::new();
-    while report(&mut rig, server).usage.0 <= (1 << 20) / 80 * 63 {
-        assert_eq!(warnings_of("MX_UNEXPECTED_BYTES"), [""; 0]);
-        let client = rig.add(Profile::default());
-        rig.introduce(client, server);
-        clients.push(client);
-        assert!(clients.len() < 200, "{:?}", report(&mut rig, server));
-        for client in &clients {
-            for tag in 0..20 {
-                rig.host(*client).send(server, tag, &[1; 4000]);
-            }
-        }
-        rig.run_for(Duration::from_millis(1));
-    }
-    for _ in 0..2 {
-        rig.run_for(Duration::from_millis(20));
-        let told = warnings_of("MX_UNEXPECTED_BYTES=1048576");
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("nine tenths"), "{told:?}");
-    }
-    // Another life tells it again.
-    rig.kill(server);
-    rig.restart(server, Profile::default());
-    for _ in 0..20 {
-        for client in &clients {
-            for tag in 0..20 {
-                rig.host(*client).send(server, tag, &[1; 4000]);
-            }
-        }
-        rig.run_for(Duration::from_millis(20));
-    }
-    assert_eq!(warnings_of("MX_UNEXPECTED_BYTES=1048576").len(), 2);
 }

@@ -456,6 +456,17 @@ fn an_orderly_end_is_told_at_once() {
 }
 
 #[test]
+fn a_connect_to_a_peer_that_is_dropped_is_called_off() {
+    let (mut rig, a, b) = Rig::of_two(17);
+    rig.cluster.stall(b, Duration::from_secs(1));
+    let send = rig.host(a).send_unexpected(b, 1, b"too late");
+    let addr = rig.host(a).addr(b);
+    rig.host(a).drop_addr(addr);
+    assert_eq!(rig.wait(a, send), -BMI_ENETRESET);
+    assert_eq!(rig.peek(a).method.endpoint().requests(), 0);
+}
+
+#[test]
 fn what_waits_for_a_connection_never_goes_once_the_method_has_ended() {
     for micros in [0, 3, 6, 9, 12, 15, 20, 30, 100] {
         let (mut rig, a, b) = Rig::of_two(20);

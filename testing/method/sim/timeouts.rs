@@ -93,40 +93,6 @@ fn a_frozen_peer_ends_every_operation_and_the_next_post_reaches_it_again() {
 }
 
 #[test]
-fn a_living_server_may_take_its_time() {
-    let (mut rig, a, b) = pair(20, Settings::default());
-    let send = rig.host(a).send(b, 1, &[7; 100_000]);
-    let recv = rig.host(a).recv(b, 2, 10);
-    rig.run_for(TIMEOUT * 2_000);
-    assert_eq!(rig.peek(a).outstanding(), [send, recv]);
-    let late = rig.host(b).recv(a, 1, 100_000);
-    rig.host(b).send(a, 2, b"at last");
-    assert_eq!((rig.wait(b, late), rig.wait(a, send)), (0, 0));
-    assert_eq!(rig.wait(a, recv), 0);
-}
-
-#[test]
-fn the_watch_ends_with_the_last_receive() {
-    let (mut rig, a, b) = pair(21, Settings::default());
-    let recv = rig.host(a).recv(b, 2, 10);
-    rig.run_for(TIMEOUT * 3);
-    assert!(rig.peek(a).method.deadline().is_some());
-    rig.host(a).cancel(recv);
-    rig.run_for(TIMEOUT);
-    assert_eq!(rig.peek(a).method.deadline(), None);
-    // An idle peer may be away for as long as it likes, on either side.
-    for node in [a, b] {
-        rig.cluster.stall(node, TIMEOUT * 10);
-        rig.run_for(TIMEOUT * 20);
-        assert!(is_ready(&mut rig, a, b) && is_ready(&mut rig, b, a));
-    }
-    // It begins again with the next receive.
-    rig.cluster.stall(b, TIMEOUT * 3);
-    let again = rig.host(a).recv(b, 2, 10);
-    assert_eq!(rig.wait(a, again), -BMI_ETIMEDOUT);
-}
-
-#[test]
 fn our_own_absence_is_not_held_against_the_peer() {
     let (mut rig, a, b) = pair(22, Settings::default());
     let recv = rig.host(a).recv(b, 2, 10);
@@ -137,22 +103,6 @@ fn our_own_absence_is_not_held_against_the_peer() {
     assert_eq!(rig.peek(a).outstanding(), [recv]);
     rig.host(b).send(a, 2, b"hello");
     assert_eq!(rig.wait(a, recv), 0);
-}
-
-#[test]
-fn never_means_never() {
-    let mut rig = Rig::new(23);
-    rig.endpoint.peer_timeout = None;
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
-    rig.introduce(a, b);
-    let recv = rig.host(a).recv(b, 2, 10);
-    let send = rig.host(a).send(b, 1, &[7; 100_000]);
-    rig.cluster.stall(b, TIMEOUT * 1_000);
-    rig.run_for(TIMEOUT * 999);
-    assert_eq!(rig.peek(a).outstanding(), [recv, send]);
-    let late = rig.host(b).recv(a, 1, 100_000);
-    rig.run_for(TIMEOUT * 2);
-    assert_eq!((rig.wait(b, late), rig.wait(a, send)), (0, 0));
 }
 
 /// Each class has its own time-out; 0 is none.
@@ -201,48 +151,6 @@ fn each_class_of_operations_has_a_time_out_of_its_own_and_the_peer_stays() {
 }
 
 #[test]
-fn what_is_matched_in_time_has_no_class_any_more() {
-    let (mut rig, a, b) = pair(31, classes(500, 500, 500));
-    let recvs = [rig.host(b).recv(a, 1, 10), rig.host(b).recv(a, 2, 300_000)];
-    rig.run_for(millis(400));
-    let sends = [
-        rig.host(a).send(b, 1, b"small"),
-        rig.host(a).send(b, 2, &[2; 300_000]),
-        rig.host(a).send_unexpected(b, 3, &[3; 300_000]),
-    ];
-    rig.run_for(millis(2_000));
-    for recv in recvs {
-        assert_eq!(rig.peek(b).error(recv), Some(0));
-    }
-    for send in sends {
-        assert_eq!(rig.peek(a).error(send), Some(0));
-    }
-    assert_eq!(rig.peek(b).got.len(), 1);
-}
-
-#[test]
-fn operations_that_wait_for_a_connection_have_their_class_limits_too() {
-    let mut rig = Rig::new(32);
-    rig.settings = classes(1_000, 2_000, 3_000);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
-    // The handshake goes on for longer than any of them.
-    rig.cluster.stall(b, millis(5_000));
-    let began = rig.now();
-    let recv = rig.host(a).recv(b, 2, 10);
-    let unexpected = rig.host(a).send_unexpected(b, 3, b"unexpected");
-    let send = rig.host(a).send(b, 1, b"expected");
-    rig.run_for(millis(500));
-    let later = rig.host(a).send(b, 1, b"later");
-    check(&mut rig, a, send, began, 1_000);
-    check(&mut rig, a, later, began, 1_500);
-    check(&mut rig, a, unexpected, began, 2_000);
-    check(&mut rig, a, recv, began, 3_000);
-    assert_eq!(rig.peek(a).method.operations(), 0);
-    rig.run_for(millis(3_000));
-    rig.introduce(a, b);
-}
-
-#[test]
 fn the_time_before_the_connection_counts() {
     let mut rig = Rig::new(33);
     rig.settings = classes(2_000, 0, 2_000);
@@ -258,33 +166,4 @@ fn the_time_before_the_connection_counts() {
     assert!(is_ready(&mut rig, a, b));
     check(&mut rig, a, send, began, 2_000);
     check(&mut rig, a, recv, began, 2_000);
-}
-
-#[test]
-fn many_queued_operations_time_out_one_after_the_other_and_cancelled_ones_do_not() {
-    let mut rig = Rig::new(34);
-    rig.settings = classes(1_000, 0, 0);
-    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
-    rig.cluster.stall(b, millis(5_000));
-    let mut all = Vec::new();
-    for n in 0..200 {
-        all.push((rig.now(), rig.host(a).send(b, 1, b"x")));
-        rig.run_for(Duration::from_micros(500));
-        if n % 3 == 0 {
-            let (_, label) = all[n];
-            rig.host(a).cancel(label);
-        }
-    }
-    for (n, (began, label)) in all.into_iter().enumerate() {
-        if n % 3 == 0 {
-            assert_eq!(rig.wait(a, label), -BMI_ECANCEL);
-            continue;
-        }
-        let (code, took) = end(&mut rig, a, label, began);
-        assert_eq!(code, -BMI_ETIMEDOUT);
-        // Time-outs of operations come together, every 64 ms.
-        assert!(took >= millis(1_000) && took <= millis(1_067), "{took:?}");
-    }
-    rig.run_for(millis(5_000));
-    assert_eq!(rig.peek(a).method.operations(), 0);
 }

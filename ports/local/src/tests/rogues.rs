@@ -1,9 +1,8 @@
 //! Peers whose messages about memory and suspension no peer of ours sends.
 
-use super::cycles::Random;
 use super::idle::{IDLE, Stage, send_through, stage};
 use super::strangers::{GEOMETRY, HELLO, Rogue, assert_ended, pipe, sealed_memfd};
-use super::{Event, Node, fresh_name, header, last_link, link_up};
+use super::{Event, Node, fresh_name, header, link_up};
 use crate::handshake::{ControlMessage, MESSAGE_LEN};
 use crate::layout::Geometry;
 use crate::socket::{Received, Socket};
@@ -256,66 +255,4 @@ fn a_peer_that_does_not_suspend_with_us_keeps_no_peer_out() {
     assert_eq!(server.send(link, b"x"), Err(SendError::WouldBlock));
     assert_eq!(server.port.stats().bytes, GEOMETRY.total() as u64);
     link_up(&mut Node::new(), &mut server);
-}
-
-#[test]
-fn random_control_messages_and_scribbling_never_hurt_more_than_their_own_link() {
-    let mut random = Random(0x5eed_0007);
-    let mut server = Node::new();
-    let mut good = Node::new();
-    let link = link_up(&mut good, &mut server);
-    let good_link = server.first_link();
-    let mut ended = 0;
-    for _ in 0..150 {
-        let rogue = Rogue::connect(&mut server);
-        rogue.write_packet(0);
-        server.poll_until_idle();
-        let from = last_link(&server.take());
-        for _ in 0..40 {
-            let say = |control: &[u8]| drop(rogue.socket.send(control, None));
-            match random.below(10) {
-                0 => rogue.write_packet(random.below(128) as usize),
-                1 => say(&ControlMessage::Suspend(random.below(4)).encode()),
-                2 => {
-                    let memory = sealed_memfd(GEOMETRY.total());
-                    let _ = rogue.socket.send(&offer_of(GEOMETRY), Some(&memory));
-                }
-                3 => say(&ControlMessage::Taken.encode()),
-                4 => say(&ControlMessage::Later(None).encode()),
-                5 => server.clock.advance(IDLE / 2),
-                6 | 7 => {
-                    let _ = server.send(from, &[1; 300]);
-                }
-                8 => say(&packet(random.below(3) as usize * 100, 100)),
-                _ => rogue.socket.ring(),
-            }
-            if server.port.arm() {
-                server.port.disarm();
-            }
-            server.port.note_control();
-            server.poll();
-            good.clock.advance(IDLE / 8);
-            good.poll_until_idle();
-        }
-        send_through(&mut good, link, &mut server, b"fine");
-        server.poll_until_idle();
-        let fine = Event::Packet(good_link, b"fine".to_vec());
-        ended += server
-            .log
-            .events
-            .iter()
-            .filter(|event| matches!(event, Event::Down(..)))
-            .count();
-        assert!(server.take().contains(&fine));
-        drop(rogue);
-        server.poll_until_idle();
-        ended += server
-            .take()
-            .iter()
-            .filter(|event| matches!(event, Event::Down(..)))
-            .count();
-    }
-    assert_eq!(ended, 150);
-    assert_eq!(server.port.link_count(), 1);
-    assert!(server.port.stats().bytes <= Geometry::STANDARD.total() as u64);
 }

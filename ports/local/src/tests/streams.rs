@@ -122,28 +122,3 @@ fn a_stream_to_who_has_no_room_for_far_areas_goes_on_without() {
     // Asked once.
     assert_eq!(a.port.stats().turned_away, 1);
 }
-
-#[test]
-fn small_messages_get_no_far_areas() {
-    let (mut a, ab, mut b, _) = linked();
-    for _ in 0..100 {
-        while a.send(ab, &[1; 8192]) == Ok(Sent::Whole) {}
-        poll_all([&mut a, &mut b]);
-    }
-    assert_eq!(a.port.stats().bytes, Geometry::STANDARD.total() as u64);
-}
-
-#[test]
-fn a_suspend_that_comes_with_a_wake_up_is_heard() {
-    let (mut a, ab, mut b, ba) = linked();
-    b.poll_until_idle();
-    assert!(b.port.arm());
-    assert_eq!(a.send(ab, b"up"), Ok(Sent::Whole));
-    a.port.grow(ab);
-    assert_eq!(stage(&a, ab), Stage::Suspending);
-    b.port.disarm();
-    b.poll_until_idle();
-    assert_eq!(stage(&b, ba), Stage::Plain);
-    poll_all([&mut a, &mut b]);
-    assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Up, Stage::Up));
-}
