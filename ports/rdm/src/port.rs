@@ -27,8 +27,11 @@ const BUSY_FOR: Duration = Duration::from_millis(200);
 impl<M: Memory> Port<M> for RdmPort {
     fn limits(&self, _link: LinkId) -> Limits {
         let body = self.body_max();
-        let remote = self.fabric.as_ref().map(|fabric| &fabric.remote);
-        let reads = remote.is_some_and(Remote::offers_reads);
+        let remote = self
+            .fabric
+            .as_ref()
+            .and_then(|fabric| fabric.remote.as_ref());
+        let reads = remote.is_some();
         Limits {
             packet_max: body,
             // With remote reads those are better from two frames on.
@@ -173,7 +176,7 @@ impl<M: Memory> Port<M> for RdmPort {
             }
             _ => None,
         };
-        let remote = fabric.and_then(|fabric| fabric.remote.deadline());
+        let remote = fabric.and_then(|fabric| fabric.remote.as_ref()?.deadline());
         // Without a link, nothing else shows that it has gone.
         let device = (fabric.is_some() && self.in_use.is_some()).then_some(self.give_back_at);
         [room, look, remote, device, self.links.deadline()]
