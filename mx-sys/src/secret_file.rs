@@ -9,6 +9,7 @@
 //! Anything else is an error: if a secret is set, no endpoint is opened without it.
 
 use mx_proto::secret::Secret;
+use nix::unistd::geteuid;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -85,8 +86,7 @@ impl std::error::Error for SecretError {}
 
 /// The secret in a file.
 pub fn read(path: &Path) -> Result<Secret, SecretError> {
-    // SAFETY: plain system call.
-    let me = unsafe { libc::geteuid() };
+    let me = geteuid().as_raw();
     read_as(path, me).map_err(|fault| SecretError {
         path: path.to_owned(),
         fault,

@@ -22,10 +22,14 @@ use crate::thread::SignalsBlocked;
 use env_logger::{Builder, Logger};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use mx_port_base::file_size::Quiet;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, send};
+use nix::sys::stat::{Mode, fstat};
+use nix::unistd;
 use std::fmt::{self, Arguments, Write};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -148,70 +152,45 @@ fn put<const N: usize>(line: &Line<N>) -> bool {
 
 /// Writes what can be written at once. `None`: nothing.
 fn write(bytes: &[u8]) -> Option<usize> {
-    let (start, len) = (bytes.as_ptr().cast(), bytes.len());
-    let write_to = |fd: RawFd| {
-        // SAFETY: `bytes` is readable for its length.
-        unsafe { libc::write(fd, start, len) }
-    };
-    let written = match kind()? {
-        // SAFETY: as above.
-        libc::S_IFSOCK => unsafe {
-            libc::send(STDERR, start, len, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
-        },
-        libc::S_IFREG => write_to(STDERR),
+    let stderr = io::stderr();
+    let stderr = stderr.as_fd();
+    let written = match kind(stderr)? {
+        libc::S_IFSOCK => {
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+            send(stderr.as_raw_fd(), bytes, flags)
+        }
+        libc::S_IFREG => unistd::write(stderr, bytes),
         libc::S_IFIFO | libc::S_IFCHR => match once_more() {
-            Ok(own) => write_to(own.as_raw_fd()),
-            Err(_) if is_writable() => write_to(STDERR),
+            Ok(own) => unistd::write(own, bytes),
+            Err(_) if is_writable(stderr) => unistd::write(stderr, bytes),
             Err(_) => return None,
         },
         _ => return None,
     };
-    usize::try_from(written).ok()
+    written.ok()
 }
-
-const STDERR: RawFd = libc::STDERR_FILENO;
 
 /// The type of file that stderr is. `None` if it is closed, or its number is another descriptor's since: one
 /// only to be read, or closed on exec, as all of this library's are.
-fn kind() -> Option<libc::mode_t> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `stat` can be written; it has been when the call succeeds.
-    let stat = unsafe {
-        let found = libc::fstat(STDERR, stat.as_mut_ptr()) == 0;
-        found.then(|| stat.assume_init())
-    }?;
-    // SAFETY: takes no pointers.
-    let (open, own) = unsafe {
-        let flags = libc::fcntl(STDERR, libc::F_GETFL);
-        (flags, libc::fcntl(STDERR, libc::F_GETFD))
-    };
+fn kind(stderr: BorrowedFd<'_>) -> Option<libc::mode_t> {
+    let stat = fstat(stderr).ok()?;
+    let open = fcntl(stderr, FcntlArg::F_GETFL).ok()?;
+    let own = fcntl(stderr, FcntlArg::F_GETFD).ok()?;
     let is_stderr = open & libc::O_ACCMODE != libc::O_RDONLY && own & libc::FD_CLOEXEC == 0;
     is_stderr.then_some(stat.st_mode & libc::S_IFMT)
 }
 
 /// The same pipe or terminal, open without waiting. O_NONBLOCK on stderr itself would be seen by every process
 /// that has it.
-fn once_more() -> io::Result<OwnedFd> {
-    let name = c"/proc/thread-self/fd/2";
-    let flags = libc::O_WRONLY | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-    // SAFETY: a C string.
-    match unsafe { libc::open(name.as_ptr(), flags) } {
-        -1 => Err(io::Error::last_os_error()),
-        // SAFETY: a fresh descriptor, not owned elsewhere.
-        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-    }
+fn once_more() -> nix::Result<OwnedFd> {
+    let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    open(c"/proc/thread-self/fd/2", flags, Mode::empty())
 }
 
 /// A write of up to PIPE_BUF bytes goes through at once, as far as one can know.
-fn is_writable() -> bool {
-    let mut poll = libc::pollfd {
-        fd: STDERR,
-        events: libc::POLLOUT,
-        revents: 0,
-    };
-    // SAFETY: one entry, which outlives the call.
-    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
-    ready == 1 && poll.revents == libc::POLLOUT
+fn is_writable(stderr: BorrowedFd<'_>) -> bool {
+    let mut asked = [PollFd::new(stderr, PollFlags::POLLOUT)];
+    poll(&mut asked, PollTimeout::ZERO) == Ok(1) && asked[0].revents() == Some(PollFlags::POLLOUT)
 }
 
 /// A text of up to `N` bytes between two ends of lines: the first ends one that is torn.

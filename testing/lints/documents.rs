@@ -253,7 +253,7 @@ fn files_that_the_states_are_drawn_from_exist() {
         assert!(path.exists(), "docs/states.md: {name}");
     }
     // The read has no enum of its own: this decides where it is.
-    let (file, word) = ("ports/rdm/src/rma.rs", "struct Read ");
+    let (file, word) = ("ports/rdm/src/remote.rs", "struct Read ");
     assert!(text_of(file).contains(word), "{file}: {word}");
 }
 

@@ -87,7 +87,7 @@ impl RdmPort {
         };
         let address = peer.address;
         let id = self.links.answer(cookie, peer, from, now);
-        fabric.remote.on_link_up(id, address);
+        fabric.on_link_up(id, address);
         let ours = self.endpoint_address(id).ok_or(Refusal::Failed)?;
         Ok((id, ours))
     }
@@ -132,7 +132,7 @@ impl RdmPort {
             fabric.addresses.give(&fabric.domain, address);
             return;
         }
-        fabric.remote.on_link_up(link, address);
+        fabric.on_link_up(link, address);
         self.send_control(link, Kind::Hello, &[]);
     }
 

@@ -36,7 +36,8 @@ use std::sync::Arc;
 /// may have been given, contexts included, comes after what was opened, also after what would not be
 /// closed at once.
 pub(super) struct Fabric {
-    pub(super) remote: Remote,
+    /// `None` where the provider has no real RMA.
+    pub(super) remote: Option<Remote>,
     pub(super) main: Option<Ep>,
     pub(super) domain: Domain,
     pub(super) slots: Slots,
@@ -145,6 +146,13 @@ impl Fabric {
         self.plan().terms.frame_max
     }
 
+    /// A link can carry frames; `peer` is its address.
+    pub(super) fn on_link_up(&mut self, link: LinkId, peer: u64) {
+        if let Some(remote) = &mut self.remote {
+            remote.on_link_up(link, peer);
+        }
+    }
+
     /// Lends `remote` what it needs.
     pub(super) fn remote(&mut self) -> Option<(&mut Remote, Outlet<'_>)> {
         let outlet = Outlet {
@@ -155,7 +163,7 @@ impl Fabric {
             out: &mut self.out,
             backlog: &mut self.backlog,
         };
-        Some((&mut self.remote, outlet))
+        Some((self.remote.as_mut()?, outlet))
     }
 
     /// Sends a frame to the peer of `link`: `len` bytes of body that `fill` writes.
@@ -284,7 +292,7 @@ impl Fabric {
 impl Drop for Fabric {
     fn drop(&mut self) {
         // Registrations for peers.
-        self.remote.close();
+        self.remote = None;
         if !self.plan.terms.mr_endpoint {
             self.main = None;
         }

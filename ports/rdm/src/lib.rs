@@ -44,7 +44,6 @@ mod reading;
 mod receive;
 mod registration;
 mod remote;
-mod rma;
 mod sequence;
 mod slots;
 

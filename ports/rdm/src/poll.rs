@@ -301,7 +301,11 @@ impl RdmPort {
     ) {
         match kind {
             Kind::Reading => match (reading, &mut self.fabric) {
-                (Some(reading), Some(fabric)) => fabric.remote.on_reading(id, reading),
+                (Some(reading), Some(fabric)) => {
+                    if let Some(remote) = &mut fabric.remote {
+                        remote.on_reading(id, reading);
+                    }
+                }
                 _ => self.stats.malformed += 1,
             },
             Kind::Hello => self.send_control(id, Kind::HelloAck, &[]),
@@ -372,7 +376,7 @@ impl RdmPort {
         while let Some(report) = self
             .fabric
             .as_mut()
-            .and_then(|fabric| fabric.remote.next_report())
+            .and_then(|fabric| fabric.remote.as_mut()?.next_report())
         {
             any = true;
             let id = report.link();

@@ -28,8 +28,11 @@ const BUSY_FOR: Duration = Duration::from_millis(200);
 impl LinkControl for RdmPort {
     fn limits(&self, _link: LinkId) -> Limits {
         let body = self.body_max();
-        let remote = self.fabric.as_ref().map(|fabric| &fabric.remote);
-        let reads = remote.is_some_and(Remote::offers_reads);
+        let remote = self
+            .fabric
+            .as_ref()
+            .and_then(|fabric| fabric.remote.as_ref());
+        let reads = remote.is_some();
         Limits {
             packet_max: body,
             // With remote reads those are better from two frames on.
@@ -99,7 +102,7 @@ impl LinkControl for RdmPort {
             }
             _ => None,
         };
-        let remote = fabric.and_then(|fabric| fabric.remote.deadline());
+        let remote = fabric.and_then(|fabric| fabric.remote.as_ref()?.deadline());
         // Without a link, nothing else shows that it has gone.
         let device = (fabric.is_some() && self.in_use.is_some()).then_some(self.give_back_at);
         [room, look, remote, device, self.links.deadline()]

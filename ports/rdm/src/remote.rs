@@ -1,48 +1,123 @@
-//! Large messages that the receiver reads from the sender's memory.
+//! Large messages by RMA: the receiver's card reads the sender's memory.
 //!
 //! ```text
-//!   sender's port                                     receiver's port
-//!   register ---- RemoteKey, in the endpoint's offer ---> read
-//!      |                                                  |
-//!      |   registered for remote reading     <----------- fi_read, piece by piece
-//!      v                                                  v
-//!   deregister                                            ReadDone, or recall
+//!   registering side                              reading side
+//!   registered for remote reading
+//!   RemoteKey, in the endpoint's offer -------> pieces, each an fi_read into place
+//!        <======================================   at most WINDOW a link
+//!        <------------ Reading, every 2 s -------  (the card's reads are not visible here)
+//!   deregister                                  registered for local writing, if the plan needs it
+//!                                               ReadDone, or recall
 //! ```
 //!
-//! Only over providers with real RMA ([`Plan`]). Elsewhere `register` returns no key and `read`
-//! refuses, and the endpoint sends the message through the port's own buffers. Refusing is always
-//! allowed, and the endpoint repeats a failed read that way.
+//! Only over providers with real RMA ([`Plan`]). Elsewhere there is no [`Remote`], and the endpoint
+//! sends the message through the port's own buffers. Refusing is always allowed, and the endpoint
+//! repeats a failed read that way.
 //!
 //! Three calls give memory back: `deregister`, `recall` and `on_link_down`. When one of them
-//! returns, the memory is not accessed any more, whatever the peer or the provider do. If a
-//! provider does not release it, [`Remote::wants_renewal`] says so at once, and the caller has to
-//! close endpoint and domain before it returns itself.
+//! returns, the memory is not accessed any more, whatever the peer or the provider do: a closed
+//! registration cannot be read or written. Where reads need no local registration, the card reads
+//! into bounce buffers, which are then copied. If a provider does not close a registration,
+//! [`Remote::wants_renewal`] says so at once, and the caller has to close endpoint and domain before
+//! it returns itself.
 //!
-//! Owns: the choice whether to use RMA; reports not yet fetched.
-//! Not here: links; it gets only a name and an address.
+//! Owns: registrations of sends, reads and their pieces.
+//! Not here: frames; links, of which it gets only a name and an address.
 
-use super::bounce::BounceBuffers;
+mod events;
+
+use super::bounce::{self, BounceBuffers};
 use super::ops::{Op, Ops};
-use super::plan::Plan;
+use super::pieces::Pieces;
+use super::plan::{Plan, Reads};
 use super::reading::Reading;
-use super::rma::Rma;
-use mx_port_fabric::{CqEvent, Domain, Ep};
+use super::registration::{Lease, Registrations};
+use events::{Events, LookLimit, Outcome};
+use libfabric_sys::abi::{FI_EAGAIN, FI_REMOTE_READ};
+use mx_port_fabric::{CqEvent, Domain, Ep, Mr};
 use mx_proto::port::{RemoteKey, RemoteRead, SendError};
 use mx_proto::{Instant, LinkId, Memory};
+use slab::Slab;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
+
+/// Several pieces of memory.
+pub(super) type Segments = SmallVec<[(*mut u8, usize); 2]>;
 
 /// Reads and registrations of all links.
 pub(super) struct Remote {
-    /// `None` where the provider has no real RMA.
-    rma: Option<Rma>,
+    /// By the key of its registration.
+    registered: HashMap<u64, Registered>,
+    registrations: Registrations,
+    links: HashMap<LinkId, Link>,
+    reads: Slab<Read>,
+    posted: Slab<Posted>,
+    /// Links that had no room.
+    blocked: VecDeque<LinkId>,
+    /// The time of the next Reading frame to peers.
+    chime: Option<Instant>,
+    /// Operations need their memory registered. Where they do not, they go into bounce buffers.
+    local: bool,
+    /// Bounce buffers that the provider may keep for links that are gone, before everything is opened anew.
+    lost_max: usize,
+    piece_max: usize,
+    /// [`Reads::connected`]
+    connected: bool,
+    /// As of the last poll.
+    now: Instant,
     events: Events,
 }
 
 // SAFETY: pointers in it are to memory lent to the port, which one thread at a time may use,
 // whichever that is; they are only passed on.
 unsafe impl Send for Remote {}
+
+struct Link {
+    peer: u64,
+    /// Reads with pieces to post.
+    turn: VecDeque<usize>,
+    /// Pieces the provider has.
+    posted: usize,
+    /// In `blocked`.
+    blocked: bool,
+}
+
+struct Registered {
+    link: LinkId,
+    address: u64,
+    token: u64,
+    mr: Mr,
+}
+
+struct Read {
+    link: LinkId,
+    token: u64,
+    key: RemoteKey,
+    /// Address of the first byte at the peer.
+    remote: u64,
+    pieces: Pieces,
+    /// One for each segment, or none at all.
+    leases: SmallVec<[Lease; 1]>,
+    posted: usize,
+    failed: bool,
+    /// Something came in since the peer was told last.
+    moved: bool,
+}
+
+struct Posted {
+    link: LinkId,
+    /// `None`: its memory has been taken from it.
+    read: Option<usize>,
+    landing: Option<Landing>,
+}
+
+/// The destination of a piece in a bounce buffer.
+struct Landing {
+    buffer: u32,
+    start: *mut u8,
+    len: usize,
+}
 
 /// The parts of the port that a call needs.
 pub(super) struct Outlet<'a> {
@@ -84,54 +159,57 @@ impl Report {
     }
 }
 
-/// A completion: nothing, or the positive error number.
-pub(super) type Outcome = Result<(), i32>;
-
-/// Reports, and completions met out of turn.
-#[derive(Default)]
-pub(super) struct Events {
-    reports: VecDeque<Report>,
-    /// Pieces whose end was taken from the queue while looking for something else; handled before the
-    /// call ends.
-    met: VecDeque<(u32, Outcome)>,
-    /// The provider has memory it would not give back.
-    renewal: bool,
-}
-
-/// Several pieces of memory.
-pub(super) type Segments = SmallVec<[(*mut u8, usize); 2]>;
-
 impl Remote {
-    pub(super) fn new(plan: &Plan) -> Self {
-        Self {
-            rma: plan.rma.map(|reads| Rma::new(plan, reads)),
+    /// `None`: the provider has no real RMA.
+    pub(super) fn new(plan: &Plan) -> Option<Self> {
+        let Reads {
+            max_read,
+            connected,
+            ..
+        } = plan.rma?;
+        Some(Self {
+            registered: HashMap::new(),
+            registrations: Registrations::new(),
+            links: HashMap::new(),
+            reads: Slab::new(),
+            posted: Slab::new(),
+            blocked: VecDeque::new(),
+            chime: None,
+            local: plan.mr_local,
+            // Reads of links that are gone occupy the provider's queue, too.
+            lost_max: bounce::MOST.min(plan.terms.tx_depth) / 2,
+            connected,
+            piece_max: if connected {
+                max_read.clamp(1, PIECE_CONNECTED)
+            } else if plan.mr_local {
+                max_read.clamp(1, PIECE_MAX)
+            } else {
+                max_read.clamp(1, bounce::BUFFER_BYTES)
+            },
+            now: Instant::default(),
             events: Events::default(),
-        }
-    }
-
-    /// Nothing is registered or read any more.
-    pub(super) fn close(&mut self) {
-        self.rma = None;
-    }
-
-    /// May [`Remote::read`] ever succeed?
-    pub(super) fn offers_reads(&self) -> bool {
-        self.rma.is_some()
+        })
     }
 
     /// Each peer has a connection, which a refused read ends.
     pub(super) fn is_connected(&self) -> bool {
-        self.rma.as_ref().is_some_and(Rma::is_connected)
+        self.connected
     }
 
     /// The provider did not give memory back that had to be: everything has to be closed and
     /// opened anew, before the call that led to this returns to the endpoint.
     pub(super) fn wants_renewal(&self) -> bool {
-        self.events.renewal
+        self.events.renewal_is_due()
     }
 
-    /// Lets the peer read `memory` until [`Remote::deregister`]. `None`: it cannot be read this way.
-    /// `token` comes back with [`Report::Registered`].
+    /// The next report, oldest first.
+    pub(super) fn next_report(&mut self) -> Option<Report> {
+        self.events.next_report()
+    }
+
+    /// Lets the peer read `memory` until [`Remote::deregister`]. `None`: it cannot be read this way,
+    /// as if it is not in one piece: a key names one registration. `token` comes back with
+    /// [`Report::Registered`].
     pub(super) fn register<M: Memory>(
         &mut self,
         outlet: &mut Outlet<'_>,
@@ -142,14 +220,43 @@ impl Remote {
         if memory.len() < READ_MIN {
             return None;
         }
-        let rma = self.rma.as_mut()?;
-        rma.register(outlet, link, segments_of(memory), token)
+        let [(start, len)] = segments_of(memory)[..] else {
+            return None;
+        };
+        if !self.links.contains_key(&link) || self.registered.len() >= REGISTERED_MAX {
+            return None;
+        }
+        // SAFETY: the caller lends the memory until `deregister` has returned,
+        // which closes the registration, or has the endpoint closed if it cannot.
+        let mr = unsafe {
+            self.registrations
+                .register(outlet.domain, outlet.main, start, len, FI_REMOTE_READ)
+        };
+        let mr = mr.ok()?;
+        let (address, key) = (mr.remote_base(start), mr.key());
+        if self.registered.contains_key(&key) {
+            log::warn!("rdm: the provider gave out registration key {key:#x} twice");
+            return None;
+        }
+        self.registered.insert(
+            key,
+            Registered {
+                link,
+                address,
+                token,
+                mr,
+            },
+        );
+        Some(RemoteKey { address, key })
     }
 
     /// Ends a registration: when this returns, the memory is not read any more.
     pub(super) fn deregister(&mut self, outlet: &mut Outlet<'_>, link: LinkId, key: RemoteKey) {
-        if let Some(rma) = &mut self.rma {
-            rma.deregister(outlet, &mut self.events, link, key);
+        if self.of(link, key).is_some()
+            && let Some(Registered { mr, token, .. }) = self.registered.remove(&key.key)
+        {
+            self.events.forget_registration(link, token);
+            finish(outlet, &mut self.events, mr.close());
         }
         self.handle_met(outlet);
     }
@@ -162,6 +269,17 @@ impl Remote {
         link: LinkId,
         read: RemoteRead<'_, M>,
     ) -> Result<(), SendError> {
+        let begun = self.begin(outlet, link, read);
+        self.handle_met(outlet);
+        begun.ok_or(SendError::Down)
+    }
+
+    fn begin<M: Memory>(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        link: LinkId,
+        read: RemoteRead<'_, M>,
+    ) -> Option<()> {
         let RemoteRead {
             key,
             from,
@@ -170,30 +288,46 @@ impl Remote {
             len,
             token,
         } = read;
-        if len < READ_MIN || at.checked_add(len).is_none_or(|end| end > memory.len()) {
-            return Err(SendError::Down);
+        let end = at.checked_add(len)?;
+        if len < READ_MIN || end > memory.len() || !self.links.contains_key(&link) {
+            return None;
         }
+        let remote = key.address.checked_add(from as u64)?;
+        remote.checked_add(len as u64)?;
         let mut segments = Segments::new();
         memory.visit_mut(at, len, |piece| {
             segments.push((piece.as_mut_ptr(), piece.len()));
         });
-        let request = ReadRequest {
-            key,
-            from: from as u64,
-            segments,
-            len,
+        let pieces = Pieces::new(segments.clone(), self.piece_max);
+        if len / pieces.left().max(1) < PIECE_MIN {
+            return None;
+        }
+        let leases = self.lease(outlet, &segments)?;
+        let id = self.reads.insert(Read {
+            link,
             token,
-        };
-        let rma = self.rma.as_mut().ok_or(SendError::Down)?;
-        let begun = rma.read(outlet, &mut self.events, link, request);
-        self.handle_met(outlet);
-        begun
+            key,
+            remote,
+            pieces,
+            leases,
+            posted: 0,
+            failed: false,
+            moved: false,
+        });
+        if let Some(link) = self.links.get_mut(&link) {
+            link.turn.push_back(id);
+        }
+        let soon = self.now.after(CHIME);
+        self.chime.get_or_insert(soon);
+        self.post(outlet, link);
+        Some(())
     }
 
     /// A read need not go on: its report follows as soon as what is under way has ended.
     pub(super) fn stop_reading(&mut self, outlet: &mut Outlet<'_>, link: LinkId, token: u64) {
-        if let Some(rma) = &mut self.rma {
-            rma.stop_reading(outlet, &mut self.events, link, token);
+        if let Some(id) = self.find(link, token) {
+            self.reads[id].fail();
+            self.end_read(outlet, id);
         }
         self.handle_met(outlet);
     }
@@ -201,224 +335,384 @@ impl Remote {
     /// Ends a read: when this returns, its memory is not written any more, and no report of it
     /// follows.
     pub(super) fn recall(&mut self, outlet: &mut Outlet<'_>, link: LinkId, token: u64) {
-        if let Some(rma) = &mut self.rma {
-            rma.recall(outlet, &mut self.events, link, token);
+        if let Some(id) = self.find(link, token) {
+            let looks = if self.connected {
+                LookLimit::between_pieces()
+            } else {
+                LookLimit::new()
+            };
+            self.take_back(outlet, &[id], looks);
         }
         self.handle_met(outlet);
         self.events.forget_read(link, token);
     }
 
-    /// The peer says that it is reading. Nothing in it is to be trusted.
-    pub(super) fn on_reading(&mut self, link: LinkId, reading: Reading) {
-        if let Some(rma) = &mut self.rma {
-            rma.on_reading(&mut self.events, link, reading);
-        }
-    }
-
-    /// A piece of ours has ended.
-    pub(super) fn on_event(&mut self, outlet: &mut Outlet<'_>, piece: u32, outcome: Outcome) {
-        self.events.met.push_back((piece, outcome));
-        self.handle_met(outlet);
-    }
-
     /// A link can carry frames; `peer` is its address on the shared endpoint.
     pub(super) fn on_link_up(&mut self, link: LinkId, peer: u64) {
-        if let Some(rma) = &mut self.rma {
-            rma.on_link_up(link, peer);
-        }
+        self.links.entry(link).or_insert(Link {
+            peer,
+            turn: VecDeque::new(),
+            posted: 0,
+            blocked: false,
+        });
     }
 
     /// A link is gone: all memory of its reads and registrations is given back, without reports.
     pub(super) fn on_link_down(&mut self, outlet: &mut Outlet<'_>, link: LinkId) {
-        if let Some(rma) = &mut self.rma {
-            rma.on_link_down(outlet, &mut self.events, link);
+        let reads: Vec<usize> = self
+            .reads
+            .iter()
+            .filter(|(_, read)| read.link == link)
+            .map(|(id, _)| id)
+            .collect();
+        self.take_back(outlet, &reads, LookLimit::new());
+        self.links.remove(&link);
+        if self.lost() > self.lost_max {
+            log::warn!("rdm: reads from dead peers fill the provider's queue");
+            self.events.demand_renewal();
+        }
+        let gone: Vec<Registered> = self
+            .registered
+            .extract_if(|_, registered| registered.link == link)
+            .map(|(_, registered)| registered)
+            .collect();
+        for registered in gone {
+            finish(outlet, &mut self.events, registered.mr.close());
         }
         self.handle_met(outlet);
         self.events.forget_link(link);
     }
 
-    /// Does due work: retries, keep-alives of reads.
-    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, now: Instant) {
-        if let Some(rma) = &mut self.rma {
-            rma.poll(outlet, &mut self.events, now);
-            self.handle_met(outlet);
+    /// The peer says that it is reading. Nothing in it is to be trusted.
+    pub(super) fn on_reading(&mut self, link: LinkId, Reading(key): Reading) {
+        if let Some(registered) = self.of(link, key) {
+            let token = registered.token;
+            self.events.report(Report::Registered { link, token });
         }
     }
 
-    /// The time at which [`Remote::poll`] should be called although nothing happens.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.rma.as_ref()?.deadline()
-    }
-
-    /// The next report, oldest first.
-    pub(super) fn next_report(&mut self) -> Option<Report> {
-        self.events.reports.pop_front()
+    /// A piece of ours has ended.
+    pub(super) fn on_event(&mut self, outlet: &mut Outlet<'_>, piece: u32, outcome: Outcome) {
+        self.ended(outlet, piece, outcome);
+        self.handle_met(outlet);
     }
 
     /// Handles completions met on the way. Each operation ends once, so this does too.
     fn handle_met(&mut self, outlet: &mut Outlet<'_>) {
-        while let Some((piece, outcome)) = self.events.met.pop_front() {
-            if let Some(rma) = &mut self.rma {
-                rma.on_event(outlet, &mut self.events, piece, outcome);
+        while let Some((piece, outcome)) = self.events.next_met() {
+            self.ended(outlet, piece, outcome);
+        }
+    }
+
+    fn ended(&mut self, outlet: &mut Outlet<'_>, piece: u32, outcome: Outcome) {
+        let Some(posted) = self.posted.try_remove(piece as usize) else {
+            return;
+        };
+        if let Some(link) = self.links.get_mut(&posted.link) {
+            link.posted = link.posted.saturating_sub(1);
+        }
+        if let Some(Landing { buffer, start, len }) = posted.landing {
+            if posted.read.is_some() && outcome.is_ok() {
+                let bytes = outlet.bounce.bytes(buffer, len);
+                // SAFETY: the piece's memory is lent until its read has been reported or taken back;
+                // neither has happened, or `read` were none.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+            }
+            outlet.bounce.give(buffer);
+        }
+        if outcome.is_err() && self.connected && self.links.contains_key(&posted.link) {
+            self.events.report(Report::Broken { link: posted.link });
+        }
+        if let Some(id) = posted.read
+            && let Some(read) = self.reads.get_mut(id)
+        {
+            read.posted -= 1;
+            match outcome {
+                Ok(()) => {
+                    read.moved = true;
+                    let (link, token) = (read.link, read.token);
+                    self.events.report(Report::Reading { link, token });
+                }
+                Err(errno) => {
+                    log::debug!("link {:?}: a read failed ({errno})", read.link);
+                    read.fail();
+                }
+            }
+            self.end_read(outlet, id);
+        }
+        self.post(outlet, posted.link);
+    }
+
+    /// Does due work: retries, keep-alives of reads.
+    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, now: Instant) {
+        self.now = now;
+        self.registrations.tidy();
+        for _ in 0..self.blocked.len() {
+            let Some(id) = self.blocked.pop_front() else {
+                break;
+            };
+            if let Some(link) = self.links.get_mut(&id) {
+                link.blocked = false;
+                self.post(outlet, id);
+            }
+        }
+        if self.chime.is_some_and(|chime| chime <= now) {
+            self.chime = (!self.reads.is_empty()).then(|| now.after(CHIME));
+            for (_, read) in &mut self.reads {
+                if std::mem::take(&mut read.moved) {
+                    outlet.out.push_back((read.link, Reading(read.key)));
+                }
+            }
+        }
+        self.handle_met(outlet);
+    }
+
+    /// The time at which [`Remote::poll`] should be called although nothing happens.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.blocked.is_empty() {
+            self.chime
+        } else {
+            Some(self.now.after(RETRY))
+        }
+    }
+
+    /// Reads and registrations under way.
+    #[cfg(test)]
+    fn counts(&self) -> (usize, usize) {
+        (self.reads.len(), self.registered.len())
+    }
+
+    /// Bounce buffers that the provider has for links that are gone, and may keep for ever.
+    fn lost(&self) -> usize {
+        let lost = self.posted.iter().filter(|(_, posted)| {
+            posted.landing.is_some() && !self.links.contains_key(&posted.link)
+        });
+        lost.count()
+    }
+
+    /// Ends reads without a report. Those that do not end within that limit lose their registrations.
+    fn take_back(&mut self, outlet: &mut Outlet<'_>, ids: &[usize], mut looks: LookLimit) {
+        for id in ids {
+            if let Some(read) = self.reads.get_mut(*id) {
+                read.fail();
+            }
+            self.end_read(outlet, *id);
+        }
+        while self.local && ids.iter().any(|id| self.reads.contains(*id)) {
+            self.events.look(outlet);
+            while let Some((piece, outcome)) = self.events.next_met() {
+                looks.begin_again();
+                self.ended(outlet, piece, outcome);
+            }
+            if !looks.again() {
+                break;
+            }
+        }
+        for id in ids {
+            let Some(mut read) = self.reads.try_remove(*id) else {
+                continue;
+            };
+            for (_, posted) in &mut self.posted {
+                posted.read.take_if(|of| *of == *id);
+            }
+            for lease in read.leases.drain(..) {
+                finish(outlet, &mut self.events, self.registrations.revoke(lease));
+            }
+            if let Some(link) = self.links.get_mut(&read.link) {
+                link.turn.retain(|turn| turn != id);
+                if self.connected && read.posted > 0 {
+                    self.events.report(Report::Broken { link: read.link });
+                }
             }
         }
     }
-}
 
-/// One read as [`Rma`] takes it.
-pub(super) struct ReadRequest {
-    pub(super) key: RemoteKey,
-    /// First byte of the registration to read.
-    pub(super) from: u64,
-    pub(super) segments: Segments,
-    /// Bytes in all segments together.
-    pub(super) len: usize,
-    pub(super) token: u64,
-}
+    /// Registers all segments, or none; `None` when that does not go.
+    fn lease(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        segments: &Segments,
+    ) -> Option<SmallVec<[Lease; 1]>> {
+        let mut leases = SmallVec::new();
+        if !self.local {
+            return Some(leases);
+        }
+        for &(start, len) in segments {
+            // SAFETY: the caller of `read` lends the memory until the read has been
+            // reported or taken back, and before that the leases are given back or revoked.
+            let lease = unsafe {
+                self.registrations
+                    .lease(outlet.domain, outlet.main, start, len)
+            };
+            match lease {
+                Ok(lease) => leases.push(lease),
+                Err(_) => {
+                    self.give_back(outlet, &mut leases);
+                    return None;
+                }
+            }
+        }
+        Some(leases)
+    }
 
-impl Events {
-    pub(super) fn report(&mut self, report: Report) {
-        // Repeated signs of life are reported once.
-        let repeated = !matches!(report, Report::ReadDone { .. })
-            && self.reports.back().is_some_and(|last| *last == report);
-        if !repeated {
-            self.reports.push_back(report);
+    fn give_back(&mut self, outlet: &mut Outlet<'_>, leases: &mut SmallVec<[Lease; 1]>) {
+        for lease in leases.drain(..) {
+            finish(
+                outlet,
+                &mut self.events,
+                self.registrations.give_back(lease),
+            );
         }
     }
 
-    /// Takes what is in the queue; ours are kept here, others in the port's backlog.
-    pub(super) fn look(&mut self, outlet: &mut Outlet<'_>) {
-        let mut events = Vec::new();
-        if outlet.domain.read(&mut events, LOOK_EVENTS).is_err() {
-            // The port meets the same error with its next read and handles it.
+    /// Gives the provider as many pieces of a link's reads as it may have.
+    fn post(&mut self, outlet: &mut Outlet<'_>, link: LinkId) {
+        while let Some(state) = self.links.get_mut(&link)
+            && state.posted < WINDOW
+            && let Some(&id) = state.turn.front()
+        {
+            let next = self.reads.get_mut(id);
+            let Some((read, piece)) = next.and_then(|read| {
+                let piece = read.pieces.peek()?;
+                Some((read, piece))
+            }) else {
+                state.turn.pop_front();
+                continue;
+            };
+            let desc = read
+                .leases
+                .get(piece.segment)
+                .map_or(std::ptr::null_mut(), |lease| self.registrations.desc(lease));
+            let landing = if self.local {
+                None
+            } else {
+                match outlet.bounce.take() {
+                    None => return state.block(&mut self.blocked, link),
+                    buffer => buffer,
+                }
+            };
+            let start = landing.map_or(piece.start, |(_, start)| start);
+            let number = self.posted.vacant_key() as u32;
+            let context = outlet.ops.begin(Op::Read(number));
+            // SAFETY: the memory is lent until the read is reported or taken back; before that
+            // this piece completes, or its registration or its endpoint is closed. A bounce buffer outlives
+            // the endpoint, and is not given out again until the completion.
+            let posted = unsafe {
+                outlet.main.read(
+                    start,
+                    piece.len,
+                    desc,
+                    state.peer,
+                    read.remote.wrapping_add(piece.offset as u64),
+                    read.key.key,
+                    context,
+                )
+            };
+            if posted.is_err() {
+                outlet.ops.end(context);
+                if let Some((buffer, _)) = landing {
+                    outlet.bounce.give(buffer);
+                }
+            }
+            match posted {
+                Ok(()) => {
+                    read.posted += 1;
+                    read.pieces.advance();
+                    state.posted += 1;
+                    state.turn.rotate_left(1);
+                    self.posted.insert(Posted {
+                        link,
+                        read: Some(id),
+                        landing: landing.map(|(buffer, _)| Landing {
+                            buffer,
+                            start: piece.start,
+                            len: piece.len,
+                        }),
+                    });
+                }
+                Err(FI_EAGAIN) => return state.block(&mut self.blocked, link),
+                Err(errno) => {
+                    log::debug!("link {link:?}: a read could not be posted ({errno})");
+                    read.fail();
+                    self.end_read(outlet, id);
+                }
+            }
+        }
+    }
+
+    /// Reports a read of which nothing is to come any more.
+    fn end_read(&mut self, outlet: &mut Outlet<'_>, id: usize) {
+        let ended = self
+            .reads
+            .get(id)
+            .is_some_and(|read| read.posted == 0 && read.pieces.peek().is_none());
+        if !ended {
             return;
         }
-        for event in events {
-            if !self.meet(outlet.ops, &event) {
-                outlet.backlog.push_back(event);
-            }
+        let mut read = self.reads.remove(id);
+        self.give_back(outlet, &mut read.leases);
+        let Read {
+            link,
+            token,
+            failed,
+            ..
+        } = read;
+        if let Some(state) = self.links.get_mut(&link) {
+            // A later read may reuse its number, and must not have two turns.
+            state.turn.retain(|turn| *turn != id);
         }
+        let ok = !failed;
+        self.events.report(Report::ReadDone { link, token, ok });
     }
 
-    /// Keeps an event that is about an operation of ours.
-    fn meet(&mut self, ops: &mut Ops, event: &CqEvent) -> bool {
-        let (context, outcome) = match *event {
-            CqEvent::Done { context, .. } => (context, Ok(())),
-            CqEvent::Failed { context, errno, .. } => (context, Err(errno)),
-        };
-        let Some(Op::Read(piece)) = ops.of(context) else {
-            return false;
-        };
-        ops.end(context);
-        self.met.push_back((piece, outcome));
-        true
+    fn find(&self, link: LinkId, token: u64) -> Option<usize> {
+        let mut reads = self.reads.iter();
+        let found = reads.find(|(_, read)| (read.link, read.token) == (link, token));
+        found.map(|(id, _)| id)
     }
 
-    /// The next completion met on the way.
-    pub(super) fn next_met(&mut self) -> Option<(u32, Outcome)> {
-        self.met.pop_front()
-    }
-
-    /// The provider keeps memory that has to be given back now.
-    pub(super) fn demand_renewal(&mut self) {
-        self.renewal = true;
-    }
-
-    /// That has been found already.
-    pub(super) fn renewal_is_due(&self) -> bool {
-        self.renewal
-    }
-
-    fn forget_read(&mut self, link: LinkId, token: u64) {
-        self.reports.retain(|report| {
-            !matches!(*report,
-                Report::ReadDone { link: l, token: t, .. } | Report::Reading { link: l, token: t }
-                    if (l, t) == (link, token))
-        });
-    }
-
-    pub(super) fn forget_registration(&mut self, link: LinkId, token: u64) {
-        let gone = Report::Registered { link, token };
-        self.reports.retain(|report| *report != gone);
-    }
-
-    fn forget_link(&mut self, link: LinkId) {
-        self.reports.retain(|report| report.link() != link);
+    fn of(&self, link: LinkId, key: RemoteKey) -> Option<&Registered> {
+        self.registered
+            .get(&key.key)
+            .filter(|registered| registered.link == link && registered.address == key.address)
     }
 }
 
-/// The limit of looks for completions in a call that gives memory back, before harsher means.
-pub(super) struct LookLimit {
-    /// `None` before the first look.
-    begun: Option<Duration>,
-    span: Duration,
-    looks: u32,
-    /// After the first looks there is one before each.
-    pause: Duration,
-    /// All of them.
-    paused: Duration,
-}
-
-impl LookLimit {
-    pub(super) fn new() -> Self {
-        Self::of(LOOKING_MAX)
-    }
-
-    /// For when nothing milder is left than to close the endpoint that all links share.
-    pub(super) fn last() -> Self {
-        Self::of(LAST_LOOKING_MAX)
-    }
-
-    /// For reads that will end if their peer lives, where ending them ends its connection.
-    pub(super) fn between_pieces() -> Self {
-        Self {
-            pause: PAUSE,
-            ..Self::of(BETWEEN_PIECES_MAX)
+impl Link {
+    /// There is no room for it now.
+    fn block(&mut self, blocked: &mut VecDeque<LinkId>, id: LinkId) {
+        if !self.blocked {
+            self.blocked = true;
+            blocked.push_back(id);
         }
-    }
-
-    fn of(span: Duration) -> Self {
-        Self {
-            begun: None,
-            span,
-            looks: 0,
-            pause: Duration::ZERO,
-            paused: Duration::ZERO,
-        }
-    }
-
-    /// Something was found.
-    pub(super) fn begin_again(&mut self) {
-        self.begun = None;
-    }
-
-    /// May one look again?
-    pub(super) fn again(&mut self) -> bool {
-        self.looks += 1;
-        let span = if self.looks < LOOKS_MIN {
-            LAST_LOOKING_MAX.max(self.span)
-        } else {
-            self.span
-        };
-        if self.looks > LOOKS_MIN && !self.pause.is_zero() {
-            std::thread::sleep(self.pause);
-            self.paused += self.pause;
-        }
-        let now = worked() + self.paused;
-        now.saturating_sub(*self.begun.get_or_insert(now)) < span
     }
 }
 
-/// The processor time of this thread. A process that was not scheduled for a while must not lose
-/// its links.
-fn worked() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: an output of the right type.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+impl Read {
+    /// Nothing more is posted; what is under way ends by itself.
+    fn fail(&mut self) {
+        self.failed = true;
+        self.pieces.finish();
+    }
+}
+
+/// A registration has to be closed. Where the provider is still busy with it, that may change when
+/// it handles what has arrived.
+fn finish(outlet: &mut Outlet<'_>, events: &mut Events, closed: Result<(), (Mr, i32)>) {
+    let mut closed = closed;
+    let mut looks = LookLimit::last();
+    while let Err((mr, code)) = closed {
+        if events.renewal_is_due() {
+            // The renewal closes this one, too.
+            return;
+        }
+        events.look(outlet);
+        if !looks.again() {
+            log::warn!("rdm: a registration cannot be closed (error {code})");
+            return events.demand_renewal();
+        }
+        closed = mr.close();
+    }
 }
 
 fn segments_of<M: Memory>(memory: &M) -> Segments {
@@ -431,38 +725,30 @@ fn segments_of<M: Memory>(memory: &M) -> Segments {
 
 /// Less than this is copied: asking for a piece and telling of its end costs about as much as
 /// copying this many bytes twice.
-pub(super) const READ_MIN: usize = 32 * 1024;
+const READ_MIN: usize = 32 * 1024;
 
 /// If pieces are shorter than this on average, copying them together is cheaper than an operation
 /// for each.
-pub(super) const PIECE_MIN: usize = 16 * 1024;
+const PIECE_MIN: usize = 16 * 1024;
 
-/// Events taken from the queue at a time.
-const LOOK_EVENTS: usize = 64;
+/// The longest piece: a failure costs no more than this, and signs of life come often enough.
+const PIECE_MAX: usize = 4 << 20;
 
-/// A peer that says it is done has sent its transport's last word before, so it is there after a
-/// few looks, of about a microsecond each where nothing else has come.
-const LOOKS_MIN: u32 = 250;
+/// The same where a cancel has to wait for those under way ([`Reads::connected`]).
+const PIECE_CONNECTED: usize = 256 << 10;
 
-/// After so many looks, no more than this of a processor is spent on them: more find nothing either.
-const LOOKING_MAX: Duration = Duration::from_micros(500);
+/// Pieces of one link under way: enough for a card that carries a piece in 80 us to find the next
+/// one, and few enough that a silent peer does not fill the queue of the endpoint all share.
+const WINDOW: usize = 8;
 
-/// The limit for any number of them, as the call must not block.
-const LAST_LOOKING_MAX: Duration = Duration::from_millis(4);
+/// The interval of Reading frames. Time-outs of requests are tens of seconds.
+const CHIME: Duration = Duration::from_secs(2);
 
-/// The limit between the ends of two pieces: a peer that is silent so long may have gone.
-const BETWEEN_PIECES_MAX: Duration = Duration::from_millis(250);
+/// The pause before retrying what the provider had no room for, if nothing completes before.
+const RETRY: Duration = Duration::from_millis(1);
 
-/// The pause between looks for a piece that does not end at once.
-const PAUSE: Duration = Duration::from_micros(200);
-
-#[cfg(test)]
-impl Remote {
-    /// Reads and registrations under way.
-    fn counts(&self) -> (usize, usize) {
-        self.rma.as_ref().map_or((0, 0), Rma::counts)
-    }
-}
+/// Registrations of all links: cards have a limited number of registrations.
+const REGISTERED_MAX: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! The operation tables.
 //!
 //! ```text
-//!   EP, MSG, ...: [ size | ours | null | ... ]  entries that no caller uses are absent, by `size`
+//!   EP, MSG, ...: [ size | ours | null | ... ]  operations not called are absent, by `size`
 //! ```
 //!
 //! Owns: the constants that all objects point to.

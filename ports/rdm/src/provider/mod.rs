@@ -351,6 +351,4 @@ fn hints(library: &Library, name: &str, caps: u64) -> Result<Hints, i32> {
 }
 
 #[cfg(test)]
-pub(crate) mod catalogue;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

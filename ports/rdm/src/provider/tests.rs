@@ -1,7 +1,9 @@
 //! The choice, from a catalogue of offers that is put together here, and from what is installed.
 
-use super::catalogue::{ANSWER, Line};
+pub(crate) mod catalogue;
+
 use super::*;
+use catalogue::{ANSWER, Line};
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::abi::{FI_EINVAL, FI_EP_DGRAM, FI_TAGGED, fi_fabric_attr, fid_fabric};
 use mx_port_fabric::{Finding, Verdict};

@@ -68,7 +68,6 @@ fn a_card_of_any_kind_reads_into_every_shape_of_memory() {
             if rough {
                 fake.faults(|faults| *faults = Faults::rough());
             }
-            assert!(pair.a.remote.offers_reads(), "{name}");
             let shapes: &[&[usize]] = &[
                 &[32 << 10],
                 &[9 << 20],

@@ -33,7 +33,7 @@ impl Side {
             Domain::open(Arc::clone(library), &choice.info, choice.plan.terms.clone()).unwrap();
         let main = domain.endpoint(Role::Main).unwrap();
         Self {
-            remote: Remote::new(&choice.plan),
+            remote: Remote::new(&choice.plan).expect("the provider reads"),
             main,
             out: VecDeque::new(),
             backlog: VecDeque::new(),

@@ -6,7 +6,7 @@
 use super::*;
 use crate::RdmOptions;
 use crate::provider::Choice;
-use crate::provider::catalogue::{self, Line};
+use crate::provider::tests::catalogue::{self, Line};
 use libfabric_sys::abi::{
     FI_ADDR_NOTAVAIL, FI_EAGAIN, FI_EAVAIL, FI_EBUSY, FI_ENOKEY, FI_ENOMEM, FI_ENOSYS, FI_EOVERRUN,
     FI_ETOOSMALL, FI_ETRUNC, FI_GETWAIT, FI_READ, FI_WAIT_FD, fi_cq_err_entry, fi_cq_tagged_entry,
