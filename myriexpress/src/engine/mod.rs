@@ -35,7 +35,7 @@ use crate::handles::{Address, EndpointHandle, PeerKey, RequestHandle};
 use crate::status::{Status, StatusCode};
 use mx_proto::port::{Port, WakeDescriptors};
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Config, Endpoint, Identity, Instant, Owner, RemoteId, RequestId, SendMode};
+use mx_proto::{Clock, Config, Endpoint, Identity, Instant, Owner, RemoteId, RequestId};
 use mx_sys::{Interest, UserMemory};
 use peers::{Peer, Peers};
 use program::Word;
@@ -73,9 +73,6 @@ pub(crate) struct Engine<P, C> {
     /// Room for one more request.
     room: Claim,
     handling: Handling,
-    /// Sends to oneself that were posted before there was a connection to oneself. While there are any, a
-    /// connect is under way for them.
-    to_self: Vec<(RequestId, SendMode)>,
     /// The program has forbidden progress.
     disabled: bool,
     wakeups: u64,
@@ -90,7 +87,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             room: Claim::new(endpoint.supply(), REQUEST_COST),
             endpoint,
             handling: Handling::default(),
-            to_self: Vec::new(),
             disabled: false,
             wakeups: 0,
         }
@@ -305,9 +301,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
         self.flush();
         self.endpoint.owner_mut().peers.remove(key);
-        if key == Peers::OWN {
-            self.fail_to_self(mx_proto::Status::Unreachable);
-        }
         Ok(())
     }
 
@@ -328,8 +321,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// [`Self::reopen`] nothing may be posted.
     pub(crate) fn inherit(&mut self) {
         self.endpoint.inherit();
-        self.to_self.clear();
-        self.endpoint.owner_mut().connected_to_self = None;
         self.flush();
         self.produce(HANDLER);
     }
@@ -361,9 +352,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             if let (Some(key), Some(word)) = (key, ops.word_mut(op)) {
                 word.status.source = program.address(key);
             }
-        }
-        if let Some((remote, how)) = self.endpoint.owner_mut().connected_to_self.take() {
-            self.on_connected_to_self(remote, how);
         }
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   isend --> peer connected?  yes --> Endpoint::send --> done at once, or pending
 //!                |  no: dead           done: unreachable
-//!                `- oneself            connect first; sends wait in order
+//!                `- oneself            connect first
 //! ```
 //!
 //! A small send completes without its receiver, even if it has to wait for room or for a slow or
@@ -45,14 +45,14 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             whose: Whose::Program,
             entry: None,
         };
-        let remote = self.peers().get(peer).and_then(|peer| peer.remote);
+        let remote = match self.peers().get(peer).and_then(|peer| peer.remote) {
+            Some(remote) => Ok(remote),
+            None if peer == Peers::OWN => self.connect_to_self(),
+            None => Err(mx_proto::Status::Unreachable),
+        };
         let op = match remote {
-            // Sends that wait for the connection to oneself keep their order, even if the remote exists.
-            _ if peer == Peers::OWN && (remote.is_none() || !self.to_self.is_empty()) => {
-                self.send_to_self(word, memory, mode)
-            }
-            Some(remote) => self.send(word, remote, memory, mode),
-            None => self.over(word, StatusCode::EndpointUnreachable, 0),
+            Ok(remote) => self.send(word, remote, memory, mode),
+            Err(how) => self.over(word, how.into(), 0),
         };
         self.posted(op)
     }
@@ -97,56 +97,18 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         })
     }
 
+    /// Sends to oneself wait at the remote that this begins to call.
     #[cold]
-    fn send_to_self(
-        &mut self,
-        word: Word,
-        memory: UserMemory,
-        mode: SendMode,
-    ) -> Option<RequestId> {
-        let op = self.endpoint.post_pending(memory, false, word)?;
-        self.to_self.push((op, mode));
-        if self.to_self.len() > 1 {
-            return Some(op);
-        }
-        let identity = self.identity();
-        let target = Target::auto(identity.nic, identity.endpoint);
-        let key = self.options().key;
-        let word = Word {
-            whose: Whose::Engine,
-            ..Word::default()
-        };
-        match self.endpoint.connect(target, key, MatchBits(0), word) {
-            Ok(_) => self.flush(),
-            Err(error) => self.fail_to_self(refusal(error)),
-        }
-        Some(op)
-    }
-
-    /// The connect to oneself has ended.
-    #[cold]
-    pub(super) fn on_connected_to_self(&mut self, remote: RemoteId, how: mx_proto::Status) {
-        if how != mx_proto::Status::Success {
-            return self.fail_to_self(how);
-        }
-        self.peer_of_remote(remote);
-        for (op, mode) in std::mem::take(&mut self.to_self) {
-            let Some(word) = self.endpoint.ops().word(op) else {
-                continue;
-            };
-            let bits = MatchBits(word.status.match_info);
-            let sent = self.endpoint.send_pending(op, remote, bits, mode);
-            if sent.is_err() {
-                self.endpoint.end(op, mx_proto::Status::Unreachable);
-            }
-        }
-    }
-
-    #[cold]
-    pub(super) fn fail_to_self(&mut self, how: mx_proto::Status) {
-        for (op, _) in std::mem::take(&mut self.to_self) {
-            self.endpoint.end(op, how);
-        }
+    fn connect_to_self(&mut self) -> Result<RemoteId, mx_proto::Status> {
+        let own = self.identity();
+        let target = Target::auto(own.nic, own.endpoint);
+        let (key, word) = (self.options().key, Word::default());
+        let connect = self.endpoint.connect(target, key, MatchBits(0), word);
+        connect.map_err(refusal)?;
+        let remote = self.endpoint.remote_of(own.nic, own.endpoint);
+        let remote = remote.ok_or(mx_proto::Status::Unreachable)?;
+        self.endpoint.owner_mut().peers.connected(own, remote);
+        Ok(remote)
     }
 
     /// Receives the oldest message whose bits agree with `bits` where `mask` has ones.

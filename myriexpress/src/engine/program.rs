@@ -18,7 +18,7 @@ use crate::handles::{Address, PeerKey, REQUESTS_MAX};
 use crate::status::{Status, StatusCode};
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::{
-    Arrival, Down, EntryId, Identity, Kind, MatchBits, MatchIndex, Outcome, Owner, RemoteId,
+    Arrival, Down, EntryId, Identity, MatchBits, MatchIndex, Kind, Outcome, Owner, RemoteId,
     RequestId, Source, Verdict,
 };
 use mx_sys::{Interest, MallocBuffer, UserMemory};
@@ -56,8 +56,6 @@ pub(super) enum Whose {
     Program,
     /// A call of this library that waits for it.
     Hidden,
-    /// The engine: it is the connect to oneself.
-    Engine,
 }
 
 /// The owner of the protocol endpoint.
@@ -74,8 +72,6 @@ pub(crate) struct Program {
     /// Requests that ended with remotes that are no peers yet, or are gone since: with the peer to
     /// report.
     pub(super) unnamed: Vec<(RequestId, RemoteId, Option<PeerKey>)>,
-    /// The result of the connect to oneself.
-    pub(super) connected_to_self: Option<(RemoteId, mx_proto::Status)>,
 }
 
 impl Word {
@@ -96,7 +92,6 @@ impl Program {
             produced: 0,
             deferring: false,
             unnamed: Vec::new(),
-            connected_to_self: None,
         }
     }
 
@@ -134,7 +129,7 @@ impl Program {
         match word.whose {
             Whose::Program => word.entry = Some(self.done.add(MatchBits(match_info), op)),
             Whose::Hidden => {}
-            Whose::None | Whose::Engine => {
+            Whose::None => {
                 ops.free(op);
                 return;
             }
@@ -175,9 +170,6 @@ impl Owner for Program {
         let Some(word) = ops.word_mut(op) else {
             return;
         };
-        if word.whose == Whose::Engine {
-            self.connected_to_self = Some((how.remote, how.status));
-        }
         let mut code = StatusCode::from(how.status);
         let mut transferred = how.transferred;
         match how.kind {
@@ -234,6 +226,6 @@ impl Owner for Program {
 
     #[inline]
     fn has_events(&self) -> bool {
-        !self.unnamed.is_empty() || self.connected_to_self.is_some()
+        !self.unnamed.is_empty()
     }
 }
