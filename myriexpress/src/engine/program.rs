@@ -18,7 +18,7 @@ use crate::handles::{Address, PeerKey, REQUESTS_MAX};
 use crate::status::{Status, StatusCode};
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::{
-    Arrival, Down, EntryId, Identity, MatchBits, MatchIndex, Kind, Outcome, Owner, RemoteId,
+    Arrival, Down, EntryId, Identity, Kind, MatchBits, MatchIndex, Outcome, Owner, RemoteId,
     RequestId, Source, Verdict,
 };
 use mx_sys::{Interest, MallocBuffer, UserMemory};
