@@ -284,7 +284,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         all.into_iter().flatten().min()
     }
 
-    /// See [`Port::keep_alive_due`].
+    /// See [`crate::port::LinkControl::keep_alive_due`].
     pub fn keep_alive_due(&self) -> Option<Instant> {
         self.port.keep_alive_due()
     }

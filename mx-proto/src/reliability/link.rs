@@ -24,7 +24,7 @@ pub(super) struct Link<A> {
     pub(super) data_credit: usize,
     pub(super) session: Session,
     pub(super) reassembly: Reassembly,
-    /// The word [`crate::port::Port::bind`] attached.
+    /// The word [`crate::port::LinkControl::bind`] attached.
     pub(super) cookie: u64,
     /// The layer above has heard of it, or began it.
     pub(super) known: bool,

@@ -206,13 +206,13 @@ pub trait DatagramPort {
         receive: impl FnMut(Incoming<'_, Self::Address>),
     ) -> bool;
 
-    /// As [`crate::port::Port::arm`].
+    /// As [`crate::port::LinkControl::arm`].
     fn arm(&mut self) -> bool;
 
-    /// As [`crate::port::Port::disarm`].
+    /// As [`crate::port::LinkControl::disarm`].
     fn disarm(&mut self);
 
-    /// As [`crate::port::Port::descriptors`].
+    /// As [`crate::port::LinkControl::descriptors`].
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors::default()
     }

@@ -72,7 +72,7 @@ pub trait Progress {
     /// missing bit is a lost wake-up.
     fn take_produced(&mut self) -> Interest;
 
-    /// Prepares for sleeping; see [`mx_proto::port::Port::arm`]. Returns false when
+    /// Prepares for sleeping; see [`mx_proto::port::LinkControl::arm`]. Returns false when
     /// [`Progress::progress`] has something to do. May be called again while it is armed.
     fn arm(&mut self) -> bool;
 

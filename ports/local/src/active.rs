@@ -44,7 +44,7 @@ impl After {
 }
 
 impl LocalPort {
-    /// [`mx_proto::port::Port::arm`].
+    /// [`mx_proto::port::LinkControl::arm`].
     pub fn arm(&mut self) -> bool {
         for at in 0..self.active.len() {
             let id = self.active[at];
@@ -71,7 +71,7 @@ impl LocalPort {
         true
     }
 
-    /// [`mx_proto::port::Port::disarm`].
+    /// [`mx_proto::port::LinkControl::disarm`].
     pub fn disarm(&mut self) {
         if !std::mem::take(&mut self.armed) {
             return;

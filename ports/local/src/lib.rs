@@ -225,7 +225,7 @@ impl LocalPort {
         })
     }
 
-    /// Starts a link to an endpoint of any board of this machine. [`Port::connect`] takes our own
+    /// Starts a link to an endpoint of any board of this machine. [`LinkControl::connect`] takes our own
     /// board. [`ConnectError::Refused`] when nothing listens there in this network namespace.
     pub fn connect_to(
         &mut self,
@@ -278,7 +278,7 @@ impl LocalPort {
         self.links.len()
     }
 
-    /// [`Port::limits`].
+    /// [`LinkControl::limits`].
     pub fn limits(&self) -> Limits {
         Limits {
             packet_max: BODY_MAX,
@@ -290,7 +290,7 @@ impl LocalPort {
         }
     }
 
-    /// [`Port::bind`].
+    /// [`LinkControl::bind`].
     pub fn bind(&mut self, link: LinkId, cookie: u64) {
         if let Some(entry) = self.links.get_mut(link) {
             entry.cookie = cookie;
@@ -378,7 +378,7 @@ impl LocalPort {
         any
     }
 
-    /// [`Port::close`].
+    /// [`LinkControl::close`].
     pub fn close(&mut self, link: LinkId, how: Close) {
         let Some(entry) = self.remove(link) else {
             return;
@@ -392,7 +392,7 @@ impl LocalPort {
         }
     }
 
-    /// [`Port::deadline`].
+    /// [`LinkControl::deadline`].
     pub fn deadline(&self) -> Option<Instant> {
         let times = self
             .timed
@@ -408,7 +408,7 @@ impl LocalPort {
             .min()
     }
 
-    /// [`Port::descriptors`].
+    /// [`LinkControl::descriptors`].
     pub fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors {
             control: Some(self.control.raw()),
