@@ -48,6 +48,8 @@ struct Posting {
     kind: PostKind,
     addr: NonNull<bmi_method_addr>,
     buffer: Box<[u8]>,
+    /// Something ended when it was posted: itself, if it fails with a receive that has failed.
+    at_once: bool,
 }
 
 /// The context in which an operation is reported: a few in a row have the same.
@@ -258,7 +260,7 @@ impl Host {
                 assert_eq!(posting.id, done.id, "operation {label}");
                 assert!(done.error <= 0, "{done:?}");
                 let (kind, peer) = (posting.kind, posting.addr.as_ptr() as usize);
-                order.note(label, kind, peer, done.error);
+                order.note(label, kind, peer, done.error, posting.at_once);
                 self.told.push(label);
                 self.end(label, kind, posting.buffer, done.error, done.size);
             }
@@ -458,6 +460,7 @@ impl Host {
             context: context_of(label),
         };
         let mut id = 0;
+        let before = self.method.done_waiting(post.context);
         match self.method.post(key, &mut post, &mut id) {
             Ok(Posted::Pending) => {
                 assert_ne!(id, 0);
@@ -466,6 +469,7 @@ impl Host {
                     kind,
                     addr,
                     buffer,
+                    at_once: self.method.done_waiting(post.context) > before,
                 };
                 self.posted.insert(label, posting);
             }
