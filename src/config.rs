@@ -15,7 +15,7 @@ use crate::error::Error;
 use mx_proto::flow::{CREDIT, cost};
 use mx_sys::Settings;
 use mx_sys::settings;
-use mx_sys::tunable::{self, G, K, Kind, M, Refused, Tunable};
+use mx_sys::tunable::{self, G, K, M, Refused, Tunable, ValueKind};
 use mx_sys::tunables;
 use std::time::Duration;
 
@@ -46,22 +46,22 @@ const DAY: u64 = 86_400_000;
 
 /// The method's own tunables, in the order of the documentation.
 pub static OWN: &[Tunable<Config>] = &tunables! {
-    "BMI_MX_CONNECT_TIMEOUT_MS", Kind::Number(0, DAY), (connect_timeout),
+    "BMI_MX_CONNECT_TIMEOUT_MS", ValueKind::Number(0, DAY), (connect_timeout),
         "milliseconds that operations wait for a connection before they fail; 0: for ever";
-    "BMI_MX_PEER_TIMEOUT_MS", Kind::OrZero(100, DAY), (mx.endpoint.peer_timeout),
+    "BMI_MX_PEER_TIMEOUT_MS", ValueKind::OrZero(100, DAY), (mx.endpoint.peer_timeout),
         "milliseconds after which a peer that is silent although there are operations with it is lost, and \
         they fail; 0: never";
-    "BMI_MX_SEND_TIMEOUT_MS", Kind::Number(0, DAY), (send_timeout),
+    "BMI_MX_SEND_TIMEOUT_MS", ValueKind::Number(0, DAY), (send_timeout),
         "milliseconds after which an unmatched expected send is cancelled; 0: not while the peer lives";
-    "BMI_MX_UNEXPECTED_TIMEOUT_MS", Kind::Number(0, DAY), (unexpected_timeout),
+    "BMI_MX_UNEXPECTED_TIMEOUT_MS", ValueKind::Number(0, DAY), (unexpected_timeout),
         "the same for an unexpected send that its receiver has no room for";
-    "BMI_MX_RECV_TIMEOUT_MS", Kind::Number(0, DAY), (recv_timeout),
+    "BMI_MX_RECV_TIMEOUT_MS", ValueKind::Number(0, DAY), (recv_timeout),
         "milliseconds after which an unmatched receive is cancelled; 0: not while the peer lives";
-    "BMI_MX_UNEXPECTED_MAX", Kind::Bytes(16 * K, G), (mx.endpoint.fetched_max),
+    "BMI_MX_UNEXPECTED_MAX", ValueKind::Bytes(16 * K, G), (mx.endpoint.fetched_max),
         "largest unexpected message that can be posted and is accepted";
-    "BMI_MX_SHUTDOWN_MS", Kind::Number(0, 60_000), (shutdown),
+    "BMI_MX_SHUTDOWN_MS", ValueKind::Number(0, 60_000), (shutdown),
         "milliseconds that `finalize` waits at most for the last messages to leave";
-    "BMI_MX_BUFFER_CACHE", Kind::Bytes(0, 64 * G), (buffer_cache),
+    "BMI_MX_BUFFER_CACHE", ValueKind::Bytes(0, 64 * G), (buffer_cache),
         "bytes of freed `memalloc` buffers that are kept for reuse, for 5 s";
 };
 
@@ -190,21 +190,23 @@ mod tests {
     fn every_tunable_sets_what_it_reads_at_both_ends_of_its_range() {
         for tunable in tunables() {
             let texts = match tunable.kind {
-                Kind::Number(min, max) | Kind::Bytes(min, max) => {
+                ValueKind::Number(min, max) | ValueKind::Bytes(min, max) => {
                     vec![min.to_string(), max.to_string()]
                 }
-                Kind::OrZero(min, max) => [0, min, max].iter().map(u64::to_string).collect(),
-                Kind::Switch => vec!["off".to_owned(), "on".to_owned()],
-                Kind::Choice(words) => words.iter().map(ToString::to_string).collect(),
-                Kind::Name => vec!["auto".to_owned(), "x".to_owned(), "y".repeat(NAME_MAX)],
-                Kind::Path => vec!["none".to_owned(), "/x".to_owned(), "y".repeat(PATH_MAX)],
-                Kind::Formed(_) => vec!["none".to_owned(), "loss=0.5;seed=3".to_owned()],
+                ValueKind::OrZero(min, max) => [0, min, max].iter().map(u64::to_string).collect(),
+                ValueKind::Switch => vec!["off".to_owned(), "on".to_owned()],
+                ValueKind::Choice(words) => words.iter().map(ToString::to_string).collect(),
+                ValueKind::Name => vec!["auto".to_owned(), "x".to_owned(), "y".repeat(NAME_MAX)],
+                ValueKind::Path => vec!["none".to_owned(), "/x".to_owned(), "y".repeat(PATH_MAX)],
+                ValueKind::Formed(_) => vec!["none".to_owned(), "loss=0.5;seed=3".to_owned()],
             };
             for (place, text) in texts.iter().enumerate() {
                 let mut config = Config::default();
                 tunable.apply(&mut config, text).unwrap();
                 let number = match tunable.kind {
-                    Kind::Number(..) | Kind::OrZero(..) | Kind::Bytes(..) => text.parse().unwrap(),
+                    ValueKind::Number(..) | ValueKind::OrZero(..) | ValueKind::Bytes(..) => {
+                        text.parse().unwrap()
+                    }
                     _ => place as u64,
                 };
                 match (tunable.get)(&config) {
@@ -218,8 +220,9 @@ mod tests {
     #[test]
     fn values_just_outside_a_range_are_refused_and_named() {
         for tunable in tunables() {
-            if let Kind::Number(min, max) | Kind::OrZero(min, max) | Kind::Bytes(min, max) =
-                tunable.kind
+            if let ValueKind::Number(min, max)
+            | ValueKind::OrZero(min, max)
+            | ValueKind::Bytes(min, max) = tunable.kind
             {
                 let outside = [max.checked_add(1), min.checked_sub(1)];
                 for value in outside.into_iter().flatten() {

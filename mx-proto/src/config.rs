@@ -65,7 +65,7 @@ pub struct Config {
     /// a connect. `None`: no proof is needed.
     pub secret: Option<Secret>,
     /// The text of a place for the log. Only ports have addresses.
-    pub name_of: fn(Place) -> String,
+    pub name_of: fn(PeerPlace) -> String,
     /// The supply of memory.
     pub supply: Supply,
     /// A connect that meets the end of a session goes to the endpoint's next one instead of
@@ -75,7 +75,7 @@ pub struct Config {
 
 /// A place on the network, as the protocol knows it: a number of the ports'.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum PeerPlace {
     /// An interface.
     Nic(NicId),
     /// The source of a link.
@@ -106,7 +106,7 @@ impl Config {
 
     /// The text of an endpoint for the log.
     pub(crate) fn name(&self, who: &Identity) -> String {
-        let nic = (self.name_of)(Place::Nic(who.nic));
+        let nic = (self.name_of)(PeerPlace::Nic(who.nic));
         format!("{nic} endpoint {}", who.endpoint.0)
     }
 }

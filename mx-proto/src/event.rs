@@ -1,7 +1,7 @@
 //! Events that an endpoint reports to the layer above.
 
 use crate::ids::{EndpointId, EntryId, MatchBits, NicId, RemoteId, RequestId, SessionId};
-use crate::status::{DownReason, Kind, Status};
+use crate::status::{DownReason, OpKind, Status};
 use std::ops::Deref;
 
 /// The identity of an endpoint.
@@ -26,7 +26,7 @@ impl Identity {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
     /// The kind of operation.
-    pub kind: Kind,
+    pub kind: OpKind,
     /// The result.
     pub status: Status,
     /// The other side: destination of a send, source of a receive, peer of a connect.
@@ -72,7 +72,7 @@ impl Outcome {
         length: u32,
     ) -> Self {
         Self {
-            kind: Kind::Recv,
+            kind: OpKind::Recv,
             status,
             remote,
             bits,

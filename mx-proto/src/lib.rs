@@ -50,7 +50,7 @@ mod timer;
 pub mod transitions;
 pub mod wire;
 
-pub use config::{Config, Key, Place};
+pub use config::{Config, Key, PeerPlace};
 pub use counters::{Counter, CounterKind};
 pub use endpoint::{
     Account, Endpoint, PREVIEW_MAX, Phase, PostError, Posted, Received, Reminder, RemoteView,
@@ -66,5 +66,5 @@ pub use matching::{EntryId, MatchIndex};
 pub use memory::{Memory, Source};
 pub use owner::{Owner, Posting};
 pub use stats::{InboxStats, Stats};
-pub use status::{DownReason, Kind, Status, Violation};
+pub use status::{DownReason, OpKind, Status, Violation};
 pub use time::{Clock, Instant};

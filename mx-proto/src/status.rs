@@ -38,7 +38,7 @@ pub enum Status {
 
 /// The kind of operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum OpKind {
     /// A send.
     Send,
     /// A receive.

@@ -25,13 +25,13 @@ pub trait Key: Copy {
 /// Values under generational keys.
 #[derive(Debug)]
 pub struct Table<K, T> {
-    slots: Slab<Slot<T>>,
+    slots: Slab<TableSlot<T>>,
     next_generation: u32,
     keys: PhantomData<fn() -> K>,
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct TableSlot<T> {
     generation: u32,
     value: T,
 }
@@ -82,7 +82,7 @@ impl<K: Key, T> Table<K, T> {
         // A slab of 2^32 values would not fit into memory.
         let key = K::new(vacant.key() as u32, generation);
         let value = value(key);
-        vacant.insert(Slot { generation, value });
+        vacant.insert(TableSlot { generation, value });
         key
     }
 

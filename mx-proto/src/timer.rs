@@ -50,11 +50,11 @@ struct Entry<K> {
     /// The last one's is none.
     next: u32,
     /// Its level and slot.
-    slot: Slot,
+    slot: TimerSlot,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Slot {
+struct TimerSlot {
     level: u8,
     index: u8,
 }
@@ -108,7 +108,7 @@ impl<K: Copy> Wheel<K> {
             key,
             prev: NONE,
             next: NONE,
-            slot: Slot { level: 0, index: 0 },
+            slot: TimerSlot { level: 0, index: 0 },
         });
         // A deadline that is over comes out with the next tick: a caller that sets it again each time
         // it comes out must not do so for ever.
@@ -192,14 +192,14 @@ impl<K: Copy> Wheel<K> {
     }
 
     /// The first slot that is not empty, and the tick with which it begins.
-    fn first(&self) -> Option<(Slot, u64)> {
+    fn first(&self) -> Option<(TimerSlot, u64)> {
         let level = self.levels.iter().position(|level| level.map != 0)?;
         let index = self.levels[level].map.trailing_zeros();
         let shift = level as u32 * BITS;
         // Above the level's bits an entry agrees with the present tick.
         let above = u64::MAX.checked_shl(shift + BITS).unwrap_or(0);
         let start = self.current & above | u64::from(index) << shift;
-        let slot = Slot {
+        let slot = TimerSlot {
             level: level as u8,
             index: index as u8,
         };
@@ -207,7 +207,7 @@ impl<K: Copy> Wheel<K> {
     }
 
     /// Time has come to the beginning of this slot.
-    fn move_down(&mut self, slot: Slot) {
+    fn move_down(&mut self, slot: TimerSlot) {
         let level = &mut self.levels[usize::from(slot.level)];
         level.map &= !(1 << slot.index);
         let mut index = std::mem::replace(&mut level.heads[usize::from(slot.index)], NONE);
@@ -219,7 +219,7 @@ impl<K: Copy> Wheel<K> {
     }
 
     fn link(&mut self, index: u32, tick: u64) {
-        let slot = Slot::of(tick, self.current);
+        let slot = TimerSlot::of(tick, self.current);
         let level = &mut self.levels[usize::from(slot.level)];
         level.map |= 1 << slot.index;
         let head = &mut level.heads[usize::from(slot.index)];
@@ -244,7 +244,7 @@ impl<K: Copy> Wheel<K> {
     }
 }
 
-impl Slot {
+impl TimerSlot {
     /// The slot of `tick`, which is not before `current`.
     fn of(tick: u64, current: u64) -> Self {
         let level = (tick ^ current | 1).ilog2() / BITS;

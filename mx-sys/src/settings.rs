@@ -17,7 +17,7 @@ use crate::progress::Tuning;
 use crate::route::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 use crate::route::open::{EndpointChoice, OpenOptions};
 use crate::route::seen;
-use crate::tunable::{self, Field, Form, G, K, Kind, M, Refused, Tunable, Value};
+use crate::tunable::{self, Field, Form, G, K, M, Refused, Tunable, Value, ValueKind};
 use crate::{choice, tunables};
 use mx_port_base::endpoint_port::{self, PortMap};
 use mx_port_dgram::faults::{self, FaultPlan};
@@ -159,12 +159,12 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
     const {
         &tunables! {
             @as_ref as_mut:
-            "MX_PORT", Kind::Choice(&["auto", "local", "tcp", "rdm", "dgram"]), (port),
+            "MX_PORT", ValueKind::Choice(&["auto", "local", "tcp", "rdm", "dgram"]), (port),
                 "which ports carry traffic; `local@`, `tcp@`, `rdm@` or `dgram@` before the host of an address wins";
-            "MX_PORT_BASE", Kind::Number(1024, 64512), (port_base),
+            "MX_PORT_BASE", ValueKind::Number(1024, 64512), (port_base),
                 "TCP and UDP port of endpoint 0; endpoints below 1024 use the block from here on, and it must be the \
                 same on all machines";
-            "MX_SPIN_US", Kind::Number(0, 1_000_000), [
+            "MX_SPIN_US", ValueKind::Number(0, 1_000_000), [
                 |s, v| {
                     if let Value::Number(v) = v {
                         s.as_mut().spin = Duration::from_micros(v);
@@ -174,63 +174,63 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             ],
                 "microseconds a blocked test call polls before it sleeps in the kernel, while four of five waits end \
                 within that time";
-            "MX_HELPER", Kind::Switch, (helper),
+            "MX_HELPER", ValueKind::Switch, (helper),
                 "a helper thread, asleep in the kernel, keeps connections moving while the application computes";
-            "MX_EAGER_MAX", Kind::Bytes(128, 1024 * K), (endpoint.eager_max),
+            "MX_EAGER_MAX", ValueKind::Bytes(128, 1024 * K), (endpoint.eager_max),
                 "messages up to this size travel at once, over tcp and dgram those up to 512K, over rdm those up to \
                 256K (two slots where the card reads); larger ones are offered and pulled";
-            "MX_UNEXPECTED_BYTES", Kind::Bytes(M, 64 * G), (endpoint.unexpected_bytes),
+            "MX_UNEXPECTED_BYTES", ValueKind::Bytes(M, 64 * G), (endpoint.unexpected_bytes),
                 "bytes of messages without a receive, of all peers together; the TCP port keeps a 32nd of that \
                 besides for incomplete messages, further ones stay in the kernel; libbmi_mx needs 8/7 of \
                 `BMI_MX_UNEXPECTED_MAX` and does not start with less: 4682K, unless that is smaller";
-            "MX_REQUEST_TIMEOUT_MS", Kind::Number(0, 86_400_000), [
+            "MX_REQUEST_TIMEOUT_MS", ValueKind::Number(0, 86_400_000), [
                 |s, v| s.as_mut().set_request_timeout(v),
                 |s| s.as_ref().endpoint.request_timeout.value()
             ],
                 "milliseconds without any progress after which a transfer fails; 0: never";
-            "MX_MAX_REMOTES", Kind::Number(1, 1 << 20), (endpoint.max_remotes),
+            "MX_MAX_REMOTES", ValueKind::Number(1, 1 << 20), (endpoint.max_remotes),
                 "connections at the same time; strangers beyond it are refused";
-            "MX_SOURCE_SHARE", Kind::Number(1, 100), (endpoint.source_share),
+            "MX_SOURCE_SHARE", ValueKind::Number(1, 100), (endpoint.source_share),
                 "percent of the connections, and of the shared memory, not used by others that one machine, or one \
                 user of this one, may have; 100: first come, first served";
-            "MX_LOCAL_BYTES", Kind::Bytes(4 * M, 64 * G), (local.bytes),
+            "MX_LOCAL_BYTES", ValueKind::Bytes(4 * M, 64 * G), (local.bytes),
                 "bytes of shared memory that all links of an endpoint map together; as it is used up, links get \
                 smaller rings, idle ones free theirs sooner, and finally messages use Unix sockets, which is slower";
-            "MX_LOCAL_IDLE_MS", Kind::OrZero(10, 86_400_000), (local.idle),
+            "MX_LOCAL_IDLE_MS", ValueKind::OrZero(10, 86_400_000), (local.idle),
                 "milliseconds without a packet after which a link over shared memory frees its memory until the next \
                 one; 0: only when the peer does";
-            "MX_TCP_KEEPALIVE_MS", Kind::Number(2000, 86_400_000), (tcp_keepalive),
+            "MX_TCP_KEEPALIVE_MS", ValueKind::Number(2000, 86_400_000), (tcp_keepalive),
                 "milliseconds of silence after which a TCP peer's machine, or the path to it, is taken for dead";
-            "MX_PROVIDER", Kind::Name, (provider),
+            "MX_PROVIDER", ValueKind::Name, (provider),
                 "the libfabric provider of the rdm port, and of the dgram port over libfabric, by its exact name; \
                 auto: the best one";
-            "MX_RDM_KEEPALIVE_MS", Kind::Number(100, 86_400_000), (rdm_keepalive),
+            "MX_RDM_KEEPALIVE_MS", ValueKind::Number(100, 86_400_000), (rdm_keepalive),
                 "milliseconds after which a peer that is silent over a fabric is taken for dead";
-            "MX_RDM_WAIT", Kind::Choice(&["sleep", "poll"]), (rdm_wait),
+            "MX_RDM_WAIT", ValueKind::Choice(&["sleep", "poll"]), (rdm_wait),
                 "how a blocked test call waits for a fabric: sleep in the kernel, or poll every 1 to 10 ms, which \
                 saves some providers work with every message";
-            "MX_DGRAM_BACKEND", Kind::Choice(&["auto", "udp", "fabric"]), (dgram_backend),
+            "MX_DGRAM_BACKEND", ValueKind::Choice(&["auto", "udp", "fabric"]), (dgram_backend),
                 "the service of the dgram port: the kernel's UDP or libfabric; auto: UDP, unless it is not available";
-            "MX_DGRAM_MTU", Kind::Number(548, 65_507), (reliable.datagram_max),
+            "MX_DGRAM_MTU", ValueKind::Number(548, 65_507), (reliable.datagram_max),
                 "largest datagram that is tried, without the headers of IP and UDP";
-            "MX_DGRAM_WINDOW", Kind::Number(32, 32_768), (reliable.window),
+            "MX_DGRAM_WINDOW", ValueKind::Number(32, 32_768), (reliable.window),
                 "datagrams under way to one peer at most";
-            "MX_DGRAM_GIVE_UP_MS", Kind::Number(100, 86_400_000), (reliable.give_up),
+            "MX_DGRAM_GIVE_UP_MS", ValueKind::Number(100, 86_400_000), (reliable.give_up),
                 "milliseconds after which a peer that acknowledges nothing over datagrams is taken for dead";
-            "MX_DGRAM_CHECKSUM", Kind::Choice(&["auto", "always"]), (reliable.always_sum),
+            "MX_DGRAM_CHECKSUM", ValueKind::Choice(&["auto", "always"]), (reliable.always_sum),
                 "which datagrams carry a checksum of their contents; auto: those that leave this machine";
-            "MX_DGRAM_SOCKET_BYTES", Kind::Bytes(64 * K, G), (dgram_buffer),
+            "MX_DGRAM_SOCKET_BYTES", ValueKind::Bytes(64 * K, G), (dgram_buffer),
                 "size of the kernel's receive buffer for data; without root at most `net.core.rmem_max`";
-            "MX_DGRAM_SEND_BYTES", Kind::Bytes(4 * M, 64 * G), (reliable.send_bytes_all),
+            "MX_DGRAM_SEND_BYTES", ValueKind::Bytes(4 * M, 64 * G), (reliable.send_bytes_all),
                 "bytes that wait for acknowledgements over datagrams, of all peers together";
-            "MX_DGRAM_EARLY_BYTES", Kind::Bytes(M, 64 * G), (reliable.early_bytes_all),
+            "MX_DGRAM_EARLY_BYTES", ValueKind::Bytes(M, 64 * G), (reliable.early_bytes_all),
                 "bytes received out of order over datagrams and kept, of all peers together, beyond 8 KiB from each; \
                 more are dropped and sent again";
-            "MX_DGRAM_FAULTS", Kind::Formed(&FAULTS), (dgram_faults),
+            "MX_DGRAM_FAULTS", ValueKind::Formed(&FAULTS), (dgram_faults),
                 "faults in the datagrams this process receives, by a seeded generator: for tests";
-            PEERS, Kind::Path, (peers),
+            PEERS, ValueKind::Path, (peers),
                 "the file with addresses and names of machines, used before the resolver; it need not exist";
-            SECRET, Kind::Path, (secret_file),
+            SECRET, ValueKind::Path, (secret_file),
                 "the file with the secret of the site, 16 to 4096 bytes, mode 0600 or 0400, of the process's user or \
                 root; peers that do not know it are refused";
         }
@@ -250,13 +250,13 @@ static FAULTS: Form = Form {
 /// The rows that only programs for the MX C API have. They set variables for themselves that other
 /// users of this host's ports must not obey.
 pub static MX_ROWS: &[Tunable<Settings>] = &tunables! {
-    "MX_DISABLE_SHMEM", Kind::Switch, (disable_shmem),
+    "MX_DISABLE_SHMEM", ValueKind::Switch, (disable_shmem),
         "`MX_PORT=auto` does not use shared memory; peers may use it to connect";
-    "MX_DISABLE_SHARED", Kind::Switch, (disable_shared),
+    "MX_DISABLE_SHARED", ValueKind::Switch, (disable_shared),
         "the same, as some programs call it";
-    "MX_MONOTHREAD", Kind::Switch, (monothread),
+    "MX_MONOTHREAD", ValueKind::Switch, (monothread),
         "no helper thread, whatever `MX_HELPER` is";
-    "MX_ERRORS_ARE_FATAL", Kind::Switch, (errors_are_fatal),
+    "MX_ERRORS_ARE_FATAL", ValueKind::Switch, (errors_are_fatal),
         "an error ends the process, unless an error handler has been set";
 };
 
@@ -478,21 +478,23 @@ mod tests {
     fn every_row_sets_what_it_reads_at_both_ends_of_its_range_and_nothing_else() {
         for row in Settings::mx_rows() {
             let texts = match row.kind {
-                Kind::Number(min, max) | Kind::Bytes(min, max) => {
+                ValueKind::Number(min, max) | ValueKind::Bytes(min, max) => {
                     vec![min.to_string(), max.to_string()]
                 }
-                Kind::OrZero(min, max) => [0, min, max].iter().map(u64::to_string).collect(),
-                Kind::Switch => vec!["off".to_owned(), "on".to_owned()],
-                Kind::Choice(words) => words.iter().map(ToString::to_string).collect(),
-                Kind::Name => vec!["auto".to_owned(), "x".to_owned(), "y".repeat(NAME_MAX)],
-                Kind::Path => vec!["none".to_owned(), "/x".to_owned(), "y".repeat(PATH_MAX)],
-                Kind::Formed(_) => vec!["none".to_owned(), "loss=0.5;seed=3".to_owned()],
+                ValueKind::OrZero(min, max) => [0, min, max].iter().map(u64::to_string).collect(),
+                ValueKind::Switch => vec!["off".to_owned(), "on".to_owned()],
+                ValueKind::Choice(words) => words.iter().map(ToString::to_string).collect(),
+                ValueKind::Name => vec!["auto".to_owned(), "x".to_owned(), "y".repeat(NAME_MAX)],
+                ValueKind::Path => vec!["none".to_owned(), "/x".to_owned(), "y".repeat(PATH_MAX)],
+                ValueKind::Formed(_) => vec!["none".to_owned(), "loss=0.5;seed=3".to_owned()],
             };
             for (place, text) in texts.iter().enumerate() {
                 let (mut settings, refused) = load(&[(row.name, text)]);
                 assert!(refused.is_empty(), "{refused:?}");
                 let number = match row.kind {
-                    Kind::Number(..) | Kind::OrZero(..) | Kind::Bytes(..) => text.parse().unwrap(),
+                    ValueKind::Number(..) | ValueKind::OrZero(..) | ValueKind::Bytes(..) => {
+                        text.parse().unwrap()
+                    }
                     _ => place as u64,
                 };
                 match (row.get)(&settings) {
@@ -510,8 +512,9 @@ mod tests {
     #[test]
     fn values_just_outside_a_range_are_refused_and_named() {
         for row in Settings::mx_rows() {
-            if let Kind::Number(min, max) | Kind::OrZero(min, max) | Kind::Bytes(min, max) =
-                row.kind
+            if let ValueKind::Number(min, max)
+            | ValueKind::OrZero(min, max)
+            | ValueKind::Bytes(min, max) = row.kind
             {
                 let outside = [max.checked_add(1), min.checked_sub(1)];
                 for value in outside.into_iter().flatten() {

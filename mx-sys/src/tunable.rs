@@ -23,7 +23,7 @@ pub struct Tunable<S> {
     /// The environment variable, and the option's name.
     pub name: &'static str,
     /// Its legal values.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Its meaning, in one sentence without a full stop.
     pub about: &'static str,
     /// Sets it.
@@ -32,7 +32,7 @@ pub struct Tunable<S> {
     pub get: fn(&S) -> Value,
 }
 
-/// A value, of the [`Kind`] of its tunable.
+/// A value, of the [`ValueKind`] of its tunable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
     /// A number; words stand for their places.
@@ -106,7 +106,7 @@ field! {
     Option<PathBuf>, Text(v) => v.map(PathBuf::from), me => me.as_deref().and_then(Path::to_str).map(str::to_owned);
 }
 
-/// An enum whose variants are the words of a [`Kind::Choice`].
+/// An enum whose variants are the words of a [`ValueKind::Choice`].
 #[macro_export]
 macro_rules! choice {
     ($type:ty: $($variant:ident),+) => {
@@ -129,7 +129,7 @@ macro_rules! choice {
 
 /// The legal values of a tunable.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum ValueKind {
     /// A whole number from the first to the second.
     Number(u64, u64),
     /// The same, or 0.
@@ -192,7 +192,7 @@ pub struct Refused {
     /// The text given.
     pub value: String,
     /// The legal values; `None` for a name that does not exist.
-    pub wanted: Option<Kind>,
+    pub wanted: Option<ValueKind>,
 }
 
 /// Reads settings: `environment` first, then `options` (`NAME=value`, separated by commas or
@@ -273,13 +273,13 @@ impl<S> Tunable<S> {
         match ((self.get)(settings), self.kind) {
             (Value::Number(value), kind) => kind.number_text(value),
             (Value::Text(Some(text)), _) => text,
-            (Value::Text(None), Kind::Path | Kind::Formed(_)) => NO_PATH.to_owned(),
+            (Value::Text(None), ValueKind::Path | ValueKind::Formed(_)) => NO_PATH.to_owned(),
             (Value::Text(None), _) => NO_NAME.to_owned(),
         }
     }
 }
 
-impl Kind {
+impl ValueKind {
     fn is_text(self) -> bool {
         matches!(self, Self::Name | Self::Path | Self::Formed(_))
     }
@@ -349,7 +349,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ValueKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Number(min, max) | Self::Bytes(min, max) => {
@@ -410,13 +410,13 @@ mod tests {
     };
 
     static ROWS: [Tunable<Sample>; 7] = tunables! {
-        "NUMBER", Kind::Number(5, 10), (number), "a sample";
-        "BYTES", Kind::Bytes(K, G), (bytes), "a sample";
-        "SWITCH", Kind::Switch, (switch), "a sample";
-        "CHOICE", Kind::Choice(&["a", "b"]), (choice), "a sample";
-        "NAME", Kind::Name, (name), "a sample";
-        "FILE", Kind::Path, (path), "a sample";
-        "FORMED", Kind::Formed(&FORM), (formed), "a sample";
+        "NUMBER", ValueKind::Number(5, 10), (number), "a sample";
+        "BYTES", ValueKind::Bytes(K, G), (bytes), "a sample";
+        "SWITCH", ValueKind::Switch, (switch), "a sample";
+        "CHOICE", ValueKind::Choice(&["a", "b"]), (choice), "a sample";
+        "NAME", ValueKind::Name, (name), "a sample";
+        "FILE", ValueKind::Path, (path), "a sample";
+        "FORMED", ValueKind::Formed(&FORM), (formed), "a sample";
     };
 
     fn read(environment: &[(&str, &str)], options: &str) -> (Sample, Vec<String>) {

@@ -23,7 +23,7 @@ pub(super) use challenges::{Challenges, REFUSED, UNASKED, UNVOUCHED};
 
 use super::deadlines::Deadline;
 use super::{Core, Endpoint};
-use crate::config::Place;
+use crate::config::PeerPlace;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, RemoteId, RequestId};
 use crate::log_limit::LogLimit;
@@ -562,7 +562,9 @@ impl<O: Owner> Core<O> {
         if let Some(times) = refused.again((source, who.name()))
             && sources.is_rare(source, CLAIMS_MAX)
         {
-            let place = introduction.user.map_or(Place::Source(source), Place::User);
+            let place = introduction
+                .user
+                .map_or(PeerPlace::Source(source), PeerPlace::User);
             let source = (self.config.name_of)(place);
             let who = self.config.name(who);
             log::warn!("{source}, which says it is {who}, {why}: refused (refusal {times})");

@@ -56,7 +56,7 @@ use crate::queues::{Control, Partial, Queues, Spares};
 use crate::remote::{Reach, Remote, Remotes, Tx};
 use crate::shares::Shares;
 use crate::stats::Stats;
-use crate::status::{DownReason, Kind, Status};
+use crate::status::{DownReason, OpKind, Status};
 use crate::supply::{Claim, Supply};
 use crate::time::{Clock, Instant};
 use crate::timeouts::{TimeOuts, Timeout};
@@ -556,11 +556,11 @@ impl<O: Owner> Core<O> {
         let record = self.ops.get(id)?;
         let state = &record.state;
         let (kind, length, bits) = match state {
-            State::Pulling(pulling) => (Kind::Recv, pulling.length, pulling.bits),
-            State::Posted { .. } => (Kind::Recv, state.room(), record.bits),
-            State::Connecting { .. } => (Kind::Connect, 0, record.bits),
-            State::Pending { receives: true, .. } => (Kind::Recv, state.room(), record.bits),
-            _ => (Kind::Send, state.room(), record.bits),
+            State::Pulling(pulling) => (OpKind::Recv, pulling.length, pulling.bits),
+            State::Posted { .. } => (OpKind::Recv, state.room(), record.bits),
+            State::Connecting { .. } => (OpKind::Connect, 0, record.bits),
+            State::Pending { receives: true, .. } => (OpKind::Recv, state.room(), record.bits),
+            _ => (OpKind::Send, state.room(), record.bits),
         };
         let status = match (state, status) {
             // The receiver has it after all.

@@ -18,7 +18,7 @@ use crate::memory::Memory;
 use crate::ops::{NO_REMOTE, State};
 use crate::owner::{Owner, Posting};
 use crate::port::Port;
-use crate::status::{Kind, Status};
+use crate::status::{OpKind, Status};
 use crate::time::{Clock, Instant};
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
         if let Posted::Complete = self.send_what(to, bits, Pending(op, memory), mode)? {
             let outcome = Outcome {
-                kind: Kind::Send,
+                kind: OpKind::Send,
                 status: Status::Success,
                 remote: to,
                 bits,

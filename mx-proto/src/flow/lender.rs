@@ -41,7 +41,7 @@ pub struct Lender {
     /// Its messages in slots that have been taken, and what it has been told of that.
     slots_taken: Slots,
     slots_told: Slots,
-    pub(super) place: Place,
+    pub(super) place: AccountList,
     /// Slots with messages kept here, a bit for each lane.
     kept: u8,
 }
@@ -49,7 +49,7 @@ pub struct Lender {
 /// The list that an account is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum Place {
+pub(super) enum AccountList {
     /// Quiet, with more than the minimum; front: longest not used.
     Above,
     /// Quiet, with some.
@@ -78,7 +78,7 @@ impl Default for Lender {
             used: 0,
             slots_taken: Slots::default(),
             slots_told: Slots::default(),
-            place: Place::Nowhere,
+            place: AccountList::Nowhere,
             kept: 0,
         }
     }

@@ -11,7 +11,7 @@
 //! The links are in the accounts; a remote is in at most one list. Every call is O(1).
 
 use super::Accounts;
-use super::lender::Place;
+use super::lender::AccountList;
 
 /// Front, back and length of every list.
 #[derive(Debug)]
@@ -40,17 +40,17 @@ impl Lists {
     }
 
     /// The first of a list.
-    pub(super) fn front(&self, place: Place) -> Option<u32> {
+    pub(super) fn front(&self, place: AccountList) -> Option<u32> {
         let ends = self.ends.get(place as usize)?;
         (ends.front != Self::NO_REMOTE).then_some(ends.front)
     }
 
-    pub(super) fn len(&self, place: Place) -> u32 {
+    pub(super) fn len(&self, place: AccountList) -> u32 {
         self.ends.get(place as usize).map_or(0, |ends| ends.len)
     }
 
     /// Puts a remote at the back of a list, or in none, out of the one that it was in.
-    pub(super) fn put(&mut self, all: &mut impl Accounts, remote: u32, place: Place) {
+    pub(super) fn put(&mut self, all: &mut impl Accounts, remote: u32, place: AccountList) {
         self.remove(all, remote);
         let Some((account, _)) = all.account(remote) else {
             return;
@@ -73,7 +73,7 @@ impl Lists {
         let Some((account, _)) = all.account(remote) else {
             return;
         };
-        let place = std::mem::replace(&mut account.place, Place::Nowhere);
+        let place = std::mem::replace(&mut account.place, AccountList::Nowhere);
         let (before, next) = (account.before, account.next);
         let Some(ends) = self.ends.get_mut(place as usize) else {
             return;
@@ -105,19 +105,19 @@ mod tests {
         }
     }
 
-    const LISTS: [Place; 5] = [
-        Place::Above,
-        Place::Within,
-        Place::Wanting,
-        Place::Short,
-        Place::Poor,
+    const LISTS: [AccountList; 5] = [
+        AccountList::Above,
+        AccountList::Within,
+        AccountList::Wanting,
+        AccountList::Short,
+        AccountList::Poor,
     ];
 
-    fn drain(lists: &mut Lists, all: &mut All, place: Place) -> Vec<u32> {
+    fn drain(lists: &mut Lists, all: &mut All, place: AccountList) -> Vec<u32> {
         let mut order = Vec::new();
         while let Some(remote) = lists.front(place) {
             order.push(remote);
-            lists.put(all, remote, Place::Nowhere);
+            lists.put(all, remote, AccountList::Nowhere);
         }
         assert_eq!(lists.len(place), 0);
         order
@@ -127,15 +127,18 @@ mod tests {
     fn a_list_keeps_the_order_of_entry_when_any_remote_leaves() {
         let (mut lists, mut all) = (Lists::new(), All(vec![Lender::default(); 8]));
         for remote in 0..8 {
-            lists.put(&mut all, remote, Place::Above);
+            lists.put(&mut all, remote, AccountList::Above);
         }
         for remote in [0, 7, 3, 3] {
-            lists.put(&mut all, remote, Place::Nowhere);
-            assert_eq!(all.0[remote as usize].place, Place::Nowhere);
+            lists.put(&mut all, remote, AccountList::Nowhere);
+            assert_eq!(all.0[remote as usize].place, AccountList::Nowhere);
         }
-        lists.put(&mut all, 2, Place::Above);
-        assert_eq!(lists.len(Place::Above), 5);
-        assert_eq!(drain(&mut lists, &mut all, Place::Above), [1, 4, 5, 6, 2]);
+        lists.put(&mut all, 2, AccountList::Above);
+        assert_eq!(lists.len(AccountList::Above), 5);
+        assert_eq!(
+            drain(&mut lists, &mut all, AccountList::Above),
+            [1, 4, 5, 6, 2]
+        );
     }
 
     #[test]
@@ -149,9 +152,9 @@ mod tests {
         }
         let filled: Vec<u32> = LISTS.iter().map(|place| lists.len(*place)).collect();
         assert_eq!(filled, [0, 0, 0, 0, 3]);
-        assert_eq!(drain(&mut lists, &mut all, Place::Poor), [0, 1, 2]);
+        assert_eq!(drain(&mut lists, &mut all, AccountList::Poor), [0, 1, 2]);
         // A remote that is not there is put nowhere.
-        lists.put(&mut all, 3, Place::Poor);
-        assert_eq!(lists.front(Place::Poor), None);
+        lists.put(&mut all, 3, AccountList::Poor);
+        assert_eq!(lists.front(AccountList::Poor), None);
     }
 }

@@ -67,7 +67,7 @@ pub use stats::FlowStats;
 use crate::origin::Source;
 use crate::status::Violation;
 use epochs::Epochs;
-use lender::Place;
+use lender::AccountList;
 use lists::Lists;
 use pool::Pool;
 use std::time::Duration;
@@ -167,7 +167,7 @@ impl Flow {
     /// waiting messages, which stay until they are [reclaimed](Self::reclaim). Returns false if there
     /// is no room for those in slots. Messages that were only announced have to be `taken` before.
     pub fn close(&mut self, all: &mut impl Accounts, remote: u32) -> bool {
-        self.lists.put(all, remote, Place::Nowhere);
+        self.lists.put(all, remote, AccountList::Nowhere);
         let Some((account, source)) = all.account(remote) else {
             return true;
         };
@@ -341,7 +341,7 @@ impl Flow {
 
     /// The balance, and how often what happened.
     pub fn stats(&self) -> FlowStats {
-        let waiting = [Place::Wanting, Place::Short, Place::Poor];
+        let waiting = [AccountList::Wanting, AccountList::Short, AccountList::Poor];
         FlowStats {
             total: self.pool.total,
             free: self.pool.free(),
@@ -351,7 +351,7 @@ impl Flow {
             tombstones: self.pool.tombstones,
             remotes: self.epochs.remotes,
             waiting: waiting.iter().map(|place| self.lists.len(*place)).sum(),
-            poor: self.lists.len(Place::Poor),
+            poor: self.lists.len(AccountList::Poor),
             asked: self.asked,
             ..self.counts
         }

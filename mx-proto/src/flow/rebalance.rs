@@ -20,7 +20,7 @@
 //! and no remote is narrowed for them.
 
 use super::credit_fields::Paid;
-use super::lender::{Lender, Place};
+use super::lender::{AccountList, Lender};
 use super::settings::{ASKED_AT_ONCE, MINIMUM, QUIET};
 use super::{Accounts, Flow, Say};
 use crate::origin::Source;
@@ -53,7 +53,7 @@ impl Flow {
         if let Some((account, _)) = all.account(remote) {
             account.used = self.epochs.number();
         }
-        self.lists.put(all, remote, Place::Nowhere);
+        self.lists.put(all, remote, AccountList::Nowhere);
         self.file(all, remote);
     }
 
@@ -153,7 +153,7 @@ impl Flow {
 
     /// The first remote that waits, if there are credits for it or its request is to be forgotten.
     fn servable(&self, all: &mut impl Accounts) -> Option<u32> {
-        let places = [Place::Poor, Place::Short, Place::Wanting];
+        let places = [AccountList::Poor, AccountList::Short, AccountList::Wanting];
         let remote = places.iter().find_map(|place| self.lists.front(*place))?;
         let (account, _) = all.account(remote)?;
         let stale = account.is_idle_for(QUIET, self.epochs.number());
@@ -163,9 +163,9 @@ impl Flow {
     /// Lends to a waiting remote.
     fn serve(&mut self, all: &mut impl Accounts, remote: u32) -> Option<(u32, Say)> {
         let (epoch, share) = (self.epochs.number(), self.share());
-        let others = self.lists.len(Place::Poor) + self.lists.len(Place::Short) > 1;
+        let others = self.lists.len(AccountList::Poor) + self.lists.len(AccountList::Short) > 1;
         let (account, source) = all.account(remote)?;
-        let part = if account.place != Place::Wanting && others {
+        let part = if account.place != AccountList::Wanting && others {
             share.saturating_sub(account.credit_limit()).max(1)
         } else {
             self.most
@@ -199,15 +199,15 @@ impl Flow {
             let idle = account.is_idle_for(epochs, self.epochs.number());
             idle.then_some((remote, account.credit_limit()))
         };
-        let poor = self.lists.len(Place::Poor) > 0;
-        if let Some((remote, _)) = idle_for(QUIET, Place::Above) {
+        let poor = self.lists.len(AccountList::Poor) > 0;
+        if let Some((remote, _)) = idle_for(QUIET, AccountList::Above) {
             return Some((remote, if poor { 0 } else { MINIMUM }));
         }
-        if poor && let Some((remote, _)) = idle_for(QUIET, Place::Within) {
+        if poor && let Some((remote, _)) = idle_for(QUIET, AccountList::Within) {
             return Some((remote, 0));
         }
         let share = self.share().max(MINIMUM);
-        let (remote, credit_limit) = idle_for(1, Place::Above)?;
+        let (remote, credit_limit) = idle_for(1, AccountList::Above)?;
         (credit_limit > share && self.is_any_remote_short()).then_some((remote, share))
     }
 
@@ -228,7 +228,7 @@ impl Flow {
         self.counts.revoked += u64::from(asked);
         self.asked += 1;
         self.expected += asked;
-        self.lists.put(all, remote, Place::Nowhere);
+        self.lists.put(all, remote, AccountList::Nowhere);
         Some((remote, Say::Revoke(asked)))
     }
 
@@ -283,17 +283,17 @@ impl Flow {
         };
         let place = if account.wants() {
             match account.credit_limit() {
-                0 => Place::Poor,
+                0 => AccountList::Poor,
                 // A quarter of tolerance: the share changes a little all the time.
-                credit_limit if credit_limit < share - share / 4 => Place::Short,
-                _ => Place::Wanting,
+                credit_limit if credit_limit < share - share / 4 => AccountList::Short,
+                _ => AccountList::Wanting,
             }
         } else if account.asked > 0 || account.credit_limit == 0 {
-            Place::Nowhere
+            AccountList::Nowhere
         } else if account.credit_limit() > MINIMUM {
-            Place::Above
+            AccountList::Above
         } else {
-            Place::Within
+            AccountList::Within
         };
         if account.place != place {
             self.lists.put(all, remote, place);
@@ -319,7 +319,7 @@ impl Flow {
     }
 
     pub(super) fn is_any_remote_short(&self) -> bool {
-        self.lists.len(Place::Poor) + self.lists.len(Place::Short) > 0
+        self.lists.len(AccountList::Poor) + self.lists.len(AccountList::Short) > 0
     }
 
     /// The even share of each active remote in all lendable credits.

@@ -3,7 +3,7 @@
 //! Not here: other links.
 
 use super::config::ReliableConfig;
-use super::packet::{Header, Kind};
+use super::packet::{DatagramKind, Header};
 use super::parts::Midway;
 use super::reassembly::Reassembly;
 use super::service::Channel;
@@ -129,13 +129,13 @@ impl<A: Copy + Eq> Link<A> {
     pub(super) fn is_home(
         &self,
         (channel, from): (Channel, A),
-        kind: Kind,
+        kind: DatagramKind,
         same_host: fn(A, A) -> bool,
     ) -> bool {
         match channel {
             Channel::Command => self.address == from || same_host(self.address, from),
             Channel::Data if self.data == Some(from) => true,
-            Channel::Data => kind == Kind::Probe && !self.session.pmtu.data_proven(),
+            Channel::Data => kind == DatagramKind::Probe && !self.session.pmtu.data_proven(),
         }
     }
 

@@ -14,7 +14,7 @@
 use super::config::ReliableConfig;
 use super::cookies::Cookies;
 use super::link::{Link, Need, TRIALS_MAX, Trial};
-use super::packet::{Header, Kind};
+use super::packet::{DatagramKind, Header};
 use super::reassembly::BodyLimits;
 use super::roster::{QUIET, Roster};
 use super::send_buffer::SendBuffer;
@@ -382,7 +382,11 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return;
         };
         if link.session.theirs() != 0 {
-            let header = Header::new(Kind::Reset, link.session.theirs(), link.session.ours());
+            let header = Header::new(
+                DatagramKind::Reset,
+                link.session.theirs(),
+                link.session.ours(),
+            );
             let to = link.address;
             self.replies.push(Reply { to, header });
         }

@@ -12,7 +12,7 @@
 
 use super::cookies::Cookies;
 use super::links::{Links, Reply};
-use super::packet::{GREETING, Header, Kind, OPENING};
+use super::packet::{DatagramKind, GREETING, Header, OPENING};
 use super::quote::Quote;
 use super::seq::Seq;
 use super::service::Channel;
@@ -47,7 +47,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let (cookie, first) =
             self.cookies
                 .of_caller((&from, source), header.from, header.seq, epoch);
-        let mut welcome = Header::new(Kind::Welcome, header.from, cookie);
+        let mut welcome = Header::new(DatagramKind::Welcome, header.from, cookie);
         welcome.seq = self.config.first_seq.map_or(first, Seq);
         welcome.window = u32::try_from(self.window_limit()).unwrap_or(u32::MAX);
         self.replies.push(Reply {
@@ -66,7 +66,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         header: &Header,
     ) -> Option<LinkId> {
         // A Data datagram may arrive before the opening of its session, so no Reset.
-        if channel == Channel::Data || matches!(header.kind, Kind::Reset | Kind::Welcome) {
+        if channel == Channel::Data
+            || matches!(header.kind, DatagramKind::Reset | DatagramKind::Welcome)
+        {
             self.stats.old_session += 1;
             return None;
         }
@@ -91,7 +93,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
         self.stats.old_session += 1;
         if self.replies.len() < REPLIES_MAX {
-            let mut reset = Header::new(Kind::Reset, header.from, header.to);
+            let mut reset = Header::new(DatagramKind::Reset, header.from, header.to);
             if is_new {
                 reset.flags = OPENING;
             }

@@ -81,7 +81,7 @@ const ALL_FLAGS: u16 = FIN | ASK | SUMMED | OPENING;
 /// The kind of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum DatagramKind {
     Hello = 1,
     Welcome = 2,
     Data = 3,
@@ -95,7 +95,7 @@ pub(super) enum Kind {
 /// A header, parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
-    pub(super) kind: Kind,
+    pub(super) kind: DatagramKind,
     pub(super) to: u64,
     pub(super) from: u64,
     pub(super) seq: Seq,
@@ -121,7 +121,7 @@ pub(super) enum BadDatagram {
 
 impl Header {
     /// A header without numbers.
-    pub(super) fn new(kind: Kind, to: u64, from: u64) -> Self {
+    pub(super) fn new(kind: DatagramKind, to: u64, from: u64) -> Self {
         Self {
             kind,
             to,
@@ -196,11 +196,11 @@ impl Header {
             return Err(BadDatagram::Malformed);
         }
         let fits = match header.kind {
-            Kind::Hello | Kind::Welcome => payload.len() == GREETING,
-            Kind::Data => (header.flags & FIN != 0) == payload.is_empty(),
-            Kind::Ack => payload.len() % 8 == 0 && payload.len() <= 8 * (SACK_WORDS - 1),
-            Kind::Probe => true,
-            Kind::Ping | Kind::Reset | Kind::Probed => payload.is_empty(),
+            DatagramKind::Hello | DatagramKind::Welcome => payload.len() == GREETING,
+            DatagramKind::Data => (header.flags & FIN != 0) == payload.is_empty(),
+            DatagramKind::Ack => payload.len() % 8 == 0 && payload.len() <= 8 * (SACK_WORDS - 1),
+            DatagramKind::Probe => true,
+            DatagramKind::Ping | DatagramKind::Reset | DatagramKind::Probed => payload.is_empty(),
         };
         if !fits {
             return Err(BadDatagram::Malformed);
@@ -213,14 +213,14 @@ impl Header {
 
     fn read(head: &[u8; DATAGRAM_HEADER]) -> Option<Self> {
         let kind = match head[3] {
-            1 => Kind::Hello,
-            2 => Kind::Welcome,
-            3 => Kind::Data,
-            4 => Kind::Ack,
-            5 => Kind::Ping,
-            6 => Kind::Reset,
-            7 => Kind::Probe,
-            8 => Kind::Probed,
+            1 => DatagramKind::Hello,
+            2 => DatagramKind::Welcome,
+            3 => DatagramKind::Data,
+            4 => DatagramKind::Ack,
+            5 => DatagramKind::Ping,
+            6 => DatagramKind::Reset,
+            7 => DatagramKind::Probe,
+            8 => DatagramKind::Probed,
             _ => return None,
         };
         let header = Self {
@@ -239,12 +239,14 @@ impl Header {
             sum: u32_at(head, 60),
         };
         // 0 means "not known", which only a Hello may say, and only of the receiver.
-        let named = header.from != 0 && (header.to != 0) == (kind != Kind::Hello);
+        let named = header.from != 0 && (header.to != 0) == (kind != DatagramKind::Hello);
         let flags = match kind {
-            Kind::Data => ALL_FLAGS,
-            Kind::Ack | Kind::Ping | Kind::Probe | Kind::Probed => SUMMED | OPENING,
-            Kind::Hello | Kind::Welcome => SUMMED,
-            Kind::Reset => SUMMED | OPENING,
+            DatagramKind::Data => ALL_FLAGS,
+            DatagramKind::Ack | DatagramKind::Ping | DatagramKind::Probe | DatagramKind::Probed => {
+                SUMMED | OPENING
+            }
+            DatagramKind::Hello | DatagramKind::Welcome => SUMMED,
+            DatagramKind::Reset => SUMMED | OPENING,
         };
         (named && header.flags & !flags == 0).then_some(header)
     }
@@ -267,7 +269,7 @@ impl Header {
         }
         words[0] = self.sack;
         let mut used = 1;
-        if self.kind == Kind::Ack {
+        if self.kind == DatagramKind::Ack {
             for (word, bytes) in words[1..].iter_mut().zip(payload.chunks_exact(8)) {
                 *word = bytes.try_into().map_or(0, u64::from_le_bytes);
                 used += 1;
@@ -346,18 +348,18 @@ fn u64_at(bytes: &[u8; DATAGRAM_HEADER], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 8] = [
-        Kind::Hello,
-        Kind::Welcome,
-        Kind::Data,
-        Kind::Ack,
-        Kind::Ping,
-        Kind::Reset,
-        Kind::Probe,
-        Kind::Probed,
+    const KINDS: [DatagramKind; 8] = [
+        DatagramKind::Hello,
+        DatagramKind::Welcome,
+        DatagramKind::Data,
+        DatagramKind::Ack,
+        DatagramKind::Ping,
+        DatagramKind::Reset,
+        DatagramKind::Probe,
+        DatagramKind::Probed,
     ];
 
-    fn header(kind: Kind) -> Header {
+    fn header(kind: DatagramKind) -> Header {
         Header {
             seq: Seq(u32::MAX),
             ack: Seq(5),
@@ -368,20 +370,20 @@ mod tests {
             whole: 4000,
             ..Header::new(
                 kind,
-                u64::from(kind != Kind::Hello) * 0x1122_3344_5566_7788,
+                u64::from(kind != DatagramKind::Hello) * 0x1122_3344_5566_7788,
                 0x99aa_bbcc_ddee_ff01,
             )
         }
     }
 
-    fn payload(kind: Kind) -> Vec<u8> {
+    fn payload(kind: DatagramKind) -> Vec<u8> {
         match kind {
-            Kind::Hello => greeting(b"").to_vec(),
-            Kind::Welcome => greeting(b"\x12\x34").to_vec(),
-            Kind::Data => b"payload".to_vec(),
-            Kind::Ack => vec![0x55; 24],
-            Kind::Probe => vec![0; 1000],
-            Kind::Ping | Kind::Reset | Kind::Probed => Vec::new(),
+            DatagramKind::Hello => greeting(b"").to_vec(),
+            DatagramKind::Welcome => greeting(b"\x12\x34").to_vec(),
+            DatagramKind::Data => b"payload".to_vec(),
+            DatagramKind::Ack => vec![0x55; 24],
+            DatagramKind::Probe => vec![0; 1000],
+            DatagramKind::Ping | DatagramKind::Reset | DatagramKind::Probed => Vec::new(),
         }
     }
 
@@ -410,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_description_names_the_flags_that_are_set() {
-        let mut header = header(Kind::Data);
+        let mut header = header(DatagramKind::Data);
         header.flags = FIN | ASK;
         let text = describe(&emitted(header, b""));
         assert!(text.ends_with(" of 4000 fin ask"), "{text}");
@@ -418,7 +420,7 @@ mod tests {
 
     #[test]
     fn every_turned_bit_is_noticed() {
-        let mut bytes = emitted(header(Kind::Data), b"some payload");
+        let mut bytes = emitted(header(DatagramKind::Data), b"some payload");
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(Header::parse(&bytes).is_err(), "bit {bit}");
@@ -429,7 +431,7 @@ mod tests {
     #[test]
     fn another_protocol_or_version_is_malformed_though_its_checksum_is_right() {
         for at in 0..3 {
-            let mut bytes = emitted(header(Kind::Data), b"some payload");
+            let mut bytes = emitted(header(DatagramKind::Data), b"some payload");
             bytes[at] ^= 1;
             bytes[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
             let sum = crc32c(&bytes[..DATAGRAM_HEADER]);
@@ -450,11 +452,16 @@ mod tests {
                 assert!(Header::parse(&bytes[..len]).is_err(), "{kind:?} {len}");
             }
         }
-        for kind in [Kind::Ping, Kind::Reset, Kind::Probed, Kind::Ack] {
+        for kind in [
+            DatagramKind::Ping,
+            DatagramKind::Reset,
+            DatagramKind::Probed,
+            DatagramKind::Ack,
+        ] {
             let bytes = emitted(header(kind), b"x");
             assert_eq!(Header::parse(&bytes), Err(BadDatagram::Malformed));
         }
-        let empty = emitted(header(Kind::Data), b"");
+        let empty = emitted(header(DatagramKind::Data), b"");
         assert_eq!(Header::parse(&empty), Err(BadDatagram::Malformed));
     }
 
@@ -462,25 +469,25 @@ mod tests {
     fn an_acknowledgement_has_whole_words_and_no_more_than_there_are() {
         let most = 8 * (SACK_WORDS - 1);
         for (len, fits) in [(0, true), (4, false), (most, true), (most + 8, false)] {
-            let bytes = emitted(header(Kind::Ack), &vec![0; len]);
+            let bytes = emitted(header(DatagramKind::Ack), &vec![0; len]);
             assert_eq!(Header::parse(&bytes).is_ok(), fits, "{len}");
         }
     }
 
     #[test]
     fn unknown_flags_flags_of_other_kinds_and_missing_cookies_are_refused() {
-        let data = header(Kind::Data);
+        let data = header(DatagramKind::Data);
         let bad = [
             Header { flags: 16, ..data },
             Header { from: 0, ..data },
             Header { to: 0, ..data },
             Header {
                 flags: FIN,
-                ..header(Kind::Ack)
+                ..header(DatagramKind::Ack)
             },
             Header {
                 to: 1,
-                ..header(Kind::Hello)
+                ..header(DatagramKind::Hello)
             },
         ];
         for header in bad {
@@ -501,10 +508,10 @@ mod tests {
 
     #[test]
     fn further_sack_words_follow_that_of_the_header() {
-        let (words, used) = header(Kind::Ack).sack_words(&[0x55; 24]);
+        let (words, used) = header(DatagramKind::Ack).sack_words(&[0x55; 24]);
         assert_eq!(used, 4);
         assert_eq!(words[0], 1 << 63 | 1);
         assert_eq!(words[1..4], [0x5555_5555_5555_5555; 3]);
-        assert_eq!(header(Kind::Data).sack_words(&[0x55; 24]).1, 1);
+        assert_eq!(header(DatagramKind::Data).sack_words(&[0x55; 24]).1, 1);
     }
 }

@@ -65,7 +65,7 @@ struct Piece {
 
 /// The place of a fragment in the order of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Turn {
+pub(super) enum Order {
     /// Everything before this fragment has been delivered.
     Front,
     /// Not so.
@@ -152,7 +152,7 @@ impl Partial {
     pub(super) fn add<M: Memory, S: Sink<M>>(
         &mut self,
         chunk: &Chunk<'_>,
-        turn: Turn,
+        turn: Order,
         who: (LinkId, u64),
         limits: BodyLimits,
         sink: &mut S,
@@ -171,7 +171,7 @@ impl Partial {
             self.contiguous = HEADER_LEN as u32;
             (at, body) = (self.contiguous, rest);
         }
-        if chunk.offset == 0 || turn == Turn::Front {
+        if chunk.offset == 0 || turn == Order::Front {
             self.decide(turn, who, limits, sink);
         }
         if body.is_empty() {
@@ -195,12 +195,12 @@ impl Partial {
     /// is final.
     pub(super) fn decide<M: Memory, S: Sink<M>>(
         &mut self,
-        turn: Turn,
+        turn: Order,
         who: (LinkId, u64),
         limits: BodyLimits,
         sink: &mut S,
     ) {
-        if self.way != Way::Unknown || self.contiguous == 0 || turn == Turn::Behind {
+        if self.way != Way::Unknown || self.contiguous == 0 || turn == Order::Behind {
             return;
         }
         let body_len = self.body_len();
@@ -212,7 +212,7 @@ impl Partial {
                 place.memory.fill(offset, len, &piece.bytes[..], 0);
             }
             (self.way, self.begun) = (Way::Placed, begun);
-        } else if turn != Turn::Front {
+        } else if turn != Order::Front {
             return;
         } else if body_len <= limits.kept {
             self.way = Way::Kept;
@@ -348,7 +348,7 @@ pub(super) fn place<'a, M: Memory + 'a, S: Sink<M>>(
 /// The same for a body all before which has been delivered: a message is begun. True if it was.
 #[inline]
 pub(super) fn find<'a, M: Memory + 'a, S: Sink<M>>(
-    turn: Turn,
+    turn: Order,
     who: (LinkId, u64),
     header: &HeaderBytes,
     len: usize,
@@ -356,7 +356,7 @@ pub(super) fn find<'a, M: Memory + 'a, S: Sink<M>>(
 ) -> (Option<Place<'a, M>>, bool) {
     // A body that has a place without being begun does not keep those behind it from asking.
     let begin =
-        turn == Turn::Front && len > BEGUN_MIN && place(who, header, (len, false), sink).is_none();
+        turn == Order::Front && len > BEGUN_MIN && place(who, header, (len, false), sink).is_none();
     (place(who, header, (len, begin), sink), begin)
 }
 
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     /// Adds these chunks of a fragment that is cut into chunks of 100 bytes.
-    fn add(partial: &mut Partial, packet: &[u8], order: &[usize], turn: Turn, above: &mut Above) {
+    fn add(partial: &mut Partial, packet: &[u8], order: &[usize], turn: Order, above: &mut Above) {
         let all = chunks(0, packet, 100);
         for &at in order {
             let added = partial.add(&all[at], turn, WHO, LIMITS, above);
@@ -381,7 +381,7 @@ mod tests {
         partial.begin(packet.len() as u32);
         assert_eq!(partial.bytes.capacity(), 0);
         // A piece far behind costs only itself.
-        add(&mut partial, &packet, &[9, 0], Turn::Front, &mut above);
+        add(&mut partial, &packet, &[9, 0], Order::Front, &mut above);
         assert!(
             partial.bytes.capacity() <= 2 * 100,
             "{}",
@@ -395,7 +395,7 @@ mod tests {
             &mut partial,
             &packet,
             &[1, 2, 3, 4, 5, 6, 7, 8],
-            Turn::Front,
+            Order::Front,
             &mut above,
         );
         assert!(partial.is_complete() && partial.pieces.is_empty());
@@ -416,10 +416,10 @@ mod tests {
         let (mut partial, mut above) = (Partial::default(), Above::default());
         partial.begin(packet.len() as u32);
         let even: Vec<usize> = (0..50).step_by(2).collect();
-        add(&mut partial, &packet, &even, Turn::Front, &mut above);
+        add(&mut partial, &packet, &even, Order::Front, &mut above);
         assert_eq!(partial.pieces.len(), 24);
         let odd: Vec<usize> = (1..50).step_by(2).rev().collect();
-        add(&mut partial, &packet, &odd, Turn::Front, &mut above);
+        add(&mut partial, &packet, &odd, Order::Front, &mut above);
         let left = (partial.pieces.len(), partial.pieces.capacity());
         assert!(left.0 == 0 && left.1 <= SLOT_COST, "{left:?}");
     }
@@ -430,7 +430,7 @@ mod tests {
         let (mut partial, mut above) = (Partial::default(), Above::default());
         partial.begin(packet.len() as u32);
         above.places.push((1, vec![0; 5004]));
-        add(&mut partial, &packet, &[0, 1], Turn::Front, &mut above);
+        add(&mut partial, &packet, &[0, 1], Order::Front, &mut above);
         assert_eq!(partial.way, Way::Dropped);
         assert!(above.places[0].1.iter().all(|&byte| byte == 0));
     }

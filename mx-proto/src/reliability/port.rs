@@ -13,7 +13,7 @@
 
 use super::config::ReliableConfig;
 use super::links::{Links, RECEIVE_WINDOW_MIN, Reply};
-use super::packet::{DATAGRAM_HEADER, FIN, GREETING, Kind, greeting, name_of};
+use super::packet::{DATAGRAM_HEADER, DatagramKind, FIN, GREETING, greeting, name_of};
 use super::send_window::Content;
 use super::service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch};
 use super::stats::ReliableStats;
@@ -163,7 +163,7 @@ impl<D: DatagramPort> Reliable<D> {
         let name = greeting(self.datagrams.data_name());
         for Reply { to, header } in std::mem::take(&mut self.links.replies) {
             let payload: &[u8] = match header.kind {
-                Kind::Welcome => &name,
+                DatagramKind::Welcome => &name,
                 _ => &[],
             };
             header.emit(payload, &mut self.scratch);

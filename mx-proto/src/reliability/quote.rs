@@ -38,13 +38,13 @@ impl Quote {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::{Header, Kind};
+    use super::super::packet::{DatagramKind, Header};
     use super::*;
 
     #[test]
     fn a_quote_that_is_long_enough_and_of_a_datagram_of_ours_names_its_sender() {
         let mut bytes = Vec::new();
-        Header::new(Kind::Ping, 5, 0x1122_3344_5566_7788).emit(&[], &mut bytes);
+        Header::new(DatagramKind::Ping, 5, 0x1122_3344_5566_7788).emit(&[], &mut bytes);
         for len in 0..Quote::BYTES {
             assert_eq!(Quote::read(&bytes[..len]), None, "{len} bytes");
         }

@@ -20,7 +20,7 @@
 //! not charged while its bytes come in order, and takes at most as much as a kept packet may have;
 //! all else is charged, with its bookkeeping.
 
-use super::partial::{Partial, Turn, find};
+use super::partial::{Order, Partial, find};
 use crate::ids::LinkId;
 use crate::memory::Memory;
 use crate::port::{HEADER_LEN, Sink, body_len};
@@ -232,7 +232,7 @@ impl Reassembly {
                 self.spare = None;
                 // Everything that could change the answer has been delivered.
                 self.kept -= partial.charge();
-                partial.decide(Turn::Front, who, limits, sink);
+                partial.decide(Order::Front, who, limits, sink);
                 self.kept += partial.charge();
             }
             if matches!(front.what, What::Fin) {
@@ -315,9 +315,9 @@ impl Reassembly {
             }
         };
         let turn = match self.waiting.front().map(|front| &front.what) {
-            _ if is_front => Turn::Front,
-            Some(What::Partial(front)) if front.is_begun() => Turn::Behind,
-            _ => Turn::Early,
+            _ if is_front => Order::Front,
+            Some(What::Partial(front)) if front.is_begun() => Order::Behind,
+            _ => Order::Early,
         };
         let Some(What::Partial(partial)) = self.waiting.get_mut(index).map(|at| &mut at.what)
         else {
@@ -402,7 +402,8 @@ fn deliver_whole<M: Memory, S: Sink<M>>(
     };
     if body.len() <= limits.kept {
         sink.on_packet(link, cookie, header, body);
-    } else if let (Some(mut place), _) = find(Turn::Front, (link, cookie), header, body.len(), sink)
+    } else if let (Some(mut place), _) =
+        find(Order::Front, (link, cookie), header, body.len(), sink)
     {
         place.memory.fill(place.offset, body.len(), body, 0);
         sink.on_placed(link, cookie, header);

@@ -19,7 +19,7 @@
 //! dropped.
 
 use super::links::{Deferred, Links, RECEIVE_WINDOW_MIN, Reply, shared};
-use super::packet::{BadDatagram, FIN, Header, Kind};
+use super::packet::{BadDatagram, DatagramKind, FIN, Header};
 use super::quote::Quote;
 use super::reassembly::{Admission, Chunk, Reassembly};
 use super::recv_window::Verdict;
@@ -119,7 +119,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             Err(BadDatagram::Malformed) => return self.stats.malformed += 1,
             Err(BadDatagram::Damaged) => return self.stats.damaged += 1,
         };
-        if header.kind == Kind::Hello {
+        if header.kind == DatagramKind::Hello {
             return self.on_hello(now, (channel, from), &header);
         }
         let known = self.by_cookie.get(&header.to).copied();
@@ -129,7 +129,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let Some(link) = self.table.get_mut(id) else {
             return;
         };
-        if header.kind == Kind::Welcome {
+        if header.kind == DatagramKind::Welcome {
             if link.address == from {
                 self.on_welcome(now, id, &header, payload, sink);
             }
@@ -148,11 +148,11 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
                 self.set_data(id, from, bytes.len());
             }
         }
-        if header.kind == Kind::Reset {
+        if header.kind == DatagramKind::Reset {
             return self.on_reset(now, id, &header, sink);
         }
         if self.fast
-            && header.kind == Kind::Data
+            && header.kind == DatagramKind::Data
             && self.receive_fast(now, id, &header, payload, sink)
         {
             return;
@@ -172,10 +172,10 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return;
         }
         self.touch(id);
-        if header.kind == Kind::Ping {
+        if header.kind == DatagramKind::Ping {
             self.pinged.push(id);
         }
-        if header.kind == Kind::Data {
+        if header.kind == DatagramKind::Data {
             self.on_data(now, id, &header, payload, sink);
         }
         self.look_at(now, id, sink);

@@ -33,14 +33,14 @@ pub(super) const QUIET: Duration = Duration::from_secs(1);
 /// All links of a port.
 #[derive(Debug)]
 pub(super) struct Roster<A> {
-    places: Table<LinkId, Place<A>>,
+    places: Table<LinkId, RosterEntry<A>>,
     /// The settings of resumed links.
     config: ReliableConfig,
     datagram_max: usize,
 }
 
 #[derive(Debug)]
-enum Place<A> {
+enum RosterEntry<A> {
     Awake(Box<Link<A>>),
     Suspended(Box<SuspendedLink<A>>),
 }
@@ -77,12 +77,12 @@ impl<A: Copy + Eq> Roster<A> {
     /// The number of suspended links. Checks all.
     pub(super) fn suspended(&self) -> usize {
         let all = self.places.iter();
-        all.filter(|(_, place)| matches!(place, Place::Suspended(_)))
+        all.filter(|(_, place)| matches!(place, RosterEntry::Suspended(_)))
             .count()
     }
 
     pub(super) fn insert(&mut self, link: Link<A>) -> LinkId {
-        let id = self.places.insert(Place::Awake(Box::new(link)));
+        let id = self.places.insert(RosterEntry::Awake(Box::new(link)));
         id.at_port(self.config.port)
     }
 
@@ -90,29 +90,29 @@ impl<A: Copy + Eq> Roster<A> {
     #[inline]
     pub(super) fn get_mut(&mut self, id: LinkId) -> Option<&mut Link<A>> {
         let place = self.places.get_mut(id)?;
-        if let Place::Suspended(suspended) = place {
-            *place = Place::Awake(suspended.wake(self.datagram_max, &self.config));
+        if let RosterEntry::Suspended(suspended) = place {
+            *place = RosterEntry::Awake(suspended.wake(self.datagram_max, &self.config));
         }
         match place {
-            Place::Awake(link) => Some(link),
+            RosterEntry::Awake(link) => Some(link),
             // Unreachable: the link was woken above.
-            Place::Suspended(_) => None,
+            RosterEntry::Suspended(_) => None,
         }
     }
 
     pub(super) fn remove(&mut self, id: LinkId) -> Option<Link<A>> {
         Some(match self.places.remove(id)? {
-            Place::Awake(link) => *link,
-            Place::Suspended(suspended) => *suspended.wake(self.datagram_max, &self.config),
+            RosterEntry::Awake(link) => *link,
+            RosterEntry::Suspended(suspended) => *suspended.wake(self.datagram_max, &self.config),
         })
     }
 
     /// The address of a link's peer, and whether it is monitored. Resumes none.
     pub(super) fn monitored(&self, id: LinkId) -> Option<(A, bool)> {
         Some(match self.places.get(id)? {
-            Place::Awake(link) => (link.address, link.session.monitored.is_some()),
+            RosterEntry::Awake(link) => (link.address, link.session.monitored.is_some()),
             // One that is monitored is not suspended.
-            Place::Suspended(suspended) => (suspended.address, false),
+            RosterEntry::Suspended(suspended) => (suspended.address, false),
         })
     }
 
@@ -120,8 +120,8 @@ impl<A: Copy + Eq> Roster<A> {
     pub(super) fn addresses(&self) -> impl Iterator<Item = (LinkId, A)> {
         self.places.iter().map(|(id, place)| {
             let address = match place {
-                Place::Awake(link) => link.address,
-                Place::Suspended(suspended) => suspended.address,
+                RosterEntry::Awake(link) => link.address,
+                RosterEntry::Suspended(suspended) => suspended.address,
             };
             (id.at_port(self.config.port), address)
         })
@@ -130,8 +130,8 @@ impl<A: Copy + Eq> Roster<A> {
     /// The cookies of a link's session, the caller's first. Resumes none.
     pub(super) fn cookies(&self, id: LinkId) -> Option<Binding> {
         let (ours, theirs, called) = match self.places.get(id)? {
-            Place::Awake(link) => (link.session.ours(), link.session.theirs(), link.called),
-            Place::Suspended(suspended) => {
+            RosterEntry::Awake(link) => (link.session.ours(), link.session.theirs(), link.called),
+            RosterEntry::Suspended(suspended) => {
                 let (ours, theirs) = suspended.session.cookies();
                 (ours, theirs, suspended.called)
             }
@@ -146,20 +146,20 @@ impl<A: Copy + Eq> Roster<A> {
     /// The time of the last valid datagram from a link's peer. Resumes none.
     pub(super) fn heard_at(&self, id: LinkId) -> Option<Instant> {
         Some(match self.places.get(id)? {
-            Place::Awake(link) => link.session.heard_at(),
-            Place::Suspended(suspended) => suspended.session.heard_at(),
+            RosterEntry::Awake(link) => link.session.heard_at(),
+            RosterEntry::Suspended(suspended) => suspended.session.heard_at(),
         })
     }
 
     /// The figures of a link, for tools. Resumes none.
     pub(super) fn figures(&self, id: LinkId) -> Option<LinkFigures> {
         Some(match self.places.get(id)? {
-            Place::Awake(link) => LinkFigures {
+            RosterEntry::Awake(link) => LinkFigures {
                 round_trip: link.session.rtt.srtt(),
                 resent: link.session.resent,
                 heard_at: Some(link.session.heard_at()),
             },
-            Place::Suspended(suspended) => suspended.session.figures(),
+            RosterEntry::Suspended(suspended) => suspended.session.figures(),
         })
     }
 
@@ -169,14 +169,14 @@ impl<A: Copy + Eq> Roster<A> {
         let Some(place) = self.places.get_mut(id) else {
             return;
         };
-        let Place::Awake(link) = place else {
+        let RosterEntry::Awake(link) = place else {
             return;
         };
         if link.session.has_sent_since(now.before(QUIET)) || Senders::is_recent(now, link.active) {
             return;
         }
         if let Some(suspended) = SuspendedLink::of(link) {
-            *place = Place::Suspended(Box::new(suspended));
+            *place = RosterEntry::Suspended(Box::new(suspended));
         }
     }
 }
@@ -229,6 +229,6 @@ mod tests {
         let suspended = size_of::<SuspendedLink<Address>>();
         assert!(suspended <= 264, "{suspended} bytes");
         assert!(suspended * 4 <= size_of::<Link<Address>>());
-        assert_eq!(size_of::<Place<Address>>(), 16);
+        assert_eq!(size_of::<RosterEntry<Address>>(), 16);
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   block of 64 KiB, of one fragment                       blocks:  1 KiB | 10 KiB | 64 KiB
 //!   [ header | payload ][ header | payload ][ header | pay ]        in use, or free for the next
-//!     `---- Place ----'   `---- Place ----'
+//!     `---- SegmentPlace ----'   `---- SegmentPlace ----'
 //!     `------------- run_of: a GSO batch -----------------'
 //! ```
 //!
@@ -30,13 +30,13 @@ const NONE: u32 = u32::MAX;
 
 /// The place of one segment: `len` bytes, including those for the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct SegmentPlace {
     pub(super) block: u32,
     pub(super) at: u32,
     pub(super) len: u32,
 }
 
-impl Place {
+impl SegmentPlace {
     /// `next` begins where this one ends.
     pub(super) fn adjoins(self, next: Self) -> bool {
         self.block == next.block && self.at + self.len == next.at
@@ -46,7 +46,7 @@ impl Place {
 /// A segment that has been written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment {
-    pub(super) place: Place,
+    pub(super) place: SegmentPlace,
     /// Its first byte's place in the fragment.
     pub(super) offset: u32,
     /// Bytes of it.
@@ -164,13 +164,13 @@ impl SendBuffer {
 
     /// One segment, with the room for its header. Empty if there is no such segment.
     #[inline]
-    pub(super) fn bytes_of(&mut self, place: Place) -> &mut [u8] {
+    pub(super) fn bytes_of(&mut self, place: SegmentPlace) -> &mut [u8] {
         self.run_of(place, place)
     }
 
     /// All segments from `first` to `last`, which lie one behind the other in one block.
     #[inline]
-    pub(super) fn run_of(&mut self, first: Place, last: Place) -> &mut [u8] {
+    pub(super) fn run_of(&mut self, first: SegmentPlace, last: SegmentPlace) -> &mut [u8] {
         debug_assert_eq!(first.block, last.block);
         let end = last.at as usize + last.len as usize;
         let block = self.blocks.get_mut(first.block as usize);
@@ -181,7 +181,7 @@ impl SendBuffer {
 
     /// A segment is no longer needed. Its block goes back when all segments in it have.
     #[inline]
-    pub(super) fn release(&mut self, place: Place) {
+    pub(super) fn release(&mut self, place: SegmentPlace) {
         let Some(block) = self.blocks.get_mut(place.block as usize) else {
             return;
         };
@@ -339,7 +339,7 @@ impl Writer {
         send_buffer: &mut SendBuffer,
         done: &mut impl FnMut(&mut SendBuffer, Segment),
     ) {
-        let place = Place {
+        let place = SegmentPlace {
             block: self.block,
             at: self.at,
             len: HEADER_SPACE as u32 + self.size,

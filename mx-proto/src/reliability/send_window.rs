@@ -15,7 +15,7 @@
 //! looks at the segments from the first hole to the highest that has arrived.
 
 use self::losses::AckOutcome;
-use super::send_buffer::{Place, SendBuffer};
+use super::send_buffer::{SegmentPlace, SendBuffer};
 use super::seq::Seq;
 use super::service::Channel;
 use crate::time::Instant;
@@ -27,7 +27,7 @@ mod losses;
 /// The contents of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Content {
-    pub(super) place: Place,
+    pub(super) place: SegmentPlace,
     /// The fragment it is a part of.
     pub(super) fragment: u32,
     /// The offset of this part.
@@ -73,7 +73,7 @@ struct Sending {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct SegmentSlot {
     content: Content,
     state: SegmentState,
     /// The number of times it has been sent.
@@ -147,7 +147,7 @@ pub(super) struct BadAck;
 #[derive(Debug)]
 pub(super) struct SendWindow {
     first: Seq,
-    slots: VecDeque<Slot>,
+    slots: VecDeque<SegmentSlot>,
     /// Index in `slots` of the first segment never sent.
     fresh: usize,
     /// No segment from this index on has arrived.
@@ -227,7 +227,7 @@ impl SendWindow {
     pub(super) fn push(&mut self, content: Content) {
         debug_assert!(self.free() > 0, "pushed beyond the window");
         self.counts.queued_bytes += u64::from(content.place.len);
-        self.slots.push_back(Slot {
+        self.slots.push_back(SegmentSlot {
             content,
             state: SegmentState::ToSend,
             sends: 0,
@@ -441,7 +441,7 @@ impl SendWindow {
     }
 }
 
-impl Slot {
+impl SegmentSlot {
     /// Bytes of its datagram.
     #[inline]
     fn bytes(&self) -> u64 {

@@ -20,7 +20,7 @@ use super::ack_policy::AckPolicy;
 use super::config::ReliableConfig;
 use super::congestion::Congestion;
 use super::pacer::Pacer;
-use super::packet::{ASK, DATAGRAM_HEADER, FIN, Header, Kind, OPENING, SACK_WORDS};
+use super::packet::{ASK, DATAGRAM_HEADER, DatagramKind, FIN, Header, OPENING, SACK_WORDS};
 use super::pmtu::Pmtu;
 use super::recv_window::{RecvWindow, Verdict};
 use super::reordering::Reordering;
@@ -353,13 +353,13 @@ impl Session {
         self.unconfirmed = false;
         self.pmtu.on_heard();
         let says = (header.ack, header.sack, header.window);
-        let updated = says != self.last_ack || header.kind == Kind::Ack;
+        let updated = says != self.last_ack || header.kind == DatagramKind::Ack;
         if updated && !self.on_ack(now, header, payload, send_buffer, stats) {
             return false;
         }
         self.last_ack = says;
         match header.kind {
-            Kind::Ping => {
+            DatagramKind::Ping => {
                 let came = self.to_answer.map_or(now, |(_, came)| came);
                 self.to_answer = Some((header.seq.0, came));
                 if header.window == 0 {
@@ -367,11 +367,11 @@ impl Session {
                     self.progress_at = now;
                 }
             }
-            Kind::Probe => {
+            DatagramKind::Probe => {
                 let size = DATAGRAM_HEADER + payload.len();
                 self.probed = Some((size as u32, header.proof()));
             }
-            Kind::Probed if header.proof() == self.proof => {
+            DatagramKind::Probed if header.proof() == self.proof => {
                 self.on_probed(now, header.seq.0 as usize);
             }
             _ => {}
@@ -417,7 +417,7 @@ impl Session {
             self.on_reordered(now, &acked, stats);
             self.on_arrived(now, &acked, before);
         }
-        if header.kind == Kind::Ack
+        if header.kind == DatagramKind::Ack
             && let Some(asked_at) = self.answered(now, header.seq.0)
         {
             self.asked = None;
@@ -552,7 +552,7 @@ impl Session {
 
     /// The acknowledgement of everything, sent when the session ends here.
     pub(super) fn farewell(&self) -> Header {
-        self.acknowledging(Kind::Ack, self.advertised)
+        self.acknowledging(DatagramKind::Ack, self.advertised)
     }
 
     /// The service knows where the peer is: what was said to it before went nowhere.
@@ -712,11 +712,11 @@ impl Session {
 
     /// A header that says what has arrived here.
     #[inline]
-    pub(super) fn acknowledging(&self, kind: Kind, window: u32) -> Header {
+    pub(super) fn acknowledging(&self, kind: DatagramKind, window: u32) -> Header {
         let mut header = Header::new(kind, self.theirs, self.ours);
         header.ack = self.recv.cumulative();
         header.window = window;
-        if kind == Kind::Ack {
+        if kind == DatagramKind::Ack {
             header.seq = Seq(self.answer.unwrap_or(0));
         }
         if self.unconfirmed {
@@ -739,7 +739,7 @@ impl Session {
 
     /// A Ping that says that we are there and take nothing in: there is no room.
     pub(super) fn sign_of_life(&self, now: Instant) -> Header {
-        let mut header = self.acknowledging(Kind::Ping, 0);
+        let mut header = self.acknowledging(DatagramKind::Ping, 0);
         header.seq.0 = stamp(now);
         header
     }

@@ -6,7 +6,7 @@
 //!
 //! Faulty networks are tried at length with the simulator (`tests/sim/ports`).
 
-use super::packet::{Header, Kind};
+use super::packet::{DatagramKind, Header};
 use super::*;
 use crate::ids::{EndpointId, LinkId, NicId, Route, Target};
 use crate::memory::Source;
@@ -380,7 +380,7 @@ impl Pair {
         self.ports[0].send(link, &header, body)
     }
 
-    fn sent_since(&self, from: usize) -> Vec<(usize, Channel, Kind)> {
+    fn sent_since(&self, from: usize) -> Vec<(usize, Channel, DatagramKind)> {
         let net = self.net.borrow();
         let parsed = net.log[from..].iter().map(|(end, channel, bytes)| {
             let (header, _) = Header::parse(bytes).expect("we sent it");
@@ -406,7 +406,10 @@ fn a_peer_that_has_to_be_looked_for_is_called_as_soon_as_it_is_found() {
     assert_eq!(pair.sent_since(0), []);
     pair.net.borrow_mut().found = Some(((7, 0), (1, 0)));
     pair.poll(0);
-    assert_eq!(pair.sent_since(0), [(0, Channel::Command, Kind::Hello)]);
+    assert_eq!(
+        pair.sent_since(0),
+        [(0, Channel::Command, DatagramKind::Hello)]
+    );
     pair.poll(1);
     pair.poll(0);
     assert_eq!(pair.users[0].up, [link]);
@@ -436,7 +439,10 @@ fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_batches(
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     let before = pair.logged();
     pair.send(0, link, 1, &bytes(700)).unwrap();
-    assert_eq!(pair.sent_since(before), [(0, Channel::Command, Kind::Data)]);
+    assert_eq!(
+        pair.sent_since(before),
+        [(0, Channel::Command, DatagramKind::Data)]
+    );
     let batches = pair.ports[0].stats().gso_batches_out;
     let before = pair.logged();
     pair.send(0, link, 2, &bytes(30_000)).unwrap();
@@ -444,7 +450,7 @@ fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_batches(
     assert!(sent.len() >= 4, "{sent:?}");
     assert!(
         sent.iter()
-            .all(|sent| *sent == (0, Channel::Data, Kind::Data))
+            .all(|sent| *sent == (0, Channel::Data, DatagramKind::Data))
     );
     assert_eq!(pair.ports[0].stats().gso_batches_out, batches + 1);
     pair.run(Duration::from_millis(1));
@@ -523,7 +529,7 @@ fn after_a_loss_the_last_segment_is_asked_for_at_once() {
         pair.send(0, link, 1, &bytes(2_000)).unwrap();
         pair.poll(0);
         let sent = pair.sent_since(before);
-        let asked = sent.iter().any(|(_, _, kind)| *kind == Kind::Ping);
+        let asked = sent.iter().any(|(_, _, kind)| *kind == DatagramKind::Ping);
         assert_eq!(asked, lossy, "{sent:?}");
         let next = pair.logged();
         pair.net.borrow_mut().lose = vec![next];
@@ -641,7 +647,7 @@ fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
         let said = net.queues[1][0].front();
         let said = said.map(|(_, bytes)| Header::parse(bytes).expect("we sent it").0);
         if let Some(ping) = said {
-            assert_eq!(ping.kind, Kind::Ping);
+            assert_eq!(ping.kind, DatagramKind::Ping);
             break ping.seq;
         }
         drop(net);
@@ -655,7 +661,7 @@ fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
         let mut said = net.log[before..]
             .iter()
             .map(|(_, _, bytes)| Header::parse(bytes).unwrap().0);
-        said.any(|header| header.kind == Kind::Ack && header.seq == asked)
+        said.any(|header| header.kind == DatagramKind::Ack && header.seq == asked)
     };
     for left in (0..waiting).rev() {
         pair.ports[1].poll(now, 1, &mut pair.users[1]);
@@ -1032,7 +1038,7 @@ fn calling(config: &ReliableConfig) -> session::Session {
 /// The same when a peer with cookie 2 has answered.
 fn opened(config: &ReliableConfig) -> session::Session {
     let mut session = calling(config);
-    assert!(session.on_welcome(Instant(1), &Header::new(Kind::Welcome, 1, 2)));
+    assert!(session.on_welcome(Instant(1), &Header::new(DatagramKind::Welcome, 1, 2)));
     session
 }
 
@@ -1043,7 +1049,7 @@ fn a_forgotten_session_is_opened_again_after_pauses_that_double() {
     let mut pauses = Vec::new();
     while session.call_again(Instant(1), &config) {
         pauses.push(session.deadline(&config).since(Instant(1)));
-        session.on_welcome(Instant(1), &Header::new(Kind::Welcome, 1, 2));
+        session.on_welcome(Instant(1), &Header::new(DatagramKind::Welcome, 1, 2));
     }
     let doubled = |n: usize| config.first_rto * (2 << n);
     assert!(pauses.len() > 1);
@@ -1062,7 +1068,7 @@ fn a_segment_that_is_asked_for_is_acknowledged_first_and_one_in_order_last() {
     .map(|(verdict, flags)| {
         let mut session = opened(&config);
         session.acks.on_acked();
-        let mut header = Header::new(Kind::Data, 1, 2);
+        let mut header = Header::new(DatagramKind::Data, 1, 2);
         header.flags = flags;
         session.on_segment(now, &header, verdict);
         session.acks.due().unwrap()

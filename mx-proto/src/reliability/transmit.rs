@@ -17,7 +17,7 @@
 //! Not here: addresses, other sessions.
 
 use super::config::ReliableConfig;
-use super::packet::{ASK, DATAGRAM_HEADER, Header, Kind, SACK_WORDS, greeting};
+use super::packet::{ASK, DATAGRAM_HEADER, DatagramKind, Header, SACK_WORDS, greeting};
 use super::send_buffer::SendBuffer;
 use super::service::{Capacity, Channel, DatagramError, GsoBatch};
 use super::session::{Session, State, stamp};
@@ -84,7 +84,7 @@ impl Session {
     where
         E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
-        let mut header = Header::new(Kind::Hello, 0, self.ours());
+        let mut header = Header::new(DatagramKind::Hello, 0, self.ours());
         header.seq = self.first;
         header.window = out.window;
         if !out.single(Channel::Command, header, &greeting(&[])) {
@@ -195,7 +195,7 @@ impl Session {
     where
         E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
-        let mut header = self.acknowledging(Kind::Data, out.window);
+        let mut header = self.acknowledging(DatagramKind::Data, out.window);
         let flags = header.flags;
         let mut flying = self.send.in_flight_bytes();
         let window = self
@@ -273,7 +273,7 @@ impl Session {
         if let Some(size) = self.pmtu.next_probe(out.now)
             && size <= out.probe_max
         {
-            let mut header = self.acknowledging(Kind::Probe, out.window);
+            let mut header = self.acknowledging(DatagramKind::Probe, out.window);
             header.set_proof(self.proof);
             out.probe_max -= size;
             let timeout = self.rtt.rto();
@@ -286,7 +286,7 @@ impl Session {
             self.ping = true;
         }
         if let Some((size, proof)) = self.probed {
-            let mut header = self.acknowledging(Kind::Probed, out.window);
+            let mut header = self.acknowledging(DatagramKind::Probed, out.window);
             header.seq.0 = size;
             header.set_proof(proof);
             if !out.said(true, Channel::Command, header, &[]) {
@@ -299,7 +299,7 @@ impl Session {
         }
         // The answer to a Ping is never piggybacked.
         if self.answer.is_some() || self.acks.due().is_some_and(|due| due <= out.now) {
-            let header = self.acknowledging(Kind::Ack, out.window);
+            let header = self.acknowledging(DatagramKind::Ack, out.window);
             let (bytes, len) = self.further_words();
             let twice = self.answer.is_some() || self.recv.has_holes();
             if !out.said(twice, Channel::Command, header, &bytes[..len]) {
@@ -317,7 +317,7 @@ impl Session {
     where
         E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
-        let mut header = self.acknowledging(Kind::Ping, out.window);
+        let mut header = self.acknowledging(DatagramKind::Ping, out.window);
         header.seq.0 = stamp(out.now);
         if !out.said(twice, channel, header, &[]) {
             return false;

@@ -2,13 +2,13 @@
 
 use super::pair::{self, Acts, Pair, Side};
 use super::{bits, connected};
-use mx_proto::{Kind, Status};
+use mx_proto::{OpKind, Status};
 
 /// The end of a's or b's only completion.
 macro_rules! ended {
     ($node:expr) => {{
         let done = $node.next_completion().expect("it has ended");
-        assert_eq!(done.kind, Kind::Connect);
+        assert_eq!(done.kind, OpKind::Connect);
         (done.status, done.remote)
     }};
 }

@@ -9,14 +9,16 @@
 use super::pair::{self, Acts, Node, Pair, Side};
 use super::{EXACT, bits};
 use mx_proto::port::LinkDown;
-use mx_proto::{Completion, Down, DownReason, Kind, Received, RemoteId, RequestId, Status, Target};
+use mx_proto::{
+    Completion, Down, DownReason, OpKind, Received, RemoteId, RequestId, Status, Target,
+};
 use mx_sim::Buffer;
 use mx_sim::Rng;
 
 /// The ends of a node's connects, the oldest first.
 fn connected(node: &mut Node) -> Vec<(Status, RemoteId)> {
     std::iter::from_fn(|| node.next_completion())
-        .filter(|done| done.kind == Kind::Connect)
+        .filter(|done| done.kind == OpKind::Connect)
         .map(|done| (done.status, done.remote))
         .collect()
 }
@@ -274,7 +276,7 @@ impl Caller {
         while let Some(done) = node.next_completion() {
             self.connects.retain(|connect| *connect != done.request);
             let lives = node.remote_identity(done.remote).is_some();
-            if done.kind == Kind::Connect && done.status == Status::Success && lives {
+            if done.kind == OpKind::Connect && done.status == Status::Success && lives {
                 self.remotes.push(done.remote);
             }
         }

@@ -19,7 +19,7 @@ mod waiting;
 
 use mx_proto::wire::{Header, Kind as Packet};
 use mx_proto::{
-    Completion, Down, DownReason, Kind, MatchBits, MatchMask, Posted, Received, RemoteId,
+    Completion, Down, DownReason, MatchBits, MatchMask, OpKind, Posted, Received, RemoteId,
     RequestId, SendMode, Status,
 };
 use mx_sim::{CallOff, Cancelled};
@@ -53,7 +53,7 @@ fn connected(pair: &mut Pair) -> (RemoteId, RemoteId) {
     let done = pair.a.next_completion().expect("a connect completes");
     assert_eq!(
         (done.kind, done.status, done.context),
-        (Kind::Connect, Status::Success, 1)
+        (OpKind::Connect, Status::Success, 1)
     );
     // B has never been told of A; a message names it.
     pair.a.sends(done.remote, bits(77), vec![], 0);

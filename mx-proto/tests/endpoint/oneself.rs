@@ -3,7 +3,7 @@
 use super::crossing::{Caller, receive_all};
 use super::pair::{self, Acts, Node, Pair, Side};
 use super::{EXACT, bits, completions, pattern};
-use mx_proto::{Kind, Received, RemoteId, Status, Target};
+use mx_proto::{OpKind, Received, RemoteId, Status, Target};
 use mx_sim::Rng;
 
 const SECRETS: [Option<&str>; 2] = [None, Some("one and the same for all")];
@@ -16,7 +16,7 @@ fn names(pair: &Pair) -> [Target; 2] {
 /// The remotes that connects have ended with, all of which went well.
 fn connected(node: &mut Node) -> Vec<RemoteId> {
     let done = completions(node).into_iter();
-    let connects = done.filter(|done| done.kind == Kind::Connect);
+    let connects = done.filter(|done| done.kind == OpKind::Connect);
     let remote = |done: mx_proto::Completion| {
         assert_eq!(done.status, Status::Success);
         done.remote

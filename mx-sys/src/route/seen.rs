@@ -14,7 +14,7 @@
 use crate::{literal, nic};
 use mx_port_base::origin::Origin;
 use mx_proto::origin::{Address, Seen, Source};
-use mx_proto::{Identity, NicId, Place};
+use mx_proto::{Identity, NicId, PeerPlace};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The peer of a link from `origin`, as the endpoint `own` sees it. `user_has`: whether
@@ -63,12 +63,12 @@ pub(super) fn ip_of(address: Address) -> IpAddr {
 }
 
 /// The text of a place for the log ([`mx_proto::Config::name_of`]).
-pub(crate) fn name_of(place: Place) -> String {
+pub(crate) fn name_of(place: PeerPlace) -> String {
     let nic = match place {
-        Place::Nic(nic) => nic,
-        Place::Source(Source::TRUSTED) => return "a link without a source".to_owned(),
-        Place::User(uid) => return format!("user {uid} of this machine"),
-        Place::Source(Source(number)) => match nic::ipv4(NicId(number)) {
+        PeerPlace::Nic(nic) => nic,
+        PeerPlace::Source(Source::TRUSTED) => return "a link without a source".to_owned(),
+        PeerPlace::User(uid) => return format!("user {uid} of this machine"),
+        PeerPlace::Source(Source(number)) => match nic::ipv4(NicId(number)) {
             Some(v4) => return v4.to_string(),
             None => return format!("{}/64", Ipv6Addr::from_bits(u128::from(number) << 64)),
         },
@@ -162,12 +162,12 @@ mod tests {
     #[test]
     fn the_log_names_addresses_and_users() {
         let nic = nic::id_of_address("192.0.2.7".parse().unwrap());
-        assert_eq!(name_of(Place::Nic(nic)), "192.0.2.7");
-        let from = |origin: Origin| name_of(Place::Source(origin.source()));
+        assert_eq!(name_of(PeerPlace::Nic(nic)), "192.0.2.7");
+        let from = |origin: Origin| name_of(PeerPlace::Source(origin.source()));
         assert_eq!(from(address("192.0.2.7:1")), "192.0.2.7");
-        assert_eq!(name_of(Place::User(0)), "user 0 of this machine");
+        assert_eq!(name_of(PeerPlace::User(0)), "user 0 of this machine");
         assert_eq!(from(Origin::Oneself), "a link without a source");
         assert_eq!(from(address("[2001:db8:0:1::5]:1")), "2001:db8:0:1::/64");
-        assert_eq!(name_of(Place::Nic(NicId(7))), "interface 0x7");
+        assert_eq!(name_of(PeerPlace::Nic(NicId(7))), "interface 0x7");
     }
 }

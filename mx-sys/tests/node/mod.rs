@@ -12,8 +12,8 @@ pub(crate) mod traffic;
 use mx_proto::owner::Queue;
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::{
-    Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, Kind, MatchBits, MatchMask,
-    NicId, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
+    Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, MatchMask, NicId,
+    OpKind, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
 };
 use mx_sim::{CallOff, Cancelled};
 use mx_sys::clock::MonotonicClock;
@@ -210,7 +210,7 @@ impl Node {
             .connect(target, KEY, MatchBits(0), CONNECT);
         posted.map_err(NotConnected::AtOnce)?;
         let done = self.done(CONNECT);
-        assert_eq!(done.kind, Kind::Connect);
+        assert_eq!(done.kind, OpKind::Connect);
         match done.status {
             Status::Success => Ok(done.remote),
             status => Err(NotConnected::Later(status)),

@@ -28,7 +28,7 @@ pub use turns::{UnexpectedFunction, UnexpectedHandler};
 
 pub(crate) use context_ids::COMPLETIONS;
 pub(crate) use program::Program;
-pub(crate) use turns::Turn;
+pub(crate) use turns::HandlerTurn;
 
 use crate::error::{Code, Error};
 use crate::handles::{Address, EndpointHandle, PeerKey, RequestHandle};

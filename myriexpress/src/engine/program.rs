@@ -18,7 +18,7 @@ use crate::handles::{Address, PeerKey, REQUESTS_MAX};
 use crate::status::{Status, StatusCode};
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::{
-    Arrival, Down, EntryId, Identity, Kind, MatchBits, MatchIndex, Outcome, Owner, RemoteId,
+    Arrival, Down, EntryId, Identity, MatchBits, MatchIndex, OpKind, Outcome, Owner, RemoteId,
     RequestId, Source, Verdict,
 };
 use mx_sys::{Interest, MallocBuffer, UserMemory};
@@ -175,17 +175,17 @@ impl Owner for Program {
         match how.kind {
             // The receiver has not taken all of a message. That is no business of who sent a small
             // one, even if it was offered, for want of credit.
-            Kind::Send if code == StatusCode::Truncated && word.sort == Sort::Small => {
+            OpKind::Send if code == StatusCode::Truncated && word.sort == Sort::Small => {
                 code = StatusCode::Success;
                 transferred = word.status.msg_length;
             }
-            Kind::Recv => {
+            OpKind::Recv => {
                 word.status.match_info = how.bits.0;
                 word.status.msg_length = how.length;
                 self.name(word, op, how.remote);
             }
-            Kind::Connect if code == StatusCode::Success => self.name(word, op, how.remote),
-            Kind::Send | Kind::Connect => {}
+            OpKind::Connect if code == StatusCode::Success => self.name(word, op, how.remote),
+            OpKind::Send | OpKind::Connect => {}
         }
         self.finish(ops, op, code, transferred);
     }

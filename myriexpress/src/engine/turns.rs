@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   message without a receive --Program--> deferred (a handler is registered)
-//!        next_turn --> Turn: the handler's arguments      the lock is released, C runs
+//!        next_turn --> HandlerTurn: the handler's arguments      the lock is released, C runs
 //!        end_turn(decision) --> receives are tried again, then unexpected | consumed
 //! ```
 //!
@@ -32,7 +32,7 @@ pub struct UnexpectedHandler {
 
 /// The handler is to be called with this.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct HandlerTurn {
     pub(crate) handler: UnexpectedHandler,
     pub(crate) source: Address,
     pub(crate) deferred: Deferred,
@@ -83,7 +83,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// The handler's next turn, if there is one: `thread` calls it and must come back with
     /// [`Self::end_turn`].
     #[inline]
-    pub(crate) fn next_turn(&mut self, thread: impl FnOnce() -> usize) -> Option<Turn> {
+    pub(crate) fn next_turn(&mut self, thread: impl FnOnce() -> usize) -> Option<HandlerTurn> {
         let handler = self.handling.handler?;
         if self.endpoint.undecided() == 0 {
             return None;
@@ -92,7 +92,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     }
 
     #[cold]
-    fn begin_turn(&mut self, handler: UnexpectedHandler, thread: usize) -> Option<Turn> {
+    fn begin_turn(&mut self, handler: UnexpectedHandler, thread: usize) -> Option<HandlerTurn> {
         if self.handling.running.is_some() || self.handling.closing || self.disabled {
             return None;
         }
@@ -103,7 +103,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let source = self.source(deferred.arrival.source);
         self.handling.running = Some(thread);
         self.handling.turns += 1;
-        Some(Turn {
+        Some(HandlerTurn {
             handler,
             source,
             deferred,

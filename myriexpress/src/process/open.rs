@@ -9,7 +9,7 @@
 //! Not here: requests.
 
 use super::machine::{self, HostEngine, HostSlot, no_endpoint};
-use super::table::{Place, Reserved, held, open_endpoints, release};
+use super::table::{EndpointPlace, Reserved, held, open_endpoints, release};
 use super::wait::this_thread;
 use crate::engine::{ContextIds, Engine, HANDLER, Options, Program};
 use crate::error::{Code, Error};
@@ -155,7 +155,7 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
 /// In a child of fork: there is nothing to close but what is in its memory. False: it has just been opened
 /// anew.
 #[cold]
-fn close_inherited(ep: EndpointHandle, place: &Place) -> Result<bool, Error> {
+fn close_inherited(ep: EndpointHandle, place: &EndpointPlace) -> Result<bool, Error> {
     let mut slot = place.shared.lock();
     let engine = machine::engine(&mut slot, ep)?;
     if place.shared.is_mine() {

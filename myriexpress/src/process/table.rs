@@ -1,7 +1,7 @@
 //! The table of endpoints, by handle.
 //!
 //! ```text
-//!   PLACES  [ Place | Place | - | - ... ]     made when first used, there for ever
+//!   PLACES  [ EndpointPlace | EndpointPlace | - | - ... ]     made when first used, there for ever
 //!              |
 //!              +-- Shared<HostSlot>, context ids
 //!   TAKEN   those with an endpoint, or reserved for one
@@ -24,14 +24,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A place for an endpoint.
-pub(super) struct Place {
+pub(super) struct EndpointPlace {
     pub(super) shared: Arc<Shared<HostSlot>>,
     /// The context ids of the endpoint that was opened last: bits and shift, or 0 for none. Only a
     /// hint for waiting threads, and therefore outside the lock.
     context_ids: AtomicU32,
 }
 
-static PLACES: [OnceLock<Place>; SLOTS_MAX] = [const { OnceLock::new() }; SLOTS_MAX];
+static PLACES: [OnceLock<EndpointPlace>; SLOTS_MAX] = [const { OnceLock::new() }; SLOTS_MAX];
 
 /// The places with an endpoint, or reserved for one.
 static TAKEN: ForkLock<[bool; SLOTS_MAX]> = ForkLock::new([false; SLOTS_MAX]);
@@ -39,7 +39,7 @@ static TAKEN: ForkLock<[bool; SLOTS_MAX]> = ForkLock::new([false; SLOTS_MAX]);
 /// A place for an endpoint that is being opened. Given back when dropped, unless it is kept.
 pub(super) struct Reserved {
     pub(super) slot: usize,
-    pub(super) place: &'static Place,
+    pub(super) place: &'static EndpointPlace,
     kept: bool,
 }
 
@@ -87,11 +87,11 @@ fn take_slot() -> Result<usize, Error> {
 }
 
 /// A place that its caller has taken.
-fn place(slot: usize) -> Result<&'static Place, Error> {
+fn place(slot: usize) -> Result<&'static EndpointPlace, Error> {
     if let Some(place) = PLACES[slot].get() {
         return Ok(place);
     }
-    let made = Place::new()?;
+    let made = EndpointPlace::new()?;
     let place = PLACES[slot].get_or_init(|| made);
     place.shared.inherit();
     Ok(place)
@@ -104,7 +104,7 @@ pub(super) fn release(slot: usize) {
     }
 }
 
-impl Place {
+impl EndpointPlace {
     fn new() -> Result<Self, Error> {
         let shared = Shared::new(HostSlot::new(0), Tuning::default());
         let shared = shared.map_err(|reason| no_endpoint(Trouble::Doorbells(reason)))?;
@@ -148,7 +148,7 @@ impl Place {
 /// The place of an endpoint, for a call that needs the network; what is there now need not be that
 /// endpoint.
 #[inline]
-pub(super) fn find(ep: EndpointHandle) -> Result<&'static Place, Error> {
+pub(super) fn find(ep: EndpointHandle) -> Result<&'static EndpointPlace, Error> {
     let place = held(ep)?;
     if !place.shared.is_mine() {
         find_anew(place, ep)?;
@@ -157,7 +157,7 @@ pub(super) fn find(ep: EndpointHandle) -> Result<&'static Place, Error> {
 }
 
 #[cold]
-fn find_anew(place: &'static Place, ep: EndpointHandle) -> Result<(), Error> {
+fn find_anew(place: &'static EndpointPlace, ep: EndpointHandle) -> Result<(), Error> {
     let mut slot = place.shared.lock();
     opened(&slot, ep)?;
     HostSlot::open_anew(&mut slot, &place.shared).map_err(no_endpoint)
@@ -165,7 +165,7 @@ fn find_anew(place: &'static Place, ep: EndpointHandle) -> Result<(), Error> {
 
 /// The same for a call that does not need the network: in a child of fork the ports may be the parent's.
 #[inline]
-pub(super) fn held(ep: EndpointHandle) -> Result<&'static Place, Error> {
+pub(super) fn held(ep: EndpointHandle) -> Result<&'static EndpointPlace, Error> {
     match ep.slot().and_then(of_slot) {
         Some(place) => Ok(place),
         None => Err(not_open(ep)),
@@ -173,7 +173,7 @@ pub(super) fn held(ep: EndpointHandle) -> Result<&'static Place, Error> {
 }
 
 #[inline]
-fn of_slot(slot: usize) -> Option<&'static Place> {
+fn of_slot(slot: usize) -> Option<&'static EndpointPlace> {
     PLACES.get(slot)?.get()
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   wait(check):   wait_for --Found--> result
-//!                    ^   `----Turn---> lock released, C handler runs, lock, decision ----.
+//!                    ^   `----HandlerTurn---> lock released, C handler runs, lock, decision ----.
 //!                    `-------------------------------------------------------------------'
 //! ```
 //!
@@ -10,7 +10,7 @@
 
 use super::machine::{HostEngine, HostSlot, engine};
 use super::table::{find, with_held};
-use crate::engine::{HANDLER, Turn, WAKEUP};
+use crate::engine::{HANDLER, HandlerTurn, WAKEUP};
 use crate::error::Error;
 use crate::handles::EndpointHandle;
 use mx_proto::Clock;
@@ -27,7 +27,7 @@ enum Step<R> {
     Found(R),
     Refused(Error),
     Woken,
-    Turn(Turn),
+    HandlerTurn(HandlerTurn),
 }
 
 /// Makes progress and calls `check` until it finds something, `timeout` is over, or
@@ -51,7 +51,7 @@ pub(super) fn wait<R>(
         if may_turn.get()
             && let Some(turn) = engine.next_turn(this_thread)
         {
-            return Some(Step::Turn(turn));
+            return Some(Step::HandlerTurn(turn));
         }
         match check(engine) {
             Ok(Some(found)) => Some(Step::Found(found)),
@@ -72,7 +72,7 @@ pub(super) fn wait<R>(
             Some(Step::Found(found)) => return Ok(Some(found)),
             Some(Step::Refused(error)) => return Err(error),
             Some(Step::Woken) | None => return Ok(None),
-            Some(Step::Turn(turn)) => run(ep, turn)?,
+            Some(Step::HandlerTurn(turn)) => run(ep, turn)?,
         }
         if let Some(until) = until {
             left = Some(until.since(MonotonicClock.now()));
@@ -87,8 +87,8 @@ pub(super) fn wait<R>(
 /// Calls the program's handler, without the lock. When it has forked and this is the child, the message is
 /// the parent's.
 #[cold]
-fn run(ep: EndpointHandle, turn: Turn) -> Result<(), Error> {
-    let Turn {
+fn run(ep: EndpointHandle, turn: HandlerTurn) -> Result<(), Error> {
+    let HandlerTurn {
         handler,
         source,
         mut deferred,

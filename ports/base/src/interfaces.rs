@@ -26,7 +26,7 @@
 //! Owns: nothing; a [`Interfaces`] is a snapshot.
 //! Not here: NIC ids, host names, the kernel's messages (`netlink`).
 
-use crate::netlink::{self, Kind};
+use crate::netlink::{self, InterfaceKind};
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
@@ -63,7 +63,7 @@ pub struct Interfaces {
     addresses: Vec<IpAddr>,
     /// The link-local ones with their interfaces' numbers.
     link_local: Vec<(Ipv6Addr, u32)>,
-    kinds: Vec<Kind>,
+    kinds: Vec<InterfaceKind>,
 }
 
 /// One entry of the kernel's list.
@@ -115,7 +115,7 @@ impl Interfaces {
     }
 
     /// The boards of these lists of the kernel's, in their order: see the module.
-    fn from_lists(entries: &[Entry], kinds: &[Kind]) -> Self {
+    fn from_lists(entries: &[Entry], kinds: &[InterfaceKind]) -> Self {
         let mut boards: Vec<(Rank, Board)> = Vec::new();
         let mut seen: Vec<&str> = Vec::new();
         for entry in entries {
@@ -214,7 +214,7 @@ fn preference(address: IpAddr) -> u8 {
 }
 
 /// The rank of an interface with this address.
-fn rank(entry: &Entry, address: IpAddr, kinds: &[Kind]) -> Rank {
+fn rank(entry: &Entry, address: IpAddr, kinds: &[InterfaceKind]) -> Rank {
     let kind = kinds.iter().find(|kind| kind.name == entry.name);
     let (kind, master) = kind.map_or(("", ""), |of| (&of.kind, &of.master));
     if !entry.operational || is_of_one_link(address) || is_bridge(master) || kind == "dummy" {
@@ -277,7 +277,7 @@ fn entries() -> io::Result<Vec<Entry>> {
 }
 
 /// The kinds of interfaces. Where the kernel never tells them, all are cards.
-fn kinds() -> Option<Vec<Kind>> {
+fn kinds() -> Option<Vec<InterfaceKind>> {
     let kinds = netlink::kinds().map_err(|error| {
         log::debug!("the kinds of the network interfaces cannot be had: {error}");
     });
@@ -312,8 +312,8 @@ mod tests {
         }
     }
 
-    fn kind(name: &str, kind: &str, master: &str) -> Kind {
-        Kind {
+    fn kind(name: &str, kind: &str, master: &str) -> InterfaceKind {
+        InterfaceKind {
             name: name.to_owned(),
             kind: kind.to_owned(),
             master: master.to_owned(),
@@ -369,7 +369,7 @@ mod tests {
             kind("br0", "bridge", ""),
             kind("veth0", "veth", ""),
         ];
-        let order = |kinds: &[Kind]| -> Vec<String> {
+        let order = |kinds: &[InterfaceKind]| -> Vec<String> {
             let interfaces = Interfaces::from_lists(&entries, kinds);
             let boards = interfaces.boards().iter();
             boards.map(|board| board.name.clone()).collect()

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// The kind of an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Kind {
+pub struct InterfaceKind {
     /// The interface's name.
     pub name: String,
     /// The driver's kind of it, `bridge` or `veth`; empty for a card.
@@ -49,7 +49,7 @@ const LINK: usize = 16;
 const IFLA_INFO_SLAVE_KIND: u16 = 4;
 
 /// The kinds of all interfaces of this thread's network namespace, in the kernel's order.
-pub fn kinds() -> io::Result<Vec<Kind>> {
+pub fn kinds() -> io::Result<Vec<InterfaceKind>> {
     // Not one that a child could have: it is closed below.
     let fd = open(0)?;
     send(fd.as_raw_fd(), &question(), MsgFlags::empty())?;
@@ -85,7 +85,7 @@ fn question() -> Vec<u8> {
 }
 
 /// Takes in one answer. False: it was the last.
-fn take_in(mut answer: &[u8], kinds: &mut Vec<Kind>) -> io::Result<bool> {
+fn take_in(mut answer: &[u8], kinds: &mut Vec<InterfaceKind>) -> io::Result<bool> {
     while let Some((len, kind)) = header(answer) {
         let (message, rest) = answer.split_at(len);
         match i32::from(kind) {
@@ -136,12 +136,12 @@ fn attributes<'a>(mut bytes: &'a [u8], mut found: impl FnMut(u16, &'a [u8])) {
     }
 }
 
-fn kind_of(bytes: &[u8]) -> Kind {
+fn kind_of(bytes: &[u8]) -> InterfaceKind {
     let text = |value: &[u8]| {
         let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
         String::from_utf8_lossy(value).into_owned()
     };
-    let mut of = Kind {
+    let mut of = InterfaceKind {
         name: String::new(),
         kind: String::new(),
         master: String::new(),

@@ -45,7 +45,7 @@ pub use endpoint::{Ep, Role};
 pub use error::{RdmError, memlock_limit};
 pub use finding::{Finding, Offered, Paths, Verdict};
 pub use memory::{Buffers, Contexts};
-pub use places::{Place, place, source};
+pub use places::{AddressPlace, place, source};
 pub use queue::CqEvent;
 pub use region::{Mr, REGISTER};
 pub use terms::Wait;

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The place of an endpoint, the most reachable first. IPv4 before IPv6 so that both sides choose
 /// the same if they have both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Place {
+pub enum AddressPlace {
     /// Not an IP address, or a public or private one of IPv4.
     Network,
     /// One of IPv6.
@@ -24,13 +24,13 @@ pub enum Place {
 }
 
 /// The place of an address.
-pub fn place(address: IpAddr) -> Place {
+pub fn place(address: IpAddr) -> AddressPlace {
     match address {
-        _ if address.is_loopback() => Place::Loopback,
-        IpAddr::V4(v4) if v4.is_link_local() => Place::LinkLocal,
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => Place::LinkLocal,
-        IpAddr::V4(_) => Place::Network,
-        IpAddr::V6(_) => Place::NetworkV6,
+        _ if address.is_loopback() => AddressPlace::Loopback,
+        IpAddr::V4(v4) if v4.is_link_local() => AddressPlace::LinkLocal,
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => AddressPlace::LinkLocal,
+        IpAddr::V4(_) => AddressPlace::Network,
+        IpAddr::V6(_) => AddressPlace::NetworkV6,
     }
 }
 

@@ -9,7 +9,7 @@
 //! They come with the peer's address from TCP, see `address_exchange::Addresses`.
 
 use super::RdmPort;
-use super::frame::{AT_ONCE, Kind};
+use super::frame::{AT_ONCE, FrameKind};
 use super::links::Vacancy;
 use mx_port_base::random;
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
@@ -133,7 +133,7 @@ impl RdmPort {
             return;
         }
         fabric.on_link_up(link, address);
-        self.send_control(link, Kind::Hello, &[]);
+        self.send_control(link, FrameKind::Hello, &[]);
     }
 
     /// The peer of a reserved link could not be located. The endpoint hears of it with the next
@@ -151,7 +151,7 @@ impl RdmPort {
     /// more comes from it.
     pub fn doubt(&mut self, link: LinkId, now: Instant) {
         if self.links.doubt(link, now) {
-            self.send_control(link, Kind::Ping, &AT_ONCE);
+            self.send_control(link, FrameKind::Ping, &AT_ONCE);
         }
     }
 }

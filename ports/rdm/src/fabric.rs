@@ -15,7 +15,7 @@
 
 use super::addresses::Addresses;
 use super::bounce::BounceBuffers;
-use super::frame::{FRAME_LEN, Frame, Kind};
+use super::frame::{FRAME_LEN, Frame, FrameKind};
 use super::links::{Link, Peer};
 use super::ops::{Op, Ops};
 use super::plan::Plan;
@@ -171,7 +171,7 @@ impl Fabric {
     pub(super) fn send(
         &mut self,
         link: &mut Link,
-        kind: Kind,
+        kind: FrameKind,
         manner: Manner,
         len: usize,
         fill: impl FnOnce(&mut [u8]),
@@ -227,7 +227,7 @@ impl Fabric {
     fn inject(
         &mut self,
         link: &mut Link,
-        kind: Kind,
+        kind: FrameKind,
         total: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), NotSent> {
@@ -313,7 +313,12 @@ impl NotSent {
 }
 
 #[inline]
-fn write(bytes: &mut [u8], (kind, number): (Kind, u16), peer: &Peer, fill: impl FnOnce(&mut [u8])) {
+fn write(
+    bytes: &mut [u8],
+    (kind, number): (FrameKind, u16),
+    peer: &Peer,
+    fill: impl FnOnce(&mut [u8]),
+) {
     let frame = Frame {
         kind,
         number,

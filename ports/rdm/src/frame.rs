@@ -36,7 +36,7 @@ pub(super) const AT_ONCE: [u8; 1] = [1];
 /// The kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     /// A packet of the endpoints.
     Packet = 1,
     /// The fabric is tried.
@@ -62,7 +62,7 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Frame {
     /// The kind.
-    pub(super) kind: Kind,
+    pub(super) kind: FrameKind,
     /// Its place in the order of the link's frames (see `sequence`).
     pub(super) number: u16,
     /// The receiver's number for the link.
@@ -92,15 +92,15 @@ impl Frame {
             return None;
         };
         let kind = match kind {
-            1 => Kind::Packet,
-            2 => Kind::Hello,
-            3 => Kind::HelloAck,
-            4 => Kind::Ping,
-            5 => Kind::Pong,
-            6 => Kind::Bye,
-            7 => Kind::Reading,
-            8 => Kind::Reset,
-            9 => Kind::Rest,
+            1 => FrameKind::Packet,
+            2 => FrameKind::Hello,
+            3 => FrameKind::HelloAck,
+            4 => FrameKind::Ping,
+            5 => FrameKind::Pong,
+            6 => FrameKind::Bye,
+            7 => FrameKind::Reading,
+            8 => FrameKind::Reset,
+            9 => FrameKind::Rest,
             _ => return None,
         };
         let frame = Self {
@@ -120,15 +120,15 @@ mod tests {
     #[test]
     fn every_kind_survives_the_wire() {
         for kind in [
-            Kind::Packet,
-            Kind::Hello,
-            Kind::HelloAck,
-            Kind::Ping,
-            Kind::Pong,
-            Kind::Bye,
-            Kind::Reading,
-            Kind::Reset,
-            Kind::Rest,
+            FrameKind::Packet,
+            FrameKind::Hello,
+            FrameKind::HelloAck,
+            FrameKind::Ping,
+            FrameKind::Pong,
+            FrameKind::Bye,
+            FrameKind::Reading,
+            FrameKind::Reset,
+            FrameKind::Rest,
         ] {
             let frame = Frame {
                 kind,
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn what_is_no_frame_is_none() {
         let good = Frame {
-            kind: Kind::Ping,
+            kind: FrameKind::Ping,
             number: 0,
             link: 1,
             cookie: 2,

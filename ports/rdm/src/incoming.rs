@@ -9,7 +9,7 @@
 //!
 //! Not here: putting the pieces together ([`Incoming`]), the order of frames.
 
-use super::frame::Kind;
+use super::frame::FrameKind;
 use super::links::Link;
 use mx_port_base::incoming::Incoming;
 use mx_proto::Memory;
@@ -22,14 +22,14 @@ pub(super) const STREAMED_MAX: usize = 256 << 10;
 #[inline]
 pub(super) fn take<M: Memory, S: Sink<M>>(
     link: Option<&mut Link>,
-    kind: Kind,
+    kind: FrameKind,
     bytes: &[u8],
     sink: &mut S,
 ) -> bool {
     let Some(link) = link else { return true };
     let name = (link.id, link.word);
     let (header, piece) = match kind {
-        Kind::Packet => match bytes.split_first_chunk::<HEADER_LEN>() {
+        FrameKind::Packet => match bytes.split_first_chunk::<HEADER_LEN>() {
             Some((header, body)) => (Some(header), body),
             None => return false,
         },

@@ -52,7 +52,7 @@ pub use mx_port_fabric::{Finding, Paths, RdmError, Verdict, Wait};
 pub use provider::survey;
 
 use fabric::{Fabric, Manner, NotSent};
-use frame::Kind;
+use frame::FrameKind;
 use hardware::{CLASSES, InUse};
 use libfabric_sys::Library;
 use links::{Alarm, Control, Links, Peer, State};
@@ -347,7 +347,7 @@ impl RdmPort {
             return;
         }
         let rest = self.links.depart(peer, self.now);
-        self.queue_control(rest, Kind::Reset, &[]);
+        self.queue_control(rest, FrameKind::Reset, &[]);
         if !self.flush_control(rest) {
             self.block(rest);
         }
@@ -452,7 +452,7 @@ impl RdmPort {
     }
 
     /// Sends a small frame, or queues it.
-    fn send_control(&mut self, id: LinkId, kind: Kind, body: &[u8]) {
+    fn send_control(&mut self, id: LinkId, kind: FrameKind, body: &[u8]) {
         let waits = self
             .links
             .of(id)
@@ -468,12 +468,12 @@ impl RdmPort {
         }
     }
 
-    fn queue_control(&mut self, id: LinkId, kind: Kind, body: &[u8]) {
+    fn queue_control(&mut self, id: LinkId, kind: FrameKind, body: &[u8]) {
         let Some(link) = self.links.of_mut(id) else {
             return;
         };
         // One answer is enough for a peer that asks and does not read.
-        let once = !matches!(kind, Kind::Reading | Kind::Rest);
+        let once = !matches!(kind, FrameKind::Reading | FrameKind::Rest);
         let same = |waiting: &Control| waiting.kind == kind && waiting.body[..] == *body;
         if !once || !link.control.iter().any(same) {
             link.control.push_back(Control {
@@ -486,7 +486,7 @@ impl RdmPort {
     fn send_now(
         &mut self,
         id: LinkId,
-        kind: Kind,
+        kind: FrameKind,
         body: &[u8],
         manner: Manner,
     ) -> Result<(), NotSent> {
@@ -601,13 +601,13 @@ mod tests {
         let mut port = RdmPort::open(options).unwrap();
         let id = port.reserve(MonotonicClock.now(), None).unwrap();
         for _ in 0..1000 {
-            port.queue_control(id, Kind::Pong, &[]);
-            port.queue_control(id, Kind::Pong, &frame::AT_ONCE);
-            port.queue_control(id, Kind::HelloAck, &[]);
+            port.queue_control(id, FrameKind::Pong, &[]);
+            port.queue_control(id, FrameKind::Pong, &frame::AT_ONCE);
+            port.queue_control(id, FrameKind::HelloAck, &[]);
         }
         assert_eq!(port.links.of(id).unwrap().control.len(), 3);
-        port.queue_control(id, Kind::Reading, &[1]);
-        port.queue_control(id, Kind::Reading, &[1]);
+        port.queue_control(id, FrameKind::Reading, &[1]);
+        port.queue_control(id, FrameKind::Reading, &[1]);
         assert_eq!(port.links.of(id).unwrap().control.len(), 5);
     }
 }

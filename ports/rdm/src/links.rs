@@ -27,7 +27,7 @@ mod link;
 
 pub(super) use link::{Control, Link, Peer, State};
 
-use super::frame::{Frame, Kind};
+use super::frame::{Frame, FrameKind};
 use super::sequence::Sequence;
 use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
@@ -367,7 +367,7 @@ impl Links {
 
     /// A frame of that kind has come: what it means for its link.
     #[inline]
-    pub(super) fn on_frame(&mut self, id: LinkId, kind: Kind) -> Heard {
+    pub(super) fn on_frame(&mut self, id: LinkId, kind: FrameKind) -> Heard {
         let Some(link) = self.of_mut(id) else {
             return Heard::Ignored;
         };
@@ -381,7 +381,7 @@ impl Links {
                 link.state = State::Up;
                 Heard::Carries
             }
-            State::Closing { .. } if kind == Kind::Bye => Heard::Over,
+            State::Closing { .. } if kind == FrameKind::Bye => Heard::Over,
             State::Locating { .. } | State::Closing { .. } => Heard::Ignored,
         }
     }
@@ -414,7 +414,7 @@ impl Links {
 
     /// The next frame of a link if it came before its turn, which is now.
     #[inline]
-    pub(super) fn next_held(&mut self, id: LinkId, now: Instant) -> Option<(Kind, Box<[u8]>)> {
+    pub(super) fn next_held(&mut self, id: LinkId, now: Instant) -> Option<(FrameKind, Box<[u8]>)> {
         if self.held == 0 {
             return None;
         }

@@ -13,13 +13,13 @@
 //! completion a known operation, and a position in a buffer has to be inside it.
 
 use super::fabric::{Manner, NotSent};
-use super::frame::{AT_ONCE, Frame, Kind};
+use super::frame::{AT_ONCE, Frame, FrameKind};
 use super::incoming;
 use super::links::{Alarm, Heard, Link, State};
 use super::ops::Op;
 use super::reading::Reading;
 use super::remote::Report;
-use super::sequence::Turn;
+use super::sequence::FrameTurn;
 use super::{KEPT_FOR, RdmPort};
 use libc::c_void;
 use libfabric_sys::abi::FI_MULTI_RECV;
@@ -216,7 +216,7 @@ impl RdmPort {
             return;
         };
         let (id, word) = (link.id, link.word);
-        if frame.kind == Kind::Reset {
+        if frame.kind == FrameKind::Reset {
             // While connecting, or before the peer is known to be there, timeouts decide.
             if matches!(link.state, State::Up | State::Closing { .. }) {
                 self.end(id, LinkDown::Reset);
@@ -230,12 +230,12 @@ impl RdmPort {
             return;
         }
         match link.sequence.arrived(frame.number) {
-            Turn::Now => {}
-            Turn::Past => {
+            FrameTurn::Now => {}
+            FrameTurn::Past => {
                 self.stats.stale += 1;
                 return;
             }
-            Turn::Early => {
+            FrameTurn::Early => {
                 self.stats.early += 1;
                 if !self.links.hold(id, &frame, body, self.now) {
                     log::debug!("link {id:?}: too much of it comes before its turn");
@@ -254,7 +254,7 @@ impl RdmPort {
             }
         }
         match frame.kind {
-            kind @ (Kind::Packet | Kind::Rest) => {
+            kind @ (FrameKind::Packet | FrameKind::Rest) => {
                 if !incoming::take(self.links.of_mut(id), kind, body, sink) {
                     return self.violated(id);
                 }
@@ -279,7 +279,7 @@ impl RdmPort {
     fn handle_held<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
         while let Some((kind, body)) = self.links.next_held(id, self.now) {
             match kind {
-                Kind::Packet | Kind::Rest => {
+                FrameKind::Packet | FrameKind::Rest => {
                     if !incoming::take(self.links.of_mut(id), kind, &body, sink) {
                         return self.violated(id);
                     }
@@ -296,11 +296,11 @@ impl RdmPort {
     fn handle_signal(
         &mut self,
         id: LinkId,
-        kind: Kind,
+        kind: FrameKind,
         (reading, at_once): (Option<Reading>, bool),
     ) {
         match kind {
-            Kind::Reading => match (reading, &mut self.fabric) {
+            FrameKind::Reading => match (reading, &mut self.fabric) {
                 (Some(reading), Some(fabric)) => {
                     if let Some(remote) = &mut fabric.remote {
                         remote.on_reading(id, reading);
@@ -308,13 +308,17 @@ impl RdmPort {
                 }
                 _ => self.stats.malformed += 1,
             },
-            Kind::Hello => self.send_control(id, Kind::HelloAck, &[]),
-            Kind::Ping if at_once => self.send_control(id, Kind::Pong, &AT_ONCE),
-            Kind::Ping => self.send_control(id, Kind::Pong, &[]),
-            Kind::Pong if at_once => self.links.trust(id),
+            FrameKind::Hello => self.send_control(id, FrameKind::HelloAck, &[]),
+            FrameKind::Ping if at_once => self.send_control(id, FrameKind::Pong, &AT_ONCE),
+            FrameKind::Ping => self.send_control(id, FrameKind::Pong, &[]),
+            FrameKind::Pong if at_once => self.links.trust(id),
             // The peer waits for the answer.
-            Kind::Bye => self.fail(id, LinkDown::Closed),
-            Kind::HelloAck | Kind::Pong | Kind::Packet | Kind::Rest | Kind::Reset => {}
+            FrameKind::Bye => self.fail(id, LinkDown::Closed),
+            FrameKind::HelloAck
+            | FrameKind::Pong
+            | FrameKind::Packet
+            | FrameKind::Rest
+            | FrameKind::Reset => {}
         }
     }
 
@@ -339,7 +343,7 @@ impl RdmPort {
 
     fn handle_alarm(&mut self, alarm: Alarm) {
         match alarm {
-            Alarm::Ping(id) => self.send_control(id, Kind::Ping, &[]),
+            Alarm::Ping(id) => self.send_control(id, FrameKind::Ping, &[]),
             Alarm::Down(id, reason) => self.fail(id, reason),
             Alarm::Gone(id) => {
                 self.drop_link(id);
@@ -366,7 +370,7 @@ impl RdmPort {
         while let Some((id, reading)) = self.fabric.as_mut().and_then(|f| f.out.pop_front()) {
             let full = |link: &Link| link.control.len() >= CONTROL_MAX;
             if !self.links.of(id).is_some_and(full) {
-                self.send_control(id, Kind::Reading, &reading.emit());
+                self.send_control(id, FrameKind::Reading, &reading.emit());
             }
         }
     }
@@ -443,7 +447,7 @@ impl RdmPort {
                 return true;
             };
             let manner = match control.kind {
-                Kind::Bye | Kind::Reset => Manner::Tracked,
+                FrameKind::Bye | FrameKind::Reset => Manner::Tracked,
                 _ => Manner::Fast,
             };
             if self.send_now(id, control.kind, &control.body, manner) == Err(NotSent::Busy)

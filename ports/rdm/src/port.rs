@@ -2,7 +2,7 @@
 
 use super::RdmPort;
 use super::fabric::{Manner, NotSent};
-use super::frame::{FRAME_LEN, Kind};
+use super::frame::{FRAME_LEN, FrameKind};
 use super::incoming::STREAMED_MAX;
 use super::links::{Link, State};
 use super::remote::Remote;
@@ -80,7 +80,7 @@ impl LinkControl for RdmPort {
                     link.control.clear();
                 }
                 // Injections leave before it, in order; its completion covers them.
-                self.queue_control(id, Kind::Bye, &[]);
+                self.queue_control(id, FrameKind::Bye, &[]);
                 if !self.flush_control(id) {
                     self.block(id);
                 }
@@ -128,7 +128,7 @@ impl LinkControl for RdmPort {
                 .is_some_and(|link| link.state == State::Up)
             {
                 // It is not answered, so nothing accumulates.
-                self.send_control(id, Kind::Pong, &[]);
+                self.send_control(id, FrameKind::Pong, &[]);
             }
         }
     }
@@ -171,7 +171,7 @@ impl<M: Memory> Port<M> for RdmPort {
     ) -> Result<Sent, SendError> {
         let len = body.len();
         let first = len.min(self.body_max());
-        self.give(id, Kind::Packet, HEADER_LEN + first, |out| {
+        self.give(id, FrameKind::Packet, HEADER_LEN + first, |out| {
             let (head, rest) = out.split_at_mut(HEADER_LEN);
             head.copy_from_slice(header);
             match body {
@@ -208,7 +208,7 @@ impl<M: Memory> Port<M> for RdmPort {
         while taken < len {
             let piece = most.min(len - taken);
             let fill = |out: &mut [u8]| copy(memory, offset + taken, out);
-            match self.give(id, Kind::Rest, piece, fill) {
+            match self.give(id, FrameKind::Rest, piece, fill) {
                 Ok(()) => taken += piece,
                 Err(SendError::WouldBlock) if taken > 0 => return Ok(Sent::Part(taken)),
                 Err(error) => return Err(error),
@@ -223,7 +223,7 @@ impl<M: Memory> Port<M> for RdmPort {
         for at in (0..len).step_by(most) {
             let mut rest = vec![0; most.min(len - at)];
             copy(memory, offset + at, &mut rest);
-            self.send_control(id, Kind::Rest, &rest);
+            self.send_control(id, FrameKind::Rest, &rest);
         }
         self.packet_ended(id);
     }
@@ -282,7 +282,7 @@ impl RdmPort {
     fn give(
         &mut self,
         id: LinkId,
-        kind: Kind,
+        kind: FrameKind,
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
@@ -292,7 +292,7 @@ impl RdmPort {
         if link.state != State::Up {
             return Err(SendError::Down);
         }
-        if link.blocked || (link.midway && kind == Kind::Packet) {
+        if link.blocked || (link.midway && kind == FrameKind::Packet) {
             link.wanted = true;
             return Err(SendError::WouldBlock);
         }

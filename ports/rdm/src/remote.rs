@@ -52,7 +52,7 @@ pub(super) struct Remote {
     registrations: Registrations,
     links: HashMap<LinkId, Link>,
     reads: Slab<Read>,
-    posted: Slab<Posted>,
+    posted: Slab<PostedRead>,
     /// Links that had no room.
     blocked: VecDeque<LinkId>,
     /// The time of the next Reading frame to peers.
@@ -105,7 +105,7 @@ struct Read {
     moved: bool,
 }
 
-struct Posted {
+struct PostedRead {
     link: LinkId,
     /// `None`: its memory has been taken from it.
     read: Option<usize>,
@@ -620,7 +620,7 @@ impl Remote {
                     read.pieces.advance();
                     state.posted += 1;
                     state.turn.rotate_left(1);
-                    self.posted.insert(Posted {
+                    self.posted.insert(PostedRead {
                         link,
                         read: Some(id),
                         landing: landing.map(|(buffer, _)| Landing {

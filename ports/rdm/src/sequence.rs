@@ -14,7 +14,7 @@
 //! Owns: both counters of a link, and held frames.
 //! Cost: a comparison a frame; memory only while frames are out of order.
 
-use super::frame::Kind;
+use super::frame::FrameKind;
 use mx_proto::Instant;
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ pub(super) struct Sequence {
 /// Frames before their turn.
 #[derive(Debug)]
 struct Held {
-    frames: HashMap<u16, (Kind, Box<[u8]>)>,
+    frames: HashMap<u16, (FrameKind, Box<[u8]>)>,
     bytes: usize,
     /// For how long one has been missing.
     since: Instant,
@@ -39,7 +39,7 @@ struct Held {
 
 /// Whether it is a frame's turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Turn {
+pub(super) enum FrameTurn {
     /// It is.
     Now,
     /// Others have to come first.
@@ -72,20 +72,20 @@ impl Sequence {
 
     /// Whether a frame is to be taken; if so, it counts as taken.
     #[inline]
-    pub(super) fn arrived(&mut self, number: u16) -> Turn {
+    pub(super) fn arrived(&mut self, number: u16) -> FrameTurn {
         if number == self.next_in {
             self.next_in = number.wrapping_add(1);
-            Turn::Now
+            FrameTurn::Now
         } else if number.wrapping_sub(self.next_in) < 1 << 15 {
-            Turn::Early
+            FrameTurn::Early
         } else {
-            Turn::Past
+            FrameTurn::Past
         }
     }
 
     /// Keeps a frame that came early. False when that is one too many.
     #[cold]
-    pub(super) fn hold(&mut self, number: u16, kind: Kind, body: &[u8], now: Instant) -> bool {
+    pub(super) fn hold(&mut self, number: u16, kind: FrameKind, body: &[u8], now: Instant) -> bool {
         let held = self.held.get_or_insert_with(|| {
             Box::new(Held {
                 frames: HashMap::new(),
@@ -102,12 +102,12 @@ impl Sequence {
 
     /// The next frame, if it has come early; it counts as taken.
     #[inline]
-    pub(super) fn next_held(&mut self, now: Instant) -> Option<(Kind, Box<[u8]>)> {
+    pub(super) fn next_held(&mut self, now: Instant) -> Option<(FrameKind, Box<[u8]>)> {
         self.held.is_some().then(|| self.take_held(now))?
     }
 
     #[cold]
-    fn take_held(&mut self, now: Instant) -> Option<(Kind, Box<[u8]>)> {
+    fn take_held(&mut self, now: Instant) -> Option<(FrameKind, Box<[u8]>)> {
         let held = self.held.as_mut()?;
         let (kind, body) = held.frames.remove(&self.next_in)?;
         self.next_in = self.next_in.wrapping_add(1);
@@ -153,11 +153,11 @@ mod tests {
             let mut taken = Vec::new();
             for n in [0, 3, 2, 5, 1, 4] {
                 match sequence.arrived(number(n)) {
-                    Turn::Now => taken.push(n),
-                    Turn::Early => {
-                        assert!(sequence.hold(number(n), Kind::Packet, &[n as u8], NOW));
+                    FrameTurn::Now => taken.push(n),
+                    FrameTurn::Early => {
+                        assert!(sequence.hold(number(n), FrameKind::Packet, &[n as u8], NOW));
                     }
-                    Turn::Past => panic!("{n}"),
+                    FrameTurn::Past => panic!("{n}"),
                 }
                 while let Some((_, body)) = sequence.next_held(NOW) {
                     taken.push(body[0].into());
@@ -165,22 +165,22 @@ mod tests {
             }
             assert_eq!(taken, [0, 1, 2, 3, 4, 5]);
             assert_eq!(sequence.missing_since(), None);
-            assert_eq!(sequence.arrived(number(5)), Turn::Past);
+            assert_eq!(sequence.arrived(number(5)), FrameTurn::Past);
         }
     }
 
     #[test]
     fn what_is_held_is_bounded_and_its_age_is_known() {
         let mut sequence = starting_at(0);
-        assert_eq!(sequence.arrived(1), Turn::Early);
-        assert!(sequence.hold(1, Kind::Packet, &[0; 8], NOW));
+        assert_eq!(sequence.arrived(1), FrameTurn::Early);
+        assert!(sequence.hold(1, FrameKind::Packet, &[0; 8], NOW));
         assert_eq!(sequence.missing_since(), Some(NOW));
-        assert!(!sequence.hold(2, Kind::Packet, &vec![0; HELD_BYTES], NOW));
+        assert!(!sequence.hold(2, FrameKind::Packet, &vec![0; HELD_BYTES], NOW));
         let mut sequence = starting_at(0);
         for n in 1..=HELD_FRAMES as u16 {
-            assert!(sequence.hold(n, Kind::Ping, &[], NOW));
+            assert!(sequence.hold(n, FrameKind::Ping, &[], NOW));
         }
-        assert!(!sequence.hold(HELD_FRAMES as u16 + 1, Kind::Ping, &[], NOW));
+        assert!(!sequence.hold(HELD_FRAMES as u16 + 1, FrameKind::Ping, &[], NOW));
     }
 
     #[test]

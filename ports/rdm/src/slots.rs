@@ -47,7 +47,7 @@ pub(super) struct Slots {
 }
 
 /// A slot to be filled and sent.
-pub(super) struct Slot<'a> {
+pub(super) struct FrameSlot<'a> {
     pub(super) number: u32,
     pub(super) bytes: &'a mut [u8],
     /// The provider's descriptor of it.
@@ -76,7 +76,12 @@ impl Slots {
     }
 
     /// A free slot for a frame to `owner`; `None` when there is none, or no memory for more.
-    pub(super) fn take(&mut self, domain: &Domain, main: &Ep, owner: LinkId) -> Option<Slot<'_>> {
+    pub(super) fn take(
+        &mut self,
+        domain: &Domain,
+        main: &Ep,
+        owner: LinkId,
+    ) -> Option<FrameSlot<'_>> {
         if self.free.is_empty() {
             if self.owners.len() >= self.room() {
                 return None;
@@ -91,7 +96,7 @@ impl Slots {
         let size = self.size;
         let chunk = &mut self.chunks[index / CHUNK];
         let at = index % CHUNK * size;
-        Some(Slot {
+        Some(FrameSlot {
             number,
             desc: chunk.desc(),
             bytes: &mut chunk.bytes_mut()[at..at + size],

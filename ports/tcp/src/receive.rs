@@ -124,7 +124,7 @@ pub(super) enum Broken {
 
 /// The result of one turn of a link.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct TurnResult {
     /// Packets delivered or placed.
     pub(super) packets: usize,
     /// Any byte came.
@@ -181,8 +181,8 @@ impl Rx {
         quota: usize,
         busy: bool,
         to: Addressee<'_, S>,
-    ) -> (Turn, Result<(), Broken>) {
-        let mut turn = Turn::default();
+    ) -> (TurnResult, Result<(), Broken>) {
+        let mut turn = TurnResult::default();
         let (dire, stranger) = (mx_reserve::SUPPLY.is_dire(), to.stranger);
         // Strangers are few and limited to little memory.
         let sparing = (pool.is_short() || dire) && !stranger;
@@ -232,7 +232,7 @@ impl Rx {
         staging: &mut Staging,
         mut reading: Reading,
         quota: usize,
-        turn: &mut Turn,
+        turn: &mut TurnResult,
         mut to: Addressee<'_, S>,
     ) -> Result<(), Broken> {
         let mut drained = false;
@@ -315,7 +315,7 @@ impl Rx {
         &mut self,
         staging: &mut Staging,
         quota: usize,
-        turn: &mut Turn,
+        turn: &mut TurnResult,
         to: &mut Addressee<'_, S>,
     ) -> Result<Option<Missing>, Broken> {
         loop {

@@ -175,7 +175,7 @@ impl Stranger {
     fn progress(&mut self) -> bool {
         let busy = self.endpoint.progress();
         while let Some(completion) = self.endpoint.owner_mut().ends.next_completion() {
-            if completion.kind == mx_proto::Kind::Connect {
+            if completion.kind == mx_proto::OpKind::Connect {
                 self.connected = Some(completion.remote);
             }
         }

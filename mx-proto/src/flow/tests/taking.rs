@@ -90,7 +90,7 @@ fn a_remote_that_does_not_answer_is_asked_once_and_holds_up_no_other() {
     assert_eq!(town.flow.stats().asked, 32);
     // One that is heard of meanwhile stays out of the lists from which remotes are asked.
     town.flow.file(&mut town.all, 3);
-    assert_eq!(town.account(3).place, Place::Nowhere);
+    assert_eq!(town.account(3).place, AccountList::Nowhere);
     // One answers: one more is asked.
     assert_eq!(town.flow.returned(&mut town.all, 7, 0), Ok(()));
     assert_eq!(ask(&mut town), [32]);

@@ -16,7 +16,7 @@
 //! The reordering wait is learned in [`super::super::reordering`] from the reordered segments found
 //! here. Until there was one, three later arrivals suffice.
 
-use super::{Acked, Counts, SegmentState, SendWindow, Sending, Slot};
+use super::{Acked, Counts, SegmentSlot, SegmentState, SendWindow, Sending};
 use crate::reliability::send_buffer::SendBuffer;
 use crate::reliability::service::Channel;
 use crate::time::Instant;
@@ -195,7 +195,7 @@ impl Counts {
     #[inline]
     pub(super) fn on_arrived(
         &mut self,
-        slot: &mut Slot,
+        slot: &mut SegmentSlot,
         outcome: &mut AckOutcome,
         send_buffer: &mut SendBuffer,
     ) {
@@ -232,7 +232,12 @@ impl Counts {
     /// Of a segment sent twice only the time can tell which of the two has arrived (the Eifel
     /// algorithm, RFC 3522), and only if it is too short for the second.
     #[cold]
-    fn on_resent_arrived(&mut self, slot: &Slot, sending: Sending, outcome: &mut AckOutcome) {
+    fn on_resent_arrived(
+        &mut self,
+        slot: &SegmentSlot,
+        sending: Sending,
+        outcome: &mut AckOutcome,
+    ) {
         if outcome.least.is_zero() {
             return;
         }
@@ -252,7 +257,7 @@ impl Counts {
     }
 
     /// Takes a segment that was to be sent again for in flight after all.
-    fn revive(&mut self, slot: &mut Slot) {
+    fn revive(&mut self, slot: &mut SegmentSlot) {
         if let SegmentState::ToResend(sending) = slot.state {
             slot.state = SegmentState::InFlight(sending);
             self.lost -= 1;

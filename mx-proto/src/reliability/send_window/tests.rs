@@ -98,7 +98,7 @@ impl Rig {
         assert_eq!((counts.in_flight, counts.in_flight_bytes), in_flight);
         assert_eq!((counts.lost, counts.queued_bytes), (lost.0, queued.1));
         let mut slots = window.slots.iter();
-        let first = slots.position(Slot::is_lost);
+        let first = slots.position(SegmentSlot::is_lost);
         assert!(lost.0 == 0 || first == Some(window.resend));
         let mut arrived = window.slots.iter();
         let highest = arrived.rposition(|slot| slot.state == SegmentState::Free);
@@ -427,5 +427,9 @@ fn an_idle_window_holds_no_memory_and_a_link_that_goes_gives_its_bytes_back() {
         "{}",
         size_of::<SendWindow>()
     );
-    assert!(size_of::<Slot>() <= 88, "{}", size_of::<Slot>());
+    assert!(
+        size_of::<SegmentSlot>() <= 88,
+        "{}",
+        size_of::<SegmentSlot>()
+    );
 }

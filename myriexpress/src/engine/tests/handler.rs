@@ -1,7 +1,7 @@
 //! The unexpected handler's turns.
 
 use super::{Net, Node};
-use crate::engine::{HANDLER, Turn, UNEXPECTED, UnexpectedHandler};
+use crate::engine::{HANDLER, HandlerTurn, UNEXPECTED, UnexpectedHandler};
 use crate::handles::Address;
 use crate::status::StatusCode;
 use mx_proto::port::WakeDescriptors;
@@ -29,12 +29,12 @@ fn pair() -> (Net, Address) {
     (net, b)
 }
 
-fn turn(net: &mut Net) -> Option<Turn> {
+fn turn(net: &mut Net) -> Option<HandlerTurn> {
     net.engine(1).next_turn(|| ME)
 }
 
 /// The next turn, when the bytes of its message have been fetched if need be.
-fn shown(net: &mut Net) -> Turn {
+fn shown(net: &mut Net) -> HandlerTurn {
     let at_once = turn(net);
     at_once.unwrap_or_else(|| {
         net.run_until_idle();
@@ -52,7 +52,7 @@ fn the_handler_sees_messages_in_order_with_their_data() {
     net.run_until_idle();
     assert_ne!(net.engine(1).take_produced() & HANDLER, 0);
     for n in 0..4u8 {
-        let Turn {
+        let HandlerTurn {
             handler,
             source,
             mut deferred,
@@ -126,7 +126,7 @@ fn a_peer_that_does_not_give_out_what_it_has_announced_delays_no_other() {
     net.run_until_idle();
     assert_ne!(net.engine(1).take_produced() & HANDLER, 0);
     for (bits, body) in [(1, &b"announced"[..]), (2, b"behind it")] {
-        let Turn { mut deferred, .. } = turn(&mut net).unwrap();
+        let HandlerTurn { mut deferred, .. } = turn(&mut net).unwrap();
         assert_eq!(deferred.arrival.bits.0, bits);
         assert_eq!(
             deferred.body_mut().map(|it| it.to_vec()),

@@ -22,8 +22,8 @@ use libfabric_sys::abi::{
 };
 use libfabric_sys::{Hints, Info, InfoList, Library};
 use mx_port_base::interfaces::is_of_this_host;
+use mx_port_fabric::{AddressPlace, Entries, Prefix, Terms, Wait, modern_mr_mode, place, source};
 use mx_port_fabric::{Devices, Finding, RdmError, Verdict};
-use mx_port_fabric::{Entries, Place, Prefix, Terms, Wait, modern_mr_mode, place, source};
 use std::ffi::{CString, c_int};
 use std::net::IpAddr;
 
@@ -192,7 +192,7 @@ fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Option<Ch
         None => Devices::default(),
     };
     let mut why = None;
-    let mut best: Option<(Place, Info<'_>, Plan)> = None;
+    let mut best: Option<(AddressPlace, Info<'_>, Plan)> = None;
     for info in offers.iter() {
         // A provider asked for by name may also return providers layered over it.
         if info.provider() != name || info.ep_type() != FI_EP_DGRAM {
@@ -249,7 +249,11 @@ fn devices(library: &Library, name: &str) -> Devices {
     hints.map_or_else(|_| Devices::default(), |hints| Devices::of(library, &hints))
 }
 
-fn judge(info: Info<'_>, bind: Option<IpAddr>, devices: &Devices) -> Result<(Place, Plan), Unfit> {
+fn judge(
+    info: Info<'_>,
+    bind: Option<IpAddr>,
+    devices: &Devices,
+) -> Result<(AddressPlace, Plan), Unfit> {
     let plan = Plan::of(info)?;
     if !is_of_ip(info.addr_format()) {
         // A card's address, known only to its driver. Of a device that has no other one, nothing can be said.
@@ -262,7 +266,7 @@ fn judge(info: Info<'_>, bind: Option<IpAddr>, devices: &Devices) -> Result<(Pla
                 "it has nothing at {wanted}, but elsewhere on this host"
             ));
         }
-        return Ok((Place::Network, plan));
+        return Ok((AddressPlace::Network, plan));
     }
     let source = source(info.src_addr());
     if let Some(wanted) = bind {

@@ -25,14 +25,14 @@ pub(super) const MOST: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     numbers: HashMap<FabricAddress, u32>,
-    places: Vec<Place>,
+    places: Vec<PeerEntry>,
     /// The next candidate for eviction (the hand of a clock algorithm).
     hand: usize,
     last: Option<(FabricAddress, u32)>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct PeerEntry {
     name: FabricAddress,
     address: u64,
     /// Sends that the provider has.
@@ -106,7 +106,7 @@ impl Peers {
             Some(self.oldest().ok_or(NoPlace::Full)?)
         };
         let address = domain.insert(name.bytes()).map_err(NoPlace::Refused)?;
-        let place = Place {
+        let place = PeerEntry {
             name: *name,
             address,
             busy: 0,

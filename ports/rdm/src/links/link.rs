@@ -2,7 +2,7 @@
 //!
 //! Not here: other links, time.
 
-use super::super::frame::Kind;
+use super::super::frame::FrameKind;
 use super::super::sequence::Sequence;
 use super::INTRODUCTION_MAX;
 use mx_port_base::incoming::Incoming;
@@ -70,8 +70,8 @@ impl Link {
 
     /// It takes a frame with such a body, now.
     #[inline]
-    pub(crate) fn takes(&self, kind: Kind, body: usize) -> bool {
-        !self.stranger || (body <= INTRODUCTION_MAX && kind != Kind::Reading)
+    pub(crate) fn takes(&self, kind: FrameKind, body: usize) -> bool {
+        !self.stranger || (body <= INTRODUCTION_MAX && kind != FrameKind::Reading)
     }
 
     /// The reason of its end if a frame cannot be sent: if that is the first one, the fabric does not lead there.
@@ -144,6 +144,6 @@ impl Peer {
 /// A frame without a packet, waiting to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     pub(crate) body: SmallVec<[u8; 64]>,
 }

@@ -55,7 +55,7 @@ fn a_silent_peer_is_asked_once_and_failed_after_the_configured_time() {
     let id = links.answer(7, PEER, from(), at(0));
     assert!(links.addressed(id.index(), 8, at(0)).is_none());
     assert!(links.addressed(id.index(), 7, at(0)).is_some());
-    assert_eq!(links.on_frame(id, Kind::Hello), Heard::Carries);
+    assert_eq!(links.on_frame(id, FrameKind::Hello), Heard::Carries);
     assert!(links.bind(id, 1));
     assert_eq!(alarms(&mut links, at(4)), []);
     assert_eq!(alarms(&mut links, at(6)), [Alarm::Ping(id)]);
@@ -74,7 +74,7 @@ fn a_death_is_noticed_when_its_time_is_over_and_not_a_round_later() {
         let id = links.answer(7, PEER, from(), at(1));
         let last = at(1).after(keepalive / 37);
         links.addressed(id.index(), 7, last).unwrap();
-        links.on_frame(id, Kind::Packet);
+        links.on_frame(id, FrameKind::Packet);
         assert!(links.bind(id, 1));
         let (mut now, mut seen) = (last, Vec::new());
         while seen
@@ -102,7 +102,7 @@ fn up<const N: usize>(links: &mut Links) -> [LinkId; N] {
     [(); N].map(|()| {
         let id = links.answer(7, PEER, from(), at(0));
         links.addressed(id.index(), 7, at(0)).unwrap();
-        links.on_frame(id, Kind::Hello);
+        links.on_frame(id, FrameKind::Hello);
         assert!(links.bind(id, 1));
         id
     })
@@ -173,12 +173,12 @@ fn a_stranger_keeps_its_link_for_five_seconds_whatever_it_says() {
     let [silent, talks, known] = [6, 7, 8].map(|cookie| links.answer(cookie, PEER, from(), at(0)));
     for (id, cookie) in [(talks, 7), (known, 8)] {
         links.addressed(id.index(), cookie, at(3)).unwrap();
-        links.on_frame(id, Kind::Ping);
+        links.on_frame(id, FrameKind::Ping);
     }
     assert!(links.bind(known, 1));
     assert_eq!(over(&mut links, (0, 4)), []);
     links.addressed(talks.index(), 7, at(4)).unwrap();
-    links.on_frame(talks, Kind::Ping);
+    links.on_frame(talks, FrameKind::Ping);
     // Of the one that has said nothing the endpoint never knew.
     let ends = [Alarm::Gone(silent), Alarm::Down(talks, LinkDown::TimedOut)];
     assert_eq!(over(&mut links, (4, 5)), ends);
@@ -213,7 +213,7 @@ fn strangers_are_bounded_and_the_oldest_of_the_greediest_source_makes_room() {
         assert_eq!(links.vacancy_for(address), Vacancy::Of(first));
     }
     // One that has been heard goes last.
-    links.on_frame(first, Kind::Hello);
+    links.on_frame(first, FrameKind::Hello);
     let second = links.ids()[2];
     assert_eq!(links.vacancy_for(elsewhere()), Vacancy::Of(second));
     links.take(second).unwrap();
@@ -257,25 +257,25 @@ fn a_stranger_says_no_more_than_an_introduction() {
     let mut links = Links::new(Duration::from_secs(20), 50);
     let id = links.answer(7, PEER, from(), at(0));
     let takes = |links: &Links, kind, len| links.of(id).unwrap().takes(kind, len);
-    assert!(takes(&links, Kind::Packet, INTRODUCTION_MAX));
-    assert!(!takes(&links, Kind::Packet, INTRODUCTION_MAX + 1));
-    assert!(!takes(&links, Kind::Reading, 1));
+    assert!(takes(&links, FrameKind::Packet, INTRODUCTION_MAX));
+    assert!(!takes(&links, FrameKind::Packet, INTRODUCTION_MAX + 1));
+    assert!(!takes(&links, FrameKind::Reading, 1));
     links.bind(id, 1);
-    assert!(takes(&links, Kind::Packet, 1 << 20) && takes(&links, Kind::Reading, 64));
+    assert!(takes(&links, FrameKind::Packet, 1 << 20) && takes(&links, FrameKind::Reading, 64));
 }
 
 #[test]
 fn what_strangers_make_us_hold_is_bounded_and_one_source_has_a_share_of_it() {
     let mut links = Links::new(Duration::from_secs(20), 50);
     let early = |number| Frame {
-        kind: Kind::Packet,
+        kind: FrameKind::Packet,
         number,
         link: 0,
         cookie: 7,
     };
     let fill = |address, links: &mut Links| {
         let id = links.answer(7, PEER, address, at(0));
-        links.on_frame(id, Kind::Hello);
+        links.on_frame(id, FrameKind::Hello);
         let held = |number: &u16| links.hold(id, &early(*number), &[0; INTRODUCTION_MAX], at(0));
         let count = (1..u16::MAX).take_while(held).count();
         (id, count * (INTRODUCTION_MAX + 64))
@@ -318,7 +318,7 @@ fn both_ends_of_a_link_have_the_same_binding_and_no_two_links_have() {
 fn a_closing_link_goes_when_its_peer_knows_and_all_has_left_or_its_time_is_over() {
     let mut links = Links::new(Duration::from_secs(20), 50);
     let told = links.answer(7, PEER, from(), at(0));
-    links.on_frame(told, Kind::Hello);
+    links.on_frame(told, FrameKind::Hello);
     links.closing(told, at(1));
     let (left, leaving) = (links.depart(PEER, at(1)), links.depart(PEER, at(1)));
     links.of_mut(leaving).unwrap().slots = 1;
@@ -333,7 +333,7 @@ fn a_closing_link_goes_when_its_peer_knows_and_all_has_left_or_its_time_is_over(
 fn frames_before_their_turn_are_bounded_on_all_links_together() {
     let mut links = Links::new(Duration::from_secs(20), 50);
     let early = Frame {
-        kind: Kind::Packet,
+        kind: FrameKind::Packet,
         number: 1,
         link: 0,
         cookie: 7,
@@ -345,18 +345,18 @@ fn frames_before_their_turn_are_bounded_on_all_links_together() {
         let before = links.held;
         assert!(!links.hold(id, &early, &body, at(0)), "of a stranger");
         assert_eq!(links.held, before);
-        links.on_frame(id, Kind::Hello);
+        links.on_frame(id, FrameKind::Hello);
         links.bind(id, 1);
         assert!(links.hold(id, &early, &body, at(0)));
         kept.push(id);
     }
     let id = links.answer(7, PEER, from(), at(0));
-    links.on_frame(id, Kind::Hello);
+    links.on_frame(id, FrameKind::Hello);
     links.bind(id, 1);
     assert!(!links.hold(id, &early, &body, at(0)), "one too many");
     links.take(id).unwrap();
     let next = links.of_mut(kept[0]).unwrap().sequence.arrived(0);
-    assert_eq!(next, crate::sequence::Turn::Now);
+    assert_eq!(next, crate::sequence::FrameTurn::Now);
     assert!(links.next_held(kept[0], at(0)).is_some());
     assert!(links.next_held(kept[0], at(0)).is_none());
     for id in kept {

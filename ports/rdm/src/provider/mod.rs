@@ -33,7 +33,7 @@ use libfabric_sys::abi::{
 use libfabric_sys::{Hints, Info, InfoList, Library};
 use mx_port_base::interfaces::is_of_this_host;
 use mx_port_fabric::RdmError;
-use mx_port_fabric::{Place, place, source};
+use mx_port_fabric::{AddressPlace, place, source};
 use standing::{Standing, has_ip_addresses, preference};
 use std::ffi::CString;
 use std::net::IpAddr;
@@ -248,7 +248,7 @@ fn best<'a>(
 }
 
 /// The rank of an offer; lower is better.
-type Rank = (Copied, Place, usize);
+type Rank = (Copied, AddressPlace, usize);
 
 /// Large messages would be copied.
 type Copied = bool;
@@ -267,7 +267,7 @@ fn judge(info: Info<'_>, device: &Device) -> Result<(Rank, Plan), String> {
         Some(address) if address.is_unspecified() => return Err(nowhere()),
         None if has_ip_addresses(&plan.terms.provider) => return Err(nowhere()),
         Some(address) => place(address),
-        None => Place::Network,
+        None => AddressPlace::Network,
     };
     let nth = source.map_or(0, |address| device.place_of(address));
     Ok(((plan.rma.is_none(), place, nth), plan))

@@ -5,7 +5,7 @@ use crate::buffer::Buffer;
 use crate::check::Selector;
 use crate::world::NodeId;
 use mx_proto::port::Port;
-use mx_proto::{Completion, Down, DownReason, Identity, Kind, MatchBits, RemoteId, Status};
+use mx_proto::{Completion, Down, DownReason, Identity, MatchBits, OpKind, RemoteId, Status};
 
 impl<P: Port<Buffer>> Node<P> {
     pub(super) fn on_completion(&mut self, completion: Completion) {
@@ -23,7 +23,7 @@ impl<P: Port<Buffer>> Node<P> {
                 acknowledged,
                 ..
             } => {
-                assert_eq!(completion.kind, Kind::Send);
+                assert_eq!(completion.kind, OpKind::Send);
                 let len = op.buffer.bytes().len();
                 if let Some(siege) = &self.endpoint.owner().siege {
                     siege.check_send(completion.status);
@@ -47,11 +47,11 @@ impl<P: Port<Buffer>> Node<P> {
                 }
             }
             What::Recv { selector } => {
-                assert_eq!(completion.kind, Kind::Recv);
+                assert_eq!(completion.kind, OpKind::Recv);
                 self.on_received(context, selector, &op.buffer, completion);
             }
             What::Connect { to, key } => {
-                assert_eq!(completion.kind, Kind::Connect);
+                assert_eq!(completion.kind, OpKind::Connect);
                 assert_eq!(completion.bits, MatchBits(context));
                 // Not every port leads to oneself.
                 let judged = key == KEY && to != self.id;
