@@ -455,14 +455,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     self.port.detach(link, &memory, at, len);
                 }
                 DeferredAction::Recall(link, token) => {
-                    self.remote(link, |it| it.recall(link, token))
+                    self.with_remote_memory(link, |it| it.recall(link, token))
                 }
                 DeferredAction::StopReading(link, token) => {
-                    self.remote(link, |it| it.stop(link, token))
+                    self.with_remote_memory(link, |it| it.stop(link, token))
                 }
                 DeferredAction::LetGo(memory) => drop(memory),
                 DeferredAction::Deregister(link, key) => {
-                    self.remote(link, |it| it.deregister(link, key))
+                    self.with_remote_memory(link, |it| it.deregister(link, key))
                 }
                 DeferredAction::Read(request) => self.read_remote(request),
                 DeferredAction::Monitor(link, wanted) => self.port.monitor(link, wanted),
@@ -477,7 +477,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Has a port that reads remote memory do something.
-    fn remote(&mut self, link: LinkId, what: impl FnOnce(&mut dyn RemoteMemory<O::Memory>)) {
+    fn with_remote_memory(
+        &mut self,
+        link: LinkId,
+        what: impl FnOnce(&mut dyn RemoteMemory<O::Memory>),
+    ) {
         if let Some(memory) = self.port.remote_memory(link) {
             what(memory);
         }

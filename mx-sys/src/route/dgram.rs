@@ -59,15 +59,6 @@ impl Dgram {
         }
     }
 
-    pub(super) fn port(&self) -> Option<&DgramPort> {
-        self.port.as_ref()
-    }
-
-    #[inline]
-    pub(super) fn port_mut(&mut self) -> Option<&mut DgramPort> {
-        self.port.as_mut()
-    }
-
     /// Links there are, those that linger included.
     pub(super) fn link_count(&self) -> usize {
         self.port.as_ref().map_or(0, DgramPort::sessions)

@@ -231,7 +231,6 @@ impl<R: Fabric> HostPorts<R> {
         let watch = Watch::new();
         control.add(INTERFACES, watch.raw())?;
         data.add(CONTROL, Some(control.raw()))?;
-        // The descriptors are the same whatever memory the port works with.
         add(TCP, tcp.descriptors())?;
         add(LOOPBACK, loopback.descriptors())?;
         if let Some(rdm) = &mut rdm.port {
@@ -368,14 +367,14 @@ impl<R: Fabric> HostPorts<R> {
 
     /// The port over datagrams, when it is open.
     pub fn dgram(&self) -> Option<&DgramPort> {
-        self.dgram.port()
+        self.dgram.port.as_ref()
     }
 
     /// The figures of a link, for tools, if it goes over a network.
     pub fn figures(&self, link: LinkId, now: Instant) -> Option<LinkFigures> {
         match link.port() {
             TCP => self.tcp.figures(link, now),
-            DGRAM => self.dgram.port()?.figures(link),
+            DGRAM => self.dgram.port.as_ref()?.figures(link),
             _ => None,
         }
     }
@@ -585,7 +584,11 @@ impl<R: Fabric> HostPorts<R> {
                 None => Origin::Unknown,
             },
             DGRAM => {
-                let address = self.dgram.port().and_then(|dgram| dgram.address(link));
+                let address = self
+                    .dgram
+                    .port
+                    .as_ref()
+                    .and_then(|dgram| dgram.address(link));
                 address.map_or(Origin::Unknown, |address| self.dgram.origin(address))
             }
             // An address of a fabric proves nothing about an interface.
@@ -761,10 +764,8 @@ impl<R: Fabric> LinkControl for HostPorts<R> {
     }
 
     fn has_room(&mut self, link: LinkId) -> bool {
-        match (link.port(), &mut self.local) {
-            (LOCAL, Some(local)) => local.has_room(link),
-            _ => false,
-        }
+        self.port_mut(link.port())
+            .is_some_and(|port| port.has_room(link))
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
@@ -784,7 +785,7 @@ impl<R: Fabric> LinkControl for HostPorts<R> {
 
     /// Only for datagrams: a dead peer is noticed only when something is sent.
     fn monitor(&mut self, link: LinkId, wanted: bool) {
-        if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.port_mut()) {
+        if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.port.as_mut()) {
             self.touched = true;
             dgram.monitor(link, wanted);
         }
@@ -820,9 +821,9 @@ impl<R: Fabric> LinkControl for HostPorts<R> {
         let ready = !self.look
             && self.loopback.arm()
             && (self.tcp_quiet || self.tcp.arm())
-            && (self.local_quiet || self.local.as_mut().is_none_or(LocalPort::arm))
+            && (self.local_quiet || self.local.as_mut().is_none_or(LinkControl::arm))
             && self.arm_rdm()
-            && self.dgram.port_mut().is_none_or(LinkControl::arm);
+            && self.dgram.port.as_mut().is_none_or(LinkControl::arm);
         if !ready {
             self.disarm();
         }

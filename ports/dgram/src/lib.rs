@@ -28,8 +28,9 @@ use mx_port_base::interfaces::Interfaces;
 use mx_port_base::nest::Nest;
 use mx_port_base::{numbers, random};
 use mx_proto::reliability::{DatagramPort, Reliable, ReliableConfig};
+use nix::sys::socket::SockaddrStorage;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use udp::{UdpDatagrams, UdpOptions};
 
 /// The datagram port.
@@ -124,4 +125,10 @@ pub fn wake_through(port: &mut DgramPort, nest: &Nest, member: u8) -> io::Result
         // libfabric's own descriptors are deeply nested already.
         Backend::Fabric(fabric) => fabric.wake_through(nest.as_fd()),
     }
+}
+
+/// The IP address and port that the kernel has written.
+fn socket_address(name: SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = name.as_sockaddr_in().map(|v4| SocketAddr::V4((*v4).into()));
+    v4.or_else(|| Some(SocketAddr::V6((*name.as_sockaddr_in6()?).into())))
 }

@@ -45,7 +45,7 @@ impl After {
 
 impl LocalPort {
     /// [`mx_proto::port::LinkControl::arm`].
-    pub fn arm(&mut self) -> bool {
+    pub(super) fn arm(&mut self) -> bool {
         for at in 0..self.active.len() {
             let id = self.active[at];
             if self.links.get(id).is_some_and(|it| it.unread >= UNREAD_MAX) {
@@ -72,7 +72,7 @@ impl LocalPort {
     }
 
     /// [`mx_proto::port::LinkControl::disarm`].
-    pub fn disarm(&mut self) {
+    pub(super) fn disarm(&mut self) {
         if !std::mem::take(&mut self.armed) {
             return;
         }

@@ -278,29 +278,6 @@ impl LocalPort {
         self.links.len()
     }
 
-    /// [`LinkControl::limits`].
-    pub fn limits(&self) -> Limits {
-        Limits {
-            packet_max: BODY_MAX,
-            streamed_max: pieces::STREAMED_MAX,
-            data_max: DATA_MAX,
-            pull_block: usize::MAX,
-            remote_read: false,
-            refusal_ends_link: false,
-        }
-    }
-
-    /// [`LinkControl::bind`].
-    pub fn bind(&mut self, link: LinkId, cookie: u64) {
-        if let Some(entry) = self.links.get_mut(link) {
-            entry.cookie = cookie;
-            if cookie != 0 && std::mem::take(&mut entry.stranger) {
-                let source = entry.source;
-                self.unstrange(source);
-            }
-        }
-    }
-
     /// [`Port::send`].
     #[inline(always)]
     pub fn send<M: Memory>(
@@ -378,44 +355,6 @@ impl LocalPort {
         any
     }
 
-    /// [`LinkControl::close`].
-    pub fn close(&mut self, link: LinkId, how: Close) {
-        let Some(entry) = self.remove(link) else {
-            return;
-        };
-        // The peer of a link that ends within a packet is not told that this is in order.
-        if how == Close::Flush && !entry.midway {
-            entry.say_bye();
-        }
-        if let Some(socket) = &entry.socket {
-            socket.shut_down();
-        }
-    }
-
-    /// [`LinkControl::deadline`].
-    pub fn deadline(&self) -> Option<Instant> {
-        let times = self
-            .timed
-            .iter()
-            .filter_map(|id| match &self.links.get(*id)?.state {
-                State::Dialing(dialing) => Some(dialing.next_try),
-                _ => None,
-            });
-        times
-            .chain(self.accept_again)
-            .chain(self.next_look)
-            .chain(self.strangers.deadline())
-            .min()
-    }
-
-    /// [`LinkControl::descriptors`].
-    pub fn descriptors(&self) -> WakeDescriptors {
-        WakeDescriptors {
-            control: Some(self.control.raw()),
-            data: Some(self.data.raw()),
-        }
-    }
-
     /// The rare ends of a `send`.
     #[cold]
     #[inline(never)]
@@ -476,7 +415,14 @@ impl Drop for LocalPort {
 
 impl LinkControl for LocalPort {
     fn limits(&self, _link: LinkId) -> Limits {
-        self.limits()
+        Limits {
+            packet_max: BODY_MAX,
+            streamed_max: pieces::STREAMED_MAX,
+            data_max: DATA_MAX,
+            pull_block: usize::MAX,
+            remote_read: false,
+            refusal_ends_link: false,
+        }
     }
 
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
@@ -484,7 +430,13 @@ impl LinkControl for LocalPort {
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
-        self.bind(link, cookie);
+        if let Some(entry) = self.links.get_mut(link) {
+            entry.cookie = cookie;
+            if cookie != 0 && std::mem::take(&mut entry.stranger) {
+                let source = entry.source;
+                self.unstrange(source);
+            }
+        }
     }
 
     fn has_room(&mut self, link: LinkId) -> bool {
@@ -498,11 +450,31 @@ impl LinkControl for LocalPort {
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
-        self.close(link, how);
+        let Some(entry) = self.remove(link) else {
+            return;
+        };
+        // The peer of a link that ends within a packet is not told that this is in order.
+        if how == Close::Flush && !entry.midway {
+            entry.say_bye();
+        }
+        if let Some(socket) = &entry.socket {
+            socket.shut_down();
+        }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.deadline()
+        let times = self
+            .timed
+            .iter()
+            .filter_map(|id| match &self.links.get(*id)?.state {
+                State::Dialing(dialing) => Some(dialing.next_try),
+                _ => None,
+            });
+        times
+            .chain(self.accept_again)
+            .chain(self.next_look)
+            .chain(self.strangers.deadline())
+            .min()
     }
 
     fn arm(&mut self) -> bool {
@@ -514,7 +486,10 @@ impl LinkControl for LocalPort {
     }
 
     fn descriptors(&self) -> WakeDescriptors {
-        self.descriptors()
+        WakeDescriptors {
+            control: Some(self.control.raw()),
+            data: Some(self.data.raw()),
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod users;
 
 use super::socket::Name;
 use super::{LocalOptions, LocalPort};
+use mx_proto::port::LinkControl;
 use mx_proto::port::{
     BODY_LEN_AT, Body, ConnectError, Destination, HeaderBytes, LinkDown, Place, SendError, Sent,
     Sink, body_len,

@@ -6,7 +6,7 @@
 use crate::common::{BOARD, ENDPOINT, Event, LONG, Node, Other, ROLE, fresh, pattern};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_local::LocalOptions;
-use mx_proto::port::{Close, LinkDown, SendError};
+use mx_proto::port::{Close, LinkControl, LinkDown, SendError};
 use mx_proto::{Clock, LinkId};
 use std::fs;
 use std::time::Duration;

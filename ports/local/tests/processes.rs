@@ -6,7 +6,7 @@ use crate::common::{BOARD, ENDPOINT, Event, Events, Node, Other, ROLE, fresh, pa
 use crate::own_process::in_own_process;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_local::LocalPort;
-use mx_proto::port::{Close, LinkDown, Port, SendError};
+use mx_proto::port::{Close, LinkControl, LinkDown, Port, SendError};
 use mx_proto::{Clock, LinkId};
 use mx_sim::{Hearing, VirtualClock};
 use std::collections::HashSet;

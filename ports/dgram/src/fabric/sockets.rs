@@ -46,6 +46,5 @@ pub(super) fn of(name: &FabricAddress) -> Sockets {
 /// The IP address and port that a socket is bound to.
 fn bound_to(fd: RawFd) -> Option<SocketAddr> {
     let name: SockaddrStorage = getsockname(fd).ok()?;
-    let v4 = name.as_sockaddr_in().map(|it| SocketAddr::V4((*it).into()));
-    v4.or_else(|| Some(SocketAddr::V6((*name.as_sockaddr_in6()?).into())))
+    crate::socket_address(name)
 }

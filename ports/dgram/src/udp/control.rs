@@ -11,9 +11,9 @@ use super::address::Address;
 use super::sys::UdpSocket;
 use mx_proto::reliability::Quote;
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
 /// Room for the control messages of one datagram: two extended errors with an address each.
@@ -115,14 +115,8 @@ fn receive(
     let got = recvmsg(socket.as_raw_fd(), &mut parts, Some(&mut control.0), flags)?;
     // Those for which there was no room are an error, and are not needed.
     got.cmsgs().into_iter().flatten().for_each(each);
-    let name: Option<SockaddrStorage> = got.address;
-    Ok((got.bytes, name.and_then(address)))
-}
-
-fn address(name: SockaddrStorage) -> Option<Address> {
-    let v4 = name.as_sockaddr_in().map(|v4| SocketAddr::V4((*v4).into()));
-    let v6 = || Some(SocketAddr::V6((*name.as_sockaddr_in6()?).into()));
-    Some(Address::new(v4.or_else(v6)?))
+    let from = got.address.and_then(crate::socket_address);
+    Ok((got.bytes, from.map(Address::new)))
 }
 
 #[cfg(test)]

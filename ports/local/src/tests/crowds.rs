@@ -3,7 +3,7 @@
 use super::{Node, link_up, readable};
 use crate::{ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LISTEN_EVERY_EMPTY};
 use mx_proto::LinkId;
-use mx_proto::port::{Close, Sent};
+use mx_proto::port::{Close, LinkControl, Sent};
 
 #[test]
 fn idle_links_cool_down_and_their_packets_still_arrive() {

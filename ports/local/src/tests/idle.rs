@@ -4,7 +4,7 @@ use super::{Event, Node, linked, readable};
 use crate::LocalOptions;
 use crate::layout::{BODY_MAX, Geometry};
 use crate::link::{State, UNREAD_MAX};
-use mx_proto::port::{Close, LinkDown, SendError, Sent};
+use mx_proto::port::{Close, LinkControl, LinkDown, SendError, Sent};
 use mx_proto::{Clock, LinkId};
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use crate::handshake::{ControlMessage, MESSAGE_LEN};
 use crate::link::State;
 use crate::socket::{Name, Received, Socket};
 use mx_proto::Clock;
-use mx_proto::port::{Close, ConnectError, LinkDown, SendError, Sent};
+use mx_proto::port::{Close, ConnectError, LinkControl, LinkDown, SendError, Sent};
 use std::time::Duration;
 
 #[test]

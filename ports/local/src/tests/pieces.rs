@@ -4,7 +4,7 @@ use super::idle::suspend;
 use super::{Event, Node, header, linked, readable};
 use crate::pieces::STREAMED_MAX;
 use mx_proto::LinkId;
-use mx_proto::port::{Body, LinkDown, Port, SendError, Sent};
+use mx_proto::port::{Body, LinkControl, LinkDown, Port, SendError, Sent};
 
 /// Bytes that say where they are.
 fn body(len: usize) -> Vec<u8> {

@@ -6,7 +6,7 @@ use super::{Event, Node, fresh_name, header, link_up};
 use crate::handshake::{ControlMessage, MESSAGE_LEN};
 use crate::layout::Geometry;
 use crate::socket::{Received, Socket};
-use mx_proto::port::{Close, LinkDown, SendError};
+use mx_proto::port::{Close, LinkControl, LinkDown, SendError};
 use mx_proto::{Clock, LinkId};
 use std::os::fd::OwnedFd;
 

@@ -4,7 +4,7 @@ use super::{Event, Node, link_up, linked, readable};
 use crate::link::UNREAD_MAX;
 use crate::socket::Received;
 use crate::{ACTIVE_KEPT, ACTIVE_MAX, DATA_MAX, IDLE_AFTER, LISTEN_EVERY_EMPTY};
-use mx_proto::port::{Close, LinkDown, SendError};
+use mx_proto::port::{Close, LinkControl, LinkDown, SendError};
 use mx_proto::{Clock, LinkId};
 
 #[test]

@@ -6,6 +6,7 @@ use crate::handshake::{ControlMessage, MESSAGE_LEN};
 use crate::layout::{BODY_MAX, CELL, CELL_TAIL_AT, Geometry};
 use crate::socket::{Received, Socket};
 use mx_port_base::sealed::Region;
+use mx_proto::port::LinkControl;
 use mx_proto::port::{BODY_LEN_AT, LinkDown, SendError};
 use mx_proto::{Clock, Instant};
 use std::io::Read;

@@ -7,7 +7,7 @@
 use crate::signal;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_local::{LocalOptions, LocalPort};
-use mx_proto::port::{Body, HeaderBytes, LinkDown, Port, SendError};
+use mx_proto::port::{Body, HeaderBytes, LinkControl, LinkDown, Port, SendError};
 use mx_proto::{Clock, LinkId, Source};
 use mx_sim::{Ear, Hearing, header_of};
 use std::collections::VecDeque;
