@@ -22,7 +22,7 @@
 
 use crate::flow::Lane;
 use crate::ids::RequestId;
-use crate::ops::{List, Turn};
+use crate::ops::{Form, List};
 use crate::port::HeaderBytes;
 use crate::wire::{CONTROL_MAX, Header, Kind};
 use std::collections::VecDeque;
@@ -54,7 +54,7 @@ pub(crate) struct Stand {
     pub(crate) number: u64,
     /// Credits it takes, with its data if it may go so. A copy has paid them.
     pub(crate) cost: u32,
-    pub(crate) turn: Turn,
+    pub(crate) form: Form,
 }
 
 /// The rest of a data packet's body that the link has not taken yet.
@@ -112,7 +112,7 @@ impl Stand {
     pub(crate) const NOWHERE: Self = Self {
         number: 0,
         cost: 0,
-        turn: Turn::Plain,
+        form: Form::Plain,
     };
 }
 
@@ -183,25 +183,25 @@ impl Queues {
     }
 
     /// A message is about to join a lane.
-    pub(crate) fn enter(&mut self, lane: Lane, turn: Turn, cost: u32) -> Stand {
+    pub(crate) fn enter(&mut self, lane: Lane, form: Form, cost: u32) -> Stand {
         self.last += 1;
-        match turn {
-            Turn::Copied => self.copies[lane as usize] += 1,
-            Turn::Plain | Turn::Synchronous => self.cost += cost,
+        match form {
+            Form::Copied => self.copies[lane as usize] += 1,
+            Form::Plain | Form::Synchronous => self.cost += cost,
         }
         Stand {
             number: self.last,
             cost,
-            turn,
+            form,
         }
     }
 
     /// It is about to leave.
     pub(crate) fn exit(&mut self, lane: Lane, stand: Stand) {
         self.stalled = false;
-        match stand.turn {
-            Turn::Copied => self.copies[lane as usize] -= 1,
-            Turn::Plain | Turn::Synchronous => self.cost -= stand.cost,
+        match stand.form {
+            Form::Copied => self.copies[lane as usize] -= 1,
+            Form::Plain | Form::Synchronous => self.cost -= stand.cost,
         }
     }
 

@@ -1,7 +1,7 @@
-//! Counters of one endpoint, always on and never reset; and the current figures of the inbox.
+//! Counters, always on and never reset, and current figures.
 
 crate::counters! {
-    /// Counters of events.
+    /// Running totals of one endpoint.
     pub struct Stats("") {
         Count packets_out: u64 = "packets given to the ports",
         Count packets_in: u64 = "packets taken from the ports",
@@ -27,11 +27,68 @@ crate::counters! {
 }
 
 crate::counters! {
-    /// The figures of the inbox.
+    /// The inbox as it is.
     pub struct InboxStats("inbox_") {
         Level messages: usize = "unexpected messages that can be handed out",
         Level bytes: usize = "bytes of unexpected messages that can be handed out",
         Level fetching: usize = "messages being fetched",
         Level waiting: usize = "messages that wait for room before they are fetched",
+    }
+}
+
+crate::counters! {
+    /// Flow control:
+    ///
+    /// ```text
+    ///   total = free + lent + drawn + copies + tombstones      lent = sum of all accounts' credit limits
+    /// ```
+    ///
+    /// The balance, and how often what happened since the beginning.
+    pub struct FlowStats("flow_") {
+        Level total: u32 = "credits there are, of 512 bytes each",
+        Level free: u32 = "credits neither lent nor held by messages",
+        Level lent: u32 = "credits lent to peers",
+        Level drawn: u32 = "credits held by messages that were fetched or are being fetched",
+        Level copies: u32 = "credits held by copies of own sends",
+        Level tombstones: u32 = "credits held by messages whose senders are gone",
+        Level remotes: u32 = "peers with an account of credits",
+        Level waiting: u32 = "peers that want more credits and wait for them",
+        Level poor: u32 = "peers that wait and have no credit at all",
+        Level asked: u32 = "peers asked to give credits back that have not answered yet",
+        Count messages: u64 = "messages that came for credits or slots",
+        Count in_slots: u64 = "messages that came without a credit, in a slot",
+        Count violations: u64 = "breaches of the rules about credits",
+        Count wants: u64 = "times that peers wanted more credits",
+        Count granted: u64 = "credits lent after the first credits",
+        Count revoked: u64 = "credits that peers were asked to give back",
+        Count returned: u64 = "credits that peers gave back",
+        Count narrowed: u64 = "credits taken back without asking",
+        Count draws_refused: u64 = "fetches that had to wait for credits",
+        Count epochs: u64 = "rounds of sharing credits out anew",
+    }
+}
+
+crate::counters! {
+    /// Running totals of one `Reliable`.
+    pub struct ReliableStats("dgram_") {
+        Count datagrams_out: u64 = "datagrams sent",
+        Count gso_batches_out: u64 = "calls of the kernel that sent them",
+        Count datagrams_in: u64 = "datagrams received",
+        Count resent: u64 = "segments sent again",
+        Count timeouts: u64 = "time-outs after which something was sent again",
+        Count asked_losses: u64 = "segments shown to be lost by asking",
+        Count late: u64 = "segments taken for lost that were only late",
+        Count acks_alone: u64 = "acknowledgements that travelled alone",
+        Count fast_receives: u64 = "packets delivered before their bookkeeping",
+        Count duplicates: u64 = "segments that were there already",
+        Count outside_window: u64 = "segments outside the window, or without room",
+        Count malformed: u64 = "datagrams of wrong magic, version, length or kind",
+        Count damaged: u64 = "datagrams with a wrong checksum",
+        Count old_session: u64 = "datagrams of a session that is no more, or of another address",
+        Count bad_acks: u64 = "acknowledgements of what was never sent",
+        Count refused: u64 = "callers over datagrams refused because there are too many",
+        Count over_share: u64 = "callers over datagrams refused because their source had its share",
+        Count unbound: u64 = "sessions over datagrams that were not introduced in time",
+        Count black_holes: u64 = "paths that turned out to carry only smaller datagrams",
     }
 }

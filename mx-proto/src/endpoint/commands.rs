@@ -6,7 +6,7 @@ use crate::event::{Down, Outcome};
 use crate::flow::{self, Flow, Lane, Paid};
 use crate::ids::{EntryId, LinkId, MatchBits, MatchMask, RemoteId, RequestId, Route, Target};
 use crate::memory::Memory;
-use crate::ops::{Head, List, NO_REMOTE, Pulling, State, Strand, Turn};
+use crate::ops::{Form, Head, List, NO_REMOTE, Pulling, State, Strand};
 use crate::origin::Source;
 use crate::owner::{Owner, Posting};
 use crate::port::{Body, Close, ConnectError, Port, SendError, Sent};
@@ -158,8 +158,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         (link, len): (LinkId, u32),
         sent: Sent,
     ) -> Result<Posted, PostError> {
-        let turn = Turn::Plain;
-        let state = |memory| State::Draining { memory, turn };
+        let form = Form::Plain;
+        let state = |memory| State::Draining { memory, form };
         let id = self.core.begin(to, bits, what, state);
         let id = id.ok_or(PostError::TooMany)?;
         match sent {
@@ -198,14 +198,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             && let Some(copy) = self.core.copy(to, O::lane(bits), memory, cost)
         {
             let copy = (copy, O::Word::default());
-            self.line_up(to, bits, copy, (Turn::Copied, cost))?;
+            self.line_up(to, bits, copy, (Form::Copied, cost))?;
             return Ok(Posted::Complete);
         }
-        let turn = match mode {
-            SendMode::Synchronous => Turn::Synchronous,
-            SendMode::Standard | SendMode::Buffered => Turn::Plain,
+        let form = match mode {
+            SendMode::Synchronous => Form::Synchronous,
+            SendMode::Standard | SendMode::Buffered => Form::Plain,
         };
-        let id = self.line_up(to, bits, what, (turn, cost))?;
+        let id = self.line_up(to, bits, what, (form, cost))?;
         Ok(Posted::Pending(id))
     }
 
@@ -214,7 +214,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         to: RemoteId,
         bits: MatchBits,
         what: impl Posting<O>,
-        (turn, cost): (Turn, u32),
+        (form, cost): (Form, u32),
     ) -> Result<RequestId, PostError> {
         let stand = Stand::NOWHERE;
         let state = |memory| State::Queued { memory, stand };
@@ -228,13 +228,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ..
         } = &mut self.core;
         let record = ops.record_mut(id.index());
-        if turn == Turn::Copied {
+        if form == Form::Copied {
             (record.timeout, record.waiting) = (Timeout::FOR_EVER, Timeout::FOR_EVER);
         }
         if let Some(remote) = remotes.of_mut(to) {
             let (queues, lane) = (spares.fill(&mut remote.queues), O::lane(bits));
             if let State::Queued { stand, .. } = &mut record.state {
-                *stand = queues.enter(lane, turn, cost);
+                *stand = queues.enter(lane, form, cost);
             }
             ops.join(Strand::Own, &mut queues.lanes[lane as usize], id.index());
         }

@@ -11,7 +11,7 @@
 
 use super::commands::inbound_status;
 use super::early::filled;
-use super::introductions::UNASKED;
+use super::introductions::Distrust;
 use super::outbound::notify_status;
 use super::{Core, reader};
 use crate::early::{self, Early, Named, Stage};
@@ -80,7 +80,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
                 wire::Kind::Connect | wire::Kind::Reply | wire::Kind::Challenge
             )
         {
-            return core.distrust(from, None, UNASKED);
+            return core.distrust(from, None, Distrust::Unasked);
         }
         if let Life::Met(met) = &mut remote.life {
             met.silent = 0;

@@ -18,8 +18,10 @@
 //! Cost: O(1) for each introduction.
 
 mod challenges;
+mod reasons;
 
-pub(super) use challenges::{Challenges, REFUSED, UNASKED, UNVOUCHED};
+pub(super) use challenges::Challenges;
+pub(super) use reasons::Distrust;
 
 use super::deadlines::Deadline;
 use super::{Core, Endpoint};
@@ -37,8 +39,8 @@ use crate::status::{DownReason, Status, Violation};
 use crate::time::{Clock, Instant};
 use crate::timer::TimerId;
 use crate::wire::{self, ChallengeBody, ConfirmBody, Header, Hello, VERSION};
-use challenges::SILENT;
 use foldhash::fast::RandomState;
+use reasons::Rejection;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
@@ -191,7 +193,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let Some(nic) = seen.nic else {
             core.stats.unproven += 1;
-            return core.turn_away(link, Status::Refused, UNNAMED);
+            return core.turn_away(link, Status::Refused, Rejection::Unproven);
         };
         if core.is_unfit(link) {
             return;
@@ -200,7 +202,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let (nic, endpoint) = hello.to;
             if endpoint != core.identity.endpoint || !port.has_interface(nic) {
                 core.stats.unproven += 1;
-                return core.turn_away(link, Status::Refused, RELAYED);
+                return core.turn_away(link, Status::Refused, Rejection::Relayed);
             }
             return core.challenge(link, port.binding(link));
         }
@@ -276,16 +278,11 @@ impl<O: Owner> Core<O> {
         }
         for (header, hello) in unfit {
             let (status, why) = if hello.version == VERSION {
-                (
-                    Status::BadKey,
-                    "with another connection key than ours".to_owned(),
-                )
+                (Status::BadKey, Rejection::Key)
             } else {
-                let version = hello.version;
-                let why = format!("with protocol version {version}, we speak {VERSION}");
-                (Status::BadEndpoint, why)
+                (Status::BadEndpoint, Rejection::Version(hello.version))
             };
-            self.log_refusal(link, &why);
+            self.log_refusal(link, why);
             self.stats.refused += 1;
             self.send_reply(None, link, header.word, status);
         }
@@ -515,7 +512,7 @@ impl<O: Owner> Core<O> {
     }
 
     /// Refuses an introduction: its peer is told, and the link ends.
-    fn turn_away(&mut self, link: LinkId, status: Status, why: &str) {
+    fn turn_away(&mut self, link: LinkId, status: Status, why: Rejection) {
         self.log_refusal(link, why);
         let Some(introduction) = self.introductions.take(link) else {
             return;
@@ -537,7 +534,7 @@ impl<O: Owner> Core<O> {
             && let Stage::Challenged(..) = introduction.stage
         {
             self.stats.refused += 1;
-            self.log_refusal(link, SILENT);
+            self.log_refusal(link, Rejection::Silent);
         }
     }
 
@@ -548,7 +545,7 @@ impl<O: Owner> Core<O> {
 
     /// Logs the refusal of an introduction: each claim of a source once and then at growing intervals,
     /// and of a source with many claims ever fewer.
-    fn log_refusal(&mut self, link: LinkId, why: &str) {
+    fn log_refusal(&mut self, link: LinkId, why: Rejection) {
         let Introductions {
             waiting,
             refused,
@@ -571,11 +568,6 @@ impl<O: Owner> Core<O> {
         }
     }
 }
-
-/// Reasons for a refusal.
-const UNNAMED: &str = "and the network does not bear that out";
-const RELAYED: &str = "called another name than ours: a relay, or a translator of our address, and with a \
-                       secret of the site neither is accepted";
 
 /// The time-out of the Ping to a remote whose name or life another one claims.
 const ANSWER_TIME: Duration = Duration::from_secs(1);

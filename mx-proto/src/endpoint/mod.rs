@@ -92,7 +92,7 @@ struct Core<O: Owner> {
     remotes: Remotes,
     /// Queues for remotes that have none yet.
     spares: Spares,
-    posted: matching::Posted,
+    posted: matching::PostedReceives,
     /// Messages that came before their reader.
     early: Store<O::Memory>,
     /// There is no memory for one that has a turn: no more is asked for until that deadline.
@@ -176,7 +176,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             messages: Claim::new(supply, MESSAGE_COST),
             remotes: Remotes::new(places, Claim::new(supply, REMOTE_COST)),
             spares: Spares::default(),
-            posted: matching::Posted::default(),
+            posted: matching::PostedReceives::default(),
             early: Store::default(),
             starved: false,
             tombstones: tombstones::Tombstones::default(),

@@ -12,7 +12,7 @@ use super::{Core, Endpoint, read_token};
 use crate::flow::{self, Borrower, Flow, Lane, Paid};
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Memory;
-use crate::ops::{NO_REMOTE, Ops, State, Strand, Turn};
+use crate::ops::{Form, NO_REMOTE, Ops, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
 use crate::queues::{Partial, Queues, Stream};
@@ -66,18 +66,18 @@ impl Next {
             .into_iter()
             .flatten()
             .find_map(|(send, lane, stand, len)| {
-                let whole = match stand.turn {
-                    Turn::Copied => Some(Paid::Credits(stand.cost)),
+                let whole = match stand.form {
+                    Form::Copied => Some(Paid::Credits(stand.cost)),
                     // The cost was counted when it was posted, perhaps before the link's limits
                     // were known.
-                    Turn::Plain if len <= most as usize && stand.cost == flow::cost(len as u32) => {
+                    Form::Plain if len <= most as usize && stand.cost == flow::cost(len as u32) => {
                         let means = borrows.means(stand.cost, lane);
                         if means.is_none() && patient && !borrows.is_refused() {
                             return None;
                         }
                         means
                     }
-                    Turn::Plain | Turn::Synchronous => None,
+                    Form::Plain | Form::Synchronous => None,
                 };
                 Some(Self {
                     send,
@@ -288,7 +288,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             let sent = self.port.send(link, &header.emit(), body)?;
             Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
-            if stand.turn != Turn::Copied {
+            if stand.form != Form::Copied {
                 met.borrows.pay(next.paid);
             }
             stats.packets_out += 1;
@@ -298,8 +298,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 return Ok(());
             }
             queues.exit(lane, stand);
-            let turn = stand.turn;
-            record.become_next(|memory| State::Draining { memory, turn });
+            let form = stand.form;
+            record.become_next(|memory| State::Draining { memory, form });
             ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
             if let Sent::Held(token) = sent {
                 self.core.held.insert((link, token), send);
@@ -340,7 +340,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         queues.exit(lane, stand);
         stats.packets_out += 1;
         stats.offers_out += 1;
-        let small = stand.turn != Turn::Synchronous && len <= met.reach.eager_max;
+        let small = stand.form != Form::Synchronous && len <= met.reach.eager_max;
         stats.offered_for_credit += u64::from(small);
         record.become_next(|memory| State::Offered { memory, registered });
         ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);

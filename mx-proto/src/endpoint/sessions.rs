@@ -22,7 +22,7 @@
 //! by its address (the interface that the network has proven or that was called, and the endpoint number)
 //! and by its life (session).
 
-use super::introductions::{Due, REFUSED, UNASKED, UNVOUCHED};
+use super::introductions::{Distrust, Due};
 use super::outbound::{UNREAD_ALL, unread_max};
 use super::{Core, DeferredAction};
 use crate::flow::Borrower;
@@ -137,10 +137,10 @@ impl<O: Owner> Core<O> {
             return self.come(link, header, hello);
         };
         if !self.trusts(link, from) {
-            return self.distrust(from, Some(hello.identity), UNASKED);
+            return self.distrust(from, Some(hello.identity), Distrust::Unasked);
         }
         if !self.challenges.vouches(link, &hello.identity, true) {
-            return self.distrust(from, Some(hello.identity), UNVOUCHED);
+            return self.distrust(from, Some(hello.identity), Distrust::Unvouched);
         }
         self.connect_on(link, from, header, &hello);
     }
@@ -364,7 +364,7 @@ impl<O: Owner> Core<O> {
         }
         let welcome = reply_status(header.aux) == Status::Success;
         if !self.challenges.vouches(link, &hello.identity, welcome) {
-            return self.distrust(from, Some(hello.identity), UNVOUCHED);
+            return self.distrust(from, Some(hello.identity), Distrust::Unvouched);
         }
         self.reply_on(link, from, header, &hello, now);
     }
@@ -374,10 +374,10 @@ impl<O: Owner> Core<O> {
     fn refused_by(&mut self, from: RemoteId, header: &Header, hello: &Hello) {
         let status = reply_status(header.aux);
         if header.aux == REPLY_KNOWN || status == Status::Success {
-            return self.distrust(from, Some(hello.identity), UNASKED);
+            return self.distrust(from, Some(hello.identity), Distrust::Unasked);
         }
         if status == Status::BadSecret {
-            return self.distrust(from, Some(hello.identity), REFUSED);
+            return self.distrust(from, Some(hello.identity), Distrust::Refused);
         }
         self.end_connect(from, RequestId::from_word(header.word), status);
     }
@@ -398,7 +398,7 @@ impl<O: Owner> Core<O> {
         }
         let status = reply_status(header.aux);
         if status == Status::BadSecret && self.awaits(from, connect) {
-            self.log_distrust(Some(hello.identity), from, REFUSED);
+            self.log_distrust(Some(hello.identity), from, Distrust::Refused);
         }
         if status == Status::Success {
             let Some(remote) = self.remotes.of(from) else {

@@ -16,7 +16,7 @@
 use super::Core;
 use super::early::filled;
 use super::inbound::{Found, Inbound};
-use super::introductions::UNASKED;
+use super::introductions::Distrust;
 use crate::config::SMALL_MAX;
 use crate::early::{Body, Early};
 use crate::event::Verdict;
@@ -96,7 +96,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let remote = self.core.remotes.of(from)?;
         let met = matches!(remote.life, Life::Met(_));
         if !self.core.trusts(link, from) {
-            self.core.distrust(from, None, UNASKED);
+            self.core.distrust(from, None, Distrust::Unasked);
             return None;
         }
         let into = if header.length != header.body_len {

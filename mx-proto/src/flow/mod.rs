@@ -54,15 +54,14 @@ mod pool;
 mod rebalance;
 mod settings;
 mod slots;
-mod stats;
 
+pub use crate::stats::FlowStats;
 pub use borrower::{Borrower, WANTED_MAX};
 pub use credit_fields::{CreditFields, Paid};
 pub use lender::Lender;
 pub use pool::{CREDIT, OVERHEAD, cost};
 pub use settings::{AT_ONCE, FIRST, Settings};
 pub use slots::{Lane, Slots};
-pub use stats::FlowStats;
 
 use crate::origin::Source;
 use crate::status::Violation;

@@ -17,4 +17,4 @@ mod posted;
 pub use crate::ids::EntryId;
 pub use index::MatchIndex;
 pub(crate) use index::{ByBits, Chains, Ends, KEPT_MAX};
-pub(crate) use posted::Posted;
+pub(crate) use posted::PostedReceives;

@@ -24,7 +24,7 @@ use std::num::NonZeroU64;
 
 /// All posted receives of one endpoint.
 #[derive(Debug)]
-pub(crate) struct Posted {
+pub(crate) struct PostedReceives {
     classes: Vec<Class>,
     len: usize,
     last_order: u64,
@@ -59,7 +59,7 @@ impl Spot {
     };
 }
 
-impl Default for Posted {
+impl Default for PostedReceives {
     fn default() -> Self {
         Self {
             classes: Vec::new(),
@@ -70,7 +70,7 @@ impl Default for Posted {
     }
 }
 
-impl Posted {
+impl PostedReceives {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -376,7 +376,7 @@ mod tests {
     /// Receives, and beside them the simplest thing that could be right: all in the order of posting.
     #[derive(Default)]
     struct Beside {
-        posted: Posted,
+        posted: PostedReceives,
         ops: Ops<Queue<Vec<u8>>>,
         all: Vec<(u64, MatchBits, MatchMask, RequestId)>,
     }

@@ -16,7 +16,7 @@ pub use list::List;
 pub(crate) use list::{Links, NONE, Strand};
 pub use places::{Chunks, Places};
 pub use record::Record;
-pub(crate) use record::{Fetch, Head, NO_REMOTE, Position, Pulling, State, Turn};
+pub(crate) use record::{Fetch, Form, Head, NO_REMOTE, Position, Pulling, State};
 pub use table::Ops;
 
 #[cfg(test)]

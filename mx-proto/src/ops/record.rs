@@ -64,7 +64,7 @@ pub struct Record<M> {
 
 /// The form in which a queued message is sent in its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Turn {
+pub(crate) enum Form {
     /// With its data if it is small and there is credit, as an offer otherwise.
     Plain,
     /// As an offer.
@@ -85,7 +85,7 @@ pub(crate) enum State<M> {
     /// A send waiting for its turn, in its remote's queue.
     Queued { memory: M, stand: Stand },
     /// A send whose message the port has taken, but whose memory it still reads.
-    Draining { memory: M, turn: Turn },
+    Draining { memory: M, form: Form },
     /// A send the receiver knows of.
     Offered {
         memory: M,
@@ -425,12 +425,12 @@ impl<M> State<M> {
     /// The rest of a send that is complete.
     #[inline]
     pub(crate) fn is_copy(&self) -> bool {
-        let turn = match self {
-            Self::Queued { stand, .. } => stand.turn,
-            Self::Draining { turn, .. } => *turn,
+        let form = match self {
+            Self::Queued { stand, .. } => stand.form,
+            Self::Draining { form, .. } => *form,
             _ => return false,
         };
-        turn == Turn::Copied
+        form == Form::Copied
     }
 
     /// Progress prolongs its time-out.

@@ -18,12 +18,12 @@
 //! Owns: the window, the rounds.
 //! Not here: numbers, segments, clocks.
 
-use self::losses::{Account, Fall};
+use self::reductions::{Account, Fall};
 use super::rtt::Rtt;
 use crate::time::Instant;
 use std::time::Duration;
 
-mod losses;
+mod reductions;
 
 /// The limit of one link, in bytes.
 #[derive(Clone, Copy, Debug)]

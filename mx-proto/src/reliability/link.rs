@@ -2,10 +2,10 @@
 //!
 //! Not here: other links.
 
-use super::config::ReliableConfig;
 use super::packet::{DatagramKind, Header};
 use super::parts::Midway;
 use super::reassembly::Reassembly;
+use super::reliable_config::ReliableConfig;
 use super::service::Channel;
 use super::session::Session;
 use crate::port::{BOUND_WITHIN, LATE};

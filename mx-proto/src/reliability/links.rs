@@ -11,23 +11,23 @@
 //!
 //! Owns: the links, the bytes they send, the answers due to strangers.
 
-use super::config::ReliableConfig;
 use super::cookies::Cookies;
 use super::link::{Link, Need, TRIALS_MAX, Trial};
 use super::packet::{DatagramKind, Header};
 use super::reassembly::BodyLimits;
+use super::reliable_config::ReliableConfig;
 use super::roster::{QUIET, Roster};
 use super::send_buffer::SendBuffer;
 use super::senders::Senders;
 use super::seq::Seq;
 use super::service::DATA_NAME_MAX;
 use super::session::{Caller, Session};
-use super::stats::ReliableStats;
 use crate::ids::LinkId;
 use crate::memory::Memory;
 use crate::origin::Source;
 use crate::port::{LinkDown, Sink};
 use crate::shares::Shares;
+use crate::stats::ReliableStats;
 use crate::time::Instant;
 use crate::timer::Wheel;
 use foldhash::fast::RandomState;

@@ -28,7 +28,6 @@
 
 mod ack_policy;
 mod checksum;
-mod config;
 mod congestion;
 mod cookies;
 mod link;
@@ -39,11 +38,12 @@ mod packet;
 mod partial;
 mod parts;
 mod pmtu;
-mod port;
 mod quote;
 mod reassembly;
 mod receive;
 mod recv_window;
+mod reliable;
+mod reliable_config;
 mod reordering;
 mod roster;
 mod rtt;
@@ -53,16 +53,15 @@ mod senders;
 mod seq;
 mod service;
 mod session;
-mod stats;
 #[cfg(test)]
 mod tests;
 mod transmit;
 
-pub use config::ReliableConfig;
+pub use crate::stats::ReliableStats;
 pub use packet::describe;
-pub use port::Reliable;
 pub use quote::Quote;
+pub use reliable::Reliable;
+pub use reliable_config::ReliableConfig;
 pub use service::{
     Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch, Incoming,
 };
-pub use stats::ReliableStats;

@@ -82,7 +82,7 @@ const QUANTUM: i64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::ReliableConfig;
+    use super::super::reliable_config::ReliableConfig;
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);

@@ -63,7 +63,7 @@ impl Reordering {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::ReliableConfig;
+    use super::super::reliable_config::ReliableConfig;
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);

@@ -14,9 +14,9 @@
 //!
 //! Owns: the links.
 
-use super::config::ReliableConfig;
 use super::link::Link;
 use super::reassembly::Reassembly;
+use super::reliable_config::ReliableConfig;
 use super::senders::Senders;
 use super::session::{Session, SuspendedSession};
 use crate::ids::LinkId;

@@ -13,7 +13,7 @@
 //! Owns: the estimate.
 //! Not here: segments, clocks. The caller gives only samples of segments sent once.
 
-use super::config::ReliableConfig;
+use super::reliable_config::ReliableConfig;
 use crate::time::Instant;
 use std::time::Duration;
 

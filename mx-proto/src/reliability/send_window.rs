@@ -14,7 +14,7 @@
 //! Cost: push, send and acknowledge are O(1) a segment without loss; with holes, an acknowledgement
 //! looks at the segments from the first hole to the highest that has arrived.
 
-use self::losses::AckOutcome;
+use self::detection::AckOutcome;
 use super::send_buffer::{SegmentPlace, SendBuffer};
 use super::seq::Seq;
 use super::service::Channel;
@@ -22,7 +22,7 @@ use crate::time::Instant;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-mod losses;
+mod detection;
 
 /// The contents of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

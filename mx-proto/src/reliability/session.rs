@@ -17,20 +17,20 @@
 mod suspended;
 
 use super::ack_policy::AckPolicy;
-use super::config::ReliableConfig;
 use super::congestion::Congestion;
 use super::pacer::Pacer;
 use super::packet::{ASK, DATAGRAM_HEADER, DatagramKind, FIN, Header, OPENING, SACK_WORDS};
 use super::pmtu::Pmtu;
 use super::recv_window::{RecvWindow, Verdict};
+use super::reliable_config::ReliableConfig;
 use super::reordering::Reordering;
 use super::rtt::Rtt;
 use super::send_buffer::SendBuffer;
 use super::send_window::{Acked, LossDetection, SendWindow};
 use super::seq::Seq;
 use super::service::Channel;
-use super::stats::ReliableStats;
 use crate::port::LinkDown;
+use crate::stats::ReliableStats;
 use crate::time::Instant;
 use std::time::Duration;
 pub(super) use suspended::SuspendedSession;

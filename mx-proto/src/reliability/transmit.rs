@@ -16,12 +16,12 @@
 //!
 //! Not here: addresses, other sessions.
 
-use super::config::ReliableConfig;
 use super::packet::{ASK, DATAGRAM_HEADER, DatagramKind, Header, SACK_WORDS, greeting};
+use super::reliable_config::ReliableConfig;
 use super::send_buffer::SendBuffer;
 use super::service::{Capacity, Channel, DatagramError, GsoBatch};
 use super::session::{Session, State, stamp};
-use super::stats::ReliableStats;
+use crate::stats::ReliableStats;
 use crate::time::Instant;
 
 /// The service and buffers that a session sends with.

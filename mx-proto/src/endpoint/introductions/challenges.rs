@@ -14,6 +14,7 @@
 //! Owns: what has been proven on links, the count of nonces.
 //! Cost: nothing without a secret, and nothing once a link is proven.
 
+use super::reasons::{Distrust, Rejection};
 use super::{Due, Stage};
 use crate::endpoint::Core;
 use crate::event::Identity;
@@ -133,7 +134,7 @@ impl<O: Owner> Core<O> {
             introduction.trusted = true;
             return introductions.note(Due::Look(link));
         }
-        self.turn_away(link, Status::BadSecret, WRONG);
+        self.turn_away(link, Status::BadSecret, Rejection::Secret);
     }
 
     /// The peer that we connected to sends a challenge. The port is asked for the link's binding
@@ -166,11 +167,11 @@ impl<O: Owner> Core<O> {
         let hello = self.call(from, remote, link, 0);
         let who = Some(body.identity);
         let Some(secret) = &self.config.secret else {
-            return self.distrust(from, who, WANTED);
+            return self.distrust(from, who, Distrust::Wanted);
         };
         // A relay: our own hello comes back to us, with our proof of it.
         if body.identity == self.identity && name != self.identity.name() {
-            return self.distrust(from, who, ECHO);
+            return self.distrust(from, who, Distrust::Echo);
         }
         let (caller, said) = (
             caller(&hello),
@@ -178,7 +179,7 @@ impl<O: Owner> Core<O> {
         );
         let words = words(&caller, &said, binding);
         if !secret.verify(Role::Called, &words, &body.proof) {
-            return self.distrust(from, who, ANOTHER);
+            return self.distrust(from, who, Distrust::Another);
         }
         let proof = secret.prove(Role::Caller, &words);
         self.challenges.vouched.insert(link, body.identity);
@@ -202,7 +203,7 @@ impl<O: Owner> Core<O> {
         &mut self,
         from: RemoteId,
         who: Option<Identity>,
-        why: &str,
+        why: Distrust,
     ) {
         self.log_distrust(who, from, why);
         self.stats.refused += 1;
@@ -214,7 +215,7 @@ impl<O: Owner> Core<O> {
         &mut self,
         who: Option<Identity>,
         from: RemoteId,
-        why: &str,
+        why: Distrust,
     ) {
         let Some(remote) = self.remotes.of(from) else {
             return;
@@ -246,20 +247,3 @@ fn words<'a>(caller: &'a [u8], called: &'a [u8], binding: Binding) -> Words<'a> 
         binding,
     }
 }
-
-/// The reason for dropping a peer that we connected to.
-pub(in crate::endpoint) const UNASKED: &str =
-    "does not ask for the site's secret, so it has none: it needs the same file as we";
-pub(in crate::endpoint) const REFUSED: &str =
-    "says we do not know the site's secret: both need the same file";
-pub(in crate::endpoint) const UNVOUCHED: &str =
-    "is not the peer that has proven the site's secret: a relay passes on what others say";
-const ECHO: &str = "is ourselves: what we say there comes back to us";
-const ANOTHER: &str = "has another secret than we: both need the same file";
-const WANTED: &str = "asks for the site's secret, and we have none: we need the same file";
-
-/// The reason for refusing a peer that connected.
-const WRONG: &str =
-    "but has another secret of the site than we, or none: give it the same file (MX_SECRET_FILE)";
-pub(super) const SILENT: &str =
-    "but went when asked for the site's secret: give it the same file (MX_SECRET_FILE)";

@@ -8,8 +8,8 @@
 //! Every flow has always something to send; what is lost is not sent again, for one segment is as
 //! good as another here. Time is virtual and chance has a seed.
 
-use super::super::config::ReliableConfig;
 use super::super::pacer::Pacer;
+use super::super::reliable_config::ReliableConfig;
 use super::*;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -8,8 +8,8 @@
 //! It has the cookies, the sequence numbers, and the properties of the path: round trip, window
 //! (halved after so long a pause), datagram size. The rest is as in a new session.
 
-use super::super::config::ReliableConfig;
 use super::super::pmtu::{Found, Pmtu};
+use super::super::reliable_config::ReliableConfig;
 use super::super::rtt::{Remembered, Rtt};
 use super::super::seq::Seq;
 use super::{Caller, Session, State};

@@ -11,12 +11,11 @@
 //! is sent from inside a poll's callbacks; packets queued by them are sent when the poll ends. A packet
 //! on an idle link is sent before `send` returns.
 
-use super::config::ReliableConfig;
 use super::links::{Links, RECEIVE_WINDOW_MIN, Reply};
 use super::packet::{DATAGRAM_HEADER, DatagramKind, FIN, GREETING, greeting, name_of};
+use super::reliable_config::ReliableConfig;
 use super::send_window::Content;
 use super::service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch};
-use super::stats::ReliableStats;
 use super::transmit::{Outlet, Pass};
 use crate::event::Identity;
 use crate::ids::{LinkId, Target};
@@ -27,6 +26,7 @@ use crate::port::{
     SendError, Sent, Sink, WakeDescriptors,
 };
 use crate::secret::Binding;
+use crate::stats::ReliableStats;
 use crate::time::Instant;
 use std::time::Duration;
 

@@ -1,0 +1,66 @@
+//! Reasons for refusing a peer that connected, and for leaving one that we connected to.
+
+use crate::wire::VERSION;
+use std::fmt;
+
+/// A peer that connected is refused. Its texts say what each one is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::endpoint) enum Rejection {
+    Unproven,
+    Relayed,
+    Key,
+    Version(u16),
+    Secret,
+    Silent,
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unproven => "and the network does not bear that out",
+            Self::Relayed => {
+                "called another name than ours: a relay, or a translator of our address, and with a \
+                 secret of the site neither is accepted"
+            }
+            Self::Key => "with another connection key than ours",
+            Self::Version(theirs) => {
+                return write!(f, "with protocol version {theirs}, we speak {VERSION}");
+            }
+            Self::Secret => {
+                "but has another secret of the site than we, or none: give it the same file \
+                 (MX_SECRET_FILE)"
+            }
+            Self::Silent => {
+                "but went when asked for the site's secret: give it the same file (MX_SECRET_FILE)"
+            }
+        })
+    }
+}
+
+/// A peer that we connected to has not proven the site's secret. Its texts say how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::endpoint) enum Distrust {
+    Unasked,
+    Refused,
+    Unvouched,
+    Echo,
+    Another,
+    Wanted,
+}
+
+impl fmt::Display for Distrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unasked => {
+                "does not ask for the site's secret, so it has none: it needs the same file as we"
+            }
+            Self::Refused => "says we do not know the site's secret: both need the same file",
+            Self::Unvouched => {
+                "is not the peer that has proven the site's secret: a relay passes on what others say"
+            }
+            Self::Echo => "is ourselves: what we say there comes back to us",
+            Self::Another => "has another secret than we: both need the same file",
+            Self::Wanted => "asks for the site's secret, and we have none: we need the same file",
+        })
+    }
+}
