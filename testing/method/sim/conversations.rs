@@ -17,7 +17,7 @@ const ANSWER: i32 = 1;
 const ACK: i32 = 3;
 const STRIP: usize = 256 << 10;
 
-/// A client and a server that have exchanged a request and its answer.
+/// A client and a server.
 struct Pair {
     rig: Rig,
     client: NodeId,
@@ -25,17 +25,23 @@ struct Pair {
 }
 
 impl Pair {
+    /// That have exchanged a request and its answer.
     fn new(seed: u64) -> Self {
+        let mut pair = Self::unopened(seed);
+        assert_eq!(pair.exchange(), (0, 0));
+        pair
+    }
+
+    /// That have not exchanged anything.
+    fn unopened(seed: u64) -> Self {
         let mut rig = Rig::new(seed);
         rig.endpoint.peer_timeout = Some(TIMEOUT);
         let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
-        let mut pair = Self {
+        Self {
             rig,
             client,
             server,
-        };
-        assert_eq!(pair.exchange(), (0, 0));
-        pair
+        }
     }
 
     /// A whole exchange, the receive before its request; how request and answer ended.
@@ -150,24 +156,25 @@ fn a_receive_whose_request_follows_waits_for_as_long_as_its_answer_takes() {
 
 #[test]
 fn a_request_that_outlived_its_connection_is_answered_with_an_error() {
-    let mut pair = Pair::new(1);
-    let (client, server) = (pair.client, pair.server);
-    pair.rig.peek(server).fetching = false;
-    let request = pair.request();
-    assert_eq!(pair.rig.wait(client, request), 0);
-    pair.rig.kill(client);
-    pair.rig.run_for(TIMEOUT);
-    pair.rig.host(server).fetching = true;
-    let came = pair.hand_out();
-    let sent = pair.answer(came, ANSWER);
-    let receive = pair.rig.host(server).recv_at(came, 2, 100);
-    assert_eq!(pair.rig.wait(server, sent), -BMI_ENETRESET);
-    let began = pair.rig.now();
-    let ended = pair.rig.wait(server, receive);
-    assert!(ended < 0 && pair.rig.now().since(began) <= LIMIT);
-    // The client's next life is served.
-    pair.rig.restart(client, Profile::default());
-    assert_eq!(pair.exchange(), (0, 0));
+    for mut pair in [Pair::new(1), Pair::unopened(1)] {
+        let (client, server) = (pair.client, pair.server);
+        pair.rig.peek(server).fetching = false;
+        let request = pair.request();
+        assert_eq!(pair.rig.wait(client, request), 0);
+        pair.rig.kill(client);
+        pair.rig.run_for(TIMEOUT);
+        pair.rig.host(server).fetching = true;
+        let came = pair.hand_out();
+        let sent = pair.answer(came, ANSWER);
+        let receive = pair.rig.host(server).recv_at(came, 2, 100);
+        assert_eq!(pair.rig.wait(server, sent), -BMI_ENETRESET);
+        let began = pair.rig.now();
+        let ended = pair.rig.wait(server, receive);
+        assert!(ended < 0 && pair.rig.now().since(began) <= LIMIT);
+        // The client's next life is served.
+        pair.rig.restart(client, Profile::default());
+        assert_eq!(pair.exchange(), (0, 0));
+    }
 }
 
 #[test]
