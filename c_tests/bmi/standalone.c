@@ -147,8 +147,10 @@ static void listens_anywhere(struct side *side)
         CHECK_THAT(listen->ref_count, ==, 1);
         CHECK_THAT(self->ref_count, ==, 1);
         CHECK_THAT(self->method_type, ==, METHOD_ID);
-        /* This host drops none of them. */
+        /* This host drops none of them: they go with the method. */
+        CHECK(strcmp(ops->rev_lookup_unexpected(self), text) == 0);
         CHECK_THAT(ops->finalize(), ==, 0);
+        CHECK(strcmp(ops->rev_lookup_unexpected(self), "(unknown)") == 0);
         CHECK_THAT(ops->set_info(BMI_DROP_ADDR, self), ==, 0);
     }
 }
