@@ -26,7 +26,7 @@ pub enum Stage {
     Pending,
     /// A send waits for its turn.
     Queued,
-    /// A send has gone out, and the port still reads its memory.
+    /// The port has taken a part of a send with its data.
     Draining,
     /// The receiver knows of a send.
     Offered,
@@ -47,7 +47,7 @@ pub enum Stage {
 transition_table! {
     Stage {
         New => Queued: "a send is large, must be matched, or has no room or credit",
-        New => Draining: "a send with its data goes at once, and the port keeps its memory or takes only a part",
+        New => Draining: "a send with its data goes at once, of which the port takes a part",
         New => Posted: "a receive finds no message",
         New => Pulling: "a receive finds a message that has been offered; one is fetched for the inbox",
         New => Connecting: "a connect is begun",
@@ -57,10 +57,10 @@ transition_table! {
         Pending => Posted: "see New; it is a receive",
         Pending => Pulling: "see New",
         Pending => Done: "all of it goes at once, or a message with its data is there; cancelled",
-        Queued => Draining: "its turn, and the port keeps its memory or takes only a part",
+        Queued => Draining: "its turn, of which the port takes a part",
         Queued => Offered: "its turn, and it is too large, or no credit is left for its bytes",
         Queued => Done: "its turn, and all of it has gone; cancelled, time-out; the remote is lost",
-        Draining => Done: "the port has done with its memory; cancelled, time-out; the remote is lost",
+        Draining => Done: "the port has taken the rest; cancelled, time-out; the remote is lost",
         Offered => Serving: "the receiver asks for the first part, or reads it",
         Offered => Done: "the receiver wants none of it; cancelled, time-out; the remote is lost",
         Offered => Withdrawn: "cancelled, time-out, and the receiver may be reading it where refusing that ends the link",

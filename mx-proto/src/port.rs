@@ -3,8 +3,8 @@
 //! ```text
 //!                    send / resume            poll
 //!   Endpoint  ------------------------> Port -------> Sink (the endpoint again)
-//!             <-- Whole, Part, Held,                  on_packet, place, on_placed,
-//!                 WouldBlock, Down                    on_up, on_down, on_writable, on_released
+//!             <-- Whole, Part,                        on_packet, place, on_placed,
+//!                 WouldBlock, Down                    on_up, on_down, on_writable
 //! ```
 //!
 //! A port carries *packets* over *links*: a fixed header and a body. A link is reliable and keeps
@@ -153,9 +153,6 @@ pub enum Sent {
     /// Only for a [`Body::Memory`] larger than [`Limits::packet_max`]: a smaller body is taken whole or
     /// not at all.
     Part(usize),
-    /// All of it, but the port goes on reading the body's bytes until it says
-    /// [`Sink::on_released`] with this token, or until [`RemoteMemory::recall`].
-    Held(u64),
 }
 
 /// Reasons for refusing a packet.
@@ -421,7 +418,7 @@ pub trait RemoteMemory<M> {
     /// The result of a [`Self::read`] is not wanted: it may end early, and is reported as always.
     fn stop(&mut self, link: LinkId, token: u64);
 
-    /// Lets go of memory that a [`Self::read`] or a [`Sent::Held`] token stands for: when it returns, the
+    /// Lets go of the memory of a [`Self::read`]: when it returns, the
     /// port touches it no more, and no report with that token follows. The link may go down over it.
     fn recall(&mut self, link: LinkId, token: u64);
 }
@@ -574,9 +571,6 @@ pub trait Sink<M: Memory> {
 
     /// A link that had no room has some again.
     fn on_writable(&mut self, link: LinkId, cookie: u64);
-
-    /// The port has finished with memory it held ([`Sent::Held`]).
-    fn on_released(&mut self, link: LinkId, cookie: u64, token: u64);
 
     /// Bytes are moving in a [`RemoteMemory::read`] that has not ended. Reported often enough for
     /// time-outs of seconds.

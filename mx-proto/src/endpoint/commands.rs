@@ -108,7 +108,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let (ops, flow) = (&mut self.core.ops, &self.core.flow);
         let stats = &mut self.core.stats;
-        // A message kept by the port needs a record.
+        // A message that the port takes a part of needs a record.
         if what.pending().is_none() && !ops.has_room() {
             return Err(PostError::TooMany);
         }
@@ -134,10 +134,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     met.borrows.pay(paid);
                     stats.packets_out += 1;
                     stats.eager_out += 1;
-                    if sent == Sent::Whole {
+                    let Sent::Part(at) = sent else {
                         return Ok(Posted::Complete);
-                    }
-                    return self.hold(to, bits, what, (link, len), sent);
+                    };
+                    return self.finish_later(to, bits, what, (at, len));
                 }
                 Err(SendError::WouldBlock | SendError::Down) => met.tx = Tx::Blocked(link),
             }
@@ -150,26 +150,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     #[cold]
     #[inline(never)]
-    fn hold(
+    fn finish_later(
         &mut self,
         to: RemoteId,
         bits: MatchBits,
         what: impl Posting<O>,
-        (link, len): (LinkId, u32),
-        sent: Sent,
+        (at, len): (usize, u32),
     ) -> Result<Posted, PostError> {
         let form = Form::Plain;
         let state = |memory| State::Draining { memory, form };
         let id = self.core.begin(to, bits, what, state);
         let id = id.ok_or(PostError::TooMany)?;
-        match sent {
-            Sent::Held(token) => _ = self.core.held.insert((link, token), id),
-            Sent::Part(at) => {
-                let (request, end) = (id, len as usize);
-                self.core.leave_rest(to, Partial { request, at, end });
-            }
-            Sent::Whole => {}
-        }
+        let (request, end) = (id, len as usize);
+        self.core.leave_rest(to, Partial { request, at, end });
         let now = self.clock.now();
         self.core.start_timer(id, now);
         Ok(Posted::Pending(id))

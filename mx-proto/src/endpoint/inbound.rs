@@ -226,21 +226,6 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         self.core.open(id, link);
     }
 
-    fn on_released(&mut self, link: LinkId, _cookie: u64, token: u64) {
-        let Some(id) = self.core.held.remove(&(link, token)) else {
-            return;
-        };
-        let Some(record) = self.core.ops.get_mut(id) else {
-            return;
-        };
-        record.touched = true;
-        // It was one packet.
-        if let State::Draining { memory, .. } = &record.state {
-            let len = memory.len() as u32;
-            self.core.complete(id, Status::Success, len);
-        }
-    }
-
     fn on_remote_activity(&mut self, _link: LinkId, _cookie: u64, what: RemoteUse) {
         let id = match what {
             RemoteUse::Reading(token) => reader(token),

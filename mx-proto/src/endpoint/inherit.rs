@@ -99,7 +99,6 @@ impl<O: Owner> Core<O> {
             introductions,
             challenges,
             controls,
-            held,
             actions,
             stats: _,
         } = self;
@@ -117,7 +116,6 @@ impl<O: Owner> Core<O> {
         *controls = 0;
         ready.clear();
         changing.clear();
-        held.clear();
         actions.clear();
     }
 }

@@ -121,8 +121,6 @@ struct Core<O: Owner> {
     challenges: introductions::Challenges,
     /// Packets without message data that wait for remotes, all together.
     controls: usize,
-    /// Memory the port still reads, and whose it is.
-    held: HashMap<(LinkId, u64), RequestId, RandomState>,
     actions: Vec<DeferredAction<O::Memory>>,
     stats: Stats,
 }
@@ -191,7 +189,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             introductions: introductions::Introductions::default(),
             challenges: introductions::Challenges::default(),
             controls: 0,
-            held: HashMap::default(),
             actions: Vec::new(),
             stats: Stats::default(),
         };
@@ -620,14 +617,6 @@ impl<O: Owner> Core<O> {
         let record = ops.record_mut(place);
         if let Some(timer) = record.timer.take() {
             self.wheel.clear(timer);
-        }
-        if record.state.is_announced() && !self.held.is_empty() {
-            self.held.retain(|(link, token), owner| {
-                if *owner == id {
-                    actions.push(DeferredAction::Recall(*link, *token));
-                }
-                *owner != id
-            });
         }
         if matches!(record.state, State::Posted { .. }) {
             self.posted.remove(ops, id);

@@ -293,25 +293,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             stats.packets_out += 1;
             stats.eager_out += 1;
-            if sent == Sent::Whole {
+            let Sent::Part(at) = sent else {
                 self.core.complete(send, Status::Success, len);
                 return Ok(());
-            }
+            };
             queues.exit(lane, stand);
             let form = stand.form;
             record.become_next(|memory| State::Draining { memory, form });
             ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
-            if let Sent::Held(token) = sent {
-                self.core.held.insert((link, token), send);
-            } else if let Sent::Part(at) = sent {
-                let (request, end) = (send, len as usize);
-                queues.partial = Some(Partial { request, at, end });
-            }
+            let (request, end) = (send, len as usize);
+            queues.partial = Some(Partial { request, at, end });
             self.core.serving(send, &self.clock);
-            return match sent {
-                Sent::Part(_) => Err(SendError::WouldBlock),
-                _ => Ok(()),
-            };
+            return Err(SendError::WouldBlock);
         }
         // A small one is soon pulled.
         let registered = if met.reach.remote_read && len as usize > register_from {
@@ -353,7 +346,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ops,
             flow,
             stats,
-            held,
             ..
         } = &mut self.core;
         let Some(remote) = remotes.of_mut(id) else {
@@ -387,20 +379,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
         stats.packets_out += 1;
         *touched = true;
-        match sent {
-            Sent::Whole => {}
-            Sent::Part(taken) => {
-                let at = stream.at + taken.min(len);
-                let end = stream.at + len;
-                queues.partial = Some(Partial {
-                    request: stream.request,
-                    at,
-                    end,
-                });
-            }
-            Sent::Held(token) => {
-                held.insert((link, token), stream.request);
-            }
+        if let Sent::Part(taken) = sent {
+            queues.partial = Some(Partial {
+                request: stream.request,
+                at: stream.at + taken.min(len),
+                end: stream.at + len,
+            });
         }
         queues.advance_stream(len);
         if matches!(sent, Sent::Part(_)) {
@@ -443,10 +427,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 let at = partial.at + taken.min(len);
                 queues.partial = Some(Partial { at, ..partial });
                 return Err(SendError::WouldBlock);
-            }
-            Sent::Held(token) => {
-                queues.partial = None;
-                self.core.held.insert((link, token), partial.request);
             }
         }
         Ok(())

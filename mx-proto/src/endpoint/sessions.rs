@@ -59,7 +59,6 @@ impl<O: Owner> Core<O> {
     }
 
     pub(super) fn link_down(&mut self, link: LinkId, id: RemoteId, reason: LinkDown) {
-        self.held.retain(|(held_by, _), _| *held_by != link);
         let Some(remote) = self.remotes.of_mut(id) else {
             return;
         };

@@ -4,7 +4,7 @@
 //!   send     Queued --offer--> Offered --pull--> Serving --notify--> Done
 //!              |                  `--ended, may be read--'--> Withdrawn --notify--> Done
 //!              |  `--data all taken--> Done
-//!              `-----data taken, memory kept by the port--> Draining --> Done
+//!              `-----data taken in part by the port-------> Draining --> Done
 //!   receive  Posted --matches an offer--> Pulling --all there--> Done
 //!              ^  `--matches data--> Done    |
 //!              `---- sender withdraws -------'
@@ -84,7 +84,7 @@ pub(crate) enum State<M> {
     Pending { memory: Option<M>, receives: bool },
     /// A send waiting for its turn, in its remote's queue.
     Queued { memory: M, stand: Stand },
-    /// A send whose message the port has taken, but whose memory it still reads.
+    /// A send with its data of which the port has taken a part.
     Draining { memory: M, form: Form },
     /// A send the receiver knows of.
     Offered {
@@ -437,17 +437,6 @@ impl<M> State<M> {
     pub(crate) fn is_renewed(&self) -> bool {
         // A sender whose message is fetched holds credits of the pool: for this time at most.
         !matches!(self, Self::Withdrawn { .. }) && self.fetches().is_none()
-    }
-
-    /// A send that the receiver knows of.
-    pub(crate) fn is_announced(&self) -> bool {
-        matches!(
-            self,
-            Self::Draining { .. }
-                | Self::Offered { .. }
-                | Self::Serving { .. }
-                | Self::Withdrawn { .. }
-        )
     }
 
     /// Its name; `New` for one that is free.

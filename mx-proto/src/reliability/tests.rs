@@ -234,8 +234,6 @@ impl Sink<Vec<u8>> for User {
         self.writable += 1;
     }
 
-    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
-
     fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {}
 
     fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}

@@ -53,21 +53,6 @@ fn nothing_is_copied_behind_what_could_have_to_wait_for_credits() {
 }
 
 #[test]
-fn a_copy_that_the_port_goes_on_reading_takes_room_until_it_does_not() {
-    let (mut pair, b, first) = full();
-    for word in first..first + 5 {
-        assert!(sent(&mut pair, b, word, 8, SendMode::Buffered));
-    }
-    pair.read_on();
-    receive(&mut pair, 0..first + 5, 8);
-    assert_eq!((pair.a.flow_stats().copies, pair.being_read()), (6, 6));
-    pair.a.disconnect(b);
-    pair.run();
-    assert_eq!((pair.a.flow_stats().copies, pair.being_read()), (0, 0));
-    assert_eq!(completions(&mut pair.a), []);
-}
-
-#[test]
 fn a_link_that_has_room_again_is_used_before_the_port_says_so() {
     let (mut pair, b, first) = full();
     assert!(!sent(&mut pair, b, first, 8, SendMode::Standard));

@@ -14,7 +14,6 @@ use mx_proto::{
     MatchBits, MatchMask, Memory, NicId, Outcome, Owner, Posted, Received, RemoteId, RequestId,
     Route, SendMode, SessionId, Status, Target, Verdict,
 };
-use mx_sim::buffer::Watch;
 use mx_sim::{Buffer, Queued, VirtualClock};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -213,12 +212,8 @@ struct Hub {
     seen: Vec<(usize, u64)>,
     /// Cables of one source.
     sources: Vec<(usize, u64)>,
-    /// The port goes on reading the data of messages, until it is told to stop.
-    reads_on: bool,
     /// The port says whether there is room when it is asked.
     tells_of_room: bool,
-    /// Memory that it reads, by token.
-    read: Vec<Watch>,
     /// The port asks where messages go when their headers have come.
     streams: bool,
     /// And nothing comes behind the half of one.
@@ -396,11 +391,6 @@ impl Port<Buffer> for QueuePort {
                 len,
             } => {
                 memory.visit(offset, len, |piece| bytes.extend_from_slice(piece));
-                if hub.reads_on {
-                    lane.packets.push_back((*header, bytes));
-                    hub.read.push(memory.watch());
-                    return Ok(Sent::Held(hub.read.len() as u64 - 1));
-                }
             }
         }
         lane.packets.push_back((*header, bytes));
@@ -568,11 +558,7 @@ impl Port<Buffer> for QueuePort {
 
 impl RemoteMemory<Buffer> for QueuePort {
     fn recall(&mut self, _: LinkId, token: u64) {
-        let hub = self.hub.borrow();
-        if hub.reading != Some(token) {
-            let memory = &hub.read[token as usize];
-            assert!(memory.is_held(), "memory went while a port had it");
-        }
+        assert_eq!(self.hub.borrow().reading, Some(token));
     }
 
     fn register(&mut self, _: LinkId, _: &Buffer, token: u64) -> Option<RemoteKey> {
@@ -735,11 +721,6 @@ impl Pair {
         assert!(matches!(got, Ok(Received::Complete(_))));
     }
 
-    /// From now on ports go on reading the data of messages, until they are told to stop.
-    pub(crate) fn read_on(&self) {
-        self.hub.borrow_mut().reads_on = true;
-    }
-
     /// Ports ask where messages go when their headers have come.
     pub(crate) fn streaming(first_credits: u16) -> Self {
         let pair = Self::lending(first_credits);
@@ -798,13 +779,6 @@ impl Pair {
     /// From now on ports say whether there is room when they are asked.
     pub(crate) fn tell_of_room(&self) {
         self.hub.borrow_mut().tells_of_room = true;
-    }
-
-    /// Memory of it that is still there.
-    pub(crate) fn being_read(&self) -> usize {
-        let hub = self.hub.borrow();
-        let kept = hub.read.iter().filter(|memory| memory.is_held());
-        kept.count()
     }
 
     /// Packets that the calling end has sent on a link.

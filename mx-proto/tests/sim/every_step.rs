@@ -48,16 +48,6 @@ fn a_large_message_over_a_port_that_takes_packets_in_part() {
 }
 
 #[test]
-fn a_large_message_over_a_port_that_holds_memory() {
-    let profile = Profile {
-        held: 1.0,
-        parts: 0.5,
-        ..small_steps()
-    };
-    interrupt_everywhere(on_fabric(profile), 50_000, 30_000);
-}
-
-#[test]
 fn a_large_message_over_a_port_that_reads_remotely() {
     let profile = Profile {
         remote_read: true,
@@ -79,7 +69,6 @@ fn a_large_message_over_a_port_whose_reads_must_not_be_refused() {
 #[test]
 fn a_small_message() {
     let profile = Profile {
-        held: 0.5,
         eager_place: 0.5,
         ..small_steps()
     };

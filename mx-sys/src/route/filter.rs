@@ -99,10 +99,6 @@ impl<M: Memory, S: Sink<M>, W: Filter> Sink<M> for Relay<'_, S, W> {
         }
     }
 
-    fn on_released(&mut self, link: LinkId, cookie: u64, token: u64) {
-        self.sink.on_released(link, cookie, token);
-    }
-
     fn on_remote_activity(&mut self, link: LinkId, cookie: u64, what: RemoteUse) {
         self.sink.on_remote_activity(link, cookie, what);
     }

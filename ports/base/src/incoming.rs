@@ -104,7 +104,6 @@ mod tests {
         fn on_up(&mut self, _: LinkId, _: u64) {}
         fn on_down(&mut self, _: LinkId, _: u64, _: LinkDown) {}
         fn on_writable(&mut self, _: LinkId, _: u64) {}
-        fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
         fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {}
         fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
     }

@@ -87,7 +87,6 @@ impl Sink<Vec<u8>> for Recorder {
         self.events.push(Event::Writable(link));
         self.cookies.push(cookie);
     }
-    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
     fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
 
     fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}

@@ -170,10 +170,6 @@ impl Sink<Vec<u8>> for User {
         self.calls += 1;
     }
 
-    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {
-        self.calls += 1;
-    }
-
     fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {
         self.calls += 1;
     }

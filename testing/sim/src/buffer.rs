@@ -10,7 +10,7 @@
 
 use mx_proto::Memory;
 use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 /// A handle of one piece of memory; clones show the same bytes.
 #[derive(Clone, Debug)]
@@ -74,11 +74,6 @@ impl Buffer {
         Rc::strong_count(&self.inner)
     }
 
-    /// Tells later whether a handle is left.
-    pub fn watch(&self) -> Watch {
-        Watch(Rc::downgrade(&self.inner))
-    }
-
     /// Calls `each` with the pieces of `offset .. offset + len`.
     fn pieces(&self, offset: usize, len: usize, mut each: impl FnMut(std::ops::Range<usize>)) {
         let all = self.inner.bytes.borrow().len();
@@ -95,17 +90,6 @@ impl Buffer {
             each(at..seam.min(end));
             at = seam.min(end);
         }
-    }
-}
-
-/// Whether a [`Buffer`] still has a handle.
-#[derive(Clone, Debug)]
-pub struct Watch(Weak<Inner>);
-
-impl Watch {
-    /// Whether a handle is left.
-    pub fn is_held(&self) -> bool {
-        self.0.strong_count() > 0
     }
 }
 

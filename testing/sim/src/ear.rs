@@ -27,11 +27,6 @@ pub trait Ear<M: Memory = Vec<u8>> {
     /// `on_writable`.
     fn on_writable(&mut self, _: LinkId) {}
 
-    /// `on_released`, with the token.
-    fn on_released(&mut self, _: LinkId, _: u64) {
-        panic!("nothing is held");
-    }
-
     /// `on_remote_read`, with the token.
     fn on_remote_read(&mut self, _: LinkId, _: u64, _: bool) {
         panic!("nothing is read");
@@ -78,10 +73,6 @@ impl<M: Memory, E: Ear<M>> Sink<M> for Hearing<'_, E> {
 
     fn on_writable(&mut self, link: LinkId, _: u64) {
         self.0.on_writable(link);
-    }
-
-    fn on_released(&mut self, link: LinkId, _: u64, token: u64) {
-        self.0.on_released(link, token);
     }
 
     fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {}

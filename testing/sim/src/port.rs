@@ -5,11 +5,10 @@
 //!            <-- Sink -------------- poll  <--- inbox of this port, in order of time
 //! ```
 //!
-//! Depending on its [`Profile`] it takes bodies whole, in part, or holds them and reads them when
-//! they arrive at the other side; it delivers bodies through `place` or `on_packet`, at once or
+//! Depending on its [`Profile`] it takes bodies whole or in part; it delivers bodies through `place` or `on_packet`, at once or
 //! piece by piece; its links fill up, close in order, break, or fall silent.
 
-use crate::fabric::{Assembly, Bytes, Fabric, Hold, HostId, Into, Read, Timed, What, address_of};
+use crate::fabric::{Assembly, Fabric, HostId, Into, Read, Timed, What, address_of};
 use crate::profile::Profile;
 use crate::world::NodeId;
 use mx_proto::origin::{Address, Seen};
@@ -89,7 +88,7 @@ impl<M: Memory> SimPort<M> {
                 let mut copy = Vec::with_capacity(part);
                 memory.visit(offset, part, |piece| copy.extend_from_slice(piece));
                 if header.is_some() || !copy.is_empty() {
-                    inner.ship(self.host, link, header, Bytes::Copied(copy));
+                    inner.ship(self.host, link, header, copy);
                 }
                 if let Some(end) = inner.end_mut(self.host, link) {
                     end.partial = Some(len - part);
@@ -104,38 +103,9 @@ impl<M: Memory> SimPort<M> {
         if let Some(end) = inner.end_mut(self.host, link) {
             end.partial = None;
         }
-        if len > 0 && inner.rng.chance(self.profile.held) {
-            let token = inner.serial();
-            let held = match inner.share {
-                Some(share) => Bytes::Shared {
-                    memory: share(memory),
-                    offset,
-                    len,
-                    token,
-                    from: (self.host, link),
-                    last: true,
-                },
-                None => {
-                    let mut copy = Vec::with_capacity(len);
-                    memory.visit(offset, len, |piece| copy.extend_from_slice(piece));
-                    let at = inner.world.now().after(self.profile.latency * 3);
-                    inner.put(at, self.host, link, What::Released(token));
-                    Bytes::Copied(copy)
-                }
-            };
-            if let Some(end) = inner.end_mut(self.host, link) {
-                let read = matches!(held, Bytes::Copied(_));
-                end.held.push(Hold { token, read });
-            }
-            inner.ship(self.host, link, header, held);
-            if let Some(header) = header {
-                inner.log_sent(self.host, link, &header, len, "held");
-            }
-            return Ok(Sent::Held(token));
-        }
         let mut copy = Vec::with_capacity(len);
         memory.visit(offset, len, |piece| copy.extend_from_slice(piece));
-        inner.ship(self.host, link, header, Bytes::Copied(copy));
+        inner.ship(self.host, link, header, copy);
         if let Some(header) = header {
             inner.log_sent(self.host, link, &header, len, "whole");
         }
@@ -147,15 +117,10 @@ impl<M: Memory> SimPort<M> {
         &mut self,
         link: LinkId,
         header: Option<HeaderBytes>,
-        bytes: Bytes<M>,
+        bytes: Vec<u8>,
         sink: &mut S,
     ) {
         let mut inner = self.fabric.inner.borrow_mut();
-        let Some(bytes) = inner.read(bytes) else {
-            // The sender took back memory it had lent: nothing sensible can follow.
-            inner.reset(self.host, link);
-            return;
-        };
         let on_wire = bytes.len() + if header.is_some() { HEADER_LEN } else { 0 };
         inner.taken(self.host, link, on_wire);
         let try_place = inner.rng.chance(self.profile.eager_place);
@@ -288,7 +253,7 @@ impl<M: Memory> LinkControl for SimPort<M> {
         let Some(end) = inner.end(self.host, link) else {
             return;
         };
-        let broken = end.partial.is_some() || end.held.iter().any(|hold| !hold.read);
+        let broken = end.partial.is_some();
         match how {
             Close::Flush if !broken => {
                 inner.tell_peer_down(self.host, link, LinkDown::Closed, true);
@@ -349,12 +314,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
             end.blocked = true;
             return Err(SendError::WouldBlock);
         }
-        inner.ship(
-            self.host,
-            link,
-            Some(*header),
-            Bytes::Copied(bytes.to_vec()),
-        );
+        inner.ship(self.host, link, Some(*header), bytes.to_vec());
         inner.log_sent(self.host, link, header, bytes.len(), "whole");
         Ok(Sent::Whole)
     }
@@ -387,7 +347,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
             assert_eq!(left, len, "the rest must be exactly what was not taken");
             let mut rest = Vec::with_capacity(len);
             memory.visit(offset, len, |piece| rest.extend_from_slice(piece));
-            inner.ship(self.host, link, None, Bytes::Copied(rest));
+            inner.ship(self.host, link, None, rest);
         }
     }
 
@@ -415,14 +375,8 @@ impl<M: Memory> Port<M> for SimPort<M> {
                     }
                 }
                 What::Down(reason) => {
-                    let held = std::mem::take(&mut end.held);
-                    let release = inner.rng.chance(0.5);
                     inner.remove(self.host, link);
                     drop(inner);
-                    if release {
-                        held.into_iter()
-                            .for_each(|hold| sink.on_released(link, cookie, hold.token));
-                    }
                     sink.on_down(link, cookie, reason);
                 }
                 What::Piece { header, bytes } => {
@@ -436,14 +390,6 @@ impl<M: Memory> Port<M> for SimPort<M> {
                 What::Writable => {
                     drop(inner);
                     sink.on_writable(link, cookie);
-                }
-                What::Released(token) => {
-                    let known = end.held.iter().any(|hold| hold.token == token);
-                    end.held.retain(|hold| hold.token != token);
-                    drop(inner);
-                    if known {
-                        sink.on_released(link, cookie, token);
-                    }
                 }
                 What::Unbound => {
                     if cookie == 0 {
@@ -481,18 +427,6 @@ impl<M: Memory> RemoteMemory<M> for SimPort<M> {
     fn recall(&mut self, link: LinkId, token: u64) {
         let mut inner = self.fabric.inner.borrow_mut();
         inner.reads.remove(&(self.host, link, token));
-        let Some(end) = inner.end_mut(self.host, link) else {
-            return;
-        };
-        let unread = end
-            .held
-            .iter()
-            .any(|hold| hold.token == token && !hold.read);
-        end.held.retain(|hold| hold.token != token);
-        // The bytes are on their way and cannot be taken back one by one.
-        if unread {
-            inner.reset(self.host, link);
-        }
     }
 
     fn register(&mut self, _link: LinkId, memory: &M, _token: u64) -> Option<RemoteKey> {

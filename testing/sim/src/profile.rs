@@ -20,8 +20,6 @@ pub struct Profile {
     pub room: usize,
     /// The probability that a data packet that does not fit is taken in part instead of not at all.
     pub parts: f64,
-    /// The probability that a body is held (and read late) instead of copied.
-    pub held: f64,
     /// Largest piece in which a body arrives.
     pub piece: usize,
     /// The probability that a body that is there as a whole is offered to `place` nevertheless.
@@ -56,7 +54,6 @@ impl Default for Profile {
             pull_block: 256 << 10,
             room: 1 << 20,
             parts: 0.0,
-            held: 0.0,
             piece: usize::MAX,
             eager_place: 0.0,
             remote_read: false,
@@ -90,8 +87,7 @@ impl Profile {
     /// Any behaviour the contract allows.
     pub fn random(rng: &mut Rng) -> Self {
         let mut maybe = |of: f64| if rng.chance(0.5) { 0.0 } else { of };
-        let (parts, held, eager_place, spurious) =
-            (maybe(0.8), maybe(0.5), maybe(0.5), maybe(0.05));
+        let (parts, eager_place, spurious) = (maybe(0.8), maybe(0.5), maybe(0.05));
         let latency = Duration::from_micros(rng.pick(&[1, 10, 100, 3_000]));
         Self {
             packet_max: rng.pick(&[4 << 10, 8 << 10, 32 << 10, 40 << 10]),
@@ -100,7 +96,6 @@ impl Profile {
             pull_block: rng.pick(&[4 << 10, 30_000, 64 << 10, 1 << 20]),
             room: rng.pick(&[1, 10_000, 100_000, 1 << 20]),
             parts,
-            held,
             piece: rng.pick(&[700, 5_000, 64 << 10, usize::MAX]),
             eager_place,
             remote_read: rng.chance(0.2),

@@ -32,8 +32,6 @@ pub enum Seen {
     },
     /// `on_writable`: link, cookie.
     Writable(LinkId, u64),
-    /// `on_released`: link, cookie, what.
-    Released(LinkId, u64, u64),
     /// `on_remote_read`: link, cookie, which, whether it succeeded.
     RemoteRead(LinkId, u64, u64, bool),
 }
@@ -114,10 +112,6 @@ impl Sink<Vec<u8>> for Recorder {
 
     fn on_writable(&mut self, link: LinkId, cookie: u64) {
         self.seen.push(Seen::Writable(link, cookie));
-    }
-
-    fn on_released(&mut self, link: LinkId, cookie: u64, token: u64) {
-        self.seen.push(Seen::Released(link, cookie, token));
     }
 
     fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}

@@ -73,7 +73,6 @@ impl Sink<Vec<u8>> for Above {
         self.seen.push(Seen::Placed(header[0]));
     }
     fn on_writable(&mut self, _: LinkId, _: u64) {}
-    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
     fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {}
     fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
 }

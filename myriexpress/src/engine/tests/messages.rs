@@ -190,7 +190,6 @@ fn a_message_received_is_proof_of_all_that_were_complete_before_it() {
         let mut rng = net.world.fork_rng();
         net.profile = Profile {
             packet_max: rng.pick(&[4 << 10, 16 << 10, 32 << 10]),
-            held: 0.0,
             ..Profile::random(&mut rng)
         };
         net.config.first_credits = rng.pick(&[0, 2, 65, 320]);

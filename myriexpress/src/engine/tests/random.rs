@@ -61,7 +61,6 @@ impl Books {
         let mut net = Net::new(seed, Profile::default());
         let mut rng = net.world.fork_rng();
         net.profile = Profile {
-            held: 0.0,
             remote_read: false,
             refusal_ends_link: false,
             ..Profile::random(&mut rng)
@@ -285,7 +284,6 @@ fn small_messages_of_one_sender_are_received_in_order() {
         let mut net = Net::new(seed, Profile::default());
         let mut rng = net.world.fork_rng();
         net.profile = Profile::random(&mut rng);
-        net.profile.held = 0.0;
         net.add(None);
         net.add(None);
         let b = net.connect(0, 1);

@@ -30,7 +30,6 @@ fn send_all(
                 assert!(n < len - at.unwrap_or(0), "a part is less than the whole");
                 at = Some(at.unwrap_or(0) + n);
             }
-            Ok(Sent::Held(_)) => panic!("this port holds nothing"),
             Err(SendError::WouldBlock) => {}
             Err(SendError::Down) => panic!("the link is down"),
         }

@@ -142,10 +142,6 @@ impl Sink<Pieces> for Recorder {
         self.events.push(Event::Writable(link, cookie));
     }
 
-    fn on_released(&mut self, _link: LinkId, _cookie: u64, _token: u64) {
-        panic!("this port holds nothing");
-    }
-
     fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
 
     fn on_remote_read(&mut self, _link: LinkId, _cookie: u64, _token: u64, _ok: bool) {

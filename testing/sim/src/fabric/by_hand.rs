@@ -7,7 +7,7 @@
 //! Packets over a link in one direction keep their order, the link's end included. There is no
 //! latency, and nothing depends on time.
 
-use super::{Bytes, Fabric, HostId, Inner, What};
+use super::{Fabric, HostId, Inner, What};
 use crate::world::NodeId;
 use mx_proto::{Instant, LinkId, Memory};
 use std::hash::{Hash, Hasher};
@@ -124,22 +124,18 @@ impl<M: Memory> Inner<M> {
     }
 }
 
-impl<M> What<M> {
+impl What {
     /// Bodies count by their length: nothing in an endpoint depends on what is in them.
     fn describe(&self, into: &mut impl Hasher) {
         std::mem::discriminant(self).hash(into);
         match self {
-            Self::Up
-            | Self::Writable
-            | Self::Released(_)
-            | Self::RemoteRead { .. }
-            | Self::Unbound => {}
+            Self::Up | Self::Writable | Self::RemoteRead { .. } | Self::Unbound => {}
             Self::Down(reason) => std::mem::discriminant(reason).hash(into),
             Self::Piece { header, bytes } => {
                 header.hash(into);
                 match bytes {
                     // Sessions, names and keys are in there, and the handshakes of layers above.
-                    Bytes::Copied(bytes) if bytes.len() <= SMALL => bytes.hash(into),
+                    bytes if bytes.len() <= SMALL => bytes.hash(into),
                     bytes => bytes.len().hash(into),
                 }
             }

@@ -51,7 +51,7 @@ pub(crate) struct Inner<M> {
     pub(crate) world: World,
     pub(crate) rng: Rng,
     pub(crate) share: Option<Share<M>>,
-    pub(crate) hosts: Vec<Host<M>>,
+    pub(crate) hosts: Vec<Host>,
     names: HashMap<(NicId, EndpointId), HostId>,
     registered: HashMap<u64, (HostId, M)>,
     /// Reads of registered memory that have been asked for: by host, link and token.
@@ -73,7 +73,7 @@ pub type Tap = Box<dyn FnMut(&HeaderBytes, &[u8])>;
 pub(crate) type HostId = usize;
 
 /// One open port.
-pub(crate) struct Host<M> {
+pub(crate) struct Host {
     pub(crate) node: NodeId,
     /// Its interface, where machines have no addresses.
     nic: NicId,
@@ -81,7 +81,7 @@ pub(crate) struct Host<M> {
     pub(crate) profile: Profile,
     /// False: the port has been dropped or its host is gone.
     pub(crate) open: bool,
-    inbox: BinaryHeap<Timed<M>>,
+    inbox: BinaryHeap<Timed>,
     ends: Vec<Option<End>>,
     generations: Vec<u32>,
 }
@@ -105,18 +105,8 @@ pub(crate) struct End {
     pub(crate) blocked: bool,
     /// Bytes of a packet taken in part that are still to come.
     pub(crate) partial: Option<usize>,
-    /// Memory that is lent to the port.
-    pub(crate) held: Vec<Hold>,
     /// The packet that is arriving.
     pub(crate) assembly: Option<Assembly>,
-}
-
-/// Memory lent to a port until it is released.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hold {
-    pub(crate) token: u64,
-    /// It has been read; only the report is under way.
-    pub(crate) read: bool,
 }
 
 /// A packet of which not all has arrived.
@@ -138,23 +128,22 @@ pub(crate) enum Into {
 }
 
 /// Something that reaches a host.
-pub(crate) struct Timed<M> {
+pub(crate) struct Timed {
     at: Instant,
     order: u64,
     pub(crate) link: LinkId,
-    pub(crate) what: What<M>,
+    pub(crate) what: What,
 }
 
-pub(crate) enum What<M> {
+pub(crate) enum What {
     Up,
     Down(LinkDown),
     /// The beginning of a packet, or more of it.
     Piece {
         header: Option<HeaderBytes>,
-        bytes: Bytes<M>,
+        bytes: Vec<u8>,
     },
     Writable,
-    Released(u64),
     RemoteRead {
         token: u64,
     },
@@ -173,44 +162,21 @@ pub(crate) struct Read<M> {
     pub(crate) stopped: bool,
 }
 
-/// The bytes of a piece.
-pub(crate) enum Bytes<M> {
-    Copied(Vec<u8>),
-    /// Still in the sender's memory, to be read as late as can be.
-    Shared {
-        memory: M,
-        offset: usize,
-        len: usize,
-        token: u64,
-        from: (HostId, LinkId),
-        last: bool,
-    },
-}
-
-impl<M> Bytes<M> {
-    fn len(&self) -> usize {
-        match self {
-            Self::Copied(bytes) => bytes.len(),
-            Self::Shared { len, .. } => *len,
-        }
-    }
-}
-
-impl<M> PartialEq for Timed<M> {
+impl PartialEq for Timed {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<M> Eq for Timed<M> {}
+impl Eq for Timed {}
 
-impl<M> PartialOrd for Timed<M> {
+impl PartialOrd for Timed {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<M> Ord for Timed<M> {
+impl Ord for Timed {
     /// The earliest is the greatest, as the heap wants it.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
@@ -357,7 +323,6 @@ impl<M: Memory> Inner<M> {
             busy_until: now,
             blocked: false,
             partial: None,
-            held: Vec::new(),
             assembly: None,
         };
         let host = &mut self.hosts[host];

@@ -8,7 +8,7 @@
 //! All pieces in one direction of a link keep their order, "down" included.
 
 use super::by_hand::NEVER;
-use super::{Bytes, HostId, Inner, Read, Timed, What};
+use super::{HostId, Inner, Read, Timed, What};
 use crate::trace::Entry;
 use crate::world::NodeId;
 use mx_proto::port::{ConnectError, HEADER_LEN, HeaderBytes, LinkDown, RemoteKey};
@@ -72,7 +72,7 @@ impl<M: Memory> Inner<M> {
     }
 
     /// Something will reach `host` at `at`.
-    pub(crate) fn put(&mut self, at: Instant, host: HostId, link: LinkId, what: What<M>) {
+    pub(crate) fn put(&mut self, at: Instant, host: HostId, link: LinkId, what: What) {
         if !self.hosts[host].open {
             return;
         }
@@ -90,7 +90,7 @@ impl<M: Memory> Inner<M> {
     }
 
     /// The oldest piece that has reached `host` by now.
-    pub(crate) fn take(&mut self, host: HostId) -> Option<Timed<M>> {
+    pub(crate) fn take(&mut self, host: HostId) -> Option<Timed> {
         let now = self.world.now();
         let inbox = &mut self.hosts[host].inbox;
         if inbox.peek()?.at > now {
@@ -114,19 +114,15 @@ impl<M: Memory> Inner<M> {
         host: HostId,
         link: LinkId,
         mut header: Option<HeaderBytes>,
-        bytes: Bytes<M>,
+        bytes: Vec<u8>,
     ) {
-        if let (Some(tap), Some(header), Bytes::Copied(bytes)) = (&mut self.tap, &header, &bytes) {
-            tap(header, bytes);
+        if let (Some(tap), Some(header)) = (&mut self.tap, &header) {
+            tap(header, &bytes);
         }
         let piece = self.hosts[host].profile.piece.max(1);
         let pieces = match bytes {
-            Bytes::Copied(bytes) if bytes.len() <= piece => vec![Bytes::Copied(bytes)],
-            Bytes::Copied(bytes) => bytes
-                .chunks(piece)
-                .map(|part| Bytes::Copied(part.to_vec()))
-                .collect(),
-            shared @ Bytes::Shared { .. } => vec![shared],
+            bytes if bytes.len() <= piece => vec![bytes],
+            bytes => bytes.chunks(piece).map(<[u8]>::to_vec).collect(),
         };
         for bytes in pieces {
             let len = bytes.len() + if header.is_some() { HEADER_LEN } else { 0 };
@@ -195,34 +191,6 @@ impl<M: Memory> Inner<M> {
         }
     }
 
-    /// Reads a piece's bytes at last. `None` when they cannot be had any more.
-    pub(crate) fn read(&mut self, bytes: Bytes<M>) -> Option<Vec<u8>> {
-        let (memory, offset, len, token, (from, link), last) = match bytes {
-            Bytes::Copied(bytes) => return Some(bytes),
-            Bytes::Shared {
-                memory,
-                offset,
-                len,
-                token,
-                from,
-                last,
-            } => (memory, offset, len, token, from, last),
-        };
-        let hold = self
-            .end_mut(from, link)?
-            .held
-            .iter_mut()
-            .find(|hold| hold.token == token)?;
-        hold.read |= last;
-        let mut copy = Vec::with_capacity(len);
-        memory.visit(offset, len, |part| copy.extend_from_slice(part));
-        if last {
-            let at = self.world.now().after(self.travel(from));
-            self.put(at, from, link, What::Released(token));
-        }
-        (copy.len() == len).then_some(copy)
-    }
-
     /// Lets the other side know that the link is over; what is under way comes first if `flush`.
     pub(crate) fn tell_peer_down(
         &mut self,
@@ -272,7 +240,7 @@ impl<M: Memory> Inner<M> {
             }
             // Pieces in flight in this direction are lost as well, except "down" itself.
             let inbox = std::mem::take(&mut self.hosts[host].inbox);
-            let keep = |timed: &Timed<M>| {
+            let keep = |timed: &Timed| {
                 timed.link != link || timed.at <= now || matches!(timed.what, What::Down(_))
             };
             self.hosts[host].inbox = inbox.into_iter().filter(keep).collect();

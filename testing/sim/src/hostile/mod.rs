@@ -595,6 +595,4 @@ impl Ear<Buffer> for Came {
     fn on_packet<B: Bytes + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
         self.0.push(Heard::Packet(link, (*header, body.to_vec())));
     }
-
-    fn on_released(&mut self, _: LinkId, _: u64) {}
 }

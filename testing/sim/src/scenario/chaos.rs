@@ -30,6 +30,11 @@ fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
         connect_again: false,
         ..Config::default()
     };
+    if rng.chance(0.25) {
+        // Then large messages go with their data, in parts where the port takes no more.
+        (config.eager_max, config.unexpected_bytes) = (512 << 10, 64 << 20);
+        config.first_credits = 2_000;
+    }
     config.peer_timeout = peer_timeout;
     config.fetched_max = (config.unexpected_bytes / 2).min(1 << 20) as u32;
     // It belongs to tombstones; it is not drawn, so that old seeds keep what they drew.
