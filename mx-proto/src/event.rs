@@ -1,8 +1,7 @@
 //! Events that an endpoint reports to the layer above.
 
-use crate::ids::{EndpointId, EntryId, MatchBits, NicId, RemoteId, RequestId, SessionId};
+use crate::ids::{EndpointId, EntryId, MatchBits, NicId, RemoteId, SessionId};
 use crate::status::{DownReason, OpKind, Status};
-use std::ops::Deref;
 
 /// The identity of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,25 +41,6 @@ pub struct Outcome {
     pub matched: bool,
 }
 
-/// The end of one operation, for an owner that queues events.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Completion {
-    /// The request; its id is stale from now on.
-    pub request: RequestId,
-    /// The word given when it was posted.
-    pub context: u64,
-    /// The result.
-    pub outcome: Outcome,
-}
-
-impl Deref for Completion {
-    type Target = Outcome;
-
-    fn deref(&self) -> &Outcome {
-        &self.outcome
-    }
-}
-
 impl Outcome {
     /// That of a receive which has got `transferred` bytes of a message.
     #[inline]
@@ -79,20 +59,6 @@ impl Outcome {
             length,
             transferred,
             matched: true,
-        }
-    }
-
-    /// The completion of a receive that got its message when it was posted: it names no request.
-    pub fn at_once(self, context: u64) -> Completion {
-        self.of(RequestId::new(u32::MAX, 0), context)
-    }
-
-    /// The completion of an operation.
-    pub fn of(self, request: RequestId, context: u64) -> Completion {
-        Completion {
-            request,
-            context,
-            outcome: self,
         }
     }
 }

@@ -56,9 +56,7 @@ pub use endpoint::{
     Account, Endpoint, PREVIEW_MAX, Phase, PostError, Posted, Received, Reminder, RemoteView,
     SendMode,
 };
-pub use event::{
-    Arrival, Completion, Decision, Deferred, Down, Identity, Message, Outcome, Verdict,
-};
+pub use event::{Arrival, Decision, Deferred, Down, Identity, Message, Outcome, Verdict};
 pub use ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId, Route, SessionId, Target,
 };

@@ -10,14 +10,12 @@
 //! post or a cancel. The functions of the owner cannot reach the endpoint; what is to be done about
 //! an event is done afterwards by the caller of the endpoint.
 
-use crate::event::{Arrival, Completion, Down, Outcome, Verdict};
+use crate::event::{Arrival, Down, Outcome, Verdict};
 use crate::flow::Lane;
 use crate::ids::{MatchBits, RequestId};
 use crate::memory::{Memory, Source};
-use crate::ops::{Chunks, Ops, Places};
-use std::collections::VecDeque;
+use crate::ops::{Ops, Places};
 use std::fmt;
-use std::marker::PhantomData;
 
 /// The layer above an endpoint: receives its events.
 pub trait Owner: Sized {
@@ -100,84 +98,5 @@ impl<O: Owner> Posting<O> for (O::Memory, O::Word) {
     #[inline(always)]
     fn begin(self) -> (O::Memory, O::Word) {
         self
-    }
-}
-
-/// An owner that queues all events, and keeps every message for a later receive.
-#[derive(Debug)]
-pub struct Queue<M> {
-    completions: VecDeque<Completion>,
-    downs: VecDeque<Down>,
-    memory: PhantomData<M>,
-}
-
-impl<M> Default for Queue<M> {
-    fn default() -> Self {
-        Self {
-            completions: VecDeque::new(),
-            downs: VecDeque::new(),
-            memory: PhantomData,
-        }
-    }
-}
-
-impl<M> Queue<M> {
-    /// Keeps what an owner whose words are contexts has been told of an operation, and frees that.
-    #[inline]
-    pub fn keep<O: Owner<Word = u64>>(&mut self, ops: &mut Ops<O>, op: RequestId, how: Outcome) {
-        if let Some(context) = ops.word(op).copied() {
-            self.completions.push_back(how.of(op, context));
-            ops.free(op);
-        }
-    }
-
-    /// The oldest completion that has not been fetched.
-    #[inline]
-    pub fn next_completion(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
-    }
-
-    /// The oldest loss of a remote that has not been fetched.
-    #[inline]
-    pub fn next_down(&mut self) -> Option<Down> {
-        self.downs.pop_front()
-    }
-
-    /// Keeps the loss of a remote, for an owner that has this in it.
-    #[inline]
-    pub fn keep_down(&mut self, down: Down) {
-        self.downs.push_back(down);
-    }
-
-    /// The completion of one operation, out of its turn.
-    pub fn take(&mut self, request: RequestId) -> Option<Completion> {
-        let mut all = self.completions.iter();
-        let at = all.position(|completion| completion.request == request)?;
-        self.completions.remove(at)
-    }
-}
-
-impl<M: Memory + fmt::Debug> Owner for Queue<M> {
-    type Memory = M;
-    type Word = u64;
-    type Places = Chunks<M, u64>;
-
-    #[inline]
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.keep(ops, op, how);
-    }
-
-    #[inline]
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.keep_down(down);
-    }
-
-    fn arrived<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict {
-        Verdict::Continue
-    }
-
-    #[inline]
-    fn has_events(&self) -> bool {
-        !(self.completions.is_empty() && self.downs.is_empty())
     }
 }

@@ -228,7 +228,7 @@ fn crates_depend_one_way() {
         ("testing/libfabric-fake", &["libfabric-sys"]),
         ("testing/sim", &["mx-proto"]),
         ("mx-proto", &[]),
-        ("testing/fuzz", &["mx-proto"]),
+        ("testing/fuzz", &["mx-proto", "mx-sim"]),
         // It drives the ops table through the C interface, as a host does; libfabric itself is a
         // reference of its own.
         ("bench", &["bmi_host", "libfabric-sys"]),

@@ -366,18 +366,42 @@ const CLASSES_KEPT: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::owner::Queue;
+    use crate::event::{Arrival, Down, Outcome, Verdict};
+    use crate::memory::Source;
+    use crate::ops::Chunks;
     use crate::timeouts::{TimeOuts, Timeout};
     use mx_sim::Rng;
 
     const EXACT: MatchMask = MatchMask::EXACT;
     const TOP: MatchMask = MatchMask(0xf000_0000_0000_0000);
 
+    /// It is told nothing here.
+    #[derive(Debug)]
+    struct Deaf;
+
+    impl Owner for Deaf {
+        type Memory = Vec<u8>;
+        type Word = u64;
+        type Places = Chunks<Vec<u8>, u64>;
+
+        fn completed(&mut self, _: &mut Ops<Self>, _: RequestId, _: Outcome) {}
+
+        fn down(&mut self, _: &mut Ops<Self>, _: Down) {}
+
+        fn arrived<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict {
+            Verdict::Continue
+        }
+
+        fn has_events(&self) -> bool {
+            false
+        }
+    }
+
     /// Receives, and beside them the simplest thing that could be right: all in the order of posting.
     #[derive(Default)]
     struct Beside {
         posted: PostedReceives,
-        ops: Ops<Queue<Vec<u8>>>,
+        ops: Ops<Deaf>,
         all: Vec<(u64, MatchBits, MatchMask, RequestId)>,
     }
 

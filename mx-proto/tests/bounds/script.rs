@@ -9,15 +9,16 @@
 use mx_proto::flow::{Borrower, Lane, Paid, cost};
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::origin::{self, Seen};
-use mx_proto::owner::Queue;
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Port, SendError, Sent, Sink,
 };
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
-    Arrival, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits,
-    NicId, Outcome, Owner, RequestId, SessionId, Source, Target, Verdict,
+    Arrival, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits, NicId,
+    Outcome, Owner, RequestId, SessionId, Source, Target, Verdict,
 };
+use mx_sim::Completion;
+use mx_sim::Queue;
 use mx_sim::{Queued, VirtualClock};
 use std::cell::RefCell;
 use std::collections::VecDeque;

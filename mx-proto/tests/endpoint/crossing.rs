@@ -9,10 +9,9 @@
 use super::pair::{self, Acts, Node, Pair, Side};
 use super::{EXACT, bits};
 use mx_proto::port::LinkDown;
-use mx_proto::{
-    Completion, Down, DownReason, OpKind, Received, RemoteId, RequestId, Status, Target,
-};
+use mx_proto::{Down, DownReason, OpKind, Received, RemoteId, RequestId, Status, Target};
 use mx_sim::Buffer;
+use mx_sim::Completion;
 use mx_sim::Rng;
 
 /// The ends of a node's connects, the oldest first.
@@ -45,7 +44,7 @@ fn send(node: &mut Node, to: RemoteId, tag: u64, len: usize) {
 /// Takes out a message that has come.
 fn receive(node: &mut Node, tag: u64) -> Completion {
     match node.recv(bits(tag), EXACT, Buffer::from(vec![0; 1000]), tag) {
-        Ok(Received::Complete(done)) => done.at_once(tag),
+        Ok(Received::Complete(done)) => Completion::at_once(done, tag),
         other => panic!("message {tag} is not there: {other:?}"),
     }
 }

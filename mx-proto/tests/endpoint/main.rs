@@ -19,9 +19,10 @@ mod waiting;
 
 use mx_proto::wire::{Header, Kind as Packet};
 use mx_proto::{
-    Completion, Down, DownReason, MatchBits, MatchMask, OpKind, Posted, Received, RemoteId,
-    RequestId, SendMode, Status,
+    Down, DownReason, MatchBits, MatchMask, OpKind, Posted, Received, RemoteId, RequestId,
+    SendMode, Status,
 };
+use mx_sim::Completion;
 use mx_sim::{CallOff, Cancelled};
 use pair::{Acts, Pair, Side};
 use std::time::Duration;

@@ -17,7 +17,7 @@ fn names(pair: &Pair) -> [Target; 2] {
 fn connected(node: &mut Node) -> Vec<RemoteId> {
     let done = completions(node).into_iter();
     let connects = done.filter(|done| done.kind == OpKind::Connect);
-    let remote = |done: mx_proto::Completion| {
+    let remote = |done: mx_sim::Completion| {
         assert_eq!(done.status, Status::Success);
         done.remote
     };
@@ -32,7 +32,7 @@ fn talk(pair: &mut Pair, remote: RemoteId, what: &str) {
         pair.run();
         let buffer = pair.shared(len);
         let got = match pair.a.recv(tag, EXACT, buffer.clone(), 2).unwrap() {
-            Received::Complete(done) => done.at_once(2),
+            Received::Complete(done) => mx_sim::Completion::at_once(done, 2),
             Received::Pending(_) => {
                 pair.run();
                 let mut done = completions(&mut pair.a).into_iter();

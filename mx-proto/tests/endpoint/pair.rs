@@ -2,7 +2,6 @@
 
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::origin::{Address, Seen, Source};
-use mx_proto::owner::Queue;
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port, RemoteKey,
     RemoteMemory, RemoteRead, RemoteUse, SendError, Sent, Sink,
@@ -10,10 +9,12 @@ use mx_proto::port::{
 use mx_proto::secret::Secret;
 use mx_proto::wire::{Header, Kind};
 use mx_proto::{
-    Arrival, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, Key, LinkId,
-    MatchBits, MatchMask, Memory, NicId, Outcome, Owner, Posted, Received, RemoteId, RequestId,
-    Route, SendMode, SessionId, Status, Target, Verdict,
+    Arrival, Config, Down, Endpoint, EndpointId, Identity, Instant, Key, LinkId, MatchBits,
+    MatchMask, Memory, NicId, Outcome, Owner, Posted, Received, RemoteId, RequestId, Route,
+    SendMode, SessionId, Status, Target, Verdict,
 };
+use mx_sim::Completion;
+use mx_sim::Queue;
 use mx_sim::{Buffer, Queued, VirtualClock};
 use std::cell::RefCell;
 use std::collections::VecDeque;

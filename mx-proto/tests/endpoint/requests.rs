@@ -3,7 +3,8 @@
 use super::pair::{self, Acts, Pair, Side, TIMEOUT};
 use super::{EXACT, associated, bits, completions, connected, pattern, pending, waiting};
 use mx_proto::port::RemoteUse;
-use mx_proto::{Completion, RemoteId, RequestId, SendMode, Status};
+use mx_proto::{RemoteId, RequestId, SendMode, Status};
+use mx_sim::Completion;
 use mx_sim::{CallOff, Cancelled};
 use std::time::Duration;
 

@@ -9,12 +9,12 @@
 //! nothing but the endpoint's windows keeps the greedy one's from going before the others'.
 
 use mx_proto::ops::{Chunks, Ops};
-use mx_proto::owner::Queue;
 use mx_proto::{
     Arrival, Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, MatchMask, NicId,
     Outcome, Owner, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Source,
     Target, Verdict,
 };
+use mx_sim::Queue;
 use mx_sim::world::World;
 use mx_sim::{Buffer, Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
 use std::time::Duration;

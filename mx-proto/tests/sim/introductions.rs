@@ -7,10 +7,10 @@
 //!
 //! `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n.
 
-use mx_proto::owner::Queue;
 use mx_proto::reliability::ReliableConfig;
 use mx_proto::secret::Secret;
 use mx_proto::{Config, Endpoint, EndpointId, Identity, Key, MatchBits, SessionId, Status};
+use mx_sim::Queue;
 use mx_sim::hostile::{Gang, Hostile};
 use mx_sim::node::{KEY, NIC, target};
 use mx_sim::scenario::{Besieged, Ground, Network, Reliably, Secrets, Tally, Unreliably};

@@ -1,11 +1,12 @@
 //! Endpoints that the first one is connected to, and what each of them has said.
 
-use mx_proto::owner::Queue;
 use mx_proto::port::Port;
 use mx_proto::{
-    Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, NicId, RemoteId,
-    Route, SessionId, Status, Target,
+    Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, NicId, RemoteId, Route,
+    SessionId, Status, Target,
 };
+use mx_sim::Completion;
+use mx_sim::Queue;
 use mx_sim::world::{NodeId, World};
 use mx_sim::{Buffer, Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
 use std::time::Duration;

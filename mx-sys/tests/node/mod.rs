@@ -9,12 +9,13 @@
 
 pub(crate) mod traffic;
 
-use mx_proto::owner::Queue;
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::{
-    Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, MatchMask, NicId,
-    OpKind, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
+    Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, MatchMask, NicId, OpKind,
+    Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
 };
+use mx_sim::Completion;
+use mx_sim::Queue;
 use mx_sim::{CallOff, Cancelled};
 use mx_sys::clock::MonotonicClock;
 use mx_sys::{
@@ -276,7 +277,7 @@ impl Node {
     /// Receives and waits until it is done.
     pub(crate) fn receive(&self, bits: u64, bytes: &mut [u8]) -> Completion {
         match self.post(bits, bytes, 1 << 61 | bits) {
-            Received::Complete(done) => done.at_once(1 << 61 | bits),
+            Received::Complete(done) => Completion::at_once(done, 1 << 61 | bits),
             Received::Pending(_) => self.done(1 << 61 | bits),
         }
     }

@@ -17,9 +17,10 @@ use crate::cases;
 use crate::node::{self, LONG, Node, NotConnected, pattern, pending};
 use mx_port_dgram::BackendChoice;
 use mx_proto::{
-    Completion, Config, Down, DownReason, EndpointId, Identity, MatchBits, MatchMask, NicId,
-    Received, RemoteId, Status, Target,
+    Config, Down, DownReason, EndpointId, Identity, MatchBits, MatchMask, NicId, Received,
+    RemoteId, Status, Target,
 };
+use mx_sim::Completion;
 use mx_sys::{EndpointChoice, MallocBuffer, OpenOptions, ROUTE_DGRAM, UserMemory};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -318,7 +319,7 @@ fn round_trip(node: &Node, to: RemoteId, bytes: &[u8]) -> Vec<u8> {
     let posted = node.post(BACK, &mut got, 1 << 40);
     assert_eq!(node.send_all(to, ECHO, bytes), Status::Success);
     let done = match posted {
-        Received::Complete(done) => done.at_once(1 << 40),
+        Received::Complete(done) => Completion::at_once(done, 1 << 40),
         Received::Pending(_) => node.done(1 << 40),
     };
     let result = (done.status, done.length as usize);
@@ -499,7 +500,7 @@ impl Service {
     /// Takes in what is there, and waits for more.
     fn post(&mut self, node: &Node) {
         while let Received::Complete(done) = node.post(self.bits, &mut self.room, self.bits) {
-            self.take(node, &done.at_once(self.bits));
+            self.take(node, &Completion::at_once(done, self.bits));
         }
     }
 

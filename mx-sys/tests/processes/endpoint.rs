@@ -10,10 +10,9 @@
 use crate::node::{self, LONG, Node, NotConnected, pattern, pending, waiting};
 use crate::{cases, signal};
 use mx_proto::port::ConnectError;
-use mx_proto::{
-    Completion, Down, DownReason, EndpointId, Identity, Received, RemoteId, Route, Status, Target,
-};
+use mx_proto::{Down, DownReason, EndpointId, Identity, Received, RemoteId, Route, Status, Target};
 use mx_sim::Cancelled;
+use mx_sim::Completion;
 use mx_sys::{ROUTE_LOCAL, ROUTE_TCP};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -228,7 +227,7 @@ fn round_trip(node: &Node, to: RemoteId, bits: u64, bytes: &[u8]) -> Vec<u8> {
     let posted = node.post(bits + 1, &mut got, BACK);
     assert_eq!(node.send_all(to, bits, bytes), Status::Success);
     let done = match posted {
-        Received::Complete(done) => done.at_once(BACK),
+        Received::Complete(done) => Completion::at_once(done, BACK),
         Received::Pending(_) => node.done(BACK),
     };
     assert_eq!(
@@ -366,7 +365,9 @@ impl Service {
         while !self.posted {
             match node.post(self.bits, &mut self.buffer, self.bits) {
                 Received::Pending(_) => self.posted = true,
-                Received::Complete(done) => self.answer(node, &done.at_once(self.bits)),
+                Received::Complete(done) => {
+                    self.answer(node, &Completion::at_once(done, self.bits))
+                }
             }
         }
     }

@@ -16,13 +16,13 @@ use crate::peers::{HostileEndpoint, KEY, begin, hello, packet, target};
 use crate::program::{Program, run};
 use mx_proto::memory::Source;
 use mx_proto::ops::{Chunks, Ops};
-use mx_proto::owner::Queue;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
 use mx_proto::{
     Arrival, Config, Decision, Deferred, Down, EndpointId, InboxStats, LinkId, MatchBits,
     MatchMask, NicId, Outcome, Owner, Posted, Received, RemoteId, RequestId, Route, SendMode,
     Status, Verdict,
 };
+use mx_sim::Queue;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -21,7 +21,6 @@ use crate::program::{Program, run};
 use hmac::{Hmac, Mac};
 use mx_proto::memory::Source;
 use mx_proto::ops::{Chunks, Ops};
-use mx_proto::owner::Queue;
 use mx_proto::port::{HeaderBytes, LinkControl, LinkDown};
 use mx_proto::secret::{Purpose, Role, Secret, Words};
 use mx_proto::wire::{HELLO_LEN, Kind};
@@ -29,6 +28,7 @@ use mx_proto::{
     Arrival, Config, Down, EndpointId, Key, LinkId, MatchBits, NicId, Outcome, Owner, RequestId,
     SessionId, Status, Verdict,
 };
+use mx_sim::Queue;
 use sha2::Sha256;
 use std::cell::RefCell;
 use std::collections::BTreeMap;

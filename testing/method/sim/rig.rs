@@ -18,11 +18,11 @@ use bmi_method::method::{self, Handout, Method, Post, PostKind, Posted, Settings
 use bmi_method::peer::state::State;
 use bmi_method::peer_name::PeerName;
 use mx_proto::ops::{Chunks, Ops};
-use mx_proto::owner::Queue;
 use mx_proto::{
     Arrival, Clock, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, Memory, NicId,
     Outcome, Owner, RemoteId, RequestId, Route, SendMode, SessionId, Source, Target, Verdict,
 };
+use mx_sim::Queue;
 use mx_sim::fabric::Share;
 use mx_sim::world::{NodeId, World};
 use mx_sim::{Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};

@@ -1,6 +1,6 @@
 //! Calling operations off where their completions are not wanted.
 
-use mx_proto::owner::Queue;
+use crate::owner::Queue;
 use mx_proto::port::Port;
 use mx_proto::{Clock, Endpoint, Memory, Owner, RequestId, Status};
 use std::fmt;

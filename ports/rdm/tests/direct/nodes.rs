@@ -3,11 +3,12 @@
 use super::{DirectPort, Directory};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_rdm::{Device, RdmError, RdmOptions};
-use mx_proto::owner::Queue;
 use mx_proto::{
-    Clock, Completion, Config, Endpoint, EndpointId, Identity, MatchBits, MatchMask, Memory, NicId,
-    Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
+    Clock, Config, Endpoint, EndpointId, Identity, MatchBits, MatchMask, Memory, NicId, Posted,
+    Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
 };
+use mx_sim::Completion;
+use mx_sim::Queue;
 use mx_sim::{CallOff, Cancelled};
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
@@ -235,7 +236,7 @@ impl Nodes {
         let posted = self.end(at).recv(bits, MatchMask::EXACT, memory, context);
         match posted.unwrap() {
             Received::Complete(done) => {
-                self.done[at].push(done.at_once(context));
+                self.done[at].push(Completion::at_once(done, context));
                 None
             }
             Received::Pending(id) => Some(id),

@@ -22,16 +22,17 @@ use crate::buffer::Buffer;
 use crate::check::{Book, LifeId, Selector, Serial};
 use crate::clock::VirtualClock;
 use crate::cluster::Drive;
+use crate::owner::Completion;
+use crate::owner::Queue;
 use crate::rng::Rng;
 use crate::world::{NodeId, World};
 use deliberation::Thought;
 pub use judge::Judge;
 use mx_proto::flow::CREDIT;
-use mx_proto::owner::Queue;
 use mx_proto::port::Port;
 use mx_proto::{
-    Completion, Config, Endpoint, EndpointId, Identity, Instant, Key, NicId, RemoteId, RequestId,
-    Route, SessionId, Target,
+    Config, Endpoint, EndpointId, Identity, Instant, Key, NicId, RemoteId, RequestId, Route,
+    SessionId, Target,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;

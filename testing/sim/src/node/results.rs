@@ -3,9 +3,10 @@
 use super::{KEY, Node, Siege, What};
 use crate::buffer::Buffer;
 use crate::check::Selector;
+use crate::owner::Completion;
 use crate::world::NodeId;
 use mx_proto::port::Port;
-use mx_proto::{Completion, Down, DownReason, Identity, MatchBits, OpKind, RemoteId, Status};
+use mx_proto::{Down, DownReason, Identity, MatchBits, OpKind, RemoteId, Status};
 
 impl<P: Port<Buffer>> Node<P> {
     pub(super) fn on_completion(&mut self, completion: Completion) {

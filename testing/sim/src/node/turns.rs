@@ -239,7 +239,9 @@ impl<P: Port<Buffer>> Node<P> {
             });
         }
         match self.endpoint.recv(bits, mask, buffer.share(), context) {
-            Ok(Received::Complete(outcome)) => self.on_completion(outcome.at_once(context)),
+            Ok(Received::Complete(outcome)) => {
+                self.on_completion(crate::Completion::at_once(outcome, context))
+            }
             Ok(Received::Pending(request)) => self.pending(context, request),
             Err(error) => panic!("a receive with good bits was refused: {error}"),
         }
