@@ -233,11 +233,15 @@ impl<O: Owner> Core<O> {
     pub(super) fn come(&mut self, link: LinkId, header: &Header, hello: Hello) {
         let Introductions { waiting, due, .. } = &mut self.introductions;
         let Some(introduction) = waiting.get_mut(&link) else {
+            let proven = self.challenges.take(link);
+            if proven.is_some_and(|life| life != hello.identity.session) {
+                return self.violation(link, 0, Violation::AnotherName);
+            }
             let introduction = Introduction {
                 header: *header,
                 hello,
                 more: Vec::new(),
-                trusted: self.challenges.take_shown(link),
+                trusted: proven.is_some(),
                 source: Source::TRUSTED,
                 user: None,
                 waited: false,

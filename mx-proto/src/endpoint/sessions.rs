@@ -192,7 +192,7 @@ impl<O: Owner> Core<O> {
         let denied = Candidate::from_word(header.length);
         if let Some(known) = self.remotes.next_of_life(life, denied, false) {
             if self.config.secret.is_some() {
-                self.challenges.keep_shown(link);
+                self.challenges.vouch(link, hello.identity);
             }
             self.reply_known(link, header, known, hello);
             return self.ask_whether_there(known, now);

@@ -456,6 +456,8 @@ mod tests {
             ("stranger-secret-changed", 0, 1, Some(challenge)),
             ("called-secret-right", 1, 0, Some(prove)),
             ("called-secret-wrong", 0, 1, None),
+            // It has proven one life, and then says that it is another.
+            ("stranger-known-another", 1, 0, Some(challenge)),
             ("stranger-open-wrong", 1, 0, None),
             // A call goes on as one to the stranger, or becomes a remote of its own.
             ("called-known-right", 1, 0, None),

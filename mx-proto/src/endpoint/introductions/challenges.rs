@@ -26,16 +26,14 @@ use crate::secret::{self, Binding, Purpose, Role, Words};
 use crate::status::{DownReason, Status, Violation};
 use crate::wire::{self, ChallengeBody, HELLO_LEN, Header, Hello};
 use foldhash::fast::RandomState;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Challenges under way on links without an introduction.
 #[derive(Debug, Default)]
 pub(in crate::endpoint) struct Challenges {
-    /// The identity that has proven the secret on a link that we have begun, until its hello comes
-    /// there.
+    /// The identity that has proven the secret on a link, until its hello comes there: on one that we
+    /// have begun, or on a stranger's that is to introduce itself once more.
     vouched: HashMap<LinkId, Identity, RandomState>,
-    /// Strangers' links with the secret proven, where they are to introduce themselves once more.
-    shown: HashSet<LinkId, RandomState>,
     /// The number of the last nonce.
     nonces: u64,
     /// The interfaces that we have called in vain.
@@ -43,14 +41,14 @@ pub(in crate::endpoint) struct Challenges {
 }
 
 impl Challenges {
-    /// A stranger's link, with the secret proven, stays one.
-    pub(in crate::endpoint) fn keep_shown(&mut self, link: LinkId) {
-        self.shown.insert(link);
+    /// That one has proven the secret on this link.
+    pub(in crate::endpoint) fn vouch(&mut self, link: LinkId, who: Identity) {
+        self.vouched.insert(link, who);
     }
 
-    /// It has been one.
-    pub(super) fn take_shown(&mut self, link: LinkId) -> bool {
-        self.shown.remove(&link)
+    /// The life that has, on a stranger's link.
+    pub(super) fn take(&mut self, link: LinkId) -> Option<SessionId> {
+        Some(self.vouched.remove(&link)?.session)
     }
 
     /// Whether a hello on a link that we have begun is from the endpoint that has proven the secret
@@ -71,7 +69,6 @@ impl Challenges {
     /// A link is no more.
     #[inline]
     pub(in crate::endpoint) fn forget(&mut self, link: LinkId) {
-        self.shown.remove(&link);
         self.vouched.remove(&link);
     }
 }
@@ -182,7 +179,7 @@ impl<O: Owner> Core<O> {
             return self.distrust(from, who, Distrust::Another);
         }
         let proof = secret.prove(Role::Caller, &words);
-        self.challenges.vouched.insert(link, body.identity);
+        self.challenges.vouch(link, body.identity);
         if let Some(remote) = self.remotes.of_mut(from) {
             remote.advance(link, LinkState::Proven);
         }
