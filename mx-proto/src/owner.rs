@@ -83,19 +83,19 @@ pub trait Posting<O: Owner> {
     fn begin(self) -> (O::Memory, O::Word);
 
     /// The operation that it is already, with its word. Its remote was not known until now.
-    #[inline(always)]
+    #[inline]
     fn pending(&self) -> Option<RequestId> {
         None
     }
 }
 
 impl<O: Owner> Posting<O> for (O::Memory, O::Word) {
-    #[inline(always)]
+    #[inline]
     fn memory(&mut self) -> &mut O::Memory {
         &mut self.0
     }
 
-    #[inline(always)]
+    #[inline]
     fn begin(self) -> (O::Memory, O::Word) {
         self
     }

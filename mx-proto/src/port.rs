@@ -110,7 +110,7 @@ pub enum Body<'a, M> {
 
 impl<M: Memory> Body<'_, M> {
     /// Its bytes, if they lie in one piece and that is easily told.
-    #[inline(always)]
+    #[inline]
     pub fn piece(&self) -> Option<&[u8]> {
         match self {
             Body::Bytes(bytes) => Some(bytes),

@@ -28,7 +28,7 @@ macro_rules! transition_table {
         )*];
 
         /// Notes a transition, which must be a legal one, if it is one. Nothing in release builds.
-        #[inline(always)]
+        #[inline]
         pub(crate) fn note(from: $stage, to: $stage) {
             #[cfg(debug_assertions)]
             {
