@@ -13,7 +13,7 @@
 
 use crate::rng::Rng;
 use crate::world::NodeId;
-use mx_proto::{Instant, MatchBits, MatchMask, SessionId};
+use mx_proto::{Instant, MatchBits, MatchMask, RemoteId, SessionId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// One life of a node: an index into the book.
@@ -119,7 +119,7 @@ pub struct Book {
     /// Serial last shown to the handler, by receiver, sender and bits.
     shown: HashMap<(LifeId, LifeId, u64), Serial>,
     /// Serial last taken out of the inbox, by receiver and sender.
-    taken: HashMap<(LifeId, LifeId), Serial>,
+    taken: HashMap<(LifeId, LifeId, RemoteId), Serial>,
     /// Receivers from which a message was withdrawn: a receive may have been put back, so the order
     /// of their receives says nothing any more.
     withdrawn: BTreeSet<LifeId>,
@@ -361,15 +361,22 @@ impl Book {
         serial
     }
 
-    /// A message was taken out of the inbox of `to`, where each sender's have their turn.
-    pub fn taken(&mut self, to: LifeId, from: LifeId, bits: MatchBits, bytes: &[u8]) {
+    /// A message was taken out of the inbox of `to`, where each sender's have their turn. Those that have
+    /// come over one association of its, `over`, keep their order.
+    pub fn taken(
+        &mut self,
+        to: LifeId,
+        (from, over): (LifeId, RemoteId),
+        bits: MatchBits,
+        bytes: &[u8],
+    ) {
         let serial = self.identify(to, Some(from), bits, bytes.len(), bytes);
         self.arrived(serial);
         if bytes.len() < SERIAL_LEN {
             // One of several that look alike.
             return;
         }
-        let before = self.taken.insert((to, from), serial);
+        let before = self.taken.insert((to, from, over), serial);
         assert!(
             before.is_none_or(|before| before < serial),
             "message {serial} was taken after {before:?}"

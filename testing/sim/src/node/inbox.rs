@@ -58,6 +58,7 @@ impl<P: Port<Buffer>> Node<P> {
         if known.is_none() {
             book.count("taken from a sender that had gone");
         }
+        let from = (from, message.source);
         book.taken(self.life, from, message.bits, &message.memory.bytes());
     }
 

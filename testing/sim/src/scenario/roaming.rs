@@ -87,7 +87,7 @@ impl Roaming {
     fn draw(&mut self, may_hide: bool) -> Home {
         let count = self.rng.pick(&[1, 1, 2, 3]);
         self.drawn += count;
-        let addresses = (self.drawn - count..self.drawn).map(|nth| NicId(0x0a00_0001 + nth));
+        let addresses = (self.drawn - count..self.drawn).map(address);
         let hides = may_hide && self.rng.chance(0.6);
         Home {
             addresses: addresses.collect(),
@@ -209,7 +209,7 @@ impl Roaming {
             assert!(self.at(from).knows(to), "n{from} does not know n{to}");
         }
         for id in 0..self.nodes {
-            let own = usize::from(self.at(id).knows(id));
+            let own = self.of_itself(id);
             let others = (0..self.nodes).filter(|other| *other != id);
             let others = others.filter(|other| !(self.is_hidden(id) && self.is_hidden(*other)));
             let (others, known) = (others.count(), self.at(id).endpoint.remotes());
@@ -218,6 +218,19 @@ impl Roaming {
                 self.at(id).send(remote, 3, 100);
             }
         }
+    }
+
+    /// Associations of a node with itself. It need not know of them: their connects may have been called off.
+    fn of_itself(&mut self, id: NodeId) -> usize {
+        let drawn = self.drawn;
+        let endpoint = &self.at(id).endpoint;
+        let me = endpoint.identity();
+        let is_own = |nth: &u64| {
+            let known = endpoint.remote_of(address(*nth), me.endpoint);
+            let who = known.and_then(|known| endpoint.remote_identity(known));
+            who.is_some_and(|who| who.session == me.session)
+        };
+        (0..drawn).filter(is_own).count()
     }
 
     /// Adds what was counted.
@@ -229,6 +242,11 @@ impl Roaming {
         *tally.entry("received".into()).or_default() += book.received();
         *tally.entry("runs".into()).or_default() += 1;
     }
+}
+
+/// The address that was drawn then.
+fn address(nth: u64) -> NicId {
+    NicId(0x0a00_0001 + nth)
 }
 
 impl fmt::Debug for Roaming {
