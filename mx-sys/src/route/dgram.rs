@@ -15,7 +15,7 @@ use mx_port_base::interfaces::Interfaces;
 use mx_port_base::nest::Nest;
 use mx_port_base::origin::Origin;
 use mx_port_dgram::fabric::FabricDatagrams;
-use mx_port_dgram::{self as dgram, AnyAddress, Backend, DgramPort};
+use mx_port_dgram::{self as dgram, AnyAddress, DgramPort, Service};
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_proto::port::{ConnectError, LinkControl, LinkDown, Port, Sink};
 use mx_proto::{Instant, LinkId, Memory, Target};
@@ -165,26 +165,26 @@ impl Dgram {
 
 impl Dgram {
     fn fabric(&self) -> Option<&FabricDatagrams> {
-        match self.port.as_ref()?.datagrams().inner() {
-            Backend::Fabric(fabric) => Some(fabric),
-            Backend::Udp(_) => None,
+        match &self.port.as_ref()?.datagrams().service {
+            Service::Fabric(fabric) => Some(fabric),
+            Service::Udp(_) => None,
         }
     }
 
     fn fabric_mut(&mut self) -> Option<&mut FabricDatagrams> {
         self.idle = false;
-        match self.port.as_mut()?.datagrams_mut().inner_mut() {
-            Backend::Fabric(fabric) => Some(fabric),
-            Backend::Udp(_) => None,
+        match &mut self.port.as_mut()?.datagrams_mut().service {
+            Service::Fabric(fabric) => Some(fabric),
+            Service::Udp(_) => None,
         }
     }
 }
 
 /// The provider's name in an endpoint address: the kernel's `udp` differs from libfabric's.
 fn provider(port: &DgramPort) -> String {
-    match port.datagrams().inner() {
-        Backend::Fabric(fabric) => fabric.provider().to_owned(),
-        Backend::Udp(_) => KERNEL.to_owned(),
+    match &port.datagrams().service {
+        Service::Fabric(fabric) => fabric.provider().to_owned(),
+        Service::Udp(_) => KERNEL.to_owned(),
     }
 }
 

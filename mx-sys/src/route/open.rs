@@ -34,7 +34,7 @@ use mx_port_base::Resolver;
 use mx_port_base::descriptors::{self, TooFew};
 use mx_port_base::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
 use mx_port_base::random;
-use mx_port_dgram::{self as dgram, DgramError, DgramOptions, DgramPort, Hosts};
+use mx_port_dgram::{self as dgram, DgramError, DgramOptions, DgramPort};
 use mx_port_local::{LocalOptions, LocalPort};
 use mx_port_rdm::{RdmError, RdmOptions, RdmPort, hardware};
 use mx_port_tcp::{TcpOptions, TcpPort};
@@ -314,18 +314,20 @@ fn open_rdm(
 /// The port over datagrams, opened for the first address that asks for it. An endpoint that peers
 /// are to find over it has it opened from the start, so here another number does as well.
 fn dgram_later(options: &OpenOptions, number: u16) -> Dgram {
-    let ports = options.ports;
-    let options = dgram_options(options);
+    let mut options = dgram_options(options, number);
     let open = move || {
-        let opened = match dgram::open(&options, number, resolver(ports), HOSTS) {
-            Err(DgramError::InUse(_)) => dgram::open(&options, 0, resolver(ports), HOSTS),
+        let opened = match dgram::open(&options, resolver(options.ports)) {
+            Err(DgramError::InUse(_)) => {
+                options.port = 0;
+                dgram::open(&options, resolver(options.ports))
+            }
             other => other,
         };
         opened.map(Box::new)
     };
     let later = move || match thread::apart("mx-open", open) {
         Ok(port) => {
-            let backend = port.datagrams().inner().name();
+            let backend = port.datagrams().name();
             log::info!("dgram port over {backend}, for an address with dgram@");
             Some(*port)
         }
@@ -337,8 +339,11 @@ fn dgram_later(options: &OpenOptions, number: u16) -> Dgram {
     Dgram::new(None, Some(Box::new(later)))
 }
 
-fn dgram_options(options: &OpenOptions) -> DgramOptions {
+fn dgram_options(options: &OpenOptions, port: u16) -> DgramOptions {
     DgramOptions {
+        port,
+        addresses: nic::socket_addresses,
+        is_here: nic::has,
         bind: options.dgram.bind.or(options.tcp_bind),
         device: Interface::asked_for(options).address(),
         ports: options.ports,
@@ -443,15 +448,9 @@ fn claim_dgram(
     if !options.dgram_required && options.policy != ROUTE_DGRAM {
         return Ok(None);
     }
-    let opened = dgram::open(
-        &dgram_options(options),
-        port,
-        resolver(options.ports),
-        HOSTS,
-    );
-    match opened {
+    match dgram::open(&dgram_options(options, port), resolver(options.ports)) {
         Ok(dgram) => {
-            log::info!("dgram port over {}", dgram.datagrams().inner().name());
+            log::info!("dgram port over {}", dgram.datagrams().name());
             Ok(Some(dgram))
         }
         Err(DgramError::InUse(_)) => Err(OpenError::InUse { endpoint, port }),
@@ -511,12 +510,6 @@ fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::
     };
     TcpPort::open(tcp).map_err(|error| (first, error))
 }
-
-/// The ports' questions about machines.
-const HOSTS: Hosts = Hosts {
-    addresses: nic::socket_addresses,
-    is_here: nic::has,
-};
 
 /// Resolves a target to its listening addresses.
 fn resolver(ports: PortMap) -> Resolver {

@@ -46,6 +46,7 @@ mod tests;
 
 pub use name::FabricAddress;
 
+use super::DgramOptions;
 use askers::Askers;
 use choice::{Choice, Plan};
 use libfabric_sys::Library;
@@ -54,7 +55,7 @@ use mx_port_base::clock::MonotonicClock;
 use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::nest::Nest;
 use mx_port_fabric::RdmError;
-use mx_port_fabric::{Domain, FabricError, Wait};
+use mx_port_fabric::{Domain, FabricError};
 use mx_proto::reliability::{Capacity, Channel, DATA_NAME_MAX};
 use mx_proto::{Clock, Instant, NicId, Target};
 use peers::Peers;
@@ -63,46 +64,10 @@ use resolver::Resolver;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Options of the service.
-#[derive(Clone, Debug)]
-pub struct FabricOptions {
-    /// The address of this machine to bind to. `None`: the first that other machines can reach.
-    pub bind: Option<IpAddr>,
-    /// The port of the command endpoint; 0: any.
-    pub port: u16,
-    /// The exact name of the only provider to use.
-    pub provider: Option<String>,
-    /// Maps endpoint numbers to ports.
-    pub ports: PortMap,
-    /// Returns the addresses of an interface's machine with a port, best first.
-    pub addresses: fn(NicId, u16) -> Vec<SocketAddr>,
-    /// Peers are asked for their address even where it follows from host and number.
-    pub ask: bool,
-    /// The means by which threads wait for events.
-    pub wait: Wait,
-    /// The library to use instead of the installed one.
-    pub library: Option<Library>,
-}
-
-impl Default for FabricOptions {
-    fn default() -> Self {
-        Self {
-            bind: None,
-            port: 0,
-            provider: None,
-            ports: PortMap::default(),
-            addresses: |_, port| vec![(Ipv4Addr::LOCALHOST, port).into()],
-            ask: false,
-            wait: Wait::Fd,
-            library: None,
-        }
-    }
-}
 
 /// Counters.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -189,12 +154,13 @@ impl FabricDatagrams {
     /// # Errors
     ///
     /// There is no libfabric, no such provider, or it cannot be used; the error says what there is.
-    pub fn open(options: FabricOptions) -> Result<Self, RdmError> {
+    pub fn open(options: DgramOptions) -> Result<Self, RdmError> {
         let library = Arc::new(match &options.library {
             Some(library) => library.clone(),
             None => Library::get()?.clone(),
         });
-        let mut choice = Choice::make(&library, options.provider.as_deref(), options.bind)?;
+        let bind = options.bind.or(options.device);
+        let mut choice = Choice::make(&library, options.provider.as_deref(), bind)?;
         choice.plan.terms.wait = options.wait;
         let asks = options.ask || !choice::is_of_ip(choice.plan.terms.address_format);
         let port = if asks {
