@@ -4,10 +4,9 @@
 
 use mx_port_base::descriptors;
 use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::signal::{SigSet, SigmaskHow};
 use std::io;
-use std::mem::MaybeUninit;
 use std::panic::resume_unwind;
-use std::ptr;
 use std::thread::{self, Builder, JoinHandle};
 
 /// Starts a thread with all signals blocked.
@@ -79,29 +78,20 @@ impl std::fmt::Display for Limit {
 
 /// Blocks all signals in this thread until it is dropped.
 pub(crate) struct SignalsBlocked {
-    before: libc::sigset_t,
+    before: SigSet,
 }
 
 impl SignalsBlocked {
     pub(crate) fn new() -> Self {
-        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: sigfillset initialises `all`; pthread_sigmask reads it and writes `before`,
-        // which is a valid (empty) set even if the call should fail.
-        let before = unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-            before.assume_init()
-        };
-        Self { before }
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+        Self {
+            before: before.unwrap_or_else(|_| SigSet::empty()),
+        }
     }
 }
 
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
-        // SAFETY: `before` is a set that pthread_sigmask gave us.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut())
-        };
+        let _ = self.before.thread_set_mask();
     }
 }

@@ -1,7 +1,7 @@
 //! Endpoints: the one that all links share, and those with a queue of their own.
 //!
 //! ```text
-//!   receive  ---------.                          fi_cq: Done | Failed, with the context
+//!   receive  ---------.                          fi_cq: done or not, with the context
 //!   send ------------- > outstanding  ---------> one for each, unless the endpoint
 //!   read -------------'                          is closed first
 //!   inject                                       none

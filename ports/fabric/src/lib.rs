@@ -46,7 +46,7 @@ pub use error::{RdmError, memlock_limit};
 pub use finding::{Finding, Offered, Paths, Verdict};
 pub use memory::{Buffers, Contexts};
 pub use places::{AddressPlace, place, source};
-pub use queue::CqEvent;
+pub use queue::{CqEvent, Done};
 pub use region::{Mr, REGISTER};
 pub use terms::Wait;
 pub use terms::{Entries, Prefix, Terms, modern_mr_mode};

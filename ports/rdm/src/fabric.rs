@@ -97,7 +97,7 @@ impl Fabric {
             ),
             receive,
             bounce: BounceBuffers::default(),
-            ops: Ops::new(),
+            ops: Ops::default(),
             addresses: Addresses::default(),
             out: VecDeque::new(),
             backlog: VecDeque::new(),

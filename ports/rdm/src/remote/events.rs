@@ -7,6 +7,7 @@ use super::{Outlet, Report};
 use crate::ops::{Op, Ops};
 use mx_port_fabric::CqEvent;
 use mx_proto::LinkId;
+use nix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -50,15 +51,11 @@ impl Events {
 
     /// Keeps an event that is about an operation of ours.
     fn meet(&mut self, ops: &mut Ops, event: &CqEvent) -> bool {
-        let (context, outcome) = match *event {
-            CqEvent::Done { context, .. } => (context, Ok(())),
-            CqEvent::Failed { context, errno, .. } => (context, Err(errno)),
-        };
-        let Some(Op::Read(piece)) = ops.of(context) else {
+        let Some(Op::Read(piece)) = ops.of(event.context) else {
             return false;
         };
-        ops.end(context);
-        self.met.push_back((piece, outcome));
+        ops.end(event.context);
+        self.met.push_back((piece, event.outcome.map(drop)));
         true
     }
 
@@ -165,13 +162,7 @@ impl LookLimit {
 /// The processor time of this thread. A process that was not scheduled for a while must not lose
 /// its links.
 fn worked() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: an output of the right type.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Events taken from the queue at a time.

@@ -410,10 +410,7 @@ fn errors_are_positive_whatever_the_provider_says() {
     assert_eq!(domain.read(&mut events, 10), Ok(4));
     let numbers: Vec<_> = events
         .iter()
-        .map(|event| match event {
-            CqEvent::Failed { errno, .. } => *errno,
-            CqEvent::Done { .. } => panic!("{event:?}"),
-        })
+        .map(|event| event.outcome.unwrap_err())
         .collect();
     assert_eq!(numbers, [FI_ETRUNC, FI_ETRUNC, FI_EOTHER, FI_EOTHER]);
 }
