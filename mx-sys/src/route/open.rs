@@ -24,12 +24,13 @@
 //!
 //! Not here: links.
 
-use super::dgram::Dgram;
-use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm};
+use super::dgram::{Dgram, provider as dgram_provider};
+use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 use super::interface::Interface;
+use super::lazy::{self, Lazy};
 use crate::nic::{self, ResolveError};
 use crate::secret_file::{self, SecretError};
-use crate::thread::{self, limit_of};
+use crate::thread::limit_of;
 use mx_port_base::Resolver;
 use mx_port_base::descriptors::{self, TooFew};
 use mx_port_base::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
@@ -239,11 +240,11 @@ fn put_together(
     own: Identity,
     options: &OpenOptions,
     claim: Box<Claim>,
-    rdm: Box<Rdm<RdmPort>>,
+    rdm: Box<Lazy<RdmPort>>,
 ) -> Result<Box<HostPorts>, OpenError> {
     let local = shared_memory(options, own.endpoint, claim.local)?;
     let dgram = match claim.dgram {
-        Some(port) => Dgram::new(Some(port), None),
+        Some(port) => Lazy::new(Some(port), None, dgram_provider),
         None => dgram_later(options, claim.tcp.local_port()),
     };
     let policy = match options.policy {
@@ -251,7 +252,15 @@ fn put_together(
         Route::AUTO if !options.shared_memory => ROUTE_TCP,
         policy => policy,
     };
-    let ports = HostPorts::new(own, policy, options.ports, local, claim.tcp, *rdm, dgram);
+    let ports = HostPorts::new(
+        own,
+        policy,
+        options.ports,
+        local,
+        claim.tcp,
+        *rdm,
+        Dgram::new(dgram),
+    );
     ports.map(Box::new).map_err(OpenError::System)
 }
 
@@ -262,7 +271,7 @@ fn open_rdm(
     required: bool,
     options: RdmOptions,
     interface: Interface,
-) -> Result<Box<Rdm<RdmPort>>, OpenError> {
+) -> Result<Box<Lazy<RdmPort>>, OpenError> {
     let now = move |options: &RdmOptions| RdmOptions {
         device: interface.device(&options.device),
         ..options.clone()
@@ -270,7 +279,7 @@ fn open_rdm(
     if required || policy == ROUTE_RDM {
         let port = RdmPort::open(now(&options)).map_err(OpenError::Rdm)?;
         log::info!("rdm port over {}", port.provider());
-        return Ok(Box::new(Rdm::new(Some(port), None)));
+        return Ok(Box::new(Lazy::new(Some(port), None, RdmPort::provider)));
     }
     let adapters = match policy {
         Route::AUTO => hardware::adapters(),
@@ -285,7 +294,7 @@ fn open_rdm(
             Ok(port) => {
                 let (provider, adapters) = (port.provider(), adapters.join(", "));
                 log::info!("rdm port over {provider} ({adapters})");
-                return Ok(Box::new(Rdm::new(Some(port), None)));
+                return Ok(Box::new(Lazy::new(Some(port), None, RdmPort::provider)));
             }
             Err(error) => {
                 let adapters = adapters.join(", ");
@@ -293,50 +302,24 @@ fn open_rdm(
             }
         }
     }
-    // Any call may come to this, with less stack than opening takes.
-    let open = move || RdmPort::open(now(&options)).map(Box::new);
-    let later = move || match thread::apart("mx-open", open) {
-        Ok(port) => {
-            log::info!(
-                "rdm port over {}, for an address with rdm@",
-                port.provider()
-            );
-            Some(*port)
-        }
-        Err(error) => {
-            log::error!("no rdm port, which an address with rdm@ needs: {error}");
-            None
-        }
-    };
-    Ok(Box::new(Rdm::new(None, Some(Box::new(later)))))
+    let open = move || RdmPort::open(now(&options));
+    let later = lazy::later("rdm", open, RdmPort::provider);
+    Ok(Box::new(Lazy::new(None, later, RdmPort::provider)))
 }
 
 /// The port over datagrams, opened for the first address that asks for it. An endpoint that peers
 /// are to find over it has it opened from the start, so here another number does as well.
-fn dgram_later(options: &OpenOptions, number: u16) -> Dgram {
+fn dgram_later(options: &OpenOptions, number: u16) -> Lazy<DgramPort> {
     let mut options = dgram_options(options, number);
-    let open = move || {
-        let opened = match dgram::open(&options, resolver(options.ports)) {
-            Err(DgramError::InUse(_)) => {
-                options.port = 0;
-                dgram::open(&options, resolver(options.ports))
-            }
-            other => other,
-        };
-        opened.map(Box::new)
-    };
-    let later = move || match thread::apart("mx-open", open) {
-        Ok(port) => {
-            let backend = port.datagrams().name();
-            log::info!("dgram port over {backend}, for an address with dgram@");
-            Some(*port)
+    let open = move || match dgram::open(&options, resolver(options.ports)) {
+        Err(DgramError::InUse(_)) => {
+            options.port = 0;
+            dgram::open(&options, resolver(options.ports))
         }
-        Err(error) => {
-            log::error!("no dgram port, which an address with dgram@ needs: {error}");
-            None
-        }
+        other => other,
     };
-    Dgram::new(None, Some(Box::new(later)))
+    let later = lazy::later("dgram", open, |port| port.datagrams().name());
+    Lazy::new(None, later, dgram_provider)
 }
 
 fn dgram_options(options: &OpenOptions, port: u16) -> DgramOptions {

@@ -48,6 +48,7 @@ mod sequence;
 mod slots;
 
 pub use device::Device;
+pub use endpoint_addresses::FabricPort;
 pub use mx_port_fabric::{Finding, Paths, RdmError, Verdict, Wait};
 pub use provider::survey;
 
@@ -64,8 +65,7 @@ use mx_proto::{Instant, LinkId};
 use provider::Choice;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -255,13 +255,6 @@ impl RdmPort {
             self.let_go();
         }
         !self.polled_only
-    }
-
-    /// Sets the epoll instance on which threads sleep from now on, instead of the port's own.
-    pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
-        self.let_go();
-        self.nest = Nest::of(epoll)?;
-        Ok(())
     }
 
     /// The descriptor to sleep on, if any.
