@@ -12,6 +12,7 @@
 //!   terms.rs      parameters for opening and using them
 //!   places.rs     their place on the network
 //!   devices.rs    the addresses of devices
+//!   offers.rs     asking for offers, and the best of them
 //!   memory.rs     Buffers, Contexts: memory of our own
 //!   regions.rs    memory that is allocated for messages, and stays registered
 //! ```
@@ -34,6 +35,7 @@ mod error;
 mod exchange;
 mod finding;
 mod memory;
+pub mod offers;
 mod places;
 mod queue;
 mod region;

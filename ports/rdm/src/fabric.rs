@@ -204,13 +204,8 @@ impl Fabric {
         // SAFETY: the slot's memory is not touched before the completion, and outlives the
         // endpoint.
         let sent = unsafe {
-            main.send(
-                bytes.as_ptr(),
-                bytes.len(),
-                slot.desc,
-                peer.address,
-                context,
-            )
+            let memory = (bytes.as_ptr(), bytes.len());
+            main.send(memory, slot.desc, peer.address, context, false)
         };
         if let Err(code) = sent {
             self.ops.end(context);

@@ -100,7 +100,7 @@ impl Line {
     pub(super) fn open(
         domain: &Domain,
         plan: &Plan,
-        port: Option<u16>,
+        port: u16,
         depth: Depth,
     ) -> Result<Self, RdmError> {
         let terms = &plan.terms;
@@ -256,14 +256,9 @@ impl Line {
             let desc = self.buffers.desc();
             let context = self.contexts.at(number as usize);
             let to = peers.address(peer);
-            let sent = if more {
-                // SAFETY: the buffer is not touched before the completion, and outlives the
-                // endpoint, and so does its context.
-                unsafe { ep.send_more(start, len, desc, to, context) }
-            } else {
-                // SAFETY: as above.
-                unsafe { ep.send(start, len, desc, to, context) }
-            };
+            // SAFETY: the buffer is not touched before the completion, and outlives the endpoint, and so
+            // does its context.
+            let sent = unsafe { ep.send((start, len), desc, to, context, more) };
             match sent {
                 Ok(()) => {
                     self.with[number as usize] = With::Send(peer);

@@ -16,7 +16,8 @@
 //! endpoint is bound to the port of the endpoint number, as for kernel UDP, so its name follows
 //! from host and number; the peer itself sends the name of its data endpoint. Where a provider has
 //! addresses of its own (`verbs`, `efa`: queue pair numbers, drawn when an endpoint opens), the
-//! peer is asked ([`resolver`]).
+//! peer is asked, as for `rdm`, over the TCP port of the endpoint number: until the answer is there, a placeholder
+//! stands for it, to which nothing can be sent.
 //!
 //! **The sender of a datagram** is named in it ([`frame`]); both sides have to use this service,
 //! not kernel UDP at one end. Datagrams of other kinds are counted, and logged once.
@@ -33,7 +34,6 @@ mod line;
 mod name;
 mod peers;
 mod poll_timer;
-mod resolver;
 mod service;
 mod sockets;
 
@@ -60,7 +60,6 @@ use mx_proto::reliability::{Capacity, Channel, DATA_NAME_MAX};
 use mx_proto::{Clock, Instant, NicId, Target};
 use peers::Peers;
 use poll_timer::PollTimer;
-use resolver::Resolver;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -100,7 +99,8 @@ pub struct FabricDatagrams {
     addresses: fn(NicId, u16) -> Vec<SocketAddr>,
     /// True if names do not follow from targets.
     asks: bool,
-    resolver: Resolver,
+    /// Answers that have not been handed out: a placeholder, and the name that it stands for, if there is one.
+    answers: Vec<(FabricAddress, Option<FabricAddress>)>,
     askers: Askers,
     /// `None` while the domain is broken.
     open: Option<Open>,
@@ -189,7 +189,7 @@ impl FabricDatagrams {
             ports: options.ports,
             addresses: options.addresses,
             asks,
-            resolver: Resolver::default(),
+            answers: Vec::new(),
             askers: Askers::new(),
             open: Some(open),
             retry_at: Instant(0),
@@ -237,7 +237,7 @@ impl FabricDatagrams {
     /// fabric; the target is then not found.
     pub fn found(&mut self, target: Target, name: &[u8]) -> bool {
         let name = self.whole(name);
-        self.resolver.answer(target, name);
+        self.answers.push((FabricAddress::sought(target), name));
         name.is_some()
     }
 
@@ -262,7 +262,7 @@ impl FabricDatagrams {
 
     /// Records that the target is not on our fabric.
     pub fn nowhere(&mut self, target: Target) {
-        self.resolver.answer(target, None);
+        self.answers.push((FabricAddress::sought(target), None));
     }
 
     /// The counters.
@@ -366,7 +366,7 @@ impl Open {
             lines: Vec::new(),
         };
         for (port, command) in ports.into_iter().zip([true, false]) {
-            let line = Line::open(&open.domain, plan, Some(port), depth(plan, command))?;
+            let line = Line::open(&open.domain, plan, port, depth(plan, command))?;
             open.lines.push(line);
         }
         for line in &mut open.lines {

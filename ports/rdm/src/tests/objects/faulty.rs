@@ -534,7 +534,7 @@ fn what_has_come_is_read_before_its_endpoint_is_closed() {
 }
 
 const OWN: Role = Role::Own {
-    port: None,
+    port: 0,
     entries: 256,
 };
 

@@ -196,7 +196,8 @@ fn many_messages_share_one_receive_buffer() {
                 // SAFETY: `slot` and the context outlive `a`.
                 unsafe {
                     let (start, len) = (slot.as_ptr(), slot.len());
-                    a.main.send(start, len, std::ptr::null_mut(), to_b, send)
+                    a.main
+                        .send((start, len), std::ptr::null_mut(), to_b, send, false)
                 }
             },
         );
