@@ -47,7 +47,7 @@ pub use devices::Devices;
 pub use endpoint::{Ep, Role};
 pub use error::{RdmError, memlock_limit};
 pub use exchange::Addresses;
-pub use finding::{Finding, Offered, Paths, Verdict};
+pub use finding::{Finding, Offer, Paths, Verdict};
 pub use memory::{Buffers, Contexts};
 pub use places::{AddressPlace, place, source};
 pub use queue::{CqEvent, Done};

@@ -52,7 +52,7 @@ pub use endpoint_addresses::FabricPort;
 pub use mx_port_fabric::{Finding, Paths, RdmError, Verdict, Wait};
 pub use provider::survey;
 
-use fabric::{Fabric, Manner, NotSent};
+use fabric::{Fabric, NotSent};
 use frame::FrameKind;
 use hardware::{CLASSES, InUse};
 use libfabric_sys::Library;
@@ -453,7 +453,7 @@ impl RdmPort {
         let sent = if waits {
             Err(NotSent::Busy)
         } else {
-            self.send_now(id, kind, body, Manner::Fast)
+            self.send_now(id, kind, body)
         };
         if sent == Err(NotSent::Busy) {
             self.queue_control(id, kind, body);
@@ -476,17 +476,11 @@ impl RdmPort {
         }
     }
 
-    fn send_now(
-        &mut self,
-        id: LinkId,
-        kind: FrameKind,
-        body: &[u8],
-        manner: Manner,
-    ) -> Result<(), NotSent> {
+    fn send_now(&mut self, id: LinkId, kind: FrameKind, body: &[u8]) -> Result<(), NotSent> {
         let (Some(fabric), Some(link)) = (&mut self.fabric, self.links.of_mut(id)) else {
             return Err(NotSent::Failed(libc::ENOTCONN));
         };
-        let sent = fabric.send(link, kind, manner, body.len(), |out| {
+        let sent = fabric.send(link, kind, body.len(), |out| {
             out.copy_from_slice(body);
         });
         if sent.is_ok() {

@@ -12,7 +12,7 @@
 //! Everything that arrives is checked: a frame has to have a link and that link's cookie, a
 //! completion a known operation, and a position in a buffer has to be inside it.
 
-use super::fabric::{Manner, NotSent};
+use super::fabric::NotSent;
 use super::frame::{AT_ONCE, Frame, FrameKind};
 use super::incoming;
 use super::links::{Alarm, Heard, Link, State};
@@ -436,11 +436,7 @@ impl RdmPort {
             let Some(control) = link.control.pop_front() else {
                 return true;
             };
-            let manner = match control.kind {
-                FrameKind::Bye | FrameKind::Reset => Manner::Tracked,
-                _ => Manner::Fast,
-            };
-            if self.send_now(id, control.kind, &control.body, manner) == Err(NotSent::Busy)
+            if self.send_now(id, control.kind, &control.body) == Err(NotSent::Busy)
                 && let Some(link) = self.links.of_mut(id)
             {
                 link.control.push_front(control);

@@ -19,52 +19,11 @@ use libfabric_sys::abi::{
     FI_PROTO_RXM, FI_PROTO_RXM_TCP, FI_READ, FI_REMOTE_READ, FI_RM_DISABLED, FI_RMA,
 };
 use libfabric_sys::{RXM_BUFFER_VARIABLE, RXM_EAGER_VARIABLE};
-use mx_port_fabric::{Entries, Prefix, Terms, Wait, modern_mr_mode, offers};
+use mx_port_fabric::{Entries, Offer, Prefix, Terms, Wait, modern_mr_mode, offers};
 use mx_proto::port::HEADER_LEN;
 use std::ffi::c_int;
 use std::fmt;
 use std::ops::RangeInclusive;
-
-/// The part of one `fi_info` that a plan depends on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Offer {
-    /// The version of the library.
-    pub release: (u32, u32),
-    /// The provider, layers joined by `;`.
-    pub provider: String,
-    /// `FI_EP_*`.
-    pub ep_type: u32,
-    /// `FI_PROTO_*`.
-    pub protocol: u32,
-    /// Capabilities.
-    pub caps: u64,
-    /// The mode bits that the provider requires.
-    pub mode: u64,
-    /// The registration modes that the provider requires.
-    pub mr_mode: c_int,
-    /// Bytes of a remote key.
-    pub mr_key_bytes: usize,
-    /// The shape of addresses.
-    pub address_format: u32,
-    /// Bytes of the endpoint's address, 0 where it is not known yet.
-    pub address_len: usize,
-    /// Order that sends keep.
-    pub tx_order: u64,
-    /// Order that receives keep.
-    pub rx_order: u64,
-    /// The longest message `fi_inject` takes.
-    pub inject_size: usize,
-    /// Sends that can be outstanding.
-    pub tx_size: usize,
-    /// Receives that can be outstanding.
-    pub rx_size: usize,
-    /// The longest message.
-    pub max_msg_size: usize,
-    /// Bytes before each buffer, with `FI_MSG_PREFIX`.
-    pub prefix_size: usize,
-    /// `FI_RM_*`.
-    pub resource_mgmt: u32,
-}
 
 /// The paths of messages over one provider.
 #[derive(Clone, PartialEq, Eq, Debug)]

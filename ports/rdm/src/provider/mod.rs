@@ -24,7 +24,7 @@ pub use survey::survey;
 
 use super::access;
 use super::fabric::Fabric;
-use super::plan::{MR_MODES, Offer, Plan, is_software};
+use super::plan::{MR_MODES, Plan, is_software};
 use super::{Device, RdmOptions};
 use libfabric_sys::abi::{
     FI_ENODATA, FI_EP_RDM, FI_MSG, FI_MULTI_RECV, FI_ORDER_SAS, FI_READ, FI_RECV, FI_REMOTE_READ,
@@ -33,7 +33,7 @@ use libfabric_sys::abi::{
 use libfabric_sys::{Info, InfoList, Library};
 use mx_port_base::interfaces::is_of_this_host;
 use mx_port_fabric::RdmError;
-use mx_port_fabric::{AddressPlace, offers, place, source};
+use mx_port_fabric::{AddressPlace, Offer, offers, place, source};
 use standing::{Standing, has_ip_addresses, preference};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -222,7 +222,7 @@ type Rank = (Copied, AddressPlace, usize);
 type Copied = bool;
 
 fn judge(info: Info<'_>, device: &Device) -> Result<(Rank, Plan), String> {
-    let plan = Plan::of(&offer(info))?;
+    let plan = Plan::of(&Offer::of(info))?;
     let source = source(info.src_addr());
     if let (Some(wanted), Some(source)) = (device.bind, source)
         && wanted != source
@@ -239,30 +239,6 @@ fn judge(info: Info<'_>, device: &Device) -> Result<(Rank, Plan), String> {
     };
     let nth = source.map_or(0, |address| device.place_of(address));
     Ok(((plan.rma.is_none(), place, nth), plan))
-}
-
-/// The part of an offer that plans depend on.
-fn offer(info: Info<'_>) -> Offer {
-    Offer {
-        release: info.library().version(),
-        provider: info.provider().into_owned(),
-        ep_type: info.ep_type(),
-        protocol: info.protocol(),
-        caps: info.caps(),
-        mode: info.mode(),
-        mr_mode: info.mr_mode(),
-        mr_key_bytes: info.mr_key_size(),
-        address_format: info.addr_format(),
-        address_len: info.src_addr().len(),
-        tx_order: info.tx_msg_order(),
-        rx_order: info.rx_msg_order(),
-        inject_size: info.inject_size(),
-        tx_size: info.tx_size(),
-        rx_size: info.rx_size(),
-        max_msg_size: info.max_msg_size(),
-        prefix_size: info.msg_prefix_size(),
-        resource_mgmt: info.resource_mgmt(),
-    }
 }
 
 /// A set of capabilities to ask for.

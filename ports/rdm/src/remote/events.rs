@@ -17,12 +17,13 @@ pub(super) type Outcome = Result<(), i32>;
 /// Reports, and completions met out of turn.
 #[derive(Default)]
 pub(super) struct Events {
-    reports: VecDeque<Report>,
+    /// Oldest first.
+    pub(super) reports: VecDeque<Report>,
     /// Pieces whose end was taken from the queue while looking for something else; handled before the
     /// call ends.
-    met: VecDeque<(u32, Outcome)>,
-    /// The provider has memory it would not give back.
-    renewal: bool,
+    pub(super) met: VecDeque<(u32, Outcome)>,
+    /// The provider keeps memory that has to be given back now.
+    pub(super) renewal: bool,
 }
 
 impl Events {
@@ -57,26 +58,6 @@ impl Events {
         ops.end(event.context);
         self.met.push_back((piece, event.outcome.map(drop)));
         true
-    }
-
-    /// The next report, oldest first.
-    pub(super) fn next_report(&mut self) -> Option<Report> {
-        self.reports.pop_front()
-    }
-
-    /// The next completion met on the way.
-    pub(super) fn next_met(&mut self) -> Option<(u32, Outcome)> {
-        self.met.pop_front()
-    }
-
-    /// The provider keeps memory that has to be given back now.
-    pub(super) fn demand_renewal(&mut self) {
-        self.renewal = true;
-    }
-
-    /// [`Events::demand_renewal`] has been called.
-    pub(super) fn renewal_is_due(&self) -> bool {
-        self.renewal
     }
 
     pub(super) fn forget_read(&mut self, link: LinkId, token: u64) {
