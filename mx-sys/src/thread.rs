@@ -3,7 +3,7 @@
 //! Owns: blocking signals, which are the application's.
 
 use mx_port_base::descriptors;
-use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use std::io;
 use std::panic::resume_unwind;
@@ -43,11 +43,11 @@ pub fn apart<T: Send>(name: &str, run: impl FnOnce() -> T + Send) -> T {
 pub fn limit_of_threads(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EAGAIN) => {
-            let limit = getrlimit(Resource::RLIMIT_NPROC).map_or(0, |(soft, _)| soft);
-            format!(
-                "; RLIMIT_NPROC is {}, or the container has a limit (pids.max)",
-                Limit(limit)
-            )
+            let limit = match getrlimit(Resource::RLIMIT_NPROC).map_or(0, |(soft, _)| soft) {
+                RLIM_INFINITY => "unlimited".to_owned(),
+                limit => limit.to_string(),
+            };
+            format!("; RLIMIT_NPROC is {limit}, or the container has a limit (pids.max)")
         }
         Some(libc::ENOMEM) => "; the limit of memory (RLIMIT_AS)".to_owned(),
         Some(libc::EPERM | libc::ENOSYS) => "; clone is not allowed here".to_owned(),
@@ -61,18 +61,6 @@ pub fn limit_of(error: &io::Error) -> String {
         Some(libc::EMFILE) => format!("; RLIMIT_NOFILE is {}", descriptors::most()),
         Some(libc::ENFILE) => "; the machine's limit is fs.file-max".to_owned(),
         _ => String::new(),
-    }
-}
-
-/// A limit in words.
-struct Limit(u64);
-
-impl std::fmt::Display for Limit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            libc::RLIM_INFINITY => f.write_str("unlimited"),
-            limit => limit.fmt(f),
-        }
     }
 }
 

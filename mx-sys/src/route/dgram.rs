@@ -12,8 +12,8 @@
 use super::address_exchange::AddressExchange;
 use super::filter::{FallbackFilter, Relay};
 use super::lazy::Lazy;
+use mx_port_base::epoll::Epoll;
 use mx_port_base::interfaces::Interfaces;
-use mx_port_base::nest::Nest;
 use mx_port_base::origin::Origin;
 use mx_port_dgram::fabric::FabricDatagrams;
 use mx_port_dgram::{self as dgram, AnyAddress, DgramPort, Service};
@@ -58,7 +58,7 @@ impl Dgram {
     }
 
     /// Sets the nest on which threads sleep from now on.
-    pub(super) fn wake_through(&mut self, nest: &Nest, member: u8) -> io::Result<()> {
+    pub(super) fn wake_through(&mut self, nest: &Epoll, member: u8) -> io::Result<()> {
         match &mut self.lazy.port {
             Some(port) => dgram::wake_through(port, nest, member),
             None => Ok(()),
@@ -69,7 +69,7 @@ impl Dgram {
     pub(super) fn connect(
         &mut self,
         target: Target,
-        (nest, member): (&Nest, u8),
+        (nest, member): (&Epoll, u8),
         now: Instant,
     ) -> Result<LinkId, ConnectError> {
         let wake = |port: &mut _| dgram::wake_through(port, nest, member);

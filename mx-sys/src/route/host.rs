@@ -43,7 +43,8 @@ use super::seen::{self, seen};
 use crate::nic::{self, Watching};
 use mx_port_base::cancellation::Off;
 use mx_port_base::endpoint_port::PortMap;
-use mx_port_base::nest::Nest;
+use mx_port_base::epoll::Epoll;
+use mx_port_base::nest;
 use mx_port_base::netlink::Watch;
 use mx_port_base::numbers::{self, DGRAM, LOCAL, LOOPBACK, RDM, TCP};
 use mx_port_base::origin::Origin;
@@ -132,8 +133,8 @@ pub struct HostPorts<R = RdmPort> {
     armed: bool,
     /// ... and more has been done with them since than sending through shared memory.
     touched: bool,
-    control: Nest,
-    data: Nest,
+    control: Epoll,
+    data: Epoll,
     /// No other data nest of this process has it.
     number: u64,
 }
@@ -180,21 +181,21 @@ impl<R: FabricPort> HostPorts<R> {
         mut dgram: Dgram,
     ) -> io::Result<Self> {
         let loopback = LoopbackPort::new()?;
-        let control = Nest::new()?;
+        let control = Epoll::new()?;
         let data = match &local {
-            Some(local) => Nest::of(local.data())?,
-            None => Nest::new()?,
+            Some(local) => Epoll::of(local.data())?,
+            None => Epoll::new()?,
         };
         let add = |member, fds: WakeDescriptors| {
-            control.add(member, fds.control)?;
-            data.add(member, fds.data)
+            control.join(member, fds.control)?;
+            data.join(member, fds.data)
         };
         if let Some(local) = &local {
-            control.add(LOCAL, local.descriptors().control)?;
+            control.join(LOCAL, local.descriptors().control)?;
         }
         let watch = Watch::new();
-        control.add(INTERFACES, watch.raw())?;
-        data.add(CONTROL, Some(control.raw()))?;
+        control.join(INTERFACES, watch.raw())?;
+        data.join(CONTROL, Some(control.raw()))?;
         add(TCP, tcp.descriptors())?;
         add(LOOPBACK, loopback.descriptors())?;
         if let Some(rdm) = &mut rdm.port {
@@ -276,7 +277,7 @@ impl<R: FabricPort> HostPorts<R> {
         }
         let mut tcp = false;
         for token in tokens {
-            match (Nest::member(*token), &mut self.local) {
+            match (nest::member(*token), &mut self.local) {
                 (Some(CONTROL), _) => self.look = true,
                 (Some(member), _) => tcp |= member == TCP,
                 (None, Some(local)) => {

@@ -276,35 +276,38 @@ fn open_rdm(
         device: interface.device(&options.device),
         ..options.clone()
     };
+    let adapters = match policy {
+        Route::AUTO if !required => hardware::adapters(),
+        _ => Vec::new(),
+    };
+    let names = adapters.join(", ");
+    let mut opened = None;
     if required || policy == ROUTE_RDM {
         let port = RdmPort::open(now(&options)).map_err(OpenError::Rdm)?;
         log::info!("rdm port over {}", port.provider());
-        return Ok(Box::new(Lazy::new(Some(port), None, RdmPort::provider)));
-    }
-    let adapters = match policy {
-        Route::AUTO => hardware::adapters(),
-        _ => Vec::new(),
-    };
-    if !adapters.is_empty() {
-        let options = RdmOptions {
+        opened = Some(port);
+    } else if !adapters.is_empty() {
+        let of_adapter = RdmOptions {
             hardware_only: true,
             ..now(&options)
         };
-        match RdmPort::open(options) {
+        match RdmPort::open(of_adapter) {
             Ok(port) => {
-                let (provider, adapters) = (port.provider(), adapters.join(", "));
-                log::info!("rdm port over {provider} ({adapters})");
-                return Ok(Box::new(Lazy::new(Some(port), None, RdmPort::provider)));
+                log::info!("rdm port over {} ({names})", port.provider());
+                opened = Some(port);
             }
-            Err(error) => {
-                let adapters = adapters.join(", ");
-                log::warn!("{adapters} not used, tcp is: no rdm port: {error}");
-            }
+            Err(error) => log::warn!("{names} not used, tcp is: no rdm port: {error}"),
         }
     }
-    let open = move || RdmPort::open(now(&options));
-    let later = lazy::later("rdm", open, RdmPort::provider);
-    Ok(Box::new(Lazy::new(None, later, RdmPort::provider)))
+    let later = match opened {
+        Some(_) => None,
+        None => lazy::later(
+            "rdm",
+            move || RdmPort::open(now(&options)),
+            RdmPort::provider,
+        ),
+    };
+    Ok(Box::new(Lazy::new(opened, later, RdmPort::provider)))
 }
 
 /// The port over datagrams, opened for the first address that asks for it. An endpoint that peers
@@ -351,46 +354,46 @@ struct Claim {
 #[inline(never)]
 fn claim(options: &OpenOptions, endpoint: EndpointId) -> Result<Box<Claim>, OpenError> {
     let port = options.ports.port(endpoint).map_err(OpenError::Endpoint)?;
-    // The Unix name first: of two servers one gets neither.
-    let local = claim_name(options, endpoint, port)?;
-    let tcp = listen(options, port)
-        .map_err(|(address, error)| refused(endpoint, port, address, error))?;
-    let dgram = claim_dgram(options, endpoint, port)?;
-    Ok(Box::new(Claim {
-        endpoint,
-        local,
-        tcp,
-        dgram,
-    }))
+    claim_number(options, (endpoint, port), || {
+        listen(options, port).map_err(|error| match error {
+            OpenError::Listen { error, .. } if error.kind() == io::ErrorKind::AddrInUse => {
+                OpenError::InUse { endpoint, port }
+            }
+            other => other,
+        })
+    })
 }
 
 #[inline(never)]
 fn claim_any(options: &OpenOptions) -> Result<Box<Claim>, OpenError> {
     for _ in 0..DRAWS {
-        let tcp =
-            listen(options, 0).map_err(|(address, error)| OpenError::Listen { address, error })?;
+        let tcp = listen(options, 0)?;
         let port = tcp.local_port();
         let Some(endpoint) = options.ports.endpoint(port) else {
             continue;
         };
-        let claimed = claim_name(options, endpoint, port).and_then(|local| {
-            let dgram = claim_dgram(options, endpoint, port)?;
-            Ok((local, dgram))
-        });
-        match claimed {
-            Ok((local, dgram)) => {
-                return Ok(Box::new(Claim {
-                    endpoint,
-                    local,
-                    tcp,
-                    dgram,
-                }));
-            }
+        match claim_number(options, (endpoint, port), || Ok(tcp)) {
             Err(OpenError::InUse { .. }) => {}
-            Err(error) => return Err(error),
+            other => return other,
         }
     }
     Err(OpenError::NoneFree)
+}
+
+/// The Unix name first: of two servers one gets neither.
+fn claim_number(
+    options: &OpenOptions,
+    (endpoint, port): (EndpointId, u16),
+    listen: impl FnOnce() -> Result<TcpPort, OpenError>,
+) -> Result<Box<Claim>, OpenError> {
+    let local = claim_name(options, endpoint, port)?;
+    let tcp = listen()?;
+    Ok(Box::new(Claim {
+        endpoint,
+        local,
+        tcp,
+        dgram: claim_dgram(options, endpoint, port)?,
+    }))
 }
 
 /// The lowest free number below `end`, or any. One that is taken costs a system call or a few.
@@ -468,7 +471,7 @@ fn shared_memory(
 /// The board number for local ports, because endpoint numbers are per machine.
 pub(super) const BOARD: u32 = 0;
 
-fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::Error)> {
+fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, OpenError> {
     let everywhere = [
         IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -484,14 +487,14 @@ fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::
         .iter()
         .map(|ip| SocketAddr::new(*ip, port))
         .collect();
-    let first = listen[0];
+    let address = listen[0];
     let tcp = TcpOptions {
         dead_after: options.tcp_keepalive,
         kept_bytes: options.tcp_kept_bytes,
         source_share: options.source_share,
         ..TcpOptions::new(listen, resolver(options.ports))
     };
-    TcpPort::open(tcp).map_err(|error| (first, error))
+    TcpPort::open(tcp).map_err(|error| OpenError::Listen { address, error })
 }
 
 /// Resolves a target to its listening addresses.
@@ -507,13 +510,6 @@ fn resolver(ports: PortMap) -> Resolver {
             Ok(addresses.into_iter().collect())
         }
     })
-}
-
-fn refused(endpoint: EndpointId, port: u16, address: SocketAddr, error: io::Error) -> OpenError {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => OpenError::InUse { endpoint, port },
-        _ => OpenError::Listen { address, error },
-    }
 }
 
 /// `nic` is this host's and `endpoint` is `own`: the target is the endpoint itself. The interface that the

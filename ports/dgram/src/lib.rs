@@ -24,8 +24,8 @@ pub use options::{BackendChoice, DgramError, DgramOptions};
 use fabric::FabricDatagrams;
 use faults::Faults;
 use mx_port_base::Resolver;
+use mx_port_base::epoll::Epoll;
 use mx_port_base::interfaces::Interfaces;
-use mx_port_base::nest::Nest;
 use mx_port_base::{numbers, random};
 use mx_proto::reliability::{DatagramPort, Reliable, ReliableConfig};
 use nix::sys::socket::SockaddrStorage;
@@ -94,9 +94,9 @@ pub fn leave_old_addresses(port: &mut DgramPort) {
 }
 
 /// Makes sleepers wait on this nest.
-pub fn wake_through(port: &mut DgramPort, nest: &Nest, member: u8) -> io::Result<()> {
+pub fn wake_through(port: &mut DgramPort, nest: &Epoll, member: u8) -> io::Result<()> {
     match &mut port.datagrams_mut().service {
-        Service::Udp(udp) => nest.add(member, udp.descriptors().data),
+        Service::Udp(udp) => nest.join(member, udp.descriptors().data),
         // libfabric's own descriptors are deeply nested already.
         Service::Fabric(fabric) => fabric.wake_through(nest.as_fd()),
     }

@@ -11,7 +11,7 @@
 use super::frame::{AT_ONCE, FrameKind};
 use super::links::Vacancy;
 use super::{Device, RdmPort};
-use mx_port_base::nest::Nest;
+use mx_port_base::epoll::Epoll;
 use mx_port_base::random;
 use mx_port_fabric::Addresses;
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
@@ -156,7 +156,7 @@ impl FabricPort for RdmPort {
 
     fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
         self.let_go();
-        self.nest = Nest::of(epoll)?;
+        self.nest = Epoll::of(epoll)?;
         Ok(())
     }
 

@@ -57,7 +57,7 @@ use frame::FrameKind;
 use hardware::{CLASSES, InUse};
 use libfabric_sys::Library;
 use links::{Alarm, Control, Links, Peer, State};
-use mx_port_base::nest::Nest;
+use mx_port_base::epoll::Epoll;
 use mx_port_base::random;
 use mx_port_fabric::CqEvent;
 use mx_proto::port::LinkDown;
@@ -128,7 +128,7 @@ pub struct RdmPort {
     /// The descriptor of sleepers; it stays when the fabric is opened anew. The provider's is in it
     /// only during a sleep: providers' descriptors are epoll instances over epoll instances, and
     /// every level above them costs each arriving message about half a microsecond.
-    nest: Nest,
+    nest: Epoll,
     /// The member: the queue's descriptor.
     armed: Option<RawFd>,
     /// They could not be waited for: the port is looked at when its deadline says so.
@@ -191,7 +191,7 @@ impl RdmPort {
                 choice.provider()
             );
         }
-        let nest = Nest::new().map_err(RdmError::System)?;
+        let nest = Epoll::new().map_err(RdmError::System)?;
         Ok(Self {
             library,
             in_use: InUse::of(Path::new(CLASSES), &choice.domain()),
@@ -246,7 +246,7 @@ impl RdmPort {
         }
         self.let_go();
         self.armed = Some(fd);
-        if let Err(error) = self.nest.add(mx_port_base::numbers::RDM, Some(fd)) {
+        if let Err(error) = self.nest.join(mx_port_base::numbers::RDM, Some(fd)) {
             log::warn!(
                 "provider {}: polled from now on: {error}",
                 self.choice.provider()
@@ -266,7 +266,7 @@ impl RdmPort {
     /// The opposite of [`RdmPort::hold_on`].
     fn let_go(&mut self) {
         if let Some(fd) = self.armed.take() {
-            self.nest.remove(fd);
+            self.nest.remove(&fd);
         }
     }
 

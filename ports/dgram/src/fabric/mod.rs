@@ -53,7 +53,7 @@ use libfabric_sys::Library;
 use line::{Depth, Line};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_base::endpoint_port::PortMap;
-use mx_port_base::nest::Nest;
+use mx_port_base::epoll::Epoll;
 use mx_port_fabric::RdmError;
 use mx_port_fabric::{Domain, FabricError};
 use mx_proto::reliability::{Capacity, Channel, DATA_NAME_MAX};
@@ -108,7 +108,7 @@ pub struct FabricDatagrams {
     /// Our names: command and data.
     names: [FabricAddress; 2],
     receive_buffer: usize,
-    nest: Nest,
+    nest: Epoll,
     poll_timer: PollTimer,
     /// Descriptors in the nest.
     watched: Vec<RawFd>,
@@ -195,7 +195,7 @@ impl FabricDatagrams {
             retry_at: Instant(0),
             names,
             receive_buffer,
-            nest: Nest::new().map_err(RdmError::System)?,
+            nest: Epoll::new().map_err(RdmError::System)?,
             poll_timer: PollTimer::new().map_err(RdmError::System)?,
             watched: Vec::new(),
             told_foreign: false,
@@ -274,7 +274,7 @@ impl FabricDatagrams {
     /// nest their own, and the kernel allows five levels.
     pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
         self.watch_nothing();
-        self.nest = Nest::of(epoll)?;
+        self.nest = Epoll::of(epoll)?;
         Ok(())
     }
 
@@ -340,7 +340,7 @@ impl FabricDatagrams {
         }
         self.watch_nothing();
         for &fd in fds {
-            if let Err(error) = self.nest.add(MEMBER, Some(fd)) {
+            if let Err(error) = self.nest.join(MEMBER, Some(fd)) {
                 log::warn!("dgram: cannot sleep on a descriptor of libfabric's: {error}");
                 return false;
             }
@@ -351,7 +351,7 @@ impl FabricDatagrams {
 
     fn watch_nothing(&mut self) {
         for fd in std::mem::take(&mut self.watched) {
-            self.nest.remove(fd);
+            self.nest.remove(&fd);
         }
     }
 }

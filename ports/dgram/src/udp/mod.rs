@@ -33,8 +33,8 @@ use express::Express;
 use here::Spoken;
 use mx_port_base::Resolver;
 use mx_port_base::clock::MonotonicClock;
+use mx_port_base::epoll::Epoll;
 use mx_port_base::interfaces::Interfaces;
-use mx_port_base::nest::Nest;
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{Clock, Instant, Target};
@@ -98,7 +98,7 @@ pub struct UdpDatagrams {
     is_here: fn(IpAddr) -> bool,
     express: Express,
     spoken: Spoken,
-    nest: Nest,
+    nest: Epoll,
     look: Look,
     small: Box<[u8]>,
     large: Box<[u8]>,
@@ -150,9 +150,9 @@ impl UdpDatagrams {
             );
         }
         let [low, high] = data.port().to_le_bytes();
-        let nest = Nest::new()?;
-        nest.add(MEMBER_COMMAND, Some(command.raw()))?;
-        nest.add(MEMBER_DATA, Some(data.raw()))?;
+        let nest = Epoll::new()?;
+        nest.join(MEMBER_COMMAND, Some(command.raw()))?;
+        nest.join(MEMBER_DATA, Some(data.raw()))?;
         Ok(Self {
             command,
             data,
