@@ -44,7 +44,7 @@ impl LinkControl for RdmPort {
         }
     }
 
-    /// Links begin with [`RdmPort::reserve`].
+    /// Links begin with [`reserve`](super::FabricPort::reserve).
     fn connect(&mut self, _target: Target, _now: Instant) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoRoute)
     }
