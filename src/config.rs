@@ -198,7 +198,7 @@ mod tests {
                 ValueKind::Choice(words) => words.iter().map(ToString::to_string).collect(),
                 ValueKind::Name => vec!["auto".to_owned(), "x".to_owned(), "y".repeat(NAME_MAX)],
                 ValueKind::Path => vec!["none".to_owned(), "/x".to_owned(), "y".repeat(PATH_MAX)],
-                ValueKind::Formed(_) => vec!["none".to_owned(), "loss=0.5;seed=3".to_owned()],
+                ValueKind::Formed(..) => vec!["none".to_owned(), "loss=0.5;seed=3".to_owned()],
             };
             for (place, text) in texts.iter().enumerate() {
                 let mut config = Config::default();
@@ -306,7 +306,7 @@ mod tests {
         );
         assert_eq!(config.mx.provider.as_deref(), Some("psm3"));
         assert_eq!(config.mx.port, PortChoice::Rdm);
-        assert_eq!(config.mx.rdm_keepalive, Duration::from_secs(5));
+        assert_eq!(config.mx.rdm.keepalive, Duration::from_secs(5));
         assert_eq!(
             refused,
             ["MX_RDM_WAIT=\"never\" ignored: not one of sleep, poll"]

@@ -8,7 +8,6 @@
 //!
 //! Not here: names, NIC ids.
 
-use mx_port_base::interfaces::is_link_local;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Reasons why a text in the form of an address is invalid.
@@ -50,7 +49,7 @@ pub(crate) fn parse(text: &str) -> Result<Option<SocketAddr>, BadLiteral> {
 pub(crate) fn text(address: SocketAddr) -> String {
     match address {
         SocketAddr::V4(v4) => v4.ip().to_string(),
-        SocketAddr::V6(v6) if v6.scope_id() != 0 && is_link_local(*v6.ip()) => {
+        SocketAddr::V6(v6) if v6.scope_id() != 0 && v6.ip().is_unicast_link_local() => {
             format!("[{}%{}]", v6.ip(), v6.scope_id())
         }
         SocketAddr::V6(v6) => format!("[{}]", v6.ip()),

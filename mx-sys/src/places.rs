@@ -14,8 +14,9 @@
 //! Cost: one system call each time it grows.
 
 use mx_port_base::page::page_size;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 /// A range of addresses that is kept until the process ends, also when this value is dropped.
 #[derive(Debug)]
@@ -76,29 +77,22 @@ impl Reservation {
         if by == 0 {
             return true;
         }
-        // SAFETY: within our own range, from a page's beginning on; not accessed yet.
-        let code = unsafe {
-            libc::mprotect(
-                self.start.as_ptr().add(self.open).cast(),
-                by,
-                libc::PROT_READ | libc::PROT_WRITE,
-            )
-        };
-        if code == 0 {
+        // SAFETY: within our own range, from a page's beginning on.
+        let start = unsafe { self.start.add(self.open) }.cast();
+        // SAFETY: the same; not accessed yet.
+        let done = unsafe { mprotect(start, by, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) };
+        if done.is_ok() {
             self.open += by;
         }
-        code == 0
+        done.is_ok()
     }
 }
 
 fn map(len: usize) -> Option<NonNull<u8>> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
     // SAFETY: a fresh private mapping wherever the kernel likes.
-    let start = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
-    if start == libc::MAP_FAILED {
-        return None;
-    }
-    NonNull::new(start.cast())
+    let start = unsafe { mmap_anonymous(None, len.try_into().ok()?, ProtFlags::PROT_NONE, flags) };
+    Some(start.ok()?.cast())
 }
 
 /// `RLIMIT_AS`; `None`: no limit.

@@ -17,7 +17,7 @@ use crate::progress::Tuning;
 use crate::route::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 use crate::route::open::{EndpointChoice, OpenOptions};
 use crate::route::seen;
-use crate::tunable::{self, Field, Form, G, K, M, Refused, Tunable, Value, ValueKind};
+use crate::tunable::{self, Field, G, K, M, Refused, Tunable, Value, ValueKind};
 use crate::{choice, tunables};
 use mx_port_base::endpoint_port::{self, PortMap};
 use mx_port_dgram::faults::{self, FaultPlan};
@@ -51,17 +51,11 @@ pub struct Settings {
     pub helper: bool,
     /// The only libfabric provider that will do.
     pub provider: Option<String>,
-    /// The time that a peer may be silent over a fabric.
-    pub rdm_keepalive: Duration,
-    /// The way in which threads wait for a fabric.
-    pub rdm_wait: Wait,
-    /// The service of the dgram port.
-    pub dgram_backend: BackendChoice,
-    /// Its reliability layer.
-    pub reliable: ReliableConfig,
-    /// Bytes of its data that the kernel is asked to keep until they are taken in.
-    pub dgram_buffer: usize,
-    /// Harm to what it receives.
+    /// Of the rdm port; the dgram port waits for a fabric in the same way.
+    pub rdm: RdmOptions,
+    /// Of the dgram port.
+    pub dgram: DgramOptions,
+    /// Harm to what the dgram port receives.
     pub dgram_faults: Option<String>,
     /// The file with names and addresses of hosts, if one is used.
     pub peers: Option<PathBuf>,
@@ -204,29 +198,31 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             "MX_PROVIDER", ValueKind::Name, (provider),
                 "the libfabric provider of the rdm port, and of the dgram port over libfabric, by its exact name; \
                 auto: the best one";
-            "MX_RDM_KEEPALIVE_MS", ValueKind::Number(100, 86_400_000), (rdm_keepalive),
+            "MX_RDM_KEEPALIVE_MS", ValueKind::Number(100, 86_400_000), (rdm.keepalive),
                 "milliseconds after which a peer that is silent over a fabric is taken for dead";
-            "MX_RDM_WAIT", ValueKind::Choice(&["sleep", "poll"]), (rdm_wait),
+            "MX_RDM_WAIT", ValueKind::Choice(&["sleep", "poll"]), (rdm.wait),
                 "how a blocked test call waits for a fabric: sleep in the kernel, or poll every 1 to 10 ms, which \
                 saves some providers work with every message";
-            "MX_DGRAM_BACKEND", ValueKind::Choice(&["auto", "udp", "fabric"]), (dgram_backend),
+            "MX_DGRAM_BACKEND", ValueKind::Choice(&["auto", "udp", "fabric"]), (dgram.backend),
                 "the service of the dgram port: the kernel's UDP or libfabric; auto: UDP, unless it is not available";
-            "MX_DGRAM_MTU", ValueKind::Number(548, 65_507), (reliable.datagram_max),
+            "MX_DGRAM_MTU", ValueKind::Number(548, 65_507), (dgram.reliable.datagram_max),
                 "largest datagram that is tried, without the headers of IP and UDP";
-            "MX_DGRAM_WINDOW", ValueKind::Number(32, 32_768), (reliable.window),
+            "MX_DGRAM_WINDOW", ValueKind::Number(32, 32_768), (dgram.reliable.window),
                 "datagrams under way to one peer at most";
-            "MX_DGRAM_GIVE_UP_MS", ValueKind::Number(100, 86_400_000), (reliable.give_up),
+            "MX_DGRAM_GIVE_UP_MS", ValueKind::Number(100, 86_400_000), (dgram.reliable.give_up),
                 "milliseconds after which a peer that acknowledges nothing over datagrams is taken for dead";
-            "MX_DGRAM_CHECKSUM", ValueKind::Choice(&["auto", "always"]), (reliable.always_sum),
+            "MX_DGRAM_CHECKSUM", ValueKind::Choice(&["auto", "always"]), (dgram.reliable.always_sum),
                 "which datagrams carry a checksum of their contents; auto: those that leave this machine";
-            "MX_DGRAM_SOCKET_BYTES", ValueKind::Bytes(64 * K, G), (dgram_buffer),
+            "MX_DGRAM_SOCKET_BYTES", ValueKind::Bytes(64 * K, G), (dgram.receive_buffer),
                 "size of the kernel's receive buffer for data; without root at most `net.core.rmem_max`";
-            "MX_DGRAM_SEND_BYTES", ValueKind::Bytes(4 * M, 64 * G), (reliable.send_bytes_all),
+            "MX_DGRAM_SEND_BYTES", ValueKind::Bytes(4 * M, 64 * G), (dgram.reliable.send_bytes_all),
                 "bytes that wait for acknowledgements over datagrams, of all peers together";
-            "MX_DGRAM_EARLY_BYTES", ValueKind::Bytes(M, 64 * G), (reliable.early_bytes_all),
+            "MX_DGRAM_EARLY_BYTES", ValueKind::Bytes(M, 64 * G), (dgram.reliable.early_bytes_all),
                 "bytes received out of order over datagrams and kept, of all peers together, beyond 8 KiB from each; \
                 more are dropped and sent again";
-            "MX_DGRAM_FAULTS", ValueKind::Formed(&FAULTS), (dgram_faults),
+            "MX_DGRAM_FAULTS",
+                ValueKind::Formed(faults::WANTED, |text| FaultPlan::parse(text).is_some()),
+                (dgram_faults),
                 "faults in the datagrams this process receives, by a seeded generator: for tests";
             PEERS, ValueKind::Path, (peers),
                 "the file with addresses and names of machines, used before the resolver; it need not exist";
@@ -240,12 +236,6 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
 choice!(PortChoice: Auto, Local, Tcp, Rdm, Dgram);
 choice!(BackendChoice: Auto, Udp, Fabric);
 choice!(Wait: Fd, Poll);
-
-/// The form of `MX_DGRAM_FAULTS`.
-static FAULTS: Form = Form {
-    wanted: faults::WANTED,
-    fits: |text| FaultPlan::parse(text).is_some(),
-};
 
 /// The rows that only programs for the MX C API have. They set variables for themselves that other
 /// users of this host's ports must not obey.
@@ -278,11 +268,8 @@ impl Default for Settings {
             spin: Tuning::default().spin,
             helper: true,
             provider: None,
-            rdm_keepalive: Duration::from_secs(20),
-            rdm_wait: Wait::Fd,
-            dgram_backend: BackendChoice::Auto,
-            reliable: DgramOptions::default().reliable,
-            dgram_buffer: DgramOptions::default().receive_buffer,
+            rdm: RdmOptions::default(),
+            dgram: DgramOptions::default(),
             dgram_faults: None,
             peers: Some(PathBuf::from(PEERS_FILE)),
             secret_file: None,
@@ -372,19 +359,15 @@ impl Settings {
             shared_memory: !(self.disable_shmem || self.disable_shared),
             rdm: RdmOptions {
                 provider: self.provider.clone(),
-                keepalive: self.rdm_keepalive,
-                wait: self.rdm_wait,
-                ..RdmOptions::default()
+                ..self.rdm.clone()
             },
             dgram: DgramOptions {
-                backend: self.dgram_backend,
                 reliable: self.reliable_config(),
-                receive_buffer: self.dgram_buffer,
                 // The table lets nothing else through.
                 faults: self.dgram_faults.as_deref().and_then(FaultPlan::parse),
                 provider: self.provider.clone(),
-                wait: self.rdm_wait,
-                ..DgramOptions::default()
+                wait: self.rdm.wait,
+                ..self.dgram.clone()
             },
             local: self.local,
             source_share: self.endpoint.source_share,
@@ -399,7 +382,7 @@ impl Settings {
 
     /// Settings derived from others.
     fn reliable_config(&self) -> ReliableConfig {
-        let usual = self.reliable;
+        let usual = self.dgram.reliable;
         ReliableConfig {
             // A silent peer is asked some times before it is given up.
             keepalive: usual.keepalive.min(usual.give_up / 4),
@@ -486,7 +469,7 @@ mod tests {
                 ValueKind::Choice(words) => words.iter().map(ToString::to_string).collect(),
                 ValueKind::Name => vec!["auto".to_owned(), "x".to_owned(), "y".repeat(NAME_MAX)],
                 ValueKind::Path => vec!["none".to_owned(), "/x".to_owned(), "y".repeat(PATH_MAX)],
-                ValueKind::Formed(_) => vec!["none".to_owned(), "loss=0.5;seed=3".to_owned()],
+                ValueKind::Formed(..) => vec!["none".to_owned(), "loss=0.5;seed=3".to_owned()],
             };
             for (place, text) in texts.iter().enumerate() {
                 let (mut settings, refused) = load(&[(row.name, text)]);

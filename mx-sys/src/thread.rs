@@ -3,11 +3,10 @@
 //! Owns: blocking signals, which are the application's.
 
 use mx_port_base::descriptors;
-use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::sys::signal::{SigSet, SigmaskHow};
 use std::io;
-use std::mem::MaybeUninit;
 use std::panic::resume_unwind;
-use std::ptr;
 use std::thread::{self, Builder, JoinHandle};
 
 /// Starts a thread with all signals blocked.
@@ -44,11 +43,11 @@ pub fn apart<T: Send>(name: &str, run: impl FnOnce() -> T + Send) -> T {
 pub fn limit_of_threads(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EAGAIN) => {
-            let limit = getrlimit(Resource::RLIMIT_NPROC).map_or(0, |(soft, _)| soft);
-            format!(
-                "; RLIMIT_NPROC is {}, or the container has a limit (pids.max)",
-                Limit(limit)
-            )
+            let limit = match getrlimit(Resource::RLIMIT_NPROC).map_or(0, |(soft, _)| soft) {
+                RLIM_INFINITY => "unlimited".to_owned(),
+                limit => limit.to_string(),
+            };
+            format!("; RLIMIT_NPROC is {limit}, or the container has a limit (pids.max)")
         }
         Some(libc::ENOMEM) => "; the limit of memory (RLIMIT_AS)".to_owned(),
         Some(libc::EPERM | libc::ENOSYS) => "; clone is not allowed here".to_owned(),
@@ -65,43 +64,22 @@ pub fn limit_of(error: &io::Error) -> String {
     }
 }
 
-/// A limit in words.
-struct Limit(u64);
-
-impl std::fmt::Display for Limit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            libc::RLIM_INFINITY => f.write_str("unlimited"),
-            limit => limit.fmt(f),
-        }
-    }
-}
-
 /// Blocks all signals in this thread until it is dropped.
 pub(crate) struct SignalsBlocked {
-    before: libc::sigset_t,
+    before: SigSet,
 }
 
 impl SignalsBlocked {
     pub(crate) fn new() -> Self {
-        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: sigfillset initialises `all`; pthread_sigmask reads it and writes `before`,
-        // which is a valid (empty) set even if the call should fail.
-        let before = unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-            before.assume_init()
-        };
-        Self { before }
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+        Self {
+            before: before.unwrap_or_else(|_| SigSet::empty()),
+        }
     }
 }
 
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
-        // SAFETY: `before` is a set that pthread_sigmask gave us.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut())
-        };
+        let _ = self.before.thread_set_mask();
     }
 }

@@ -144,26 +144,9 @@ pub enum ValueKind {
     Name,
     /// The path of a file, or `none`.
     Path,
-    /// A text of some form, or `none`.
-    Formed(&'static Form),
+    /// A text of the form in words, which the function knows, or `none`.
+    Formed(&'static str, fn(&str) -> bool),
 }
-
-/// The format of a text.
-#[derive(Debug)]
-pub struct Form {
-    /// The legal format, for error messages.
-    pub wanted: &'static str,
-    /// Whether it is.
-    pub fits: fn(&str) -> bool,
-}
-
-impl PartialEq for Form {
-    fn eq(&self, other: &Self) -> bool {
-        self.wanted == other.wanted
-    }
-}
-
-impl Eq for Form {}
 
 /// The text for no name.
 const NO_NAME: &str = "auto";
@@ -273,7 +256,7 @@ impl<S> Tunable<S> {
         match ((self.get)(settings), self.kind) {
             (Value::Number(value), kind) => kind.number_text(value),
             (Value::Text(Some(text)), _) => text,
-            (Value::Text(None), ValueKind::Path | ValueKind::Formed(_)) => NO_PATH.to_owned(),
+            (Value::Text(None), ValueKind::Path | ValueKind::Formed(..)) => NO_PATH.to_owned(),
             (Value::Text(None), _) => NO_NAME.to_owned(),
         }
     }
@@ -281,14 +264,14 @@ impl<S> Tunable<S> {
 
 impl ValueKind {
     fn is_text(self) -> bool {
-        matches!(self, Self::Name | Self::Path | Self::Formed(_))
+        matches!(self, Self::Name | Self::Path | Self::Formed(..))
     }
 
     fn number_text(self, value: u64) -> String {
         match self {
             Self::Number(..) | Self::OrZero(..) => value.to_string(),
             // Not numbers.
-            Self::Name | Self::Path | Self::Formed(_) => value.to_string(),
+            Self::Name | Self::Path | Self::Formed(..) => value.to_string(),
             Self::Bytes(..) => match value {
                 0 => "0".to_owned(),
                 v if v % G == 0 => format!("{}G", v / G),
@@ -339,9 +322,9 @@ impl ValueKind {
                 let path = Some(text).filter(|text| *text != NO_PATH);
                 return fits.then(|| Value::Text(path.map(str::to_owned)));
             }
-            Self::Formed(form) => {
+            Self::Formed(_, fits) => {
                 let some = Some(text).filter(|text| !matches!(*text, "" | NO_PATH));
-                let fits = some.is_none_or(form.fits);
+                let fits = some.is_none_or(fits);
                 return fits.then(|| Value::Text(some.map(str::to_owned)));
             }
         };
@@ -360,7 +343,7 @@ impl fmt::Display for ValueKind {
             Self::Choice(words) => f.write_str(&words.join(", ")),
             Self::Name => write!(f, "{NO_NAME}, a name"),
             Self::Path => write!(f, "{NO_PATH}, a path"),
-            Self::Formed(form) => write!(f, "{NO_PATH}, {}", form.wanted),
+            Self::Formed(wanted, _) => write!(f, "{NO_PATH}, {wanted}"),
         }
     }
 }
@@ -404,11 +387,6 @@ mod tests {
         formed: None,
     };
 
-    static FORM: Form = Form {
-        wanted: "a=b",
-        fits: |text| text.contains('='),
-    };
-
     static ROWS: [Tunable<Sample>; 7] = tunables! {
         "NUMBER", ValueKind::Number(5, 10), (number), "a sample";
         "BYTES", ValueKind::Bytes(K, G), (bytes), "a sample";
@@ -416,7 +394,7 @@ mod tests {
         "CHOICE", ValueKind::Choice(&["a", "b"]), (choice), "a sample";
         "NAME", ValueKind::Name, (name), "a sample";
         "FILE", ValueKind::Path, (path), "a sample";
-        "FORMED", ValueKind::Formed(&FORM), (formed), "a sample";
+        "FORMED", ValueKind::Formed("a=b", |text| text.contains('=')), (formed), "a sample";
     };
 
     fn read(environment: &[(&str, &str)], options: &str) -> (Sample, Vec<String>) {

@@ -14,7 +14,7 @@ use crate::fork::ForkLock;
 use crate::literal::plain_v4;
 use crate::peers_file::{Peers, PeersFile};
 use crate::settings;
-use mx_port_base::interfaces::{Interfaces, is_link_local};
+use mx_port_base::interfaces::Interfaces;
 use mx_port_base::netlink::Watch;
 use mx_port_base::origin::Origin;
 use mx_port_base::remembered::Remembered;
@@ -116,7 +116,7 @@ fn plain_v6(address: SocketAddr) -> Option<SocketAddrV6> {
         return None;
     };
     v6.set_port(0);
-    if !is_link_local(*v6.ip()) {
+    if !v6.ip().is_unicast_link_local() {
         v6.set_scope_id(0);
     }
     Some(v6)
@@ -190,7 +190,7 @@ impl Table {
         match board {
             Some(board) => addresses.nth(board as usize),
             None => addresses.find(|address| match address {
-                IpAddr::V6(v6) => !is_link_local(*v6),
+                IpAddr::V6(v6) => !v6.is_unicast_link_local(),
                 IpAddr::V4(_) => true,
             }),
         }

@@ -15,7 +15,7 @@
 //! Owns: the thread.
 //! Cost: watching, one wake-up a tick; armed or dormant, nothing until something happens.
 
-use super::sleep::{Woken, sleep};
+use super::sleep::sleep;
 use super::wait::{HelperState, earlier};
 use super::{Progress, Shared, give_back_if_due};
 use crate::clock::MonotonicClock;
@@ -119,9 +119,9 @@ pub(super) fn run<T: Progress>(shared: &Shared<T>, stopping: &AtomicBool, alive:
     let mut storm = 0;
     unsaid::say_helpers();
     while !stopping.load(Ordering::Acquire) {
-        let woken = round(shared, &mut attention, &mut tick, storm < STORM);
+        let control = round(shared, &mut attention, &mut tick, storm < STORM);
         unsaid::say_helpers();
-        storm = if woken.control { storm + 1 } else { 0 };
+        storm = if control { storm + 1 } else { 0 };
     }
     let mut core = shared.acquire();
     if let HelperState::Armed(_) = core.waiting.helper {
@@ -132,19 +132,20 @@ pub(super) fn run<T: Progress>(shared: &Shared<T>, stopping: &AtomicBool, alive:
     drop(alive);
 }
 
-/// Goes to sleep in whatever way is right, once, and does what it was woken for.
+/// Goes to sleep in whatever way is right, once, and does what it was woken for. True: that was the
+/// control descriptor.
 fn round<T: Progress>(
     shared: &Shared<T>,
     attention: &mut u64,
     tick: &mut Duration,
     mind_control: bool,
-) -> Woken {
+) -> bool {
     let mut core = shared.acquire();
     let Some(doorbells) = core.waiting.doorbells.clone() else {
         // The engine has ended; this thread is about to be told.
         shared.release(core);
         std::thread::sleep(TICK);
-        return Woken::default();
+        return false;
     };
     let now_attention = shared.attention.load(Ordering::Relaxed);
     let attended = core.waiting.progress_thread.is_some() || core.waiting.pollers > 0;
@@ -175,7 +176,7 @@ fn round<T: Progress>(
             if rounds == ROUNDS || shared.attention.load(Ordering::Relaxed) != now_attention {
                 shared.release(core);
                 std::thread::yield_now();
-                return Woken::default();
+                return false;
             }
         }
         *tick = TICK;
@@ -191,7 +192,7 @@ fn round<T: Progress>(
         sleep_plan.fds.control = None;
         sleep_plan.until = earlier(sleep_plan.until, Some(MonotonicClock.now().after(TICK)));
     }
-    let woken = sleep(
+    let control = sleep(
         sleep_plan.fds.control,
         sleep_plan.fds.data,
         &doorbells.helper,
@@ -204,12 +205,12 @@ fn round<T: Progress>(
         core.value.disarm();
         core.waiting.helper = HelperState::Watching;
     }
-    if woken.control {
+    if control {
         core.value.note_control();
     }
-    if armed || woken.control {
+    if armed || control {
         core.value.progress();
     }
     shared.release(core);
-    woken
+    control
 }

@@ -12,42 +12,21 @@ use crate::clock::MonotonicClock;
 use crate::epoll;
 use crate::eventfd::EventFd;
 use mx_proto::{Clock, Instant};
+use smallvec::SmallVec;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 
-/// The cause of a wake-up. All false: the time-out, or a signal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Woken {
-    pub(super) control: bool,
-    pub(super) data: bool,
-    pub(super) doorbell: bool,
-}
-
-/// The result of sleeping on a set of descriptors.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
-    tokens: [u64; AT_ONCE],
-    len: usize,
-}
-
-impl Told {
-    /// The tokens of readable descriptors. Empty: the time-out, or a signal.
-    pub(super) fn tokens(&self) -> &[u64] {
-        self.tokens.get(..self.len).unwrap_or(&[])
-    }
-}
+/// The tokens of readable descriptors. Empty: the time-out, or a signal.
+pub(super) type Told = SmallVec<[u64; AT_ONCE]>;
 
 /// Sleeps until something in `set`, an epoll instance, is readable or `until` has come. `doorbell` is in
 /// it as [`DOORBELL`]; when it rang it is silenced. `None`: the kernel has no such call (before Linux 5.11).
 pub(super) fn sleep_in(set: RawFd, doorbell: &EventFd, until: Option<Instant>) -> Option<Told> {
     let mut events = epoll::room::<AT_ONCE>();
     let span = until.map(span_until);
-    let len = epoll::sleep(set, &mut events, span.as_ref()).ok()?.len();
-    let told = Told {
-        tokens: events.map(|event| event.u64),
-        len,
-    };
-    if told.tokens().contains(&DOORBELL) {
+    let ready = epoll::sleep(set, &mut events, span.as_ref()).ok()?;
+    let told: Told = ready.iter().map(|event| event.u64).collect();
+    if told.contains(&DOORBELL) {
         doorbell.silence();
     }
     Some(told)
@@ -65,13 +44,13 @@ pub const DOORBELL: u64 = u64::MAX;
 const AT_ONCE: usize = 32;
 
 /// Sleeps until one of the descriptors is readable or `until` has come. A doorbell that rang is
-/// silenced.
+/// silenced. True: `control` is readable.
 pub(super) fn sleep(
     control: Option<i32>,
     data: Option<i32>,
     doorbell: &EventFd,
     until: Option<Instant>,
-) -> Woken {
+) -> bool {
     // The kernel skips negative descriptors.
     let entry = |fd: Option<i32>| libc::pollfd {
         fd: fd.unwrap_or(-1),
@@ -96,17 +75,13 @@ pub(super) fn sleep(
         )
     };
     if count <= 0 {
-        return Woken::default();
+        return false;
     }
-    let woken = Woken {
-        control: fds[0].revents != 0,
-        data: fds[1].revents != 0,
-        doorbell: fds[2].revents != 0,
-    };
-    if woken.doorbell {
+    let [control, _, rang] = fds.map(|fd| fd.revents != 0);
+    if rang {
         doorbell.silence();
     }
-    woken
+    control
 }
 
 fn span_until(until: Instant) -> libc::timespec {

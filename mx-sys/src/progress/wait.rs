@@ -405,8 +405,7 @@ impl<T: Progress> Shared<T> {
                 sleep_plan.fds.data,
                 &doorbells.progress_thread,
                 sleep_plan.until,
-            )
-            .control;
+            );
         drop(doorbells);
         let mut core = self.acquire();
         core.waiting.progress_thread = None;
@@ -415,7 +414,7 @@ impl<T: Progress> Shared<T> {
             core.value.note_control();
         }
         if let Some(told) = &told {
-            core.value.note_ready(told.tokens());
+            core.value.note_ready(told);
         }
         core
     }

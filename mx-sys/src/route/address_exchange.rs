@@ -38,17 +38,16 @@
 
 mod guard;
 mod packet;
-mod ports;
 mod trouble;
 mod watches;
 
 pub(super) use packet::{What, recognise};
-pub use ports::{Addresses, Fabric};
 pub(super) use trouble::Peer;
 
 use super::host::ROUTE_TCP;
 use guard::{Guard, Proven};
 use mx_port_base::origin::Origin;
+use mx_port_fabric::Addresses;
 use mx_port_fabric::endpoint_address::{
     ANSWER_MAX, Answer, ENDPOINT_ADDRESS_MAX, EndpointAddress, Refusal,
 };

@@ -1,13 +1,15 @@
 //! Two `HostPorts` in one process find each other over TCP, for a fabric that only exists here.
 
-use super::address_exchange::{Addresses, Fabric};
 use super::dgram::Dgram;
-use super::host::{HostPorts, ROUTE_RDM, ROUTE_TCP, Rdm};
+use super::host::{HostPorts, ROUTE_RDM, ROUTE_TCP};
+use super::lazy::Lazy;
 use crate::nic;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::numbers::{RDM, TCP};
+use mx_port_fabric::Addresses;
 use mx_port_fabric::endpoint_address::{ANSWER_MAX, Answer, EndpointAddress, Refusal};
+use mx_port_rdm::FabricPort;
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::origin::Source;
 use mx_proto::port::{
@@ -129,7 +131,7 @@ impl Addresses for Double {
     }
 }
 
-impl Fabric for Double {
+impl FabricPort for Double {
     fn reserve(&mut self, _: Instant, _: Option<Route>) -> Result<LinkId, ConnectError> {
         if self.full {
             Err(ConnectError::NoResources)
@@ -266,14 +268,14 @@ struct Side {
 
 impl Side {
     fn new(policy: Route, fabric: Option<Double>) -> Self {
-        Self::with(policy, Rdm::new(fabric, None))
+        Self::with(policy, Lazy::new(fabric, None, Double::provider))
     }
 
-    fn with(policy: Route, rdm: Rdm<Double>) -> Self {
+    fn with(policy: Route, rdm: Lazy<Double>) -> Self {
         Self::over(listening(), policy, rdm)
     }
 
-    fn over(tcp: TcpPort, policy: Route, rdm: Rdm<Double>) -> Self {
+    fn over(tcp: TcpPort, policy: Route, rdm: Lazy<Double>) -> Self {
         let own = Identity {
             nic: nic::own_nic(None).unwrap(),
             endpoint: PortMap::default().endpoint(tcp.local_port()).unwrap(),
@@ -286,7 +288,7 @@ impl Side {
             None,
             tcp,
             rdm,
-            Dgram::default(),
+            Dgram::new(Lazy::new(None, None, |_| "")),
         );
         Self {
             ports: ports.unwrap(),
@@ -478,7 +480,11 @@ fn a_watch_ends_with_its_link_and_not_before_the_last_frame_has_left() {
 #[test]
 fn a_quarter_of_the_tcp_links_may_watch_and_the_others_end_with_the_answer() {
     for small_asks in [true, false] {
-        let small = Side::over(listening_for(16), ROUTE_RDM, Rdm::new(verbs(), None));
+        let small = Side::over(
+            listening_for(16),
+            ROUTE_RDM,
+            Lazy::new(verbs(), None, Double::provider),
+        );
         let large = Side::new(ROUTE_RDM, verbs());
         let (mut a, mut b) = if small_asks {
             (small, large)
@@ -683,7 +689,10 @@ fn a_link_closed_while_its_peer_is_looked_for_takes_the_search_with_it() {
 #[test]
 fn the_port_is_opened_for_the_first_address_that_asks_and_not_for_others() {
     let later = || Some(Double::new("tcp"));
-    let mut a = Side::with(Route::AUTO, Rdm::new(None, Some(Box::new(later))));
+    let mut a = Side::with(
+        Route::AUTO,
+        Lazy::new(None, Some(Box::new(later)), Double::provider),
+    );
     let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
     let link = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(link.port(), TCP);
@@ -696,7 +705,10 @@ fn the_port_is_opened_for_the_first_address_that_asks_and_not_for_others() {
     let link = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(link.port(), TCP);
 
-    let mut a = Side::with(Route::AUTO, Rdm::new(None, Some(Box::new(|| None))));
+    let mut a = Side::with(
+        Route::AUTO,
+        Lazy::new(None, Some(Box::new(|| None)), Double::provider),
+    );
     for _ in 0..2 {
         let refused = a.connect(b.target(ROUTE_RDM));
         assert_eq!(refused, Err(ConnectError::NoRoute));

@@ -9,79 +9,57 @@
 //! Owns: the port, once it is open.
 //! Not here: the other ports.
 
-use super::address_exchange::{AddressExchange, Addresses};
+use super::address_exchange::AddressExchange;
 use super::filter::{FallbackFilter, Relay};
+use super::lazy::Lazy;
+use mx_port_base::epoll::Epoll;
 use mx_port_base::interfaces::Interfaces;
-use mx_port_base::nest::Nest;
 use mx_port_base::origin::Origin;
 use mx_port_dgram::fabric::FabricDatagrams;
-use mx_port_dgram::{self as dgram, AnyAddress, Backend, DgramPort};
+use mx_port_dgram::{self as dgram, AnyAddress, DgramPort, Service};
+use mx_port_fabric::Addresses;
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_proto::port::{ConnectError, LinkControl, LinkDown, Port, Sink};
 use mx_proto::{Instant, LinkId, Memory, Target};
 use std::io;
 use std::net::SocketAddr;
 
-/// Opens the port, or says in the log why it cannot be had.
-pub(super) type Later = Box<dyn FnOnce() -> Option<DgramPort> + Send>;
-
 /// The port and what is known of its links.
-#[derive(Default)]
+#[derive(Debug)]
 pub(super) struct Dgram {
-    pub(super) port: Option<DgramPort>,
-    /// It was opened with the endpoint: it carries what may take any route.
-    pub(super) offered: bool,
-    later: Option<Later>,
+    pub(super) lazy: Lazy<DgramPort>,
     /// There was nothing to do at the last look, and no session.
     idle: bool,
-    /// The name of what carries its datagrams.
-    provider: String,
-}
-
-impl std::fmt::Debug for Dgram {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dgram")
-            .field("open", &self.port.is_some())
-            .field("offered", &self.offered)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Dgram {
-    /// One that is open, or will be for the first address that asks for it.
-    pub(super) fn new(port: Option<DgramPort>, later: Option<Later>) -> Self {
-        Self {
-            offered: port.is_some(),
-            provider: port.as_ref().map_or_else(String::new, provider),
-            port,
-            later,
-            ..Self::default()
-        }
+    pub(super) fn new(lazy: Lazy<DgramPort>) -> Self {
+        Self { lazy, idle: false }
     }
 
     /// Links there are, those that linger included.
     pub(super) fn link_count(&self) -> usize {
-        self.port.as_ref().map_or(0, DgramPort::sessions)
+        self.lazy.port.as_ref().map_or(0, DgramPort::sessions)
     }
 
     /// This machine's interfaces are others now.
     pub(super) fn follow(&mut self, interfaces: &Interfaces) {
-        if let Some(port) = &mut self.port {
+        if let Some(port) = &mut self.lazy.port {
             dgram::follow(port, interfaces);
         }
     }
 
     /// Addresses that this machine has lost will not come back.
     pub(super) fn leave_old_addresses(&mut self) {
-        if let Some(port) = &mut self.port {
+        if let Some(port) = &mut self.lazy.port {
             dgram::leave_old_addresses(port);
             self.idle = false;
         }
     }
 
     /// Sets the nest on which threads sleep from now on.
-    pub(super) fn wake_through(&mut self, nest: &Nest, member: u8) -> io::Result<()> {
-        match &mut self.port {
+    pub(super) fn wake_through(&mut self, nest: &Epoll, member: u8) -> io::Result<()> {
+        match &mut self.lazy.port {
             Some(port) => dgram::wake_through(port, nest, member),
             None => Ok(()),
         }
@@ -91,23 +69,11 @@ impl Dgram {
     pub(super) fn connect(
         &mut self,
         target: Target,
-        (nest, member): (&Nest, u8),
+        (nest, member): (&Epoll, u8),
         now: Instant,
     ) -> Result<LinkId, ConnectError> {
-        if self.port.is_none()
-            && let Some(open) = self.later.take()
-        {
-            self.port = open();
-            self.provider = self.port.as_ref().map_or_else(String::new, provider);
-            if let Err(error) = self.wake_through(nest, member) {
-                log::error!("dgram: cannot wait for its descriptors: {error}");
-                self.port = None;
-            }
-        }
-        let Some(port) = &mut self.port else {
-            log::debug!("{target:?}: the dgram port is not open");
-            return Err(ConnectError::NoRoute);
-        };
+        let wake = |port: &mut _| dgram::wake_through(port, nest, member);
+        let port = self.lazy.get("dgram", wake)?;
         let link = port.connect(target, now)?;
         self.idle = false;
         Ok(link)
@@ -133,7 +99,7 @@ impl Dgram {
     /// The source of endpoint addresses for the address exchange, if the port is open.
     #[inline]
     pub(super) fn endpoint_addresses(&mut self) -> Option<&mut dyn Addresses> {
-        self.port.is_some().then_some(self as _)
+        self.lazy.port.is_some().then_some(self as _)
     }
 
     /// Whether there is nothing to do but to accept strangers.
@@ -147,14 +113,14 @@ impl Dgram {
         exchange: &mut AddressExchange,
         sink: &mut S,
     ) -> bool {
-        let Some(port) = &mut self.port else {
+        let Some(port) = &mut self.lazy.port else {
             return false;
         };
         let mut sink = Relay {
             sink,
             filter: FallbackFilter {
                 exchange,
-                ours: &self.provider,
+                ours: &self.lazy.provider,
             },
         };
         let some = Port::<M>::poll(port, now, budget, &mut sink);
@@ -165,26 +131,26 @@ impl Dgram {
 
 impl Dgram {
     fn fabric(&self) -> Option<&FabricDatagrams> {
-        match self.port.as_ref()?.datagrams().inner() {
-            Backend::Fabric(fabric) => Some(fabric),
-            Backend::Udp(_) => None,
+        match &self.lazy.port.as_ref()?.datagrams().service {
+            Service::Fabric(fabric) => Some(fabric),
+            Service::Udp(_) => None,
         }
     }
 
     fn fabric_mut(&mut self) -> Option<&mut FabricDatagrams> {
         self.idle = false;
-        match self.port.as_mut()?.datagrams_mut().inner_mut() {
-            Backend::Fabric(fabric) => Some(fabric),
-            Backend::Udp(_) => None,
+        match &mut self.lazy.port.as_mut()?.datagrams_mut().service {
+            Service::Fabric(fabric) => Some(fabric),
+            Service::Udp(_) => None,
         }
     }
 }
 
 /// The provider's name in an endpoint address: the kernel's `udp` differs from libfabric's.
-fn provider(port: &DgramPort) -> String {
-    match port.datagrams().inner() {
-        Backend::Fabric(fabric) => fabric.provider().to_owned(),
-        Backend::Udp(_) => KERNEL.to_owned(),
+pub(super) fn provider(port: &DgramPort) -> &str {
+    match &port.datagrams().service {
+        Service::Fabric(fabric) => fabric.provider(),
+        Service::Udp(_) => KERNEL,
     }
 }
 
@@ -193,13 +159,13 @@ const KERNEL: &str = "kernel-udp";
 /// Addresses are those of the command endpoint. The reliability layer identifies links by itself.
 impl Addresses for Dgram {
     fn provider(&self) -> &str {
-        &self.provider
+        &self.lazy.provider
     }
 
     fn endpoint_address(&self, _link: LinkId) -> Option<EndpointAddress> {
         let fabric = self.fabric()?;
         Some(EndpointAddress {
-            provider: self.provider.clone(),
+            provider: self.lazy.provider.clone(),
             format: fabric.address_format(),
             address: fabric.command_name().to_vec(),
             incarnation: 0,
@@ -215,7 +181,7 @@ impl Addresses for Dgram {
         from: SocketAddr,
         _now: Instant,
     ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
-        if theirs.provider != self.provider {
+        if theirs.provider != self.lazy.provider {
             return Err(Refusal::Provider);
         }
         let ours = self

@@ -29,7 +29,6 @@
 //!
 //! Owns: the ports.
 
-pub use super::address_exchange::{Addresses, Fabric};
 use super::dgram::Dgram;
 use mx_port_dgram::DgramPort;
 use mx_port_local::LocalPort;
@@ -37,18 +36,20 @@ use mx_port_local::LocalPort;
 use super::address_exchange::{AddressExchange, Askers};
 use super::filter::{ExchangeFilter, FallbackFilter, Relay};
 use super::interface::Interface;
+use super::lazy::Lazy;
 use super::loopback::LoopbackPort;
 use super::open::{BOARD, is_oneself};
 use super::seen::{self, seen};
 use crate::nic::{self, Watching};
 use mx_port_base::cancellation::Off;
 use mx_port_base::endpoint_port::PortMap;
-use mx_port_base::nest::Nest;
+use mx_port_base::epoll::Epoll;
+use mx_port_base::nest;
 use mx_port_base::netlink::Watch;
 use mx_port_base::numbers::{self, DGRAM, LOCAL, LOOPBACK, RDM, TCP};
 use mx_port_base::origin::Origin;
 use mx_port_base::random;
-use mx_port_rdm::{Device, RdmPort};
+use mx_port_rdm::{Device, FabricPort, RdmPort};
 use mx_port_tcp::TcpPort;
 use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
@@ -57,10 +58,10 @@ use mx_proto::port::{
 };
 use mx_proto::secret::{Binding, Secret};
 use mx_proto::{Config, Identity, Instant, Key, LinkId, Memory, NicId, Route, Target};
+use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use std::{fmt, io};
 
 /// Shared memory, or nothing.
 pub const ROUTE_LOCAL: Route = Route(1);
@@ -103,7 +104,7 @@ pub struct HostPorts<R = RdmPort> {
     /// `None` where Unix sockets cannot be had.
     local: Option<LocalPort>,
     tcp: TcpPort,
-    rdm: Rdm<R>,
+    rdm: Lazy<R>,
     dgram: Dgram,
     exchange: AddressExchange,
     interface: Interface,
@@ -132,50 +133,14 @@ pub struct HostPorts<R = RdmPort> {
     armed: bool,
     /// ... and more has been done with them since than sending through shared memory.
     touched: bool,
-    control: Nest,
-    data: Nest,
+    control: Epoll,
+    data: Epoll,
     /// No other data nest of this process has it.
     number: u64,
 }
 
 /// Data nests so far.
 static NESTS: AtomicU64 = AtomicU64::new(0);
-
-/// The port over libfabric.
-pub(super) struct Rdm<R> {
-    pub(super) port: Option<R>,
-    /// It was opened with the endpoint: it carries what may take any route.
-    pub(super) offered: bool,
-    /// Opens it for the first address that asks for it, when it is not open yet.
-    pub(super) later: Option<Later<R>>,
-    /// The name of its provider.
-    provider: String,
-}
-
-/// Opens a port, or says in the log why it cannot be had.
-pub(super) type Later<R> = Box<dyn FnOnce() -> Option<R> + Send>;
-
-impl<R: Fabric> Rdm<R> {
-    pub(super) fn new(port: Option<R>, later: Option<Later<R>>) -> Self {
-        let provider = port.as_ref().map_or("", R::provider).to_owned();
-        Self {
-            offered: port.is_some(),
-            port,
-            later,
-            provider,
-        }
-    }
-}
-
-impl<R> fmt::Debug for Rdm<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rdm")
-            .field("open", &self.port.is_some())
-            .field("offered", &self.offered)
-            .field("provider", &self.provider)
-            .finish_non_exhaustive()
-    }
-}
 
 /// The limits of a link of a port that is not open.
 const NO_LIMITS: Limits = Limits {
@@ -195,7 +160,7 @@ macro_rules! by_number {
             TCP => Some(&$($mut)? $self.tcp),
             LOOPBACK => Some(&$($mut)? $self.loopback),
             RDM => $self.rdm.port.$get().map(|port| port as _),
-            DGRAM => $self.dgram.port.$get().map(|port| port as _),
+            DGRAM => $self.dgram.lazy.port.$get().map(|port| port as _),
             _ => None,
         }
     };
@@ -204,7 +169,7 @@ macro_rules! by_number {
 /// All ports.
 const ALL: [u8; 5] = [LOCAL, TCP, LOOPBACK, RDM, DGRAM];
 
-impl<R: Fabric> HostPorts<R> {
+impl<R: FabricPort> HostPorts<R> {
     /// Puts opened ports together; [`HostPorts::open`] opens them.
     pub(super) fn new(
         own: Identity,
@@ -212,25 +177,25 @@ impl<R: Fabric> HostPorts<R> {
         map: PortMap,
         local: Option<LocalPort>,
         tcp: TcpPort,
-        mut rdm: Rdm<R>,
+        mut rdm: Lazy<R>,
         mut dgram: Dgram,
     ) -> io::Result<Self> {
         let loopback = LoopbackPort::new()?;
-        let control = Nest::new()?;
+        let control = Epoll::new()?;
         let data = match &local {
-            Some(local) => Nest::of(local.data())?,
-            None => Nest::new()?,
+            Some(local) => Epoll::of(local.data())?,
+            None => Epoll::new()?,
         };
         let add = |member, fds: WakeDescriptors| {
-            control.add(member, fds.control)?;
-            data.add(member, fds.data)
+            control.join(member, fds.control)?;
+            data.join(member, fds.data)
         };
         if let Some(local) = &local {
-            control.add(LOCAL, local.descriptors().control)?;
+            control.join(LOCAL, local.descriptors().control)?;
         }
         let watch = Watch::new();
-        control.add(INTERFACES, watch.raw())?;
-        data.add(CONTROL, Some(control.raw()))?;
+        control.join(INTERFACES, watch.raw())?;
+        data.join(CONTROL, Some(control.raw()))?;
         add(TCP, tcp.descriptors())?;
         add(LOOPBACK, loopback.descriptors())?;
         if let Some(rdm) = &mut rdm.port {
@@ -312,7 +277,7 @@ impl<R: Fabric> HostPorts<R> {
         }
         let mut tcp = false;
         for token in tokens {
-            match (Nest::member(*token), &mut self.local) {
+            match (nest::member(*token), &mut self.local) {
                 (Some(CONTROL), _) => self.look = true,
                 (Some(member), _) => tcp |= member == TCP,
                 (None, Some(local)) => {
@@ -367,14 +332,14 @@ impl<R: Fabric> HostPorts<R> {
 
     /// The port over datagrams, when it is open.
     pub fn dgram(&self) -> Option<&DgramPort> {
-        self.dgram.port.as_ref()
+        self.dgram.lazy.port.as_ref()
     }
 
     /// The figures of a link, for tools, if it goes over a network.
     pub fn figures(&self, link: LinkId, now: Instant) -> Option<LinkFigures> {
         match link.port() {
             TCP => self.tcp.figures(link, now),
-            DGRAM => self.dgram.port.as_ref()?.figures(link),
+            DGRAM => self.dgram.lazy.port.as_ref()?.figures(link),
             _ => None,
         }
     }
@@ -467,15 +432,8 @@ impl<R: Fabric> HostPorts<R> {
         strict: bool,
         now: Instant,
     ) -> Result<LinkId, ConnectError> {
-        if self.rdm.port.is_none()
-            && let Some(open) = self.rdm.later.take()
-        {
-            self.open_late(open);
-        }
-        let Some(rdm) = &mut self.rdm.port else {
-            log::debug!("{target:?}: the rdm port is not open");
-            return Err(ConnectError::NoRoute);
-        };
+        let data = self.data.as_fd();
+        let rdm = self.rdm.get("rdm", |port| port.wake_through(data))?;
         if let Some(mut peer) = nic::address(target.nic) {
             peer.set_port(self.tcp.local_port());
             rdm.face(peer);
@@ -512,18 +470,6 @@ impl<R: Fabric> HostPorts<R> {
         }
         self.tcp_quiet = false;
         Ok(link)
-    }
-
-    #[cold]
-    fn open_late(&mut self, open: Later<R>) {
-        let Some(mut port) = open() else { return };
-        match port.wake_through(self.data.as_fd()) {
-            Ok(()) => {
-                port.provider().clone_into(&mut self.rdm.provider);
-                self.rdm.port = Some(port);
-            }
-            Err(error) => log::error!("rdm: cannot wait for its descriptors: {error}"),
-        }
     }
 
     fn poll_rdm<M: Memory, S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool
@@ -586,6 +532,7 @@ impl<R: Fabric> HostPorts<R> {
             DGRAM => {
                 let address = self
                     .dgram
+                    .lazy
                     .port
                     .as_ref()
                     .and_then(|dgram| dgram.address(link));
@@ -673,7 +620,7 @@ impl HostPorts {
     }
 }
 
-impl<R: Fabric> LinkControl for HostPorts<R> {
+impl<R: FabricPort> LinkControl for HostPorts<R> {
     #[inline]
     fn limits(&self, link: LinkId) -> Limits {
         self.port(link.port())
@@ -785,7 +732,7 @@ impl<R: Fabric> LinkControl for HostPorts<R> {
 
     /// Only for datagrams: a dead peer is noticed only when something is sent.
     fn monitor(&mut self, link: LinkId, wanted: bool) {
-        if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.port.as_mut()) {
+        if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.lazy.port.as_mut()) {
             self.touched = true;
             dgram.monitor(link, wanted);
         }
@@ -823,7 +770,7 @@ impl<R: Fabric> LinkControl for HostPorts<R> {
             && (self.tcp_quiet || self.tcp.arm())
             && (self.local_quiet || self.local.as_mut().is_none_or(LinkControl::arm))
             && self.arm_rdm()
-            && self.dgram.port.as_mut().is_none_or(LinkControl::arm);
+            && self.dgram.lazy.port.as_mut().is_none_or(LinkControl::arm);
         if !ready {
             self.disarm();
         }
@@ -850,7 +797,7 @@ impl<R: Fabric> LinkControl for HostPorts<R> {
     }
 }
 
-impl<M: Memory, R: Fabric + Port<M>> Port<M> for HostPorts<R> {
+impl<M: Memory, R: FabricPort + Port<M>> Port<M> for HostPorts<R> {
     #[inline(always)]
     fn send(
         &mut self,

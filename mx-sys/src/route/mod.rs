@@ -19,6 +19,7 @@ mod dgram;
 mod filter;
 pub mod host;
 mod interface;
+mod lazy;
 pub mod loopback;
 pub mod open;
 pub(crate) mod seen;

@@ -24,17 +24,18 @@
 //!
 //! Not here: links.
 
-use super::dgram::Dgram;
-use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm};
+use super::dgram::{Dgram, provider as dgram_provider};
+use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 use super::interface::Interface;
+use super::lazy::{self, Lazy};
 use crate::nic::{self, ResolveError};
 use crate::secret_file::{self, SecretError};
-use crate::thread::{self, limit_of};
+use crate::thread::limit_of;
 use mx_port_base::Resolver;
 use mx_port_base::descriptors::{self, TooFew};
 use mx_port_base::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
 use mx_port_base::random;
-use mx_port_dgram::{self as dgram, DgramError, DgramOptions, DgramPort, Hosts};
+use mx_port_dgram::{self as dgram, DgramError, DgramOptions, DgramPort};
 use mx_port_local::{LocalOptions, LocalPort};
 use mx_port_rdm::{RdmError, RdmOptions, RdmPort, hardware};
 use mx_port_tcp::{TcpOptions, TcpPort};
@@ -239,11 +240,11 @@ fn put_together(
     own: Identity,
     options: &OpenOptions,
     claim: Box<Claim>,
-    rdm: Box<Rdm<RdmPort>>,
+    rdm: Box<Lazy<RdmPort>>,
 ) -> Result<Box<HostPorts>, OpenError> {
     let local = shared_memory(options, own.endpoint, claim.local)?;
     let dgram = match claim.dgram {
-        Some(port) => Dgram::new(Some(port), None),
+        Some(port) => Lazy::new(Some(port), None, dgram_provider),
         None => dgram_later(options, claim.tcp.local_port()),
     };
     let policy = match options.policy {
@@ -251,7 +252,15 @@ fn put_together(
         Route::AUTO if !options.shared_memory => ROUTE_TCP,
         policy => policy,
     };
-    let ports = HostPorts::new(own, policy, options.ports, local, claim.tcp, *rdm, dgram);
+    let ports = HostPorts::new(
+        own,
+        policy,
+        options.ports,
+        local,
+        claim.tcp,
+        *rdm,
+        Dgram::new(dgram),
+    );
     ports.map(Box::new).map_err(OpenError::System)
 }
 
@@ -262,83 +271,65 @@ fn open_rdm(
     required: bool,
     options: RdmOptions,
     interface: Interface,
-) -> Result<Box<Rdm<RdmPort>>, OpenError> {
+) -> Result<Box<Lazy<RdmPort>>, OpenError> {
     let now = move |options: &RdmOptions| RdmOptions {
         device: interface.device(&options.device),
         ..options.clone()
     };
+    let adapters = match policy {
+        Route::AUTO if !required => hardware::adapters(),
+        _ => Vec::new(),
+    };
+    let names = adapters.join(", ");
+    let mut opened = None;
     if required || policy == ROUTE_RDM {
         let port = RdmPort::open(now(&options)).map_err(OpenError::Rdm)?;
         log::info!("rdm port over {}", port.provider());
-        return Ok(Box::new(Rdm::new(Some(port), None)));
-    }
-    let adapters = match policy {
-        Route::AUTO => hardware::adapters(),
-        _ => Vec::new(),
-    };
-    if !adapters.is_empty() {
-        let options = RdmOptions {
+        opened = Some(port);
+    } else if !adapters.is_empty() {
+        let of_adapter = RdmOptions {
             hardware_only: true,
             ..now(&options)
         };
-        match RdmPort::open(options) {
+        match RdmPort::open(of_adapter) {
             Ok(port) => {
-                let (provider, adapters) = (port.provider(), adapters.join(", "));
-                log::info!("rdm port over {provider} ({adapters})");
-                return Ok(Box::new(Rdm::new(Some(port), None)));
+                log::info!("rdm port over {} ({names})", port.provider());
+                opened = Some(port);
             }
-            Err(error) => {
-                let adapters = adapters.join(", ");
-                log::warn!("{adapters} not used, tcp is: no rdm port: {error}");
-            }
+            Err(error) => log::warn!("{names} not used, tcp is: no rdm port: {error}"),
         }
     }
-    // Any call may come to this, with less stack than opening takes.
-    let open = move || RdmPort::open(now(&options)).map(Box::new);
-    let later = move || match thread::apart("mx-open", open) {
-        Ok(port) => {
-            log::info!(
-                "rdm port over {}, for an address with rdm@",
-                port.provider()
-            );
-            Some(*port)
-        }
-        Err(error) => {
-            log::error!("no rdm port, which an address with rdm@ needs: {error}");
-            None
-        }
+    let later = match opened {
+        Some(_) => None,
+        None => lazy::later(
+            "rdm",
+            move || RdmPort::open(now(&options)),
+            RdmPort::provider,
+        ),
     };
-    Ok(Box::new(Rdm::new(None, Some(Box::new(later)))))
+    Ok(Box::new(Lazy::new(opened, later, RdmPort::provider)))
 }
 
 /// The port over datagrams, opened for the first address that asks for it. An endpoint that peers
 /// are to find over it has it opened from the start, so here another number does as well.
-fn dgram_later(options: &OpenOptions, number: u16) -> Dgram {
-    let ports = options.ports;
-    let options = dgram_options(options);
-    let open = move || {
-        let opened = match dgram::open(&options, number, resolver(ports), HOSTS) {
-            Err(DgramError::InUse(_)) => dgram::open(&options, 0, resolver(ports), HOSTS),
-            other => other,
-        };
-        opened.map(Box::new)
-    };
-    let later = move || match thread::apart("mx-open", open) {
-        Ok(port) => {
-            let backend = port.datagrams().inner().name();
-            log::info!("dgram port over {backend}, for an address with dgram@");
-            Some(*port)
+fn dgram_later(options: &OpenOptions, number: u16) -> Lazy<DgramPort> {
+    let mut options = dgram_options(options, number);
+    let open = move || match dgram::open(&options, resolver(options.ports)) {
+        Err(DgramError::InUse(_)) => {
+            options.port = 0;
+            dgram::open(&options, resolver(options.ports))
         }
-        Err(error) => {
-            log::error!("no dgram port, which an address with dgram@ needs: {error}");
-            None
-        }
+        other => other,
     };
-    Dgram::new(None, Some(Box::new(later)))
+    let later = lazy::later("dgram", open, |port| port.datagrams().name());
+    Lazy::new(None, later, dgram_provider)
 }
 
-fn dgram_options(options: &OpenOptions) -> DgramOptions {
+fn dgram_options(options: &OpenOptions, port: u16) -> DgramOptions {
     DgramOptions {
+        port,
+        addresses: nic::socket_addresses,
+        is_here: nic::has,
         bind: options.dgram.bind.or(options.tcp_bind),
         device: Interface::asked_for(options).address(),
         ports: options.ports,
@@ -363,46 +354,46 @@ struct Claim {
 #[inline(never)]
 fn claim(options: &OpenOptions, endpoint: EndpointId) -> Result<Box<Claim>, OpenError> {
     let port = options.ports.port(endpoint).map_err(OpenError::Endpoint)?;
-    // The Unix name first: of two servers one gets neither.
-    let local = claim_name(options, endpoint, port)?;
-    let tcp = listen(options, port)
-        .map_err(|(address, error)| refused(endpoint, port, address, error))?;
-    let dgram = claim_dgram(options, endpoint, port)?;
-    Ok(Box::new(Claim {
-        endpoint,
-        local,
-        tcp,
-        dgram,
-    }))
+    claim_number(options, (endpoint, port), || {
+        listen(options, port).map_err(|error| match error {
+            OpenError::Listen { error, .. } if error.kind() == io::ErrorKind::AddrInUse => {
+                OpenError::InUse { endpoint, port }
+            }
+            other => other,
+        })
+    })
 }
 
 #[inline(never)]
 fn claim_any(options: &OpenOptions) -> Result<Box<Claim>, OpenError> {
     for _ in 0..DRAWS {
-        let tcp =
-            listen(options, 0).map_err(|(address, error)| OpenError::Listen { address, error })?;
+        let tcp = listen(options, 0)?;
         let port = tcp.local_port();
         let Some(endpoint) = options.ports.endpoint(port) else {
             continue;
         };
-        let claimed = claim_name(options, endpoint, port).and_then(|local| {
-            let dgram = claim_dgram(options, endpoint, port)?;
-            Ok((local, dgram))
-        });
-        match claimed {
-            Ok((local, dgram)) => {
-                return Ok(Box::new(Claim {
-                    endpoint,
-                    local,
-                    tcp,
-                    dgram,
-                }));
-            }
+        match claim_number(options, (endpoint, port), || Ok(tcp)) {
             Err(OpenError::InUse { .. }) => {}
-            Err(error) => return Err(error),
+            other => return other,
         }
     }
     Err(OpenError::NoneFree)
+}
+
+/// The Unix name first: of two servers one gets neither.
+fn claim_number(
+    options: &OpenOptions,
+    (endpoint, port): (EndpointId, u16),
+    listen: impl FnOnce() -> Result<TcpPort, OpenError>,
+) -> Result<Box<Claim>, OpenError> {
+    let local = claim_name(options, endpoint, port)?;
+    let tcp = listen()?;
+    Ok(Box::new(Claim {
+        endpoint,
+        local,
+        tcp,
+        dgram: claim_dgram(options, endpoint, port)?,
+    }))
 }
 
 /// The lowest free number below `end`, or any. One that is taken costs a system call or a few.
@@ -443,15 +434,9 @@ fn claim_dgram(
     if !options.dgram_required && options.policy != ROUTE_DGRAM {
         return Ok(None);
     }
-    let opened = dgram::open(
-        &dgram_options(options),
-        port,
-        resolver(options.ports),
-        HOSTS,
-    );
-    match opened {
+    match dgram::open(&dgram_options(options, port), resolver(options.ports)) {
         Ok(dgram) => {
-            log::info!("dgram port over {}", dgram.datagrams().inner().name());
+            log::info!("dgram port over {}", dgram.datagrams().name());
             Ok(Some(dgram))
         }
         Err(DgramError::InUse(_)) => Err(OpenError::InUse { endpoint, port }),
@@ -486,7 +471,7 @@ fn shared_memory(
 /// The board number for local ports, because endpoint numbers are per machine.
 pub(super) const BOARD: u32 = 0;
 
-fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::Error)> {
+fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, OpenError> {
     let everywhere = [
         IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -502,21 +487,15 @@ fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::
         .iter()
         .map(|ip| SocketAddr::new(*ip, port))
         .collect();
-    let first = listen[0];
+    let address = listen[0];
     let tcp = TcpOptions {
         dead_after: options.tcp_keepalive,
         kept_bytes: options.tcp_kept_bytes,
         source_share: options.source_share,
         ..TcpOptions::new(listen, resolver(options.ports))
     };
-    TcpPort::open(tcp).map_err(|error| (first, error))
+    TcpPort::open(tcp).map_err(|error| OpenError::Listen { address, error })
 }
-
-/// The ports' questions about machines.
-const HOSTS: Hosts = Hosts {
-    addresses: nic::socket_addresses,
-    is_here: nic::has,
-};
 
 /// Resolves a target to its listening addresses.
 fn resolver(ports: PortMap) -> Resolver {
@@ -531,13 +510,6 @@ fn resolver(ports: PortMap) -> Resolver {
             Ok(addresses.into_iter().collect())
         }
     })
-}
-
-fn refused(endpoint: EndpointId, port: u16, address: SocketAddr, error: io::Error) -> OpenError {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => OpenError::InUse { endpoint, port },
-        _ => OpenError::Listen { address, error },
-    }
 }
 
 /// `nic` is this host's and `endpoint` is `own`: the target is the endpoint itself. The interface that the

@@ -9,6 +9,7 @@
 //! The host's `ulimit -f` is meant for its own files. What this library does without them is an error of the call
 //! that wanted one.
 
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::ftruncate;
 use std::io;
 use std::mem::MaybeUninit;
@@ -23,12 +24,12 @@ pub fn grow(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
 
 /// While this exists, what this thread cannot write is no more than an error.
 pub struct Quiet {
-    before: libc::sigset_t,
+    before: SigSet,
     /// Those that were not there already, which are the host's.
-    ours: libc::sigset_t,
+    ours: SigSet,
 }
 
-const SIGNALS: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
+const SIGNALS: [Signal; 2] = [Signal::SIGXFSZ, Signal::SIGPIPE];
 
 impl Quiet {
     /// From now on.
@@ -37,25 +38,18 @@ impl Quiet {
         reason = "it changes the thread that it is made in"
     )]
     pub fn new() -> Self {
-        let mut ours = MaybeUninit::<libc::sigset_t>::zeroed();
-        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+        let both = SigSet::from_iter(SIGNALS);
+        let before = both.thread_swap_mask(SigmaskHow::SIG_BLOCK);
         let mut pending = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: all three are writable, and empty sets as they are.
-        unsafe {
-            for signal in SIGNALS {
-                libc::sigaddset(ours.as_mut_ptr(), signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
+        // SAFETY: writable, and an empty set as it is.
+        let pending = unsafe {
             libc::sigpending(pending.as_mut_ptr());
-            for signal in SIGNALS {
-                if libc::sigismember(pending.as_ptr(), signal) == 1 {
-                    libc::sigdelset(ours.as_mut_ptr(), signal);
-                }
-            }
-            Self {
-                before: before.assume_init(),
-                ours: ours.assume_init(),
-            }
+            SigSet::from_sigset_t_unchecked(pending.assume_init())
+        };
+        let ours = SIGNALS.into_iter().filter(|it| !pending.contains(*it));
+        Self {
+            before: before.unwrap_or_else(|_| SigSet::empty()),
+            ours: ours.collect(),
         }
     }
 }
@@ -66,13 +60,10 @@ impl Drop for Quiet {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: the sets are those of `new`, and the time outlives the call.
-        unsafe {
-            while libc::sigtimedwait(&raw const self.ours, ptr::null_mut(), &raw const at_once) > 0
-            {
-            }
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut());
-        }
+        let (ours, nothing) = (self.ours.as_ref(), ptr::null_mut());
+        // SAFETY: the set is that of `new`, and the time outlives the call.
+        while unsafe { libc::sigtimedwait(ours, nothing, &raw const at_once) } > 0 {}
+        let _ = self.before.thread_set_mask();
     }
 }
 

@@ -15,8 +15,10 @@
 //!
 //! Owns: one page for each mark, unmapped when it is dropped; the list of such locks.
 
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::cell::RefCell;
 use std::fmt;
+use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -190,7 +192,7 @@ unsafe impl Send for ForkMark {}
 unsafe impl Sync for ForkMark {}
 
 /// The smallest a page can be; the kernel rounds up.
-const PAGE: usize = 4096;
+const PAGE: NonZero<usize> = NonZero::new(4096).unwrap();
 
 impl ForkMark {
     /// Marks this process.
@@ -233,27 +235,16 @@ impl Default for ForkMark {
 
 /// A page that holds 1 here and 0 in children.
 fn wiped_page() -> Option<NonNull<AtomicU32>> {
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     // SAFETY: a fresh private mapping wherever the kernel likes.
-    let page = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            PAGE,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if page == libc::MAP_FAILED {
-        return None;
-    }
+    let page = unsafe { mmap_anonymous(None, PAGE, access, MapFlags::MAP_PRIVATE) }.ok()?;
     // SAFETY: the mapping made above, all of it.
-    if unsafe { libc::madvise(page, PAGE, libc::MADV_WIPEONFORK) } != 0 {
+    if unsafe { madvise(page, PAGE.get(), MmapAdvise::MADV_WIPEONFORK) }.is_err() {
         // SAFETY: as above; there is no pointer into it.
-        unsafe { libc::munmap(page, PAGE) };
+        let _ = unsafe { munmap(page, PAGE.get()) };
         return None;
     }
-    let word = NonNull::new(page.cast::<AtomicU32>())?;
+    let word = page.cast::<AtomicU32>();
     // SAFETY: mapped, writable, and aligned as a page is.
     unsafe { word.as_ref() }.store(1, Ordering::Relaxed);
     Some(word)
@@ -263,7 +254,7 @@ impl Drop for ForkMark {
     fn drop(&mut self) {
         if let Some(page) = self.page {
             // SAFETY: the mapping `wiped_page` made; `self` was its only user.
-            unsafe { libc::munmap(page.as_ptr().cast(), PAGE) };
+            let _ = unsafe { munmap(page.cast(), PAGE.get()) };
         }
     }
 }

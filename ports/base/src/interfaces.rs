@@ -154,7 +154,9 @@ impl Interfaces {
             .map(|a| a.0)
             .collect();
         let link_local = entries.iter().filter_map(|entry| match entry.address {
-            Some((IpAddr::V6(address), scope)) if is_link_local(address) => Some((address, scope)),
+            Some((IpAddr::V6(address), scope)) if address.is_unicast_link_local() => {
+                Some((address, scope))
+            }
             _ => None,
         });
         Self {
@@ -186,7 +188,7 @@ impl Interfaces {
     /// interface's may be another machine's behind the next one.
     pub fn is_source_here(&self, address: SocketAddr) -> bool {
         match address {
-            SocketAddr::V6(v6) if is_link_local(*v6.ip()) => {
+            SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
                 self.link_local.contains(&(*v6.ip(), v6.scope_id()))
             }
             _ => self.has(address.ip().to_canonical()),
@@ -234,13 +236,8 @@ fn is_bridge(kind: &str) -> bool {
 fn is_of_one_link(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),
-        IpAddr::V6(v6) => is_link_local(v6),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
     }
-}
-
-/// `fe80::/10`.
-pub fn is_link_local(address: Ipv6Addr) -> bool {
-    address.segments()[0] & 0xffc0 == 0xfe80
 }
 
 /// Whether something could listen at `address`, or send from there. The kernel's answer, which also knows

@@ -9,11 +9,11 @@
 //! The data nest is the local port's own epoll instance, so that a sleeper learns which link is
 //! ready.
 //!
-//! Owns: the outer descriptor. The members' are borrowed; closing one removes it.
+//! Not here: the descriptors.
 
 use crate::epoll::{self, Epoll, READABLE};
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 
 /// Members a nest can have.
 pub const MEMBERS: usize = 7;
@@ -22,59 +22,30 @@ pub const MEMBERS: usize = 7;
 /// port's links, which are in the same instance, stay below.
 pub const FIRST_TOKEN: u64 = 1 << 28;
 
-/// The outer descriptor.
-#[derive(Debug)]
-pub struct Nest(Epoll);
-
-impl Nest {
-    /// Without members.
-    pub fn new() -> io::Result<Self> {
-        Ok(Self(Epoll::new()?))
-    }
-
-    /// A second handle of an epoll instance that is there already.
-    pub fn of(epoll: BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self(Epoll::of(epoll)?))
-    }
-
+impl Epoll {
     /// Adds a member; ports that have nothing to sleep on add nothing.
-    pub fn add(&self, member: u8, fd: Option<RawFd>) -> io::Result<()> {
+    pub fn join(&self, member: u8, fd: Option<RawFd>) -> io::Result<()> {
         debug_assert!(usize::from(member) < MEMBERS);
         let token = FIRST_TOKEN + u64::from(member);
-        fd.map_or(Ok(()), |fd| self.0.add(&fd, token, READABLE))
-    }
-
-    /// Takes a member out. One that is not there, or closed already, is no matter.
-    pub fn remove(&self, fd: RawFd) {
-        self.0.remove(&fd);
+        fd.map_or(Ok(()), |fd| self.add(&fd, token, READABLE))
     }
 
     /// The members that are readable now, one bit each. A system call.
     pub fn readable(&self) -> u8 {
         let mut events = epoll::room::<MEMBERS>();
-        let ready = self.0.ready(&mut events).iter();
+        let ready = self.ready(&mut events).iter();
         ready
-            .filter_map(|event| Self::member(event.u64))
+            .filter_map(|event| member(event.u64))
             .fold(0, |bits, member| bits | 1 << member)
     }
+}
 
-    /// The member with this token.
-    pub fn member(token: u64) -> Option<u8> {
-        let member = token.checked_sub(FIRST_TOKEN)?;
-        u8::try_from(member)
-            .ok()
-            .filter(|member| usize::from(*member) < MEMBERS)
-    }
-
-    /// The descriptor to sleep on.
-    pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-
-    /// The same by its number.
-    pub fn raw(&self) -> RawFd {
-        self.0.raw()
-    }
+/// The member with this token.
+pub fn member(token: u64) -> Option<u8> {
+    let member = token.checked_sub(FIRST_TOKEN)?;
+    u8::try_from(member)
+        .ok()
+        .filter(|member| usize::from(*member) < MEMBERS)
 }
 
 #[cfg(test)]
@@ -85,12 +56,12 @@ mod tests {
 
     #[test]
     fn a_nest_says_which_member_is_readable_also_through_another_nest() {
-        let (outer, inner) = (Nest::new().unwrap(), Nest::new().unwrap());
+        let (outer, inner) = (Epoll::new().unwrap(), Epoll::new().unwrap());
         let doorbells = [EventFd::new().unwrap(), EventFd::new().unwrap()];
-        inner.add(0, Some(doorbells[0].as_raw_fd())).unwrap();
-        outer.add(1, Some(inner.raw())).unwrap();
-        outer.add(2, Some(doorbells[1].as_raw_fd())).unwrap();
-        outer.add(3, None).unwrap();
+        inner.join(0, Some(doorbells[0].as_raw_fd())).unwrap();
+        outer.join(1, Some(inner.raw())).unwrap();
+        outer.join(2, Some(doorbells[1].as_raw_fd())).unwrap();
+        outer.join(3, None).unwrap();
         assert_eq!(outer.readable(), 0);
         doorbells[0].ring();
         assert_eq!(outer.readable(), 0b10);
@@ -102,18 +73,18 @@ mod tests {
 
     #[test]
     fn a_member_that_is_closed_is_no_member_and_can_still_be_taken_out() {
-        let (nest, gone) = (Nest::new().unwrap(), Nest::new().unwrap());
+        let (nest, gone) = (Epoll::new().unwrap(), Epoll::new().unwrap());
         // No other test has a descriptor with so high a number.
         let number = 997;
         // SAFETY: takes no pointers.
         assert_eq!(unsafe { libc::dup2(gone.raw(), number) }, number);
-        nest.add(0, Some(number)).unwrap();
-        nest.remove(number);
-        nest.add(1, Some(number)).unwrap();
+        nest.join(0, Some(number)).unwrap();
+        nest.remove(&number);
+        nest.join(1, Some(number)).unwrap();
         // SAFETY: opened above, and no other code has it.
         unsafe { libc::close(number) };
-        nest.remove(number);
-        let refused = nest.add(2, Some(number)).unwrap_err();
+        nest.remove(&number);
+        let refused = nest.join(2, Some(number)).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EBADF));
     }
 }

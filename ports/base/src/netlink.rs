@@ -256,7 +256,7 @@ impl Default for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nest::Nest;
+    use crate::epoll::Epoll;
 
     #[test]
     fn the_loopback_is_a_card_of_no_kind() {
@@ -348,7 +348,7 @@ mod tests {
         }
     }
 
-    fn is_ready(nest: &Nest) -> bool {
+    fn is_ready(nest: &Epoll) -> bool {
         nest.readable() != 0
     }
 
@@ -362,8 +362,8 @@ mod tests {
             deaf: false,
             looked: None,
         };
-        let nest = Nest::new().unwrap();
-        nest.add(3, watch.raw()).unwrap();
+        let nest = Epoll::new().unwrap();
+        nest.join(3, watch.raw()).unwrap();
         assert!(is_ready(&nest));
         assert!(watch.changed(), "something may have been missed");
         watch.let_go();

@@ -3,8 +3,8 @@
 
 use crate::own_network::{have_own_network, ip};
 use crate::own_process::in_own_process;
+use mx_port_base::epoll::Epoll;
 use mx_port_base::interfaces::Interfaces;
-use mx_port_base::nest::Nest;
 use mx_port_base::netlink::Watch;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -103,8 +103,8 @@ fn each_change_is_told_once() {
     for _ in 0..300 {
         assert!(ip("addr add 10.77.0.1/32 dev lo") && ip("addr del 10.77.0.1/32 dev lo"));
     }
-    let nest = Nest::new().unwrap();
-    nest.add(0, watch.raw()).unwrap();
+    let nest = Epoll::new().unwrap();
+    nest.join(0, watch.raw()).unwrap();
     assert_eq!(nest.readable(), 1);
     assert!(watch.changed());
     assert_eq!(nest.readable(), 0, "no event loop is woken for ever");

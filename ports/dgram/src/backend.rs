@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!   Backend --+-- Udp       kernel sockets
-//!             `-- Fabric    libfabric
+//!      ^      `-- Fabric    libfabric
+//!   faults, on what is received, if there are any
 //! ```
 //!
-//! Each call is a `match` and a static call, so the unused service costs nothing.
+//! Each call is a `match` and a static call, so the unused service costs nothing; nor do faults, but a branch.
 //!
 //! Not here: the contents of datagrams.
 
 use super::fabric::{FabricAddress, FabricDatagrams};
+use super::faults::Faults;
 use super::udp::{Address, UdpDatagrams};
 use mx_port_base::origin::Origin;
 use mx_proto::origin::Source;
@@ -17,13 +19,21 @@ use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{Instant, Target};
 
-/// A service that carries datagrams.
+/// A service that carries datagrams, and what becomes of those that it receives.
+#[derive(Debug)]
+pub struct Backend {
+    /// The service.
+    pub service: Service,
+    pub(super) faults: Option<Box<Faults<AnyAddress>>>,
+}
+
+/// A kind of service.
 #[allow(
     clippy::large_enum_variant,
     reason = "a port has one of it, which its packets go through"
 )]
 #[derive(Debug)]
-pub enum Backend {
+pub enum Service {
     /// Kernel UDP.
     Udp(UdpDatagrams),
     /// libfabric.
@@ -56,19 +66,30 @@ impl AnyAddress {
 impl Backend {
     /// The name for log lines.
     pub fn name(&self) -> &str {
-        match self {
-            Self::Udp(_) => "udp",
-            Self::Fabric(fabric) => fabric.provider(),
+        match &self.service {
+            Service::Udp(_) => "udp",
+            Service::Fabric(fabric) => fabric.provider(),
         }
     }
 }
 
 /// Makes the same call on whichever it is.
 macro_rules! each {
-    ($self:ident, $inner:ident => $call:expr) => {
-        match $self {
-            Self::Udp($inner) => $call,
-            Self::Fabric($inner) => $call,
+    ($service:expr, $inner:ident => $call:expr) => {
+        match $service {
+            Service::Udp($inner) => $call,
+            Service::Fabric($inner) => $call,
+        }
+    };
+}
+
+/// The same about an address, which is of this very service; `$otherwise` if it is not.
+macro_rules! each_with {
+    ($service:expr, $address:expr, ($inner:ident, $its:ident) => $call:expr, $otherwise:expr) => {
+        match ($service, $address) {
+            (Service::Udp($inner), AnyAddress::Udp($its)) => $call,
+            (Service::Fabric($inner), AnyAddress::Fabric($its)) => $call,
+            _ => $otherwise,
         }
     };
 }
@@ -77,9 +98,9 @@ impl DatagramPort for Backend {
     type Address = AnyAddress;
 
     fn resolve(&mut self, target: Target) -> Result<AnyAddress, ConnectError> {
-        match self {
-            Self::Udp(udp) => udp.resolve(target).map(AnyAddress::Udp),
-            Self::Fabric(fabric) => fabric.resolve(target).map(AnyAddress::Fabric),
+        match &mut self.service {
+            Service::Udp(udp) => udp.resolve(target).map(AnyAddress::Udp),
+            Service::Fabric(fabric) => fabric.resolve(target).map(AnyAddress::Fabric),
         }
     }
 
@@ -96,56 +117,45 @@ impl DatagramPort for Backend {
     }
 
     fn data_name(&self) -> &[u8] {
-        each!(self, it => it.data_name())
+        each!(&self.service, it => it.data_name())
     }
 
     fn data_address(&mut self, command: AnyAddress, name: &[u8]) -> Option<AnyAddress> {
-        match (self, command) {
-            (Self::Udp(udp), AnyAddress::Udp(command)) => {
+        match (&mut self.service, command) {
+            (Service::Udp(udp), AnyAddress::Udp(command)) => {
                 udp.data_address(command, name).map(AnyAddress::Udp)
             }
-            (Self::Fabric(fabric), AnyAddress::Fabric(command)) => {
+            (Service::Fabric(fabric), AnyAddress::Fabric(command)) => {
                 fabric.data_address(command, name).map(AnyAddress::Fabric)
             }
-            // Addresses come from this very service.
             _ => None,
         }
     }
 
     fn is_safe(&self, address: AnyAddress) -> bool {
-        match (self, address) {
-            (Self::Udp(udp), AnyAddress::Udp(address)) => udp.is_safe(address),
-            (Self::Fabric(fabric), AnyAddress::Fabric(address)) => fabric.is_safe(address),
-            _ => false,
-        }
+        let damages = self.faults.as_ref().is_some_and(|it| it.damages);
+        !damages && each_with!(&self.service, address, (it, address) => it.is_safe(address), false)
     }
 
     fn is_cut_off(&self, address: AnyAddress) -> bool {
-        match (self, address) {
-            (Self::Udp(udp), AnyAddress::Udp(address)) => udp.is_cut_off(address),
-            _ => false,
-        }
+        each_with!(&self.service, address, (it, address) => it.is_cut_off(address), false)
     }
 
     fn refuses_at_once(&self, address: AnyAddress) -> bool {
-        match (self, address) {
-            (Self::Udp(udp), AnyAddress::Udp(address)) => udp.refuses_at_once(address),
-            (Self::Fabric(fabric), AnyAddress::Fabric(address)) => fabric.refuses_at_once(address),
-            _ => false,
-        }
+        each_with!(&self.service, address, (it, address) => it.refuses_at_once(address), false)
     }
 
     fn capacity(&self, channel: Channel) -> Capacity {
-        each!(self, it => it.capacity(channel))
+        each!(&self.service, it => it.capacity(channel))
     }
 
     fn receive_buffer(&self) -> usize {
-        each!(self, it => it.receive_buffer())
+        each!(&self.service, it => it.receive_buffer())
     }
 
     #[inline]
     fn now(&self) -> Instant {
-        each!(self, it => it.now())
+        each!(&self.service, it => it.now())
     }
 
     #[inline]
@@ -155,13 +165,53 @@ impl DatagramPort for Backend {
         to: AnyAddress,
         batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError> {
-        match (self, to) {
-            (Self::Udp(udp), AnyAddress::Udp(to)) => udp.send(channel, to, batch),
-            (Self::Fabric(fabric), AnyAddress::Fabric(to)) => fabric.send(channel, to, batch),
-            _ => Err(DatagramError::Unreachable),
-        }
+        let unreachable = Err(DatagramError::Unreachable);
+        each_with!(&mut self.service, to, (it, to) => it.send(channel, to, batch), unreachable)
     }
 
+    #[inline]
+    fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, AnyAddress>)) -> bool {
+        let Some(faults) = &mut self.faults else {
+            return self.service.poll(budget, receive);
+        };
+        let now = each!(&self.service, it => it.now());
+        let mut any = faults.release(now, &mut receive);
+        any |= self.service.poll(budget, |incoming| {
+            faults.take_in(now, incoming, &mut receive);
+        });
+        any
+    }
+
+    fn drain_data(
+        &mut self,
+        budget: usize,
+        mut receive: impl FnMut(Incoming<'_, AnyAddress>),
+    ) -> bool {
+        let Some(faults) = &mut self.faults else {
+            return self.service.drain_data(budget, receive);
+        };
+        let now = each!(&self.service, it => it.now());
+        self.service.drain_data(budget, |incoming| {
+            faults.take_in(now, incoming, &mut receive);
+        })
+    }
+
+    fn arm(&mut self) -> bool {
+        // No wake-up would release held datagrams.
+        let ready = each!(&mut self.service, it => it.arm());
+        ready && self.faults.as_ref().is_none_or(|it| it.holds_nothing())
+    }
+
+    fn disarm(&mut self) {
+        each!(&mut self.service, it => it.disarm());
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        each!(&self.service, it => it.descriptors())
+    }
+}
+
+impl Service {
     #[inline]
     fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, AnyAddress>)) -> bool {
         match self {
@@ -186,21 +236,9 @@ impl DatagramPort for Backend {
             }
         }
     }
-
-    fn arm(&mut self) -> bool {
-        each!(self, it => it.arm())
-    }
-
-    fn disarm(&mut self) {
-        each!(self, it => it.disarm());
-    }
-
-    fn descriptors(&self) -> WakeDescriptors {
-        each!(self, it => it.descriptors())
-    }
 }
 
-/// Converts the address in a lookup's answer.
+/// Converts the addresses.
 #[inline]
 fn of<A, B>(incoming: Incoming<'_, A>, name: impl Fn(A) -> B) -> Incoming<'_, B> {
     match incoming {

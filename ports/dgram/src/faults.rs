@@ -22,10 +22,8 @@ mod tests;
 
 pub use plan::{FaultPlan, WANTED};
 
-use mx_proto::origin::Source;
-use mx_proto::port::{ConnectError, WakeDescriptors};
-use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
-use mx_proto::{Instant, Target};
+use mx_proto::Instant;
+use mx_proto::reliability::{Channel, Incoming};
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
@@ -85,17 +83,12 @@ struct Held<A> {
     until: Instant,
 }
 
-/// A service with optional faults.
-pub struct Faulty<D: DatagramPort> {
-    inner: D,
-    mishaps: Option<Box<Mishaps<D::Address>>>,
-}
-
-/// The state of the faults, separate because the service is borrowed while it is used.
-struct Mishaps<A> {
+/// Faults in what a service receives.
+pub(super) struct Faults<A> {
     /// Upper bounds of the draws for each fault, rising: below the first the first one, and so on.
     limits: [u64; 5],
-    damages: bool,
+    /// Some of them damage.
+    pub(super) damages: bool,
     state: u64,
     seen: u64,
     held: VecDeque<Held<A>>,
@@ -103,32 +96,8 @@ struct Mishaps<A> {
     stats: FaultStats,
 }
 
-impl<D: DatagramPort> Faulty<D> {
-    /// Applies the plan to what `inner` receives.
-    pub fn new(inner: D, plan: Option<FaultPlan>) -> Self {
-        let mishaps = plan.map(|plan| Box::new(Mishaps::new(plan)));
-        Self { inner, mishaps }
-    }
-
-    /// The service underneath.
-    pub fn inner(&self) -> &D {
-        &self.inner
-    }
-
-    /// The service underneath, mutable.
-    pub fn inner_mut(&mut self) -> &mut D {
-        &mut self.inner
-    }
-
-    /// The counters so far; without a plan nothing is counted.
-    pub fn stats(&self) -> FaultStats {
-        let mishaps = self.mishaps.as_ref();
-        mishaps.map_or_else(FaultStats::default, |mishaps| mishaps.stats)
-    }
-}
-
-impl<A: Copy> Mishaps<A> {
-    fn new(plan: FaultPlan) -> Self {
+impl<A: Copy> Faults<A> {
+    pub(super) fn new(plan: FaultPlan) -> Self {
         let mut sum = 0.0;
         let limits = plan.shares().map(|share| {
             sum += share;
@@ -144,6 +113,11 @@ impl<A: Copy> Mishaps<A> {
             scratch: Vec::new(),
             stats: FaultStats::default(),
         }
+    }
+
+    /// No datagram is held back.
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.held.is_empty()
     }
 
     /// The next random number (SplitMix64).
@@ -166,7 +140,11 @@ impl<A: Copy> Mishaps<A> {
     }
 
     /// Hands on what has been held back for long enough.
-    fn release(&mut self, now: Instant, receive: &mut impl FnMut(Incoming<'_, A>)) -> bool {
+    pub(super) fn release(
+        &mut self,
+        now: Instant,
+        receive: &mut impl FnMut(Incoming<'_, A>),
+    ) -> bool {
         let mut any = false;
         let mut at = 0;
         while let Some(held) = self.held.get(at) {
@@ -183,7 +161,7 @@ impl<A: Copy> Mishaps<A> {
     }
 
     /// Receives from the service and applies faults.
-    fn take_in(
+    pub(super) fn take_in(
         &mut self,
         now: Instant,
         incoming: Incoming<'_, A>,
@@ -308,118 +286,8 @@ fn batch<A>(
     }
 }
 
-impl<D: DatagramPort> DatagramPort for Faulty<D> {
-    type Address = D::Address;
-
-    fn resolve(&mut self, target: Target) -> Result<Self::Address, ConnectError> {
-        self.inner.resolve(target)
-    }
-
-    #[inline]
-    fn same_host(one: Self::Address, other: Self::Address) -> bool {
-        D::same_host(one, other)
-    }
-
-    fn source(address: Self::Address) -> Source {
-        D::source(address)
-    }
-
-    fn data_name(&self) -> &[u8] {
-        self.inner.data_name()
-    }
-
-    fn data_address(&mut self, command: Self::Address, name: &[u8]) -> Option<Self::Address> {
-        self.inner.data_address(command, name)
-    }
-
-    fn is_safe(&self, address: Self::Address) -> bool {
-        let damages = self.mishaps.as_ref().is_some_and(|it| it.damages);
-        !damages && self.inner.is_safe(address)
-    }
-
-    fn is_cut_off(&self, address: Self::Address) -> bool {
-        self.inner.is_cut_off(address)
-    }
-
-    fn refuses_at_once(&self, address: Self::Address) -> bool {
-        self.inner.refuses_at_once(address)
-    }
-
-    fn capacity(&self, channel: Channel) -> Capacity {
-        self.inner.capacity(channel)
-    }
-
-    fn receive_buffer(&self) -> usize {
-        self.inner.receive_buffer()
-    }
-
-    #[inline]
-    fn now(&self) -> Instant {
-        self.inner.now()
-    }
-
-    #[inline]
-    fn send(
-        &mut self,
-        channel: Channel,
-        to: Self::Address,
-        batch: GsoBatch<'_>,
-    ) -> Result<(), DatagramError> {
-        self.inner.send(channel, to, batch)
-    }
-
-    #[inline]
-    fn poll(
-        &mut self,
-        budget: usize,
-        mut receive: impl FnMut(Incoming<'_, Self::Address>),
-    ) -> bool {
-        let Some(mishaps) = &mut self.mishaps else {
-            return self.inner.poll(budget, receive);
-        };
-        let now = self.inner.now();
-        let mut any = mishaps.release(now, &mut receive);
-        any |= self.inner.poll(budget, |incoming| {
-            mishaps.take_in(now, incoming, &mut receive);
-        });
-        any
-    }
-
-    fn drain_data(
-        &mut self,
-        budget: usize,
-        mut receive: impl FnMut(Incoming<'_, Self::Address>),
-    ) -> bool {
-        let Some(mishaps) = &mut self.mishaps else {
-            return self.inner.drain_data(budget, receive);
-        };
-        let now = self.inner.now();
-        self.inner.drain_data(budget, |incoming| {
-            mishaps.take_in(now, incoming, &mut receive);
-        })
-    }
-
-    fn arm(&mut self) -> bool {
-        // No wake-up would release held datagrams.
-        let ready = self.inner.arm();
-        ready && self.mishaps.as_ref().is_none_or(|it| it.held.is_empty())
-    }
-
-    fn disarm(&mut self) {
-        self.inner.disarm();
-    }
-
-    fn descriptors(&self) -> WakeDescriptors {
-        self.inner.descriptors()
-    }
-}
-
-impl<D: DatagramPort + fmt::Debug> fmt::Debug for Faulty<D> {
+impl<A> fmt::Debug for Faults<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Faulty")
-            .field("inner", &self.inner)
-            .field("harmful", &self.mishaps.is_some())
-            .field("stats", &self.stats())
-            .finish_non_exhaustive()
+        self.stats.fmt(f)
     }
 }

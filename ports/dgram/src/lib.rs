@@ -18,38 +18,33 @@ pub mod faults;
 mod options;
 pub mod udp;
 
-pub use backend::{AnyAddress, Backend};
-pub use options::{BackendChoice, DgramError, DgramOptions, Hosts};
+pub use backend::{AnyAddress, Backend, Service};
+pub use options::{BackendChoice, DgramError, DgramOptions};
 
-use fabric::{FabricDatagrams, FabricOptions};
-use faults::Faulty;
+use fabric::FabricDatagrams;
+use faults::Faults;
 use mx_port_base::Resolver;
+use mx_port_base::epoll::Epoll;
 use mx_port_base::interfaces::Interfaces;
-use mx_port_base::nest::Nest;
 use mx_port_base::{numbers, random};
 use mx_proto::reliability::{DatagramPort, Reliable, ReliableConfig};
 use nix::sys::socket::SockaddrStorage;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use udp::{UdpDatagrams, UdpOptions};
+use std::net::SocketAddr;
+use udp::UdpDatagrams;
 
 /// The datagram port.
-pub type DgramPort = Reliable<Faulty<Backend>>;
+pub type DgramPort = Reliable<Backend>;
 
-/// Opens the port with the command channel at `number`; 0: any.
-pub fn open(
-    options: &DgramOptions,
-    number: u16,
-    resolver: Resolver,
-    hosts: Hosts,
-) -> Result<DgramPort, DgramError> {
-    let backend = match options.backend {
-        BackendChoice::Udp => open_udp(options, number, resolver, hosts.is_here)?,
-        BackendChoice::Fabric => open_fabric(options, number, hosts)?,
-        BackendChoice::Auto => match open_udp(options, number, resolver, hosts.is_here) {
+/// Opens the port. Kernel UDP finds peers with the resolver.
+pub fn open(options: &DgramOptions, resolver: Resolver) -> Result<DgramPort, DgramError> {
+    let service = match options.backend {
+        BackendChoice::Udp => open_udp(options, resolver)?,
+        BackendChoice::Fabric => open_fabric(options)?,
+        BackendChoice::Auto => match open_udp(options, resolver) {
             Err(DgramError::Udp(error)) => {
                 log::info!("no UDP sockets ({error}): trying libfabric");
-                open_fabric(options, number, hosts).map_err(|_| DgramError::Udp(error))?
+                open_fabric(options).map_err(|_| DgramError::Udp(error))?
             }
             other => other?,
         },
@@ -57,73 +52,53 @@ pub fn open(
     if let Some(plan) = options.faults {
         log::warn!("datagrams get lost on purpose: {plan:?}");
     }
-    let datagrams = Faulty::new(backend, options.faults);
+    let faults = options.faults.map(|plan| Box::new(Faults::new(plan)));
     let key = random::key().map_err(DgramError::Udp)?;
     let config = ReliableConfig {
         port: numbers::DGRAM,
         ..options.reliable
     };
-    Ok(Reliable::new(datagrams, config, key))
+    Ok(Reliable::new(Backend { service, faults }, config, key))
 }
 
-fn open_udp(
-    options: &DgramOptions,
-    number: u16,
-    resolver: Resolver,
-    is_here: fn(IpAddr) -> bool,
-) -> Result<Backend, DgramError> {
-    let udp = UdpOptions {
-        bind: options.bind,
-        port: number,
-        resolver,
-        is_here,
-        receive_buffer: options.receive_buffer,
-    };
-    match UdpDatagrams::open(udp) {
-        Ok(udp) => Ok(Backend::Udp(udp)),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(DgramError::InUse(number)),
+fn open_udp(options: &DgramOptions, resolver: Resolver) -> Result<Service, DgramError> {
+    match UdpDatagrams::open(options, resolver) {
+        Ok(udp) => Ok(Service::Udp(udp)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            Err(DgramError::InUse(options.port))
+        }
         Err(error) => Err(DgramError::Udp(error)),
     }
 }
 
-fn open_fabric(options: &DgramOptions, number: u16, hosts: Hosts) -> Result<Backend, DgramError> {
-    let fabric = FabricOptions {
-        bind: options.bind.or(options.device),
-        port: number,
-        provider: options.provider.clone(),
-        ports: options.ports,
-        addresses: hosts.addresses,
-        ask: options.ask,
-        wait: options.wait,
-        library: options.library.clone(),
-    };
-    let fabric = FabricDatagrams::open(fabric).map_err(DgramError::Fabric)?;
-    Ok(Backend::Fabric(Box::new(fabric)))
+fn open_fabric(options: &DgramOptions) -> Result<Service, DgramError> {
+    let fabric = FabricDatagrams::open(options.clone()).map_err(DgramError::Fabric)?;
+    Ok(Service::Fabric(Box::new(fabric)))
 }
 
 /// This machine's interfaces are others now.
 pub fn follow(port: &mut DgramPort, interfaces: &Interfaces) {
-    match port.datagrams_mut().inner_mut() {
-        Backend::Udp(udp) => udp.follow(interfaces),
-        Backend::Fabric(_) => {}
+    match &mut port.datagrams_mut().service {
+        Service::Udp(udp) => udp.follow(interfaces),
+        Service::Fabric(_) => {}
     }
 }
 
 /// Addresses that this machine has lost will not come back: the next poll takes down the links that go from
 /// there.
 pub fn leave_old_addresses(port: &mut DgramPort) {
-    if let Backend::Udp(udp) = port.datagrams_mut().inner_mut() {
+    if let Service::Udp(udp) = &mut port.datagrams_mut().service {
         udp.look_again();
         port.leave_old_addresses();
     }
 }
 
 /// Makes sleepers wait on this nest.
-pub fn wake_through(port: &mut DgramPort, nest: &Nest, member: u8) -> io::Result<()> {
-    match port.datagrams_mut().inner_mut() {
-        Backend::Udp(udp) => nest.add(member, udp.descriptors().data),
+pub fn wake_through(port: &mut DgramPort, nest: &Epoll, member: u8) -> io::Result<()> {
+    match &mut port.datagrams_mut().service {
+        Service::Udp(udp) => nest.join(member, udp.descriptors().data),
         // libfabric's own descriptors are deeply nested already.
-        Backend::Fabric(fabric) => fabric.wake_through(nest.as_fd()),
+        Service::Fabric(fabric) => fabric.wake_through(nest.as_fd()),
     }
 }
 

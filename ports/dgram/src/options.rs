@@ -11,7 +11,7 @@ use mx_proto::NicId;
 use mx_proto::reliability::ReliableConfig;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The requested service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,10 +32,16 @@ pub struct DgramOptions {
     pub backend: BackendChoice,
     /// The only address of this machine to use, instead of all of them.
     pub bind: Option<IpAddr>,
+    /// The port number of the command channel, where addresses have one; 0: any.
+    pub port: u16,
     /// The address of the interface that libfabric is to use, where no other is to be used anyway.
     pub device: Option<IpAddr>,
     /// Maps endpoint numbers to port numbers.
     pub ports: PortMap,
+    /// Returns the addresses of an interface's machine with a port, best first; empty if unknown.
+    pub addresses: fn(NicId, u16) -> Vec<SocketAddr>,
+    /// True when packets to the address do not leave this machine.
+    pub is_here: fn(IpAddr) -> bool,
     /// Options of the reliability layer.
     pub reliable: ReliableConfig,
     /// The requested size of the kernel's receive buffer, in bytes.
@@ -53,15 +59,6 @@ pub struct DgramOptions {
     pub library: Option<Library>,
 }
 
-/// Knowledge about addresses, passed in by the process.
-#[derive(Clone, Copy, Debug)]
-pub struct Hosts {
-    /// Returns the addresses of an interface's machine with a port, best first; empty if unknown.
-    pub addresses: fn(NicId, u16) -> Vec<SocketAddr>,
-    /// True when packets to the address do not leave this machine.
-    pub is_here: fn(IpAddr) -> bool,
-}
-
 /// Two milliseconds at 40 Gbit/s: what arrives while the process is busy elsewhere.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
@@ -70,8 +67,11 @@ impl Default for DgramOptions {
         Self {
             backend: BackendChoice::Auto,
             bind: None,
+            port: 0,
             device: None,
             ports: PortMap::default(),
+            addresses: |_, port| vec![(Ipv4Addr::LOCALHOST, port).into()],
+            is_here: |address| address.is_loopback(),
             reliable: ReliableConfig {
                 supply: mx_reserve::SUPPLY,
                 ..ReliableConfig::default()

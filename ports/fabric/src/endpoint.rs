@@ -1,7 +1,7 @@
 //! Endpoints: the one that all links share, and those with a queue of their own.
 //!
 //! ```text
-//!   receive  ---------.                          fi_cq: Done | Failed, with the context
+//!   receive  ---------.                          fi_cq: done or not, with the context
 //!   send ------------- > outstanding  ---------> one for each, unless the endpoint
 //!   read -------------'                          is closed first
 //!   inject                                       none
@@ -37,8 +37,8 @@ pub enum Role {
     Main,
     /// As good as the shared one, with a queue of its own.
     Own {
-        /// Its port, for providers with IP addresses; 0 or `None`: any.
-        port: Option<u16>,
+        /// Its port, for providers with IP addresses; 0: any.
+        port: u16,
         /// Operations that can be outstanding, in both directions together.
         entries: usize,
     },
@@ -84,7 +84,7 @@ impl Domain {
                 copy = copied.map_err(|code| self.error("fi_dupinfo", code))?;
                 let info = copy.first();
                 let info = info.ok_or_else(|| self.error("fi_dupinfo", FI_EOTHER))?;
-                set_port(info, port.unwrap_or(0));
+                set_port(info, port);
                 info
             }
         };
@@ -243,43 +243,30 @@ impl Ep {
         check(unsafe { fi_inject(ep, bytes.as_ptr().cast(), bytes.len(), to) })
     }
 
-    /// Sends a buffer, prefix first.
+    /// Sends a buffer, prefix first. `more`: another one follows at once, and the provider may wait for that
+    /// before it tells the card.
     ///
     /// # Safety
     ///
     /// As for [`Ep::receive`]; the memory may be read, not written, meanwhile.
     pub unsafe fn send(
         &self,
-        start: *const u8,
-        len: usize,
+        (start, len): (*const u8, usize),
         desc: Desc,
         to: u64,
         context: *mut c_void,
+        more: bool,
     ) -> Result<(), i32> {
         let ep = self.parts.raw;
-        // SAFETY: an open endpoint; the rest is the caller's word.
-        check(unsafe { fi_send(ep, start.cast(), len, desc, to, context) })
-    }
-
-    /// As [`Ep::send`], and more follows at once: the provider may wait for that before it tells
-    /// the card. The last send before a pause must be an [`Ep::send`].
-    ///
-    /// # Safety
-    ///
-    /// As for [`Ep::send`].
-    pub unsafe fn send_more(
-        &self,
-        start: *const u8,
-        len: usize,
-        desc: Desc,
-        to: u64,
-        context: *mut c_void,
-    ) -> Result<(), i32> {
+        if !more {
+            // SAFETY: an open endpoint; the rest is the caller's word.
+            return check(unsafe { fi_send(ep, start.cast(), len, desc, to, context) });
+        }
         let (segment, mut desc) = (segment(start, len), desc);
         let msg = message(&segment, &mut desc, to, context);
         // SAFETY: an open endpoint, a message whose arrays live until the call returns; the rest is
         // the caller's word.
-        check(unsafe { fi_sendmsg(self.parts.raw, &raw const msg, FI_COMPLETION | FI_MORE) })
+        check(unsafe { fi_sendmsg(ep, &raw const msg, FI_COMPLETION | FI_MORE) })
     }
 
     /// Reads from the peer's registered memory.

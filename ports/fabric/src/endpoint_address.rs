@@ -124,9 +124,10 @@ impl EndpointAddress {
 
 /// Reasons for refusing a link over a fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
 pub enum Refusal {
     /// It does not have that port, or not over libfabric.
-    NoPort,
+    NoPort = 1,
     /// It uses another provider.
     Provider,
     /// The same provider, but its addresses have another form.
@@ -134,41 +135,30 @@ pub enum Refusal {
     /// It has as many links as it can have.
     Full,
     /// It could not make sense of the endpoint address: another version, probably.
-    NotUnderstood,
+    NotUnderstood = 5,
     /// There is a site's secret, and the endpoint address did not come with a proof of knowing it.
-    Secret,
+    Secret = 7,
     /// The asker requires a secret, and there is none.
     NoSecret,
     /// The provider would not take the address, or something else there failed.
-    Failed,
+    Failed = 6,
 }
 
 impl Refusal {
-    fn from_byte(byte: u8) -> Self {
-        match byte {
-            1 => Self::NoPort,
-            2 => Self::Provider,
-            3 => Self::Format,
-            4 => Self::Full,
-            5 => Self::NotUnderstood,
-            7 => Self::Secret,
-            8 => Self::NoSecret,
-            // Unknown reasons come from later versions.
-            _ => Self::Failed,
-        }
-    }
+    /// All but [`Refusal::Failed`], which unknown reasons of later versions are as well.
+    const NAMED: [Self; 7] = [
+        Self::NoPort,
+        Self::Provider,
+        Self::Format,
+        Self::Full,
+        Self::NotUnderstood,
+        Self::Secret,
+        Self::NoSecret,
+    ];
 
-    fn byte(self) -> u8 {
-        match self {
-            Self::NoPort => 1,
-            Self::Provider => 2,
-            Self::Format => 3,
-            Self::Full => 4,
-            Self::NotUnderstood => 5,
-            Self::Failed => 6,
-            Self::Secret => 7,
-            Self::NoSecret => 8,
-        }
+    fn from_byte(byte: u8) -> Self {
+        let named = Self::NAMED.into_iter().find(|why| *why as u8 == byte);
+        named.unwrap_or(Self::Failed)
     }
 }
 
@@ -212,7 +202,7 @@ impl Answer {
             }
             Self::None { why, provider } => {
                 let provider = cut(provider.as_bytes(), PROVIDER_MAX);
-                let mut bytes = vec![ANSWER_NONE, why.byte(), provider.len() as u8];
+                let mut bytes = vec![ANSWER_NONE, *why as u8, provider.len() as u8];
                 bytes.extend_from_slice(provider);
                 bytes
             }

@@ -3,7 +3,7 @@
 //! ```text
 //!   load --------> NoLibrary
 //!   choose ------> NoProvider, Refused, Unfit
-//!   open --------> Open { what, code, hint }, System
+//!   open --------> Open, System
 //! ```
 //!
 //! Every message names the request, the finding, and the remedy.
@@ -44,16 +44,7 @@ pub enum RdmError {
         why: String,
     },
     /// The provider will not be opened.
-    Open {
-        /// The call that failed.
-        what: &'static str,
-        /// libfabric's number for the reason.
-        code: i32,
-        /// libfabric's words for it.
-        text: String,
-        /// The remedy, if known.
-        hint: Option<String>,
-    },
+    Open(FabricError),
     /// Descriptors, memory or random numbers cannot be had.
     System(io::Error),
 }
@@ -66,14 +57,7 @@ impl From<LoadError> for RdmError {
 
 impl From<FabricError> for RdmError {
     fn from(error: FabricError) -> Self {
-        let hint = hint(&error);
-        let FabricError { what, code, text } = error;
-        Self::Open {
-            what,
-            code,
-            text,
-            hint,
-        }
+        Self::Open(error)
     }
 }
 
@@ -92,11 +76,10 @@ impl fmt::Display for RdmError {
                 f,
                 "provider {provider} cannot be used: {why}; set MX_PROVIDER to another or unset it"
             ),
-            Self::Open {
-                what, code, text, ..
-            } => {
+            Self::Open(error) => {
+                let FabricError { what, code, text } = error;
                 write!(f, "cannot open the fabric: {what}: {text} ({code})")?;
-                match self.hint() {
+                match hint(error) {
                     Some(hint) => write!(f, "; {hint}"),
                     None => Ok(()),
                 }
@@ -107,15 +90,6 @@ impl fmt::Display for RdmError {
 }
 
 impl std::error::Error for RdmError {}
-
-impl RdmError {
-    fn hint(&self) -> Option<&str> {
-        match self {
-            Self::Open { hint, .. } => hint.as_deref(),
-            _ => None,
-        }
-    }
-}
 
 fn no_provider(f: &mut fmt::Formatter<'_>, asked: &str, found: &[Finding]) -> fmt::Result {
     write!(f, "no libfabric provider as asked for ({asked}); found ")?;

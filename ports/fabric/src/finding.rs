@@ -18,26 +18,50 @@ pub struct Finding {
     pub plan: String,
     /// Its properties: in the offer that is used, else in its first for reliable datagrams, else in
     /// its first.
-    pub offer: Offered,
+    pub offer: Offer,
     /// The same as `plan`, class by class; `None` when it is refused.
     pub paths: Option<Paths>,
 }
 
-/// An offer, in libfabric's numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Offered {
+/// The part of one `fi_info` that plans depend on, in libfabric's numbers.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Offer {
+    /// The version of the library.
+    pub release: (u32, u32),
+    /// The provider, layers joined by `;`.
+    pub provider: String,
     /// `FI_EP_*`.
     pub ep_type: u32,
+    /// `FI_PROTO_*`.
+    pub protocol: u32,
     /// Capabilities.
     pub caps: u64,
-    /// The mode bits it requires.
+    /// The mode bits that the provider requires.
     pub mode: u64,
-    /// The registration modes it requires.
+    /// The registration modes that the provider requires.
     pub mr_mode: i32,
-    /// The longest message it takes at once.
-    pub inject_size: usize,
-    /// The shape of its addresses.
+    /// Bytes of a remote key.
+    pub mr_key_bytes: usize,
+    /// The shape of addresses.
     pub address_format: u32,
+    /// Bytes of the endpoint's address, 0 where it is not known yet.
+    pub address_len: usize,
+    /// Order that sends keep.
+    pub tx_order: u64,
+    /// Order that receives keep.
+    pub rx_order: u64,
+    /// The longest message `fi_inject` takes.
+    pub inject_size: usize,
+    /// Sends that can be outstanding.
+    pub tx_size: usize,
+    /// Receives that can be outstanding.
+    pub rx_size: usize,
+    /// The longest message.
+    pub max_msg_size: usize,
+    /// Bytes before each buffer, with `FI_MSG_PREFIX`.
+    pub prefix_size: usize,
+    /// `FI_RM_*`.
+    pub resource_mgmt: u32,
 }
 
 /// The paths of messages over a provider.
@@ -64,16 +88,28 @@ pub enum Verdict {
     Refused(String),
 }
 
-impl Offered {
+impl Offer {
     /// Of one entry.
     pub fn of(info: Info<'_>) -> Self {
         Self {
+            release: info.library().version(),
+            provider: info.provider().into_owned(),
             ep_type: info.ep_type(),
+            protocol: info.protocol(),
             caps: info.caps(),
             mode: info.mode(),
             mr_mode: info.mr_mode(),
-            inject_size: info.inject_size(),
+            mr_key_bytes: info.mr_key_size(),
             address_format: info.addr_format(),
+            address_len: info.src_addr().len(),
+            tx_order: info.tx_msg_order(),
+            rx_order: info.rx_msg_order(),
+            inject_size: info.inject_size(),
+            tx_size: info.tx_size(),
+            rx_size: info.rx_size(),
+            max_msg_size: info.max_msg_size(),
+            prefix_size: info.msg_prefix_size(),
+            resource_mgmt: info.resource_mgmt(),
         }
     }
 }

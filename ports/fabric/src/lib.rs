@@ -12,6 +12,7 @@
 //!   terms.rs      parameters for opening and using them
 //!   places.rs     their place on the network
 //!   devices.rs    the addresses of devices
+//!   offers.rs     asking for offers, and the best of them
 //!   memory.rs     Buffers, Contexts: memory of our own
 //!   regions.rs    memory that is allocated for messages, and stays registered
 //! ```
@@ -31,8 +32,10 @@ mod devices;
 mod endpoint;
 pub mod endpoint_address;
 mod error;
+mod exchange;
 mod finding;
 mod memory;
+pub mod offers;
 mod places;
 mod queue;
 mod region;
@@ -43,10 +46,11 @@ pub use addresses::is_address;
 pub use devices::Devices;
 pub use endpoint::{Ep, Role};
 pub use error::{RdmError, memlock_limit};
-pub use finding::{Finding, Offered, Paths, Verdict};
+pub use exchange::Addresses;
+pub use finding::{Finding, Offer, Paths, Verdict};
 pub use memory::{Buffers, Contexts};
 pub use places::{AddressPlace, place, source};
-pub use queue::CqEvent;
+pub use queue::{CqEvent, Done};
 pub use region::{Mr, REGISTER};
 pub use terms::Wait;
 pub use terms::{Entries, Prefix, Terms, modern_mr_mode};

@@ -1,9 +1,9 @@
 //! Completion queues.
 //!
 //! ```text
-//!   fi_cq_read    n           n x Done
+//!   fi_cq_read    n           n x Ok  
 //!                 -EAGAIN     nothing
-//!                 -EAVAIL --> fi_cq_readerr --> Failed, until there is none
+//!                 -EAVAIL --> fi_cq_readerr --> Err,    until there is none
 //!                 other       the queue is broken
 //! ```
 //!
@@ -29,29 +29,22 @@ use std::os::fd::RawFd;
 
 /// The end of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CqEvent {
-    /// It was done.
-    Done {
-        /// The operation's context.
-        context: *mut c_void,
-        /// Flags: the kind, and `FI_MULTI_RECV` when the buffer is given back.
-        flags: u64,
-        /// The address of the message in a multi-receive buffer; null with [`Entries::Plain`].
-        buf: *mut c_void,
-        /// Bytes received, the prefix counted; means nothing for sends.
-        len: usize,
-    },
-    /// It was not.
-    Failed {
-        /// The operation's context.
-        context: *mut c_void,
-        /// Flags: the kind, and `FI_MULTI_RECV` when the buffer is given back.
-        flags: u64,
-        /// `FI_E*`, positive.
-        errno: i32,
-        /// The provider's own number for it.
-        prov_errno: i32,
-    },
+pub struct CqEvent {
+    /// The operation's context.
+    pub context: *mut c_void,
+    /// Flags: the kind, and `FI_MULTI_RECV` when the buffer is given back.
+    pub flags: u64,
+    /// It was done, or not: `FI_E*`, positive.
+    pub outcome: Result<Done, i32>,
+}
+
+/// An operation that was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// The address of the message in a multi-receive buffer; null with [`Entries::Plain`].
+    pub buf: *mut c_void,
+    /// Bytes received, the prefix counted; means nothing for sends.
+    pub len: usize,
 }
 
 // SAFETY: the pointers are names here: of an operation, and of a place in a buffer. What they name
@@ -60,20 +53,20 @@ unsafe impl Send for CqEvent {}
 
 impl CqEvent {
     fn tagged(entry: &fi_cq_tagged_entry) -> Self {
-        Self::Done {
+        let (buf, len) = (entry.buf, entry.len);
+        Self {
             context: entry.op_context,
             flags: entry.flags,
-            buf: entry.buf,
-            len: entry.len,
+            outcome: Ok(Done { buf, len }),
         }
     }
 
     fn plain(entry: &fi_cq_msg_entry) -> Self {
-        Self::Done {
+        let (buf, len) = (std::ptr::null_mut(), entry.len);
+        Self {
             context: entry.op_context,
             flags: entry.flags,
-            buf: std::ptr::null_mut(),
-            len: entry.len,
+            outcome: Ok(Done { buf, len }),
         }
     }
 }
@@ -251,11 +244,10 @@ impl Queue {
                 entry.op_context
             );
         }
-        out.push(CqEvent::Failed {
+        out.push(CqEvent {
             context: entry.op_context,
             flags: entry.flags,
-            errno,
-            prov_errno: entry.prov_errno,
+            outcome: Err(errno),
         });
         Ok(true)
     }

@@ -29,7 +29,7 @@ pub(super) fn ends_with_registration(
 ) -> Result<(), String> {
     // Both outlive the domain.
     let pages = Pages::new().ok_or("there is no memory to try it with")?;
-    let mut ops = Ops::new();
+    let mut ops = Ops::default();
     let terms = Terms {
         wait: Wait::Poll,
         ..choice.plan.terms.clone()
@@ -126,12 +126,8 @@ impl Reader<'_> {
         };
         while Instant::now() < until {
             for event in self.events(until) {
-                match event {
-                    CqEvent::Done { context: of, .. } if of == context => return Ok(()),
-                    CqEvent::Failed {
-                        context: of, errno, ..
-                    } if of == context => return Err(Some(errno)),
-                    _ => {}
+                if event.context == context {
+                    return event.outcome.map(drop).map_err(Some);
                 }
             }
         }

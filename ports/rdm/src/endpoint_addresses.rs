@@ -6,37 +6,46 @@
 //!   we are called:   the address exchange --> answer: a place for a stranger, and our endpoint address
 //! ```
 //!
-//! They come with the peer's address from TCP, see `address_exchange::Addresses`.
+//! They come with the peer's address from TCP, see [`Addresses`].
 
-use super::RdmPort;
 use super::frame::{AT_ONCE, FrameKind};
 use super::links::Vacancy;
+use super::{Device, RdmPort};
+use mx_port_base::epoll::Epoll;
 use mx_port_base::random;
+use mx_port_fabric::Addresses;
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
-use mx_proto::port::{ConnectError, LinkDown};
-use mx_proto::{Instant, LinkId, Route};
+use mx_proto::port::{ConnectError, LinkControl, LinkDown};
+use mx_proto::{Instant, LinkId, Route, Target};
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 
-impl RdmPort {
-    /// A link whose peer has to be located. If the fabric itself does not answer then, the link
-    /// ends with a `fallback`, where there is one.
-    pub fn reserve(
-        &mut self,
-        now: Instant,
-        fallback: Option<Route>,
-    ) -> Result<LinkId, ConnectError> {
-        if !self.is_open(now) {
-            return Err(ConnectError::NoRoute);
-        }
-        if self.links.is_full() {
-            return Err(ConnectError::NoResources);
-        }
-        let cookie = random::nonzero().map_err(|_| ConnectError::NoResources)?;
-        Ok(self.links.reserve(cookie, fallback, now))
+/// The rdm port's interface to the other ports.
+pub trait FabricPort: Addresses + LinkControl {
+    /// Begins a link that waits for an endpoint address. When the peer does not answer over the fabric, it ends
+    /// with the way round it, where there is one.
+    fn reserve(&mut self, now: Instant, fallback: Option<Route>) -> Result<LinkId, ConnectError>;
+    /// Links at the moment.
+    fn link_count(&self) -> usize;
+    /// With what address endpoint addresses were exchanged for a link. `None` before that.
+    fn address(&self, link: LinkId) -> Option<SocketAddr>;
+    /// Sets the epoll instance on which threads sleep from now on. The port's descriptors are added
+    /// directly: providers nest their own three deep, and the kernel allows five.
+    fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()>;
+    /// The interfaces are others now, and may stay so (`settled`): goes to the one to be used, if it is not
+    /// there.
+    fn follow(&mut self, device: Device, settled: bool);
+    /// A link with a peer at that address is about to begin.
+    fn face(&mut self, peer: SocketAddr);
+}
+
+impl Addresses for RdmPort {
+    fn provider(&self) -> &str {
+        self.provider()
     }
 
-    /// The endpoint address for the peer of a link. `None` when the link is gone.
-    pub fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
+    fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
         let (fabric, link) = (self.fabric.as_ref()?, self.links.of(link)?);
         Some(EndpointAddress {
             provider: fabric.plan().terms.provider.clone(),
@@ -49,20 +58,12 @@ impl RdmPort {
         })
     }
 
-    /// The address with which endpoint addresses were exchanged for a link: frames on it come from
-    /// there.
-    pub fn address(&self, link: LinkId) -> Option<SocketAddr> {
-        self.links.of(link)?.from
-    }
-
-    /// A peer at that address wants a link. Returns that, and our endpoint address for it, which is for
-    /// the peer's address alone.
-    pub fn answer(
+    fn answer(
         &mut self,
         theirs: &EndpointAddress,
         from: SocketAddr,
         now: Instant,
-    ) -> Result<(LinkId, EndpointAddress), Refusal> {
+    ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
         self.face(from);
         if !self.is_open(now) {
             return Err(Refusal::Failed);
@@ -89,30 +90,12 @@ impl RdmPort {
         let id = self.links.answer(cookie, peer, from, now);
         fabric.on_link_up(id, address);
         let ours = self.endpoint_address(id).ok_or(Refusal::Failed)?;
-        Ok((id, ours))
+        Ok((Some(id), ours))
     }
 
-    /// There is a place for a stranger from there, perhaps another one's. False: there is none.
-    fn make_room(&mut self, from: SocketAddr) -> bool {
-        match self.links.vacancy_for(from) {
-            Vacancy::Free => {}
-            Vacancy::Of(stranger) => {
-                self.stats.evicted += 1;
-                self.give_up(stranger, LinkDown::Reset);
-            }
-            Vacancy::None => {
-                self.stats.turned_away += 1;
-                return false;
-            }
-        }
-        true
-    }
-
-    /// The peer of a reserved link has been located, at that address, to which our endpoint address has gone;
-    /// whether the fabric leads there is tried now.
-    pub fn greet(
+    fn greet(
         &mut self,
-        link: LinkId,
+        (link, _): (LinkId, Target),
         theirs: &EndpointAddress,
         from: SocketAddr,
         now: Instant,
@@ -125,7 +108,7 @@ impl RdmPort {
         }
         let Some(peer) = fabric.peer_of(theirs) else {
             self.stats.malformed += 1;
-            return self.give_up(link, LinkDown::Unreachable);
+            return self.fail(link, LinkDown::Unreachable);
         };
         let address = peer.address;
         if !self.links.greet(link, peer, from, now) {
@@ -136,22 +119,70 @@ impl RdmPort {
         self.send_control(link, FrameKind::Hello, &[]);
     }
 
-    /// The peer of a reserved link could not be located. The endpoint hears of it with the next
-    /// poll.
-    pub fn give_up(&mut self, link: LinkId, reason: LinkDown) {
+    fn give_up(&mut self, (link, _): (LinkId, Target), reason: LinkDown) {
         self.fail(link, reason);
     }
 
-    /// The link has not come to its end.
-    pub fn has(&self, link: LinkId) -> bool {
+    fn has(&self, link: LinkId) -> bool {
         self.links.of(link).is_some()
     }
 
-    /// The peer's process may have gone. It is asked now, and unless it answers, the link ends once nothing
-    /// more comes from it.
-    pub fn doubt(&mut self, link: LinkId, now: Instant) {
+    fn doubt(&mut self, link: LinkId, now: Instant) {
         if self.links.doubt(link, now) {
             self.send_control(link, FrameKind::Ping, &AT_ONCE);
         }
+    }
+}
+
+impl FabricPort for RdmPort {
+    fn reserve(&mut self, now: Instant, fallback: Option<Route>) -> Result<LinkId, ConnectError> {
+        if !self.is_open(now) {
+            return Err(ConnectError::NoRoute);
+        }
+        if self.links.is_full() {
+            return Err(ConnectError::NoResources);
+        }
+        let cookie = random::nonzero().map_err(|_| ConnectError::NoResources)?;
+        Ok(self.links.reserve(cookie, fallback, now))
+    }
+
+    fn link_count(&self) -> usize {
+        self.link_count()
+    }
+
+    fn address(&self, link: LinkId) -> Option<SocketAddr> {
+        self.links.of(link)?.from
+    }
+
+    fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
+        self.let_go();
+        self.nest = Epoll::of(epoll)?;
+        Ok(())
+    }
+
+    fn follow(&mut self, device: Device, settled: bool) {
+        self.follow(device, settled);
+    }
+
+    fn face(&mut self, peer: SocketAddr) {
+        self.face(peer);
+    }
+}
+
+impl RdmPort {
+    /// There is a place for a stranger from there, perhaps another one's. False: there is none.
+    fn make_room(&mut self, from: SocketAddr) -> bool {
+        match self.links.vacancy_for(from) {
+            Vacancy::Free => {}
+            Vacancy::Of(stranger) => {
+                self.stats.evicted += 1;
+                self.fail(stranger, LinkDown::Reset);
+            }
+            Vacancy::None => {
+                self.stats.turned_away += 1;
+                return false;
+            }
+        }
+        true
     }
 }

@@ -72,15 +72,6 @@ pub(super) enum NotSent {
 /// number for a peer that does not read; a slot that does not come back is the end of that.
 const INJECT_RUN: u16 = 32;
 
-/// Ways to send a frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Manner {
-    /// As fast as possible.
-    Fast,
-    /// So that we hear when it has left.
-    Tracked,
-}
-
 impl Fabric {
     /// Opens what has been chosen.
     pub(super) fn open(library: &Arc<Library>, choice: &Choice) -> Result<Self, RdmError> {
@@ -97,7 +88,7 @@ impl Fabric {
             ),
             receive,
             bounce: BounceBuffers::default(),
-            ops: Ops::new(),
+            ops: Ops::default(),
             addresses: Addresses::default(),
             out: VecDeque::new(),
             backlog: VecDeque::new(),
@@ -172,7 +163,6 @@ impl Fabric {
         &mut self,
         link: &mut Link,
         kind: FrameKind,
-        manner: Manner,
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), NotSent> {
@@ -183,11 +173,13 @@ impl Fabric {
         let plan = &self.plan;
         let (prefix, total) = (plan.prefix(), FRAME_LEN + len);
         debug_assert!(total <= plan.terms.frame_max, "a frame of {total} bytes");
-        let small = total <= plan.terms.inject_max && manner == Manner::Fast;
+        // What is injected does not say when it has left.
+        let tracked = matches!(kind, FrameKind::Bye | FrameKind::Reset);
+        let small = total <= plan.terms.inject_max && !tracked;
         if small && number % INJECT_RUN != INJECT_RUN - 1 {
             return self.inject(link, kind, total, fill);
         }
-        if link.slots >= self.slots.allowance() && manner == Manner::Fast {
+        if link.slots >= self.slots.allowance() && !tracked {
             return Err(NotSent::Busy);
         }
         let Some(slot) = self.slots.take(&self.domain, main, link.id) else {
@@ -204,13 +196,8 @@ impl Fabric {
         // SAFETY: the slot's memory is not touched before the completion, and outlives the
         // endpoint.
         let sent = unsafe {
-            main.send(
-                bytes.as_ptr(),
-                bytes.len(),
-                slot.desc,
-                peer.address,
-                context,
-            )
+            let memory = (bytes.as_ptr(), bytes.len());
+            main.send(memory, slot.desc, peer.address, context, false)
         };
         if let Err(code) = sent {
             self.ops.end(context);

@@ -48,15 +48,16 @@ mod sequence;
 mod slots;
 
 pub use device::Device;
+pub use endpoint_addresses::FabricPort;
 pub use mx_port_fabric::{Finding, Paths, RdmError, Verdict, Wait};
 pub use provider::survey;
 
-use fabric::{Fabric, Manner, NotSent};
+use fabric::{Fabric, NotSent};
 use frame::FrameKind;
 use hardware::{CLASSES, InUse};
 use libfabric_sys::Library;
 use links::{Alarm, Control, Links, Peer, State};
-use mx_port_base::nest::Nest;
+use mx_port_base::epoll::Epoll;
 use mx_port_base::random;
 use mx_port_fabric::CqEvent;
 use mx_proto::port::LinkDown;
@@ -64,8 +65,7 @@ use mx_proto::{Instant, LinkId};
 use provider::Choice;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,7 +128,7 @@ pub struct RdmPort {
     /// The descriptor of sleepers; it stays when the fabric is opened anew. The provider's is in it
     /// only during a sleep: providers' descriptors are epoll instances over epoll instances, and
     /// every level above them costs each arriving message about half a microsecond.
-    nest: Nest,
+    nest: Epoll,
     /// The member: the queue's descriptor.
     armed: Option<RawFd>,
     /// They could not be waited for: the port is looked at when its deadline says so.
@@ -191,7 +191,7 @@ impl RdmPort {
                 choice.provider()
             );
         }
-        let nest = Nest::new().map_err(RdmError::System)?;
+        let nest = Epoll::new().map_err(RdmError::System)?;
         Ok(Self {
             library,
             in_use: InUse::of(Path::new(CLASSES), &choice.domain()),
@@ -246,7 +246,7 @@ impl RdmPort {
         }
         self.let_go();
         self.armed = Some(fd);
-        if let Err(error) = self.nest.add(mx_port_base::numbers::RDM, Some(fd)) {
+        if let Err(error) = self.nest.join(mx_port_base::numbers::RDM, Some(fd)) {
             log::warn!(
                 "provider {}: polled from now on: {error}",
                 self.choice.provider()
@@ -255,13 +255,6 @@ impl RdmPort {
             self.let_go();
         }
         !self.polled_only
-    }
-
-    /// Sets the epoll instance on which threads sleep from now on, instead of the port's own.
-    pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
-        self.let_go();
-        self.nest = Nest::of(epoll)?;
-        Ok(())
     }
 
     /// The descriptor to sleep on, if any.
@@ -273,7 +266,7 @@ impl RdmPort {
     /// The opposite of [`RdmPort::hold_on`].
     fn let_go(&mut self) {
         if let Some(fd) = self.armed.take() {
-            self.nest.remove(fd);
+            self.nest.remove(&fd);
         }
     }
 
@@ -460,7 +453,7 @@ impl RdmPort {
         let sent = if waits {
             Err(NotSent::Busy)
         } else {
-            self.send_now(id, kind, body, Manner::Fast)
+            self.send_now(id, kind, body)
         };
         if sent == Err(NotSent::Busy) {
             self.queue_control(id, kind, body);
@@ -483,17 +476,11 @@ impl RdmPort {
         }
     }
 
-    fn send_now(
-        &mut self,
-        id: LinkId,
-        kind: FrameKind,
-        body: &[u8],
-        manner: Manner,
-    ) -> Result<(), NotSent> {
+    fn send_now(&mut self, id: LinkId, kind: FrameKind, body: &[u8]) -> Result<(), NotSent> {
         let (Some(fabric), Some(link)) = (&mut self.fabric, self.links.of_mut(id)) else {
             return Err(NotSent::Failed(libc::ENOTCONN));
         };
-        let sent = fabric.send(link, kind, manner, body.len(), |out| {
+        let sent = fabric.send(link, kind, body.len(), |out| {
             out.copy_from_slice(body);
         });
         if sent.is_ok() {

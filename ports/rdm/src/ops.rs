@@ -6,7 +6,7 @@
 //!   end(context) <-- completion ---'      None: unknown or stale
 //!
 //!   chunk  [ context | context | ... ]          context: 64 bytes for the provider
-//!   ops    [ Some(op) | None | ... ]      the same numbers
+//!   ops    [ op | vacant | ... ]          the same numbers
 //! ```
 //!
 //! Owns: that memory. It must outlive the provider's endpoints.
@@ -14,6 +14,7 @@
 
 use libc::c_void;
 use mx_port_fabric::Contexts;
+use slab::Slab;
 
 /// The purpose of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,66 +31,41 @@ pub(super) enum Op {
 const CHUNK: usize = 256;
 
 /// All outstanding operations of a domain.
+#[derive(Default)]
 pub(super) struct Ops {
     chunks: Vec<Contexts>,
-    ops: Vec<Option<Op>>,
-    free: Vec<u32>,
+    ops: Slab<Op>,
 }
 
 impl Ops {
-    pub(super) fn new() -> Self {
-        Self {
-            chunks: Vec::new(),
-            ops: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-
     /// Operations outstanding.
     pub(super) fn len(&self) -> usize {
-        self.ops.len() - self.free.len()
+        self.ops.len()
     }
 
     /// Notes an operation that is about to be given to the provider. If the provider does not take
     /// it, [`Ops::end`] undoes it.
     pub(super) fn begin(&mut self, op: Op) -> *mut c_void {
-        if self.free.is_empty() {
-            self.grow();
+        let number = self.ops.insert(op);
+        if number / CHUNK == self.chunks.len() {
+            self.chunks.push(Contexts::new(CHUNK));
         }
-        // `grow` has just seen to it.
-        let number = self.free.pop().unwrap_or(0);
-        let index = number as usize;
-        self.ops[index] = Some(op);
-        self.chunks[index / CHUNK].at(index % CHUNK)
+        self.chunks[number / CHUNK].at(number % CHUNK)
     }
 
     /// The operation behind a context that has come back. From here on the context is free.
     pub(super) fn end(&mut self, context: *mut c_void) -> Option<Op> {
-        let number = self.number(context)?;
-        let op = self.ops[number as usize].take()?;
-        self.free.push(number);
-        Some(op)
+        self.ops.try_remove(self.number(context)?)
     }
 
     /// The operation behind a context that the provider keeps.
     pub(super) fn of(&self, context: *mut c_void) -> Option<Op> {
-        self.ops[self.number(context)? as usize]
+        self.ops.get(self.number(context)?).copied()
     }
 
-    fn number(&self, context: *mut c_void) -> Option<u32> {
+    fn number(&self, context: *mut c_void) -> Option<usize> {
         let mut chunks = self.chunks.iter().enumerate();
-        chunks.find_map(|(chunk, contexts)| {
-            let index = contexts.number(context)?;
-            Some((chunk * CHUNK + index) as u32)
-        })
-    }
-
-    fn grow(&mut self) {
-        self.chunks.push(Contexts::new(CHUNK));
-        let first = self.ops.len();
-        self.ops.resize(first + CHUNK, None);
-        self.free
-            .extend((first..first + CHUNK).rev().map(|n| n as u32));
+        chunks.find_map(|(chunk, contexts)| Some(chunk * CHUNK + contexts.number(context)?))
     }
 }
 
@@ -105,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_context_leads_back_to_its_operation_once() {
-        let mut ops = Ops::new();
+        let mut ops = Ops::default();
         let contexts: Vec<_> = (0..600).map(|n| ops.begin(Op::Send(n))).collect();
         assert_eq!(ops.len(), 600);
         for (n, context) in contexts.iter().enumerate() {
@@ -118,7 +94,7 @@ mod tests {
 
     #[test]
     fn foreign_contexts_are_refused() {
-        let mut ops = Ops::new();
+        let mut ops = Ops::default();
         let context = ops.begin(Op::Receive(0));
         assert_eq!(ops.end(std::ptr::null_mut()), None);
         assert_eq!(ops.end(context.wrapping_byte_add(1)), None);

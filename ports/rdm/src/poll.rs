@@ -12,7 +12,7 @@
 //! Everything that arrives is checked: a frame has to have a link and that link's cookie, a
 //! completion a known operation, and a position in a buffer has to be inside it.
 
-use super::fabric::{Manner, NotSent};
+use super::fabric::NotSent;
 use super::frame::{AT_ONCE, Frame, FrameKind};
 use super::incoming;
 use super::links::{Alarm, Heard, Link, State};
@@ -23,7 +23,7 @@ use super::sequence::FrameTurn;
 use super::{KEPT_FOR, RdmPort};
 use libc::c_void;
 use libfabric_sys::abi::FI_MULTI_RECV;
-use mx_port_fabric::CqEvent;
+use mx_port_fabric::{CqEvent, Done};
 use mx_proto::port::{LinkDown, RemoteUse, Sink};
 use mx_proto::{Instant, LinkId, Memory};
 
@@ -115,21 +115,11 @@ impl RdmPort {
     }
 
     fn handle_event<M: Memory, S: Sink<M>>(&mut self, event: CqEvent, sink: &mut S) {
-        let (context, flags, outcome) = match event {
-            CqEvent::Done {
-                context,
-                flags,
-                buf,
-                len,
-                ..
-            } => (context, flags, Ok((buf, len))),
-            CqEvent::Failed {
-                context,
-                flags,
-                errno,
-                ..
-            } => (context, flags, Err(errno)),
-        };
+        let CqEvent {
+            context,
+            flags,
+            outcome,
+        } = event;
         let Some(fabric) = &mut self.fabric else {
             return;
         };
@@ -149,7 +139,7 @@ impl RdmPort {
         match op {
             Op::Receive(number) => {
                 match outcome {
-                    Ok((start, len)) => self.handle_frame(number, start, len, sink),
+                    Ok(Done { buf, len }) => self.handle_frame(number, buf, len, sink),
                     Err(code) => {
                         log::debug!("a receive failed: {}", self.library.strerror(code));
                         self.stats.malformed += 1;
@@ -446,11 +436,7 @@ impl RdmPort {
             let Some(control) = link.control.pop_front() else {
                 return true;
             };
-            let manner = match control.kind {
-                FrameKind::Bye | FrameKind::Reset => Manner::Tracked,
-                _ => Manner::Fast,
-            };
-            if self.send_now(id, control.kind, &control.body, manner) == Err(NotSent::Busy)
+            if self.send_now(id, control.kind, &control.body) == Err(NotSent::Busy)
                 && let Some(link) = self.links.of_mut(id)
             {
                 link.control.push_front(control);

@@ -1,7 +1,7 @@
 //! The implementation of the port trait.
 
 use super::RdmPort;
-use super::fabric::{Manner, NotSent};
+use super::fabric::NotSent;
 use super::frame::{FRAME_LEN, FrameKind};
 use super::incoming::STREAMED_MAX;
 use super::links::{Link, State};
@@ -44,7 +44,7 @@ impl LinkControl for RdmPort {
         }
     }
 
-    /// Links begin with [`RdmPort::reserve`].
+    /// Links begin with [`reserve`](super::FabricPort::reserve).
     fn connect(&mut self, _target: Target, _now: Instant) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoRoute)
     }
@@ -296,7 +296,7 @@ impl RdmPort {
             link.wanted = true;
             return Err(SendError::WouldBlock);
         }
-        match fabric.send(link, kind, Manner::Fast, len, fill) {
+        match fabric.send(link, kind, len, fill) {
             Ok(()) => {
                 link.pause = Duration::ZERO;
                 Ok(())

@@ -199,12 +199,12 @@ impl Remote {
     /// The provider did not give memory back that had to be: everything has to be closed and
     /// opened anew, before the call that led to this returns to the endpoint.
     pub(super) fn wants_renewal(&self) -> bool {
-        self.events.renewal_is_due()
+        self.events.renewal
     }
 
     /// The next report, oldest first.
     pub(super) fn next_report(&mut self) -> Option<Report> {
-        self.events.next_report()
+        self.events.reports.pop_front()
     }
 
     /// Lets the peer read `memory` until [`Remote::deregister`]. `None`: it cannot be read this way,
@@ -369,7 +369,7 @@ impl Remote {
         self.links.remove(&link);
         if self.lost() > self.lost_max {
             log::warn!("rdm: reads from dead peers fill the provider's queue");
-            self.events.demand_renewal();
+            self.events.renewal = true;
         }
         let gone: Vec<Registered> = self
             .registered
@@ -399,7 +399,7 @@ impl Remote {
 
     /// Handles completions met on the way. Each operation ends once, so this does too.
     fn handle_met(&mut self, outlet: &mut Outlet<'_>) {
-        while let Some((piece, outcome)) = self.events.next_met() {
+        while let Some((piece, outcome)) = self.events.met.pop_front() {
             self.ended(outlet, piece, outcome);
         }
     }
@@ -500,7 +500,7 @@ impl Remote {
         }
         while self.local && ids.iter().any(|id| self.reads.contains(*id)) {
             self.events.look(outlet);
-            while let Some((piece, outcome)) = self.events.next_met() {
+            while let Some((piece, outcome)) = self.events.met.pop_front() {
                 looks.begin_again();
                 self.ended(outlet, piece, outcome);
             }
@@ -702,14 +702,15 @@ fn finish(outlet: &mut Outlet<'_>, events: &mut Events, closed: Result<(), (Mr, 
     let mut closed = closed;
     let mut looks = LookLimit::last();
     while let Err((mr, code)) = closed {
-        if events.renewal_is_due() {
+        if events.renewal {
             // The renewal closes this one, too.
             return;
         }
         events.look(outlet);
         if !looks.again() {
             log::warn!("rdm: a registration cannot be closed (error {code})");
-            return events.demand_renewal();
+            events.renewal = true;
+            return;
         }
         closed = mr.close();
     }

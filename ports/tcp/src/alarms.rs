@@ -9,11 +9,11 @@
 //! Not here: links; it only stores their ids.
 
 use mx_proto::{Instant, LinkId};
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// The work to be done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Alarm {
     /// This attempt to connect had to succeed by now.
     Dial {
@@ -33,37 +33,19 @@ pub(super) enum Alarm {
 /// Alarms, earliest first.
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
-    heap: BinaryHeap<Entry>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry {
-    at: Instant,
-    alarm: Alarm,
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.at.cmp(&self.at)
-    }
-}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
+    heap: BinaryHeap<Reverse<(Instant, Alarm)>>,
 }
 
 impl Alarms {
     /// Lets `alarm` ring at `at`.
     pub(super) fn set(&mut self, at: Instant, alarm: Alarm) {
-        self.heap.push(Entry { at, alarm });
+        self.heap.push(Reverse((at, alarm)));
     }
 
     /// The time of the next one.
     #[inline]
     pub(super) fn next(&self) -> Option<Instant> {
-        self.heap.peek().map(|entry| entry.at)
+        self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Takes out one that is due.
@@ -71,7 +53,7 @@ impl Alarms {
         if self.next()? > now {
             return None;
         }
-        let alarm = self.heap.pop().map(|entry| entry.alarm);
+        let alarm = self.heap.pop().map(|Reverse((_, alarm))| alarm);
         if self.heap.capacity() > 4 * self.heap.len() + 256 {
             self.heap.shrink_to(2 * self.heap.len());
         }

@@ -46,12 +46,7 @@ const DRAWS: usize = 16;
 /// Index of the names under which listeners are watched; no link reaches it.
 const LISTENER_INDEX: u32 = (1 << 29) - 1;
 
-/// Congestion control: what sockets begin with, and what those to other hosts get.
-#[derive(Debug)]
-pub(super) struct Algorithms {
-    elsewhere: Option<Vec<u8>>,
-}
-
+/// Congestion control within a host.
 const SAME_HOST: &[u8] = b"reno\0";
 
 /// The word under which the listener number `at` is watched.
@@ -59,17 +54,17 @@ pub(super) fn listener_word(at: usize) -> u64 {
     LinkId::new(LISTENER_INDEX, at as u32).to_word()
 }
 
-/// Listens on all `addresses` with one port number, which is returned.
+/// Listens on all `addresses` with one port number, which is returned, as is the congestion control for
+/// connections to other hosts.
 pub(super) fn listen(
     addresses: &[SocketAddr],
     dead_after: Duration,
-) -> io::Result<(Vec<sys::TcpSocket>, u16, Algorithms)> {
+) -> io::Result<(Vec<sys::TcpSocket>, u16, Option<Vec<u8>>)> {
     let any: SocketAddr = ([127, 0, 0, 1], 0).into();
     let elsewhere = sys::socket(addresses.first().unwrap_or(&any))
         .and_then(|probe| probe.tcp_congestion())
         .ok()
         .filter(|name| !name.starts_with(SAME_HOST));
-    let algorithms = Algorithms { elsewhere };
     let mut tries = DRAWS;
     loop {
         tries -= 1;
@@ -80,7 +75,7 @@ pub(super) fn listen(
                     && tries > 0
                     && addresses.len() > 1
                     && addresses.iter().all(|address| address.port() == 0) => {}
-            other => return other.map(|(fds, port)| (fds, port, algorithms)),
+            other => return other.map(|(fds, port)| (fds, port, elsewhere)),
         }
     }
 }
@@ -172,7 +167,7 @@ impl TcpPort {
         target: Target,
         now: Instant,
     ) -> Result<LinkId, ConnectError> {
-        let mut rest = (self.resolver)(target)?;
+        let mut rest = (self.options.resolver)(target)?;
         if self.links.len() >= self.links_max {
             log::warn!(
                 "tcp: no link to {target:?}: there are {} already",
@@ -206,7 +201,7 @@ impl TcpPort {
         } else {
             self.watch_dialling(id);
             self.alarms.set(
-                now.after(self.timing.dial_for),
+                now.after(self.options.dial_for),
                 Alarm::Dial { link: id, attempt },
             );
         }
@@ -234,7 +229,7 @@ impl TcpPort {
                 }
             };
             let begun =
-                prepare(&fd, self.timing.dead_after).and_then(|()| sys::connect(&fd, address));
+                prepare(&fd, self.options.dead_after).and_then(|()| sys::connect(&fd, address));
             match begun {
                 Ok(()) => return Ok(Some((fd, address))),
                 Err(error) => {
@@ -301,7 +296,7 @@ impl TcpPort {
                     link.phase = Phase::Dialling(Box::new(dial));
                 }
                 self.watch_dialling(id);
-                let at = now.after(self.timing.dial_for);
+                let at = now.after(self.options.dial_for);
                 self.alarms.set(at, Alarm::Dial { link: id, attempt });
             }
             Ok(None) => self.announce_down(id, dial.worst.unwrap_or(worst), sink),
@@ -343,7 +338,7 @@ impl TcpPort {
         self.poll_set.control.remove(&link.fd);
         self.poll_set.pending -= 1;
         link.phase = Phase::Open;
-        if let Some(elsewhere) = &self.algorithms.elsewhere {
+        if let Some(elsewhere) = &self.elsewhere {
             let local = sys::local_address(&link.fd).map(|address| address.ip());
             if !is_same_host(link.peer.ip(), local.ok()) {
                 let _ = link.fd.set_tcp_congestion(elsewhere);

@@ -42,7 +42,6 @@ pub use receive::STRANGER_MAX;
 
 use alarms::Alarms;
 use link::{Link, Phase, Table};
-use mx_port_base::Resolver;
 use mx_port_base::descriptors;
 use mx_port_base::epoll::READABLE;
 use mx_port_base::interfaces::is_of_this_host;
@@ -60,7 +59,6 @@ use send::Refusal;
 use staging::Pool;
 use std::io;
 use std::net::IpAddr;
-use std::time::Duration;
 
 /// Largest body that is collected and delivered whole. With its header it fits into a staging
 /// buffer.
@@ -81,8 +79,7 @@ const PULL_BLOCK: usize = 4 << 20;
 pub struct TcpPort {
     listeners: Vec<sys::TcpSocket>,
     local_port: u16,
-    resolver: Resolver,
-    timing: Timing,
+    options: TcpOptions,
     links: Table,
     links_max: usize,
     strangers: Strangers,
@@ -104,53 +101,29 @@ pub struct TcpPort {
     chores: bool,
     /// Listeners are watched.
     accepting: bool,
-    algorithms: dial::Algorithms,
+    /// Congestion control of sockets to other hosts, where it is another one than to this.
+    elsewhere: Option<Vec<u8>>,
     stats: TcpStats,
-}
-
-/// The spans of [`TcpOptions`].
-#[derive(Clone, Copy, Debug)]
-struct Timing {
-    dead_after: Duration,
-    dial_for: Duration,
-    linger: Duration,
 }
 
 impl TcpPort {
     /// Opens a port and listens. Fails with `AddrInUse` when another one listens there.
     pub fn open(options: TcpOptions) -> io::Result<Self> {
-        let TcpOptions {
-            listen,
-            resolver,
-            max_links,
-            source_share,
-            dead_after,
-            dial_for,
-            kept_bytes,
-            linger,
-        } = options;
-        let timing = Timing {
-            dead_after,
-            dial_for,
-            linger,
-        };
-        let (listeners, local_port, algorithms) = dial::listen(&listen, dead_after)?;
+        let (listeners, local_port, elsewhere) = dial::listen(&options.listen, options.dead_after)?;
         let poll_set = PollSet::new()?;
         for (at, listener) in listeners.iter().enumerate() {
             let word = dial::listener_word(at);
             poll_set.control.add(listener, word, READABLE)?;
         }
-        let most = places(max_links, descriptors::most());
+        let most = places(options.max_links, descriptors::most());
         Ok(Self {
             listeners,
             local_port,
-            resolver,
-            timing,
             links: Table::default(),
             links_max: most,
             strangers: Strangers::new(BOUND_WITHIN),
-            places: Shares::new(most, source_share),
-            pool: Pool::new(kept_bytes),
+            places: Shares::new(most, options.source_share),
+            pool: Pool::new(options.kept_bytes),
             scratch: vec![0; send::SCRATCH].into_boxed_slice(),
             poll_set,
             alarms: Alarms::default(),
@@ -160,8 +133,9 @@ impl TcpPort {
             vitals_set: false,
             chores: false,
             accepting: true,
-            algorithms,
+            elsewhere,
             stats: TcpStats::default(),
+            options,
         })
     }
 

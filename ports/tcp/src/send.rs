@@ -66,7 +66,7 @@ impl Tx {
     /// Pushes the backlog. `Ok(true)`: there is none left.
     pub(super) fn flush(&mut self, fd: &Socket) -> io::Result<bool> {
         while self.flushed < self.backlog.len() {
-            match sys::send(fd, &self.backlog[self.flushed..], false) {
+            match sys::send(fd, &self.backlog[self.flushed..]) {
                 Ok(n) => self.flushed += n,
                 Err(error) if sys::would_block(&error) => return Ok(false),
                 Err(error) => return Err(error),
@@ -101,7 +101,7 @@ impl Tx {
         let taken = match body {
             Body::Bytes(bytes) if len <= COPY_MAX => {
                 scratch[HEADER_LEN..whole].copy_from_slice(bytes);
-                first(sys::send(fd, &scratch[..whole], false))?
+                first(sys::send(fd, &scratch[..whole]))?
             }
             Body::Bytes(bytes) => {
                 let pair = [IoSlice::new(header), IoSlice::new(bytes)];
@@ -206,7 +206,7 @@ fn pieces<M: Memory>(
             return Ok(taken);
         }
         let result = match &vector[..] {
-            [one] => sys::send(fd, one, false),
+            [one] => sys::send(fd, one),
             all => sys::send_vectored(fd, all, taken + offered < whole),
         };
         match result {
@@ -275,7 +275,7 @@ fn copied<M: Memory>(
 ) -> Result<usize, Refusal> {
     let mut bytes = ahead.to_vec();
     memory.visit(offset, len, |piece| bytes.extend_from_slice(piece));
-    first(sys::send(fd, &bytes, false))
+    first(sys::send(fd, &bytes))
 }
 
 #[inline]

@@ -150,25 +150,22 @@ fn counted(result: io::Result<usize>) -> io::Result<usize> {
     result
 }
 
-/// Sends what fits. `more`: another call follows at once, so the last segment may wait for it.
+/// Sends what fits.
 #[inline]
-pub(super) fn send(socket: &Socket, bytes: &[u8], more: bool) -> io::Result<usize> {
-    counted(socket.send_with_flags(bytes, flags(more)))
+pub(super) fn send(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+    counted(socket.send_with_flags(bytes, libc::MSG_NOSIGNAL))
 }
 
-/// Sends what fits of several runs of bytes, as one; at most [`VECTOR_MAX`].
+/// Sends what fits of several runs of bytes, as one; at most [`VECTOR_MAX`]. `more`: another call follows
+/// at once, so the last segment may wait for it.
 #[inline]
 pub(super) fn send_vectored(
     socket: &Socket,
     runs: &[IoSlice<'_>],
     more: bool,
 ) -> io::Result<usize> {
-    counted(socket.send_vectored_with_flags(runs, flags(more)))
-}
-
-#[inline]
-fn flags(more: bool) -> i32 {
-    libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 }
+    let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+    counted(socket.send_vectored_with_flags(runs, flags))
 }
 
 /// Receives what is there. `Ok(0)`: the peer has finished.

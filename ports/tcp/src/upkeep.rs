@@ -25,12 +25,12 @@ impl TcpPort {
         self.chores = false;
         for id in std::mem::take(&mut self.closing) {
             self.alarms
-                .set(now.after(self.timing.linger), Alarm::Linger(id));
+                .set(now.after(self.options.linger), Alarm::Linger(id));
         }
         if !self.doubted.is_empty() && !self.vitals_set {
             self.vitals_set = true;
             self.alarms
-                .set(now.after(self.timing.dead_after / 4), Alarm::Vitals);
+                .set(now.after(self.options.dead_after / 4), Alarm::Vitals);
         }
     }
 
@@ -132,12 +132,12 @@ impl TcpPort {
 
     /// Takes down links whose peer owes an acknowledgement for too long.
     fn look_after_links<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) {
-        let timeout = self.timing.dead_after / 2;
+        let timeout = self.options.dead_after / 2;
         let mut dead = Vec::new();
         let Self {
             links,
             doubted,
-            timing,
+            options,
             ..
         } = self;
         doubted.retain(|&id| {
@@ -159,7 +159,7 @@ impl TcpPort {
                 return true;
             }
             let since = *link.owes_since.get_or_insert(now);
-            if now.since(since) >= timing.dead_after / 4 {
+            if now.since(since) >= options.dead_after / 4 {
                 dead.push(id);
             }
             true
@@ -172,7 +172,7 @@ impl TcpPort {
         self.vitals_set = !self.doubted.is_empty();
         if self.vitals_set {
             self.alarms
-                .set(now.after(self.timing.dead_after / 4), Alarm::Vitals);
+                .set(now.after(self.options.dead_after / 4), Alarm::Vitals);
         }
     }
 }

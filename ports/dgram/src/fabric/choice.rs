@@ -15,16 +15,17 @@
 use super::frame;
 use super::name::{FabricAddress, NAME_MAX};
 use libfabric_sys::abi::{
-    FI_ADDR_STR, FI_CONTEXT, FI_CONTEXT2, FI_ENODATA, FI_EP_DGRAM, FI_LOCAL_MR, FI_MR_ALLOCATED,
-    FI_MR_HMEM, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX,
-    FI_PROGRESS_MANUAL, FI_RECV, FI_RM_DISABLED, FI_RX_CQ_DATA, FI_SEND, FI_SOCKADDR,
-    FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_SOURCE, FI_THREAD_DOMAIN, fi_major, fi_minor,
+    FI_ADDR_STR, FI_ENODATA, FI_EP_DGRAM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_LOCAL,
+    FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX, FI_RECV, FI_RM_DISABLED, FI_SEND,
+    FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, fi_major, fi_minor,
 };
 use libfabric_sys::{Hints, Info, InfoList, Library};
 use mx_port_base::interfaces::is_of_this_host;
-use mx_port_fabric::{AddressPlace, Entries, Prefix, Terms, Wait, modern_mr_mode, place, source};
+use mx_port_fabric::{
+    AddressPlace, Entries, Prefix, Terms, Wait, modern_mr_mode, offers, place, source,
+};
 use mx_port_fabric::{Devices, Finding, RdmError, Verdict};
-use std::ffi::{CString, c_int};
+use std::ffi::c_int;
 use std::net::IpAddr;
 
 #[cfg(test)]
@@ -60,13 +61,10 @@ pub(super) struct Plan {
 const PREFERENCE: [&str; 4] = ["usnic", "efa", "verbs", "udp"];
 
 /// Providers never used, with the reason.
-const NEVER: [(&str, &str); 2] = [
+const NEVER: &[(&str, &str)] = &[
     ("sockets", "it is deprecated and only there for development"),
     ("ofi_rxd", "it has reliability of its own underneath"),
 ];
-
-/// Modes offered to providers. `FI_RX_CQ_DATA` costs nothing: no such data is sent.
-const MODES: u64 = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX | FI_RX_CQ_DATA | FI_LOCAL_MR;
 
 /// Registration modes supported. Most need nothing, since no peer accesses this memory remotely.
 /// Not `FI_MR_ENDPOINT`: buffers bound to an endpoint and in use until it closes could not be
@@ -98,7 +96,7 @@ impl Choice {
     ) -> Result<Self, RdmError> {
         if let Some(name) = provider {
             let provider = name.to_owned();
-            if let Some(why) = refused(name) {
+            if let Some(why) = offers::refused(name, NEVER) {
                 let why = why.to_owned();
                 return Err(RdmError::Refused { provider, why });
             }
@@ -119,32 +117,17 @@ impl Choice {
     }
 }
 
-/// The reason why a provider is never used.
-fn refused(name: &str) -> Option<&'static str> {
-    // Peers talk to the outermost layer, so its reason comes first.
-    name.rsplit(';').find_map(|layer| {
-        if layer.starts_with("ofi_hook") {
-            return Some("it only watches other providers");
-        }
-        let known = NEVER.iter().find(|(refused, _)| *refused == layer);
-        known.map(|(_, why)| *why)
-    })
-}
-
 /// The error for a missing provider; it lists those that exist.
 fn missing(library: &Library, asked: &str, bind: Option<IpAddr>) -> RdmError {
-    let asked = match bind {
-        Some(address) => format!("{asked} at {address}"),
-        None => asked.to_owned(),
-    };
+    let asked = offers::request(asked, bind);
     let mut found: Vec<Finding> = Vec::new();
-    let all = hints(library, None).and_then(|hints| library.query(None, None, 0, Some(&hints)));
+    let all = hints(library, None).and_then(|hints| offers::query(library, &hints, None));
     for info in all.iter().flatten() {
         let provider = info.provider().into_owned();
         if found.iter().any(|finding| finding.provider == provider) {
             continue;
         }
-        let verdict = match refused(&provider) {
+        let verdict = match offers::refused(&provider, NEVER) {
             Some(why) => Verdict::Refused(why.to_owned()),
             None => match find(library, &provider, bind) {
                 Ok(Some(_)) => Verdict::Usable,
@@ -172,15 +155,10 @@ fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Option<Ch
         Ok(hints) => hints,
         Err(code) => return failed(code),
     };
-    let query = |bind: Option<IpAddr>| match bind.map(|at| CString::new(at.to_string())) {
-        Some(Ok(node)) => library.query(Some(&node), None, FI_SOURCE, Some(&hints)),
-        // An address contains no zero byte.
-        Some(Err(_)) | None => library.query(None, None, 0, Some(&hints)),
-    };
-    let mut offers = match query(bind) {
+    let list = match offers::query(library, &hints, bind) {
         Ok(offers) => offers,
         // The provider may not accept an IP address.
-        Err(FI_ENODATA) => match query(None) {
+        Err(FI_ENODATA) => match offers::query(library, &hints, None) {
             Ok(offers) => offers,
             Err(FI_ENODATA) => return Ok(None),
             Err(code) => return failed(code),
@@ -191,61 +169,29 @@ fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Option<Ch
         Some(_) => devices(library, name),
         None => Devices::default(),
     };
-    let mut why = None;
-    let mut best: Option<(AddressPlace, Info<'_>, Plan)> = None;
-    for info in offers.iter() {
-        // A provider asked for by name may also return providers layered over it.
-        if info.provider() != name || info.ep_type() != FI_EP_DGRAM {
-            continue;
+    // A provider asked for by name may also return providers layered over it.
+    let its = |info: &Info<'_>| info.provider() == name && info.ep_type() == FI_EP_DGRAM;
+    match offers::best(list.iter().filter(its), |info| judge(info, bind, &devices)) {
+        Ok((info, plan)) => {
+            let info = list.keep(info).map_err(|code| library.strerror(code))?;
+            Ok(Some(Choice { info, plan }))
         }
-        match judge(info, bind, &devices) {
-            // The provider's own order decides between equals.
-            Ok((place, plan)) => {
-                if best.as_ref().is_none_or(|(other, ..)| place < *other) {
-                    best = Some((place, info, plan));
-                }
-            }
-            Err(reason) => {
-                why.get_or_insert(reason);
-            }
-        }
-    }
-    match (best, why) {
-        (Some((_, info, plan)), _) => {
-            let kept = offers.keep(info).map_err(|code| library.strerror(code))?;
-            offers = kept;
-            Ok(Some(Choice { info: offers, plan }))
-        }
-        (None, Some(why)) => Err(why),
-        (None, None) => Ok(None),
+        Err(Some(why)) => Err(why),
+        Err(None) => Ok(None),
     }
 }
 
 fn hints(library: &Library, name: Option<&str>) -> Result<Hints, i32> {
-    let mut hints = library.hints()?;
-    hints
-        .set_caps(FI_MSG | FI_SEND | FI_RECV)
-        .set_mode(MODES)
-        .set_ep_type(FI_EP_DGRAM)
-        // All calls are made under one lock.
-        .set_threading(FI_THREAD_DOMAIN)
-        // Manual progress is enough; a provider with threads may keep them.
-        .set_data_progress(FI_PROGRESS_MANUAL)
-        .set_mr_mode(MR_MODES);
-    if let Some(name) = name {
-        // A name that is not a C string is no provider's.
-        hints.set_provider(name).map_err(|_| FI_ENODATA)?;
-    }
-    Ok(hints)
+    offers::endpoint_hints(
+        library,
+        name,
+        (FI_EP_DGRAM, FI_MSG | FI_SEND | FI_RECV, MR_MODES),
+    )
 }
 
 /// The part of a provider that has IP addresses: its endpoints of other kinds are on the same devices.
 fn devices(library: &Library, name: &str) -> Devices {
-    let hints = library.hints().and_then(|mut hints| {
-        hints.set_mode(MODES).set_mr_mode(MR_MODES);
-        hints.set_provider(name).map_err(|_| FI_ENODATA)?;
-        Ok(hints)
-    });
+    let hints = offers::hints(library, Some(name), MR_MODES);
     hints.map_or_else(|_| Devices::default(), |hints| Devices::of(library, &hints))
 }
 
@@ -308,18 +254,7 @@ impl Plan {
         if format == FI_ADDR_STR {
             return Err("its addresses are text, of any length".to_owned());
         }
-        let unknown = mode & !MODES;
-        if unknown != 0 {
-            return Err(format!(
-                "it wants mode {unknown:#x}, which is not supported"
-            ));
-        }
-        let unknown = mr_mode & !MR_MODES & !FI_MR_HMEM;
-        if unknown != 0 {
-            return Err(format!(
-                "it wants registration mode {unknown:#x}, which is not supported"
-            ));
-        }
+        offers::check_modes(mode, mr_mode, MR_MODES)?;
         let of_mode = |mode: u64| match mode & FI_MSG_PREFIX {
             0 => 0,
             _ => info.msg_prefix_size(),

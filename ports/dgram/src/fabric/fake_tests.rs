@@ -16,9 +16,9 @@ struct Pair {
 }
 
 fn open(fake: &Fake) -> Result<FabricDatagrams, RdmError> {
-    FabricDatagrams::open(FabricOptions {
+    FabricDatagrams::open(DgramOptions {
         library: Some(fake.library()),
-        ..FabricOptions::default()
+        ..DgramOptions::default()
     })
 }
 
@@ -441,10 +441,10 @@ fn whose_address_does_not_follow_from_the_target_is_waited_for() {
 fn what_cannot_be_a_name_on_our_fabric_leads_nowhere() {
     let udp = |ask| {
         let fake = Fake::new(Shape::udp(), 1);
-        let options = FabricOptions {
+        let options = DgramOptions {
             library: Some(fake.library()),
             ask,
-            ..FabricOptions::default()
+            ..DgramOptions::default()
         };
         (FabricDatagrams::open(options).unwrap(), fake)
     };

@@ -22,10 +22,9 @@ use super::frame::{Frame, header};
 use super::name::FabricAddress;
 use super::peers::Peers;
 use super::sockets::{self, Sockets};
-use libc::c_void;
 use libfabric_sys::abi::{FI_RECV, FI_SEND};
 use mx_port_fabric::RdmError;
-use mx_port_fabric::{Buffers, Contexts, CqEvent, Domain, Ep, FabricError, Prefix, Role};
+use mx_port_fabric::{Buffers, Contexts, CqEvent, Domain, Done, Ep, FabricError, Prefix, Role};
 use mx_proto::reliability::{DatagramError, GsoBatch};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -101,7 +100,7 @@ impl Line {
     pub(super) fn open(
         domain: &Domain,
         plan: &Plan,
-        port: Option<u16>,
+        port: u16,
         depth: Depth,
     ) -> Result<Self, RdmError> {
         let terms = &plan.terms;
@@ -257,14 +256,9 @@ impl Line {
             let desc = self.buffers.desc();
             let context = self.contexts.at(number as usize);
             let to = peers.address(peer);
-            let sent = if more {
-                // SAFETY: the buffer is not touched before the completion, and outlives the
-                // endpoint, and so does its context.
-                unsafe { ep.send_more(start, len, desc, to, context) }
-            } else {
-                // SAFETY: as above.
-                unsafe { ep.send(start, len, desc, to, context) }
-            };
+            // SAFETY: the buffer is not touched before the completion, and outlives the endpoint, and so
+            // does its context.
+            let sent = unsafe { ep.send((start, len), desc, to, context, more) };
             match sent {
                 Ok(()) => {
                     self.with[number as usize] = With::Send(peer);
@@ -350,30 +344,26 @@ impl Line {
 
     /// Handles a completion.
     fn ended(&mut self, event: CqEvent, peers: &mut Peers, stats: &mut FabricStats) {
-        let (context, len): (*mut c_void, Option<usize>) = match event {
-            CqEvent::Done { context, len, .. } => (context, Some(len)),
-            CqEvent::Failed { context, .. } => (context, None),
-        };
         // Failed injections have no context; nor do some packets of providers' own.
         let with = self
             .contexts
-            .number(context)
+            .number(event.context)
             .and_then(|number| Some((number as u32, self.with.get_mut(number)?)));
         let Some((number, with)) = with else {
             stats.strays += 1;
             return;
         };
-        match (std::mem::replace(with, With::Us), len) {
+        match (std::mem::replace(with, With::Us), event.outcome) {
             (With::Us, _) => stats.strays += 1,
-            (With::Receive, Some(len)) if len <= self.size => {
+            (With::Receive, Ok(Done { len, .. })) if len <= self.size => {
                 self.arrived.push_back((number, len));
             }
             (With::Receive, _) => {
                 stats.receive_errors += 1;
                 self.owed.push(number);
             }
-            (With::Send(peer), done) => {
-                stats.send_errors += u64::from(done.is_none());
+            (With::Send(peer), outcome) => {
+                stats.send_errors += u64::from(outcome.is_err());
                 self.free.push(number);
                 peers.ended(peer);
             }

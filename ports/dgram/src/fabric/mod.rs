@@ -16,7 +16,8 @@
 //! endpoint is bound to the port of the endpoint number, as for kernel UDP, so its name follows
 //! from host and number; the peer itself sends the name of its data endpoint. Where a provider has
 //! addresses of its own (`verbs`, `efa`: queue pair numbers, drawn when an endpoint opens), the
-//! peer is asked ([`resolver`]).
+//! peer is asked, as for `rdm`, over the TCP port of the endpoint number: until the answer is there, a placeholder
+//! stands for it, to which nothing can be sent.
 //!
 //! **The sender of a datagram** is named in it ([`frame`]); both sides have to use this service,
 //! not kernel UDP at one end. Datagrams of other kinds are counted, and logged once.
@@ -33,7 +34,6 @@ mod line;
 mod name;
 mod peers;
 mod poll_timer;
-mod resolver;
 mod service;
 mod sockets;
 
@@ -46,63 +46,27 @@ mod tests;
 
 pub use name::FabricAddress;
 
+use super::DgramOptions;
 use askers::Askers;
 use choice::{Choice, Plan};
 use libfabric_sys::Library;
 use line::{Depth, Line};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_base::endpoint_port::PortMap;
-use mx_port_base::nest::Nest;
+use mx_port_base::epoll::Epoll;
 use mx_port_fabric::RdmError;
-use mx_port_fabric::{Domain, FabricError, Wait};
+use mx_port_fabric::{Domain, FabricError};
 use mx_proto::reliability::{Capacity, Channel, DATA_NAME_MAX};
 use mx_proto::{Clock, Instant, NicId, Target};
 use peers::Peers;
 use poll_timer::PollTimer;
-use resolver::Resolver;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Options of the service.
-#[derive(Clone, Debug)]
-pub struct FabricOptions {
-    /// The address of this machine to bind to. `None`: the first that other machines can reach.
-    pub bind: Option<IpAddr>,
-    /// The port of the command endpoint; 0: any.
-    pub port: u16,
-    /// The exact name of the only provider to use.
-    pub provider: Option<String>,
-    /// Maps endpoint numbers to ports.
-    pub ports: PortMap,
-    /// Returns the addresses of an interface's machine with a port, best first.
-    pub addresses: fn(NicId, u16) -> Vec<SocketAddr>,
-    /// Peers are asked for their address even where it follows from host and number.
-    pub ask: bool,
-    /// The means by which threads wait for events.
-    pub wait: Wait,
-    /// The library to use instead of the installed one.
-    pub library: Option<Library>,
-}
-
-impl Default for FabricOptions {
-    fn default() -> Self {
-        Self {
-            bind: None,
-            port: 0,
-            provider: None,
-            ports: PortMap::default(),
-            addresses: |_, port| vec![(Ipv4Addr::LOCALHOST, port).into()],
-            ask: false,
-            wait: Wait::Fd,
-            library: None,
-        }
-    }
-}
 
 /// Counters.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -135,7 +99,8 @@ pub struct FabricDatagrams {
     addresses: fn(NicId, u16) -> Vec<SocketAddr>,
     /// True if names do not follow from targets.
     asks: bool,
-    resolver: Resolver,
+    /// Answers that have not been handed out: a placeholder, and the name that it stands for, if there is one.
+    answers: Vec<(FabricAddress, Option<FabricAddress>)>,
     askers: Askers,
     /// `None` while the domain is broken.
     open: Option<Open>,
@@ -143,7 +108,7 @@ pub struct FabricDatagrams {
     /// Our names: command and data.
     names: [FabricAddress; 2],
     receive_buffer: usize,
-    nest: Nest,
+    nest: Epoll,
     poll_timer: PollTimer,
     /// Descriptors in the nest.
     watched: Vec<RawFd>,
@@ -189,12 +154,13 @@ impl FabricDatagrams {
     /// # Errors
     ///
     /// There is no libfabric, no such provider, or it cannot be used; the error says what there is.
-    pub fn open(options: FabricOptions) -> Result<Self, RdmError> {
+    pub fn open(options: DgramOptions) -> Result<Self, RdmError> {
         let library = Arc::new(match &options.library {
             Some(library) => library.clone(),
             None => Library::get()?.clone(),
         });
-        let mut choice = Choice::make(&library, options.provider.as_deref(), options.bind)?;
+        let bind = options.bind.or(options.device);
+        let mut choice = Choice::make(&library, options.provider.as_deref(), bind)?;
         choice.plan.terms.wait = options.wait;
         let asks = options.ask || !choice::is_of_ip(choice.plan.terms.address_format);
         let port = if asks {
@@ -223,13 +189,13 @@ impl FabricDatagrams {
             ports: options.ports,
             addresses: options.addresses,
             asks,
-            resolver: Resolver::default(),
+            answers: Vec::new(),
             askers: Askers::new(),
             open: Some(open),
             retry_at: Instant(0),
             names,
             receive_buffer,
-            nest: Nest::new().map_err(RdmError::System)?,
+            nest: Epoll::new().map_err(RdmError::System)?,
             poll_timer: PollTimer::new().map_err(RdmError::System)?,
             watched: Vec::new(),
             told_foreign: false,
@@ -271,7 +237,7 @@ impl FabricDatagrams {
     /// fabric; the target is then not found.
     pub fn found(&mut self, target: Target, name: &[u8]) -> bool {
         let name = self.whole(name);
-        self.resolver.answer(target, name);
+        self.answers.push((FabricAddress::sought(target), name));
         name.is_some()
     }
 
@@ -296,7 +262,7 @@ impl FabricDatagrams {
 
     /// Records that the target is not on our fabric.
     pub fn nowhere(&mut self, target: Target) {
-        self.resolver.answer(target, None);
+        self.answers.push((FabricAddress::sought(target), None));
     }
 
     /// The counters.
@@ -308,7 +274,7 @@ impl FabricDatagrams {
     /// nest their own, and the kernel allows five levels.
     pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
         self.watch_nothing();
-        self.nest = Nest::of(epoll)?;
+        self.nest = Epoll::of(epoll)?;
         Ok(())
     }
 
@@ -374,7 +340,7 @@ impl FabricDatagrams {
         }
         self.watch_nothing();
         for &fd in fds {
-            if let Err(error) = self.nest.add(MEMBER, Some(fd)) {
+            if let Err(error) = self.nest.join(MEMBER, Some(fd)) {
                 log::warn!("dgram: cannot sleep on a descriptor of libfabric's: {error}");
                 return false;
             }
@@ -385,7 +351,7 @@ impl FabricDatagrams {
 
     fn watch_nothing(&mut self) {
         for fd in std::mem::take(&mut self.watched) {
-            self.nest.remove(fd);
+            self.nest.remove(&fd);
         }
     }
 }
@@ -400,7 +366,7 @@ impl Open {
             lines: Vec::new(),
         };
         for (port, command) in ports.into_iter().zip([true, false]) {
-            let line = Line::open(&open.domain, plan, Some(port), depth(plan, command))?;
+            let line = Line::open(&open.domain, plan, port, depth(plan, command))?;
             open.lines.push(line);
         }
         for line in &mut open.lines {

@@ -8,7 +8,7 @@
 //! A peer is identified by its name alone, which stays valid; its place in an address vector may
 //! change ([`super::peers`]).
 //!
-//! A placeholder without bytes stands for a peer being resolved ([`super::resolver`]).
+//! A placeholder without bytes stands for a peer being resolved.
 //!
 //! Owns: the bytes, and conversion from and to socket addresses.
 //! Not here: libfabric, the existence of such an endpoint.

@@ -8,9 +8,11 @@
 //! Owns: the timer and its interval.
 //! Not here: the polling after it fires.
 
-use mx_port_base::close_on_fork::{CloseOnFork, CloseOnForkFd};
+use mx_port_base::close_on_fork::CloseOnFork;
+use nix::sys::timer::{Expiration, TimerSetTimeFlags};
+use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 /// The first interval after traffic: about the cost of a wake-up, and a fabric carries some
@@ -23,23 +25,15 @@ const LONGEST: Duration = Duration::from_millis(2);
 /// The timer.
 #[derive(Debug)]
 pub(super) struct PollTimer {
-    fd: CloseOnForkFd,
+    fd: CloseOnFork<TimerFd>,
     next: Duration,
     running: bool,
 }
 
 impl PollTimer {
     pub(super) fn new() -> io::Result<Self> {
-        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
-        let fd = CloseOnFork::open(|| {
-            // SAFETY: no pointers; the result is checked.
-            let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) };
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // SAFETY: a fresh descriptor, not owned elsewhere.
-            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-        })?;
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let fd = CloseOnFork::open(|| TimerFd::new(ClockId::CLOCK_MONOTONIC, flags))?;
         Ok(Self {
             fd,
             next: FIRST,
@@ -58,7 +52,8 @@ impl PollTimer {
 
     /// Starts the timer. False if the system refuses.
     pub(super) fn start(&mut self) -> bool {
-        self.running = self.set(self.next);
+        let after = Expiration::OneShot(self.next.into());
+        self.running = self.fd.set(after, TimerSetTimeFlags::empty()).is_ok();
         self.next = (self.next * 2).min(LONGEST);
         self.running
     }
@@ -66,26 +61,9 @@ impl PollTimer {
     /// Stops the timer.
     pub(super) fn stop(&mut self) {
         if std::mem::take(&mut self.running) {
-            // Setting it also clears an expiry.
-            self.set(Duration::ZERO);
+            // It also clears an expiry.
+            let _ = self.fd.unset();
         }
-    }
-
-    fn set(&self, after: Duration) -> bool {
-        let time = libc::itimerspec {
-            it_interval: libc::timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            },
-            it_value: libc::timespec {
-                tv_sec: 0,
-                // At most `LONGEST`.
-                tv_nsec: i64::from(after.subsec_nanos()),
-            },
-        };
-        let none = std::ptr::null_mut();
-        // SAFETY: a timer, and a whole `struct itimerspec`.
-        unsafe { libc::timerfd_settime(self.raw(), 0, &raw const time, none) == 0 }
     }
 }
 

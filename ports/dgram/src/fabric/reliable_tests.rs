@@ -21,7 +21,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(options: impl Fn() -> FabricOptions) -> Self {
+    fn new(options: impl Fn() -> DgramOptions) -> Self {
         let port = |key: u8| {
             let service = FabricDatagrams::open(options()).unwrap();
             Reliable::new(service, ReliableConfig::default(), [key; 16])
@@ -134,11 +134,11 @@ fn exchange(pair: &mut Pair, count: usize) {
 #[test]
 fn messages_of_all_sizes_go_over_udp_both_ways() {
     for ask in [false, true] {
-        let mut pair = Pair::new(|| FabricOptions {
+        let mut pair = Pair::new(|| DgramOptions {
             bind: Some(Ipv4Addr::LOCALHOST.into()),
             provider: Some("udp".into()),
             ask,
-            ..FabricOptions::default()
+            ..DgramOptions::default()
         });
         exchange(&mut pair, 300);
         for port in &pair.ports {
@@ -162,9 +162,9 @@ fn messages_of_all_sizes_go_over_a_fabric_that_loses_and_delays() {
     for shape in shapes {
         let fake = Fake::new(shape, 7);
         let library = fake.library();
-        let mut pair = Pair::new(|| FabricOptions {
+        let mut pair = Pair::new(|| DgramOptions {
             library: Some(library.clone()),
-            ..FabricOptions::default()
+            ..DgramOptions::default()
         });
         fake.faults(|faults| {
             *faults = Faults::rough();

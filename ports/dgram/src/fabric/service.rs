@@ -110,7 +110,13 @@ impl DatagramPort for FabricDatagrams {
         budget: usize,
         mut receive: impl FnMut(Incoming<'_, FabricAddress>),
     ) -> bool {
-        let told = self.resolver.hand_out(&mut receive);
+        let told = !self.answers.is_empty();
+        for (at, name) in self.answers.drain(..) {
+            receive(match name {
+                Some(is) => Incoming::Found { at, is },
+                None => Incoming::NotFound { at },
+            });
+        }
         if !self.is_open() {
             return told;
         }
@@ -162,7 +168,7 @@ impl DatagramPort for FabricDatagrams {
     }
 
     fn arm(&mut self) -> bool {
-        if !self.resolver.is_empty() {
+        if !self.answers.is_empty() {
             return false;
         }
         let Some(open) = &self.open else {

@@ -3,6 +3,7 @@
 //! Another library: `MX_LIBFABRIC=/path/libfabric.so.1`.
 
 use super::*;
+use mx_port_fabric::Wait;
 use mx_proto::port::ConnectError;
 use mx_proto::reliability::{DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{EndpointId, Route, Target};
@@ -13,11 +14,11 @@ use std::os::fd::AsRawFd;
 /// Limit for every wait.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-fn options() -> FabricOptions {
-    FabricOptions {
+fn options() -> DgramOptions {
+    DgramOptions {
         bind: Some(Ipv4Addr::LOCALHOST.into()),
         provider: Some("udp".into()),
-        ..FabricOptions::default()
+        ..DgramOptions::default()
     }
 }
 
@@ -136,10 +137,10 @@ fn a_peer_is_found_by_host_and_number() {
     assert_eq!(beyond, Err(ConnectError::BadEndpoint));
     // The same port again, now on request: it is free once the service is gone.
     drop(server);
-    let again = FabricDatagrams::open(FabricOptions { port, ..options() });
+    let again = FabricDatagrams::open(DgramOptions { port, ..options() });
     let again = again.unwrap();
     assert_eq!(again.port(), Some(port));
-    let taken = FabricDatagrams::open(FabricOptions { port, ..options() });
+    let taken = FabricDatagrams::open(DgramOptions { port, ..options() });
     let error = taken.unwrap_err().to_string();
     assert!(error.contains("(98)"), "{error}");
 }
@@ -167,7 +168,7 @@ fn a_child_does_not_keep_a_number() {
     // What is done in a child of fork is done when it says so.
     forked.read_exact(&mut [0]).unwrap();
     drop(service);
-    let again = FabricDatagrams::open(FabricOptions {
+    let again = FabricDatagrams::open(DgramOptions {
         port: port.unwrap(),
         ..options()
     });
@@ -258,7 +259,7 @@ fn readable(service: &FabricDatagrams, timeout_ms: i32) -> bool {
 fn a_sleeper_is_woken_by_either_channel() {
     for how in [Wait::Fd, Wait::Poll] {
         let mut a = open();
-        let mut b = FabricDatagrams::open(FabricOptions {
+        let mut b = FabricDatagrams::open(DgramOptions {
             wait: how,
             ..options()
         });
@@ -299,7 +300,7 @@ fn what_has_come_already_keeps_one_from_sleeping() {
 #[test]
 fn providers_that_are_not_there_or_never_used_are_named() {
     let with = |provider: &str| {
-        let opened = FabricDatagrams::open(FabricOptions {
+        let opened = FabricDatagrams::open(DgramOptions {
             provider: Some(provider.into()),
             ..options()
         });
@@ -309,7 +310,7 @@ fn providers_that_are_not_there_or_never_used_are_named() {
     assert!(error.contains("nonesuch at 127.0.0.1"), "{error}");
     assert!(error.contains("udp: usable"), "{error}");
     assert!(with("sockets").contains("deprecated"));
-    let nowhere = FabricDatagrams::open(FabricOptions {
+    let nowhere = FabricDatagrams::open(DgramOptions {
         bind: Some(Ipv4Addr::new(192, 0, 2, 99).into()),
         ..options()
     });

@@ -1,74 +1,6 @@
-//! Faults on a mock service that receives numbered datagrams.
+//! Faults in numbered datagrams.
 
 use super::*;
-use std::cell::Cell;
-
-/// Receives datagrams of four bytes, numbered from 0, in batches of `batch`.
-struct Numbers {
-    next: u32,
-    end: u32,
-    batch: u32,
-    now: Cell<u64>,
-}
-
-impl DatagramPort for Numbers {
-    type Address = u8;
-
-    fn resolve(&mut self, _: Target) -> Result<u8, ConnectError> {
-        Err(ConnectError::NoRoute)
-    }
-
-    fn data_name(&self) -> &[u8] {
-        &[]
-    }
-
-    fn data_address(&mut self, _: u8, _: &[u8]) -> Option<u8> {
-        None
-    }
-
-    fn is_safe(&self, _: u8) -> bool {
-        true
-    }
-
-    fn capacity(&self, _: Channel) -> Capacity {
-        Capacity {
-            datagram_max: 1,
-            batch_max: 1,
-            batch_bytes: 1,
-        }
-    }
-
-    fn receive_buffer(&self) -> usize {
-        1
-    }
-
-    fn now(&self) -> Instant {
-        self.now.set(self.now.get() + 100);
-        Instant(self.now.get())
-    }
-
-    fn send(&mut self, _: Channel, _: u8, _: GsoBatch<'_>) -> Result<(), DatagramError> {
-        Ok(())
-    }
-
-    fn poll(&mut self, _: usize, mut receive: impl FnMut(Incoming<'_, u8>)) -> bool {
-        let end = self.end.min(self.next + self.batch);
-        let bytes: Vec<u8> = (self.next..end).flat_map(u32::to_le_bytes).collect();
-        self.next = end;
-        batch(Channel::Data, 9, &bytes, 4, &mut receive);
-        !bytes.is_empty()
-    }
-
-    fn drain_data(&mut self, budget: usize, receive: impl FnMut(Incoming<'_, u8>)) -> bool {
-        !self.poll(budget, receive)
-    }
-
-    fn arm(&mut self) -> bool {
-        true
-    }
-
-    fn disarm(&mut self) {}
-}
 
 const COUNT: u32 = 20_000;
 
@@ -76,25 +8,29 @@ fn plan(text: &str) -> FaultPlan {
     FaultPlan::parse(text).unwrap()
 }
 
-/// Passes [`COUNT`] datagrams through a plan; returns the survivors.
+/// Passes [`COUNT`] datagrams of four bytes, numbered from 0, through a plan; returns the survivors.
 fn through(text: &str) -> (Vec<Vec<u8>>, FaultStats) {
-    let numbers = Numbers {
-        next: 0,
-        end: COUNT,
-        batch: 60,
-        now: Cell::new(0),
-    };
-    let mut faulty = Faulty::new(numbers, Some(plan(text)));
+    const BATCH: u32 = 60;
+    let mut faults = Faults::new(plan(text));
     let mut got = Vec::new();
-    while faulty.inner.next < COUNT || !faulty.arm() {
-        faulty.poll(64, |incoming| {
-            let Incoming::Datagrams { bytes, segment, .. } = incoming else {
-                panic!("only datagrams");
-            };
-            got.extend(bytes.chunks(segment).map(<[u8]>::to_vec));
+    let mut receive = |incoming: Incoming<'_, u8>| {
+        let Incoming::Datagrams { bytes, segment, .. } = incoming else {
+            panic!("only datagrams");
+        };
+        got.extend(bytes.chunks(segment).map(<[u8]>::to_vec));
+    };
+    let (mut next, mut now) = (0, Instant(0));
+    while next < COUNT || !faults.holds_nothing() {
+        now = Instant(now.0 + 100);
+        faults.release(now, &mut receive);
+        let end = COUNT.min(next + BATCH);
+        let bytes: Vec<u8> = (next..end).flat_map(u32::to_le_bytes).collect();
+        next = end;
+        batch(Channel::Data, 9, &bytes, 4, &mut |incoming| {
+            faults.take_in(now, incoming, &mut receive);
         });
     }
-    (got, faulty.stats())
+    (got, faults.stats)
 }
 
 fn numbers(got: &[Vec<u8>]) -> Vec<u32> {
@@ -164,16 +100,8 @@ fn what_is_damaged_differs_or_is_shorter_and_its_service_is_not_safe() {
         all <= stats.corrupted && all + 60 > stats.corrupted,
         "{all}, {stats:?}"
     );
-    let service = |text| {
-        let numbers = Numbers {
-            next: 0,
-            end: 0,
-            batch: 1,
-            now: Cell::new(0),
-        };
-        Faulty::new(numbers, Some(plan(text))).is_safe(1)
-    };
-    assert!(service("loss=1") && !service("corrupt=0.001"));
+    let damages = |text| Faults::<u8>::new(plan(text)).damages;
+    assert!(!damages("loss=1") && damages("corrupt=0.001"));
 }
 
 #[test]

@@ -11,14 +11,12 @@ const LONG: Duration = Duration::from_secs(20);
 const SPOKEN_TO: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 fn open(tells: bool) -> UdpDatagrams {
-    let options = UdpOptions {
-        bind: None,
-        port: 0,
-        resolver: Box::new(|_| Err(ConnectError::NoRoute)),
-        is_here: |address| address.is_loopback(),
+    let options = DgramOptions {
         receive_buffer: 1 << 20,
+        ..DgramOptions::default()
     };
-    UdpDatagrams::open_telling(options, tells).unwrap()
+    let resolver = Box::new(|_| Err(ConnectError::NoRoute));
+    UdpDatagrams::open_telling(&options, resolver, tells).unwrap()
 }
 
 fn peer() -> UdpSocket {

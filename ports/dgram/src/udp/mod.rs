@@ -27,13 +27,14 @@ mod sys;
 
 pub use address::Address;
 
+use super::DgramOptions;
 use control::Failure;
 use express::Express;
 use here::Spoken;
 use mx_port_base::Resolver;
 use mx_port_base::clock::MonotonicClock;
+use mx_port_base::epoll::Epoll;
 use mx_port_base::interfaces::Interfaces;
-use mx_port_base::nest::Nest;
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{Clock, Instant, Target};
@@ -86,30 +87,6 @@ const NAME_LEN: usize = 3;
 const MEMBER_COMMAND: u8 = 0;
 const MEMBER_DATA: u8 = 1;
 
-/// Options of the service.
-pub struct UdpOptions {
-    /// The only address of this machine to use, instead of all of them.
-    pub bind: Option<IpAddr>,
-    /// The number of the command socket; 0: chosen by the kernel.
-    pub port: u16,
-    /// Resolves targets to addresses.
-    pub resolver: Resolver,
-    /// True when packets to the address do not leave this machine.
-    pub is_here: fn(IpAddr) -> bool,
-    /// The requested size of the kernel's receive buffer, in bytes.
-    pub receive_buffer: usize,
-}
-
-impl fmt::Debug for UdpOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UdpOptions")
-            .field("bind", &self.bind)
-            .field("port", &self.port)
-            .field("receive_buffer", &self.receive_buffer)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Two UDP sockets.
 pub struct UdpDatagrams {
     command: Socket,
@@ -121,7 +98,7 @@ pub struct UdpDatagrams {
     is_here: fn(IpAddr) -> bool,
     express: Express,
     spoken: Spoken,
-    nest: Nest,
+    nest: Epoll,
     look: Look,
     small: Box<[u8]>,
     large: Box<[u8]>,
@@ -144,13 +121,13 @@ struct Look {
 
 impl UdpDatagrams {
     /// Opens both sockets. Fails with `AddrInUse` if the number is taken.
-    pub fn open(options: UdpOptions) -> io::Result<Self> {
+    pub fn open(options: &DgramOptions, resolver: Resolver) -> io::Result<Self> {
         let tells = options.bind.is_none() && here::has_choice(&Interfaces::now());
-        Self::open_telling(options, tells)
+        Self::open_telling(options, resolver, tells)
     }
 
     /// `tells`: peers are answered from the address they send to, whatever the route's source is.
-    fn open_telling(options: UdpOptions, tells: bool) -> io::Result<Self> {
+    fn open_telling(options: &DgramOptions, resolver: Resolver, tells: bool) -> io::Result<Self> {
         let opening = Opening {
             ip: options.bind,
             port: options.port,
@@ -173,15 +150,15 @@ impl UdpDatagrams {
             );
         }
         let [low, high] = data.port().to_le_bytes();
-        let nest = Nest::new()?;
-        nest.add(MEMBER_COMMAND, Some(command.raw()))?;
-        nest.add(MEMBER_DATA, Some(data.raw()))?;
+        let nest = Epoll::new()?;
+        nest.join(MEMBER_COMMAND, Some(command.raw()))?;
+        nest.join(MEMBER_DATA, Some(data.raw()))?;
         Ok(Self {
             command,
             data,
             name: [NAME_TAG, low, high],
             bound: options.bind.filter(|ip| !ip.is_unspecified()),
-            resolver: options.resolver,
+            resolver,
             is_here: options.is_here,
             express: Express::new(options.bind.filter(|ip| !ip.is_unspecified())),
             spoken: Spoken::default(),

@@ -30,15 +30,14 @@ struct Side {
 
 impl Side {
     fn new(bind: Option<IpAddr>) -> Self {
-        let options = UdpOptions {
+        let options = DgramOptions {
             bind,
-            port: 0,
-            resolver: Box::new(|_| Err(ConnectError::NoRoute)),
             is_here,
             receive_buffer: 4 << 20,
+            ..DgramOptions::default()
         };
         Self {
-            udp: UdpDatagrams::open(options).unwrap(),
+            udp: UdpDatagrams::open(&options, Box::new(|_| Err(ConnectError::NoRoute))).unwrap(),
             got: Vec::new(),
             pieces: Vec::new(),
             refused: Vec::new(),
@@ -370,16 +369,17 @@ fn the_data_channel_is_seldom_looked_at_when_quiet_and_at_once_when_that_is_aske
 #[test]
 fn a_number_has_one_owner_and_the_data_channel_a_name_of_its_own() {
     let a = Side::new(None);
-    let options = |port| UdpOptions {
-        bind: None,
-        port,
-        resolver: Box::new(|_| Err(ConnectError::NoRoute)),
-        is_here,
-        receive_buffer: 1 << 16,
+    let open = |port| {
+        let options = DgramOptions {
+            port,
+            receive_buffer: 1 << 16,
+            ..DgramOptions::default()
+        };
+        UdpDatagrams::open(&options, Box::new(|_| Err(ConnectError::NoRoute)))
     };
-    let taken = UdpDatagrams::open(options(a.udp.local_port())).unwrap_err();
+    let taken = open(a.udp.local_port()).unwrap_err();
     assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
-    let mut b = UdpDatagrams::open(options(0)).unwrap();
+    let mut b = open(0).unwrap();
     assert!(b.receive_buffer() >= 1 << 16);
     let command = a.at(HOSTS[0], Channel::Command);
     let data = b.data_address(command, a.udp.data_name());
@@ -400,18 +400,12 @@ fn targets_become_addresses_this_service_reaches() {
                 Ok(found.iter().copied().collect())
             }
         };
-        let options = UdpOptions {
-            bind: bind.map(|bind| bind.parse().unwrap()),
-            port: 0,
-            resolver: Box::new(resolver),
+        let options = DgramOptions {
             is_here,
             receive_buffer: 1 << 16,
+            ..DgramOptions::default()
         };
-        let mut udp = UdpDatagrams::open(UdpOptions {
-            bind: None,
-            ..options
-        })
-        .unwrap();
+        let mut udp = UdpDatagrams::open(&options, Box::new(resolver)).unwrap();
         // Not every machine has the address to bind to.
         udp.bound = bind.map(|bind| bind.parse().unwrap());
         udp.resolve(Target {

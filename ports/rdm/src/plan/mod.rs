@@ -6,7 +6,7 @@
 //!     sizes, order, counts       |             medium   copied into a slot of `frame_max`
 //!                                |             large    RMA reads where registration is real,
 //!                                |                      else copied, slot by slot
-//!                                `-> Unfit: the first requirement that is not met
+//!                                `-> why not: the first requirement that is not met
 //! ```
 //!
 //! Owns: the sizes and the choice of paths.
@@ -14,58 +14,16 @@
 
 use crate::frame::FRAME_LEN;
 use libfabric_sys::abi::{
-    FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_HMEM,
-    FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX, FI_MULTI_RECV,
-    FI_ORDER_SAS, FI_PROTO_RXM, FI_PROTO_RXM_TCP, FI_READ, FI_REMOTE_READ, FI_RM_DISABLED, FI_RMA,
-    FI_RX_CQ_DATA,
+    FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL,
+    FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX, FI_MULTI_RECV, FI_ORDER_SAS,
+    FI_PROTO_RXM, FI_PROTO_RXM_TCP, FI_READ, FI_REMOTE_READ, FI_RM_DISABLED, FI_RMA,
 };
 use libfabric_sys::{RXM_BUFFER_VARIABLE, RXM_EAGER_VARIABLE};
-use mx_port_fabric::{Entries, Prefix, Terms, Wait, modern_mr_mode};
+use mx_port_fabric::{Entries, Offer, Prefix, Terms, Wait, modern_mr_mode, offers};
 use mx_proto::port::HEADER_LEN;
 use std::ffi::c_int;
 use std::fmt;
 use std::ops::RangeInclusive;
-
-/// The part of one `fi_info` that a plan depends on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Offer {
-    /// The version of the library.
-    pub release: (u32, u32),
-    /// The provider, layers joined by `;`.
-    pub provider: String,
-    /// `FI_EP_*`.
-    pub ep_type: u32,
-    /// `FI_PROTO_*`.
-    pub protocol: u32,
-    /// Capabilities.
-    pub caps: u64,
-    /// The mode bits that the provider requires.
-    pub mode: u64,
-    /// The registration modes that the provider requires.
-    pub mr_mode: c_int,
-    /// Bytes of a remote key.
-    pub mr_key_bytes: usize,
-    /// The shape of addresses.
-    pub address_format: u32,
-    /// Bytes of the endpoint's address, 0 where it is not known yet.
-    pub address_len: usize,
-    /// Order that sends keep.
-    pub tx_order: u64,
-    /// Order that receives keep.
-    pub rx_order: u64,
-    /// The longest message `fi_inject` takes.
-    pub inject_size: usize,
-    /// Sends that can be outstanding.
-    pub tx_size: usize,
-    /// Receives that can be outstanding.
-    pub rx_size: usize,
-    /// The longest message.
-    pub max_msg_size: usize,
-    /// Bytes before each buffer, with `FI_MSG_PREFIX`.
-    pub prefix_size: usize,
-    /// `FI_RM_*`.
-    pub resource_mgmt: u32,
-}
 
 /// The paths of messages over one provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,36 +55,11 @@ pub(crate) struct Reads {
     pub connected: bool,
 }
 
-/// Reasons why an offer cannot be used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unfit {
-    /// Not a reliable connectionless endpoint.
-    NotRdm(u32),
-    /// No plain messages.
-    NoMessages,
-    /// Messages may overtake each other.
-    Unordered,
-    /// It may overrun its queues.
-    Overruns,
-    /// It wants something of its user that is not given: these mode bits.
-    Mode(u64),
-    /// It wants something of registrations that is not done: these mode bits.
-    Registration(c_int),
-    /// Its keys are too long.
-    KeyBytes(usize),
-    /// Its messages are too short for a frame.
-    TooShort(usize),
-    /// Its addresses do not fit into an endpoint address.
-    AddressBytes(usize),
-    /// Its prefix would be most of a slot.
-    PrefixBytes(usize),
-}
-
 impl Plan {
     /// The plan for `offer`, or the reason why there is none.
-    pub(crate) fn of(offer: &Offer) -> Result<Self, Unfit> {
+    pub(crate) fn of(offer: &Offer) -> Result<Self, String> {
         let mr_mode = modern_mr_mode(offer.mr_mode);
-        check(offer, mr_mode)?;
+        check(offer)?;
         let prefix = if offer.mode & FI_MSG_PREFIX != 0 {
             offer.prefix_size
         } else {
@@ -204,41 +137,31 @@ fn reads(offer: &Offer, mr_mode: c_int) -> Option<Reads> {
 }
 
 /// The first thing about `offer` that cannot be lived with.
-fn check(offer: &Offer, mr_mode: c_int) -> Result<(), Unfit> {
-    if offer.ep_type != FI_EP_RDM {
-        return Err(Unfit::NotRdm(offer.ep_type));
-    }
-    if offer.caps & FI_MSG == 0 {
-        return Err(Unfit::NoMessages);
-    }
-    if offer.tx_order & offer.rx_order & FI_ORDER_SAS == 0 {
-        return Err(Unfit::Unordered);
-    }
-    if offer.resource_mgmt == FI_RM_DISABLED {
-        return Err(Unfit::Overruns);
-    }
-    // `FI_LOCAL_MR` is what `FI_MR_LOCAL` was before version 1.5.
-    let mode = offer.mode & !MODES & !FI_LOCAL_MR;
-    if mode != 0 {
-        return Err(Unfit::Mode(mode));
-    }
-    let registration = mr_mode & !MR_MODES & !FI_MR_HMEM;
-    if registration != 0 {
-        return Err(Unfit::Registration(registration));
-    }
-    if offer.mr_key_bytes > KEY_BYTES_MAX {
-        return Err(Unfit::KeyBytes(offer.mr_key_bytes));
-    }
-    if offer.max_msg_size < FRAME_MIN {
-        return Err(Unfit::TooShort(offer.max_msg_size));
-    }
-    if offer.address_len > ADDRESS_MAX {
-        return Err(Unfit::AddressBytes(offer.address_len));
-    }
-    if offer.mode & FI_MSG_PREFIX != 0 && offer.prefix_size > PREFIX_MAX {
-        return Err(Unfit::PrefixBytes(offer.prefix_size));
-    }
-    Ok(())
+fn check(offer: &Offer) -> Result<(), String> {
+    let address = offer.address_len;
+    Err(if offer.ep_type != FI_EP_RDM {
+        format!("endpoint type {} is not reliable datagram", offer.ep_type)
+    } else if offer.caps & FI_MSG == 0 {
+        "it offers no messages".to_owned()
+    } else if offer.tx_order & offer.rx_order & FI_ORDER_SAS == 0 {
+        "its messages may overtake each other".to_owned()
+    } else if offer.resource_mgmt == FI_RM_DISABLED {
+        "it may overrun its queues".to_owned()
+    } else if let Err(why) = offers::check_modes(offer.mode, offer.mr_mode, MR_MODES) {
+        why
+    } else if offer.mr_key_bytes > KEY_BYTES_MAX {
+        format!("its keys have {} bytes, more than 8", offer.mr_key_bytes)
+    } else if offer.max_msg_size < FRAME_MIN {
+        let bytes = offer.max_msg_size;
+        format!("its messages have {bytes} bytes, fewer than {FRAME_MIN}")
+    } else if address > ADDRESS_MAX {
+        format!("its addresses have {address} bytes, more than {ADDRESS_MAX}")
+    } else if offer.mode & FI_MSG_PREFIX != 0 && offer.prefix_size > PREFIX_MAX {
+        let bytes = offer.prefix_size;
+        format!("its prefix has {bytes} bytes, more than {PREFIX_MAX}")
+    } else {
+        return Ok(());
+    })
 }
 
 /// Whether `provider` moves bytes with this host's processor and kernel only.
@@ -314,44 +237,8 @@ impl fmt::Display for Plan {
     }
 }
 
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotRdm(ep_type) => write!(f, "endpoint type {ep_type} is not reliable datagram"),
-            Self::NoMessages => f.write_str("it offers no messages"),
-            Self::Unordered => f.write_str("its messages may overtake each other"),
-            Self::Overruns => f.write_str("it may overrun its queues"),
-            Self::Mode(bits) => write!(f, "it wants mode {bits:#x}, which is not supported"),
-            Self::Registration(bits) => {
-                write!(
-                    f,
-                    "it wants registration mode {bits:#x}, which is not supported"
-                )
-            }
-            Self::KeyBytes(bytes) => write!(f, "its keys have {bytes} bytes, more than 8"),
-            Self::TooShort(bytes) => {
-                write!(f, "its messages have {bytes} bytes, fewer than {FRAME_MIN}")
-            }
-            Self::AddressBytes(bytes) => {
-                write!(
-                    f,
-                    "its addresses have {bytes} bytes, more than {ADDRESS_MAX}"
-                )
-            }
-            Self::PrefixBytes(bytes) => {
-                write!(f, "its prefix has {bytes} bytes, more than {PREFIX_MAX}")
-            }
-        }
-    }
-}
-
-/// Mode bits that we support. `FI_RX_CQ_DATA` costs nothing: we send no such data.
-pub(crate) const MODES: u64 =
-    FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX | FI_RX_CQ_DATA | FI_LOCAL_MR;
-
 /// Registration modes that we support. Not `FI_MR_RAW` (keys longer than 8 bytes), not
 /// `FI_MR_MMU_NOTIFY` (page tables are not watched), not `FI_MR_RMA_EVENT` (no counters).
-/// `FI_MR_HMEM` concerns only memory of devices, which is never used: not requested, and accepted.
 pub(crate) const MR_MODES: c_int =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 

@@ -1,6 +1,7 @@
 //! Offers as measured, or as the manual describes hardware, and what becomes of them.
 
 use super::*;
+use libfabric_sys::abi::FI_MR_HMEM;
 use libfabric_sys::abi::{
     FI_ADDR_CXI, FI_ADDR_EFA, FI_ADDR_OPX, FI_ADDR_PSMX3, FI_ASYNC_IOV, FI_BUFFERED_RECV,
     FI_EP_MSG, FI_MR_BASIC, FI_MR_MMU_NOTIFY, FI_MR_RAW, FI_MR_SCALABLE, FI_PROTO_CXI,
@@ -307,7 +308,7 @@ fn slots_are_no_longer_than_the_provider_s_messages() {
             }
             Err(unfit) => {
                 assert!(!fits);
-                assert_eq!(unfit, Unfit::TooShort(max_msg_size));
+                assert!(unfit.contains(&max_msg_size.to_string()), "{unfit}");
             }
         }
     }

@@ -24,18 +24,17 @@ pub use survey::survey;
 
 use super::access;
 use super::fabric::Fabric;
-use super::plan::{MODES, MR_MODES, Offer, Plan, is_software};
+use super::plan::{MR_MODES, Plan, is_software};
 use super::{Device, RdmOptions};
 use libfabric_sys::abi::{
-    FI_ENODATA, FI_EP_RDM, FI_MSG, FI_MULTI_RECV, FI_ORDER_SAS, FI_PROGRESS_MANUAL, FI_READ,
-    FI_RECV, FI_REMOTE_READ, FI_RM_ENABLED, FI_RMA, FI_SEND, FI_SOURCE, FI_THREAD_DOMAIN,
+    FI_ENODATA, FI_EP_RDM, FI_MSG, FI_MULTI_RECV, FI_ORDER_SAS, FI_READ, FI_RECV, FI_REMOTE_READ,
+    FI_RM_ENABLED, FI_RMA, FI_SEND,
 };
-use libfabric_sys::{Hints, Info, InfoList, Library};
+use libfabric_sys::{Info, InfoList, Library};
 use mx_port_base::interfaces::is_of_this_host;
 use mx_port_fabric::RdmError;
-use mx_port_fabric::{AddressPlace, place, source};
+use mx_port_fabric::{AddressPlace, Offer, offers, place, source};
 use standing::{Standing, has_ip_addresses, preference};
-use std::ffi::CString;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -87,7 +86,7 @@ impl Choice {
             "any provider"
         };
         Err(RdmError::NoProvider {
-            asked: at(asked, &options.device),
+            asked: offers::request(asked, options.device.bind),
             found: survey::unopened(library, &options.device),
         })
     }
@@ -147,18 +146,10 @@ impl Choice {
         find(library, name, &options.device).map_err(|missing| match missing {
             Missing::Unfit(why) => RdmError::Unfit { provider, why },
             Missing::Absent => RdmError::NoProvider {
-                asked: at(&provider, &options.device),
+                asked: offers::request(&provider, options.device.bind),
                 found: survey::unopened(library, &options.device),
             },
         })
-    }
-}
-
-/// The request, as text.
-fn at(asked: &str, device: &Device) -> String {
-    match device.bind {
-        Some(address) => format!("{asked} at {address}"),
-        None => asked.to_owned(),
     }
 }
 
@@ -187,8 +178,8 @@ fn find(library: &Library, name: &str, device: &Device) -> Result<Choice, Missin
     }
     let mut missing = Missing::Absent;
     for profile in profiles(name) {
-        let offers = match query(library, name, profile.caps, bind) {
-            Ok(offers) => offers,
+        let list = match query(library, name, profile.caps, bind) {
+            Ok(list) => list,
             Err(FI_ENODATA) => continue,
             Err(code) => {
                 let text = library.strerror(code);
@@ -196,10 +187,12 @@ fn find(library: &Library, name: &str, device: &Device) -> Result<Choice, Missin
                 continue;
             }
         };
-        match best(&offers, name, device) {
+        // A provider asked for by name may also return providers layered over it.
+        let its = list.iter().filter(|info| info.provider() == name);
+        match offers::best(its, |info| judge(info, device)) {
             // Capabilities without a benefit are not requested.
             Ok((info, plan)) if plan.rma.is_some() || profile.plain => {
-                return match offers.keep(info) {
+                return match list.keep(info) {
                     Ok(info) => Ok(Choice { info, plan }),
                     Err(code) => Err(Missing::Unfit(library.strerror(code))),
                 };
@@ -222,31 +215,6 @@ fn has(offers: &InfoList, name: &str) -> bool {
     offers.iter().any(|info| info.provider() == name)
 }
 
-/// The best offer of a list, or why none will do; no reason when none is this provider's.
-fn best<'a>(
-    offers: &'a InfoList,
-    name: &str,
-    device: &Device,
-) -> Result<(Info<'a>, Plan), Option<String>> {
-    let mut why = None;
-    let mut best: Option<(Rank, Info<'a>, Plan)> = None;
-    // A provider asked for by name may also return providers layered over it.
-    for info in offers.iter().filter(|info| info.provider() == name) {
-        match judge(info, device) {
-            // The provider's own order decides between equals.
-            Ok((rank, plan)) => {
-                if best.as_ref().is_none_or(|(other, ..)| rank < *other) {
-                    best = Some((rank, info, plan));
-                }
-            }
-            Err(reason) => {
-                why.get_or_insert(reason);
-            }
-        }
-    }
-    best.map(|(_, info, plan)| (info, plan)).ok_or(why)
-}
-
 /// The rank of an offer; lower is better.
 type Rank = (Copied, AddressPlace, usize);
 
@@ -254,7 +222,7 @@ type Rank = (Copied, AddressPlace, usize);
 type Copied = bool;
 
 fn judge(info: Info<'_>, device: &Device) -> Result<(Rank, Plan), String> {
-    let plan = Plan::of(&offer(info)).map_err(|unfit| unfit.to_string())?;
+    let plan = Plan::of(&Offer::of(info))?;
     let source = source(info.src_addr());
     if let (Some(wanted), Some(source)) = (device.bind, source)
         && wanted != source
@@ -271,30 +239,6 @@ fn judge(info: Info<'_>, device: &Device) -> Result<(Rank, Plan), String> {
     };
     let nth = source.map_or(0, |address| device.place_of(address));
     Ok(((plan.rma.is_none(), place, nth), plan))
-}
-
-/// The part of an offer that plans depend on.
-fn offer(info: Info<'_>) -> Offer {
-    Offer {
-        release: info.library().version(),
-        provider: info.provider().into_owned(),
-        ep_type: info.ep_type(),
-        protocol: info.protocol(),
-        caps: info.caps(),
-        mode: info.mode(),
-        mr_mode: info.mr_mode(),
-        mr_key_bytes: info.mr_key_size(),
-        address_format: info.addr_format(),
-        address_len: info.src_addr().len(),
-        tx_order: info.tx_msg_order(),
-        rx_order: info.rx_msg_order(),
-        inject_size: info.inject_size(),
-        tx_size: info.tx_size(),
-        rx_size: info.rx_size(),
-        max_msg_size: info.max_msg_size(),
-        prefix_size: info.msg_prefix_size(),
-        resource_mgmt: info.resource_mgmt(),
-    }
 }
 
 /// A set of capabilities to ask for.
@@ -322,32 +266,11 @@ fn profiles(name: &str) -> impl Iterator<Item = Profile> {
 }
 
 fn query(library: &Library, name: &str, caps: u64, bind: Option<IpAddr>) -> Result<InfoList, i32> {
-    let hints = hints(library, name, caps)?;
-    match bind.map(|address| CString::new(address.to_string())) {
-        Some(Ok(node)) => library.query(Some(&node), None, FI_SOURCE, Some(&hints)),
-        // An address contains no zero byte.
-        Some(Err(_)) | None => library.query(None, None, 0, Some(&hints)),
-    }
-}
-
-fn hints(library: &Library, name: &str, caps: u64) -> Result<Hints, i32> {
-    let mut hints = library.hints()?;
+    let mut hints = offers::endpoint_hints(library, Some(name), (FI_EP_RDM, caps, MR_MODES))?;
     hints
-        .set_caps(caps)
-        .set_mode(MODES)
-        .set_ep_type(FI_EP_RDM)
         .set_msg_order(FI_ORDER_SAS)
-        // All calls are made under one lock.
-        .set_threading(FI_THREAD_DOMAIN)
-        // Manual progress is enough; a provider with threads may keep them.
-        .set_data_progress(FI_PROGRESS_MANUAL)
-        .set_resource_mgmt(FI_RM_ENABLED)
-        .set_mr_mode(MR_MODES);
-    match hints.set_provider(name) {
-        Ok(_) => Ok(hints),
-        // A name that is not a C string is no provider's.
-        Err(_) => Err(FI_ENODATA),
-    }
+        .set_resource_mgmt(FI_RM_ENABLED);
+    offers::query(library, &hints, bind)
 }
 
 #[cfg(test)]

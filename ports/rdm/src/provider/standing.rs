@@ -10,6 +10,7 @@
 //! Owns: the order of preference and the reasons.
 
 use crate::plan::is_software;
+use mx_port_fabric::offers;
 
 /// The rating of a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,14 +26,8 @@ pub(crate) enum Standing {
 impl Standing {
     /// Of the provider with this exact name, layers joined by `;`.
     pub(crate) fn of(name: &str) -> Self {
-        // Peers talk to the outermost layer, so its reason comes first.
-        for layer in name.rsplit(';') {
-            if let Some((_, why)) = NEVER.iter().find(|(refused, _)| *refused == layer) {
-                return Self::Never(why);
-            }
-            if layer.starts_with("ofi_hook") {
-                return Self::Never("it only watches other providers");
-            }
+        if let Some(why) = offers::refused(name, NEVER) {
+            return Self::Never(why);
         }
         match PREFERENCE.iter().position(|preferred| *preferred == name) {
             Some(rank) => Self::Preferred(rank),
@@ -68,7 +63,7 @@ const PREFERENCE: [&str; 7] = [
 ];
 
 /// Layers with which nothing is used, measured or by their own manual.
-const NEVER: [(&str, &str); 11] = [
+const NEVER: &[(&str, &str)] = &[
     (
         "shm",
         "a message longer than its receive hangs it, and it does not notice that a peer has died; \

@@ -13,7 +13,7 @@ use crate::plan::HEADERS;
 use crate::{Device, RdmError};
 use libfabric_sys::Library;
 use libfabric_sys::abi::{FI_EP_RDM, fi_major, fi_minor};
-use mx_port_fabric::{Finding, Offered, Paths, Verdict};
+use mx_port_fabric::{Finding, Offer, Paths, Verdict};
 use std::sync::Arc;
 
 /// All providers that offer anything on this machine, in libfabric's order.
@@ -53,7 +53,7 @@ fn survey_with(
         if found.paths.is_none() {
             let its = || all.iter().filter(|info| info.provider() == provider);
             let reliable = its().find(|info| info.ep_type() == FI_EP_RDM);
-            found.offer = Offered::of(reliable.unwrap_or(info));
+            found.offer = Offer::of(reliable.unwrap_or(info));
         }
         if let (Verdict::Usable, Standing::Preferred(rank)) =
             (&found.verdict, Standing::of(&provider))
@@ -83,7 +83,7 @@ fn look_at(
         version: (0, 0),
         verdict: Verdict::Refused(why),
         plan: String::new(),
-        offer: Offered::default(),
+        offer: Offer::default(),
         paths: None,
     };
     if let Standing::Never(why) = Standing::of(provider) {
@@ -105,7 +105,7 @@ fn look_at(
     Finding {
         verdict: Verdict::Usable,
         plan: plan.to_string(),
-        offer: choice.info.first().map(Offered::of).unwrap_or_default(),
+        offer: choice.info.first().map(Offer::of).unwrap_or_default(),
         paths: Some(Paths {
             inject_max: plan.terms.inject_max,
             slot_bytes: plan.terms.frame_max - HEADERS,

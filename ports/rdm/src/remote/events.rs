@@ -7,6 +7,7 @@ use super::{Outlet, Report};
 use crate::ops::{Op, Ops};
 use mx_port_fabric::CqEvent;
 use mx_proto::LinkId;
+use nix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -16,12 +17,13 @@ pub(super) type Outcome = Result<(), i32>;
 /// Reports, and completions met out of turn.
 #[derive(Default)]
 pub(super) struct Events {
-    reports: VecDeque<Report>,
+    /// Oldest first.
+    pub(super) reports: VecDeque<Report>,
     /// Pieces whose end was taken from the queue while looking for something else; handled before the
     /// call ends.
-    met: VecDeque<(u32, Outcome)>,
-    /// The provider has memory it would not give back.
-    renewal: bool,
+    pub(super) met: VecDeque<(u32, Outcome)>,
+    /// The provider keeps memory that has to be given back now.
+    pub(super) renewal: bool,
 }
 
 impl Events {
@@ -50,36 +52,12 @@ impl Events {
 
     /// Keeps an event that is about an operation of ours.
     fn meet(&mut self, ops: &mut Ops, event: &CqEvent) -> bool {
-        let (context, outcome) = match *event {
-            CqEvent::Done { context, .. } => (context, Ok(())),
-            CqEvent::Failed { context, errno, .. } => (context, Err(errno)),
-        };
-        let Some(Op::Read(piece)) = ops.of(context) else {
+        let Some(Op::Read(piece)) = ops.of(event.context) else {
             return false;
         };
-        ops.end(context);
-        self.met.push_back((piece, outcome));
+        ops.end(event.context);
+        self.met.push_back((piece, event.outcome.map(drop)));
         true
-    }
-
-    /// The next report, oldest first.
-    pub(super) fn next_report(&mut self) -> Option<Report> {
-        self.reports.pop_front()
-    }
-
-    /// The next completion met on the way.
-    pub(super) fn next_met(&mut self) -> Option<(u32, Outcome)> {
-        self.met.pop_front()
-    }
-
-    /// The provider keeps memory that has to be given back now.
-    pub(super) fn demand_renewal(&mut self) {
-        self.renewal = true;
-    }
-
-    /// [`Events::demand_renewal`] has been called.
-    pub(super) fn renewal_is_due(&self) -> bool {
-        self.renewal
     }
 
     pub(super) fn forget_read(&mut self, link: LinkId, token: u64) {
@@ -165,13 +143,7 @@ impl LookLimit {
 /// The processor time of this thread. A process that was not scheduled for a while must not lose
 /// its links.
 fn worked() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: an output of the right type.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Events taken from the queue at a time.

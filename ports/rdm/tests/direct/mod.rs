@@ -7,7 +7,8 @@
 pub(crate) mod made_up;
 pub(crate) mod nodes;
 
-use mx_port_rdm::{RdmError, RdmOptions, RdmPort};
+use mx_port_fabric::Addresses;
+use mx_port_rdm::{FabricPort, RdmError, RdmOptions, RdmPort};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Port, RemoteKey, RemoteMemory,
     RemoteRead, SendError, Sent, Sink, WakeDescriptors,
@@ -90,8 +91,8 @@ impl LinkControl for DirectPort {
             peer.borrow_mut().answer(&ours, FROM, now)
         };
         match theirs {
-            Ok((_, theirs)) => port.greet(link, &theirs, FROM, now),
-            Err(_) => port.give_up(link, mx_proto::port::LinkDown::Unreachable),
+            Ok((_, theirs)) => port.greet((link, target), &theirs, FROM, now),
+            Err(_) => port.give_up((link, target), mx_proto::port::LinkDown::Unreachable),
         }
         Ok(link)
     }

@@ -8,13 +8,13 @@
 //! deadline is over, and otherwise not. So a wake-up that is missing stops the simulation.
 
 use super::network::{FakeNetwork, Letter, refused};
-use mx_port_rdm::RdmOptions;
-use mx_port_rdm::RdmPort;
+use mx_port_fabric::Addresses;
+use mx_port_rdm::{FabricPort, RdmOptions, RdmPort};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port, RemoteKey,
     RemoteMemory, RemoteRead, SendError, Sent, Sink, WakeDescriptors,
 };
-use mx_proto::{Instant, LinkId, Target};
+use mx_proto::{EndpointId, Instant, LinkId, NicId, Route, Target};
 use mx_sim::{Buffer, NodeId, World};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,6 +23,13 @@ use std::time::Duration;
 fn address_of(node: NodeId) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, node as u8], 1))
 }
+
+/// The rdm port does not ask which.
+const NO_TARGET: Target = Target {
+    nic: NicId(1),
+    endpoint: EndpointId(0),
+    route: Route::AUTO,
+};
 
 pub(crate) struct SimRdm {
     /// `None` only while it is dropped.
@@ -90,11 +97,13 @@ impl SimRdm {
                 } => {
                     self.asked.retain(|(asked, _)| *asked != link);
                     match endpoint_address {
-                        Ok(endpoint_address) => {
-                            self.port()
-                                .greet(link, &endpoint_address, address_of(from), now)
-                        }
-                        Err(refusal) => self.port().give_up(link, refused(refusal)),
+                        Ok(endpoint_address) => self.port().greet(
+                            (link, NO_TARGET),
+                            &endpoint_address,
+                            address_of(from),
+                            now,
+                        ),
+                        Err(refusal) => self.port().give_up((link, NO_TARGET), refused(refusal)),
                     }
                 }
             }
@@ -104,7 +113,7 @@ impl SimRdm {
             .collect();
         for link in late {
             any = true;
-            self.port().give_up(link, LinkDown::TimedOut);
+            self.port().give_up((link, NO_TARGET), LinkDown::TimedOut);
         }
         any
     }

@@ -53,7 +53,7 @@ impl Row {
                 "polled"
             },
         });
-        let offer = finding.offer;
+        let offer = &finding.offer;
         Self {
             provider: finding.provider.clone(),
             version: format!("{}.{}", finding.version.0, finding.version.1),

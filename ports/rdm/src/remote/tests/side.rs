@@ -37,7 +37,7 @@ impl Side {
             main,
             out: VecDeque::new(),
             backlog: VecDeque::new(),
-            ops: Ops::new(),
+            ops: Ops::default(),
             reports: Vec::new(),
             now: Instant(1),
             domain,
@@ -117,11 +117,8 @@ impl Side {
         let mut events: Vec<CqEvent> = self.backlog.drain(..).collect();
         self.domain.read(&mut events, 64).unwrap();
         for event in events {
-            let (context, outcome) = match event {
-                CqEvent::Done { context, .. } => (context, Ok(())),
-                CqEvent::Failed { context, errno, .. } => (context, Err(errno)),
-            };
-            if let Some(Op::Read(piece)) = self.ops.end(context) {
+            if let Some(Op::Read(piece)) = self.ops.end(event.context) {
+                let outcome = event.outcome.map(drop);
                 self.with(|remote, outlet| remote.on_event(outlet, piece, outcome));
             }
         }

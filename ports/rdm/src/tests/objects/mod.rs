@@ -11,7 +11,7 @@ use libfabric_sys::Library;
 use libfabric_sys::abi::{
     FI_EAGAIN, FI_EINVAL, FI_MULTI_RECV, FI_RECV, FI_REMOTE_READ, FI_SEND, fi_context2,
 };
-use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Mr, REGISTER, Role, Terms, Wait};
+use mx_port_fabric::{CqEvent, Domain, Done, Ep, FabricError, Mr, REGISTER, Role, Terms, Wait};
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::net::Ipv4Addr;
@@ -80,13 +80,11 @@ fn take(events: &RefCell<Vec<CqEvent>>, wanted: impl Fn(&CqEvent) -> bool) -> Op
 }
 
 fn context(event: &CqEvent) -> *mut c_void {
-    match event {
-        CqEvent::Done { context, .. } | CqEvent::Failed { context, .. } => *context,
-    }
+    event.context
 }
 
 fn is_done(event: &CqEvent) -> bool {
-    matches!(event, CqEvent::Done { .. })
+    event.outcome.is_ok()
 }
 
 /// Calls `attempt` until it gives something.
@@ -198,7 +196,8 @@ fn many_messages_share_one_receive_buffer() {
                 // SAFETY: `slot` and the context outlive `a`.
                 unsafe {
                     let (start, len) = (slot.as_ptr(), slot.len());
-                    a.main.send(start, len, std::ptr::null_mut(), to_b, send)
+                    a.main
+                        .send((start, len), std::ptr::null_mut(), to_b, send, false)
                 }
             },
         );
@@ -208,7 +207,7 @@ fn many_messages_share_one_receive_buffer() {
                 a.poll();
                 b.take_context(received)
             });
-            let CqEvent::Done { buf, len, .. } = event else {
+            let Ok(Done { buf, len }) = event.outcome else {
                 panic!("{event:?}");
             };
             let offset = buf.addr() - room.as_ptr().addr();
@@ -242,22 +241,17 @@ fn a_receive_buffer_comes_back_when_no_whole_slot_fits_any_more() {
             post("inject", || poll(&a, &b), || a.main.inject(&frame, to_b));
             let returned = until("receive", || {
                 a.poll();
-                match b.take_context(context)? {
-                    CqEvent::Done { flags, len, .. } => {
-                        // Some providers give the buffer back with an event of its own.
-                        received += usize::from(len != 0);
-                        (received == number).then_some(flags & FI_MULTI_RECV != 0)
-                    }
-                    event => panic!("{event:?}"),
-                }
+                let event = b.take_context(context)?;
+                // Some providers give the buffer back with an event of its own.
+                received += usize::from(event.outcome.unwrap().len != 0);
+                (received == number).then_some(event.flags & FI_MULTI_RECV != 0)
             });
             if number < 3 {
                 assert!(!returned, "after {number} frames");
             } else if !returned {
                 until("buffer", || {
-                    matches!(b.take_context(context)?, CqEvent::Done { flags, .. }
-                        if flags & FI_MULTI_RECV != 0)
-                    .then_some(())
+                    let event = b.take_context(context)?;
+                    (event.outcome.is_ok() && event.flags & FI_MULTI_RECV != 0).then_some(())
                 });
             }
         }
