@@ -4,7 +4,6 @@ use crate::buffer::Layout;
 use clap::error::{Error, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 const ABOUT: &str = "\
@@ -166,9 +165,6 @@ pub(crate) struct Args {
     /// One JSON object a line instead of a table
     #[arg(long)]
     pub(crate) json: bool,
-    /// Also write index.html there, with plots and tables, and SVGs
-    #[arg(long, value_name = "DIRECTORY")]
-    pub(crate) plots: Option<PathBuf>,
     /// Measure against a bmi_mx_perf --listen elsewhere
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) connect: Option<String>,

@@ -1,9 +1,7 @@
 //! Results for people (a table) and for programs (one JSON object a line).
 
 use crate::bursts::Bursts;
-use crate::curves;
 use crate::figures::Spread;
-use crate::page::Section;
 use crate::targets::Target;
 
 /// One measured figure with its reference.
@@ -47,7 +45,7 @@ pub(crate) fn print(row: &Row, json: bool) {
 }
 
 /// A line of the table, without bursts.
-pub(crate) fn as_text(row: &Row) -> String {
+fn as_text(row: &Row) -> String {
     let figure = format!("{} {}", short(row.value.median), unit(row.unit));
     let p99 = row
         .p99_us
@@ -94,21 +92,6 @@ fn bursts_as_text(bursts: &Bursts) -> String {
         }
     }
     text
-}
-
-/// Every test over every port, in the order in which they were measured.
-pub(crate) fn sections(rows: &[Row]) -> Vec<Section> {
-    rows.chunk_by(|a, b| (a.test, a.port) == (b.test, b.port))
-        .map(|rows| Section {
-            title: format!("{}, {}", rows[0].test, rows[0].port),
-            plots: curves::of(rows).into_iter().collect(),
-            table: [heading()]
-                .into_iter()
-                .chain(rows.iter().map(as_text))
-                .collect::<Vec<_>>()
-                .join("\n"),
-        })
-        .collect()
 }
 
 fn as_json(row: &Row) -> String {
