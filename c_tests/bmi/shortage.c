@@ -70,18 +70,6 @@ static int flood_with(struct op *all, struct bmi_method_addr *peer, post_fn post
     return count;
 }
 
-static void exchange(struct bmi_method_addr *peer)
-{
-    struct op send = {0}, receive = {0};
-    char in[64];
-
-    CHECK_THAT(op_recv(&receive, peer, in, sizeof in, TAG_LAST), >=, 0);
-    CHECK_THAT(op_send(&send, peer, "still here", 10, TAG_LAST), >=, 0);
-    op_sent(&send);
-    op_received(&receive, 10);
-    CHECK(memcmp(in, "still here", 10) == 0);
-}
-
 static void posts_too_much(struct side *side, post_fn post, bool starved)
 {
     struct bmi_method_addr *peer = pair_server(side);
@@ -99,7 +87,7 @@ static void posts_too_much(struct side *side, post_fn post, bool starved)
             CHECK_THAT(count, >, POSTS_LEAST);
         memset(all, 0, (size_t)(count + 1) * sizeof *all);
         tell(side, "round", round);
-        exchange(peer);
+        pair_exchange(peer, 10, TAG_LAST);
     }
     pair_part(side);
 }
@@ -116,7 +104,7 @@ static void is_posted_to(struct side *side)
 
     for (int round = 0; round < ROUNDS; round++) {
         pair_hear(side, "round");
-        exchange(peer);
+        pair_exchange(peer, 10, TAG_LAST);
     }
     pair_part(side);
 }

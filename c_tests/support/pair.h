@@ -34,6 +34,8 @@ struct bmi_method_addr *pair_server(struct side *side);
 struct bmi_method_addr *pair_client(struct side *side);
 /* Waits for the note while the library is kept moving. */
 int64_t pair_hear(struct side *side, const char *word);
+/* One message each way, posted by both sides with the same size and tag; the peer may be oneself. */
+void pair_exchange(struct bmi_method_addr *peer, size_t size, bmi_msg_tag_t tag);
 /* Both sides meet here; neither goes on before the other has come. */
 void pair_sync(struct side *side);
 void pair_part(struct side *side);
