@@ -20,7 +20,7 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
-C_TESTS_HOST    := host op pair pattern port wire stage leftovers memory limit flood guard moments moments_peer \
+C_TESTS_HOST    := host op pair pattern port wire stage leftovers memory limit guard moments moments_peer \
                    exchange secret_file user log reap stacks stacks_table codes check world
 C_TESTS_NOHOST  := codes check world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
@@ -31,7 +31,7 @@ C_TESTS_PLAIN   := finalize mortals cancelled strangers_crowds cancel_moments fo
                    lifecycle process deaths rush frozen restart reuse strangers_memory strangers_credits \
                    strangers_datagrams claims secret users stderr shortage fabric strangers_fabric filesize without
 C_TESTS_ALL     := $(C_TESTS_PLAIN) layout header_cxx table_copied table_linked table_dlopen bare \
-                   gossip set_host set_host_bare messages_dlopen guest_dlopen hosts releases
+                   set_host set_host_bare messages_dlopen guest_dlopen hosts releases
 C_TESTS_LONG    := frozen shortage restart drop deaths rush
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or keeps what was
@@ -89,8 +89,8 @@ $(1)/bare $(1)/set_host_bare: $(1)/%: $(addprefix $(1)/support/,$(C_TESTS_HOSTLE
 $(1)/bare: $(1)/bare.o
 $(1)/set_host_bare: $(1)/set_host.o
 
-# Not the small host, but a logger of their own.
-$(1)/gossip $(1)/set_host: $(1)/%: $(1)/%.o \
+# Not the small host, but a logger of its own.
+$(1)/set_host: $(1)/set_host.o \
     $(addprefix $(1)/support/,$(C_TESTS_HOSTLESS:=.o) ops_linked.o) | lib
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 

@@ -12,7 +12,7 @@ DGRAM_HARMS  ?= $(DGRAM_HARM) loss=0.05,dup=0.02,reorder=0.05,corrupt=0.005,seed
 # All kinds of messages, and the ends of connections.
 DGRAM_QUICK  := messages large threads testcalls cancel disconnect lifecycle
 # All but those that send nothing.
-DGRAM_TESTS  ?= $(filter-out layout header_cxx gossip fabric strangers_fabric,$(C_TESTS_ALL))
+DGRAM_TESTS  ?= $(filter-out layout header_cxx fabric strangers_fabric,$(C_TESTS_ALL))
 
 ifneq ($(filter dgram,$(PORTS)),)
 CHECK_TARGETS += dgram-check
