@@ -23,10 +23,9 @@ bench-mx: lib $(BINDIR)/bmi_mx_perf
 	$(BINDIR)/bmi_mx_perf mx --library $(LIBDIR)/libbmi_mx.so \
 	    --mx-library $(LIBDIR)/libmyriexpress.so $(if $(PORT),--port $(PORT)) $(BENCH_FLAGS)
 
-# The rdm port beside libfabric itself, and libfabric alone. MX_PROVIDER= and MX_LIBFABRIC= choose
+# The rdm port beside libfabric itself. MX_PROVIDER= and MX_LIBFABRIC= choose
 # provider and library. Fails where there is none.
 bench-rdm: lib $(BINDIR)/bmi_mx_perf
-	$(BINDIR)/bmi_mx_perf fabric $(BENCH_FLAGS)
 	$(BINDIR)/bmi_mx_perf all --port rdm --library $(LIBDIR)/libbmi_mx.so $(BENCH_FLAGS)
 
 # The dgram port beside a bare UDP socket, bare TCP and libfabric's own reliable datagrams; goodput

@@ -2,7 +2,6 @@
 
 mod bandwidth;
 mod beside;
-mod fabric;
 mod idle;
 mod latency;
 mod loss;
@@ -12,7 +11,6 @@ mod peers;
 mod rate;
 mod wakeup;
 
-pub(crate) use fabric::run as fabric;
 pub(crate) use mx::run as mx;
 pub(crate) use peers::idler;
 
@@ -22,11 +20,11 @@ use crate::buffer::Layout;
 use crate::bursts::Bursts;
 use crate::messages::Side;
 use crate::peer::Request;
+use crate::pin;
 use crate::reference::sides::Sides;
 use crate::reference::{fabric as libfabric, ucx};
 use crate::report::{self, Row};
 use crate::setting::Setting;
-use crate::pin;
 use beside::Beside;
 use bmi_host::method::Address;
 use std::cell::{RefCell, RefMut};
