@@ -59,14 +59,6 @@ bool pair_try_hello(struct bmi_method_addr *server)
     return true;
 }
 
-void pair_hello_again(struct bmi_method_addr *server)
-{
-    for (deadline_t deadline = deadline_in(WAIT_MS); !pair_try_hello(server);) {
-        CHECK(!deadline_over(deadline));
-        host_pump(10);
-    }
-}
-
 void pair_await_death(void)
 {
     for (deadline_t deadline = deadline_in(5 * WAIT_MS); !deadline_over(deadline);)

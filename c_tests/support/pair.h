@@ -25,8 +25,6 @@ void pair_hello(struct bmi_method_addr *server);
 
 /* The same; false when it ended with an error, as with a connection that the server had dropped before. */
 bool pair_try_hello(struct bmi_method_addr *server);
-/* The same until it works: the server may have to come back. */
-void pair_hello_again(struct bmi_method_addr *server);
 /* Keeps the library moving until this process is killed. */
 _Noreturn void pair_await_death(void);
 /* serve + accept, join + hello. */
