@@ -113,7 +113,7 @@ pairs() {
         for program in "$@"; do
             case $program in
             # Nothing of these depends on the port.
-            layout | header_cxx | gossip | set_host* | hosts | stderr | releases | table_* | bare | names) [ "$port" = "${ports%% *}" ] || continue ;;
+            layout | header_cxx | set_host* | hosts | stderr | releases | table_* | bare | names) [ "$port" = "${ports%% *}" ] || continue ;;
             # These are about one port, and choose by themselves.
             fabric | strangers_fabric) [ "$port" = rdm ] || continue ;;
             # Its strangers speak tcp.

@@ -20,19 +20,19 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
-C_TESTS_HOST    := host op pair pattern port wire stage leftovers memory limit flood guard moments moments_peer \
-                   exchange secret_file user stacks stacks_table codes check world
+C_TESTS_HOST    := host op pair pattern port wire stage leftovers memory limit guard \
+                   exchange secret_file user log reap stacks stacks_table codes check world
 C_TESTS_NOHOST  := codes check world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
 # Those that take longest begin first.
-C_TESTS_PLAIN   := finalize mortals cancelled strangers_crowds cancel_moments fork strangers wakeups \
-                   args addresses binding messages counters testcalls large threads cancel disconnect drop \
-                   lifecycle process deaths rush frozen restart reuse strangers_memory strangers_credits \
+C_TESTS_PLAIN   := finalize cancelled strangers_crowds fork strangers wakeups \
+                   args addresses binding messages counters testcalls large threads cancel drop \
+                   lifecycle process deaths rush restart reuse strangers_memory strangers_credits \
                    strangers_datagrams claims secret users stderr shortage fabric strangers_fabric filesize without
 C_TESTS_ALL     := $(C_TESTS_PLAIN) layout header_cxx table_copied table_linked table_dlopen bare \
-                   gossip set_host set_host_bare messages_dlopen guest_dlopen hosts releases
-C_TESTS_LONG    := frozen shortage restart drop deaths rush
+                   set_host set_host_bare messages_dlopen guest_dlopen hosts releases
+C_TESTS_LONG    := shortage restart drop deaths rush
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or keeps what was
 # freed, or which knows no libraries that are opened by name.
@@ -89,8 +89,8 @@ $(1)/bare $(1)/set_host_bare: $(1)/%: $(addprefix $(1)/support/,$(C_TESTS_HOSTLE
 $(1)/bare: $(1)/bare.o
 $(1)/set_host_bare: $(1)/set_host.o
 
-# Not the small host, but a logger of their own.
-$(1)/gossip $(1)/set_host: $(1)/%: $(1)/%.o \
+# Not the small host, but a logger of its own.
+$(1)/set_host: $(1)/set_host.o \
     $(addprefix $(1)/support/,$(C_TESTS_HOSTLESS:=.o) ops_linked.o) | lib
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 
@@ -137,7 +137,7 @@ $(eval $(call c_tests_rules,$(C_TESTS_OUT)-asan,-fsanitize=address$(comma)undefi
 # Sources whose outcome depends on the table or on what its host is (libraries/bmi_mx_standalone), over the
 # table of the stand-alone BMI (support/standalone.h), and what only that has. Below the table all is the same code.
 C_TESTS_ALONE   := $(C_TESTS_OUT)-standalone
-C_ALONE         ?= standalone messages_dlopen addresses args binding cancel claims counters disconnect lifecycle \
+C_ALONE         ?= standalone messages_dlopen addresses args binding cancel claims counters lifecycle \
                    testcalls stderr
 
 $(C_TESTS_ALONE)/support/ops_%.o: C_TESTS_CFLAGS += -DC_TESTS_OWN_TABLE -Dthe_ops=the_table

@@ -1,7 +1,7 @@
 # libfabric's providers: what each offers here, and everything that can be tested over it.
 
 # Only where there are two providers to choose from: not among C_TESTS_ALL.
-C_TESTS_FABRIC := $(filter-out gossip header_cxx,$(C_TESTS_ALL)) fabric_mixed
+C_TESTS_FABRIC := $(filter-out header_cxx,$(C_TESTS_ALL)) fabric_mixed
 
 .PHONY: fabrics check-fabric fabric-stacks
 

@@ -5,13 +5,12 @@ BENCH_FLAGS ?=
 
 .PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-busy
 
-# A table and a page with plots and tables, build/bench/index.html. Without BENCH_FLAGS the table goes into bench/RESULTS.md,
-# with the commit and the machine. BENCH_FLAGS=--json for one object a line. Without libfabric, or without a provider, it
-# says that rdm was not measured; without UCX (Debian: libucx0) that it was not measured beside local and tcp.
+# A table. Without BENCH_FLAGS it goes into bench/RESULTS.md, with the commit and the machine. BENCH_FLAGS=--json for one
+# object a line. Without libfabric, or without a provider, it says that rdm was not measured; without UCX (Debian:
+# libucx0) that it was not measured beside local and tcp.
 bench: lib $(BINDIR)/bmi_mx_perf
 	@mkdir -p $(BUILD)/bench
-	$(BINDIR)/bmi_mx_perf all --library $(LIBDIR)/libbmi_mx.so --plots $(BUILD)/bench \
-	    $(BENCH_FLAGS) | tee $(BUILD)/bench/table.txt
+	$(BINDIR)/bmi_mx_perf all --library $(LIBDIR)/libbmi_mx.so $(BENCH_FLAGS) | tee $(BUILD)/bench/table.txt
 	$(if $(BENCH_FLAGS),,mk/results.sh $(BUILD)/bench/table.txt bench/RESULTS.md)
 
 # Instructions of each call of the method, 8 B over local, by callgrind (Debian: valgrind). The same
@@ -24,18 +23,16 @@ bench-mx: lib $(BINDIR)/bmi_mx_perf
 	$(BINDIR)/bmi_mx_perf mx --library $(LIBDIR)/libbmi_mx.so \
 	    --mx-library $(LIBDIR)/libmyriexpress.so $(if $(PORT),--port $(PORT)) $(BENCH_FLAGS)
 
-# The rdm port beside libfabric itself, and libfabric alone. MX_PROVIDER= and MX_LIBFABRIC= choose
+# The rdm port beside libfabric itself. MX_PROVIDER= and MX_LIBFABRIC= choose
 # provider and library. Fails where there is none.
 bench-rdm: lib $(BINDIR)/bmi_mx_perf
-	$(BINDIR)/bmi_mx_perf fabric $(BENCH_FLAGS)
 	$(BINDIR)/bmi_mx_perf all --port rdm --library $(LIBDIR)/libbmi_mx.so $(BENCH_FLAGS)
 
 # The dgram port beside a bare UDP socket, bare TCP and libfabric's own reliable datagrams; goodput
-# against loss, and memory of an idle peer. The page is build/bench/dgram/index.html.
+# against loss, and memory of an idle peer.
 bench-dgram: lib $(BINDIR)/bmi_mx_perf
 	@mkdir -p $(BUILD)/bench
-	$(BINDIR)/bmi_mx_perf all --port dgram --library $(LIBDIR)/libbmi_mx.so \
-	    --plots $(BUILD)/bench/dgram $(BENCH_FLAGS) | tee $(BUILD)/bench/dgram.txt
+	$(BINDIR)/bmi_mx_perf all --port dgram --library $(LIBDIR)/libbmi_mx.so $(BENCH_FLAGS) | tee $(BUILD)/bench/dgram.txt
 
 # Streams whose receiver writes what has come, in both directions, beside bare TCP: wall time, and processor time and
 # sleeps of both sides, which hardly depend on what else runs. BENCH_FLAGS="--sizes 256K,1M,4M --volume 256".

@@ -1,7 +1,7 @@
 # A server and thousands of clients.
 #
-#   bench-scale   what each costs, and whether it slows others down: a table, and plots in
-#                 build/bench/scale/index.html. BENCH_FLAGS="--peers 1,1000 --repeats 3"
+#   bench-scale   what each costs, and whether it slows others down: a table.
+#                 BENCH_FLAGS="--peers 1,1000 --repeats 3"
 #   check-scale   the test of check at its full size, on its own: CLIENTS=10000, and how long it took
 
 CLIENTS ?= 10000
@@ -10,7 +10,7 @@ CLIENTS ?= 10000
 
 bench-scale: lib $(BINDIR)/bmi_mx_perf
 	@mkdir -p $(BUILD)/bench
-	$(BINDIR)/bmi_mx_perf scale --library $(LIBDIR)/libbmi_mx.so --plots $(BUILD)/bench/scale \
+	$(BINDIR)/bmi_mx_perf scale --library $(LIBDIR)/libbmi_mx.so \
 	    $(BENCH_FLAGS) | tee $(BUILD)/bench/scale.txt
 
 check-scale:

@@ -4,7 +4,6 @@ use crate::buffer::Layout;
 use clap::error::{Error, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 const ABOUT: &str = "\
@@ -14,7 +13,6 @@ MEASUREMENT is one or more of these, or all of them:
   latency, bandwidth, rate, wakeup, idle, matching, peers, loss
 or one of these, which are measured on their own:
   mx            libmyriexpress beside the method
-  fabric        libfabric's own ping-pong and bandwidth alone
   instructions  instructions of each call, by callgrind
   scale         a server of ever more clients: memory, connects, latency
   busy          a receiver that works between messages: processor time, sleeps";
@@ -63,7 +61,6 @@ named! {
     /// A measurement that goes with no other.
     pub(crate) enum Alone {
         Mx = "mx",
-        Fabric = "fabric",
         Instructions = "instructions",
         Scale = "scale",
         Busy = "busy",
@@ -145,7 +142,7 @@ pub(crate) struct Args {
         global = true
     )]
     pub(crate) provider: Option<String>,
-    /// Message sizes, e.g. 0,8,1K,64K,1M (latency, bandwidth, loss, mx, fabric and busy)
+    /// Message sizes, e.g. 0,8,1K,64K,1M (latency, bandwidth, loss, mx and busy)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     pub(crate) sizes: Option<Vec<usize>>,
     /// latency, bandwidth: every message is a list of N pieces
@@ -166,9 +163,6 @@ pub(crate) struct Args {
     /// One JSON object a line instead of a table
     #[arg(long)]
     pub(crate) json: bool,
-    /// Also write index.html there, with plots and tables, and SVGs
-    #[arg(long, value_name = "DIRECTORY")]
-    pub(crate) plots: Option<PathBuf>,
     /// Measure against a bmi_mx_perf --listen elsewhere
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) connect: Option<String>,
@@ -386,7 +380,7 @@ mod unit {
         assert_eq!(args.ports(), Port::ALL);
         for bad in [
             "busy latency",
-            "fabric all",
+            "mx all",
             "scale latency",
             "--listen mx://a:1 all",
         ] {

@@ -21,16 +21,13 @@ mod bmi;
 mod buffer;
 mod bursts;
 mod busy;
-mod curves;
 mod figures;
 mod functions;
 mod instructions;
 mod messages;
 mod mx;
-mod page;
 mod peer;
 mod pin;
-mod plot;
 mod ports;
 mod reference;
 mod report;
@@ -62,13 +59,11 @@ fn main() -> ExitCode {
 fn measure(args: &Args, what: &What) -> Result<(), String> {
     // What is not there is said before anything else.
     let mx = matches!(what, What::Alone(Alone::Mx)).then_some(&args.mx_library);
-    let method = (!matches!(what, What::Alone(Alone::Fabric))).then_some(&args.library);
-    for library in method.into_iter().chain(mx) {
+    for library in [&args.library].into_iter().chain(mx) {
         library::Library::open(library)?;
     }
     match what {
         What::Tests(tests) => tests::run(args, tests),
-        What::Alone(Alone::Fabric) => tests::fabric(args),
         What::Alone(Alone::Mx) => tests::mx(args),
         What::Alone(Alone::Instructions) => instructions::run(args),
         What::Alone(Alone::Scale) => scale::run(args),

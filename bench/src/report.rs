@@ -1,9 +1,7 @@
 //! Results for people (a table) and for programs (one JSON object a line).
 
 use crate::bursts::Bursts;
-use crate::curves;
 use crate::figures::Spread;
-use crate::page::Section;
 use crate::targets::Target;
 
 /// One measured figure with its reference.
@@ -47,7 +45,7 @@ pub(crate) fn print(row: &Row, json: bool) {
 }
 
 /// A line of the table, without bursts.
-pub(crate) fn as_text(row: &Row) -> String {
+fn as_text(row: &Row) -> String {
     let figure = format!("{} {}", short(row.value.median), unit(row.unit));
     let p99 = row
         .p99_us
@@ -94,21 +92,6 @@ fn bursts_as_text(bursts: &Bursts) -> String {
         }
     }
     text
-}
-
-/// Every test over every port, in the order in which they were measured.
-pub(crate) fn sections(rows: &[Row]) -> Vec<Section> {
-    rows.chunk_by(|a, b| (a.test, a.port) == (b.test, b.port))
-        .map(|rows| Section {
-            title: format!("{}, {}", rows[0].test, rows[0].port),
-            plots: curves::of(rows).into_iter().collect(),
-            table: [heading()]
-                .into_iter()
-                .chain(rows.iter().map(as_text))
-                .collect::<Vec<_>>()
-                .join("\n"),
-        })
-        .collect()
 }
 
 fn as_json(row: &Row) -> String {
@@ -202,6 +185,26 @@ mod unit_tests {
     use super::*;
     use crate::bursts::Burst;
 
+    fn row(test: &'static str, size: usize, unit: &'static str, value: f64) -> Row {
+        Row {
+            test,
+            port: "local",
+            size,
+            unit,
+            value: Spread::of(&[value]),
+            p99_us: None,
+            reference: None,
+            ratio: None,
+            loss_percent: None,
+            pieces: None,
+            bursts: Bursts::default(),
+        }
+    }
+
+    fn beside(name: &str, value: f64) -> Option<(String, Spread)> {
+        Some((name.into(), Spread::of(&[value])))
+    }
+
     #[test]
     fn a_row_is_one_json_object() {
         let ratio = Spread {
@@ -210,17 +213,10 @@ mod unit_tests {
             max: 3.0,
         };
         let row = Row {
-            test: "latency",
-            port: "local",
-            size: 8,
-            unit: "median_us",
-            value: Spread::of(&[0.1]),
             p99_us: Some(0.2),
-            reference: Some(("bare ring".into(), Spread::of(&[0.05]))),
+            reference: beside("bare ring", 0.05),
             ratio: Some(ratio),
-            loss_percent: None,
-            pieces: None,
-            bursts: Bursts::default(),
+            ..row("latency", 8, "median_us", 0.1)
         };
         assert_eq!(
             as_json(&row),
@@ -241,17 +237,9 @@ mod unit_tests {
             method: 0.6,
         };
         let row = Row {
-            test: "latency",
-            port: "local",
-            size: 8,
-            unit: "median_us",
-            value: Spread::of(&[0.6]),
-            p99_us: None,
-            reference: Some(("UCX".into(), Spread::of(&[0.2]))),
-            ratio: None,
-            loss_percent: None,
-            pieces: None,
+            reference: beside("UCX", 0.2),
             bursts: Bursts(vec![burst; BURSTS_A_LINE + 1]),
+            ..row("latency", 8, "median_us", 0.6)
         };
         let text = bursts_as_text(&row.bursts);
         let lines: Vec<&str> = text.lines().skip(1).collect();
@@ -267,17 +255,9 @@ mod unit_tests {
     #[test]
     fn what_was_thrown_away_stands_beside_the_test() {
         let row = Row {
-            test: "loss",
             port: "dgram",
-            size: 8,
-            unit: "mb_s",
-            value: Spread::of(&[50.0]),
-            p99_us: None,
-            reference: None,
-            ratio: None,
             loss_percent: Some(0.1),
-            pieces: None,
-            bursts: Bursts::default(),
+            ..row("loss", 8, "mb_s", 50.0)
         };
         assert!(as_text(&row).starts_with("loss 0.1%  dgram "));
         assert!(
@@ -289,17 +269,10 @@ mod unit_tests {
     #[test]
     fn the_pieces_of_lists_stand_beside_the_size_and_lists_have_no_limits() {
         let row = Row {
-            test: "latency",
-            port: "local",
-            size: 1 << 20,
-            unit: "median_us",
-            value: Spread::of(&[80.0]),
-            p99_us: None,
-            reference: Some(("bare ring".into(), Spread::of(&[40.0]))),
+            reference: beside("bare ring", 40.0),
             ratio: Some(Spread::of(&[2.0])),
-            loss_percent: None,
             pieces: Some(2048),
-            bursts: Bursts::default(),
+            ..row("latency", 1 << 20, "median_us", 80.0)
         };
         assert!(as_text(&row).contains(" 1048576/2048 "));
         assert!(as_json(&row).contains(r#""size":1048576,"median_us":80.0000,"pieces":2048,"#));

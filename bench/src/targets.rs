@@ -72,13 +72,8 @@ impl Target {
     /// Both limits and which was reached.
     pub(crate) fn judge(self, row: &Row) -> String {
         let Self { at_least, goal } = self;
-        let sign = self.sign();
+        let sign = if self.smaller_is_better() { "<=" } else { ">=" };
         format!("{sign} {at_least}, {goal}: {}", self.reached(row))
-    }
-
-    /// On which side of a limit a figure is to be.
-    pub(crate) fn sign(self) -> &'static str {
-        if self.smaller_is_better() { "<=" } else { ">=" }
     }
 
     fn smaller_is_better(self) -> bool {

@@ -9,6 +9,7 @@
  * Sockets of the test's own ask at each address whether there is a listener. Over shared memory no process
  * from outside is let in, whatever the name.
  */
+#include "../support/log.h"
 #include "../support/pair.h"
 #include "../support/pattern.h"
 #include "../support/port.h"
@@ -183,19 +184,6 @@ static void talks_to_each(struct side *side)
 
 /* ---- names that are not this machine's ---- */
 
-static char last_line[300];
-static int lines, last_level;
-
-static void remember(int level, const char *line)
-{
-    /* Information comes from other threads, too. */
-    if (level > 2)
-        return;
-    lines++;
-    last_level = level;
-    snprintf(last_line, sizeof last_line, "%s", line);
-}
-
 static const struct {
     const char *host;
     int code;
@@ -214,57 +202,47 @@ static const struct {
 
 static void not_this_machine(struct side *side)
 {
-    struct bmi_mx_host host = {.size = sizeof host, .log = remember};
-
     (void)side;
-    CHECK_THAT(bmi_mx_set_host(&host), ==, 0);
+    log_take();
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         int endpoint = free_endpoint();
 
-        lines = 0;
+        log_forget();
         CHECK_THAT(serve_as(foreign[i].host, endpoint, SPECIFIC), ==, -foreign[i].code);
-        CHECK_THAT(lines, ==, 1);
-        CHECK_THAT(last_level, ==, 1);
-        if (strstr(last_line, foreign[i].refusal) == NULL)
-            FAIL("the line is: %s", last_line);
+        log_one(LOG_ERROR, foreign[i].refusal);
         CHECK(!answers(SOCK_STREAM, own[0], endpoint));
         /* Nothing is left of it. */
         CHECK_THAT(serve_as("localhost", endpoint, SPECIFIC), ==, 0);
         CHECK_THAT(ops->finalize(), ==, 0);
         /* It may be called so, as by a translator of addresses: it has to be told, in case it is a slip. */
-        lines = 0;
+        log_forget();
         CHECK_THAT(serve_as(foreign[i].host, endpoint, BMI_INIT_SERVER), ==, 0);
-        CHECK_THAT(lines, ==, 1);
-        CHECK_THAT(last_level, ==, 2);
-        if (strstr(last_line, foreign[i].warning) == NULL)
-            FAIL("the line is: %s", last_line);
+        log_one(LOG_WARNING, foreign[i].warning);
         CHECK(answers(SOCK_STREAM, own[0], endpoint));
         CHECK_THAT(ops->finalize(), ==, 0);
     }
-    bmi_mx_set_host(NULL);
+    log_by(NULL);
 }
 
 /* This machine's own names are told nothing of. */
 static void this_machine(struct side *side)
 {
-    struct bmi_mx_host host = {.size = sizeof host, .log = remember};
     char name[200] = "";
 
     (void)side;
     CHECK_THAT(gethostname(name, sizeof name - 1), ==, 0);
-    CHECK_THAT(bmi_mx_set_host(&host), ==, 0);
+    log_take();
     for (int flags = BMI_INIT_SERVER; flags <= SPECIFIC; flags += BMI_TCP_BIND_SPECIFIC) {
         int endpoint = free_endpoint();
 
-        lines = 0;
+        log_forget();
         CHECK_THAT(serve_as(name, endpoint, flags), ==, 0);
         CHECK_THAT(ops->finalize(), ==, 0);
         CHECK_THAT(serve_as("localhost", endpoint, flags), ==, 0);
         CHECK_THAT(ops->finalize(), ==, 0);
-        if (lines != 0)
-            FAIL("the line is: %s", last_line);
+        CHECK_THAT(log_count(), ==, 0);
     }
-    bmi_mx_set_host(NULL);
+    log_by(NULL);
 }
 
 static const struct scenario scenarios[] = {

@@ -1,6 +1,6 @@
 /*
  * cancel twice, of what was reported long ago, and of one operation among many: exactly one completion, the peer and
- * its other operations stay. Every moment of an operation's life: cancel_moments.c.
+ * its other operations stay. Every moment of an operation's life: testing/torture.
  *
  * Side a is a server, side b a client; the client cancels.
  */

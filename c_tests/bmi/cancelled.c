@@ -158,15 +158,7 @@ static void cancels_beginners(struct side *side)
         (void)ops->finalize();
     }
     peer = host_lookup_endpoint(host_start_server());
-    {
-        struct op send = {0}, receive = {0};
-        char in[8];
-
-        CHECK_THAT(op_recv(&receive, peer, in, sizeof in, TAG), >=, 0);
-        CHECK_THAT(op_send(&send, peer, sent, sizeof sent, TAG), >=, 0);
-        op_sent(&send);
-        op_received(&receive, sizeof in);
-    }
+    pair_exchange(peer, sizeof sent, TAG);
     host_stop();
 }
 

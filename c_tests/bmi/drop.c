@@ -8,6 +8,7 @@
  *
  * See lifecycle.c for names of one peer that are dropped one by one.
  */
+#include "../support/log.h"
 #include "../support/pair.h"
 #include "../support/pattern.h"
 #include "../support/port.h"
@@ -255,13 +256,7 @@ static void caller(struct side *side)
 {
     int endpoint = (int)hear(side, "mine");
 
-    if (endpoint == 0) {
-        endpoint = host_start_server();
-    } else {
-        CHECK_THAT(host_try_server(endpoint), ==, 0);
-        CHECK_THAT(ops->open_context(0), ==, 0);
-    }
-    tell(side, "mine", endpoint);
+    tell(side, "mine", host_serve_at(endpoint));
     pair_hello(host_lookup_endpoint((int)hear(side, "endpoint")));
     pair_await_death();
 }
@@ -342,7 +337,6 @@ static void serve_crowd(struct crowd *crowd)
 
 static void forgets_thousands(struct side *side)
 {
-    const struct bmi_mx_host host = {.size = sizeof host, .log = listen_for_ids};
     struct crowd crowd = {.count = 0};
     size_t before = 0, after = SIZE_MAX;
     deadline_t deadline;
@@ -350,7 +344,7 @@ static void forgets_thousands(struct side *side)
     /* In case the environment asks for less. */
     CHECK(setenv("BMI_MX_LOG", "info", 1) == 0);
     host_load();
-    CHECK_THAT(bmi_mx_set_host(&host), ==, 0);
+    log_by(listen_for_ids);
     tell(side, "endpoint", host_start_server());
     /* On a machine that has no time for so many, as many as it has. */
     for (deadline = deadline_in(WAIT_MS); crowd.gone < clients() && !deadline_over(deadline);) {
@@ -387,7 +381,7 @@ static void forgets_thousands(struct side *side)
     CHECK_THAT(host_addresses(), ==, 0);
     CHECK_THAT(atomic_load(&last_id), <=, IDS);
     host_stop();
-    CHECK_THAT(bmi_mx_set_host(NULL), ==, 0);
+    log_by(NULL);
 }
 
 static void come_and_go(struct side *side)

@@ -9,9 +9,11 @@
  *
  * Each test sets MX_PORT by itself; the runner runs this program once, not once per port.
  */
+#include "../support/log.h"
+#include "../support/memory.h"
 #include "../support/pair.h"
-#include "../support/pattern.h"
 #include "../support/port.h"
+#include "../support/reap.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -19,75 +21,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum { ERROR = 1, WARNING = 2, LEVELS = 6 };
 /* SA_RESTORER, libc's own: there as soon as a disposition has been set once, to whatever. */
 enum { RESTORER = 0x04000000 };
-
-/* ---- the log ---- */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char lines[65536];
-static int logged[LEVELS];
-
-static void take_line(int level, const char *line)
-{
-    pthread_mutex_lock(&lock);
-    CHECK(level >= ERROR && level < LEVELS);
-    logged[level]++;
-    if (level <= WARNING && strlen(lines) + strlen(line) + 2 < sizeof lines) {
-        strcat(lines, line);
-        strcat(lines, "\n");
-    }
-    pthread_mutex_unlock(&lock);
-}
-
-static void take_log(void)
-{
-    int (*set_host)(const struct bmi_mx_host *);
-    struct bmi_mx_host host = {.size = sizeof host, .log = take_line};
-    void *symbol = library_symbol("bmi_mx_set_host");
-
-    CHECK(symbol != NULL);
-    memcpy(&set_host, &symbol, sizeof set_host);
-    CHECK_THAT(set_host(&host), ==, 0);
-}
-
-static void forget_log(void)
-{
-    pthread_mutex_lock(&lock);
-    lines[0] = '\0';
-    memset(logged, 0, sizeof logged);
-    pthread_mutex_unlock(&lock);
-}
-
-/* Exactly one warning or error, and it says all of these. */
-static void check_one_line(const char *what, const char *const *words)
-{
-    pthread_mutex_lock(&lock);
-    if (logged[ERROR] + logged[WARNING] != 1)
-        FAIL("%s: %d lines: \"%s\"", what, logged[ERROR] + logged[WARNING], lines);
-    for (; *words != NULL; words++)
-        if (strstr(lines, *words) == NULL)
-            FAIL("%s: \"%s\" is not in \"%s\"", what, *words, lines);
-    pthread_mutex_unlock(&lock);
-}
 
 /* ---- helpers ---- */
 
 static bool has_libfabric(void)
 {
-    FILE *file = fopen("/proc/self/maps", "r");
-    char line[512];
-    bool found = false;
-
-    CHECK(file != NULL);
-    while (fgets(line, sizeof line, file) != NULL)
-        found = found || strstr(line, "libfabric") != NULL;
-    fclose(file);
-    return found;
+    return maps("libfabric");
 }
 
 static int try_client(void)
@@ -96,31 +39,17 @@ static int try_client(void)
     return ops->initialize(NULL, METHOD_ID, 0, NULL);
 }
 
-/* A message to oneself, for the sake of a sign of life. */
-static void talk_to(struct bmi_method_addr *self)
-{
-    int64_t in = -1, out = 5;
-    struct op send = {0}, receive = {0};
-
-    CHECK_THAT(op_recv(&receive, self, &in, 8, 1), >=, 0);
-    CHECK_THAT(op_send(&send, self, &out, 8, 1), >=, 0);
-    op_sent(&send);
-    op_received(&receive, 8);
-    CHECK_THAT(in, ==, 5);
-}
-
 /* Initialize must fail with the documented code and say why; then tcp must work. */
-static void refused(const char *what, const char *const *words)
+static void refused(const char *const *words)
 {
     setenv("MX_PORT", "rdm", 1);
-    forget_log();
+    log_forget();
     CHECK_THAT(try_client(), ==, -BMI_EDEVINIT);
-    check_one_line(what, words);
+    log_is_one(__FILE__, __LINE__, 0, words);
     setenv("MX_PORT", "tcp", 1);
-    forget_log();
-    talk_to(host_lookup_endpoint(host_start_server()));
+    pair_exchange(host_lookup_endpoint(host_start_server()), 8, 1);
     /* Endpoints that are taken may have been named; the fabric is no concern of tcp's. */
-    CHECK(strstr(lines, "rdm") == NULL && strstr(lines, "libfabric") == NULL);
+    CHECK_THAT(log_said("rdm") + log_said("libfabric"), ==, 0);
     host_stop();
 }
 
@@ -138,40 +67,26 @@ static void restore(const char *name, const char *value)
 static void asks_for_libraries(struct side *side)
 {
     char text[] = "/tmp/c_tests_no_library.XXXXXX";
+    /* What is asked for, and what else is said. */
+    const char *const asked[][4] = {
+        {"/nonexistent/libfabric.so.1", "not found", "MX_LIBFABRIC"},
+        {"/nonexistent/libfabric.so.1", "not found", "MX_LIBFABRIC"}, /* again */
+        {text, "cannot be loaded", "MX_LIBFABRIC"},
+        {"/tmp", "cannot be loaded", "MX_LIBFABRIC"},
+        {"libpthread.so.0", "fi_"}, /* another library */
+    };
     char *usual = getenv("MX_LIBFABRIC");
     int fd = mkstemp(text);
 
     (void)side;
-    take_log();
+    log_take();
     CHECK(fd >= 0);
     CHECK_THAT(write(fd, "this is no library\n", 19), ==, 19);
     close(fd);
     usual = usual != NULL ? strdup(usual) : NULL;
-    {
-        const char *nowhere = "/nonexistent/libfabric.so.1";
-        const char *const words[] = {nowhere, "not found", "MX_LIBFABRIC", NULL};
-
-        setenv("MX_LIBFABRIC", nowhere, 1);
-        refused("a path that leads nowhere", words);
-        refused("the same path again", words);
-    }
-    {
-        const char *const words[] = {text, "cannot be loaded", "MX_LIBFABRIC", NULL};
-
-        setenv("MX_LIBFABRIC", text, 1);
-        refused("a text file", words);
-    }
-    {
-        const char *const words[] = {"/tmp", "cannot be loaded", "MX_LIBFABRIC", NULL};
-
-        setenv("MX_LIBFABRIC", "/tmp", 1);
-        refused("a directory", words);
-    }
-    {
-        const char *const words[] = {"libpthread.so.0", "fi_", NULL};
-
-        setenv("MX_LIBFABRIC", "libpthread.so.0", 1);
-        refused("another library", words);
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        setenv("MX_LIBFABRIC", asked[i][0], 1);
+        refused(asked[i]);
     }
     /* And the right one after all that, in the same process. */
     restore("MX_LIBFABRIC", usual);
@@ -184,30 +99,23 @@ static void asks_for_libraries(struct side *side)
 
 static void asks_for_providers(struct side *side)
 {
-    static const struct {
-        const char *name, *reason;
-    } never[] = {
-        {"sockets", "deprecated"},
-        {"net", "use tcp"},
-        {"net;ofi_rxm", "use tcp"},
-        {"shm", "shared memory"},
-        {"udp;ofi_rxd", "unfinished"},
-        {"udp", "no reliable messages"},
+    static const char *const asked[][6] = {
+        {"nonsense", "(nonsense)", "found", "tcp;ofi_rxm", "MX_PROVIDER"},
+        {"sockets", "deprecated", "MX_PROVIDER"},
+        {"net", "use tcp", "MX_PROVIDER"},
+        {"net;ofi_rxm", "use tcp", "MX_PROVIDER"},
+        {"shm", "shared memory", "MX_PROVIDER"},
+        {"udp;ofi_rxd", "unfinished", "MX_PROVIDER"},
+        {"udp", "no reliable messages", "MX_PROVIDER"},
     };
-    static const char *const nonsense[] = {"(nonsense)", "found", "tcp;ofi_rxm", "MX_PROVIDER",
-                                           NULL};
     char *usual = getenv("MX_PROVIDER");
 
     (void)side;
-    take_log();
+    log_take();
     usual = usual != NULL ? strdup(usual) : NULL;
-    setenv("MX_PROVIDER", "nonsense", 1);
-    refused("nonsense", nonsense);
-    for (size_t i = 0; i < sizeof never / sizeof never[0]; i++) {
-        const char *const words[] = {never[i].name, never[i].reason, "MX_PROVIDER", NULL};
-
-        setenv("MX_PROVIDER", never[i].name, 1);
-        refused(never[i].name, words);
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        setenv("MX_PROVIDER", asked[i][0], 1);
+        refused(asked[i]);
     }
     restore("MX_PROVIDER", usual);
     setenv("MX_PORT", "rdm", 1);
@@ -223,18 +131,16 @@ static void locks_nothing(struct side *side)
     int result;
 
     (void)side;
-    take_log();
+    log_take();
     CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
     limit.rlim_cur = 0;
     CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
     setenv("MX_PORT", "rdm", 1);
-    forget_log();
+    log_forget();
     result = try_client();
     if (result != 0) {
-        const char *const words[] = {"RLIMIT_MEMLOCK", NULL};
-
         CHECK_THAT(result, ==, -BMI_EDEVINIT);
-        check_one_line("no memory may be locked", words);
+        log_one(0, "RLIMIT_MEMLOCK");
         return;
     }
     CHECK_THAT(ops->finalize(), ==, 0);
@@ -249,12 +155,12 @@ static void local_and_tcp_load_nothing(struct side *side)
     (void)side;
     for (int i = 0; i < 2; i++) {
         setenv("MX_PORT", ports[i], 1);
-        talk_to(host_lookup_endpoint(host_start_server()));
+        pair_exchange(host_lookup_endpoint(host_start_server()), 8, 1);
         CHECK(!has_libfabric());
         host_stop();
     }
     setenv("MX_PORT", "rdm", 1);
-    talk_to(host_lookup_endpoint(host_start_server()));
+    pair_exchange(host_lookup_endpoint(host_start_server()), 8, 1);
     CHECK(has_libfabric());
     host_stop();
 }
@@ -306,16 +212,9 @@ static void keeps_signals(struct side *side)
 
 /* ---- fork, with a fabric open and a peer connected ---- */
 
-static _Noreturn void leave(const char *status)
-{
-    execl("/bin/sh", "sh", "-c", "exit $0", status, (char *)NULL);
-    _exit(9);
-}
-
 static void forks(struct side *side)
 {
     struct bmi_method_addr *server;
-    int status = -1;
     pid_t child;
 
     setenv("MX_PORT", "rdm", 1);
@@ -329,20 +228,12 @@ static void forks(struct side *side)
 
         /* Opens a fabric of its own; what goes over one is in fork.c. */
         if (ops->testunexpected(1, &outcount, &info, 0) != 0 || outcount != 0)
-            leave("1");
+            leave_fork("1");
         if (ops->finalize() != 0)
-            leave("2");
-        leave("0");
+            leave_fork("2");
+        leave_fork("0");
     }
-    for (deadline_t deadline = deadline_in(WAIT_MS); waitpid(child, &status, WNOHANG) == 0;) {
-        if (deadline_over(deadline)) {
-            kill(child, SIGKILL);
-            FAIL("the forked child hangs");
-        }
-        host_pump(2);
-    }
-    CHECK(WIFEXITED(status));
-    CHECK_THAT(WEXITSTATUS(status), ==, 0);
+    reap_fork(child);
     /* The peer has noticed nothing, and the fabric still carries. */
     for (int i = 0; i < 5; i++)
         pair_hello(server);
@@ -362,22 +253,10 @@ static void stays_with_parent(struct side *side)
 
 enum { ROUNDS = 3, SIZE = 300000 };
 
-/* Both ways, large and small. */
 static void exchange(struct bmi_method_addr *peer)
 {
-    for (int i = 0; i < ROUNDS; i++) {
-        char *out = fenced(SIZE), *in = fenced(SIZE);
-        struct op send = {0}, receive = {0};
-
-        fill(out, SIZE, (uint64_t)i);
-        CHECK_THAT(op_recv(&receive, peer, in, SIZE, i), >=, 0);
-        CHECK_THAT(op_send(&send, peer, out, SIZE, i), >=, 0);
-        op_sent(&send);
-        op_received(&receive, SIZE);
-        check_filled(in, SIZE, (uint64_t)i);
-        fenced_free(out);
-        fenced_free(in);
-    }
+    for (int i = 0; i < ROUNDS; i++)
+        pair_exchange(peer, SIZE, i);
 }
 
 static void tcp_server(struct side *side)
@@ -391,14 +270,13 @@ static void tcp_server(struct side *side)
 /* It warns once, however often it connects anew. */
 static void rdm_client(struct side *side)
 {
-    const char *const words[] = {"tcp", "falling back", NULL};
     struct bmi_method_addr *server;
 
-    take_log();
+    log_take();
     setenv("MX_PORT", "rdm", 1);
     server = pair_client(side);
     exchange(server);
-    check_one_line("a peer without rdm", words);
+    log_one(0, "tcp", "falling back");
     pair_part(side);
 }
 
@@ -406,15 +284,14 @@ static void rdm_server(struct side *side)
 {
     struct bmi_method_addr *client;
 
-    take_log();
+    log_take();
     setenv("MX_PORT", "rdm", 1);
     pair_serve(side);
-    forget_log(); /* of endpoints that were taken */
+    log_forget(); /* of endpoints that were taken */
     client = pair_accept();
     exchange(client);
     /* A peer that comes over tcp is served over tcp; nothing is wrong with that. */
-    if (logged[ERROR] + logged[WARNING] != 0)
-        FAIL("%d lines: \"%.300s\"", logged[ERROR] + logged[WARNING], lines);
+    CHECK_THAT(log_count(), ==, 0);
     pair_part(side);
 }
 

@@ -301,8 +301,7 @@ static void everything_ender(struct side *side)
         load_free(&loads[i]);
 
     /* On the same endpoint again, for those who are still there. */
-    CHECK_THAT(host_try_server(endpoint), ==, 0);
-    CHECK_THAT(ops->open_context(0), ==, 0);
+    host_serve_at(endpoint);
     tell(side, "again", 0);
     for (int i = 0; i < 2; i++)
         pair_accept();
@@ -407,12 +406,7 @@ static void fifty_lives(struct side *side)
 
         if (life >= ENOUGH && deadline_over(deadline))
             break;
-        if (life == 0)
-            endpoint = host_start_server();
-        else {
-            CHECK_THAT(host_try_server(endpoint), ==, 0);
-            CHECK_THAT(ops->open_context(0), ==, 0);
-        }
+        endpoint = host_serve_at(endpoint);
         CHECK_THAT(ops->open_context(1), ==, 0);
         tell(side, "endpoint", endpoint);
         client = pair_accept();

@@ -11,7 +11,9 @@
  */
 #include "../support/pair.h"
 #include "../support/pattern.h"
+#include "../support/memory.h"
 #include "../support/port.h"
+#include "../support/reap.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -127,22 +129,6 @@ static pid_t fork_with_alarm(void)
     return pid;
 }
 
-/* Waits for the good end of a child, and meanwhile does as a host. */
-static void reap(pid_t pid)
-{
-    int status = -1;
-
-    for (deadline_t deadline = deadline_in(5 * WAIT_MS); waitpid(pid, &status, WNOHANG) == 0;) {
-        if (deadline_over(deadline)) {
-            kill(pid, SIGKILL);
-            FAIL("the child hangs");
-        }
-        host_pump(2);
-    }
-    CHECK(WIFEXITED(status));
-    CHECK_THAT(WEXITSTATUS(status), ==, 0);
-}
-
 static struct bmi_method_addr *start_client(struct side *side)
 {
     int endpoint = (int)hear(side, "endpoint");
@@ -218,7 +204,7 @@ static void both_go_on(struct side *side)
     round_trips(server, 20);
     if (child == 0)
         _exit(0);
-    reap(child);
+    reap_fork(child);
     round_trips(server, 2);
     host_stop();
     done(side);
@@ -250,7 +236,7 @@ static void forks_with_pending(struct side *side)
         CHECK_THAT(ops->cancel(receive[0].id, 0), <=, 0);
         _exit(0);
     }
-    reap(child);
+    reap_fork(child);
     CHECK(!op_done(&on_the_way));
     CHECK(asks(server, 10, ASK_LATE));
     for (int i = 0; i < PENDING; i++) {
@@ -289,7 +275,7 @@ static void forks_with_completions(struct side *side)
     CHECK(memcmp(in, "late", 5) == 0);
     if (child == 0)
         _exit(0);
-    reap(child);
+    reap_fork(child);
     host_stop();
     done(side);
 }
@@ -435,19 +421,6 @@ static int unknown_descriptor(bool *had, bool note)
     return found;
 }
 
-static bool maps_shared_memory_of_ours(void)
-{
-    FILE *file = fopen("/proc/self/maps", "r");
-    char line[512];
-    bool found = false;
-
-    CHECK(file != NULL);
-    while (fgets(line, sizeof line, file) != NULL)
-        found |= strstr(line, "memfd:mx-") != NULL;
-    fclose(file);
-    return found;
-}
-
 static void child_has_nothing(struct side *side)
 {
     static bool had[FDS];
@@ -471,10 +444,10 @@ static void child_has_nothing(struct side *side)
             CHECK(readlink(path, what, sizeof what - 1) > 0);
             FAIL("the child has descriptor %d: %s", fd, what);
         }
-        CHECK(!maps_shared_memory_of_ours());
+        CHECK(!maps("memfd:mx-"));
         _exit(0);
     }
-    reap(child);
+    reap_fork(child);
     round_trips(server, 1);
     host_stop();
     done(side);
@@ -495,14 +468,14 @@ static void only_leaves(struct side *side)
         exit(0);
 #endif
     }
-    reap(child);
+    reap_fork(child);
     child = fork_with_alarm();
     if (child == 0) {
         CHECK_THAT(ops->finalize(), ==, 0);
         CHECK_THAT(ops->finalize(), ==, -BMI_ENODEV);
         _exit(0);
     }
-    reap(child);
+    reap_fork(child);
     round_trips(server, 1);
     host_stop();
     done(side);
@@ -543,8 +516,7 @@ static void serves_and_is_killed(struct side *side)
 
 static void serves_there(struct side *side)
 {
-    CHECK_THAT(host_try_server((int)hear(side, "endpoint")), ==, 0);
-    CHECK_THAT(ops->open_context(0), ==, 0);
+    host_serve_at(hear(side, "endpoint"));
     tell(side, "back", 0);
     echo_until(side, heard_anything);
     host_stop();
@@ -646,7 +618,7 @@ static void forks_meanwhile(void)
         with_threads(its_server, 3, NULL);
         _exit(0);
     }
-    reap(child);
+    reap_fork(child);
 }
 
 static void forks_with_threads(struct side *side)

@@ -6,7 +6,6 @@
  */
 #include "../support/pair.h"
 #include "../support/memory.h"
-#include "../support/pattern.h"
 #include "../support/port.h"
 #include "../support/user.h"
 
@@ -33,19 +32,8 @@ static void exchange(struct bmi_method_addr *peer)
     static const size_t sizes[] = {8, 5000, LARGE};
 
     for (int i = 0; i < TIMES; i++)
-        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
-            struct op send = {0}, receive = {0};
-            char *out = fenced(sizes[k]), *in = fenced(sizes[k]);
-
-            fill(out, sizes[k], (uint64_t)i);
-            CHECK_THAT(op_recv(&receive, peer, in, (bmi_size_t)sizes[k], TAG), >=, 0);
-            CHECK_THAT(op_send(&send, peer, out, (bmi_size_t)sizes[k], TAG), >=, 0);
-            op_sent(&send);
-            op_received(&receive, (bmi_size_t)sizes[k]);
-            check_filled(in, sizes[k], (uint64_t)i);
-            fenced_free(in);
-            fenced_free(out);
-        }
+        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
+            pair_exchange(peer, sizes[k], TAG);
 }
 
 static void serves(struct side *side)
@@ -200,24 +188,11 @@ static void client_that_cannot_write(struct side *side)
 
 /* ---- dlclose ---- */
 
-static bool mapped(const char *name)
-{
-    FILE *maps = fopen("/proc/self/maps", "re");
-    char line[4096];
-    bool found = false;
-
-    CHECK(maps != NULL);
-    while (fgets(line, sizeof line, maps) != NULL)
-        found |= strstr(line, name) != NULL;
-    fclose(maps);
-    return found;
-}
-
 static void *visits(void *unused)
 {
     const struct bmi_method_ops *table = the_ops();
 
-    CHECK(table != NULL && mapped("libbmi_mx"));
+    CHECK(table != NULL && maps("libbmi_mx"));
     CHECK_THAT(table->initialize(NULL, METHOD_ID, 0, NULL), ==, 0);
     CHECK_THAT(table->open_context(0), ==, 0);
     CHECK(table->method_addr_lookup("mx://localhost:70000") == NULL); /* a line */
@@ -243,7 +218,7 @@ static void comes_and_goes(struct side *side)
             visits(NULL);
         }
         library_close();
-        CHECK(mapped("libbmi_mx")); /* it stays */
+        CHECK(maps("libbmi_mx")); /* it stays */
         if (getenv("C_TESTS_EMULATOR") == NULL) /* which has a thread itself */
             CHECK_THAT(entries("/proc/self/task"), ==, 3); /* . and .. */
         if (i == 0)

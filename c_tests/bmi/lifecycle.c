@@ -19,15 +19,8 @@ static void begins_again(struct side *side)
     (void)side;
     for (int i = 0; i < 5; i++) {
         int endpoint = host_start_server();
-        struct bmi_method_addr *self = host_lookup_endpoint(endpoint);
-        int64_t in = -1, out = i;
-        struct op send = {0}, receive = {0};
 
-        CHECK_THAT(op_recv(&receive, self, &in, 8, 1), >=, 0);
-        CHECK_THAT(op_send(&send, self, &out, 8, 1), >=, 0);
-        op_sent(&send);
-        op_received(&receive, 8);
-        CHECK_THAT(in, ==, i);
+        pair_exchange(host_lookup_endpoint(endpoint), 8, i);
         host_stop();
         host_start_client();
         host_stop();

@@ -7,8 +7,8 @@
  */
 #include "../support/pair.h"
 #include "../support/memory.h"
-#include "../support/pattern.h"
 #include "../support/port.h"
+#include "../support/reap.h"
 #include "../support/wire.h"
 
 #include <dirent.h>
@@ -17,22 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum { FAILED_TO_LEAVE = 9, CONTEXT = 1 };
-
-static void talk_to(struct bmi_method_addr *self)
-{
-    int64_t in = -1, out = 5;
-    struct op send = {0}, receive = {0};
-
-    CHECK_THAT(op_recv(&receive, self, &in, 8, 1), >=, 0);
-    CHECK_THAT(op_send(&send, self, &out, 8, 1), >=, 0);
-    op_sent(&send);
-    op_received(&receive, 8);
-    CHECK_THAT(in, ==, 5);
-}
+enum { CONTEXT = 1 };
 
 /* ---- threads and signals ---- */
 
@@ -67,7 +54,7 @@ static void threads_block_signals(struct side *side)
     DIR *list;
 
     (void)side;
-    talk_to(host_lookup_endpoint(host_start_server()));
+    pair_exchange(host_lookup_endpoint(host_start_server()), 8, 1);
     snprintf(own, sizeof own, "%d", (int)getpid());
     list = opendir("/proc/self/task");
     CHECK(list != NULL);
@@ -97,7 +84,7 @@ static void signals_interrupt_nothing(struct side *side)
 
     (void)side;
     self = host_lookup_endpoint(host_start_server());
-    talk_to(self);
+    pair_exchange(self, 8, 1);
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
     CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
     begin = now_ms();
@@ -105,21 +92,13 @@ static void signals_interrupt_nothing(struct side *side)
         CHECK_THAT(host_testcontext(4, 0, 100), ==, 0);
         CHECK_THAT(host_testunexpected(4, 20), ==, 0);
     }
-    talk_to(self);
+    pair_exchange(self, 8, 1);
     CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
     CHECK(alarms > 0);
     host_stop();
 }
 
 /* ---- fork ---- */
-
-/* Ends a forked child with that status by way of another program: at an exit of its own a leak
- * checker would count what belonged to the parent's threads, which are not in the child. */
-static _Noreturn void leave(const char *status)
-{
-    execl("/bin/sh", "sh", "-c", "exit $0", status, (char *)NULL);
-    _exit(FAILED_TO_LEAVE);
-}
 
 /* In a forked child, whose instance has no context yet. */
 static bool reaches(struct bmi_method_addr *peer)
@@ -143,12 +122,11 @@ static bool reaches(struct bmi_method_addr *peer)
 static void forks(struct side *side)
 {
     struct bmi_method_addr *self;
-    int status = -1;
     pid_t child;
 
     (void)side;
     self = host_lookup_endpoint(host_start_server());
-    talk_to(self);
+    pair_exchange(self, 8, 1);
     fflush(NULL);
     child = fork();
     CHECK(child >= 0);
@@ -157,23 +135,15 @@ static void forks(struct side *side)
          * which the parent's object is still that server's alone. */
         (void)ops->method_addr_lookup("mx://localhost:0:6");
         if (ops->initialize(NULL, METHOD_ID, 0, NULL) != 0)
-            leave("3");
+            leave_fork("3");
         if (ops->initialize(NULL, METHOD_ID, 0, NULL) != -BMI_EALREADY)
-            leave("6");
+            leave_fork("6");
         if (ops->method_addr_lookup("mx://localhost:0:6") == NULL)
-            leave("4");
-        leave(reaches(self) ? "0" : "5");
+            leave_fork("4");
+        leave_fork(reaches(self) ? "0" : "5");
     }
-    for (deadline_t deadline = deadline_in(WAIT_MS); waitpid(child, &status, WNOHANG) == 0;) {
-        if (deadline_over(deadline)) {
-            kill(child, SIGKILL);
-            FAIL("the forked child hangs");
-        }
-        host_pump(2);
-    }
-    CHECK(WIFEXITED(status));
-    CHECK_THAT(WEXITSTATUS(status), ==, 0);
-    talk_to(self);
+    reap_fork(child);
+    pair_exchange(self, 8, 1);
     host_stop();
 }
 
@@ -189,7 +159,7 @@ static void execs(struct side *side)
     (void)side;
     endpoint = host_start_server();
     self = host_lookup_endpoint(endpoint);
-    talk_to(self);
+    pair_exchange(self, 8, 1);
     snprintf(door, sizeof door, "socket:[%lu]", wire_listener_inode(endpoint));
     pipe = popen(command, "r");
     CHECK(pipe != NULL);

@@ -203,13 +203,7 @@ static void phoenix_server(struct side *side)
 {
     int64_t life = hear(side, "life"), endpoint = hear(side, "endpoint");
 
-    if (endpoint == 0) {
-        endpoint = host_start_server();
-    } else {
-        CHECK_THAT(host_try_server((int)endpoint), ==, 0);
-        CHECK_THAT(ops->open_context(0), ==, 0);
-    }
-    tell(side, "endpoint", endpoint);
+    tell(side, "endpoint", host_serve_at(endpoint));
     for (deadline_t deadline = deadline_in(5 * WAIT_MS); !deadline_over(deadline);) {
         struct arrival arrival;
 
@@ -312,13 +306,7 @@ static void phoenix_guest(struct side *side)
     int64_t life = hear(side, "life"), endpoint = hear(side, "endpoint");
     struct bmi_method_addr *server;
 
-    if (endpoint == 0) {
-        endpoint = host_start_server();
-    } else {
-        CHECK_THAT(host_try_server((int)endpoint), ==, 0);
-        CHECK_THAT(ops->open_context(0), ==, 0);
-    }
-    tell(side, "endpoint", endpoint);
+    tell(side, "endpoint", host_serve_at(endpoint));
     server = host_lookup_endpoint((int)hear(side, "server"));
     greet(server, life);
     say_go(server, life);

@@ -46,13 +46,7 @@ static void server(struct side *side)
 {
     int endpoint = (int)hear(side, "endpoint");
 
-    if (endpoint == 0) {
-        endpoint = host_start_server();
-    } else {
-        CHECK_THAT(host_try_server(endpoint), ==, 0);
-        CHECK_THAT(ops->open_context(0), ==, 0);
-    }
-    tell(side, "endpoint", endpoint);
+    tell(side, "endpoint", host_serve_at(endpoint));
     echo_until_stopped(side);
 }
 

@@ -12,7 +12,6 @@
  * Over rdm only the first two: libfabric and its providers allocate for every peer, and what they do
  * when they cannot is not this library's to say.
  */
-#include "../support/flood.h"
 #include "../support/limit.h"
 #include "../support/pattern.h"
 #include "../support/port.h"
@@ -70,18 +69,6 @@ static int flood_with(struct op *all, struct bmi_method_addr *peer, post_fn post
     return count;
 }
 
-static void exchange(struct bmi_method_addr *peer)
-{
-    struct op send = {0}, receive = {0};
-    char in[64];
-
-    CHECK_THAT(op_recv(&receive, peer, in, sizeof in, TAG_LAST), >=, 0);
-    CHECK_THAT(op_send(&send, peer, "still here", 10, TAG_LAST), >=, 0);
-    op_sent(&send);
-    op_received(&receive, 10);
-    CHECK(memcmp(in, "still here", 10) == 0);
-}
-
 static void posts_too_much(struct side *side, post_fn post, bool starved)
 {
     struct bmi_method_addr *peer = pair_server(side);
@@ -99,7 +86,7 @@ static void posts_too_much(struct side *side, post_fn post, bool starved)
             CHECK_THAT(count, >, POSTS_LEAST);
         memset(all, 0, (size_t)(count + 1) * sizeof *all);
         tell(side, "round", round);
-        exchange(peer);
+        pair_exchange(peer, 10, TAG_LAST);
     }
     pair_part(side);
 }
@@ -116,10 +103,63 @@ static void is_posted_to(struct side *side)
 
     for (int round = 0; round < ROUNDS; round++) {
         pair_hear(side, "round");
-        exchange(peer);
+        pair_exchange(peer, 10, TAG_LAST);
     }
     pair_part(side);
 }
+
+/* ---- floods: a server of little memory, those who want all of it, and an honest peer afterwards ---- */
+
+enum { FLOOD_MAX = 32, FLOOD_MS = 2500 };
+
+struct flood {
+    struct child *server, *members[FLOOD_MAX];
+    int64_t endpoint;
+    int count;
+};
+
+static struct flood flood_begin(struct world *world, const char *role, int mib)
+{
+    struct flood flood = {.server = spawn(world, role)};
+
+    flood.endpoint = child_hear(flood.server, "endpoint");
+    child_tell(flood.server, "mib", mib);
+    child_hear(flood.server, "limited");
+    return flood;
+}
+
+static void flood_join(struct world *world, struct flood *flood, const char *role, int count)
+{
+    CHECK(flood->count + count <= FLOOD_MAX);
+    for (int i = 0; i < count; i++) {
+        struct child *member = spawn(world, role);
+
+        child_tell(member, "endpoint", flood->endpoint);
+        flood->members[flood->count++] = member;
+    }
+}
+
+static void flood_over(struct flood *flood, int ms)
+{
+    pause_ms(ms);
+    for (int i = 0; i < flood->count; i++)
+        child_kill(flood->members[i]);
+    child_tell(flood->server, "over", 0);
+}
+
+static struct child *flood_survive(struct world *world, const struct flood *flood, const char *role)
+{
+    struct child *honest;
+
+    /* The C library's heap keeps what it has grown to, so that there may be no place to map the
+    * memory of a link over shared memory. Then peers come over TCP, if they may. */
+    if (port_is("local"))
+        unsetenv("MX_PORT");
+    honest = spawn(world, role);
+    child_tell(honest, "endpoint", flood->endpoint);
+    return honest;
+}
+
 
 /* ---- messages without receives ---- */
 
@@ -133,10 +173,15 @@ static void take_nothing(struct side *side, bool starved)
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
     files.rlim_cur = files.rlim_max;
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
-    flood_limit(side, host_start_server(), starved);
+    tell(side, "endpoint", host_start_server());
+    leave_only((size_t)hear(side, "mib"));
+    if (starved)
+        take_all();
+    tell(side, "limited", 0);
     while (!heard_anything(side))
         host_testcontext(8, 0, 5);
-    flood_ended(side);
+    hear(side, "over");
+    give_all();
     while (host_next_within(&arrival, 500))
         arrival_free(&arrival);
     tell(side, "taken", 0);

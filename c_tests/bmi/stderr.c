@@ -5,6 +5,7 @@
  *       ├── a stranger that does not know the secret: one line
  *       └── a client: is answered
  */
+#include "../support/log.h"
 #include "../support/pair.h"
 #include "../support/port.h"
 #include "../support/secret_file.h"
@@ -163,15 +164,10 @@ static void log_that_calls(int level, const char *line)
 
 static void server_that_calls(struct side *side)
 {
-    struct bmi_mx_host host = {.size = sizeof host, .log = log_that_calls};
-    int (*set_host)(const struct bmi_mx_host *host);
-    void *symbol = library_symbol("bmi_mx_set_host");
     deadline_t deadline;
     int endpoint;
 
-    CHECK(symbol != NULL);
-    memcpy(&set_host, &symbol, sizeof set_host);
-    CHECK_THAT(set_host(&host), ==, 0);
+    log_by(log_that_calls);
     secret_file(ours, 0600);
     endpoint = host_start_server();
     secret_file_gone();

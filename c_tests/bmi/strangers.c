@@ -79,11 +79,8 @@ static void replay_damaged(struct world *world)
     struct stage stage;
     size_t size;
 
-    set_up(world, &stage);
-    if (!door_is_open(&stage, DOOR_TCP)) {
-        take_down(&stage);
+    if (!set_up_with_door(world, &stage, DOOR_TCP))
         return;
-    }
     size = record_tcp(world, opening);
     /* The whole of it is understood: the server answers with more than a preamble. Then the
      * recorded client, which is dead, leaves again. */
@@ -141,11 +138,8 @@ static void send_harm(struct world *world)
     size_t size;
     unsigned count = 0;
 
-    set_up(world, &stage);
-    if (!door_is_open(&stage, DOOR_TCP)) {
-        take_down(&stage);
+    if (!set_up_with_door(world, &stage, DOOR_TCP))
         return;
-    }
     size = record_tcp(world, opening);
     memset(body, 'A', sizeof body); /* no NUL anywhere */
     for (unsigned kind = 0; kind < 16; kind++) {

@@ -235,11 +235,8 @@ static void break_rules(struct world *world)
     deadline_t deadline;
     size_t size;
 
-    set_up(world, &stage);
-    if (!door_is_open(&stage, DOOR_TCP)) {
-        take_down(&stage);
+    if (!set_up_with_door(world, &stage, DOOR_TCP))
         return;
-    }
     size = record_tcp(world, opening);
     for (size_t i = 0; i < sizeof breaches / sizeof breaches[0]; i++) {
         come_in(&stranger, &stage, opening, size);
@@ -314,11 +311,8 @@ static void flood(struct world *world)
     uint64_t sent = 0;
     size_t size;
 
-    set_up(world, &stage);
-    if (!door_is_open(&stage, DOOR_TCP)) {
-        take_down(&stage);
+    if (!set_up_with_door(world, &stage, DOOR_TCP))
         return;
-    }
     size = record_tcp(world, opening);
     come_in(&stranger, &stage, opening, size);
     stranger.wanted = WANTED_MAX;

@@ -9,13 +9,13 @@
  */
 #include "../support/pair.h"
 #include "../support/port.h"
+#include "../support/reap.h"
 #include "../support/user.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { TAG = 5 };
@@ -145,7 +145,6 @@ static void client_with_a_child(struct side *side)
 {
     struct bmi_method_addr *server = pair_join(side);
     pid_t child;
-    int status;
 
     pair_hello(server);
     child = fork();
@@ -156,9 +155,7 @@ static void client_with_a_child(struct side *side)
         host_stop();
         _exit(0);
     }
-    while (waitpid(child, &status, WNOHANG) == 0)
-        host_pump(2);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    reap_fork(child);
     pair_hello(server);
     pair_part(side);
 }

@@ -4,6 +4,7 @@
  *     initialize ──► 0, and it works
  *                └─► the documented code, and one line that names the limit or the call
  */
+#include "../support/log.h"
 #include "../support/pair.h"
 #include "../support/port.h"
 #include "../support/user.h"
@@ -11,7 +12,6 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,52 +21,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { WARNING = 2 };
-
-/* ---- the log ---- */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char lines[65536];
-static int count;
-
-static void take_line(int level, const char *line)
-{
-    pthread_mutex_lock(&lock);
-    if (level <= WARNING && strlen(lines) + strlen(line) + 2 < sizeof lines) {
-        count++;
-        strcat(lines, line);
-        strcat(lines, "\n");
-    }
-    pthread_mutex_unlock(&lock);
-}
-
-static void take_log(void)
-{
-    int (*set_host)(const struct bmi_mx_host *);
-    struct bmi_mx_host host = {.size = sizeof host, .log = take_line};
-    void *symbol = library_symbol("bmi_mx_set_host");
-
-    CHECK(symbol != NULL);
-    memcpy(&set_host, &symbol, sizeof set_host);
-    CHECK_THAT(set_host(&host), ==, 0);
-}
-
-/* Exactly one line since the last time, and it says that. */
-static void check_one_line(const char *word)
-{
-    pthread_mutex_lock(&lock);
-    if (count != 1 || strstr(lines, word) == NULL)
-        FAIL("\"%s\" is not in the %d lines \"%s\"", word, count, lines);
-    lines[0] = '\0';
-    count = 0;
-    pthread_mutex_unlock(&lock);
-}
-
 static void refused(int code, const char *word)
 {
     host_load();
     CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, NULL), ==, code);
-    check_one_line(word);
+    log_one(0, word);
 }
 
 static void begins(void)
@@ -82,7 +41,7 @@ static void without_threads(struct side *side)
     struct rlimit before, one;
 
     (void)side;
-    take_log();
+    log_take();
     become_for_good(SOME_USER);
     CHECK(getrlimit(RLIMIT_NPROC, &before) == 0);
     one = before;
@@ -113,7 +72,7 @@ static void refuse_call(unsigned call, unsigned error)
 static void without_clone3(struct side *side)
 {
     (void)side;
-    take_log();
+    log_take();
     refuse_call(SYS_clone3, EPERM);
     /* valgrind has clone for it. */
     if (getenv("C_TESTS_WRAP") == NULL)
@@ -128,7 +87,7 @@ static void without_clone3(struct side *side)
 static void with_clone_only(struct side *side)
 {
     (void)side;
-    take_log();
+    log_take();
     refuse_call(SYS_clone3, ENOSYS);
     host_load();
     begins();
@@ -157,7 +116,7 @@ static void without_eventfd(struct side *side)
     } errors[] = {{EMFILE, -BMI_EMFILE}, {ENFILE, -BMI_EMFILE}, {EPERM, -BMI_EPERM}, {ENOMEM, -BMI_ENOMEM}};
 
     (void)side;
-    take_log();
+    log_take();
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         no_eventfd = errors[i].number;
         refused(errors[i].code, "eventfd");
@@ -181,18 +140,17 @@ static void server_with_few(struct side *side)
     struct rlimit few;
     int endpoint = 1024 + (int)((unsigned)getpid() * 2654435761u % 27000u), result;
 
-    take_log();
+    log_take();
     CHECK(getrlimit(RLIMIT_NOFILE, &few) == 0);
     few.rlim_cur = (rlim_t)hear(side, "descriptors");
     CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
     while ((result = host_try_server(endpoint)) == -BMI_EADDRINUSE) {
-        lines[0] = '\0';
-        count = 0;
+        log_forget();
         endpoint++;
     }
     if (result != 0) {
         CHECK_THAT(result, ==, -BMI_EMFILE);
-        check_one_line("RLIMIT_NOFILE is");
+        log_one(0, "RLIMIT_NOFILE is");
         tell(side, "endpoint", -1);
         return;
     }

@@ -168,6 +168,15 @@ int host_start_server(void)
     FAIL("no free endpoint in 50 attempts");
 }
 
+int host_serve_at(int64_t endpoint)
+{
+    if (endpoint == 0)
+        return host_start_server();
+    CHECK_THAT(host_try_server((int)endpoint), ==, 0);
+    CHECK_THAT(ops->open_context(0), ==, 0);
+    return (int)endpoint;
+}
+
 void host_start_client(void)
 {
     host_load();

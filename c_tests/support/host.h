@@ -45,6 +45,8 @@ int host_start_server(void);
  * has been dropped again. Opens no context. */
 int host_try_server(int endpoint);
 int host_try_listen(const char *text);
+/* On the given endpoint, which must be free, or on an unused one for 0; returns it. Opens context 0. */
+int host_serve_at(int64_t endpoint);
 /* initialize as a client, opens context 0. */
 void host_start_client(void);
 /* close_context, finalize, DROP_ADDR of every address; then reports breaches. */

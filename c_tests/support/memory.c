@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 struct pages {
@@ -36,6 +37,19 @@ int64_t resident_kib(pid_t pid)
 int64_t address_space_kib(pid_t pid)
 {
     return kib(pages_of(pid).mapped);
+}
+
+bool maps(const char *name)
+{
+    FILE *file = fopen("/proc/self/maps", "re");
+    char line[4096];
+    bool found = false;
+
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file) != NULL)
+        found |= strstr(line, name) != NULL;
+    fclose(file);
+    return found;
 }
 
 int entries(const char *path)

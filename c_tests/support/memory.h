@@ -17,6 +17,8 @@
 int64_t resident_kib(pid_t pid);
 /* KiB of address space in use. */
 int64_t address_space_kib(pid_t pid);
+/* Is this in a name of what the process has mapped? */
+bool maps(const char *name);
 /* Entries of a directory, "." and ".." among them. */
 int entries(const char *path);
 

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "pattern.h"
+
 enum { HELLO_TAG = 0x0e110 };
 
 static const char hello[] = "hello";
@@ -57,14 +59,6 @@ bool pair_try_hello(struct bmi_method_addr *server)
     return true;
 }
 
-void pair_hello_again(struct bmi_method_addr *server)
-{
-    for (deadline_t deadline = deadline_in(WAIT_MS); !pair_try_hello(server);) {
-        CHECK(!deadline_over(deadline));
-        host_pump(10);
-    }
-}
-
 void pair_await_death(void)
 {
     for (deadline_t deadline = deadline_in(5 * WAIT_MS); !deadline_over(deadline);)
@@ -102,6 +96,21 @@ int64_t pair_hear(struct side *side, const char *word)
         host_pump(2);
     }
     return hear(side, word);
+}
+
+void pair_exchange(struct bmi_method_addr *peer, size_t size, bmi_msg_tag_t tag)
+{
+    struct op send = {0}, receive = {0};
+    char *out = fenced(size), *in = fenced(size);
+
+    fill(out, size, (uint64_t)tag);
+    CHECK_THAT(op_recv(&receive, peer, in, (bmi_size_t)size, tag), >=, 0);
+    CHECK_THAT(op_send(&send, peer, out, (bmi_size_t)size, tag), >=, 0);
+    op_sent(&send);
+    op_received(&receive, (bmi_size_t)size);
+    check_filled(in, size, (uint64_t)tag);
+    fenced_free(out);
+    fenced_free(in);
 }
 
 void pair_sync(struct side *side)

@@ -25,8 +25,6 @@ void pair_hello(struct bmi_method_addr *server);
 
 /* The same; false when it ended with an error, as with a connection that the server had dropped before. */
 bool pair_try_hello(struct bmi_method_addr *server);
-/* The same until it works: the server may have to come back. */
-void pair_hello_again(struct bmi_method_addr *server);
 /* Keeps the library moving until this process is killed. */
 _Noreturn void pair_await_death(void);
 /* serve + accept, join + hello. */
@@ -34,6 +32,8 @@ struct bmi_method_addr *pair_server(struct side *side);
 struct bmi_method_addr *pair_client(struct side *side);
 /* Waits for the note while the library is kept moving. */
 int64_t pair_hear(struct side *side, const char *word);
+/* One message each way, posted by both sides with the same size and tag; the peer may be oneself. */
+void pair_exchange(struct bmi_method_addr *peer, size_t size, bmi_msg_tag_t tag);
 /* Both sides meet here; neither goes on before the other has come. */
 void pair_sync(struct side *side);
 void pair_part(struct side *side);

@@ -143,6 +143,17 @@ bool door_is_open(const struct stage *stage, enum wire_door door)
     return false;
 }
 
+bool set_up_with_door(struct world *world, struct stage *stage, enum wire_door door)
+{
+    bool open;
+
+    set_up(world, stage);
+    open = door_is_open(stage, door);
+    if (!open)
+        take_down(stage);
+    return open;
+}
+
 /* ---- recordings ---- */
 
 size_t record_tcp(struct world *world, unsigned char opening[OPENING_MAX])

@@ -34,6 +34,8 @@ void dialler(struct side *side);
 /* ---- for directors ---- */
 
 void set_up(struct world *world, struct stage *stage);
+/* The same; taken down again, and false, where that door is shut. */
+bool set_up_with_door(struct world *world, struct stage *stage, enum wire_door door);
 /* The good client exchanges its messages now, all of them. */
 void check_good(struct stage *stage);
 /* A good client that is not known yet is served: the milliseconds that took from its start. */

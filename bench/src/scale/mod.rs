@@ -15,7 +15,7 @@ mod measure;
 mod show;
 
 use crate::args::Args;
-use crate::{page, pin};
+use crate::pin;
 use bmi_mx_crowd::crew::Program;
 use bmi_mx_crowd::{crowd, limits, server};
 
@@ -30,7 +30,6 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     if !args.json {
         println!("{}", show::heading());
     }
-    let mut points = Vec::new();
     for &count in &args.peers {
         if count > most {
             show::not_measured(count, most, args.json);
@@ -38,12 +37,8 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         }
         let point = measure::point(&program, count, args.repeats)?;
         show::print(&point, args.json);
-        points.push(point);
     }
-    match &args.plots {
-        Some(directory) => page::write(directory, &[show::section(&points)]),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Is the server of a measurement.

@@ -1,14 +1,9 @@
-//! The figures of each number of peers, for people, for programs and as plots.
+//! The figures of each number of peers, for people, for programs.
 //!
 //! Owns: the limits of the issue that asked for it, judged beside the figures.
 
 use super::measure::Point;
 use crate::figures::Spread;
-use crate::page::Section;
-use crate::plot::{Axis, Curve, Goal, Numbers, Plot};
-
-/// Bytes that the C method of OrangeFS sets aside for a client, as it documents it.
-const C_METHOD: f64 = 320.0 * 1024.0;
 
 /// The process's memory for a peer, at most.
 const MEMORY: f64 = 2048.0;
@@ -172,123 +167,9 @@ fn as_json(point: &Point) -> String {
     line + "}"
 }
 
-/// The table, and plots of memory, latency and rates against the number of peers.
-pub(crate) fn section(points: &[Point]) -> Section {
-    let lines = points.iter().map(as_text);
-    Section {
-        title: "a server and N clients".into(),
-        plots: if points.is_empty() {
-            Vec::new()
-        } else {
-            plots(points)
-        },
-        table: [heading()]
-            .into_iter()
-            .chain(lines)
-            .collect::<Vec<_>>()
-            .join("\n"),
-    }
-}
-
-fn plots(points: &[Point]) -> Vec<Plot> {
-    let peers = |point: &Point| point.peers as f64;
-    let curve = |name: &str, of: &dyn Fn(&Point) -> Spread| {
-        let points = points.iter().map(|point| (peers(point), of(point)));
-        Curve {
-            name: name.to_owned(),
-            // A logarithm has no zero.
-            points: points.filter(|(_, y)| y.min > 0.0).collect(),
-        }
-    };
-    let once = |of: f64| Spread::of(&[of]);
-    // As in `verdicts`, with so many peers or more.
-    let goal = |name: String, curve, from, of: &dyn Fn(&Point) -> f64| Goal {
-        name,
-        curve,
-        points: points
-            .iter()
-            .filter(|point| point.peers >= from)
-            .map(|point| (peers(point), of(point)))
-            .collect(),
-    };
-    // Of the one peer that each number of them was measured beside, at the same time.
-    let one_latency = |point: &Point| point.latency.median / point.latency_ratio.median;
-    let one_rate = |point: &Point| point.flood_s / point.flood_ratio.median;
-    let plot = |name: &str, title: &str, y, numbers, curves, goals| Plot {
-        name: format!("scale-{name}"),
-        title: title.into(),
-        x: Axis {
-            title: "connected peers",
-            numbers: Numbers::Plain,
-        },
-        y: Axis { title: y, numbers },
-        curves,
-        goals,
-    };
-    vec![
-        plot(
-            "memory",
-            "memory of a server for all its peers",
-            "memory",
-            Numbers::Bytes,
-            vec![
-                curve("method: allocated", &|point| once(point.heap)),
-                curve("C method, as documented", &|point| {
-                    once(peers(point) * C_METHOD)
-                }),
-                curve("kernel's objects, both ends", &|point| once(point.kernel)),
-            ],
-            vec![goal(
-                format!("wanted: <= {MEMORY} B a peer"),
-                0,
-                STORM.0,
-                &|point| peers(point) * MEMORY,
-            )],
-        ),
-        plot(
-            "latency",
-            "round trip of 8 B: one asks, the others are silent",
-            "us",
-            Numbers::Plain,
-            vec![
-                curve("median", &|point| point.latency),
-                curve("99th percentile", &|point| once(point.latency_p99)),
-                curve("median with one peer", &|point| once(one_latency(point))),
-            ],
-            vec![goal(
-                format!("wanted: <= {LATENCY} x one peer"),
-                2,
-                2,
-                &|point| LATENCY * one_latency(point),
-            )],
-        ),
-        plot(
-            "rate",
-            "rates of a server",
-            "a second",
-            Numbers::Plain,
-            vec![
-                curve("unexpected messages", &|point| once(point.flood_s)),
-                curve("the same from one peer", &|point| once(one_rate(point))),
-                curve("round trips, all clients ask", &|point| {
-                    once(point.requests_s)
-                }),
-                curve("connects", &|point| once(peers(point) / point.connect_s)),
-            ],
-            vec![goal(
-                format!("wanted: >= {RATE} x one peer"),
-                1,
-                2,
-                &|point| RATE * one_rate(point),
-            )],
-        ),
-    ]
-}
-
 #[cfg(test)]
 mod unit {
     use super::*;
-    use crate::plot::unit::Seen;
 
     fn point(peers: usize, heap: f64, latency: f64, flood: f64) -> Point {
         Point {
@@ -330,29 +211,6 @@ mod unit {
         };
         assert_eq!(reached(&beyond), [false; 4]);
         assert!(verdicts(&point(1, 1e9, 1.0, 1.0)).is_empty());
-    }
-
-    #[test]
-    fn limits_are_drawn_where_they_are_judged() {
-        let points = [1, 10, 2000, 10_000].map(|peers| point(peers, 1e3 * peers as f64, 1.1, 0.8));
-        let Section { plots, table, .. } = section(&points);
-        let goals = plots.iter().map(|plot| {
-            let seen = Seen::of(plot);
-            assert!(
-                seen.texts
-                    .iter()
-                    .any(|text| text.words.starts_with("wanted"))
-            );
-            plot.goals[0]
-                .points
-                .iter()
-                .map(|(x, _)| *x)
-                .collect::<Vec<_>>()
-        });
-        let all = vec![10.0, 2000.0, 10_000.0];
-        let wanted = [all[1..].to_vec(), all.clone(), all];
-        assert_eq!(goals.collect::<Vec<_>>(), wanted);
-        assert_eq!(table.matches("bytes a peer").count(), 2);
     }
 
     #[test]

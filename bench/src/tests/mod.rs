@@ -2,7 +2,6 @@
 
 mod bandwidth;
 mod beside;
-mod fabric;
 mod idle;
 mod latency;
 mod loss;
@@ -12,7 +11,6 @@ mod peers;
 mod rate;
 mod wakeup;
 
-pub(crate) use fabric::run as fabric;
 pub(crate) use mx::run as mx;
 pub(crate) use peers::idler;
 
@@ -22,11 +20,11 @@ use crate::buffer::Layout;
 use crate::bursts::Bursts;
 use crate::messages::Side;
 use crate::peer::Request;
+use crate::pin;
 use crate::reference::sides::Sides;
 use crate::reference::{fabric as libfabric, ucx};
 use crate::report::{self, Row};
 use crate::setting::Setting;
-use crate::{page, pin};
 use beside::Beside;
 use bmi_host::method::Address;
 use std::cell::{RefCell, RefMut};
@@ -142,20 +140,16 @@ pub(crate) fn run(args: &Args, tests: &[Test]) -> Result<(), String> {
     if args.connect.is_some() && common.is_empty() {
         return Err("that is measured on one host only".into());
     }
-    let mut rows = Vec::new();
+    let mut emit = |row: Row| report::print(&row, args.json);
     for port in &args.ports() {
         if !common.is_empty() {
-            beside_one_peer(args, *port, args.connect.as_deref(), &common, &mut rows)?;
+            beside_one_peer(args, *port, args.connect.as_deref(), &common, &mut emit)?;
         }
         if args.connect.is_some() {
             continue;
         }
         // SAFETY: as in `beside_one_peer`.
         let _port = unsafe { Setting::put("MX_PORT", Some(port.name())) };
-        let mut emit = |row: Row| {
-            report::print(&row, args.json);
-            rows.push(row);
-        };
         for test in &apart {
             match (test, port) {
                 (Test::Loss, Port::Dgram) => loss::run(args, &mut emit)?,
@@ -174,10 +168,7 @@ pub(crate) fn run(args: &Args, tests: &[Test]) -> Result<(), String> {
             }
         }
     }
-    match &args.plots {
-        Some(directory) => page::write(directory, &report::sections(&rows)),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Measurements with one peer, which is started here or is where `connect` says.
@@ -186,7 +177,7 @@ fn beside_one_peer(
     port: Port,
     connect: Option<&str>,
     tests: &[Test],
-    rows: &mut Vec<Row>,
+    emit: &mut dyn FnMut(Row),
 ) -> Result<(), String> {
     let fabric = match port {
         Port::Rdm => match libfabric::start(args.provider.as_deref(), args.pin) {
@@ -239,10 +230,10 @@ fn beside_one_peer(
     // that the peer inherits nothing.
     drop(Bmi::start(&args.library, None)?);
     match connect {
-        Some(address) => measure(args, port, address, references, tests, rows),
+        Some(address) => measure(args, port, address, references, tests, emit),
         None => {
             let (child, address) = start_peer(args, port)?;
-            let outcome = measure(args, port, &address, references, tests, rows);
+            let outcome = measure(args, port, &address, references, tests, emit);
             finished(child, outcome)
         }
     }
@@ -263,7 +254,7 @@ fn measure(
     address: &str,
     references: References,
     tests: &[Test],
-    rows: &mut Vec<Row>,
+    emit: &mut dyn FnMut(Row),
 ) -> Result<(), String> {
     let bmi = Bmi::start(&args.library, None)?;
     let peer = bmi.lookup(address)?;
@@ -275,17 +266,13 @@ fn measure(
         references,
     };
     for test in tests {
-        let mut emit = |row: Row| {
-            report::print(&row, args.json);
-            rows.push(row);
-        };
         match test {
-            Test::Latency => latency::run(&bench, &mut emit)?,
-            Test::Bandwidth => bandwidth::run(&bench, &mut emit)?,
-            Test::Rate => rate::run(&bench, &mut emit)?,
-            Test::Wakeup => wakeup::run(&bench, &mut emit)?,
-            Test::Idle => idle::run(&bench, &mut emit)?,
-            Test::Matching => matching::run(&bench, &mut emit)?,
+            Test::Latency => latency::run(&bench, emit)?,
+            Test::Bandwidth => bandwidth::run(&bench, emit)?,
+            Test::Rate => rate::run(&bench, emit)?,
+            Test::Wakeup => wakeup::run(&bench, emit)?,
+            Test::Idle => idle::run(&bench, emit)?,
+            Test::Matching => matching::run(&bench, emit)?,
             Test::Peers | Test::Loss => {}
         }
     }

@@ -54,11 +54,17 @@ int main(int count, char **arguments)
     puts("== off");
     ops->method_addr_lookup("mx://host:70000");
     ops->get_info(99, &answer);
+    puts("== no format");
+    ops->method_addr_lookup("mx://%s%n%s%n:3");
+    puts("== no mistake");
+    ops->method_addr_lookup("tcp://localhost:3334");
     puts("== mask without the switch");
     gossip_debug_mask = (uint64_t)1 << 50;
     ops->get_info(99, &answer);
-    puts("== on");
+    puts("== without the facility");
     gossip_debug_on = 1;
+    ops->get_info(99, &answer);
+    puts("== on");
     gossip_facility = 1;
     ops->get_info(99, &answer);
     puts("== another bit");

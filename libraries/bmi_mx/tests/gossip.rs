@@ -55,7 +55,12 @@ fn warnings_are_warnings_of_gossip_and_the_rest_follows_the_debug_mask() {
             "== off\n\
              debug 50 W bmi_mx: warning: address \"mx://host:70000\": endpoint number 70000 is out of \
              range (0 to 65535) at position 10\n\
+             == no format\n\
+             debug 50 W bmi_mx: warning: address \"mx://%s%n%s%n:3\": character '%' cannot be part of a \
+             host name at position 5\n\
+             == no mistake\n\
              == mask without the switch\n\
+             == without the facility\n\
              == on\n\
              debug 50 D {unknown}\n\
              == another bit\n"
@@ -71,7 +76,7 @@ fn what_the_variable_asks_for_is_not_swallowed_by_the_mask() {
         .lines()
         .filter(|line| line.starts_with("debug 50 D bmi_mx: debug: "))
         .count();
-    assert_eq!(asked, 4, "{out}");
+    assert_eq!(asked, 5, "{out}");
     assert!(!out.contains("err "), "{out}");
     assert_eq!(err, "");
 

@@ -9,9 +9,9 @@
 
 use crate::census::Census;
 use crate::limits;
-use crate::orders::{Order, Outcome};
+use crate::orders::{self, Order, Outcome};
+use serde::de::DeserializeOwned;
 use std::ffi::OsString;
-use std::fmt::Display;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -91,8 +91,8 @@ impl Server {
 
     /// Its resources, and the number of its requests.
     pub fn census(&mut self) -> Result<Census, String> {
-        self.process.tell(Order::Census)?;
-        self.process.answer()?.parse()
+        self.process.tell(&Order::Census)?;
+        self.process.hear()
     }
 
     /// Its number.
@@ -133,13 +133,13 @@ impl Crew {
     pub fn each(&mut self, order: impl Fn(usize) -> Option<Order>) -> Result<Outcome, String> {
         for (at, crowd) in self.crowds.iter_mut().enumerate() {
             if let Some(order) = order(at) {
-                crowd.tell(order)?;
+                crowd.tell(&order)?;
             }
         }
         let mut sum = Outcome::default();
         for (at, crowd) in self.crowds.iter_mut().enumerate() {
             if order(at).is_some() {
-                add(&mut sum, crowd.answer()?.parse()?);
+                add(&mut sum, crowd.hear()?);
             }
         }
         Ok(sum)
@@ -148,8 +148,8 @@ impl Crew {
     /// The resources of one of them.
     pub fn census(&mut self, at: usize) -> Result<Census, String> {
         let crowd = self.crowds.get_mut(at).ok_or("there is no such crowd")?;
-        crowd.tell(Order::Census)?;
-        crowd.answer()?.parse()
+        crowd.tell(&Order::Census)?;
+        crowd.hear()
     }
 }
 
@@ -198,8 +198,14 @@ impl Process {
         }
     }
 
-    fn tell(&mut self, order: impl Display) -> Result<(), String> {
-        writeln!(self.input, "{order}").map_err(|why| format!("telling a process: {why}"))
+    fn tell(&mut self, order: &Order) -> Result<(), String> {
+        writeln!(self.input, "{}", orders::text(order))
+            .map_err(|why| format!("telling a process: {why}"))
+    }
+
+    /// Its next answer.
+    fn hear<T: DeserializeOwned>(&mut self) -> Result<T, String> {
+        orders::parse(&self.answer()?)
     }
 
     /// The next line it says; empty when it has ended.

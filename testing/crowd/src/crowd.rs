@@ -14,7 +14,7 @@
 use crate::census::Census;
 use crate::client::{Client, Run, Target, Task};
 use crate::limits;
-use crate::orders::{Order, Outcome, Who};
+use crate::orders::{self, Order, Outcome, Who};
 use mx_proto::{Clock, Instant};
 use mx_sys::MonotonicClock;
 use std::cmp::Reverse;
@@ -83,14 +83,14 @@ pub fn serve(address: &str) -> Result<(), String> {
         if read == 0 {
             return Ok(());
         }
-        let answer = match line.parse()? {
+        let answer = match orders::parse(&line)? {
             Order::Quit => return Ok(()),
-            Order::Census => Census::take(0).to_string(),
-            Order::Open(count) => crowd.open(count).to_string(),
-            Order::Connect(who) => crowd.work(who, |_| Task::Once, TIMEOUT, false).to_string(),
+            Order::Census => orders::text(&Census::take(0)),
+            Order::Open(count) => orders::text(&crowd.open(count)),
+            Order::Connect(who) => orders::text(&crowd.work(who, |_| Task::Once, TIMEOUT, false)),
             Order::Ask { who, time, spin } => {
                 let task = |now: time::Instant| Task::Ask(now + time);
-                crowd.work(who, task, time + TIMEOUT, spin).to_string()
+                orders::text(&crowd.work(who, task, time + TIMEOUT, spin))
             }
             Order::Flood { who, time } => {
                 let task = |now: time::Instant| Task::Flood(now + time);
@@ -99,7 +99,7 @@ pub fn serve(address: &str) -> Result<(), String> {
                     // A client that waited for room when the time was over has done what it could.
                     outcome.why.clear();
                 }
-                outcome.to_string()
+                orders::text(&outcome)
             }
         };
         say(answer)?;

@@ -3,12 +3,13 @@
 //! ```text
 //!   testunexpected --> tag ANSWER: post_send, 8 bytes back    any other tag: counted
 //!   testcontext    --> answers that had to wait
-//!   a second thread reads "census" and says what the process uses
+//!   a second thread reads `Order::Census` and says what the process uses
 //! ```
 //!
 //! Owns: the loop a file server has, with nothing behind it.
 
 use crate::census::Census;
+use crate::orders::{self, Order};
 use crate::{crowd, limits};
 use bmi_host::abi::EXT_ALLOC;
 use bmi_host::method::{BATCH, Memory, Method, Post, Posted, Results, Verb};
@@ -48,8 +49,11 @@ pub fn serve(method: Method, address: &str) -> Result<(), String> {
 /// Answers questions until there are no more, then ends the process.
 fn tell(requests: &AtomicU64) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
-        if line.trim() == "census" {
-            println!("{}", Census::take(requests.load(Ordering::Acquire)));
+        if let Ok(Order::Census) = orders::parse(&line) {
+            println!(
+                "{}",
+                orders::text(&Census::take(requests.load(Ordering::Acquire)))
+            );
             let _ = io::stdout().flush();
         }
     }

@@ -25,7 +25,7 @@ pub struct Method(&'static Ops);
 pub struct Address(pub usize);
 
 /// The kinds of operations.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Verb {
     /// An expected send.
     Send,

@@ -12,12 +12,13 @@
 use crate::shape::Shape;
 use bmi_host::method::Verb;
 use mx_sim::Rng;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 /// An action of a node, or on it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Action {
     /// Posts an operation.
     Post {
@@ -72,7 +73,7 @@ pub enum Action {
 }
 
 /// One thing a node does.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Step {
     /// The node.
     pub node: usize,

@@ -6,10 +6,11 @@
 
 use super::notes::Fate;
 use bmi_host::histogram::Histogram;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Numbers of operations.
-#[derive(Clone, PartialEq, Default, Debug)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) posted: u64,
     pub(crate) unexpected: u64,
@@ -33,37 +34,6 @@ impl Figures {
         for (mine, others) in self.cancels.iter_mut().zip(&other.cancels) {
             mine.merge(others);
         }
-    }
-
-    pub(crate) fn text(&self) -> String {
-        let mut text = format!("{} {};", self.posted, self.unexpected);
-        for (code, count) in &self.codes {
-            text += &format!(" {code} {count}");
-        }
-        let [alive, stopped, dead] = &self.cancels;
-        format!("{text};{alive};{stopped};{dead}")
-    }
-
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let parts: Vec<_> = text.split(';').collect();
-        let &[counts, codes, alive, stopped, dead] = parts.as_slice() else {
-            return None;
-        };
-        let (posted, unexpected) = counts.split_once(' ')?;
-        let codes = super::notes::numbers::<i64>(codes)?;
-        let codes = codes
-            .chunks_exact(2)
-            .map(|pair| (pair[0] as i32, pair[1] as u64));
-        Some(Self {
-            posted: posted.parse().ok()?,
-            unexpected: unexpected.parse().ok()?,
-            codes: codes.collect(),
-            cancels: [
-                alive.parse().ok()?,
-                stopped.parse().ok()?,
-                dead.parse().ok()?,
-            ],
-        })
     }
 
     /// A line for people, and one for the cancels of each state of the peer.
@@ -98,9 +68,10 @@ impl Figures {
 #[cfg(test)]
 mod unit {
     use super::*;
+    use crate::real::notes::{parse, text};
 
     #[test]
-    fn figures_add_up_and_can_be_read_back() {
+    fn figures_are_told_and_add_up() {
         let mut one = Figures {
             posted: 3,
             unexpected: 1,
@@ -109,7 +80,7 @@ mod unit {
         one.ended(0);
         one.ended(bmi_host::codes::ECANCEL);
         one.cancels[Fate::Dead as usize].record(std::time::Duration::from_micros(12));
-        let mut sum = Figures::parse(&one.text()).unwrap();
+        let mut sum: Figures = parse(&text(&one)).unwrap();
         assert_eq!(sum, one);
         sum.add(&one);
         assert_eq!((sum.posted, sum.codes[&0]), (6, 2));

@@ -11,7 +11,7 @@ use super::args::{Args, Place};
 use super::bmi::{self, CONTEXTS, record};
 use super::drain::Drain;
 use super::line::{Heard, Line, RECORDER_FD};
-use super::notes::{Note, Order};
+use super::notes::{self, Note, Order};
 use super::operations::Operations;
 use super::recorder::Recorder;
 use super::sockets;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args, place: &Place) -> ExitCode {
         Err(fault) => fault,
     };
     record(&format!("fault: {}", fault.text));
-    let _ = fault.line.say(&Note::Fault(fault.text).text());
+    let _ = fault.line.say(&notes::text(&Note::Fault(fault.text)));
     ExitCode::from(alarm::FAULT_EXIT as u8)
 }
 
@@ -72,7 +72,7 @@ fn serve(args: &Args, place: &Place, line: Line) -> Result<(), Wrong> {
     let listen = match method.start(Some(&name), "", CONTEXTS) {
         Ok(listen) => listen,
         Err(failed) if failed.code == EADDRINUSE => {
-            let _ = line.say(&Note::Taken.text());
+            let _ = line.say(&notes::text(&Note::Taken));
             return Ok(());
         }
         Err(failed) => {
@@ -106,7 +106,7 @@ impl Node {
             for _ in 0..1 + self.operations.rng.index(8) {
                 match self.line.hear() {
                     Heard::Text(text) => {
-                        let order = Order::parse(&text);
+                        let order = notes::parse(&text);
                         let order = order.ok_or_else(|| format!("no order: {text}"))?;
                         self.obey(order)?;
                         busy = true;
@@ -226,7 +226,7 @@ impl Node {
     }
 
     fn say(&self, note: &Note) -> Result<(), String> {
-        let said = self.line.say(&note.text());
+        let said = self.line.say(&notes::text(note));
         said.map_err(|error| format!("the director does not listen: {error}"))
     }
 

@@ -31,6 +31,10 @@ pub(crate) fn shape(seed: u64, name: Option<&str>, fabric: bool) -> Option<Shape
     shape.pause = shape.pause.min(Duration::from_millis(20));
     // Takes a network of its own.
     shape.weights.cut = 0;
+    // More than a ring or a socket holds: called off when half of it has gone.
+    if shape.name == "cancels" {
+        shape.message_max = 3 << 20;
+    }
     Some(shape)
 }
 

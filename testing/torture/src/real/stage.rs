@@ -10,7 +10,7 @@
 use super::args::{Args, Place};
 use super::figures::Figures;
 use super::line::{self, Heard};
-use super::notes::{Fate, Fates, Note, Order, Report};
+use super::notes::{self, Fate, Fates, Note, Order, Report};
 use super::process::Process;
 use super::settings;
 use bmi_mx_torture::Step;
@@ -155,7 +155,7 @@ impl<'a> Stage<'a> {
     /// Tells a node something, in its turn.
     pub(crate) fn give(&mut self, node: usize, order: &Order) -> Result<(), Trouble> {
         self.hear_until(|stage| stage.members[node].owed < WINDOW)?;
-        let text = order.text();
+        let text = notes::text(order);
         loop {
             let member = &mut self.members[node];
             let Some(process) = &member.process else {
@@ -299,7 +299,7 @@ impl<'a> Stage<'a> {
     }
 
     fn note(&mut self, node: usize, text: &str) -> Result<(), Trouble> {
-        let note = Note::parse(text).ok_or_else(|| fault(node, format!("it says '{text}'")))?;
+        let note = notes::parse(text).ok_or_else(|| fault(node, format!("it says '{text}'")))?;
         let life = self.members[node].life;
         let member = &mut self.members[node];
         member.heard = Instant::now();

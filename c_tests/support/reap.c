@@ -1,0 +1,29 @@
+/* See reap.h. */
+#include "reap.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "host.h"
+
+void leave_fork(const char *status)
+{
+    execl("/bin/sh", "sh", "-c", "exit $0", status, (char *)NULL);
+    _exit(9);
+}
+
+void reap_fork(pid_t pid)
+{
+    int status = -1;
+
+    for (deadline_t deadline = deadline_in(5 * WAIT_MS); waitpid(pid, &status, WNOHANG) == 0;) {
+        if (deadline_over(deadline)) {
+            kill(pid, SIGKILL);
+            FAIL("the forked child hangs");
+        }
+        host_pump(2);
+    }
+    CHECK(WIFEXITED(status));
+    CHECK_THAT(WEXITSTATUS(status), ==, 0);
+}
