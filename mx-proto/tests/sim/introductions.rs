@@ -14,7 +14,7 @@ use mx_proto::{Config, Endpoint, EndpointId, Identity, Key, MatchBits, SessionId
 use mx_sim::hostile::{Gang, Hostile};
 use mx_sim::node::{KEY, NIC, target};
 use mx_sim::scenario::{Besieged, Ground, Network, Reliably, Secrets, Tally, Unreliably};
-use mx_sim::{Buffer, DatagramNet, Drive, Fabric, Profile, Rng, Terms, World, seeds};
+use mx_sim::{Drive, Profile, Rng, Terms, World, seeds};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -42,32 +42,28 @@ fn over_a_reliable_port(seed: u64, site: bool, tally: &mut Tally) {
     let binding = rng.chance(0.5);
     let ground = Ground::drawn(&world, &mut rng, site && binding);
     let secrets = secrets(&mut rng, site);
-    let fabric = Fabric::new(&world, Some(Buffer::share));
-    let gang = Rc::<RefCell<Gang>>::default();
-    let ears = Rc::clone(&gang);
-    fabric.set_tap(Box::new(move |header, body| {
-        ears.borrow_mut().hear(header, body);
-    }));
     let profile = Profile {
         unbound: Some(5 * SECOND),
         binding,
         ..Profile::random(&mut rng)
     };
-    world.note(0, format!("{profile:?}"));
-    let network = Reliably { fabric, profile };
+    let network = Reliably::new(&world, true, profile);
+    let gang = Rc::<RefCell<Gang>>::default();
+    let ears = Rc::clone(&gang);
+    let tap = move |header: &_, body: &[u8]| ears.borrow_mut().hear(header, body);
+    network.fabric.set_tap(Box::new(tap));
     let mut run = Besieged::new((&world, rng), network, &gang, ground, &secrets);
     run.run();
     run.tally(tally);
 }
 
 fn datagrams(world: &World, rng: &mut Rng) -> Unreliably {
-    let terms = Terms::default();
-    Unreliably {
-        net: DatagramNet::new(world, terms),
-        config: ReliableConfig::default(),
-        faults: terms.faults,
-        rng: rng.fork(),
-    }
+    Unreliably::new(
+        world,
+        Terms::default(),
+        ReliableConfig::default(),
+        rng.fork(),
+    )
 }
 
 /// All on one machine, over datagrams.
@@ -130,9 +126,8 @@ fn relayed<N: Network>(world: &World, mut network: N) -> Status {
 #[test]
 fn a_relay_is_noticed_by_the_name_that_was_called() {
     let world = World::new(1);
-    let fabric = Fabric::new(&world, Some(Buffer::share));
-    let profile = Profile::default();
-    let status = relayed(&world, Reliably { fabric, profile });
+    let network = Reliably::new(&world, true, Profile::default());
+    let status = relayed(&world, network);
     assert_eq!(status, Status::Refused);
     let world = World::new(1);
     let status = relayed(&world, datagrams(&world, &mut Rng::new(1)));

@@ -6,14 +6,14 @@
 //!                                                         also with 1 % reordered and 1 % doubled
 //! ```
 
-use crate::stage::{Stage, unreliably};
+use crate::stage::{introduce, unreliably};
 use mx_proto::Config;
-use mx_proto::reliability::{Reliable, ReliableConfig};
+use mx_proto::reliability::ReliableConfig;
 use mx_sim::check::Selector;
 use mx_sim::datagram::Script;
 use mx_sim::link::Fate;
-use mx_sim::scenario::Network;
-use mx_sim::{DatagramNet, Faults, SimDatagrams, Terms, seeds};
+use mx_sim::scenario::{Stage, Unreliably};
+use mx_sim::{DatagramNet, Faults, Terms, seeds};
 use std::time::Duration;
 
 const MESSAGE: usize = 1 << 20;
@@ -59,32 +59,25 @@ fn bad(faults: Faults, disorder: bool) -> Faults {
     }
 }
 
-type Lossy = Stage<Reliable<SimDatagrams>>;
+type Lossy = Stage<Unreliably>;
 
-/// Two nodes, of which the first is connected to the second, and the network.
-fn stage(
-    seed: u64,
-    terms: Terms,
-    config: ReliableConfig,
-    peer_timeout: Duration,
-) -> (Lossy, DatagramNet) {
-    let (world, mut network) = unreliably(seed, terms, config);
+/// Two nodes, of which the first is connected to the second.
+fn stage(seed: u64, terms: Terms, config: ReliableConfig, peer_timeout: Duration) -> Lossy {
     // As the C method sets them.
-    let config = Config {
+    let endpoint = Config {
         peer_timeout: Some(peer_timeout),
         request_timeout: None,
         ..Config::default()
     };
-    let mut stage = Stage::new(&world, &config, [0, 1].map(|id| network.open(id)));
-    stage.connect(0, 1);
-    stage.run(2 * SECOND);
-    assert_eq!(stage.node(0).remotes().len(), 1);
-    (stage, network.net)
+    let windows = [config.window; 2];
+    let mut stage = unreliably(seed, terms, (config, windows), endpoint);
+    introduce(&mut stage, false);
+    stage
 }
 
 fn send(stage: &mut Lossy, len: usize) {
-    stage.node(1).recv(Selector::exact(TAG), len);
-    let sender = stage.node(0);
+    stage.at(1).recv(Selector::exact(TAG), len);
+    let sender = stage.at(0);
     sender.send(sender.remotes()[0], TAG, len);
 }
 
@@ -100,11 +93,12 @@ fn lose_segments(net: &DatagramNet, lose: bool) {
 
 /// The time of the stream.
 fn stream(seed: u64, terms: Terms) -> Duration {
-    let (stage, _net) = stage(seed, terms, ReliableConfig::default(), 20 * SECOND);
+    let stage = stage(seed, terms, ReliableConfig::default(), 20 * SECOND);
     let Stage {
         world,
         book,
         mut cluster,
+        ..
     } = stage;
     let began = world.now();
     let mut posted = 0;
@@ -173,16 +167,16 @@ fn a_fifth_lost_between_machines_leaves_three_tenths_of_the_goodput() {
 fn a_peer_of_which_something_is_heard_is_there_though_no_packet_becomes_whole() {
     seeds::each(4, |seed| {
         let config = ReliableConfig::default();
-        let (mut stage, net) = stage(seed, loopback(), config, 2 * SECOND);
-        lose_segments(&net, true);
+        let mut stage = stage(seed, loopback(), config, 2 * SECOND);
+        lose_segments(&stage.network.net, true);
         send(&mut stage, 100_000);
         stage.run(10 * SECOND);
-        assert_eq!(stage.node(0).endpoint.stats().silenced, 0);
+        assert_eq!(stage.at(0).endpoint.stats().silenced, 0);
         assert_eq!(stage.received(), 0);
-        lose_segments(&net, false);
+        lose_segments(&stage.network.net, false);
         stage.run(10 * SECOND);
         assert_eq!(stage.received(), 1);
-        assert_eq!(stage.node(0).outstanding(), 0);
+        assert_eq!(stage.at(0).outstanding(), 0);
     });
 }
 
@@ -193,13 +187,13 @@ fn a_path_on_which_no_segment_passes_ends_the_link_however_much_is_heard() {
             give_up: 4 * SECOND,
             ..ReliableConfig::default()
         };
-        let (mut stage, net) = stage(seed, loopback(), config, 2 * SECOND);
-        lose_segments(&net, true);
+        let mut stage = stage(seed, loopback(), config, 2 * SECOND);
+        lose_segments(&stage.network.net, true);
         send(&mut stage, 100_000);
         stage.run(3 * SECOND);
-        assert_eq!(stage.node(0).outstanding(), 1);
+        assert_eq!(stage.at(0).outstanding(), 1);
         stage.run(4 * SECOND);
-        assert_eq!(stage.node(0).outstanding(), 0);
-        assert_eq!(stage.node(0).endpoint.stats().silenced, 0);
+        assert_eq!(stage.at(0).outstanding(), 0);
+        assert_eq!(stage.at(0).endpoint.stats().silenced, 0);
     });
 }

@@ -9,6 +9,7 @@
 //! The guarantees meanwhile are in [`Siege`]. Nothing else goes wrong here: all failures are brought
 //! about by the attackers.
 
+use super::stage::count;
 use super::{Network, Tally};
 use crate::cluster::Drive;
 use crate::hostile::{Gang, Hostile};
@@ -334,12 +335,7 @@ impl<N: Network> Besieged<N> {
 
     /// Adds what was counted.
     pub fn tally(&self, tally: &mut Tally) {
-        let book = self.book.borrow();
-        for (what, count) in book.tally() {
-            *tally.entry(what.clone()).or_default() += count;
-        }
-        *tally.entry("received".into()).or_default() += book.received();
-        *tally.entry("runs".into()).or_default() += 1;
+        count(&self.book.borrow(), tally);
     }
 }
 
