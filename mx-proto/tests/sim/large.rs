@@ -30,7 +30,7 @@ fn both_directions(seed: u64, loss: f64, windows: [u16; 2], len: usize) -> Durat
         moderation: Duration::from_micros(5),
         ..Terms::with(faults)
     };
-    let config = (ReliableConfig::default(), windows);
+    let config = (ReliableConfig::default(), &windows[..]);
     let mut stage = unreliably(seed, terms, config, Config::default());
     introduce(&mut stage, true);
     let began = stage.world.now();
@@ -73,7 +73,7 @@ fn messages_arrive_between_ends_whose_windows_differ() {
 /// once and unchanged, in a receive that was posted before or after it came.
 fn streams(seed: u64, terms: Terms, config: ReliableConfig, lens: &[usize], count: usize) {
     let windows = [config.window; 2];
-    let mut stage = unreliably(seed, terms, (config, windows), Config::default());
+    let mut stage = unreliably(seed, terms, (config, &windows[..]), Config::default());
     introduce(&mut stage, true);
     let mut rng = Rng::new(seed);
     let mut posted = [0; 2];

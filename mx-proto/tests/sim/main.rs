@@ -3,12 +3,11 @@
 mod endpoint;
 mod every_step;
 mod explore;
-mod fairness;
 mod flow;
+mod goodput;
 mod introductions;
 mod large;
 mod liveness;
-mod lossy;
 mod order;
 mod ports;
 mod rig;

@@ -6,18 +6,18 @@ use mx_sim::scenario::{Network, Stage, Unreliably};
 use mx_sim::{Habits, Rng, Terms, World};
 use std::time::Duration;
 
-/// Two over datagrams, in the world with that seed. The windows of both may differ.
+/// One for each of these windows over datagrams, in the world with that seed.
 pub(crate) fn unreliably(
     seed: u64,
     terms: Terms,
-    (config, windows): (ReliableConfig, [u16; 2]),
+    (config, windows): (ReliableConfig, &[u16]),
     endpoint: Config,
 ) -> Stage<Unreliably> {
     let world = World::new(seed);
     let network = Unreliably::new(&world, terms, config, Rng::new(seed));
     let mut stage = Stage::new((&world, network), 0, (endpoint, Habits::default()), true);
-    for (id, window) in windows.into_iter().enumerate() {
-        stage.network.config.window = window;
+    for (id, window) in windows.iter().enumerate() {
+        stage.network.config.window = *window;
         stage.begin(id);
     }
     stage

@@ -7,17 +7,12 @@
 //! ```
 
 mod attacks;
-mod crowd;
 mod deaths;
 mod faults;
-mod jitter;
-mod mass;
 mod path;
 mod peer;
 mod sessions;
 mod strangers;
-mod table;
-mod windows;
 
 use mx_proto::EndpointId;
 use mx_proto::reliability::{Reliable, ReliableConfig, ReliableStats};
