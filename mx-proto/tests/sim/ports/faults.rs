@@ -177,3 +177,29 @@ fn whatever_one_window_lets_out_any_other_takes_in() {
         }
     }
 }
+
+/// On a path with room for everything nothing but the window and the pace of the sender limits it.
+#[test]
+fn ten_percent_of_loss_far_away_leaves_a_quarter() {
+    seeds::each(3, |seed| {
+        let time = |loss| {
+            let faults = Faults {
+                latency: Duration::from_millis(20),
+                loss,
+                ..Faults::default()
+            };
+            let config = ReliableConfig::default();
+            let mut stage = Stage::with(seed, config, Terms::with(faults));
+            stage.exchange(3);
+            let (began, before) = (stage.world.now(), stage.at(1).heard.received.len());
+            (0..2).for_each(|id| stage.at(id).budget = 64);
+            stage.at(0).to_send.extend([config.data_max; 400]);
+            while stage.at(1).heard.received.len() < before + 400 {
+                stage.run(Duration::from_millis(1));
+            }
+            stage.world.now().since(began)
+        };
+        let (clean, lossy) = (time(0.0), time(0.1));
+        assert!(lossy <= clean * 4, "{lossy:?}, {clean:?} without loss");
+    });
+}
