@@ -116,9 +116,6 @@ impl<M: Memory> Inner<M> {
         mut header: Option<HeaderBytes>,
         bytes: Bytes<M>,
     ) {
-        if let (Some(tap), Some(header), Bytes::Copied(bytes)) = (&mut self.tap, &header, &bytes) {
-            tap(header, bytes);
-        }
         let piece = self.hosts[host].profile.piece.max(1);
         let pieces = match bytes {
             Bytes::Copied(bytes) if bytes.len() <= piece => vec![Bytes::Copied(bytes)],
