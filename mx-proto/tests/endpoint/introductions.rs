@@ -336,3 +336,26 @@ fn a_peer_that_names_one_remote_after_the_other_is_left() {
     let done = pair.b.next_completion().expect("it ends");
     assert_eq!((done.status, pair.b.remotes()), (Status::Unreachable, 0));
 }
+
+#[test]
+fn of_several_that_have_called_one_after_the_other_is_asked_about() {
+    let (mut pair, _) = called_by_its_callee(1);
+    let second = pair.stranger();
+    pair.seen_as(second, 701);
+    connect_so(&mut pair, second, hello(pair::IMPOSTOR, 1), u32::MAX);
+    pair.run();
+    assert_eq!(replies(&mut pair, second), (vec![0], false));
+    answers(&mut pair, 1, 0, [0; 16]);
+    for caller in [700, 701] {
+        let asked = pair.said(0);
+        let (header, body) = asked.last().expect("it is asked");
+        assert_eq!(Header::parse(header).unwrap().kind, Kind::Confirm);
+        assert_eq!(body[16..], u128::to_be_bytes(caller));
+        assert_eq!(pair.b.next_completion(), None);
+        confirmed(&mut pair, 0);
+    }
+    // It is none of them.
+    answers(&mut pair, 1, 0, [0; 16]);
+    assert_eq!(pair.b.next_completion().unwrap().status, Status::Success);
+    assert_eq!((pair.b.remotes(), pair.left(0)), (3, false));
+}

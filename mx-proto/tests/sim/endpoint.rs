@@ -10,23 +10,20 @@
 
 use mx_proto::reliability::ReliableConfig;
 use mx_sim::scenario::{Reliably, Run, Tally, Unreliably, check_tally};
-use mx_sim::{Buffer, DatagramNet, Fabric, Profile, Rng, Terms, World, seeds};
+use mx_sim::{Profile, Rng, Terms, World, seeds};
 use std::time::Duration;
 
 fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut Tally) -> World {
     let world = World::new(seed);
-    seeds::watch(&world);
     let mut rng = Rng::new(seed);
     let share = remote_read || rng.chance(0.7);
-    let share = share.then_some(Buffer::share as fn(&Buffer) -> Buffer);
-    let fabric = Fabric::new(&world, share);
     let profile = Profile {
         remote_read,
         refusal_ends_link: remote_read && seed % 4 == 0,
         ..Profile::random(&mut rng)
     };
-    world.note(0, format!("{profile:?}"));
-    let mut run = Run::new(world, rng, Reliably { fabric, profile });
+    let network = Reliably::new(&world, share, profile);
+    let mut run = Run::new(world, rng, network);
     run.run();
     run.tally(tally);
     run.end().0
@@ -52,10 +49,8 @@ fn random_operations_keep_every_promise_with_remote_reads() {
 
 fn over_faulty_datagrams(seed: u64, tally: &mut Tally) {
     let world = World::new(seed);
-    seeds::watch(&world);
     let mut rng = Rng::new(seed);
     let terms = Terms::random(&mut rng);
-    let net = DatagramNet::new(&world, terms);
     let config = ReliableConfig {
         window: rng.pick(&[32, 256, 1024]),
         early_bytes: rng.pick(&[10_000, 1 << 20]),
@@ -65,13 +60,7 @@ fn over_faulty_datagrams(seed: u64, tally: &mut Tally) {
         first_seq: rng.chance(0.5).then_some(u32::MAX - 9),
         ..ReliableConfig::default()
     };
-    world.note(0, format!("{terms:?} {config:?}"));
-    let network = Unreliably {
-        net,
-        config,
-        faults: terms.faults,
-        rng: rng.fork(),
-    };
+    let network = Unreliably::new(&world, terms, config, rng.fork());
     let mut run = Run::new(world, rng, network);
     run.run();
     run.tally(tally);

@@ -10,14 +10,11 @@
 
 use mx_proto::reliability::ReliableConfig;
 use mx_sim::scenario::{Reliably, Unreliably, interrupt_everywhere};
-use mx_sim::{Buffer, DatagramNet, Fabric, Faults, Profile, Rng, Terms, World};
+use mx_sim::{Faults, Profile, Rng, Terms, World};
 use std::time::Duration;
 
 fn on_fabric(profile: Profile) -> impl FnMut(&World) -> Reliably {
-    move |world| {
-        let fabric = Fabric::new(world, Some(Buffer::share));
-        Reliably { fabric, profile }
-    }
+    move |world| Reliably::new(world, true, profile)
 }
 
 /// A port on which a transfer takes many small steps.
@@ -109,13 +106,7 @@ fn over_datagrams(config: ReliableConfig, len: usize) {
                 mtu: 4_096,
                 ..Terms::with(faults)
             };
-            let net = DatagramNet::new(world, terms);
-            Unreliably {
-                net,
-                config,
-                faults,
-                rng: Rng::new(life),
-            }
+            Unreliably::new(world, terms, config, Rng::new(life))
         },
         len,
         len,

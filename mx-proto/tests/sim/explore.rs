@@ -13,10 +13,8 @@ use mx_proto::{Config, NicId};
 use mx_sim::check::Selector;
 use mx_sim::explore::{self, Hand, Move, Moves, Report};
 use mx_sim::node::{KEY, NIC};
-use mx_sim::scenario::{Network, Reliably};
-use mx_sim::{Book, Buffer, Cluster, Fabric, Habits, Mood, Node, NodeId, Profile, SimPort, World};
-use std::cell::RefCell;
-use std::rc::Rc;
+use mx_sim::scenario::{Network, Reliably, Stage};
+use mx_sim::{Buffer, Habits, Node, NodeId, Profile, SimPort, World};
 use std::time::Duration;
 
 /// A step of an exploration.
@@ -113,10 +111,7 @@ fn addresses(id: NodeId, changes: usize, count: usize) -> Vec<NicId> {
 
 struct Endpoints {
     alphabet: Alphabet,
-    world: World,
-    book: Rc<RefCell<Book>>,
-    network: Reliably,
-    cluster: Cluster<Node<SimPort<Buffer>>>,
+    stage: Stage<Reliably>,
     hand: Hand,
     taken: Vec<Step>,
 }
@@ -124,30 +119,11 @@ struct Endpoints {
 impl Endpoints {
     fn begin(alphabet: &Alphabet) -> Self {
         let world = World::new(1);
-        let fabric = Fabric::new(&world, None);
-        fabric.by_hand();
-        let profile = Profile::default();
-        let mut endpoints = Self {
-            alphabet: alphabet.clone(),
-            book: Rc::default(),
-            network: Reliably { fabric, profile },
-            cluster: Cluster::new(&world),
-            hand: Hand::new(alphabet.moves.clone(), alphabet.nodes),
-            taken: Vec::new(),
-            world,
-        };
+        let network = Reliably::new(&world, false, Profile::default());
+        network.fabric.by_hand();
         for id in 0..alphabet.nodes {
-            let addresses = addresses(id, 0, alphabet.addresses);
-            endpoints.world.set_addresses(id, addresses);
-            let node = endpoints.node(id);
-            endpoints.cluster.add(node);
+            world.set_addresses(id, addresses(id, 0, alphabet.addresses));
         }
-        alphabet.before.iter().for_each(|step| endpoints.go(step));
-        endpoints.taken.clear();
-        endpoints
-    }
-
-    fn node(&mut self, id: NodeId) -> Node<SimPort<Buffer>> {
         let config = Config {
             request_timeout: Some(Duration::from_secs(2)),
             waiting_timeout: Some(Duration::from_secs(2)),
@@ -160,19 +136,23 @@ impl Endpoints {
             pieces: false,
             ..Habits::default()
         };
-        let nodes = (id, self.alphabet.nodes);
-        let port = self.network.open(id);
-        let mut node = Node::new(&self.world, &self.book, nodes, config, habits, port);
-        node.mood = Mood::Quiet;
-        node
+        let mut endpoints = Self {
+            alphabet: alphabet.clone(),
+            stage: Stage::new((&world, network), alphabet.nodes, (config, habits), true),
+            hand: Hand::new(alphabet.moves.clone(), alphabet.nodes),
+            taken: Vec::new(),
+        };
+        alphabet.before.iter().for_each(|step| endpoints.go(step));
+        endpoints.taken.clear();
+        endpoints
     }
 
     fn at(&mut self, id: NodeId) -> &mut Node<SimPort<Buffer>> {
-        self.cluster.node(id).expect("all nodes live")
+        self.stage.at(id)
     }
 
     fn peek(&self, id: NodeId) -> &Node<SimPort<Buffer>> {
-        self.cluster.peek(id).expect("all nodes live")
+        self.stage.cluster.peek(id).expect("all nodes live")
     }
 
     fn times(&self, which: impl Fn(&Step) -> bool) -> usize {
@@ -180,24 +160,25 @@ impl Endpoints {
     }
 
     fn run(&mut self) {
-        self.hand.run(&self.network.fabric, &mut self.cluster);
+        self.hand
+            .run(&self.stage.network.fabric, &mut self.stage.cluster);
     }
 
     fn pass(&mut self, span: Duration) {
-        let fabric = &self.network.fabric;
-        self.hand.pass(span, fabric, &mut self.cluster);
+        let fabric = &self.stage.network.fabric;
+        self.hand.pass(span, fabric, &mut self.stage.cluster);
     }
 
     fn go(&mut self, step: &Step) {
         self.taken.push(*step);
-        self.world.note(0, format!("--- {step:?}"));
+        self.stage.world.note(0, format!("--- {step:?}"));
         let id = match *step {
             Step::Net(step) => {
-                let fabric = &self.network.fabric;
-                return self.hand.take(step, fabric, &mut self.cluster);
+                let fabric = &self.stage.network.fabric;
+                return self.hand.take(step, fabric, &mut self.stage.cluster);
             }
             Step::Call(id, to, at) => {
-                let addresses = self.world.addresses(to);
+                let addresses = self.stage.world.addresses(to);
                 let nic = addresses.get(at).copied().unwrap_or(NIC);
                 self.at(id).connect_at(to, nic, KEY);
                 id
@@ -231,26 +212,22 @@ impl Endpoints {
                 id
             }
             Step::Restart(id) => {
-                if let Some(node) = self.cluster.kill(id) {
-                    let now = self.world.now();
-                    self.book.borrow_mut().died(node.life(), now);
-                }
-                let node = self.node(id);
-                self.cluster.restart(id, node);
+                self.stage.kill(id);
+                self.stage.begin(id);
                 id
             }
             Step::Move(id, silent) => {
                 let changes = self.times(|step| matches!(step, Step::Move(of, _) if *of == id));
                 let addresses = addresses(id, changes, self.alphabet.addresses);
-                self.network.fabric.move_to(id, addresses, silent);
+                self.stage.network.fabric.move_to(id, addresses, silent);
                 return self.run();
             }
             Step::Reset(a, b) => {
-                self.network.reset(a, b);
+                self.stage.network.reset(a, b);
                 return self.run();
             }
         };
-        self.hand.asked(id, *step, &mut self.cluster);
+        self.hand.asked(id, *step, &mut self.stage.cluster);
         self.run();
     }
 
@@ -264,7 +241,7 @@ impl Endpoints {
 
     /// Calls that were given up so far.
     fn timed_out(&self) -> u64 {
-        let book = self.book.borrow();
+        let book = self.stage.book.borrow();
         let times = book.tally().get("Connect Timeout");
         times.copied().unwrap_or(0)
     }
@@ -296,19 +273,19 @@ impl Endpoints {
                 identity.is_some_and(|peer| peer.endpoint.0 as NodeId == to)
             });
             if let Some(remote) = known {
-                let before = self.book.borrow().received();
+                let before = self.stage.received();
                 self.at(to).recv(Selector::exact(6), LARGE);
-                self.hand.asked(to, "recv", &mut self.cluster);
+                self.hand.asked(to, "recv", &mut self.stage.cluster);
                 self.at(from).send(remote, 6, LARGE);
-                self.hand.asked(from, "send", &mut self.cluster);
+                self.hand.asked(from, "send", &mut self.stage.cluster);
                 self.run();
                 self.pass(Duration::from_secs(5));
-                let received = self.book.borrow().received();
+                let received = self.stage.received();
                 assert_eq!(received, before + 1, "{from} cannot send to {to}");
                 return;
             }
             self.at(from).connect(to, KEY);
-            self.hand.asked(from, "connect", &mut self.cluster);
+            self.hand.asked(from, "connect", &mut self.stage.cluster);
             self.run();
             self.pass(Duration::from_secs(5));
         }
@@ -321,7 +298,7 @@ impl explore::World for Endpoints {
 
     fn steps(&self) -> Vec<Step> {
         let alphabet = &self.alphabet;
-        let net = self.hand.steps(&self.network.fabric);
+        let net = self.hand.steps(&self.stage.network.fabric);
         let mut steps: Vec<_> = net.into_iter().map(Step::Net).collect();
         for id in (0..alphabet.nodes).filter(|id| self.hand.is_running(*id)) {
             let node = self.peek(id);
@@ -365,7 +342,7 @@ impl explore::World for Endpoints {
     fn take(&mut self, step: &Step) {
         self.go(step);
         if self.is_peaceful() {
-            let book = self.book.borrow();
+            let book = self.stage.book.borrow();
             let bad = |what: &&String| what.starts_with("down:") || what.contains("Unreachable");
             assert_eq!(
                 book.tally().keys().find(bad),
@@ -378,24 +355,25 @@ impl explore::World for Endpoints {
     fn fingerprint(&self) -> u128 {
         // The histories have the number of steps that may still happen, moves of the net excepted.
         let nodes = 0..self.alphabet.nodes;
-        let addresses: Vec<_> = nodes.map(|id| self.world.addresses(id)).collect();
-        self.hand.fingerprint(&self.network.fabric, addresses)
+        let addresses: Vec<_> = nodes.map(|id| self.stage.world.addresses(id)).collect();
+        self.hand.fingerprint(&self.stage.network.fabric, addresses)
     }
 
     fn recover(&mut self) {
         let nodes = 0..self.alphabet.nodes;
         let timed_out = self.timed_out();
-        self.hand.let_go(&self.network.fabric, &mut self.cluster);
+        self.hand
+            .let_go(&self.stage.network.fabric, &mut self.stage.cluster);
         self.run();
         // Whatever lies there or comes is received, as long as something does.
         loop {
-            let before = self.book.borrow().received();
+            let before = self.stage.received();
             for id in nodes.clone() {
                 self.at(id).recv(Selector { bits: 0, mask: 0 }, LARGE);
-                self.hand.asked(id, "drain", &mut self.cluster);
+                self.hand.asked(id, "drain", &mut self.stage.cluster);
             }
             self.run();
-            if self.book.borrow().received() == before {
+            if self.stage.received() == before {
                 break;
             }
         }
@@ -405,7 +383,7 @@ impl explore::World for Endpoints {
             assert_eq!(node.outstanding(), 0, "still waiting: {}", node.describe());
             node.cancel_receives();
         }
-        let missing = self.book.borrow().missing();
+        let missing = self.stage.book.borrow().missing();
         assert!(missing.is_empty(), "messages {missing:?} never arrived");
         // All that was on its way got through, unless it was meant for where a node was, or comes late.
         let late = |step: &Step| matches!(step, Step::Move(_, true) | Step::Net(Move::Time));
@@ -428,7 +406,7 @@ impl explore::World for Endpoints {
     }
 
     fn log(&self) -> String {
-        self.world.dump()
+        self.stage.world.dump()
     }
 }
 

@@ -6,11 +6,10 @@
 //!      <-- 16 MiB --         is small
 //! ```
 
-use crate::stage::{Stage, unreliably};
+use crate::stage::{introduce, unreliably};
 use mx_proto::Config;
 use mx_proto::reliability::ReliableConfig;
 use mx_sim::check::Selector;
-use mx_sim::scenario::Network;
 use mx_sim::{Faults, Rng, Terms, seeds};
 use std::time::Duration;
 
@@ -31,23 +30,17 @@ fn both_directions(seed: u64, loss: f64, windows: [u16; 2], len: usize) -> Durat
         moderation: Duration::from_micros(5),
         ..Terms::with(faults)
     };
-    let (world, mut network) = unreliably(seed, terms, ReliableConfig::default());
-    let ports = [0, 1].map(|id| {
-        network.config.window = windows[id];
-        network.open(id)
-    });
-    let mut stage = Stage::new(&world, &Config::default(), ports);
-    stage.connect(0, 1);
-    stage.connect(1, 0);
-    stage.run(Duration::from_secs(1));
-    let began = world.now();
+    let config = (ReliableConfig::default(), &windows[..]);
+    let mut stage = unreliably(seed, terms, config, Config::default());
+    introduce(&mut stage, true);
+    let began = stage.world.now();
     for id in 0..2 {
-        let node = stage.node(id);
+        let node = stage.at(id);
         node.recv(Selector::exact(TAG), len);
         node.send(node.remotes()[0], TAG, len);
     }
     stage.run_until_received(2, 10_000_000);
-    world.now().since(began)
+    stage.world.now().since(began)
 }
 
 #[test]
@@ -79,18 +72,15 @@ fn messages_arrive_between_ends_whose_windows_differ() {
 /// So many messages of each of these lengths, in both directions at the same time, over these faults: each lands
 /// once and unchanged, in a receive that was posted before or after it came.
 fn streams(seed: u64, terms: Terms, config: ReliableConfig, lens: &[usize], count: usize) {
-    let (world, mut network) = unreliably(seed, terms, config);
-    let ports = [0, 1].map(|id| network.open(id));
-    let mut stage = Stage::new(&world, &Config::default(), ports);
-    stage.connect(0, 1);
-    stage.connect(1, 0);
-    stage.run(Duration::from_secs(1));
+    let windows = [config.window; 2];
+    let mut stage = unreliably(seed, terms, (config, &windows[..]), Config::default());
+    introduce(&mut stage, true);
     let mut rng = Rng::new(seed);
     let mut posted = [0; 2];
     for nth in 0..count {
         let len = rng.pick(lens);
         for (id, posted) in posted.iter_mut().enumerate() {
-            let node = stage.node(id);
+            let node = stage.at(id);
             node.send(node.remotes()[0], TAG, len);
             // Some wait for their messages, others are waited for; some are too small.
             while *posted <= nth && rng.chance(0.7) {
@@ -102,12 +92,12 @@ fn streams(seed: u64, terms: Terms, config: ReliableConfig, lens: &[usize], coun
     }
     for (id, posted) in posted.into_iter().enumerate() {
         for _ in posted..count {
-            stage.node(id).recv(Selector::exact(TAG), 512 << 10);
+            stage.at(id).recv(Selector::exact(TAG), 512 << 10);
         }
     }
     stage.run_until_received(2 * count as u64, 30_000_000);
     for id in 0..2 {
-        let stats = stage.node(id).endpoint.stats();
+        let stats = stage.at(id).endpoint.stats();
         assert!(stats.eager_out > 0, "all were asked for");
     }
 }

@@ -3,12 +3,10 @@
 mod endpoint;
 mod every_step;
 mod explore;
-mod fairness;
 mod flow;
-mod introductions;
+mod goodput;
 mod large;
 mod liveness;
-mod lossy;
 mod order;
 mod ports;
 mod rig;

@@ -1,18 +1,16 @@
 //! Order where a random run hardly ever looks: a send posted in the very moment in which others
 //! that wait for room have begun to move.
 
-use crate::stage::Stage;
-use mx_proto::{Config, EndpointId};
+use crate::stage::introduce;
+use mx_proto::Config;
 use mx_sim::check::Selector;
-use mx_sim::node::NIC;
-use mx_sim::{Buffer, Drive, Fabric, Profile, SimPort, World, seeds};
+use mx_sim::scenario::{Reliably, Stage};
+use mx_sim::{Drive, Habits, Profile, World};
 use std::time::Duration;
 
 #[test]
 fn a_send_does_not_overtake_those_that_wait_although_there_is_room_again() {
     let world = World::new(1);
-    seeds::watch(&world);
-    let fabric: Fabric<Buffer> = Fabric::new(&world, None);
     let profile = Profile {
         room: 10_000,
         ..Profile::default()
@@ -23,18 +21,14 @@ fn a_send_does_not_overtake_those_that_wait_although_there_is_room_again() {
         burst: 1,
         ..Config::default()
     };
-    let ports = [0, 1].map(|id| {
-        let name = EndpointId(id as u32);
-        SimPort::open(&fabric, id, NIC, name, profile).expect("a free name")
-    });
-    let mut stage = Stage::new(&world, &config, ports);
+    let network = Reliably::new(&world, false, profile);
+    let mut stage = Stage::new((&world, network), 2, (config, Habits::default()), true);
     let second = Duration::from_secs(1);
-    stage.connect(0, 1);
-    stage.run(second);
-    let receiver = stage.node(1);
+    introduce(&mut stage, false);
+    let receiver = stage.at(1);
     (0..40).for_each(|_| receiver.recv(Selector::exact(5), 1_000));
     stage.run(second);
-    let sender = stage.node(0);
+    let sender = stage.at(0);
     let remote = sender.remotes()[0];
     (0..30).for_each(|_| sender.send(remote, 5, 1_000));
     let waiting = sender.outstanding();

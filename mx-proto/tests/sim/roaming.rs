@@ -3,20 +3,18 @@
 //! `SIM_SEED=n` repeats one run, `SIM_SEEDS=n` makes n.
 
 use mx_sim::scenario::{Reliably, Roaming, Tally};
-use mx_sim::{Buffer, Fabric, Profile, Rng, World, seeds};
+use mx_sim::{Profile, Rng, World, seeds};
 use std::time::Duration;
 
 fn run(seed: u64, tally: &mut Tally) {
     let world = World::new(seed);
-    seeds::watch(&world);
     let mut rng = Rng::new(seed);
-    let fabric = Fabric::new(&world, Some(Buffer::share));
     let profile = Profile {
         unbound: Some(Duration::from_secs(5)),
         ..Profile::random(&mut rng)
     };
-    world.note(0, format!("{profile:?}"));
-    let mut run = Roaming::new((&world, rng), Reliably { fabric, profile });
+    let network = Reliably::new(&world, true, profile);
+    let mut run = Roaming::new((&world, rng), network);
     run.run();
     run.tally(tally);
 }

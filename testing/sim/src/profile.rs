@@ -40,8 +40,6 @@ pub struct Profile {
     pub keepalive: Duration,
     /// A link that a peer began goes after so long, unless it has been bound; `None`: it stays.
     pub unbound: Option<Duration>,
-    /// Both ends know something of a link that no other link has.
-    pub binding: bool,
 }
 
 impl Default for Profile {
@@ -64,7 +62,6 @@ impl Default for Profile {
             bandwidth: None,
             keepalive: Duration::from_secs(3),
             unbound: None,
-            binding: false,
         }
     }
 }
@@ -112,7 +109,6 @@ impl Profile {
                 .then(|| rng.pick(&[10_000_000, 1_000_000_000])),
             keepalive: Duration::from_secs(3),
             unbound: None,
-            binding: false,
         }
     }
 }

@@ -7,8 +7,10 @@
 //!   ICMP --------> that quotes nothing that was sent: ignored
 //! ```
 
-use super::peer::{Peer, target};
-use super::sessions::{DATA, HELLO, RESET, SECOND, Stage, Tape, address, config, is_kind, replay};
+use super::peer::target;
+use super::sessions::{
+    DATA, HELLO, RESET, SECOND, Stage, Tape, address, begin_anew, is_kind, replay,
+};
 use super::strangers::{nonsense, seal};
 use mx_proto::port::{Close, LinkDown};
 use mx_proto::reliability::{Channel, Quote};
@@ -153,10 +155,7 @@ fn a_restarted_port_opens_nothing_that_was_meant_for_its_former_life() {
     let mut stage = Stage::new(1);
     let [there, _] = stage.record_another_session();
     stage.exchange(3);
-    drop(stage.cluster.kill(1));
-    let port = super::reliable(&stage.net, 1, config(), 9);
-    let reborn = Peer::new(1, 0, port, stage.world.clock());
-    stage.cluster.restart(1, reborn);
+    begin_anew(&mut stage, 1, 9);
     for sent in there.take() {
         replay(&stage.net, 0, 1, sent);
     }

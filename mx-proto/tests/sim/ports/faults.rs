@@ -1,78 +1,105 @@
-//! The reliability layer on links that lose, double, reorder, damage and are narrow.
+//! The reliability layer on links that lose, double, reorder, damage and are narrow, and between ends
+//! whose windows differ.
 
-use super::peer::{exchange, two};
-use super::{reliable, totals};
+use super::sessions::Stage;
+use super::totals;
 use mx_proto::reliability::{ReliableConfig, ReliableStats};
-use mx_sim::{DatagramNet, Faults, Rng, Terms, World, seeds};
+use mx_sim::{Faults, Rng, Terms, seeds};
 use std::time::Duration;
 
 /// Exchanges over two reliable ports; the sum of what both counted.
-fn over(seed: u64, terms: Terms, config: ReliableConfig) -> ReliableStats {
-    let world = World::new(seed);
-    seeds::watch(&world);
-    world.note(0, format!("{terms:?} {config:?}"));
-    let mut rng = Rng::new(seed);
-    let net = DatagramNet::new(&world, terms);
-    let ports = (
-        reliable(&net, 0, config, seed),
-        reliable(&net, 1, config, seed),
-    );
-    let mut cluster = two(&world, ports);
-    exchange(&mut cluster, &mut rng, 30, Duration::from_secs(600));
-    let stats = totals(&mut cluster);
+fn over(seed: u64, terms: Terms, configs: [ReliableConfig; 2]) -> ReliableStats {
+    let mut stage = Stage::between(seed, configs, terms);
+    stage.exchange_within(30, Duration::from_secs(600));
+    let stats = totals(&mut stage.cluster);
     assert_eq!(stats.bad_acks, 0, "the two disagree about what was sent");
     for id in 0..2 {
-        let port = &cluster.node(id).expect("alive").port;
-        assert_eq!(port.early_bytes(), 0, "nothing waits any more");
+        let early = stage.at(id).port.early_bytes();
+        assert_eq!(early, 0, "nothing waits any more");
     }
     stats
 }
 
-/// In both directions, in turns: the channels share a queue, or reorder each other.
-fn over_faults(seed: u64, faults: Faults, config: ReliableConfig) -> ReliableStats {
-    let terms = Terms {
-        one_queue: seed % 2 == 0,
-        refuse: if seed % 3 == 0 { 0.1 } else { 0.0 },
-        coalesce: [0.0, 0.5, 1.0][seed as usize % 3],
-        ..Terms::with(faults)
-    };
-    over(seed, terms, config)
-}
+/// Faults and settings, and what must have happened.
+type Case = (Faults, ReliableConfig, fn(&ReliableStats) -> bool);
 
 #[test]
-fn a_fifth_of_all_datagrams_lost_loses_nothing() {
-    seeds::each(8, |seed| {
-        let faults = Faults {
-            loss: 0.2,
-            ..Faults::default()
-        };
-        let stats = over_faults(seed, faults, ReliableConfig::default());
-        assert!(stats.resent > 0);
-    });
-}
-
-#[test]
-fn doubled_datagrams_are_delivered_once() {
-    seeds::each(8, |seed| {
-        let faults = Faults {
-            duplicate: 0.5,
-            ..Faults::default()
-        };
-        let stats = over_faults(seed, faults, ReliableConfig::default());
-        assert!(stats.duplicates > 0);
-    });
-}
-
-#[test]
-fn reordered_datagrams_are_put_in_order() {
-    seeds::each(8, |seed| {
-        let faults = Faults {
-            reorder: 0.3,
-            jitter: Duration::from_micros(100),
-            ..Faults::default()
-        };
-        over_faults(seed, faults, ReliableConfig::default());
-    });
+fn nothing_is_lost_whatever_a_link_does() {
+    let (none, config) = (Faults::default(), ReliableConfig::default());
+    let lossy = Faults { loss: 0.1, ..none };
+    let cases: [Case; 7] = [
+        (Faults { loss: 0.2, ..none }, config, |it| it.resent > 0),
+        (
+            Faults {
+                duplicate: 0.5,
+                ..none
+            },
+            config,
+            |it| it.duplicates > 0,
+        ),
+        (
+            Faults {
+                reorder: 0.3,
+                jitter: Duration::from_micros(100),
+                ..none
+            },
+            config,
+            |_| true,
+        ),
+        (
+            Faults {
+                corrupt: 0.2,
+                ..none
+            },
+            config,
+            |it| it.damaged + it.malformed > 0 && it.resent > 0,
+        ),
+        // A narrow queue slows the sender down instead of breaking the link.
+        (
+            Faults {
+                bandwidth: Some(10_000_000),
+                queue: 20_000,
+                latency: Duration::from_millis(1),
+                ..none
+            },
+            config,
+            |_| true,
+        ),
+        // Numbers wrap.
+        (
+            Faults {
+                reorder: 0.1,
+                ..lossy
+            },
+            ReliableConfig {
+                first_seq: Some(u32::MAX - 9),
+                ..config
+            },
+            |_| true,
+        ),
+        // Early segments beyond the budget are dropped and sent again.
+        (
+            lossy,
+            ReliableConfig {
+                early_bytes: 3_000,
+                ..config
+            },
+            |_| true,
+        ),
+    ];
+    for (faults, config, is_met) in cases {
+        seeds::each(8, |seed| {
+            // In both directions, in turns: the channels share a queue, or reorder each other.
+            let terms = Terms {
+                one_queue: seed % 2 == 0,
+                refuse: if seed % 3 == 0 { 0.1 } else { 0.0 },
+                coalesce: [0.0, 0.5, 1.0][seed as usize % 3],
+                ..Terms::with(faults)
+            };
+            let stats = over(seed, terms, [config; 2]);
+            assert!(is_met(&stats), "{faults:?}: {stats:?}");
+        });
+    }
 }
 
 #[test]
@@ -83,50 +110,8 @@ fn a_receiver_that_seldom_looks_at_its_data_channel_causes_no_resend() {
             one_queue: seed % 2 == 0,
             ..Terms::default()
         };
-        let stats = over(seed, terms, ReliableConfig::default());
+        let stats = over(seed, terms, [ReliableConfig::default(); 2]);
         assert_eq!((stats.resent, stats.duplicates), (0, 0));
-    });
-}
-
-#[test]
-fn damaged_datagrams_are_dropped_and_sent_again() {
-    seeds::each(8, |seed| {
-        let faults = Faults {
-            corrupt: 0.2,
-            ..Faults::default()
-        };
-        let stats = over_faults(seed, faults, ReliableConfig::default());
-        assert!(stats.damaged + stats.malformed > 0);
-        assert!(stats.resent > 0);
-    });
-}
-
-#[test]
-fn a_narrow_queue_slows_the_sender_down_instead_of_breaking_the_link() {
-    seeds::each(5, |seed| {
-        let faults = Faults {
-            bandwidth: Some(10_000_000),
-            queue: 20_000,
-            latency: Duration::from_millis(1),
-            ..Faults::default()
-        };
-        over_faults(seed, faults, ReliableConfig::default());
-    });
-}
-
-#[test]
-fn numbers_that_wrap_disturb_nothing() {
-    seeds::each(8, |seed| {
-        let config = ReliableConfig {
-            first_seq: Some(u32::MAX - 9),
-            ..ReliableConfig::default()
-        };
-        let faults = Faults {
-            loss: 0.1,
-            reorder: 0.1,
-            ..Faults::default()
-        };
-        over_faults(seed, faults, config);
     });
 }
 
@@ -148,22 +133,7 @@ fn any_mixture_of_faults_services_sizes_and_windows_loses_nothing() {
             always_sum: rng.chance(0.5),
             ..ReliableConfig::default()
         };
-        over(seed, terms, config);
-    });
-}
-
-#[test]
-fn early_segments_beyond_the_budget_are_dropped_and_sent_again() {
-    seeds::each(5, |seed| {
-        let config = ReliableConfig {
-            early_bytes: 3_000,
-            ..ReliableConfig::default()
-        };
-        let faults = Faults {
-            loss: 0.1,
-            ..Faults::default()
-        };
-        over_faults(seed, faults, config);
+        over(seed, terms, [config; 2]);
     });
 }
 
@@ -178,7 +148,58 @@ fn channels_without_order_between_them_cause_no_resend() {
                 ..Faults::default()
             })
         };
-        let stats = over(seed, terms, ReliableConfig::default());
+        let stats = over(seed, terms, [ReliableConfig::default(); 2]);
         assert!(stats.resent <= 3, "{stats:?}");
+    });
+}
+
+/// The least; one that is too small for the largest packets that are kept, one that is for data
+/// packets; the default; the most.
+const WINDOWS: [u16; 5] = [32, 135, 256, 1024, 32_768];
+
+#[test]
+fn whatever_one_window_lets_out_any_other_takes_in() {
+    for windows in WINDOWS
+        .map(|one| WINDOWS.map(|other| [one, other]))
+        .as_flattened()
+    {
+        let configs = windows.map(|window| ReliableConfig {
+            window,
+            ..ReliableConfig::default()
+        });
+        for loss in [0.0, 0.02] {
+            let faults = Faults {
+                loss,
+                ..Faults::default()
+            };
+            let stats = over(1, Terms::with(faults), configs);
+            assert!(loss > 0.0 || stats.outside_window == 0, "{windows:?}");
+        }
+    }
+}
+
+/// On a path with room for everything nothing but the window and the pace of the sender limits it.
+#[test]
+fn ten_percent_of_loss_far_away_leaves_a_quarter() {
+    seeds::each(3, |seed| {
+        let time = |loss| {
+            let faults = Faults {
+                latency: Duration::from_millis(20),
+                loss,
+                ..Faults::default()
+            };
+            let config = ReliableConfig::default();
+            let mut stage = Stage::with(seed, config, Terms::with(faults));
+            stage.exchange(3);
+            let (began, before) = (stage.world.now(), stage.at(1).heard.received.len());
+            (0..2).for_each(|id| stage.at(id).budget = 64);
+            stage.at(0).to_send.extend([config.data_max; 400]);
+            while stage.at(1).heard.received.len() < before + 400 {
+                stage.run(Duration::from_millis(1));
+            }
+            stage.world.now().since(began)
+        };
+        let (clean, lossy) = (time(0.0), time(0.1));
+        assert!(lossy <= clean * 4, "{lossy:?}, {clean:?} without loss");
     });
 }

@@ -2,58 +2,23 @@
 //! whole and in order, or the link must say that it is down.
 //!
 //! ```text
-//!   Peer --- numbered packets of random sizes ---> Peer      over SimPort and over
-//!        <----------------------------------------           Reliable on faulty links
+//!   Peer --- numbered packets of random sizes ---> Peer      over Reliable on faulty links
+//!        <----------------------------------------
 //! ```
 
 mod attacks;
-mod crowd;
 mod deaths;
 mod faults;
-mod jitter;
-mod mass;
 mod path;
 mod peer;
 mod sessions;
 mod strangers;
-mod table;
-mod windows;
 
 use mx_proto::EndpointId;
 use mx_proto::reliability::{Reliable, ReliableConfig, ReliableStats};
 use mx_sim::scenario::key;
-use mx_sim::{
-    Buffer, Cluster, DatagramNet, Fabric, NodeId, Profile, Rng, SimDatagrams, SimPort, World, seeds,
-};
-use peer::{NIC, Peer, exchange, two};
-use std::time::Duration;
-
-fn sim_ports(world: &World, share: bool, profile: Profile) -> (SimPort<Buffer>, SimPort<Buffer>) {
-    let fabric = Fabric::new(
-        world,
-        share.then_some(Buffer::share as fn(&Buffer) -> Buffer),
-    );
-    let open = |node| {
-        SimPort::open(&fabric, node, NIC, EndpointId(node as u32), profile).expect("a free name")
-    };
-    (open(0), open(1))
-}
-
-#[test]
-fn a_simulated_port_delivers_everything_in_order_whatever_its_behaviour() {
-    seeds::each(100, |seed| {
-        let world = World::new(seed);
-        seeds::watch(&world);
-        let mut rng = Rng::new(seed);
-        let profile = Profile {
-            remote_read: false,
-            ..Profile::random(&mut rng)
-        };
-        let ports = sim_ports(&world, rng.chance(0.7), profile);
-        let mut cluster = two(&world, ports);
-        exchange(&mut cluster, &mut rng, 40, Duration::from_secs(60));
-    });
-}
+use mx_sim::{Cluster, DatagramNet, NodeId, Rng, SimDatagrams};
+use peer::{NIC, Peer};
 
 pub(crate) type ReliablePeer = Reliable<SimDatagrams>;
 

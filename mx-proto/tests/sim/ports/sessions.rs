@@ -45,11 +45,23 @@ impl Stage {
     }
 
     pub(crate) fn with(seed: u64, config: ReliableConfig, terms: Terms) -> Self {
+        Self::between(seed, [config; 2], terms)
+    }
+
+    /// Between ends that are set differently.
+    pub(crate) fn between(seed: u64, configs: [ReliableConfig; 2], terms: Terms) -> Self {
         let world = World::new(seed);
         seeds::watch(&world);
+        world.note(0, format!("{terms:?} {configs:?}"));
         let net = DatagramNet::new(&world, terms);
-        let ports = (reliable(&net, 0, config, 1), reliable(&net, 1, config, 2));
-        let cluster = two(&world, ports);
+        let [one, other] = configs;
+        let ports = (reliable(&net, 0, one, 1), reliable(&net, 1, other, 2));
+        let mut cluster = two(&world, ports);
+        for (id, config) in configs.into_iter().enumerate() {
+            // A received packet may be larger than one that may be sent from here.
+            let peer = cluster.node(id).expect("it lives");
+            peer.heard.packet_max = config.packet_max;
+        }
         Self {
             world,
             net,
@@ -59,7 +71,11 @@ impl Stage {
     }
 
     pub(crate) fn exchange(&mut self, count: usize) {
-        exchange(&mut self.cluster, &mut self.rng, count, 10 * SECOND);
+        self.exchange_within(count, 10 * SECOND);
+    }
+
+    pub(crate) fn exchange_within(&mut self, count: usize, span: Duration) {
+        exchange(&mut self.cluster, &mut self.rng, count, span);
     }
 
     pub(crate) fn run(&mut self, span: Duration) {
@@ -208,7 +224,7 @@ fn just_welcomed(seed: u64) -> Stage {
     stage
 }
 
-fn begin_anew(stage: &mut Stage, id: usize, life: u64) {
+pub(crate) fn begin_anew(stage: &mut Stage, id: usize, life: u64) {
     drop(stage.cluster.kill(id));
     let port = reliable(&stage.net, id, config(), life);
     let reborn = Peer::new(id, 1 - id, port, stage.world.clock());
@@ -437,10 +453,7 @@ fn a_short_silence_is_survived() {
 fn a_restarted_peer_takes_nothing_of_the_former_session_and_says_so() {
     let mut stage = Stage::new(1);
     stage.exchange(3);
-    drop(stage.cluster.kill(1));
-    let port = reliable(&stage.net, 1, config(), 3);
-    let reborn = Peer::new(1, 0, port, stage.world.clock());
-    stage.cluster.restart(1, reborn);
+    begin_anew(&mut stage, 1, 3);
     stage.at(0).to_send.push_back(5_000);
     stage.run(SECOND);
     assert_eq!(stage.down(0), Some(LinkDown::Reset));

@@ -2,12 +2,11 @@
 //!
 //! No port falls over, and a link that others attack without knowing its cookies does not notice.
 
-use super::peer::{Peer, exchange, target, two};
-use super::sessions::{Tape, address, replay};
-use super::{ReliablePeer, reliable};
+use super::peer::target;
+use super::sessions::{Stage, Tape, address, replay};
 use mx_proto::reliability::{Channel, ReliableConfig};
 use mx_sim::link::Fate;
-use mx_sim::{Cluster, DatagramNet, Rng, Terms, World, seeds};
+use mx_sim::{Rng, Terms, seeds};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -80,19 +79,9 @@ pub(crate) fn nonsense(rng: &mut Rng, seen: &[(Channel, Vec<u8>)]) -> Vec<u8> {
     }
 }
 
-struct Stage {
-    net: DatagramNet,
-    rng: Rng,
-    cluster: Cluster<Peer<ReliablePeer>>,
-    seen: Tape,
-}
-
-fn stage(seed: u64) -> Stage {
-    let world = World::new(seed);
-    seeds::watch(&world);
-    let net = DatagramNet::new(&world, Terms::default());
-    let config = ReliableConfig::default();
-    let ports = (reliable(&net, 0, config, 1), reliable(&net, 1, config, 2));
+/// Two that talk, and all that they have said.
+fn stage(seed: u64) -> (Stage, Tape) {
+    let mut stage = Stage::with(seed, ReliableConfig::default(), Terms::default());
     let seen = Tape::default();
     for (from, to) in [(0, 1), (1, 0)] {
         let tape = Rc::clone(&seen);
@@ -100,22 +89,16 @@ fn stage(seed: u64) -> Stage {
             tape.borrow_mut().push((channel, bytes.to_vec()));
             Fate::Chance
         };
-        net.set_script(from, to, Some(Box::new(script)));
+        stage.net.set_script(from, to, Some(Box::new(script)));
     }
-    let mut stage = Stage {
-        net,
-        rng: Rng::new(seed),
-        cluster: two(&world, ports),
-        seen,
-    };
-    exchange(&mut stage.cluster, &mut stage.rng, 5, MINUTE);
-    stage
+    stage.exchange(5);
+    (stage, seen)
 }
 
 #[test]
 fn the_test_knows_how_to_make_a_checksum_fit() {
-    let stage = stage(1);
-    for (_, bytes) in stage.seen.borrow().iter() {
+    let (_, seen) = stage(1);
+    for (_, bytes) in seen.borrow().iter() {
         let mut again = bytes.clone();
         seal(&mut again);
         assert_eq!(&again, bytes);
@@ -125,14 +108,14 @@ fn the_test_knows_how_to_make_a_checksum_fit() {
 #[test]
 fn a_link_does_not_notice_what_strangers_send_from_elsewhere() {
     seeds::each(6, |seed| {
-        let mut stage = stage(seed);
+        let (mut stage, seen) = stage(seed);
         for _ in 0..20 {
             for _ in 0..50 {
-                let bytes = nonsense(&mut stage.rng, &stage.seen.borrow());
+                let bytes = nonsense(&mut stage.rng, &seen.borrow());
                 let (from, to) = (7 + stage.rng.below(3) as u32, stage.rng.below(2) as u32);
                 stage.net.inject(address(from), address(to), bytes);
             }
-            exchange(&mut stage.cluster, &mut stage.rng, 1, MINUTE);
+            stage.exchange(1);
         }
     });
 }
@@ -140,33 +123,25 @@ fn a_link_does_not_notice_what_strangers_send_from_elsewhere() {
 #[test]
 fn a_link_does_not_notice_what_knows_only_one_of_its_cookies() {
     seeds::each(6, |seed| {
-        let mut stage = stage(seed);
+        let (mut stage, seen) = stage(seed);
         for _ in 0..20 {
             for _ in 0..20 {
-                let seen = stage.seen.borrow();
-                let mut bytes = seen[stage.rng.index(seen.len())].1.clone();
+                let at = stage.rng.index(seen.borrow().len());
+                let mut bytes = seen.borrow()[at].1.clone();
                 // Either the cookie of the receiver or the one of the sender is another.
                 let at = stage.rng.pick(&[8, 16]);
                 bytes[at..at + 8].copy_from_slice(&stage.rng.bits().to_le_bytes());
                 seal(&mut bytes);
-                drop(seen);
                 for to in 0..2 {
                     let channel = stage.rng.pick(&[Channel::Command, Channel::Data]);
                     replay(&stage.net, 1 - to, to, (channel, bytes.clone()));
                 }
             }
-            exchange(&mut stage.cluster, &mut stage.rng, 1, MINUTE);
+            stage.exchange(1);
         }
-        let old: u64 = (0..2)
-            .map(|id| {
-                stage
-                    .cluster
-                    .node(id)
-                    .expect("it lives")
-                    .port
-                    .stats()
-                    .old_session
-            })
+        let old: u64 = [0, 1]
+            .map(|id| stage.at(id).port.stats().old_session)
+            .iter()
             .sum();
         assert!(old > 100, "only {old} were recognised as foreign");
     });
@@ -175,30 +150,21 @@ fn a_link_does_not_notice_what_knows_only_one_of_its_cookies() {
 #[test]
 fn forged_datagrams_that_know_the_cookies_harm_their_own_link_at_most() {
     seeds::each(40, |seed| {
-        let mut stage = stage(seed);
+        let (mut stage, seen) = stage(seed);
         for _ in 0..300 {
-            let bytes = nonsense(&mut stage.rng, &stage.seen.borrow());
+            let bytes = nonsense(&mut stage.rng, &seen.borrow());
             let to = stage.rng.index(2);
             let channel = stage.rng.pick(&[Channel::Command, Channel::Data]);
             replay(&stage.net, 1 - to, to, (channel, bytes));
             // The link's own packets may be damaged now; the peers need not accept them.
             for id in 0..2 {
-                stage.cluster.node(id).expect("it lives").heard.indifferent = true;
-                stage.cluster.poke(id);
+                stage.at(id).heard.indifferent = true;
             }
-            let until = stage
-                .cluster
-                .world()
-                .now()
-                .after(Duration::from_micros(200));
-            assert!(stage.cluster.run_until(until, 10_000));
+            stage.run(Duration::from_micros(200));
         }
-        for id in 0..2 {
-            stage.cluster.node(id).expect("it lives").hang_up();
-        }
-        let until = stage.cluster.world().now().after(MINUTE);
-        assert!(stage.cluster.run_until(until, 1_000_000));
-        stage.cluster.node(0).expect("it lives").call(target(1));
-        exchange(&mut stage.cluster, &mut stage.rng, 5, MINUTE);
+        (0..2).for_each(|id| stage.at(id).hang_up());
+        stage.run(MINUTE);
+        stage.at(0).call(target(1));
+        stage.exchange(5);
     });
 }

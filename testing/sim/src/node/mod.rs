@@ -13,10 +13,7 @@ mod deliberation;
 mod inbox;
 mod judge;
 mod results;
-mod siege;
 mod turns;
-
-pub use siege::Siege;
 
 use crate::buffer::Buffer;
 use crate::check::{Book, LifeId, Selector, Serial};
@@ -199,7 +196,6 @@ impl<P: Port<Buffer>> Node<P> {
             next_context: 1,
             ready: 0,
             heard_of: habits.answers.then(Vec::new),
-            siege: None,
             world: world.clone(),
         };
         world.note(id, format!("life {life} begins, session {:x}", session.0));

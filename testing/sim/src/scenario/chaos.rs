@@ -5,14 +5,11 @@
 //!      --> all is healed, what must still arrive is taken in --> everything is closed
 //! ```
 //!
-//! Owns: the nodes of one run, and what has been counted in several.
+//! Owns: what a run draws.
 
-use super::Network;
-use crate::{Book, Cluster, Habits, Mood, Node, NodeId, Rng, World};
+use super::{Network, Stage, Tally};
+use crate::{Habits, NodeId, Rng, World};
 use mx_proto::Config;
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::time::Duration;
 
 fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
@@ -42,24 +39,13 @@ fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
     config
 }
 
-/// The counts of all runs of a test.
-pub type Tally = BTreeMap<String, u64>;
-
 /// One run.
 pub struct Run<N: Network> {
-    network: N,
-    world: World,
+    stage: Stage<N>,
     rng: Rng,
-    book: Rc<RefCell<Book>>,
-    cluster: Cluster<Node<N::Port>>,
     nodes: usize,
-    config: Config,
-    habits: Habits,
     gentle: bool,
 }
-
-/// More steps than any run takes; a run that needs more is stuck in a loop.
-const STEPS: u64 = 20_000_000;
 
 impl<N: Network> Run<N> {
     /// Some nodes, which have not begun.
@@ -84,12 +70,10 @@ impl<N: Network> Run<N> {
             disconnects: !gentle && rng.chance(0.7),
             cancels: !gentle && rng.chance(0.7),
             outstanding: rng.pick(&[5, 40]),
-            pieces: true,
-            copies: false,
             deliberates: rng
                 .pick(&[None, Some(0), Some(50), Some(8_000)])
                 .map(Duration::from_micros),
-            answers: false,
+            ..Habits::default()
         };
         // Drawn elsewhere, so that the seeds of old keep what they drew.
         let mut other = Rng::new(world.seed() ^ 0x7065_6572);
@@ -97,61 +81,12 @@ impl<N: Network> Run<N> {
         habits.copies = other.chance(0.7);
         change(&mut habits);
         let config = random_config(&mut rng, millis.map(Duration::from_millis));
-        world.note(0, format!("{config:?} {habits:?}"));
-        let cluster = Cluster::new(&world);
-        let book = Rc::default();
-        let mut run = Self {
-            network,
-            world,
+        Self {
+            stage: Stage::new((&world, network), nodes, (config, habits), false),
             rng,
-            book,
-            cluster,
             nodes,
-            config,
-            habits,
             gentle,
-        };
-        for id in 0..nodes {
-            let node = run.node(id);
-            run.cluster.add(node);
         }
-        run
-    }
-
-    fn node(&mut self, id: NodeId) -> Node<N::Port> {
-        let port = self.network.open(id);
-        let who = (id, self.nodes);
-        Node::new(
-            &self.world,
-            &self.book,
-            who,
-            self.config.clone(),
-            self.habits,
-            port,
-        )
-    }
-
-    fn kill(&mut self, id: NodeId) {
-        if let Some(node) = self.cluster.kill(id) {
-            self.world.note(id, "killed");
-            self.book.borrow_mut().died(node.life(), self.world.now());
-            drop(node);
-        }
-    }
-
-    fn revive(&mut self, id: NodeId) {
-        if self.cluster.node(id).is_none() {
-            let node = self.node(id);
-            self.cluster.restart(id, node);
-        }
-    }
-
-    fn go_on(&mut self, span: Duration) {
-        let until = self.world.now().after(span);
-        assert!(
-            self.cluster.run_until(until, STEPS),
-            "more than {STEPS} steps in {span:?}"
-        );
     }
 
     fn two(&mut self) -> (NodeId, NodeId) {
@@ -161,32 +96,23 @@ impl<N: Network> Run<N> {
 
     fn chaos(&mut self) {
         let (a, b) = self.two();
-        let note = |text: &str| self.world.note(a, format!("--- {text} n{a} n{b}"));
-        match self.rng.below(8) {
-            0 => self.kill(a),
+        let Self { stage, rng, .. } = self;
+        let what = rng.below(8);
+        stage.world.note(a, format!("--- {what} n{a} n{b}"));
+        match what {
+            0 => stage.kill(a),
             1 => {
-                note("power off");
-                self.network.power_off(a);
-                self.kill(a);
+                stage.network.power_off(a);
+                stage.kill(a);
             }
-            2 | 3 => self.revive(a),
+            2 | 3 => stage.begin(a),
             4 => {
-                let span = self.rng.pick(&[1, 20, 6_000]);
-                note("stall");
-                self.cluster.stall(a, Duration::from_millis(span));
+                let span = rng.pick(&[1, 20, 6_000]);
+                stage.cluster.stall(a, Duration::from_millis(span));
             }
-            5 => {
-                note("cut");
-                self.network.cut(a, b);
-            }
-            6 => {
-                note("heal");
-                self.network.heal(a, b);
-            }
-            _ => {
-                note("reset");
-                self.network.reset(a, b);
-            }
+            5 => stage.network.cut(a, b),
+            6 => stage.network.heal(a, b),
+            _ => stage.network.reset(a, b),
         }
     }
 
@@ -198,83 +124,42 @@ impl<N: Network> Run<N> {
         let rounds = self.rng.within(1..=6);
         let wild = !self.gentle && self.rng.chance(0.7);
         for _ in 0..rounds {
-            let span = self.habits.pause * self.rng.within(10..=100) as u32;
-            self.go_on(span);
+            let span = self.stage.habits.pause * self.rng.within(10..=100) as u32;
+            self.stage.run(span);
             if wild {
                 self.chaos();
             }
         }
-        self.take_in_the_rest();
-        self.close_all();
-    }
-
-    /// Heals everything and waits until what must arrive has arrived and nothing is outstanding.
-    fn take_in_the_rest(&mut self) {
         for a in 0..self.nodes {
-            (a + 1..self.nodes).for_each(|b| self.network.heal(a, b));
-            if let Some(node) = self.cluster.node(a) {
-                node.mood = Mood::Draining;
-                node.cancel_receives();
-                self.cluster.poke(a);
-            }
+            (a + 1..self.nodes).for_each(|b| self.stage.network.heal(a, b));
         }
-        self.network.calm();
-        // The longest time-outs one after the other: a stalled node, a dead link, a request.
-        let until = self.world.now().after(Duration::from_secs(60));
-        while self.world.now() < until && self.something_left() {
-            self.go_on(Duration::from_millis(5));
-        }
-        for id in 0..self.nodes {
-            if let Some(node) = self.cluster.node(id) {
-                assert_eq!(
-                    node.outstanding(),
-                    0,
-                    "never completed: {}",
-                    node.describe()
-                );
-            }
-        }
-        let book = self.book.borrow();
-        let missing = book.missing();
-        let first = missing.first().map(|serial| book.message(*serial));
-        assert!(
-            missing.is_empty(),
-            "messages {missing:?} never arrived, the first is {first:?}"
-        );
-    }
-
-    fn something_left(&mut self) -> bool {
-        let cluster = &mut self.cluster;
-        let busy =
-            (0..cluster.len()).any(|id| cluster.node(id).is_some_and(|n| n.outstanding() > 0));
-        busy || !self.book.borrow().missing().is_empty()
+        self.stage.network.calm();
+        self.stage.take_in_the_rest();
+        self.close_all();
     }
 
     /// Adds what was counted, so that it is seen whether the runs did anything.
     pub fn tally(&self, tally: &mut Tally) {
-        for (what, count) in self.book.borrow().tally() {
-            *tally.entry(what.clone()).or_default() += count;
-        }
-        *tally.entry("received".into()).or_default() += self.book.borrow().received();
-        *tally.entry("runs".into()).or_default() += 1;
+        self.stage.tally(tally);
     }
 
     /// Ends all nodes, so that their network can be looked at without them.
     pub fn end(self) -> (World, N) {
-        drop(self.cluster);
-        (self.world, self.network)
+        drop(self.stage.cluster);
+        (self.stage.world, self.stage.network)
     }
 
     fn close_all(&mut self) {
+        let stage = &mut self.stage;
         for id in 0..self.nodes {
-            if let Some(node) = self.cluster.node(id) {
+            if let Some(node) = stage.cluster.node(id) {
                 node.close();
-                self.cluster.poke(id);
+                stage.cluster.poke(id);
             }
         }
-        self.go_on(Duration::from_secs(10));
+        stage.run(Duration::from_secs(10));
         for id in 0..self.nodes {
-            let Some(node) = self.cluster.node(id) else {
+            let Some(node) = stage.cluster.node(id) else {
                 continue;
             };
             assert_eq!(node.endpoint.requests(), 0);
@@ -287,7 +172,7 @@ impl<N: Network> Run<N> {
                 ("credits given back", flow.returned),
             ];
             for (what, _) in met.iter().filter(|(_, count)| *count > 0) {
-                self.book.borrow_mut().count(*what);
+                stage.book.borrow_mut().count(*what);
             }
         }
     }
@@ -341,8 +226,6 @@ pub fn check_tally(tally: &Tally) {
 
 impl<N: Network> std::fmt::Debug for Run<N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Run")
-            .field("nodes", &self.nodes)
-            .finish_non_exhaustive()
+        self.stage.fmt(f)
     }
 }

@@ -7,16 +7,12 @@
 //!
 //! After it: everything outstanding ends, no memory is touched any more, and a message in each
 //! direction goes through again.
-//!
-//! Owns: the two nodes.
 
-use super::Network;
+use super::{Network, Stage};
 use crate::check::Selector;
 use crate::node::KEY;
-use crate::{Book, Cluster, Habits, Mood, Node, NodeId, Rng, World, seeds};
+use crate::{Habits, Node, NodeId, Rng, World};
 use mx_proto::Config;
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// An event that interrupts the transfer.
@@ -72,75 +68,31 @@ pub struct Transfer {
     pub before: u32,
 }
 
-struct Stage<N: Network> {
-    network: N,
-    pieces: bool,
-    world: World,
-    book: Rc<RefCell<Book>>,
-    cluster: Cluster<Node<N::Port>>,
+/// Two nodes that are connected.
+fn stage<N: Network>(world: &World, network: N, pieces: bool) -> Stage<N> {
+    let config = Config {
+        request_timeout: Some(Duration::from_secs(2)),
+        waiting_timeout: Some(Duration::from_secs(2)),
+        ..Config::default()
+    };
+    let habits = Habits {
+        pieces,
+        ..Habits::default()
+    };
+    let mut stage = Stage::new((world, network), 2, (config, habits), true);
+    stage.meet(0, 1);
+    stage.meet(1, 0);
+    stage
 }
 
 impl<N: Network> Stage<N> {
-    /// Two nodes that are connected.
-    fn new(world: &World, network: N, pieces: bool) -> Self {
-        let book = Rc::default();
-        let cluster = Cluster::new(world);
-        let mut stage = Self {
-            network,
-            pieces,
-            world: world.clone(),
-            book,
-            cluster,
-        };
-        for id in 0..2 {
-            let node = stage.node(id);
-            stage.cluster.add(node);
-        }
-        stage.connect(0, 1);
-        stage.connect(1, 0);
-        stage
-    }
-
-    fn node(&mut self, id: NodeId) -> Node<N::Port> {
-        let port = self.network.open(id);
-        let config = Config {
-            request_timeout: Some(Duration::from_secs(2)),
-            waiting_timeout: Some(Duration::from_secs(2)),
-            ..Config::default()
-        };
-        let habits = Habits {
-            pieces: self.pieces,
-            ..Habits::default()
-        };
-        let mut node = Node::new(&self.world, &self.book, (id, 2), config, habits, port);
-        node.mood = Mood::Quiet;
-        node
-    }
-
-    fn at(&mut self, id: NodeId) -> &mut Node<N::Port> {
-        self.cluster.poke(id);
-        self.cluster.node(id).expect("it lives")
-    }
-
     fn is_busy(&mut self) -> bool {
         let node = |id| self.cluster.node(id).map_or(0, |node| node.posted());
         (0..2).map(node).sum::<usize>() > 0
     }
 
-    fn lives(&mut self, id: NodeId) -> bool {
-        self.cluster.node(id).is_some()
-    }
-
-    fn run(&mut self, span: Duration) {
-        let until = self.world.now().after(span);
-        assert!(
-            self.cluster.run_until(until, STEPS),
-            "more than {STEPS} steps"
-        );
-    }
-
     /// Connects until it works; a former life's links may hinder that for a while.
-    fn connect(&mut self, from: NodeId, to: NodeId) {
+    fn meet(&mut self, from: NodeId, to: NodeId) {
         for _ in 0..20 {
             self.at(from).connect(to, KEY);
             self.run(Duration::from_millis(500));
@@ -165,26 +117,16 @@ impl<N: Network> Stage<N> {
     }
 
     fn warm_up(&mut self, len: usize) {
-        let before = self.book.borrow().received();
+        let before = self.received();
         self.post(0, len, len, false);
         let mut steps = 0;
         while self.is_busy() && steps < STEPS {
             self.cluster.step();
             steps += 1;
         }
-        assert_eq!(
-            self.book.borrow().received(),
-            before + 1,
-            "it does not work"
-        );
+        assert_eq!(self.received(), before + 1, "it does not work");
         // Ports do the rest of their warming up without a request.
         self.run(Duration::from_millis(50));
-    }
-
-    fn kill(&mut self, id: NodeId) {
-        if let Some(node) = self.cluster.kill(id) {
-            self.book.borrow_mut().died(node.life(), self.world.now());
-        }
     }
 
     fn interrupt(&mut self, how: Interruption) {
@@ -239,21 +181,19 @@ impl<N: Network> Stage<N> {
         self.network.heal(0, 1);
         self.network.calm();
         for id in 0..2 {
-            if self.lives(id) {
-                let node = self.at(id);
+            if let Some(node) = self.cluster.node(id) {
                 assert_eq!(node.outstanding(), 0, "still waiting: {}", node.describe());
                 node.cancel_receives();
-            } else {
-                let node = self.node(id);
-                self.cluster.restart(id, node);
+                self.cluster.poke(id);
             }
+            self.begin(id);
         }
         for from in 0..2 {
             if self.at(from).remotes().is_empty() {
-                self.connect(from, 1 - from);
+                self.meet(from, 1 - from);
             }
         }
-        let before = self.book.borrow().received();
+        let before = self.received();
         for (from, len) in [(0, 100_000), (1, 100)] {
             // A message that was not received may lie there; this one is another.
             let remote = self.at(from).remotes()[0];
@@ -261,11 +201,7 @@ impl<N: Network> Stage<N> {
             self.at(from).send(remote, 6, len);
         }
         self.run(Duration::from_secs(3));
-        assert_eq!(
-            self.book.borrow().received(),
-            before + 2,
-            "it does not work any more"
-        );
+        assert_eq!(self.received(), before + 2, "it does not work any more");
         for id in 0..2 {
             self.at(id).close();
             self.run(Duration::from_secs(1));
@@ -281,9 +217,8 @@ fn interrupt<N: Network>(
     transfer: Transfer,
     (how, late, step): (Interruption, bool, u64),
 ) -> bool {
-    seeds::watch(world);
     world.note(0, format!("{how:?} after step {step}, posted late: {late}"));
-    let mut stage = Stage::new(world, network, transfer.pieces);
+    let mut stage = stage(world, network, transfer.pieces);
     for _ in 0..transfer.before {
         stage.warm_up(transfer.len);
     }

@@ -3,7 +3,6 @@
 //! ```text
 //!   chaos         Run: random operations, random faults
 //!   interrupted   one transfer, disturbed after every single step
-//!   besieged      random operations, while hostile nodes attack how all get to know each other
 //!   roaming       random operations, while addresses change
 //!        |
 //!        v
@@ -13,20 +12,24 @@
 //!
 //! Owns: a scenario's view of a network.
 
-mod besieged;
 mod chaos;
 mod interrupted;
 mod networks;
 mod roaming;
+mod stage;
 
-pub use besieged::{Besieged, Ground, Secrets};
-pub use chaos::{Run, Tally, check_tally};
+pub use chaos::{Run, check_tally};
 pub use interrupted::{Transfer, interrupt_everywhere, interrupt_somewhere};
 pub use networks::{Reliably, Unreliably, key};
 pub use roaming::Roaming;
+pub use stage::Stage;
 
 use crate::{Buffer, NodeId};
 use mx_proto::port::Port;
+use std::collections::BTreeMap;
+
+/// The counts of all runs of a test.
+pub type Tally = BTreeMap<String, u64>;
 
 /// A network, as far as chaos is concerned.
 pub trait Network {

@@ -2,7 +2,9 @@
 
 use super::Network;
 use crate::node::NIC;
-use crate::{Buffer, DatagramNet, Fabric, Faults, NodeId, Profile, Rng, SimDatagrams, SimPort};
+use crate::{
+    Buffer, DatagramNet, Fabric, Faults, NodeId, Profile, Rng, SimDatagrams, SimPort, Terms, World,
+};
 use mx_proto::EndpointId;
 use mx_proto::reliability::{Reliable, ReliableConfig};
 
@@ -12,6 +14,16 @@ pub struct Reliably {
     pub fabric: Fabric<Buffer>,
     /// The behaviour of all of them.
     pub profile: Profile,
+}
+
+impl Reliably {
+    /// One with these; `share` as in [`Fabric::new`].
+    pub fn new(world: &World, share: bool, profile: Profile) -> Self {
+        world.note(0, format!("{profile:?}"));
+        let share = share.then_some(Buffer::share as fn(&Buffer) -> Buffer);
+        let fabric = Fabric::new(world, share);
+        Self { fabric, profile }
+    }
 }
 
 impl Network for Reliably {
@@ -51,6 +63,19 @@ pub struct Unreliably {
     pub faults: Faults,
     /// Draws keys.
     pub rng: Rng,
+}
+
+impl Unreliably {
+    /// One with these.
+    pub fn new(world: &World, terms: Terms, config: ReliableConfig, rng: Rng) -> Self {
+        world.note(0, format!("{terms:?} {config:?}"));
+        Self {
+            net: DatagramNet::new(world, terms),
+            config,
+            faults: terms.faults,
+            rng,
+        }
+    }
 }
 
 impl Network for Unreliably {

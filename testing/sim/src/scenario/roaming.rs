@@ -7,33 +7,24 @@
 //!      --> random operations, changes --> all is quiet --> all meet at once: one association a pair
 //! ```
 //!
-//! The names that nodes are shown are checked by [`Node`] and its judge.
+//! The names that nodes are shown are checked by [`crate::Node`] and its judge.
 
-use super::{Network, Reliably, Tally};
+use super::{Network, Reliably, Stage, Tally};
 use crate::node::KEY;
-use crate::{Book, Buffer, Cluster, Habits, Home, Mood, Node, NodeId, Rng, SimPort, World};
+use crate::{Habits, Home, NodeId, Rng, World};
 use mx_proto::{Config, EndpointId, NicId};
-use std::cell::RefCell;
 use std::fmt;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// One run.
 pub struct Roaming {
-    world: World,
-    network: Reliably,
+    stage: Stage<Reliably>,
     rng: Rng,
-    book: Rc<RefCell<Book>>,
-    cluster: Cluster<Node<SimPort<Buffer>>>,
     nodes: usize,
     /// Addresses drawn so far.
     drawn: u64,
-    config: Config,
-    habits: Habits,
 }
 
-/// More steps than any run takes.
-const STEPS: u64 = 20_000_000;
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Roaming {
@@ -58,27 +49,19 @@ impl Roaming {
             ..Habits::default()
         };
         let nodes = rng.within(2..=5);
-        world.note(0, format!("{config:?} {habits:?}"));
         let mut run = Self {
-            world: world.clone(),
-            network,
+            stage: Stage::new((world, network), 0, (config, habits), false),
             rng,
-            book: Rc::default(),
-            cluster: Cluster::new(world),
             nodes,
             drawn: 0,
-            config,
-            habits,
         };
+        run.stage.nodes = nodes;
         for id in 0..nodes {
             // The first can be called.
             let home = run.draw(id > 0 && id != 1);
             world.note(id, format!("{home:?}"));
             world.set_home(id, home);
-            let port = run.network.open(id);
-            let (config, who) = (run.config.clone(), (id, nodes));
-            let node = Node::new(&run.world, &run.book, who, config, run.habits, port);
-            run.cluster.add(node);
+            run.stage.begin(id);
         }
         run
     }
@@ -100,18 +83,8 @@ impl Roaming {
         NicId(0x0b00_0001 + self.rng.below(2))
     }
 
-    fn at(&mut self, id: NodeId) -> &mut Node<SimPort<Buffer>> {
-        self.cluster.poke(id);
-        self.cluster.node(id).expect("no node dies")
-    }
-
-    fn go_on(&mut self, span: Duration) {
-        let until = self.world.now().after(span);
-        assert!(self.cluster.run_until(until, STEPS), "too many steps");
-    }
-
     fn is_hidden(&self, id: NodeId) -> bool {
-        self.world.home(id).translator.is_some()
+        self.stage.world.home(id).translator.is_some()
     }
 
     /// The pairs that can have an association, and who can call whom.
@@ -124,25 +97,20 @@ impl Roaming {
     fn roam(&mut self) {
         let id = self.rng.index(self.nodes);
         let silent = self.rng.chance(0.5);
-        let home = self.world.home(id);
+        let home = self.stage.world.home(id);
         let addresses = if home.translator.is_some() {
             let translator = Some(self.translator());
-            self.world.set_home(
-                id,
-                Home {
-                    translator,
-                    ..home.clone()
-                },
-            );
-            home.addresses
+            let addresses = home.addresses.clone();
+            self.stage.world.set_home(id, Home { translator, ..home });
+            addresses
         } else {
             self.draw(false).addresses
         };
-        self.world
-            .note(id, format!("--- moves to {addresses:x?}, silent: {silent}"));
-        self.network.fabric.move_to(id, addresses, silent);
+        let text = format!("--- moves to {addresses:x?}, silent: {silent}");
+        self.stage.world.note(id, text);
+        self.stage.network.fabric.move_to(id, addresses, silent);
         let what = if silent { "silent move" } else { "move" };
-        self.book.borrow_mut().count(what);
+        self.stage.book.borrow_mut().count(what);
     }
 
     /// Lets everything happen.
@@ -152,70 +120,47 @@ impl Roaming {
     pub fn run(&mut self) {
         let rounds = self.rng.within(1..=6);
         for _ in 0..rounds {
-            let span = self.habits.pause * self.rng.within(10..=100) as u32;
-            self.go_on(span);
+            let span = self.stage.habits.pause * self.rng.within(10..=100) as u32;
+            self.stage.run(span);
             match self.rng.below(4) {
                 0 => {
                     let (a, b) = (self.rng.index(self.nodes), self.rng.index(self.nodes));
-                    self.world.note(a, format!("--- reset n{a} n{b}"));
-                    self.network.reset(a, b);
+                    self.stage.world.note(a, format!("--- reset n{a} n{b}"));
+                    self.stage.network.reset(a, b);
                 }
                 1 | 2 => self.roam(),
                 _ => {}
             }
         }
-        for id in 0..self.nodes {
-            let node = self.at(id);
-            node.mood = Mood::Draining;
-            node.cancel_receives();
-        }
-        self.take_in_the_rest();
+        self.stage.take_in_the_rest();
         // Links that fell silent are noticed.
-        self.go_on(10 * SECOND);
+        self.stage.run(10 * SECOND);
         self.all_meet();
-        self.take_in_the_rest();
+        self.stage.take_in_the_rest();
         for id in 0..self.nodes {
-            self.at(id).close();
+            self.stage.at(id).close();
         }
-        self.go_on(10 * SECOND);
-    }
-
-    fn take_in_the_rest(&mut self) {
-        let until = self.world.now().after(60 * SECOND);
-        while self.world.now() < until && self.something_left() {
-            self.go_on(Duration::from_millis(5));
-        }
-        for id in 0..self.nodes {
-            let node = self.at(id);
-            assert_eq!(node.outstanding(), 0, "left: {}", node.describe());
-        }
-        let missing = self.book.borrow().missing();
-        assert!(missing.is_empty(), "messages {missing:?} never arrived");
-    }
-
-    fn something_left(&mut self) -> bool {
-        let busy = (0..self.nodes).any(|id| self.at(id).outstanding() > 0);
-        busy || !self.book.borrow().missing().is_empty()
+        self.stage.run(10 * SECOND);
     }
 
     /// All call all at once, and are one peer to each other.
     fn all_meet(&mut self) {
         let pairs = self.pairs();
         for (from, to) in pairs.clone() {
-            self.at(from).connect(to, KEY);
+            self.stage.at(from).connect(to, KEY);
         }
-        self.go_on(5 * SECOND);
+        self.stage.run(5 * SECOND);
         for (from, to) in pairs.clone() {
-            assert!(self.at(from).knows(to), "n{from} does not know n{to}");
+            assert!(self.stage.at(from).knows(to), "n{from} does not know n{to}");
         }
         for id in 0..self.nodes {
             let own = self.of_itself(id);
             let others = (0..self.nodes).filter(|other| *other != id);
             let others = others.filter(|other| !(self.is_hidden(id) && self.is_hidden(*other)));
-            let (others, known) = (others.count(), self.at(id).endpoint.remotes());
+            let (others, known) = (others.count(), self.stage.at(id).endpoint.remotes());
             assert_eq!(known - own, others, "associations of n{id}");
-            for remote in self.at(id).remotes().to_vec() {
-                self.at(id).send(remote, 3, 100);
+            for remote in self.stage.at(id).remotes().to_vec() {
+                self.stage.at(id).send(remote, 3, 100);
             }
         }
     }
@@ -223,7 +168,7 @@ impl Roaming {
     /// Associations of a node with itself. It need not know of them: their connects may have been called off.
     fn of_itself(&mut self, id: NodeId) -> usize {
         let drawn = self.drawn;
-        let endpoint = &self.at(id).endpoint;
+        let endpoint = &self.stage.at(id).endpoint;
         let me = endpoint.identity();
         let is_own = |nth: &u64| {
             let known = endpoint.remote_of(address(*nth), me.endpoint);
@@ -235,12 +180,7 @@ impl Roaming {
 
     /// Adds what was counted.
     pub fn tally(&self, tally: &mut Tally) {
-        let book = self.book.borrow();
-        for (what, count) in book.tally() {
-            *tally.entry(what.clone()).or_default() += count;
-        }
-        *tally.entry("received".into()).or_default() += book.received();
-        *tally.entry("runs".into()).or_default() += 1;
+        self.stage.tally(tally);
     }
 }
 

@@ -1,0 +1,439 @@
+//! The speed of streams of messages over datagrams: what loss, reordering, jitter, other senders and slow
+//! receivers leave of it.
+//!
+//! ```text
+//!   n1 -- messages, some at a time --> n0       a path without faults, and the same with some
+//!   n2 -- the same ----------------'            a table of many paths: tests/golden/goodput.txt
+//! ```
+//!
+//! Everything follows from the seed, so any change of the table is a change of behaviour: look whether
+//! it is a good one, then write it with `MX_BLESS=1`.
+
+use crate::stage::unreliably;
+use mx_proto::Config;
+use mx_proto::reliability::{ReliableConfig, ReliableStats};
+use mx_sim::check::Selector;
+use mx_sim::datagram::Script;
+use mx_sim::link::Fate;
+use mx_sim::node::KEY;
+use mx_sim::scenario::{Stage, Unreliably};
+use mx_sim::{Faults, NodeId, Rng, Terms, seeds};
+use std::fmt::Write;
+use std::time::Duration;
+
+const TAG: u64 = 5;
+const MILLI: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+/// A datagram with a segment.
+const DATA: u8 = 3;
+/// 10 Gbit/s.
+const RATE: u64 = 1_250_000_000;
+
+/// Between two processes of one machine: large datagrams, at 4 GB/s, and back in 50 us.
+fn loopback() -> Terms {
+    terms(65_507, Duration::from_micros(25), 4_000_000_000, 4 << 20)
+}
+
+/// Between two machines: 1 Gbit/s, and back in a millisecond.
+fn between_machines() -> Terms {
+    terms(1_472, Duration::from_micros(500), 125_000_000, 4 << 20)
+}
+
+/// Between one and several others: 10 Gbit/s, and back in 40 us.
+fn fast() -> Terms {
+    terms(8_972, Duration::from_micros(20), RATE, 16 << 20)
+}
+
+fn terms(mtu: usize, latency: Duration, rate: u64, queue: usize) -> Terms {
+    let faults = Faults {
+        latency,
+        bandwidth: Some(rate),
+        queue,
+        ..Faults::default()
+    };
+    Terms {
+        mtu,
+        ..Terms::with(faults)
+    }
+}
+
+/// A path that takes `latency` to `latency + jitter`, however much goes over it.
+fn path(latency: Duration, jitter: Duration, loss: f64) -> Terms {
+    Terms::with(Faults {
+        latency,
+        jitter,
+        loss,
+        ..Faults::default()
+    })
+}
+
+/// Messages: the length of each, how many, and how many are under way at a time.
+#[derive(Clone, Copy)]
+struct Load(usize, u64, u64);
+
+/// A hundred large ones.
+const MANY: Load = Load(1 << 20, 100, 16);
+
+/// Nodes of which the first is called by all others.
+struct Paths {
+    stage: Stage<Unreliably>,
+    /// Messages that each has sent.
+    posted: Vec<u64>,
+}
+
+impl Paths {
+    fn new(seed: u64, terms: Terms, config: ReliableConfig, peer_timeout: Duration) -> Self {
+        Self::of(2, seed, terms, config, peer_timeout)
+    }
+
+    fn of(
+        nodes: usize,
+        seed: u64,
+        terms: Terms,
+        config: ReliableConfig,
+        peer_timeout: Duration,
+    ) -> Self {
+        // As the C method sets them.
+        let endpoint = Config {
+            peer_timeout: Some(peer_timeout),
+            request_timeout: None,
+            ..Config::default()
+        };
+        let windows = vec![config.window; nodes];
+        let mut stage = unreliably(seed, terms, (config, &windows), endpoint);
+        (1..nodes).for_each(|id| stage.at(id).connect(0, KEY));
+        stage.run(2 * SECOND);
+        let posted = vec![0; nodes];
+        Self { stage, posted }
+    }
+
+    fn send(&mut self, from: NodeId, len: usize) {
+        self.stage.at(0).recv(Selector::exact(TAG), len);
+        let sender = self.stage.at(from);
+        sender.send(sender.remotes()[0], TAG, len);
+        self.posted[from] += 1;
+    }
+
+    /// Sends that a node has had ended.
+    fn done(&mut self, node: NodeId) -> u64 {
+        let left = self.stage.cluster.node(node).map(|node| node.outstanding());
+        self.posted[node] - left.expect("it lives") as u64
+    }
+
+    fn stats(&self) -> ReliableStats {
+        let node = self.stage.cluster.peek(1).expect("it lives");
+        *node.endpoint.port().stats()
+    }
+
+    /// Lets the second send all that, beside the others, which go on for ever; the time it takes.
+    /// The first looks only so often.
+    fn stream(&mut self, load: Load, others: &[(NodeId, Load)], looks: Duration) -> Duration {
+        let (began, first) = (self.stage.world.now(), self.done(1));
+        while self.done(1) < first + load.1 {
+            self.keep_going(1, load, first + load.1);
+            for (id, load) in others {
+                self.keep_going(*id, *load, u64::MAX);
+            }
+            if !looks.is_zero() {
+                self.stage.cluster.stall(0, looks);
+                self.stage.run(looks);
+                continue;
+            }
+            assert!(self.stage.cluster.step().is_some(), "nothing moves");
+        }
+        let took = self.stage.world.now().since(began);
+        println!(
+            "{took:?} {:?} {:?}",
+            self.stats(),
+            self.stage.network.net.traffic()
+        );
+        took
+    }
+
+    fn keep_going(&mut self, id: NodeId, Load(len, _, depth): Load, most: u64) {
+        while self.posted[id] < most && self.posted[id] < self.done(id) + depth {
+            self.send(id, len);
+        }
+    }
+
+    /// From now on no segment that goes from the second to the first arrives, or all do again;
+    /// whatever else they say to each other does.
+    fn lose_segments(&self, lose: bool) {
+        let script: Script = Box::new(|_, bytes| match bytes[3] {
+            DATA => Fate::Drop,
+            _ => Fate::Chance,
+        });
+        let net = &self.stage.network.net;
+        net.set_script(1, 0, lose.then_some(script));
+    }
+}
+
+/// The time of a stream over a path that has been in use before.
+fn time(seed: u64, terms: Terms) -> Duration {
+    let mut paths = Paths::new(seed, terms, ReliableConfig::default(), 20 * SECOND);
+    paths.stream(MANY, &[], Duration::ZERO)
+}
+
+/// Asserts what part of the goodput is kept with these faults, of several streams together: one in
+/// some hundreds takes its losses for a path that has lost its large datagrams.
+fn keeps(terms: Terms, faults: Faults, least: f64) {
+    let (mut without, mut with) = (Duration::ZERO, Duration::ZERO);
+    seeds::each(4, |seed| {
+        without += time(seed, terms);
+        with += time(seed, Terms { faults, ..terms });
+    });
+    let kept = without.as_secs_f64() / with.as_secs_f64();
+    assert!(
+        kept >= least,
+        "{kept:.2}: {with:?}, and {without:?} without loss"
+    );
+}
+
+/// A fifth is lost; and `some` is reordered, and as much doubled.
+fn a_fifth_lost(terms: Terms, some: f64) -> Faults {
+    Faults {
+        loss: 0.2,
+        duplicate: some,
+        reorder: some,
+        ..terms.faults
+    }
+}
+
+#[test]
+fn a_fifth_lost_on_one_machine_leaves_three_tenths_of_the_goodput() {
+    for some in [0.0, 0.01] {
+        keeps(loopback(), a_fifth_lost(loopback(), some), 0.3);
+    }
+}
+
+/// With reordering of a round trip each loss waits as long until it is declared; the receive window
+/// is full before that.
+#[test]
+fn a_fifth_lost_between_machines_leaves_three_tenths_of_the_goodput() {
+    for (some, least) in [(0.0, 0.3), (0.01, 0.2)] {
+        let terms = between_machines();
+        keeps(terms, a_fifth_lost(terms, some), least);
+    }
+}
+
+#[test]
+fn jitter_without_loss_costs_no_more_than_the_longest_latency_does() {
+    seeds::each(3, |seed| {
+        for unit in [MILLI, 10 * MILLI] {
+            let over = |terms| {
+                let mut paths = Paths::new(seed, terms, ReliableConfig::default(), 20 * SECOND);
+                paths.stream(MANY, &[], Duration::ZERO);
+                let before = paths.stats();
+                let took = paths.stream(MANY, &[], Duration::ZERO);
+                let sent = paths.stats().datagrams_out - before.datagrams_out;
+                (took, (paths.stats().resent - before.resent) * 1000 / sent)
+            };
+            let (steady, _) = over(path(2 * unit, Duration::ZERO, 0.0));
+            let (jittery, again) = over(path(unit, unit, 0.0));
+            assert!(
+                jittery.mul_f64(0.9) <= steady,
+                "{jittery:?} over {unit:?} to twice that, {steady:?} over a steady twice"
+            );
+            assert!(again <= 5, "{again} of 1000 were sent again for nothing");
+        }
+    });
+}
+
+#[test]
+fn order_is_believed_in_again_after_a_while() {
+    let terms = path(MILLI, MILLI, 0.0);
+    let mut paths = Paths::new(1, terms, ReliableConfig::default(), 20 * SECOND);
+    // The number of reordered segments.
+    let mut burst = |pause| {
+        paths.stage.run(pause);
+        let before = paths.stats().late;
+        paths.stream(Load(32 << 10, 1000, 1000), &[], Duration::ZERO);
+        paths.stats().late - before
+    };
+    let first = burst(Duration::ZERO) + burst(Duration::ZERO);
+    assert!(first > 0, "nothing was reordered");
+    let second = burst(Duration::ZERO);
+    assert!(second <= first / 4, "{first} reordered ones, then {second}");
+    // After 10 s a loss is found at once again, and reordering is unexpected.
+    let third = burst(11 * SECOND);
+    assert!(
+        third > second,
+        "{second} reordered ones, after a while {third}"
+    );
+}
+
+/// Eight send to one over a short queue: the share of it that arrives, and the least and the most of what
+/// single senders got through.
+fn incast(seed: u64, mtu: usize, queue: usize) -> (f64, u64, u64) {
+    let terms = Terms {
+        mtu,
+        moderation: Duration::from_micros(5),
+        ..fast()
+    };
+    let mut paths = Paths::of(9, seed, terms, ReliableConfig::default(), 20 * SECOND);
+    paths.stage.network.net.set_bottleneck(0, RATE, queue);
+    let mut rng = Rng::new(seed);
+    for id in 1..9 {
+        let faults = Faults {
+            latency: Duration::from_micros(rng.within(5..=50) as u64),
+            ..fast().faults
+        };
+        paths.stage.network.net.set_faults_of(id, 0, faults);
+    }
+    let load = Load(64 << 10, 0, 32);
+    let mut run = |span: Duration| {
+        let until = paths.stage.world.now().after(span);
+        while paths.stage.world.now() < until {
+            (1..9).for_each(|id| paths.keep_going(id, load, u64::MAX));
+            paths.stage.cluster.step();
+        }
+        [1, 2, 3, 4, 5, 6, 7, 8].map(|id| paths.done(id))
+    };
+    let before = run(50 * MILLI);
+    let after = run(400 * MILLI);
+    let got: Vec<_> = (0..8).map(|id| after[id] - before[id]).collect();
+    let bytes = got.iter().sum::<u64>() * (64 << 10);
+    println!("seed {seed} mtu {mtu} queue {queue} {got:?}");
+    let (least, most) = (got.iter().min(), got.iter().max());
+    let share = bytes as f64 / (RATE as f64 * 0.4);
+    (share, *least.expect("eight"), *most.expect("eight"))
+}
+
+/// Over a tenth of a second chance decides which of them is ahead: the one that was first there alone
+/// may have twice its share for so long, and gives it up to the others after that.
+#[test]
+fn eight_to_one_over_a_short_queue_use_the_path_and_share_it() {
+    seeds::each(2, |seed| {
+        for (mtu, queue) in [(8_972, 1 << 20), (1_472, 256 << 10)] {
+            let (share, least, most) = incast(seed, mtu, queue);
+            assert!(share >= 0.8, "only {share} of the path is used: mtu {mtu}");
+            assert!(2 * most <= 5 * least, "{least} to {most}: mtu {mtu}");
+        }
+    });
+}
+
+#[test]
+fn a_lossy_peer_does_not_slow_another() {
+    let rate = |others: &[(NodeId, Load)]| {
+        let config = ReliableConfig::default();
+        let mut paths = Paths::of(3, 1, fast(), config, 20 * SECOND);
+        let loss = Faults {
+            loss: 0.2,
+            ..fast().faults
+        };
+        paths.stage.network.net.set_faults_of(0, 2, loss);
+        paths.stage.network.net.set_faults_of(2, 0, loss);
+        paths.stream(Load(64 << 10, 300, 16), others, Duration::ZERO)
+    };
+    let (alone, beside) = (rate(&[]), rate(&[(2, Load(64 << 10, 0, 16))]));
+    assert!(
+        beside <= alone.mul_f64(1.2),
+        "{alone:?} alone, {beside:?} beside a lossy one"
+    );
+}
+
+#[test]
+fn a_receiver_that_looks_seldom_is_not_overrun() {
+    let terms = Terms {
+        receive_buffer: 1 << 20,
+        ..fast()
+    };
+    let mut paths = Paths::new(1, terms, ReliableConfig::default(), 20 * SECOND);
+    let took = paths.stream(Load(32 << 10, 500, 64), &[], 2 * MILLI);
+    let rate = (500 * (32 << 10)) as f64 / took.as_secs_f64();
+    // A buffer each time it looks is the most there could be.
+    let best = f64::from(1 << 20) / (2 * MILLI).as_secs_f64();
+    assert!(rate >= 0.2 * best, "{rate} of {best} bytes a second");
+    let traffic = paths.stage.network.net.traffic();
+    assert!(traffic.overrun * 20 <= traffic.sent, "{traffic:?}");
+}
+
+#[test]
+fn a_peer_of_which_something_is_heard_is_there_though_no_packet_becomes_whole() {
+    seeds::each(4, |seed| {
+        let config = ReliableConfig::default();
+        let mut paths = Paths::new(seed, loopback(), config, 2 * SECOND);
+        paths.lose_segments(true);
+        paths.send(1, 100_000);
+        paths.stage.run(10 * SECOND);
+        assert_eq!(paths.stage.at(1).endpoint.stats().silenced, 0);
+        assert_eq!(paths.stage.received(), 0);
+        paths.lose_segments(false);
+        paths.stage.run(10 * SECOND);
+        assert_eq!(paths.stage.received(), 1);
+        assert_eq!(paths.stage.at(1).outstanding(), 0);
+    });
+}
+
+#[test]
+fn a_path_on_which_no_segment_passes_ends_the_link_however_much_is_heard() {
+    seeds::each(4, |seed| {
+        let config = ReliableConfig {
+            give_up: 4 * SECOND,
+            ..ReliableConfig::default()
+        };
+        let mut paths = Paths::new(seed, loopback(), config, 2 * SECOND);
+        paths.lose_segments(true);
+        paths.send(1, 100_000);
+        paths.stage.run(3 * SECOND);
+        assert_eq!(paths.stage.at(1).outstanding(), 1);
+        paths.stage.run(4 * SECOND);
+        assert_eq!(paths.stage.at(1).outstanding(), 0);
+        assert_eq!(paths.stage.at(1).endpoint.stats().silenced, 0);
+    });
+}
+
+/// A line of the table: after a path has been explored, so many messages at once.
+fn line(text: &mut String, loss: f64, window: u16, load: Load) {
+    let terms = terms(1_472, Duration::from_micros(50), RATE, 1 << 20);
+    let faults = Faults {
+        loss,
+        ..terms.faults
+    };
+    let terms = Terms {
+        moderation: Duration::from_micros(5),
+        faults,
+        ..terms
+    };
+    let config = ReliableConfig {
+        window,
+        ..ReliableConfig::default()
+    };
+    let mut paths = Paths::new(1, terms, config, 20 * SECOND);
+    let before = paths.stats();
+    let took = paths.stream(load, &[], Duration::ZERO);
+    let after = paths.stats();
+    let rate = load.0 as f64 * load.1 as f64 / took.as_secs_f64();
+    let (resent, timeouts) = (
+        after.resent - before.resent,
+        after.timeouts - before.timeouts,
+    );
+    writeln!(
+        text,
+        "{:5} %  {window:6}  {:>7}  {:8.1}  {:5.1} %  {:8}  {resent:6}  {timeouts:8}",
+        loss * 100.0,
+        format!("{} KiB", load.0 >> 10),
+        rate / 1e6,
+        rate / RATE as f64 * 100.0,
+        after.datagrams_out - before.datagrams_out,
+    )
+    .expect("memory");
+}
+
+#[test]
+fn goodput_and_resends_are_what_they_were() {
+    let mut text = String::from(
+        "goodput over 10 Gbit/s, 50 us one way, datagrams of 1472 bytes, queue 1 MiB, seed 1\n\
+         \n\
+         \x20 loss  window  message      MB/s  of link  datagrams  resent  timeouts\n",
+    );
+    for loss in [0.0, 0.001, 0.01, 0.05, 0.1, 0.2] {
+        for window in [64, 256, 1024] {
+            for (len, count) in [(1 << 10, 2_000), (64 << 10, 64), (1 << 20, 4)] {
+                line(&mut text, loss, window, Load(len, count, count));
+            }
+        }
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/goodput.txt");
+    mx_sim::golden::is_kept(path, &text);
+}
