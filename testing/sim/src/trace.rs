@@ -35,7 +35,7 @@ pub enum Entry {
         header: HeaderBytes,
         /// Bytes of body taken.
         taken: usize,
-        /// The amount that was taken: whole, part or held.
+        /// The amount that was taken: whole or part.
         how: &'static str,
     },
     /// A datagram was given to a faulty link.
