@@ -9,7 +9,6 @@
  */
 #include "../support/pair.h"
 #include "../support/pattern.h"
-#include "../support/port.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -350,107 +349,15 @@ static void takes_post(struct side *side)
     pair_part(side);
 }
 
-/* ---- posts that race with the death of their peer complete all the same (fault 7) ---- */
-
-enum { MOURNERS = 4, MOURNED = 5000 };
-static atomic_int under_way; /* posted while the server was certainly alive */
-
-struct mourner {
-    struct op ops[MOURNED];
-    int count;
-};
-
-static void *post_until_stopped(void *argument)
-{
-    struct mourner *mine = argument;
-    static char room[64];
-    const struct timespec pause = {.tv_nsec = 200 * 1000};
-
-    while (!atomic_load(&stop) && mine->count < MOURNED) {
-        if (op_recv(&mine->ops[mine->count++], peer, room, sizeof room, 1) >= 0)
-            atomic_fetch_add(&under_way, 1);
-        nanosleep(&pause, NULL);
-    }
-    return NULL;
-}
-
-static void outlives(struct side *side)
-{
-    static struct mourner posts[MOURNERS];
-    pthread_t threads[MOURNERS];
-    int64_t seen_down = 0;
-    deadline_t until;
-
-    host_start_client();
-    peer = host_lookup_endpoint((int)hear(side, "endpoint"));
-    pair_hello(peer);
-    ops_on_many_threads = true;
-    for (int i = 0; i < MOURNERS; i++)
-        CHECK_THAT(pthread_create(&threads[i], NULL, post_until_stopped, &posts[i]), ==, 0);
-    until = deadline_in(WAIT_MS);
-    while (atomic_load(&under_way) < 3 * MOURNERS) {
-        CHECK(!deadline_over(until));
-        host_pump(1);
-    }
-    tell(side, "posting", 0);
-    pair_hear(side, "it is dead");
-    until = deadline_in(300); /* posts go on across the disconnect */
-    while (!deadline_over(until))
-        host_pump(1);
-    atomic_store(&stop, true);
-    for (int i = 0; i < MOURNERS; i++)
-        CHECK_THAT(pthread_join(threads[i], NULL), ==, 0);
-    for (int i = 0; i < MOURNERS; i++) {
-        for (int k = 0; k < posts[i].count; k++) {
-            struct op *op = &posts[i].ops[k];
-
-            if (op->posted < 0)
-                continue;
-            /* Posted to a peer that does not answer any more: fails by itself or is waiting
-             * for a new connection; in no case is it lost. */
-            if (!op_done(op) && !op_wait_within(op, 3000)) {
-                CHECK_THAT(ops->cancel(op->id, 0), ==, 0);
-                op_wait(op);
-            }
-            CHECK_THAT(op->error, <, 0);
-            seen_down++;
-        }
-    }
-    CHECK_THAT(seen_down, >, 0);
-    host_stop();
-}
-
-static void doomed_server(struct side *side)
-{
-    tell(side, "endpoint", host_start_server());
-    pair_accept();
-    tell(side, "accepted", 0);
-    pair_await_death();
-}
-
-static void dies(struct world *world)
-{
-    struct child *server = spawn(world, "server"), *client = spawn(world, "client");
-
-    child_tell(client, "endpoint", child_hear(server, "endpoint"));
-    child_hear(server, "accepted");
-    child_hear(client, "posting");
-    child_kill(server);
-    child_tell(client, "it is dead", 0);
-    child_end(client);
-}
-
 static const struct scenario scenarios[] = {
     PAIR(all_entry_points_at_once_from_many_threads, busy_server, busy_client),
     PAIR(first_posts_of_many_threads_race_with_the_connect, race_server, race_client),
     PAIR(threads_asleep_in_two_contexts_wake_for_their_own, two_sleepers, wakes_sleepers),
     PAIR(a_post_goes_out_while_another_thread_sleeps_in_testcontext, takes_post, sleeper_posts),
-    DIRECTED(posts_that_race_with_a_death_complete, dies, {"server", doomed_server}, {"client", outlives}),
     {0},
 };
 
 int main(int argc, char **argv)
 {
-    port_notices_deaths_soon();
     return harness_main(argc, argv, scenarios);
 }

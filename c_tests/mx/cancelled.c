@@ -3,7 +3,7 @@
  *
  *     worker 1..n ── call, call, call ... ◄── pthread_cancel ── main: joins them, then exchanges a message
  */
-#include "support/couple.h"
+#include "support/party.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

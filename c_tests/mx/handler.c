@@ -6,7 +6,7 @@
  *
  * One runs at a time, in the order of each peer's messages, without any lock held.
  */
-#include "support/couple.h"
+#include "support/party.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

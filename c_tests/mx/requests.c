@@ -9,7 +9,7 @@
  *     cancel    a receive or connect that nothing has answered; not a send
  *     forget    anything: it goes on, and its end is not reported
  */
-#include "support/couple.h"
+#include "support/party.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -13,8 +13,7 @@
 
 enum { EACH = 150 };
 
-static mx_endpoint_t a, b;
-static mx_endpoint_addr_t to_b, to_a;
+static mx_endpoint_addr_t to_a;
 
 static size_t size_of(int i)
 {
@@ -202,17 +201,14 @@ static void everything_at_once(struct side *side)
     pthread_t talkers[4], meddlers[3];
 
     (void)side;
-    a = party_open();
-    b = open_any();
-    to_b = connect_to(a, id_of(b));
+    open_two();
     to_a = connect_to(b, id_of(a));
     start_all(meddlers, 3, meddles);
     start_all(talkers, 4, talks);
     join_all(talkers, 4);
     stop = true;
     join_all(meddlers, 3);
-    OK(mx_close_endpoint(b));
-    party_close(a);
+    close_two();
 }
 
 int main(int argc, char **argv)

@@ -247,6 +247,24 @@ void exchange(mx_endpoint_t from, mx_endpoint_addr_t to, mx_endpoint_t at, size_
     fenced_free(in);
 }
 
+/* ---- two endpoints ---- */
+
+mx_endpoint_t a, b;
+mx_endpoint_addr_t to_b;
+
+void open_two(void)
+{
+    a = party_open();
+    b = open_any();
+    to_b = connect_to(a, id_of(b));
+}
+
+void close_two(void)
+{
+    OK(mx_close_endpoint(b));
+    party_close(a);
+}
+
 /* ---- pairs ---- */
 
 struct pair pair_open(struct side *side)

@@ -72,6 +72,14 @@ mx_status_t probe_for(mx_endpoint_t ep, uint64_t bits, uint64_t mask);
 void exchange(mx_endpoint_t from, mx_endpoint_addr_t to, mx_endpoint_t at, size_t size,
               uint64_t bits);
 
+/* ---- two endpoints of this process: one thread plays both sides ---- */
+
+extern mx_endpoint_t a, b;
+/* The address of b at a. */
+extern mx_endpoint_addr_t to_b;
+void open_two(void);
+void close_two(void);
+
 /* ---- pairs ---- */
 
 struct pair {
