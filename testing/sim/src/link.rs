@@ -225,35 +225,6 @@ mod tests {
         link.offer(Instant(0), bytes, Fate::Chance, false)
     }
 
-    fn arrived(faults: Faults, count: usize) -> usize {
-        let mut link = link(faults);
-        let offered = (0..count).map(|_| offer(&mut link, b"datagram").arrivals.len());
-        offered.sum()
-    }
-
-    #[test]
-    fn a_good_link_delivers_everything_once_and_unchanged_after_the_latency() {
-        let mut link = link(Faults::default());
-        let offered = link.offer(Instant(7), b"abc", Fate::Chance, false);
-        assert_eq!(offered.arrivals, [(Instant(20_007), b"abc".to_vec())]);
-    }
-
-    #[test]
-    fn loss_and_duplication_happen_about_as_often_as_asked_for() {
-        let loss = Faults {
-            loss: 0.2,
-            ..Faults::default()
-        };
-        let lossy = arrived(loss, 10_000);
-        assert!((7_700..8_300).contains(&lossy), "{lossy}");
-        let duplicate = Faults {
-            duplicate: 0.2,
-            ..Faults::default()
-        };
-        let doubling = arrived(duplicate, 10_000);
-        assert!((11_700..12_300).contains(&doubling), "{doubling}");
-    }
-
     #[test]
     fn corruption_turns_exactly_one_bit() {
         let mut link = link(Faults {
@@ -265,33 +236,6 @@ mod tests {
             let turned: u32 = arrivals[0].1.iter().map(|byte| byte.count_ones()).sum();
             assert_eq!(turned, 1);
         }
-    }
-
-    #[test]
-    fn bandwidth_spaces_datagrams_and_a_full_queue_drops_them() {
-        let mut link = link(Faults {
-            bandwidth: Some(1000),
-            queue: 20,
-            ..Faults::default()
-        });
-        let first = offer(&mut link, &[0; 10]).arrivals[0].0;
-        let second = offer(&mut link, &[0; 10]).arrivals[0].0;
-        assert_eq!(second.since(first), Duration::from_millis(10));
-        assert_eq!(offer(&mut link, &[0; 10]).fate, "queue full");
-    }
-
-    #[test]
-    fn the_mtu_a_cut_and_a_script_come_before_chance() {
-        let mut link = link(Faults {
-            loss: 1.0,
-            ..Faults::default()
-        });
-        assert_eq!(offer(&mut link, &[0; 101]).fate, "too large");
-        assert_eq!(offer(&mut link, &[0; 100]).fate, "lost");
-        let mut offered = |wanted| link.offer(Instant(0), &[0], wanted, false).arrivals.len();
-        assert_eq!([offered(Fate::Twice), offered(Fate::Pass)], [2, 1]);
-        link.set_cut(true);
-        assert_eq!(offer(&mut link, &[0]).fate, "cut off");
     }
 
     #[test]
