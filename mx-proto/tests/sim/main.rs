@@ -5,6 +5,7 @@ mod every_step;
 mod explore;
 mod flow;
 mod goodput;
+mod introductions;
 mod large;
 mod liveness;
 mod order;

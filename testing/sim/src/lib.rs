@@ -33,6 +33,7 @@ pub mod explore;
 pub mod fabric;
 pub mod golden;
 pub mod home;
+pub mod hostile;
 pub mod link;
 pub mod node;
 pub mod owner;

@@ -16,6 +16,7 @@ use mx_proto::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown, Port,
     RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, Sink, body_len,
 };
+use mx_proto::secret::Binding;
 use mx_proto::{EndpointId, Identity, Instant, LinkId, Memory, NicId, Target};
 
 /// One node's port. Dropping it breaks its links, as the death of a process does.
@@ -232,6 +233,19 @@ impl<M: Memory> LinkControl for SimPort<M> {
     fn has_interface(&self, nic: NicId) -> bool {
         let addresses = self.fabric.inner.borrow().addresses(self.host);
         addresses.contains(&nic)
+    }
+
+    fn binding(&self, link: LinkId) -> Binding {
+        let inner = self.fabric.inner.borrow();
+        let peer = inner.end(self.host, link).and_then(|end| end.peer);
+        let name = |host: HostId, link: LinkId| (host as u64) << 32 | u64::from(link.index());
+        match peer.filter(|_| self.profile.binding) {
+            Some((peer, other)) => {
+                let (ours, theirs) = (name(self.host, link), name(peer, other));
+                [ours.min(theirs), ours.max(theirs)]
+            }
+            None => [0; 2],
+        }
     }
 
     fn close(&mut self, link: LinkId, how: Close) {

@@ -40,6 +40,8 @@ pub struct Profile {
     pub keepalive: Duration,
     /// A link that a peer began goes after so long, unless it has been bound; `None`: it stays.
     pub unbound: Option<Duration>,
+    /// Both ends know something of a link that no other link has.
+    pub binding: bool,
 }
 
 impl Default for Profile {
@@ -62,6 +64,7 @@ impl Default for Profile {
             bandwidth: None,
             keepalive: Duration::from_secs(3),
             unbound: None,
+            binding: false,
         }
     }
 }
@@ -109,6 +112,7 @@ impl Profile {
                 .then(|| rng.pick(&[10_000_000, 1_000_000_000])),
             keepalive: Duration::from_secs(3),
             unbound: None,
+            binding: false,
         }
     }
 }

@@ -62,7 +62,12 @@ pub(crate) struct Inner<M> {
     serial: u64,
     /// Nothing arrives by itself.
     by_hand: bool,
+    /// Hears all packets that are sent whole.
+    tap: Option<Tap>,
 }
+
+/// A listener to all packets that are sent whole.
+pub type Tap = Box<dyn FnMut(&HeaderBytes, &[u8])>;
 
 /// Number of a port since the network was made; never reused.
 pub(crate) type HostId = usize;
@@ -193,6 +198,7 @@ impl<M: Memory> Fabric<M> {
             cuts: HashSet::new(),
             serial: 0,
             by_hand: false,
+            tap: None,
         };
         Self {
             inner: Rc::new(RefCell::new(inner)),
@@ -202,6 +208,11 @@ impl<M: Memory> Fabric<M> {
     /// The world it is in.
     pub fn world(&self) -> World {
         self.inner.borrow().world.clone()
+    }
+
+    /// Lets `tap` hear all packets that are sent whole from now on.
+    pub fn set_tap(&self, tap: Tap) {
+        self.inner.borrow_mut().tap = Some(tap);
     }
 
     /// Stops everything between two nodes; both notice after their keep-alive time.

@@ -116,6 +116,9 @@ impl<M: Memory> Inner<M> {
         mut header: Option<HeaderBytes>,
         bytes: Vec<u8>,
     ) {
+        if let (Some(tap), Some(header)) = (&mut self.tap, &header) {
+            tap(header, &bytes);
+        }
         let piece = self.hosts[host].profile.piece.max(1);
         let pieces = match bytes {
             bytes if bytes.len() <= piece => vec![bytes],

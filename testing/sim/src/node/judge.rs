@@ -3,7 +3,7 @@
 //!
 //! Owns: the endpoint's reports to the node.
 
-use super::{FOR_HANDLER, Mood};
+use super::{FOR_HANDLER, Mood, Siege};
 use crate::buffer::Buffer;
 use crate::calling_off::Queued;
 use crate::check::{Book, LifeId};
@@ -29,6 +29,7 @@ pub struct Judge {
     pub(super) ready: u64,
     /// Those that have sent something, if that is of interest.
     pub(super) heard_of: Option<Vec<RemoteId>>,
+    pub(super) siege: Option<Siege>,
     pub(super) world: World,
 }
 
@@ -73,6 +74,15 @@ impl Owner for Judge {
     }
 
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
+        if let Some(siege) = self
+            .siege
+            .as_ref()
+            .filter(|_| Siege::is_hostile(arrival.bits))
+        {
+            siege.judge(&arrival.identity);
+            self.book.borrow_mut().count("hostile");
+            return Verdict::Finished;
+        }
         if let Some(heard_of) = &mut self.heard_of {
             heard_of.push(arrival.source);
         }

@@ -13,7 +13,10 @@ mod deliberation;
 mod inbox;
 mod judge;
 mod results;
+mod siege;
 mod turns;
+
+pub use siege::Siege;
 
 use crate::buffer::Buffer;
 use crate::check::{Book, LifeId, Selector, Serial};
@@ -196,6 +199,7 @@ impl<P: Port<Buffer>> Node<P> {
             next_context: 1,
             ready: 0,
             heard_of: habits.answers.then(Vec::new),
+            siege: None,
             world: world.clone(),
         };
         world.note(id, format!("life {life} begins, session {:x}", session.0));

@@ -1,6 +1,6 @@
 //! Checks of the results that the endpoint reports for operations.
 
-use super::{KEY, Node, What};
+use super::{KEY, Node, Siege, What};
 use crate::buffer::Buffer;
 use crate::check::Selector;
 use crate::owner::Completion;
@@ -26,6 +26,9 @@ impl<P: Port<Buffer>> Node<P> {
             } => {
                 assert_eq!(completion.kind, OpKind::Send);
                 let len = op.buffer.bytes().len();
+                if let Some(siege) = &self.endpoint.owner().siege {
+                    siege.check_send(completion.status);
+                }
                 let mut book = self.endpoint.owner().book.borrow_mut();
                 match completion.status {
                     Status::Success => {
@@ -51,8 +54,16 @@ impl<P: Port<Buffer>> Node<P> {
             What::Connect { to, key } => {
                 assert_eq!(completion.kind, OpKind::Connect);
                 assert_eq!(completion.bits, MatchBits(context));
+                // Not every port leads to oneself.
+                let judged = key == KEY && to != self.id;
+                if let Some(siege) = self.endpoint.owner().siege.as_ref().filter(|_| judged) {
+                    let took = self.world.now().since(op.posted_at);
+                    siege.check_connect((self.id, to), completion.status, took);
+                }
                 if completion.status == Status::Success {
-                    assert_eq!(key, KEY, "a wrong key was accepted");
+                    let siege = self.endpoint.owner().siege.as_ref();
+                    let any = siege.is_some_and(|siege| siege.doubts(to));
+                    assert!(any || key == KEY, "a wrong key was accepted");
                     self.on_connected(to, completion.remote);
                 }
             }
@@ -81,6 +92,13 @@ impl<P: Port<Buffer>> Node<P> {
             other => panic!("a receive cannot end as {other:?}"),
         }
         let identity = self.endpoint.remote_identity(completion.remote);
+        if let Some(siege) = &self.endpoint.owner().siege
+            && Siege::is_hostile(completion.bits)
+        {
+            self.endpoint.owner().book.borrow_mut().count("hostile");
+            // It may have gone since.
+            return identity.iter().for_each(|name| siege.judge(name));
+        }
         let mut book = self.endpoint.owner().book.borrow_mut();
         let from = identity.and_then(|peer| book.life_of(peer.session));
         let posted = (context, self.endpoint.owner().next_context + 1, selector);
@@ -93,25 +111,21 @@ impl<P: Port<Buffer>> Node<P> {
             return;
         };
         let honest = self.honest(&identity);
+        if let Some(siege) = self
+            .endpoint
+            .owner()
+            .siege
+            .as_ref()
+            .filter(|siege| siege.doubts(to))
+        {
+            // It may have passed the call on to one that is here already, under its own name.
+            if honest.is_none() {
+                siege.judge(&identity);
+            }
+            return;
+        }
         assert_eq!(honest, Some(to), "another than n{to}: {identity:?}");
         self.get_to(remote, &identity);
-    }
-
-    /// It is connected to the present life of that node.
-    pub fn knows(&self, node: NodeId) -> bool {
-        let known = |remote: &RemoteId| {
-            let identity = self.endpoint.remote_identity(*remote);
-            identity.is_some_and(|of| self.honest(&of) == Some(node))
-        };
-        self.peers.iter().any(known)
-    }
-
-    /// The node that has that session, if the name is one of its own.
-    fn honest(&self, identity: &Identity) -> Option<NodeId> {
-        let book = self.endpoint.owner().book.borrow();
-        let node = book.lives()[book.life_of(identity.session)?].node;
-        let named = self.world.number(node) == identity.endpoint;
-        (named && self.world.proves(node, identity.nic)).then_some(node)
     }
 
     /// It may send to that remote from now on.
@@ -161,6 +175,12 @@ impl<P: Port<Buffer>> Node<P> {
             "down, but still known"
         );
         let knew = context > 0 || self.peers.contains(&remote);
+        if self.endpoint.owner().siege.is_some() {
+            // One of two associations with a peer ends when it is known to be one peer.
+            let honest = knew && self.honest(&identity).is_some();
+            assert!(!honest, "honest {identity:?} is down: {reason}");
+            return;
+        }
         assert!(
             self.honest(&identity).is_some(),
             "a name that is not the peer's: {identity:?}"

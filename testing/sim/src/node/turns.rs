@@ -45,7 +45,9 @@ impl<P: Port<Buffer>> Node<P> {
         if myself || home.translator.is_some() {
             return;
         }
-        let wrong = self.rng().chance(0.05);
+        // A call with a wrong one may end another of our own on the same link.
+        let wrong =
+            self.endpoint.owner_mut().rng.chance(0.05) && self.endpoint.owner().siege.is_none();
         let key = if wrong { WRONG_KEY } else { KEY };
         self.connect(to, key);
     }

@@ -3,6 +3,7 @@
 //! ```text
 //!   chaos         Run: random operations, random faults
 //!   interrupted   one transfer, disturbed after every single step
+//!   besieged      random operations, while hostile nodes attack how all get to know each other
 //!   roaming       random operations, while addresses change
 //!        |
 //!        v
@@ -12,12 +13,14 @@
 //!
 //! Owns: a scenario's view of a network.
 
+mod besieged;
 mod chaos;
 mod interrupted;
 mod networks;
 mod roaming;
 mod stage;
 
+pub use besieged::{Besieged, Ground, Secrets};
 pub use chaos::{Run, check_tally};
 pub use interrupted::{Transfer, interrupt_everywhere, interrupt_somewhere};
 pub use networks::{Reliably, Unreliably, key};

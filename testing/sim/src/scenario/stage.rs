@@ -146,13 +146,17 @@ impl<N: Network> Stage<N> {
 
     /// Adds what was counted, so that it is seen whether the runs did anything.
     pub fn tally(&self, tally: &mut Tally) {
-        let book = self.book.borrow();
-        for (what, count) in book.tally() {
-            *tally.entry(what.clone()).or_default() += count;
-        }
-        *tally.entry("received".into()).or_default() += book.received();
-        *tally.entry("runs".into()).or_default() += 1;
+        count(&self.book.borrow(), tally);
     }
+}
+
+/// Adds the counts of a book.
+pub(super) fn count(book: &Book, tally: &mut Tally) {
+    for (what, count) in book.tally() {
+        *tally.entry(what.clone()).or_default() += count;
+    }
+    *tally.entry("received".into()).or_default() += book.received();
+    *tally.entry("runs".into()).or_default() += 1;
 }
 
 impl<N: Network> std::fmt::Debug for Stage<N> {
