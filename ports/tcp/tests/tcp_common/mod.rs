@@ -206,6 +206,11 @@ impl Node {
         self.port.disarm();
     }
 
+    /// Whether its data descriptor becomes readable within `timeout_ms`.
+    pub fn readable(&self, timeout_ms: i32) -> bool {
+        readable(&[self.port.descriptors().data], timeout_ms)
+    }
+
     pub fn connect(&mut self, nic: u64, port: u16) -> LinkId {
         self.port
             .connect(target(nic, port), self.clock.now())
@@ -308,6 +313,18 @@ pub fn until_one(a: &mut Node, what: &str, mut done: impl FnMut(&mut Node) -> bo
             "not within 20 s: {what}"
         );
     }
+}
+
+/// Whether one of the descriptors becomes readable within `timeout_ms`.
+pub fn readable(fds: &[Option<i32>], timeout_ms: i32) -> bool {
+    let asked = |fd: &Option<i32>| libc::pollfd {
+        fd: fd.expect("it has one"),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut all: Vec<_> = fds.iter().map(asked).collect();
+    // SAFETY: as many `pollfd`, which outlive the call.
+    unsafe { libc::poll(all.as_mut_ptr(), all.len() as u64, timeout_ms) > 0 }
 }
 
 pub fn options(listen: &[SocketAddr]) -> TcpOptions {
