@@ -175,11 +175,3 @@ fn what_is_damaged_differs_or_is_shorter_and_its_service_is_not_safe() {
     };
     assert!(service("loss=1") && !service("corrupt=0.001"));
 }
-
-#[test]
-fn nothing_comes_through_when_all_is_lost_and_everything_when_nothing_is_said() {
-    assert!(through("loss=1").0.is_empty());
-    let (got, stats) = through("loss=0");
-    assert_eq!(numbers(&got), (0..COUNT).collect::<Vec<_>>());
-    assert_eq!(stats.passed, u64::from(COUNT));
-}

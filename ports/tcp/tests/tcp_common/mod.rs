@@ -32,8 +32,6 @@ pub struct Recorder {
     pub posted: HashMap<u64, Pieces>,
     /// The number of times that a place was asked for.
     pub asked: usize,
-    /// Answer with a place so often, then no more.
-    pub withdraw_after: Option<usize>,
 }
 
 impl Recorder {
@@ -124,9 +122,6 @@ impl Sink<Pieces> for Recorder {
     ) -> Option<Place<'_, Pieces>> {
         let memory = self.posted.get_mut(&tag_of(header))?;
         self.asked += 1;
-        if self.withdraw_after.is_some_and(|limit| self.asked > limit) {
-            return None;
-        }
         Some(Place {
             memory: Destination::Memory(memory),
             offset: 0,

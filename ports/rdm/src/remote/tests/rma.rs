@@ -33,13 +33,12 @@ fn made_up(shape: Shape, seed: u64) -> (Fake, Pair) {
 
 /// Hardware of every kind that reads.
 fn cards() -> Vec<Shape> {
-    let shapes = vec![
+    vec![
         Shape::verbs_rxm(),
         Shape::cxi(),
         Shape::efa(),
         Shape::odd().with_mode(libfabric_sys::abi::FI_CONTEXT2, 0),
-    ];
-    shapes
+    ]
 }
 
 /// The same, with memory that the second may read by a key, and what it reads it into.
