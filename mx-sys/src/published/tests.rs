@@ -224,21 +224,3 @@ fn what_is_read_while_it_is_written_is_of_one_moment() {
         assert!(different >= 100, "{different}");
     });
 }
-
-/// The order of its cost only; benchmarks measure it where it is paid.
-#[test]
-fn publishing_is_quick() {
-    let mut publisher = Publisher::new("bmi_mx", &identity(0x1004), 0, false);
-    let sample = Sample::default();
-    let mut best = Duration::MAX;
-    for _ in 0..200 {
-        let begun = Instant::now();
-        for _ in 0..100 {
-            publisher.publish(std::hint::black_box(&sample));
-        }
-        best = best.min(begun.elapsed());
-    }
-    println!("{:?} an update", best / 100);
-    // A system call for each would be more.
-    assert!(best / 100 < Duration::from_micros(2), "{best:?}");
-}

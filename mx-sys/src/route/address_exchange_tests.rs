@@ -297,9 +297,11 @@ impl Side {
         }
     }
 
-    fn knowing(mut self, secret: &str) -> Self {
-        let bytes = zeroize::Zeroizing::new(secret.as_bytes().to_vec());
-        self.ports.keep(Secret::new(bytes)).unwrap();
+    fn knowing(mut self, secret: Option<&str>) -> Self {
+        if let Some(secret) = secret {
+            let bytes = zeroize::Zeroizing::new(secret.as_bytes().to_vec());
+            self.ports.keep(Secret::new(bytes)).unwrap();
+        }
         self
     }
 
@@ -342,6 +344,25 @@ impl Side {
     }
 }
 
+fn tcp() -> Option<Double> {
+    Some(Double::new("tcp"))
+}
+
+fn sides() -> [Side; 2] {
+    [(); 2].map(|()| Side::new(ROUTE_RDM, tcp()))
+}
+
+/// The bytes of an endpoint address.
+fn address(watched: bool) -> Vec<u8> {
+    let link = LinkId::new(3, 0);
+    let good = Double {
+        open: vec![link],
+        ..Double::new("tcp")
+    };
+    let address = good.endpoint_address(link).unwrap();
+    EndpointAddress { watched, ..address }.emit()
+}
+
 fn until(mut done: impl FnMut() -> bool) {
     let begin = std::time::Instant::now();
     while !done() {
@@ -360,6 +381,15 @@ fn told(a: &mut Side, mut other: impl FnMut()) -> Vec<Seen> {
     a.sink.take()
 }
 
+/// Polls both until they have so many links over TCP.
+fn settle(a: &mut Side, b: &mut Side, links: (usize, usize)) {
+    until(|| {
+        a.poll();
+        b.poll();
+        (a.tcp_links(), b.tcp_links()) == links
+    });
+}
+
 fn both(a: &mut Side, b: &mut Side) -> Vec<Seen> {
     told(a, || {
         b.poll();
@@ -368,32 +398,23 @@ fn both(a: &mut Side, b: &mut Side) -> Vec<Seen> {
 
 #[test]
 fn a_link_comes_up_when_each_side_has_the_others_endpoint_address_and_tcp_watches_over_it() {
-    let mut a = Side::new(ROUTE_RDM, Some(Double::new("verbs;ofi_rxm")));
-    let mut b = Side::new(Route::AUTO, Some(Double::new("verbs;ofi_rxm")));
-    for route in [Route::AUTO, ROUTE_RDM] {
-        let link = a.connect(b.target(route)).unwrap();
-        assert_eq!(link.port(), RDM);
-        assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
-        assert_eq!(HostPorts::port_name(link), "rdm");
+    for secret in [None, Some(KNOWN)] {
+        let [mut a, mut b] = sides().map(|side| side.knowing(secret));
+        for route in [Route::AUTO, ROUTE_RDM] {
+            let link = a.connect(b.target(route)).unwrap();
+            assert_eq!(link.port(), RDM);
+            assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+            assert_eq!(HostPorts::port_name(link), "rdm");
+        }
+        let index = |side: &Side| Vec::from_iter(side.fabric().open.iter().map(|it| it.index()));
+        let asked = b.fabric().answered.iter().map(|address| address.link);
+        let greeted = a.fabric().greeted.iter().map(|(_, address)| address.link);
+        assert_eq!(index(&a), Vec::from_iter(asked));
+        assert_eq!(index(&b), Vec::from_iter(greeted));
+        assert_eq!((a.tcp_links(), b.tcp_links()), (2, 2));
+        assert_eq!(b.heard(), []);
+        assert_eq!((a.ports.link_count(), b.ports.link_count()), (2, 2));
     }
-    let (a_links, b_links) = (&a.fabric().open, &b.fabric().open);
-    let asked: Vec<u32> = b
-        .fabric()
-        .answered
-        .iter()
-        .map(|endpoint_address| endpoint_address.link)
-        .collect();
-    let greeted: Vec<u32> = a
-        .fabric()
-        .greeted
-        .iter()
-        .map(|(_, endpoint_address)| endpoint_address.link)
-        .collect();
-    assert_eq!(asked, [a_links[0].index(), a_links[1].index()]);
-    assert_eq!(greeted, [b_links[0].index(), b_links[1].index()]);
-    assert_eq!((a.tcp_links(), b.tcp_links()), (2, 2));
-    assert_eq!(b.heard(), []);
-    assert_eq!((a.ports.link_count(), b.ports.link_count()), (2, 2));
 }
 
 /// Links between two sides, all bound, and the ids that both sides have for them.
@@ -411,16 +432,10 @@ fn linked(a: &mut Side, b: &mut Side, count: usize) -> Vec<(LinkId, LinkId)> {
     links
 }
 
-fn verbs() -> Option<Double> {
-    Some(Double::new("verbs;ofi_rxm"))
-}
-
 #[test]
 fn a_peer_whose_process_is_gone_is_doubted_at_once_by_either_side_and_no_other() {
     for asker_dies in [true, false] {
-        let mut a = Side::new(ROUTE_RDM, verbs());
-        let mut b = Side::new(ROUTE_RDM, verbs());
-        let mut other = Side::new(ROUTE_RDM, verbs());
+        let ([mut a, mut b], [mut other, _]) = (sides(), sides());
         let (ours, theirs) = linked(&mut a, &mut b, 1)[0];
         let (mut left, link, survives) = if asker_dies {
             let (_, survives) = linked(&mut other, &mut b, 1)[0];
@@ -445,24 +460,16 @@ fn a_peer_whose_process_is_gone_is_doubted_at_once_by_either_side_and_no_other()
 
 #[test]
 fn a_watch_ends_with_its_link_and_not_before_the_last_frame_has_left() {
-    let mut a = Side::new(ROUTE_RDM, verbs());
-    let mut b = Side::new(ROUTE_RDM, verbs());
+    let [mut a, mut b] = sides();
     let links = linked(&mut a, &mut b, 3);
-    let settle = |a: &mut Side, b: &mut Side, count: usize| {
-        until(|| {
-            a.poll();
-            b.poll();
-            (a.tcp_links(), b.tcp_links()) == (count, count)
-        });
-    };
     // Closed by the endpoint; the other side is told over the fabric, and asks there.
     a.ports.close(links[0].0, Close::Now);
-    settle(&mut a, &mut b, 2);
+    settle(&mut a, &mut b, (2, 2));
     assert_eq!(b.fabric().doubted, [links[0].1]);
     // Down over the fabric.
     let lost = (links[1].1, a.target(ROUTE_RDM));
     b.ports.rdm_mut().give_up(lost, LinkDown::Reset);
-    settle(&mut a, &mut b, 1);
+    settle(&mut a, &mut b, (1, 1));
     assert_eq!(a.fabric().doubted, [links[1].0]);
     // What the endpoint has closed is still leaving.
     a.ports.rdm_mut().leaving = vec![links[2].0];
@@ -473,7 +480,7 @@ fn a_watch_ends_with_its_link_and_not_before_the_last_frame_has_left() {
     }
     assert_eq!((a.tcp_links(), b.tcp_links()), (1, 1));
     a.ports.rdm_mut().leaving.clear();
-    settle(&mut a, &mut b, 0);
+    settle(&mut a, &mut b, (0, 0));
     assert_eq!(a.fabric().doubted, [links[1].0]);
 }
 
@@ -483,9 +490,9 @@ fn a_quarter_of_the_tcp_links_may_watch_and_the_others_end_with_the_answer() {
         let small = Side::over(
             listening_for(16),
             ROUTE_RDM,
-            Lazy::new(verbs(), None, Double::provider),
+            Lazy::new(tcp(), None, Double::provider),
         );
-        let large = Side::new(ROUTE_RDM, verbs());
+        let large = Side::new(ROUTE_RDM, tcp());
         let (mut a, mut b) = if small_asks {
             (small, large)
         } else {
@@ -494,11 +501,7 @@ fn a_quarter_of_the_tcp_links_may_watch_and_the_others_end_with_the_answer() {
         // One source has half of the four.
         let count = if small_asks { 4 } else { 2 };
         linked(&mut a, &mut b, 5);
-        until(|| {
-            a.poll();
-            b.poll();
-            (a.tcp_links(), b.tcp_links()) == (count, count)
-        });
+        settle(&mut a, &mut b, (count, count));
         assert_eq!((a.fabric().open.len(), b.fabric().open.len()), (5, 5));
         assert!(a.fabric().doubted.is_empty() && b.fabric().doubted.is_empty());
     }
@@ -506,8 +509,7 @@ fn a_quarter_of_the_tcp_links_may_watch_and_the_others_end_with_the_answer() {
 
 #[test]
 fn a_stranger_is_watched_no_longer_than_it_may_stay() {
-    let mut a = Side::new(ROUTE_RDM, verbs());
-    let mut b = Side::new(ROUTE_RDM, verbs());
+    let [mut a, mut b] = sides();
     let [bound, stranger] = [(); 2].map(|()| {
         let link = a.connect(b.target(ROUTE_RDM)).unwrap();
         assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
@@ -515,27 +517,18 @@ fn a_stranger_is_watched_no_longer_than_it_may_stay() {
     });
     b.ports.bind(bound, 6);
     b.clock.0.set(Duration::from_secs(6));
-    until(|| {
-        b.poll();
-        a.poll();
-        (a.tcp_links(), b.tcp_links()) == (1, 1)
-    });
+    settle(&mut a, &mut b, (1, 1));
     assert_eq!(b.fabric().doubted, []);
     assert!(b.fabric().has(stranger));
 }
 
 #[test]
 fn what_comes_on_a_link_that_watches_is_not_for_the_endpoint() {
-    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
-    let good = Double {
-        open: vec![LinkId::new(3, 0)],
-        ..Double::new("tcp")
-    };
-    let mut ours = good.endpoint_address(LinkId::new(3, 0)).unwrap();
-    ours.watched = true;
+    let mut b = Side::new(ROUTE_RDM, tcp());
+    let ours = address(true);
     let mut stream = TcpStream::connect(("127.0.0.1", b.ports.tcp_port())).unwrap();
     stream.write_all(b"\x93MXTCP\x01\x00").unwrap();
-    stream.write_all(&question(&ours.emit())).unwrap();
+    stream.write_all(&question(&ours)).unwrap();
     until(|| {
         b.poll();
         b.fabric().answered.len() == 1
@@ -544,7 +537,7 @@ fn what_comes_on_a_link_that_watches_is_not_for_the_endpoint() {
     b.ports.bind(link, 6);
     // An introduction, another question, a large packet.
     let large = [header_of(3, 100_000).to_vec(), vec![7; 100_000]].concat();
-    for bytes in [header_of(3, 0).to_vec(), question(&ours.emit()), large] {
+    for bytes in [header_of(3, 0).to_vec(), question(&ours), large] {
         stream.write_all(&bytes).unwrap();
         for _ in 0..100 {
             b.poll();
@@ -566,7 +559,7 @@ fn a_peer_without_our_fabric_is_reached_over_tcp_unless_its_address_forbids() {
         ..Double::new("tcp")
     };
     for fabric in [None, Some(Double::new("verbs;ofi_rxm")), Some(full)] {
-        let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+        let mut a = Side::new(ROUTE_RDM, tcp());
         let mut b = Side::new(ROUTE_TCP, fabric);
         let link = a.connect(b.target(Route::AUTO)).unwrap();
         let elsewhere = LinkDown::Elsewhere(ROUTE_TCP);
@@ -583,55 +576,45 @@ fn a_peer_without_our_fabric_is_reached_over_tcp_unless_its_address_forbids() {
     }
 }
 
-/// As a version without the address exchange does: it takes the question for a violation.
+/// As a version without the address exchange does, which takes the question for a violation; or one that is odd.
 #[test]
-fn a_peer_that_closes_the_link_over_the_question_is_reached_over_tcp() {
-    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
-    let mut old = listening();
-    let link = a.connect(target_of(old.local_port(), Route::AUTO)).unwrap();
-    let mut sink = Recorder::default();
-    let seen = told(&mut a, || {
-        old.note_control();
-        old.poll(MonotonicClock.now(), 64, &mut sink);
-        for seen in sink.take() {
-            if let Seen::Packet { link, .. } = seen {
-                old.close(link, Close::Now);
-            }
-        }
-    });
-    assert_eq!(seen, [Seen::Down(link, 0, LinkDown::Elsewhere(ROUTE_TCP))]);
-    assert_eq!(a.tcp_links(), 0);
-}
-
-#[test]
-fn a_peer_that_answers_nonsense_is_reached_over_tcp() {
-    for body in [&b"\x01nonsense"[..], b"", &[0; ANSWER_MAX + 1]] {
-        let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
-        let mut odd = listening();
-        let link = a.connect(target_of(odd.local_port(), Route::AUTO)).unwrap();
+fn a_peer_that_closes_the_link_or_answers_nonsense_is_reached_over_tcp() {
+    let nonsense = [&b"\x01nonsense"[..], b"", &[0; ANSWER_MAX + 1]].map(Some);
+    for answer in nonsense.into_iter().chain([None]) {
+        let mut a = Side::new(ROUTE_RDM, tcp());
+        let mut peer = listening();
+        let link = a
+            .connect(target_of(peer.local_port(), Route::AUTO))
+            .unwrap();
         let mut sink = Recorder::default();
         let seen = told(&mut a, || {
-            odd.note_control();
-            odd.poll(MonotonicClock.now(), 64, &mut sink);
+            peer.note_control();
+            peer.poll(MonotonicClock.now(), 64, &mut sink);
             for seen in sink.take() {
-                if let Seen::Packet {
+                let Seen::Packet {
                     link, mut header, ..
                 } = seen
-                {
-                    header[1] = 2;
-                    header[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
-                    let body = Body::Bytes(body);
-                    Port::<Vec<u8>>::send(&mut odd, link, &header, body).unwrap();
-                }
+                else {
+                    continue;
+                };
+                let Some(body) = answer else {
+                    peer.close(link, Close::Now);
+                    continue;
+                };
+                header[1] = 2;
+                header[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
+                let body = Body::Bytes(body);
+                Port::<Vec<u8>>::send(&mut peer, link, &header, body).unwrap();
             }
         });
         assert_eq!(seen, [Seen::Down(link, 0, LinkDown::Elsewhere(ROUTE_TCP))]);
+        assert!(answer.is_some() || a.tcp_links() == 0);
     }
 }
 
 #[test]
 fn a_peer_that_says_nothing_is_given_five_seconds() {
-    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let mut a = Side::new(ROUTE_RDM, tcp());
     let mut silent = listening();
     let link = a
         .connect(target_of(silent.local_port(), Route::AUTO))
@@ -655,7 +638,7 @@ fn a_peer_that_says_nothing_is_given_five_seconds() {
 
 #[test]
 fn without_a_listener_the_link_fails_as_over_tcp() {
-    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let mut a = Side::new(ROUTE_RDM, tcp());
     let port = listening().local_port();
     for route in [Route::AUTO, ROUTE_RDM] {
         let link = a.connect(target_of(port, route)).unwrap();
@@ -673,8 +656,7 @@ fn without_a_listener_the_link_fails_as_over_tcp() {
 
 #[test]
 fn a_link_closed_while_its_peer_is_looked_for_takes_the_search_with_it() {
-    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
-    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let [mut a, mut b] = sides();
     let link = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(a.tcp_links(), 1);
     a.ports.close(link, Close::Now);
@@ -688,12 +670,12 @@ fn a_link_closed_while_its_peer_is_looked_for_takes_the_search_with_it() {
 
 #[test]
 fn the_port_is_opened_for_the_first_address_that_asks_and_not_for_others() {
-    let later = || Some(Double::new("tcp"));
+    let later = || tcp();
     let mut a = Side::with(
         Route::AUTO,
         Lazy::new(None, Some(Box::new(later)), Double::provider),
     );
-    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let mut b = Side::new(ROUTE_RDM, tcp());
     let link = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(link.port(), TCP);
     assert!(a.ports.rdm().is_none());
@@ -705,6 +687,14 @@ fn the_port_is_opened_for_the_first_address_that_asks_and_not_for_others() {
     let link = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(link.port(), TCP);
 
+    // One that is full leaves the peer to TCP.
+    let [mut full, _] = sides();
+    full.ports.rdm_mut().full = true;
+    let link = full.connect(b.target(Route::AUTO));
+    assert_eq!(link.map(LinkId::port), Ok(TCP));
+    let refused = full.connect(b.target(ROUTE_RDM));
+    assert_eq!(refused, Err(ConnectError::NoResources));
+
     let mut a = Side::with(
         Route::AUTO,
         Lazy::new(None, Some(Box::new(|| None)), Double::provider),
@@ -713,20 +703,6 @@ fn the_port_is_opened_for_the_first_address_that_asks_and_not_for_others() {
         let refused = a.connect(b.target(ROUTE_RDM));
         assert_eq!(refused, Err(ConnectError::NoRoute));
     }
-}
-
-#[test]
-fn a_port_that_is_full_leaves_the_peer_to_tcp() {
-    let full = Double {
-        full: true,
-        ..Double::new("tcp")
-    };
-    let mut a = Side::new(ROUTE_RDM, Some(full));
-    let b = Side::new(ROUTE_RDM, None);
-    let link = a.connect(b.target(Route::AUTO)).unwrap();
-    assert_eq!(link.port(), TCP);
-    let refused = a.connect(b.target(ROUTE_RDM));
-    assert_eq!(refused, Err(ConnectError::NoResources));
 }
 
 /// The bytes of a question with this body.
@@ -768,12 +744,8 @@ fn stranger(b: &mut Side, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn strangers_get_one_answer_whatever_they_say_and_leave_nothing_behind() {
-    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
-    let good = Double {
-        open: vec![LinkId::new(3, 0)],
-        ..Double::new("tcp")
-    };
-    let endpoint_address = good.endpoint_address(LinkId::new(3, 0)).unwrap().emit();
+    let mut b = Side::new(ROUTE_RDM, tcp());
+    let endpoint_address = address(false);
     let not_understood = Answer::None {
         why: Refusal::NotUnderstood,
         provider: "tcp".to_owned(),
@@ -830,14 +802,7 @@ fn strangers_get_one_answer_whatever_they_say_and_leave_nothing_behind() {
 
 #[test]
 fn an_introduction_that_waits_ends_with_the_question_behind_it_whenever_that_comes() {
-    let endpoint_address = Double {
-        open: vec![LinkId::new(3, 0)],
-        ..Double::new("tcp")
-    };
-    let endpoint_address = endpoint_address
-        .endpoint_address(LinkId::new(3, 0))
-        .unwrap()
-        .emit();
+    let endpoint_address = address(false);
     let mut hail = [0; HEADER_LEN];
     hail.copy_from_slice(&question(b""));
     hail[1] = 4;
@@ -848,7 +813,7 @@ fn an_introduction_that_waits_ends_with_the_question_behind_it_whenever_that_com
         hail.to_vec(),
     ] {
         for at_once in [true, false] {
-            let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+            let mut b = Side::new(ROUTE_RDM, tcp());
             let mut stream = TcpStream::connect(("127.0.0.1", b.ports.tcp_port())).unwrap();
             stream.write_all(b"\x93MXTCP\x01\x00").unwrap();
             stream.write_all(&header_of(3, 0)).unwrap();
@@ -879,8 +844,7 @@ fn an_introduction_that_waits_ends_with_the_question_behind_it_whenever_that_com
 
 #[test]
 fn a_peer_over_the_fabric_is_named_by_the_address_the_endpoint_addresses_went_to() {
-    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
-    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let [mut a, mut b] = sides();
     let ours = a.connect(b.target(ROUTE_RDM)).unwrap();
     assert_eq!(a.seen(ours), None, "not exchanged yet");
     assert_eq!(both(&mut a, &mut b), [Seen::Up(ours, 0)]);
@@ -900,7 +864,7 @@ fn a_peer_over_the_fabric_is_named_by_the_address_the_endpoint_addresses_went_to
 #[test]
 fn a_question_on_a_link_of_a_remote_is_a_packet_like_any_other() {
     let mut a = Side::new(ROUTE_TCP, None);
-    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let mut b = Side::new(ROUTE_RDM, tcp());
     let link = a.connect(b.target(ROUTE_TCP)).unwrap();
     assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
     let send = |a: &mut Side, header: HeaderBytes| {
@@ -926,59 +890,32 @@ fn a_question_on_a_link_of_a_remote_is_a_packet_like_any_other() {
 const KNOWN: &str = "0123456789abcdef";
 
 #[test]
-fn with_a_secret_on_both_sides_a_link_comes_up_and_tcp_watches_over_it() {
-    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp"))).knowing(KNOWN);
-    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp"))).knowing(KNOWN);
-    for round in 1..=3 {
-        let link = a.connect(b.target(ROUTE_RDM)).unwrap();
-        assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
-        assert_eq!((b.fabric().answered.len(), b.heard().len()), (round, 0));
-        assert_eq!(a.fabric().greeted.len(), round);
-        assert_eq!((a.tcp_links(), b.tcp_links()), (round, round));
-    }
-}
-
-#[test]
 fn without_the_secret_nothing_is_made_and_the_link_ends_at_once() {
-    let side = |secret: Option<&str>| {
-        let side = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
-        match secret {
-            Some(secret) => side.knowing(secret),
-            None => side,
-        }
-    };
     let other = "0123456789abcdeF";
     for (ours, theirs) in [
         (None, Some(KNOWN)),
         (Some(KNOWN), None),
         (Some(KNOWN), Some(other)),
     ] {
-        let (mut a, mut b) = (side(ours), side(theirs));
+        let [a, b] = sides();
+        let (mut a, mut b) = (a.knowing(ours), b.knowing(theirs));
         let link = a.connect(b.target(ROUTE_RDM)).unwrap();
         let seen = both(&mut a, &mut b);
         assert_eq!(seen, [Seen::Down(link, 0, LinkDown::Unreachable)]);
         assert!(b.fabric().answered.is_empty() && a.fabric().greeted.is_empty());
         assert_eq!(b.fabric().link_count(), 0, "{ours:?} {theirs:?}");
-        until(|| {
-            a.poll();
-            b.poll();
-            a.tcp_links() + b.tcp_links() == 0
-        });
+        settle(&mut a, &mut b, (0, 0));
     }
 }
 
 #[test]
 fn a_question_without_a_proof_or_with_one_of_yesterday_is_refused() {
-    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp"))).knowing(KNOWN);
+    let mut b = Side::new(ROUTE_RDM, tcp()).knowing(Some(KNOWN));
     let refused = Answer::None {
         why: Refusal::Secret,
         provider: "tcp".to_owned(),
     };
-    let good = Double {
-        open: vec![LinkId::new(3, 0)],
-        ..Double::new("tcp")
-    };
-    let endpoint_address = good.endpoint_address(LinkId::new(3, 0)).unwrap().emit();
+    let endpoint_address = address(false);
     // A proof that is right in itself, for another link's nonce.
     let bytes = zeroize::Zeroizing::new(KNOWN.as_bytes().to_vec());
     let former = super::address_exchange::question_for_tests(Secret::new(bytes), &endpoint_address);

@@ -25,9 +25,8 @@ fn provider(node: &Node) -> String {
 
 /// Links over TCP and the fabric.
 fn links(node: &Node) -> (usize, usize) {
-    let engine = node.shared.lock();
-    let ports = engine.endpoint.port();
-    (ports.tcp().link_count(), ports.rdm().unwrap().link_count())
+    let (_, tcp, rdm) = node.links();
+    (tcp, rdm)
 }
 
 /// Connections that others made to it over TCP, and claims that it has asked about there.

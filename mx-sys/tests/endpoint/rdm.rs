@@ -30,22 +30,11 @@ fn pair() -> (Node, Node, RemoteId) {
     (a, b, remote)
 }
 
-/// Links over shared memory, TCP and the fabric.
-fn links(node: &Node) -> (usize, usize, usize) {
-    let engine = node.shared.lock();
-    let ports = engine.endpoint.port();
-    (
-        ports.local().map_or(0, |local| local.link_count()),
-        ports.tcp().link_count(),
-        ports.rdm().map_or(0, |rdm| rdm.link_count()),
-    )
-}
-
 /// Waits until `node` has these links. That of the exchange stays as long as the one over the fabric.
 fn wait_for_links(node: &Node, expected: (usize, usize, usize)) {
     let begin = std::time::Instant::now();
-    while links(node) != expected {
-        assert!(begin.elapsed() < LONG, "{:?}", links(node));
+    while node.links() != expected {
+        assert!(begin.elapsed() < LONG, "{:?}", node.links());
         node.try_done(77, Duration::from_millis(1));
     }
 }

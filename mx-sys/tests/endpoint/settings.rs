@@ -30,13 +30,7 @@ fn links_of_a_message(from: &Node, to: &Node) -> (usize, usize, usize) {
     let mut got = [0; 7];
     assert_eq!(to.receive(1, &mut got).status, Status::Success);
     assert_eq!(&got, b"message");
-    let engine = from.shared.lock();
-    let ports = engine.endpoint.port();
-    (
-        ports.local().map_or(0, |local| local.link_count()),
-        ports.tcp().link_count(),
-        ports.rdm().map_or(0, |rdm| rdm.link_count()),
-    )
+    from.links()
 }
 
 const DISABLED: (&str, &str) = ("MX_DISABLE_SHMEM", "1");

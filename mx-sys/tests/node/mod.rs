@@ -201,6 +201,17 @@ impl Node {
         }
     }
 
+    /// Links over shared memory, TCP and the fabric.
+    pub(crate) fn links(&self) -> (usize, usize, usize) {
+        let engine = self.shared.lock();
+        let ports = engine.endpoint.port();
+        (
+            ports.local().map_or(0, |local| local.link_count()),
+            ports.tcp().link_count(),
+            ports.rdm().map_or(0, |rdm| rdm.link_count()),
+        )
+    }
+
     /// Connects and waits for the answer.
     pub(crate) fn connect(&self, target: Target) -> Result<RemoteId, NotConnected> {
         const CONNECT: u64 = u64::MAX;

@@ -16,16 +16,11 @@ mod cases;
 mod local_common;
 #[path = "../node/mod.rs"]
 mod node;
-#[path = "../peer/mod.rs"]
-mod peer;
 #[path = "../../../ports/local/tests/signal/mod.rs"]
 mod signal;
 
-mod dgram;
-mod endpoint;
 mod local_starved;
-mod rdm_cancels;
-mod rdm_deaths;
+mod peers;
 
 use std::process::{Command, ExitCode};
 
@@ -33,20 +28,12 @@ type Run = fn() -> ExitCode;
 type Child = fn(&[&str]);
 
 /// Those that have cases.
-const FILES: [(&str, Run); 5] = [
-    ("dgram", dgram::run),
-    ("endpoint", endpoint::run),
-    ("local_starved", local_starved::run),
-    ("rdm_cancels", rdm_cancels::run),
-    ("rdm_deaths", rdm_deaths::run),
-];
+const FILES: [(&str, Run); 2] = [("local_starved", local_starved::run), ("peers", peers::run)];
 
 /// Those that have another process.
-const CHILDREN: [(&str, Child); 4] = [
-    ("dgram", dgram::child),
-    ("endpoint", endpoint::child),
+const CHILDREN: [(&str, Child); 2] = [
     ("local_starved", local_starved::child),
-    ("peer", peer::child),
+    ("peers", peers::child),
 ];
 
 fn named<F: Copy>(all: &[(&str, F)], name: &str) -> F {

@@ -201,15 +201,6 @@ impl Node {
         link.expect("no packet has arrived")
     }
 
-    /// Any link that is not active.
-    fn idle_link(&self) -> LinkId {
-        let mut all = self.port.links.iter();
-        let (id, _) = all
-            .find(|(_, entry)| entry.idle)
-            .expect("all links are active");
-        id
-    }
-
     pub(super) fn bodies(&mut self) -> Vec<Vec<u8>> {
         let events = self.take();
         events

@@ -247,22 +247,6 @@ fn two_processes_lose_and_double_nothing_through_a_thousand_sleeps() {
 }
 
 #[test]
-fn a_peer_that_is_killed_asleep_is_noticed() {
-    let (board, endpoint) = fresh();
-    let mut node = Node::open_with(board, endpoint, sleeping_after(5_000));
-    let mut other = start("echo", board, endpoint, 5_000, &[]);
-    let link = accepted(&mut node);
-    node.send(link, b"known");
-    assert_eq!(node.packet().1, b"known");
-    node.until("sleep", |node| node.port.stats().asleep == 1);
-    other.signal(libc::SIGKILL);
-    other.wait();
-    assert_eq!(node.next(), (link, Event::Down(LinkDown::Reset)));
-    assert_eq!(node.try_send(link, b"x"), Err(SendError::Down));
-    assert_eq!(node.port.stats().asleep, 0);
-}
-
-#[test]
 fn a_peer_that_is_stopped_asleep_and_killed_is_noticed() {
     let (board, endpoint) = fresh();
     let mut node = Node::open_with(board, endpoint, sleeping_after(5_000));

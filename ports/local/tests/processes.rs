@@ -149,20 +149,6 @@ fn a_sleeper_is_woken_by_the_death_of_its_peer() {
 }
 
 #[test]
-fn a_peer_that_closes_in_order_is_drained_and_says_so() {
-    let (board, endpoint) = fresh();
-    let mut node = Node::open(board, endpoint);
-    let mut other = start("close", board, endpoint);
-    assert_eq!(node.packet().1, pattern(1000, 0));
-    // Gone before we take the rest.
-    assert!(other.wait().success());
-    for at in 1..50 {
-        assert_eq!(node.packet().1, pattern(1000, at));
-    }
-    assert!(matches!(node.next(), (_, Event::Down(LinkDown::Closed))));
-}
-
-#[test]
 fn a_stopped_peer_blocks_its_link_and_nothing_else() {
     let (board, endpoint) = fresh();
     let mut node = Node::open(board, endpoint);

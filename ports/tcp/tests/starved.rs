@@ -46,15 +46,8 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
         b.look();
     }
     assert_eq!(b.port.stats().starved, 1, "it rests");
-    let control = b.port.descriptors().control.expect("it has one");
-    let mut asked = libc::pollfd {
-        fd: control,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one `pollfd` that outlives the call.
-    let ready = unsafe { libc::poll(&raw mut asked, 1, 0) };
-    assert_eq!(ready, 0, "no thread is woken meanwhile");
+    let asleep = !readable(&[b.port.descriptors().control], 0);
+    assert!(asleep, "no thread is woken meanwhile");
     early.write_all(&frame(2, b"others go on")).unwrap();
     until_one(&mut b, "a packet", |b| b.sink.packet_count() == 2);
 

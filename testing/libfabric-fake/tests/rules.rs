@@ -1,246 +1,167 @@
-//! Rules of posting: what is broken is noticed, each one, and nothing else is.
+//! Rules of posting, of messages and of datagrams: what is broken is noticed, each one, and nothing else is.
 //!
 //! ```text
 //!   one misuse --> the violation that names it      (no misuse, none: ports/rdm/tests/rdm/shapes.rs)
 //! ```
 
-use std::ptr::null_mut;
-
 use crate::side::*;
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::abi::*;
-use libfabric_sys::calls::*;
+use std::ptr::null_mut;
 
-fn again(code: isize) -> bool {
-    code == -(FI_EAGAIN as isize)
-}
+const AGAIN: isize = -(FI_EAGAIN as isize);
 
 #[test]
-fn a_send_changed_before_its_delivery_is_noticed() {
-    let fake = Fake::new(plain(), 1);
-    let (a, b, to_b, _) = Side::pair(&fake);
-    let (mut out, mut into) = (lot(&[1; 100]), lot(&[0; 100]));
-    assert_eq!(a.send(&mut out, to_b), 0);
-    out.bytes[50] = 2;
-    assert_eq!(b.receive(&mut into), 0);
-    assert_eq!(b.events().len(), 1);
-    noticed(&fake, "changed before it was delivered");
-    // The bytes arrive as they were then: the change shows.
-    assert_eq!(into.bytes[50], 2);
-    assert_eq!(a.events().len(), 1);
-    fake.take_violations();
-    end(&fake, [a, b]);
-}
-
-#[test]
-fn a_send_changed_before_its_completion_is_read_is_noticed() {
-    let shape = Shape {
-        eager: 1000,
-        ..plain()
-    };
-    let fake = Fake::new(shape, 1);
-    let (a, b, to_b, _) = Side::pair(&fake);
-    let (mut out, mut into) = (lot(&[1; 100]), lot(&[0; 100]));
-    assert_eq!(b.receive(&mut into), 0);
-    assert_eq!(a.send(&mut out, to_b), 0);
-    assert_eq!(b.events().len(), 1);
-    out.bytes[50] = 2;
-    assert_eq!(a.events().len(), 1);
-    noticed(&fake, "memory of a send");
-    assert_eq!(into.bytes[50], 1);
-    end(&fake, [a, b]);
-}
-
-#[test]
-fn a_posted_receive_written_to_by_its_user_is_noticed() {
-    let fake = Fake::new(plain(), 1);
-    let (a, b, to_b, _) = Side::pair(&fake);
-    let (mut out, mut into) = (lot(&[1; 100]), lot(&[0; 100]));
-    assert_eq!(b.receive(&mut into), 0);
-    into.bytes[0] = 9;
-    assert_eq!(a.send(&mut out, to_b), 0);
-    assert_eq!(b.events().len(), 1);
-    noticed(&fake, "posted receive's memory was written to");
-    end(&fake, [a, b]);
-}
-
-#[test]
-fn received_bytes_changed_before_their_completion_is_read_are_noticed() {
-    let fake = Fake::new(plain(), 1);
-    let (a, b, to_b, _) = Side::pair(&fake);
-    let (mut out, mut into) = (lot(&[1; 100]), lot(&[0; 100]));
-    assert_eq!(b.receive(&mut into), 0);
-    assert_eq!(a.send(&mut out, to_b), 0);
-    fake.step();
-    into.bytes[99] = 9;
-    assert_eq!(b.events().len(), 1);
-    noticed(&fake, "memory of a receive");
-    end(&fake, [a, b]);
+fn bytes_that_change_while_they_are_lent_are_noticed() {
+    // Sent bytes before their delivery, received ones before they came and before that is known, sent ones
+    // before their end is known.
+    for (moment, what) in [
+        "changed before it was delivered",
+        "posted receive's memory was written to",
+        "memory of a receive",
+        "memory of a send",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let eager = if moment == 3 { 1000 } else { 0 };
+        let p = pair(Shape { eager, ..plain() });
+        let (mut out, mut into) = (lot(&[1; 100]), lot(&[0; 100]));
+        if moment == 0 {
+            assert_eq!(p.a.send(&mut out, p.to_b), 0);
+            out.bytes[50] = 2;
+            assert_eq!(p.b.receive(&mut into), 0);
+        } else {
+            assert_eq!(p.b.receive(&mut into), 0);
+            if moment == 1 {
+                into.bytes[0] = 9;
+            }
+            assert_eq!(p.a.send(&mut out, p.to_b), 0);
+        }
+        if moment == 2 {
+            p.fake.step();
+            into.bytes[99] = 9;
+        }
+        assert_eq!(p.b.events().len(), 1);
+        if moment == 3 {
+            out.bytes[50] = 2;
+            assert_eq!((p.a.events().len(), into.bytes[50]), (1, 1));
+        }
+        p.noticed(what);
+        assert_eq!(p.a.events().len(), usize::from(moment < 3));
+        // The bytes arrive as they were then: the change shows.
+        assert_eq!(into.bytes[50], [2, 1, 1, 1][moment]);
+        p.fake.take_violations();
+        p.end();
+    }
 }
 
 #[test]
 fn memory_for_two_is_noticed() {
-    let fake = Fake::new(plain(), 1);
-    let (a, b, to_b, _) = Side::pair(&fake);
+    let p = pair(plain());
     let mut into = lot(&[0; 100]);
-    let mut second = Box::new(fi_context2::EMPTY);
-    assert_eq!(b.receive(&mut into), 0);
-    let (start, context) = (into.bytes.as_mut_ptr(), (&raw mut *second).cast());
-    // SAFETY: live memory; that it is lent already is what this tests.
-    let code = unsafe {
-        fi_recv(
-            b.ep,
-            start.wrapping_add(99).cast(),
-            1,
-            null_mut(),
-            FI_ADDR_UNSPEC,
-            context,
-        )
-    };
-    assert_eq!(code, 0);
-    noticed(&fake, "memory that an operation");
-    // SAFETY: as above.
-    let code = unsafe { fi_send(a.ep, start.cast(), 10, null_mut(), to_b, null_mut()) };
-    assert_eq!(code, 0);
-    noticed(&fake, "memory that an operation");
-    end(&fake, [a, b]);
-}
-
-fn contexts() -> Shape {
-    plain().with_mode(FI_CONTEXT2, 0)
+    assert_eq!(p.b.receive(&mut into), 0);
+    for at in [0, 99] {
+        let start = into.bytes.as_mut_ptr().wrapping_add(at).cast();
+        let code = p.a.send_at(start, (1, null_mut()), p.to_b, null_mut());
+        assert_eq!(code, 0);
+        p.noticed("memory that an operation");
+    }
+    p.end();
 }
 
 #[test]
-fn contexts_must_be_there_and_free() {
-    let fake = Fake::new(contexts(), 1);
-    let (a, b, to_b, _) = Side::pair(&fake);
+fn contexts_must_be_there_and_free_and_are_the_providers_while_in_use() {
+    let p = pair(plain().with_mode(FI_CONTEXT2, 0));
     let (mut out, mut into) = (lot(&[1; 10]), lot(&[0; 10]));
-    let bytes = out.bytes.as_ptr().cast();
-    // SAFETY: live memory.
-    assert!(unsafe { fi_send(a.ep, bytes, 10, null_mut(), to_b, null_mut()) } < 0);
-    noticed(&fake, "null context");
-    assert_eq!(a.send(&mut out, to_b), 0);
-    // SAFETY: live memory, and a context that is in use, as this tests.
-    let code = unsafe {
-        fi_send(
-            a.ep,
-            bytes,
-            10,
-            null_mut(),
-            to_b,
-            (&raw mut *out.context).cast(),
-        )
-    };
-    assert!(code < 0);
-    noticed(&fake, "in use");
+    let (bytes, context) = out.raw();
+    assert!(p.a.send_at(bytes, (10, null_mut()), p.to_b, null_mut()) < 0);
+    p.noticed("null context");
+    assert_eq!(p.a.send(&mut out, p.to_b), 0);
+    assert!(p.a.send_at(bytes, (10, null_mut()), p.to_b, context) < 0);
+    p.noticed("in use");
     // Read out, it is free again.
-    assert_eq!(b.receive(&mut into), 0);
-    assert_eq!((b.events().len(), a.events().len()), (1, 1));
-    assert_eq!(a.send(&mut out, to_b), 0);
-    end(&fake, [a, b]);
-}
-
-#[test]
-fn contexts_are_the_providers_while_in_use() {
-    let fake = Fake::new(contexts(), 1);
-    let (a, b, to_b, _) = Side::pair(&fake);
-    let (mut out, mut into) = (lot(&[1; 10]), lot(&[0; 10]));
-    assert_eq!(b.receive(&mut into), 0);
-    assert!(!into.context.internal[0].is_null() && !into.context.internal[7].is_null());
+    assert_eq!(p.b.receive(&mut into), 0);
+    assert_eq!((p.b.events().len(), p.a.events().len()), (1, 1));
+    p.exchange(&mut out, &mut into);
+    assert_eq!(p.b.events().len(), 1);
+    assert_eq!(p.b.receive(&mut into), 0);
+    assert!(into.context.internal.iter().all(|word| !word.is_null()));
     into.context.internal[7] = null_mut();
-    assert_eq!(a.send(&mut out, to_b), 0);
-    assert_eq!(b.events().len(), 1);
-    noticed(&fake, "context of endpoint");
-    end(&fake, [a, b]);
+    assert_eq!(p.a.inject(&[1], p.to_b), 0);
+    assert_eq!(p.b.events().len(), 1);
+    p.noticed("context of endpoint");
+    p.end();
 }
 
 #[test]
 fn prefixes_need_room_and_are_written_to() {
-    let fake = Fake::new(plain().with_mode(FI_MSG_PREFIX, 40), 1);
-    let (mut a, mut b, to_b, _) = Side::pair(&fake);
+    let mut p = pair(plain().with_mode(FI_MSG_PREFIX, 40));
     let mut short = lot(&[1; 39]);
-    assert!(a.send(&mut short, to_b) < 0);
-    noticed(&fake, "prefix");
-    assert!(b.receive(&mut short) < 0);
-    noticed(&fake, "prefix");
-    assert!(a.inject(&[0; 39], to_b) < 0);
-    noticed(&fake, "prefix");
+    assert!(p.a.send(&mut short, p.to_b) < 0);
+    p.noticed("prefix");
+    assert!(p.b.receive(&mut short) < 0);
+    p.noticed("prefix");
+    assert!(p.a.inject(&[0; 39], p.to_b) < 0);
+    p.noticed("prefix");
     // Limits do not count the prefix.
-    assert_eq!(a.inject(&[1; 40 + 128], to_b), 0);
-    let (mut out, mut into) = (a.filled(&[1, 2, 3]), b.lot(43));
-    assert_eq!(a.send(&mut out, to_b), 0);
+    assert_eq!(p.a.inject(&[1; 40 + 128], p.to_b), 0);
+    let (mut out, mut into) = (p.a.filled(&[1, 2, 3]), p.b.lot(43));
+    assert_eq!(p.a.send(&mut out, p.to_b), 0);
     assert_ne!(out.bytes[..40], [0; 40]);
-    let mut first = b.lot(200);
-    assert_eq!((b.receive(&mut first), b.receive(&mut into)), (0, 0));
-    let lens: Vec<usize> = b.events().iter().map(|event| event.len).collect();
-    assert_eq!(lens, [168, 43]);
-    assert_eq!(into.body(), [1, 2, 3]);
-    end(&fake, [a, b]);
+    let mut first = p.b.lot(200);
+    assert_eq!((p.b.receive(&mut first), p.b.receive(&mut into)), (0, 0));
+    let lens: Vec<usize> = p.b.events().iter().map(|event| event.len).collect();
+    assert_eq!((lens, into.body()), (vec![168, 43], &[1, 2, 3][..]));
+    p.end();
 }
 
 #[test]
 fn limits_hold_at_below_and_above() {
-    let shape = Shape {
+    let p = pair(Shape {
         inject: 16,
         max_msg: 1000,
         iov_limit: 2,
         ..plain()
-    };
-    let fake = Fake::new(shape, 1);
-    let (a, b, to_b, _) = Side::pair(&fake);
-    assert_eq!((a.inject(&[1; 15], to_b), a.inject(&[1; 16], to_b)), (0, 0));
-    assert!(a.inject(&[1; 17], to_b) < 0);
-    noticed(&fake, "inject_size");
+    });
+    let injected = [15, 16, 17].map(|len| p.a.inject(&vec![1; len], p.to_b) == 0);
+    assert_eq!(injected, [true, true, false]);
+    p.noticed("inject_size");
     let mut whole = lot(&[1; 1001]);
     whole.len = 1000;
-    assert_eq!(a.send(&mut whole, to_b), 0);
-    let mut more = lot(&[1; 1001]);
-    assert_eq!(a.send(&mut more, to_b), -(FI_EMSGSIZE as isize));
-    noticed(&fake, "max_msg_size");
+    assert_eq!(p.a.send(&mut whole, p.to_b), 0);
+    let refused = p.a.send(&mut lot(&[1; 1001]), p.to_b);
+    assert_eq!(refused, -(FI_EMSGSIZE as isize));
+    p.noticed("max_msg_size");
     let bytes = [1u8; 30];
-    let piece = |n: usize| libc::iovec {
-        iov_base: bytes[10 * n..].as_ptr().cast_mut().cast(),
+    let iov = [0, 10, 20].map(|at| libc::iovec {
+        iov_base: bytes[at..].as_ptr().cast_mut().cast(),
         iov_len: 10,
-    };
-    let iov = [piece(0), piece(1), piece(2)];
-    let send = |iov_count: usize| {
-        let msg = fi_msg {
-            msg_iov: iov.as_ptr(),
-            desc: null_mut(),
-            iov_count,
-            addr: to_b,
-            context: null_mut(),
-            data: 0,
-        };
-        // SAFETY: live memory.
-        unsafe { fi_sendmsg(a.ep, &raw const msg, 0) }
-    };
-    assert_eq!(send(2), 0);
-    assert!(send(3) < 0);
-    noticed(&fake, "segments");
-    end(&fake, [a, b]);
+    });
+    assert_eq!(p.a.send_pieces(&iov[..2], p.to_b, null_mut(), 0), 0);
+    assert!(p.a.send_pieces(&iov, p.to_b, null_mut(), 0) < 0);
+    p.noticed("segments");
+    p.end();
 }
 
 #[test]
 fn full_queues_are_no_violation() {
-    let shape = Shape {
+    let p = pair(Shape {
         tx_depth: 3,
         rx_depth: 2,
         ..plain()
-    };
-    let fake = Fake::new(shape, 1);
-    let (a, b, to_b, _) = Side::pair(&fake);
-    let mut outs: Vec<Lot> = (0..4).map(|_| lot(&[1; 10])).collect();
-    let codes: Vec<isize> = outs.iter_mut().map(|out| a.send(out, to_b)).collect();
-    assert!(codes[..3] == [0; 3] && again(codes[3]));
-    assert!(again(a.inject(&[1], to_b)));
-    let mut intos: Vec<Lot> = (0..3).map(|_| lot(&[0; 10])).collect();
-    let codes: Vec<isize> = intos.iter_mut().map(|into| b.receive(into)).collect();
-    assert!(codes[..2] == [0; 2] && again(codes[2]));
-    assert_eq!((b.events().len(), a.events().len()), (2, 2));
-    assert_eq!(a.send(&mut outs[3], to_b), 0);
-    assert_eq!(fake.stats().again, 3);
-    end(&fake, [a, b]);
+    });
+    let mut outs = [(); 4].map(|()| lot(&[1; 10]));
+    let mut intos = [(); 3].map(|()| lot(&[0; 10]));
+    let sent = outs.each_mut().map(|out| p.a.send(out, p.to_b));
+    assert_eq!(sent, [0, 0, 0, AGAIN]);
+    assert_eq!(p.a.inject(&[1], p.to_b), AGAIN);
+    let received = intos.each_mut().map(|into| p.b.receive(into));
+    assert_eq!(received, [0, 0, AGAIN]);
+    assert_eq!((p.b.events().len(), p.a.events().len()), (2, 2));
+    assert_eq!(p.a.send(&mut outs[3], p.to_b), 0);
+    assert_eq!(p.fake.stats().again, 3);
+    p.end();
 }
 
 #[test]
@@ -255,4 +176,64 @@ fn what_was_not_asked_for_is_not_there() {
     noticed(&fake, "multi-receive");
     a.close();
     fake.assert_clean();
+}
+
+fn datagrams(shape: Shape) -> Pair {
+    pair_with(shape, FI_MSG | FI_SOURCE, FI_WAIT_NONE)
+}
+
+#[test]
+fn a_datagram_is_received_where_a_receive_is_posted_and_lost_where_not() {
+    let mut p = datagrams(Shape::udp());
+    let (mut room, mut first, mut second) =
+        (p.b.lot(100), p.a.filled(b"first"), p.a.filled(b"second"));
+    p.exchange(&mut first, &mut room);
+    assert_eq!(p.a.send(&mut second, p.to_b), 0);
+    let got = p.b.events();
+    assert_eq!((got.len(), got[0].context, got[0].len), (1, room.id(), 5));
+    assert_eq!(&room.bytes[..5], b"first");
+    // The sender knows nothing of it.
+    let told: Vec<usize> = p.a.events().iter().map(|event| event.context).collect();
+    assert_eq!(told, [first.id(), second.id()]);
+    assert_eq!(p.fake.stats().lost, 1);
+    p.end();
+}
+
+#[test]
+fn what_waits_for_more_goes_with_what_does_not() {
+    let mut p = datagrams(Shape::udp());
+    let mut rooms = [p.b.lot(10), p.b.lot(10)];
+    for room in &mut rooms {
+        assert_eq!(p.b.receive(room), 0);
+    }
+    let mut both = [p.a.filled(b"1"), p.a.filled(b"2")];
+    for (out, (flags, done)) in both.iter_mut().zip([(FI_MORE, 0), (0, 2)]) {
+        let (iov_base, context) = out.raw();
+        let iov = [libc::iovec {
+            iov_base,
+            iov_len: 1,
+        }];
+        let code =
+            p.a.send_pieces(&iov, p.to_b, context, FI_COMPLETION | flags);
+        assert_eq!(code, 0);
+        assert_eq!((p.b.events().len(), p.a.events().len()), (done, done));
+    }
+    p.end();
+}
+
+#[test]
+fn a_queue_without_resource_management_is_not_given_too_much() {
+    let mut p = datagrams(Shape {
+        resource_mgmt: FI_RM_DISABLED,
+        tx_depth: 1,
+        ..Shape::udp()
+    });
+    let (mut first, mut second) = (p.a.filled(b"1"), p.a.filled(b"2"));
+    assert_eq!(p.a.send(&mut first, p.to_b), 0);
+    p.fake.assert_clean();
+    assert_ne!(p.a.send(&mut second, p.to_b), 0);
+    assert_eq!(p.fake.take_violations().len(), 1);
+    p.a.inject(b"3", p.to_b);
+    assert_eq!(p.fake.take_violations().len(), 1);
+    p.end();
 }

@@ -2,9 +2,7 @@
 
 use super::*;
 use libfabric_fake::{Fake, Shape};
-use libfabric_sys::abi::{
-    FI_ADDR_EFA, FI_ADDR_IB_UD, FI_ADDR_PSMX, FI_ASYNC_IOV, FI_MR_ENDPOINT, FI_RM_DISABLED,
-};
+use libfabric_sys::abi::{FI_ADDR_EFA, FI_ADDR_IB_UD, FI_ADDR_PSMX, FI_ASYNC_IOV, FI_MR_ENDPOINT};
 use std::net::Ipv4Addr;
 
 fn make(shape: Shape) -> Result<Plan, String> {
@@ -76,28 +74,6 @@ fn a_frame_is_as_long_as_a_message_and_no_longer_than_a_datagram_of_udp() {
 }
 
 #[test]
-fn what_fits_is_injected_where_queues_are_looked_after() {
-    let of = |inject| {
-        plan(Shape {
-            inject,
-            ..Shape::verbs_ud()
-        })
-    };
-    for inject in [0, 1, 64, 4056] {
-        assert_eq!(of(inject).terms.inject_max, inject);
-    }
-    // At most as much as a frame holds.
-    assert_eq!(of(5000).terms.inject_max, 4096);
-    let unguarded = plan(Shape::usnic());
-    assert_eq!(unguarded.terms.inject_max, 0);
-    let shape = Shape {
-        resource_mgmt: FI_RM_DISABLED,
-        ..Shape::verbs_ud()
-    };
-    assert_eq!(plan(shape).terms.inject_max, 0);
-}
-
-#[test]
 fn depths_segments_and_registrations_are_what_the_offer_says() {
     let verbs = plan(Shape::verbs_ud());
     assert!(verbs.register && verbs.terms.mr_prov_key && verbs.terms.virt_addr && verbs.checked);
@@ -136,21 +112,6 @@ fn addresses_may_have_any_form_but_that_of_text_and_any_length_up_to_a_names() {
         ..Shape::verbs_ud()
     });
     assert!(text.unwrap_err().contains("text"));
-}
-
-#[test]
-fn an_address_of_this_host_is_nothing_to_a_card() {
-    let bind = |shape, address: [u8; 4]| {
-        let fake = Fake::new(shape, 1);
-        let bind = Some(Ipv4Addr::from(address).into());
-        let made = Choice::make(&fake.library(), None, bind);
-        made.map(|choice| choice.plan.terms.provider)
-            .map_err(|error| error.to_string())
-    };
-    assert_eq!(bind(Shape::verbs_ud(), [127, 0, 0, 1]), Ok("verbs".into()));
-    assert_eq!(bind(Shape::udp(), [127, 0, 0, 1]), Ok("udp".into()));
-    let refused = bind(Shape::udp(), [192, 0, 2, 9]).unwrap_err();
-    assert!(refused.contains("not an address of this host"), "{refused}");
 }
 
 #[test]

@@ -194,42 +194,6 @@ fn a_batch_goes_out_behind_one_doorbell_and_arrives_in_order() {
 }
 
 #[test]
-fn a_batch_is_taken_whole_or_not_at_all() {
-    let mut pair = Pair::new(Shape::usnic(), 1);
-    let bytes = vec![7; 16 * 100];
-    // 32 sends at a time: two batches, none of which has completed yet.
-    pair.send(Channel::Data, &bytes, 100).unwrap();
-    pair.send(Channel::Data, &bytes, 100).unwrap();
-    pair.fake.faults(|faults| faults.late_send = 1.0);
-    pair.fake.faults(|faults| faults.late_send_polls = 5);
-    let mut refused = 0;
-    let mut got = Vec::new();
-    for _ in 0..50 {
-        match pair.send(Channel::Data, &bytes, 100) {
-            Ok(()) => break,
-            Err(error) => assert_eq!(error, DatagramError::WouldBlock),
-        }
-        refused += 1;
-    }
-    pair.poll_until_idle(&mut got);
-    assert_eq!(got.len() % 16, 0);
-    // "Again" means that nothing was taken; the whole batch can be tried again.
-    pair.fake.faults(|faults| faults.again = 1.0);
-    let sent = pair.a.stats().sent;
-    for _ in 0..10 {
-        let refused = pair.send(Channel::Data, &bytes, 100);
-        assert_eq!(refused, Err(DatagramError::WouldBlock));
-    }
-    assert_eq!(pair.a.stats().sent, sent);
-    pair.fake.faults(|faults| *faults = Faults::none());
-    got.clear();
-    pair.push(Channel::Data, &bytes, 100, &mut got);
-    pair.poll_until_idle(&mut got);
-    assert_eq!(got.len(), 16, "refused {refused} times before");
-    pair.end();
-}
-
-#[test]
 fn failed_completions_are_counted_and_the_service_goes_on() {
     let mut pair = Pair::new(Shape::usnic(), 3);
     pair.fake.faults(|faults| {
@@ -282,22 +246,6 @@ fn posts_that_fail_are_losses() {
 }
 
 #[test]
-fn addresses_that_the_provider_refuses_are_unreachable() {
-    let mut pair = Pair::new(Shape::usnic(), 3);
-    pair.fake.faults(|faults| {
-        faults.refuse.insert(Call::AvInsert, FI_EIO);
-    });
-    let refused = pair.send(Channel::Command, b"x", 1);
-    assert_eq!(refused, Err(DatagramError::Unreachable));
-    pair.fake.faults(|faults| faults.refuse.clear());
-    let mut got = Vec::new();
-    pair.push(Channel::Command, b"x", 1, &mut got);
-    pair.poll_until_idle(&mut got);
-    assert_eq!(got, [b"x"]);
-    pair.end();
-}
-
-#[test]
 fn a_service_whose_queue_breaks_is_opened_again_under_its_names() {
     let mut pair = Pair::new(Shape::usnic(), 3);
     let names = pair.b.names;
@@ -321,18 +269,6 @@ fn a_service_whose_queue_breaks_is_opened_again_under_its_names() {
     assert_eq!(got[0], b"back");
     assert_eq!((pair.b.names, pair.b.stats().reopened), (names, 1));
     pair.end();
-}
-
-#[test]
-fn what_does_not_close_keeps_its_memory() {
-    let mut pair = Pair::new(Shape::usnic(), 5);
-    pair.send(Channel::Data, &[1; 3200], 200).unwrap();
-    let Pair { fake, a, b } = pair;
-    fake.faults(|faults| faults.close_busy = 0.7);
-    drop(a);
-    drop(b);
-    fake.assert_clean();
-    assert_eq!((fake.lent(), fake.registered()), (0, (0, 0)));
 }
 
 #[test]
@@ -497,15 +433,6 @@ fn a_data_channel_is_on_the_card_of_its_command_channel() {
     // The fabric has a checksum of its own.
     assert!(pair.a.is_safe(command));
     pair.end();
-}
-
-#[test]
-fn hardware_comes_before_the_kernels_sockets_whatever_its_addresses_are() {
-    let all = vec![Shape::tcp(), Shape::udp(), Shape::verbs_ud()];
-    assert_eq!(open(&Fake::offering(all, 1)).unwrap().provider(), "verbs");
-    let nothing = Fake::new(Shape::tcp(), 1);
-    let error = open(&nothing).unwrap_err().to_string();
-    assert!(error.contains("any provider with datagrams"), "{error}");
 }
 
 #[test]

@@ -101,23 +101,6 @@ fn both_channels_carry_datagrams_of_all_sizes_to_strangers_and_back() {
 }
 
 #[test]
-fn the_command_channel_is_polled_first_and_the_budget_kept() {
-    let (mut a, mut b) = (open(), open());
-    for number in 0..8_u8 {
-        let to = b.address(Channel::Data);
-        send(&mut a, Channel::Data, to, &[number; 100]);
-    }
-    let to = b.address(Channel::Command);
-    send(&mut a, Channel::Command, to, b"first");
-    let first = poll(&mut b, 4);
-    assert_eq!(first[0].0, Channel::Command);
-    assert_eq!(first.len(), 4);
-    let rest = wait(&mut b, 5);
-    assert_eq!(rest.len(), 5);
-    assert!(rest.iter().all(|(channel, ..)| *channel == Channel::Data));
-}
-
-#[test]
 fn a_peer_is_found_by_host_and_number() {
     let mut server = open();
     let port = server.port().unwrap();
@@ -178,25 +161,6 @@ fn a_child_does_not_keep_a_number() {
     // SAFETY: an output of the right type.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(again.unwrap().port(), port);
-}
-
-#[test]
-fn a_data_channel_is_where_its_command_channel_is() {
-    let (mut a, b) = (open(), open());
-    let command = b.address(Channel::Command);
-    let told = b.data_name().to_vec();
-    let data = a.data_address(command, &told);
-    assert_eq!(data, Some(b.address(Channel::Data)));
-    // A name with another address still resolves to the same machine.
-    let mut elsewhere = told.clone();
-    elsewhere[4..8].copy_from_slice(&[10, 1, 2, 3]);
-    assert_eq!(a.data_address(command, &elsewhere), data);
-    for bad in [&[][..], &[0; 16], &told[..3], &[7; 40]] {
-        assert_eq!(a.data_address(command, bad), None, "{bad:?}");
-    }
-    assert!(a.is_safe(command));
-    let other = command.elsewhere(SocketAddr::from(([10, 1, 2, 3], 9)));
-    assert!(!a.is_safe(other.unwrap()));
 }
 
 #[test]
@@ -281,20 +245,6 @@ fn a_sleeper_is_woken_by_either_channel() {
             assert_eq!(wait(b, 1)[0].0, channel);
         }
     }
-}
-
-#[test]
-fn what_has_come_already_keeps_one_from_sleeping() {
-    let (mut a, mut b) = (open(), open());
-    let to = b.address(Channel::Data);
-    send(&mut a, Channel::Data, to, b"here");
-    let until = std::time::Instant::now() + TIMEOUT;
-    // `udp` reads its sockets only when polled: one side must not sleep, or one is woken.
-    let slept = b.arm();
-    assert!(!slept || readable(&b, 10_000));
-    b.disarm();
-    assert_eq!(wait(&mut b, 1).len(), 1);
-    assert!(std::time::Instant::now() < until);
 }
 
 #[test]

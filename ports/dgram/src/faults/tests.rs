@@ -103,21 +103,3 @@ fn what_is_damaged_differs_or_is_shorter_and_its_service_is_not_safe() {
     let damages = |text| Faults::<u8>::new(plan(text)).damages;
     assert!(!damages("loss=1") && damages("corrupt=0.001"));
 }
-
-#[test]
-fn the_same_seed_does_the_same() {
-    let text = "loss=0.1,dup=0.1,reorder=0.1,corrupt=0.1,seed=18446744073709551615";
-    assert_eq!(through(text), through(text));
-    assert_ne!(
-        through(text).1,
-        through("loss=0.1,dup=0.1,reorder=0.1,corrupt=0.1").1
-    );
-}
-
-#[test]
-fn nothing_comes_through_when_all_is_lost_and_everything_when_nothing_is_said() {
-    assert!(through("loss=1").0.is_empty());
-    let (got, stats) = through("loss=0");
-    assert_eq!(numbers(&got), (0..COUNT).collect::<Vec<_>>());
-    assert_eq!(stats.passed, u64::from(COUNT));
-}

@@ -72,24 +72,6 @@ fn answers_come_from_the_address_that_was_spoken_to() {
 }
 
 #[test]
-fn an_address_that_is_known_from_elsewhere_is_answered_from_where_the_way_begins() {
-    let (mut udp, peer) = (open(true), peer());
-    speak(&mut udp, &peer, Channel::Command);
-    let called = Address::new(peer.local_addr().unwrap());
-    answer(&mut udp, Channel::Command, called, 100, false);
-    assert_eq!(source(&peer).ip(), Ipv4Addr::LOCALHOST);
-}
-
-#[test]
-fn where_there_is_no_choice_nothing_is_told() {
-    let (mut udp, peer) = (open(false), peer());
-    let from = speak(&mut udp, &peer, Channel::Command);
-    assert_eq!(from.here(), here::Here::default());
-    answer(&mut udp, Channel::Command, from, 100, false);
-    assert_eq!(source(&peer).ip(), Ipv4Addr::LOCALHOST);
-}
-
-#[test]
 fn the_express_socket_sends_from_there_too_and_not_for_the_next_peer() {
     let (mut udp, active, next) = (open(true), peer(), peer());
     let called = Address::new(next.local_addr().unwrap());

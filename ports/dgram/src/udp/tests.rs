@@ -3,7 +3,7 @@
 use super::*;
 use mx_proto::reliability::Quote;
 use mx_proto::{EndpointId, NicId, Route};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant as Wall};
 
 /// Limit for every wait.
@@ -172,16 +172,6 @@ fn a_batch_on_the_data_channel_arrives_in_one_piece() {
     a.until(|a| a.got.len() == 32);
 }
 
-#[test]
-fn a_socket_for_both_families_knows_an_ipv4_peer_under_its_ipv4_address() {
-    let (mut both, v4) = (Side::new(None), UdpSocket::bind((HOSTS[0], 0)).unwrap());
-    let port = both.udp.local_port();
-    v4.send_to(b"hello", (HOSTS[0], port)).unwrap();
-    both.until(|both| !both.got.is_empty());
-    let from = Address::new(v4.local_addr().unwrap());
-    assert_eq!(both.got[0], (Channel::Command, from, b"hello".to_vec()));
-}
-
 /// The beginning of a datagram of the layer above in the session `from`.
 fn datagram_of(from: u64) -> Vec<u8> {
     let mut bytes = pattern(1000);
@@ -291,57 +281,6 @@ fn what_may_be_cut_and_what_may_not_take_turns() {
                     .eq(bytes.iter().copied())
             );
         }
-    }
-}
-
-#[test]
-fn more_than_the_buffer_holds_is_lost_and_the_rest_is_whole() {
-    let (mut a, mut b) = (Side::new(None), Side::new(None));
-    let to = b.at(HOSTS[0], Channel::Data);
-    let bytes = pattern(64_000);
-    let buffer = b.udp.receive_buffer();
-    let batches = 4 * buffer / bytes.len();
-    for _ in 0..batches {
-        a.udp.send(Channel::Data, to, batch(&bytes, 1000)).unwrap();
-    }
-    let mut kept = 0;
-    while b.poll() {
-        kept += b.got.drain(..).map(|got| got.2.len()).sum::<usize>();
-    }
-    assert!(
-        kept < batches * bytes.len(),
-        "{kept} of {}",
-        batches * bytes.len()
-    );
-    assert!(kept >= buffer / 2, "{kept} of a buffer of {buffer}");
-    // Then everything arrives again.
-    a.udp
-        .send(Channel::Data, to, GsoBatch::single(b"after"))
-        .unwrap();
-    b.until(|b| !b.got.is_empty());
-}
-
-#[test]
-fn a_flood_on_one_channel_does_not_keep_the_other_from_being_heard() {
-    let (mut a, mut b) = (Side::new(None), Side::new(None));
-    for (flood, other) in [
-        (Channel::Command, Channel::Data),
-        (Channel::Data, Channel::Command),
-    ] {
-        let to = b.at(HOSTS[0], flood);
-        for _ in 0..200 {
-            a.udp.send(flood, to, GsoBatch::single(&[1; 50])).unwrap();
-        }
-        let to = b.at(HOSTS[0], other);
-        a.udp.send(other, to, GsoBatch::single(b"here")).unwrap();
-        let mut polls = 0;
-        while !b.got.iter().any(|got| got.0 == other) {
-            assert!(polls <= DATA_EVERY, "{polls}");
-            assert!(b.poll());
-            polls += 1;
-        }
-        b.until(|b| b.got.len() == 201);
-        b.got.clear();
     }
 }
 

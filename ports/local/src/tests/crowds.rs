@@ -3,7 +3,7 @@
 use super::{Node, link_up, readable};
 use crate::{ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LISTEN_EVERY_EMPTY};
 use mx_proto::LinkId;
-use mx_proto::port::{Close, LinkControl, Sent};
+use mx_proto::port::LinkControl;
 
 #[test]
 fn idle_links_cool_down_and_their_packets_still_arrive() {
@@ -48,29 +48,4 @@ fn idle_links_cool_down_and_their_packets_still_arrive() {
         assert!(server.poll());
         assert_eq!(server.bodies(), [[at as u8]]);
     }
-}
-
-#[test]
-fn an_idle_link_that_is_sent_to_becomes_active() {
-    let mut server = Node::new();
-    let mut clients: Vec<Node> = (0..20).map(|_| Node::new()).collect();
-    for client in &mut clients {
-        link_up(client, &mut server);
-    }
-    for _ in 0..=IDLE_AFTER {
-        server.poll();
-    }
-    let idle = server.idle_link();
-    assert_eq!(server.send(idle, b"x"), Ok(Sent::Whole));
-    assert!(server.port.active.contains(&idle));
-    assert_eq!(server.port.idle, 3);
-    // And it ends like any other, from either group.
-    for link in [idle, server.idle_link()] {
-        server.port.close(link, Close::Now);
-    }
-    assert_eq!(
-        (server.port.active.len(), server.port.idle),
-        (ACTIVE_KEPT, 2)
-    );
-    server.poll_until_idle();
 }

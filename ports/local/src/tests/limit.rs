@@ -2,14 +2,12 @@
 
 use super::idle::{Stage, meet, node_with, room_for, send_through, stage, suspend};
 use super::strangers::{HELLO, Rogue};
-use super::{Event, Node, link_up};
+use super::{Node, link_up};
 use crate::handshake::ControlMessage;
 use crate::layout::Geometry;
 use crate::socket::Socket;
 use mx_port_base::sealed::Region;
 use mx_proto::Route;
-use mx_proto::origin::Source;
-use mx_proto::port::Sent;
 
 pub(super) const TCP: Route = Route(2);
 
@@ -64,21 +62,6 @@ fn links_beyond_the_limit_carry_their_packets_over_the_socket() {
         (stage(client, *link), stage(&server, *back)),
         (Stage::Up, Stage::Up)
     );
-}
-
-#[test]
-fn a_link_without_memory_on_our_side_takes_none_and_works() {
-    let mut server = node_with(LIMIT);
-    let mut other = Node::new();
-    while server.port.choose(Source::TRUSTED, false).is_some() {
-        meet(&mut other, &mut server);
-    }
-    let (link, back) = meet(&mut server, &mut other);
-    assert_eq!(stage(&server, link), Stage::Plain);
-    assert_eq!(server.send(link, b"on"), Ok(Sent::Whole));
-    other.poll_until_idle();
-    assert_eq!(other.take(), [Event::Packet(back, b"on".to_vec())]);
-    assert!(server.port.stats().bytes <= LIMIT as u64);
 }
 
 #[test]

@@ -1,33 +1,13 @@
 //! Connecting of two ports: the listener, the caller, and failures between.
 
 use super::limit::TCP;
-use super::{Event, Node, fresh_name, link_up, linked};
+use super::{Event, Node, fresh_name, link_up};
 use crate::LocalPort;
 use crate::handshake::{ControlMessage, MESSAGE_LEN};
-use crate::link::State;
 use crate::socket::{Name, Received, Socket};
 use mx_proto::Clock;
-use mx_proto::port::{Close, ConnectError, LinkControl, LinkDown, SendError, Sent};
+use mx_proto::port::{Close, ConnectError, LinkControl, LinkDown};
 use std::time::Duration;
-
-#[test]
-fn packets_go_both_ways_in_order() {
-    let (mut a, ab, mut b, ba) = linked();
-    a.port.bind(ab, 11);
-    b.port.bind(ba, 22);
-    for round in 0..500u32 {
-        let bytes: Vec<u8> = (0..(round * 37) % 3000)
-            .map(|at| (at + round) as u8)
-            .collect();
-        assert_eq!(a.send(ab, &bytes), Ok(Sent::Whole));
-        assert_eq!(b.send(ba, &bytes), Ok(Sent::Whole));
-        assert!(a.poll() && b.poll());
-        assert_eq!(a.take(), [Event::Packet(ab, bytes.clone())]);
-        assert_eq!(b.take(), [Event::Packet(ba, bytes)]);
-    }
-    assert!(a.log.cookies[1..].iter().all(|cookie| *cookie == 11));
-    assert!(b.log.cookies[1..].iter().all(|cookie| *cookie == 22));
-}
 
 #[test]
 fn a_second_server_on_an_endpoint_is_told_so() {
@@ -53,29 +33,6 @@ fn without_a_listener_there_is_no_route() {
         Err(ConnectError::Refused)
     );
     assert_eq!(a.port.link_count(), 0);
-}
-
-#[test]
-fn an_endpoint_can_talk_to_itself() {
-    let mut a = Node::new();
-    let endpoint = a.endpoint;
-    let board = a.name().board;
-    let out = a.port.connect_to(board, endpoint, a.clock.now()).unwrap();
-    a.poll_until_idle();
-    assert_eq!(a.take(), [Event::Up(out)]);
-    a.send(out, b"me").unwrap();
-    a.poll();
-    assert_eq!(a.bodies(), [b"me"]);
-}
-
-#[test]
-fn sending_before_the_link_is_up_blocks_until_it_is() {
-    let (mut a, mut b) = (Node::new(), Node::new());
-    let link = a.connect(&b).unwrap();
-    assert_eq!(a.send(link, b"early"), Err(SendError::WouldBlock));
-    b.poll_until_idle();
-    a.poll_until_idle();
-    assert_eq!(a.take(), [Event::Up(link), Event::Writable(link)]);
 }
 
 /// A listener that takes one connection, which it has, and then none until it accepts.
@@ -173,14 +130,4 @@ fn links_beyond_the_limit_are_refused_on_either_side() {
     b.poll_until_idle();
     a.poll_until_idle();
     assert_eq!(a.take(), [Event::Up(third)]);
-}
-
-#[test]
-fn links_of_a_port_are_really_up() {
-    let (a, ab, b, ba) = linked();
-    for (node, link) in [(&a, ab), (&b, ba)] {
-        let entry = node.port.links.get(link).unwrap();
-        assert!(matches!(entry.state, State::Up(_)));
-    }
-    assert_eq!((a.port.stats().initiated, b.port.stats().accepted), (1, 1));
 }

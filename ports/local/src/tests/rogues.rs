@@ -1,12 +1,12 @@
 //! Peers whose messages about memory and suspension no peer of ours sends.
 
 use super::idle::{IDLE, Stage, send_through, stage};
-use super::strangers::{GEOMETRY, HELLO, Rogue, assert_ended, pipe, sealed_memfd};
+use super::strangers::{GEOMETRY, HELLO, Rogue, pipe, sealed_memfd};
 use super::{Event, Node, fresh_name, header, link_up};
 use crate::handshake::{ControlMessage, MESSAGE_LEN};
 use crate::layout::Geometry;
 use crate::socket::{Received, Socket};
-use mx_proto::port::{Close, LinkControl, LinkDown, SendError};
+use mx_proto::port::{Close, LinkControl, LinkDown};
 use mx_proto::{Clock, LinkId};
 use std::os::fd::OwnedFd;
 
@@ -42,95 +42,62 @@ fn packet(len: usize, said: usize) -> Vec<u8> {
     [header(said).as_slice(), &vec![7; len]].concat()
 }
 
-/// A message and its descriptor; the moments at which it is out of place.
+/// A message and its descriptor; whether it is out of place while the link is up, while we suspend it, and when it
+/// has no rings.
 type Case = (&'static str, Vec<u8>, Option<OwnedFd>, [bool; 3]);
 
 #[test]
 fn control_messages_out_of_place_fail_their_peer_and_no_other() {
+    const ALL: [bool; 3] = [true; 3];
+    const NONE: [bool; 3] = [false; 3];
     let offer = offer_of(GEOMETRY);
-    let mut damaged = offer;
-    damaged[17] ^= 0x40;
-    let mut version = offer;
-    version[8] = 9;
-    let long = [offer.as_slice(), &[0]].concat();
+    let changed = |at: usize, byte: u8| {
+        let mut offer = offer;
+        offer[at] = byte;
+        offer
+    };
     let memory = || Some(sealed_memfd(GEOMETRY.total()));
+    let small = Some(sealed_memfd(4096));
     let (_end, pipe_write) = pipe();
     let copy = || Some(pipe_write.try_clone().unwrap());
-    let say = |control: ControlMessage| Vec::from(control.encode());
-    let controls: Vec<Case> = vec![
-        // Whether it is out of place while the link is up, while we suspend it, and when it has no rings.
-        ("offer", offer.into(), memory(), [true, true, false]),
-        ("offer without memory", offer.into(), None, [true; 3]),
-        ("offer of a pipe", offer.into(), copy(), [true; 3]),
-        (
-            "offer, small",
-            offer.into(),
-            Some(sealed_memfd(4096)),
-            [true; 3],
-        ),
-        ("offer, damaged", damaged.into(), memory(), [true; 3]),
-        ("offer, version", version.into(), memory(), [true; 3]),
-        ("offer, long", long, memory(), [true; 3]),
-        ("hello", say(HELLO), None, [true; 3]),
-        ("taken", say(ControlMessage::Taken), None, [true; 3]),
-        ("later", say(ControlMessage::Later(None)), None, [true; 3]),
-        (
-            "suspend",
-            say(ControlMessage::Suspend(1)),
-            None,
-            [false, false, true],
-        ),
-        (
-            "suspend of more",
-            say(ControlMessage::Suspend(2)),
-            None,
-            [true; 3],
-        ),
-        (
-            "suspend of less",
-            say(ControlMessage::Suspend(0)),
-            None,
-            [true; 3],
-        ),
-        (
-            "suspend of all",
-            say(ControlMessage::Suspend(u64::MAX)),
-            None,
-            [true; 3],
-        ),
-        (
-            "suspend with memory",
-            say(ControlMessage::Suspend(1)),
-            memory(),
-            [true; 3],
-        ),
-        ("bye", say(ControlMessage::Bye), None, [false; 3]),
-        (
-            "bye with memory",
-            say(ControlMessage::Bye),
-            memory(),
-            [true; 3],
-        ),
-        ("packet", packet(100, 100), None, [true, true, false]),
-        ("packet with memory", packet(100, 100), memory(), [true; 3]),
-        ("packet, short", packet(99, 100), None, [true; 3]),
-        ("packet, long", packet(101, 100), None, [true; 3]),
-        (
-            "packet, huge",
-            packet(36 * 1024 + 1, 36 * 1024 + 1),
-            None,
-            [true; 3],
-        ),
-        (
-            "packet, larger still",
-            packet(50_000, 50_000),
-            None,
-            [true; 3],
-        ),
-        ("doorbell with memory", b"!".to_vec(), memory(), [true; 3]),
-        ("nonsense", b"GET / HTTP/1.1".to_vec(), None, [true; 3]),
-        ("zeroes", vec![0; MESSAGE_LEN], None, [true; 3]),
-    ];
+    let mut controls: Vec<Case> = Vec::new();
+    let mut add = |what, message: &[u8], fd, wrong| {
+        controls.push((what, message.to_vec(), fd, wrong));
+    };
+    add("offer", &offer, memory(), [true, true, false]);
+    add("offer without memory", &offer, None, ALL);
+    add("offer of a pipe", &offer, copy(), ALL);
+    add("offer, small", &offer, small, ALL);
+    add(
+        "offer, damaged",
+        &changed(17, offer[17] ^ 0x40),
+        memory(),
+        ALL,
+    );
+    add("offer, version", &changed(8, 9), memory(), ALL);
+    add("offer, long", &[&offer[..], &[0]].concat(), memory(), ALL);
+    add("hello", &HELLO.encode(), None, ALL);
+    add("taken", &ControlMessage::Taken.encode(), None, ALL);
+    add("later", &ControlMessage::Later(None).encode(), None, ALL);
+    let suspend = |count| ControlMessage::Suspend(count).encode();
+    add("suspend", &suspend(1), None, [false, false, true]);
+    add("suspend of more", &suspend(2), None, ALL);
+    add("suspend of less", &suspend(0), None, ALL);
+    add("suspend of all", &suspend(u64::MAX), None, ALL);
+    add("suspend with memory", &suspend(1), memory(), ALL);
+    let bye = ControlMessage::Bye.encode();
+    add("bye", &bye, None, NONE);
+    add("bye with memory", &bye, memory(), ALL);
+    add("packet", &packet(100, 100), None, [true, true, false]);
+    add("packet with memory", &packet(100, 100), memory(), ALL);
+    add("packet, short", &packet(99, 100), None, ALL);
+    add("packet, long", &packet(101, 100), None, ALL);
+    let huge = 36 * 1024 + 1;
+    add("packet, huge", &packet(huge, huge), None, ALL);
+    add("packet, larger still", &packet(50_000, 50_000), None, ALL);
+    add("doorbell with memory", b"!", memory(), ALL);
+    add("nonsense", b"GET / HTTP/1.1", None, ALL);
+    add("zeroes", &[0; MESSAGE_LEN], None, ALL);
     let mut good = Node::new();
     for (what, control, fd, wrong) in &controls {
         for (moment, wrong) in wrong.iter().enumerate() {
@@ -217,42 +184,4 @@ fn answers_out_of_place_fail_their_peer() {
             );
         }
     }
-}
-
-#[test]
-fn descriptors_that_come_out_of_place_are_closed() {
-    let (mut server, rogue, link) = with_rogue();
-    let (end, pipe_write) = pipe();
-    rogue.socket.send(b"!", Some(&pipe_write)).unwrap();
-    server.poll_until_idle();
-    assert_eq!(server.take(), [Event::Down(link, LinkDown::Protocol)]);
-    let (mut server, rogue, link) = with_rogue();
-    rogue.suspend(&mut server, link);
-    rogue
-        .socket
-        .send(&offer_of(GEOMETRY), Some(&pipe_write))
-        .unwrap();
-    server.poll_until_idle();
-    assert_eq!(server.take(), [Event::Down(link, LinkDown::Protocol)]);
-    drop(pipe_write);
-    assert_ended(end);
-}
-
-/// It holds no more than a link may; other peers are served.
-#[test]
-fn a_peer_that_does_not_suspend_with_us_keeps_no_peer_out() {
-    let (mut server, rogue, link) = with_rogue();
-    for _ in 0..40 {
-        server.clock.advance(IDLE);
-        server.poll_until_idle();
-    }
-    assert_eq!(stage(&server, link), Stage::Suspending);
-    // Packets that it sends in the ring all the same are taken.
-    rogue.write_packet(1);
-    rogue.socket.ring();
-    server.poll_until_idle();
-    assert_eq!(server.take().len(), 1);
-    assert_eq!(server.send(link, b"x"), Err(SendError::WouldBlock));
-    assert_eq!(server.port.stats().bytes, GEOMETRY.total() as u64);
-    link_up(&mut Node::new(), &mut server);
 }

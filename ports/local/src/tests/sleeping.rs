@@ -2,10 +2,9 @@
 
 use super::{Event, Node, link_up, linked, readable};
 use crate::link::UNREAD_MAX;
-use crate::socket::Received;
 use crate::{ACTIVE_KEPT, ACTIVE_MAX, DATA_MAX, IDLE_AFTER, LISTEN_EVERY_EMPTY};
+use mx_proto::LinkId;
 use mx_proto::port::{Close, LinkControl, LinkDown, SendError};
-use mx_proto::{Clock, LinkId};
 
 #[test]
 fn arming_fails_while_something_is_there() {
@@ -18,40 +17,6 @@ fn arming_fails_while_something_is_there() {
     assert!(b.port.arm());
     b.port.note_control();
     assert!(!b.port.arm());
-}
-
-#[test]
-fn a_packet_wakes_a_sleeper_once() {
-    let (mut a, ab, mut b, _) = linked();
-    b.poll_until_idle();
-    assert!(b.port.arm());
-    assert!(!readable(b.port.descriptors().data));
-    for _ in 0..5 {
-        a.send(ab, b"x").unwrap();
-    }
-    assert!(readable(b.port.descriptors().data));
-    let doorbells = count_doorbells(&b);
-    assert_eq!(doorbells, 1);
-    b.port.disarm();
-    b.poll_until_idle();
-    assert_eq!(b.bodies().len(), 5);
-    // An awake receiver is not rung.
-    a.send(ab, b"y").unwrap();
-    assert!(!readable(b.port.descriptors().data));
-    b.poll_until_idle();
-}
-
-/// Takes the wake-ups out of all sockets of a port, which has not noticed them yet.
-fn count_doorbells(node: &Node) -> usize {
-    let mut doorbells = 0;
-    for (_, entry) in node.port.links.iter() {
-        let mut byte = [0; 8];
-        while let Ok(Received::Message(1, None)) = entry.socket.as_ref().unwrap().receive(&mut byte)
-        {
-            doorbells += 1;
-        }
-    }
-    doorbells
 }
 
 #[test]
@@ -102,15 +67,7 @@ fn next_body(node: &mut Node) -> Vec<u8> {
             return bytes;
         }
         if node.port.arm() {
-            let fds = node.port.descriptors();
-            let mut poll = [fds.control, fds.data].map(|fd| libc::pollfd {
-                fd: fd.unwrap(),
-                events: libc::POLLIN,
-                revents: 0,
-            });
-            // SAFETY: two valid elements.
-            let n = unsafe { libc::poll(poll.as_mut_ptr(), 2, 20_000) };
-            assert_ne!(n, 0, "slept for 20 seconds: a wake-up is lost");
+            wait(node);
             node.port.disarm();
         }
     }
@@ -162,14 +119,14 @@ fn wake_ups_for_room(len: usize) {
 }
 
 fn wait(node: &Node) {
-    let fd = node.port.descriptors().data.unwrap();
-    let mut poll = libc::pollfd {
-        fd,
+    let fds = node.port.descriptors();
+    let mut poll = [fds.control, fds.data].map(|fd| libc::pollfd {
+        fd: fd.unwrap(),
         events: libc::POLLIN,
         revents: 0,
-    };
-    // SAFETY: one valid element.
-    let n = unsafe { libc::poll(&raw mut poll, 1, 20_000) };
+    });
+    // SAFETY: two valid elements.
+    let n = unsafe { libc::poll(poll.as_mut_ptr(), 2, 20_000) };
     assert_ne!(n, 0, "slept for 20 seconds: a wake-up is lost");
 }
 
@@ -220,29 +177,6 @@ fn doorbells_for_a_sleeper(clients: usize) {
             assert_eq!(server.bodies(), [b"x"]);
         }
     }
-}
-
-/// Another thread arms the links again that have rung, and looks at what its budget allows.
-#[test]
-fn what_another_thread_had_no_budget_for_is_not_forgotten() {
-    let mut server = Node::new();
-    let mut clients: Vec<Node> = (0..2 * ACTIVE_KEPT).map(|_| Node::new()).collect();
-    let links: Vec<LinkId> = clients
-        .iter_mut()
-        .map(|client| link_up(client, &mut server))
-        .collect();
-    server.take();
-    server.poll_until_idle();
-    while !server.port.arm() {
-        server.poll_until_idle();
-    }
-    for (client, link) in clients.iter_mut().zip(&links) {
-        client.send(*link, b"x").unwrap();
-    }
-    server.port.poll(0, server.clock.now(), 1, &mut server.log);
-    server.port.disarm();
-    server.poll_until_idle();
-    assert_eq!(server.bodies().len(), clients.len());
 }
 
 /// Wake-ups are not read: a socket full of them would not take the one that is needed.

@@ -1,6 +1,6 @@
 //! Large messages, for which a link gets far areas.
 
-use super::idle::{Stage, meet, node_with, stage, suspend};
+use super::idle::suspend;
 use super::{Event, Node, linked};
 use crate::layout::Geometry;
 use crate::ring::LOOKS_BEFORE_FAR;
@@ -102,23 +102,4 @@ fn a_stream_runs_megabytes_ahead_both_ways_and_idleness_takes_that_back() {
         let bytes = Geometry::STANDARD.total() as u64;
         assert_eq!((a.port.stats().bytes, b.port.stats().bytes), (bytes, bytes));
     }
-}
-
-#[test]
-fn a_stream_to_who_has_no_room_for_far_areas_goes_on_without() {
-    let (mut a, mut b) = (Node::new(), node_with(4 << 20));
-    let (ab, ba) = meet(&mut a, &mut b);
-    a.take();
-    let mut chunks = Chunks::default();
-    for _ in 0..4 {
-        assert!(chunks.send(&mut a, ab) > 0);
-        poll_all([&mut a, &mut b]);
-        assert_eq!(a.take(), [Event::Writable(ab)]);
-        chunks.take(&mut b);
-    }
-    assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Up, Stage::Up));
-    let bytes = Geometry::STANDARD.total() as u64;
-    assert_eq!((a.port.stats().bytes, b.port.stats().bytes), (bytes, bytes));
-    // Asked once.
-    assert_eq!(a.port.stats().turned_away, 1);
 }

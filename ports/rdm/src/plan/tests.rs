@@ -126,190 +126,120 @@ fn plan(offer: &Offer) -> Plan {
     Plan::of(offer).unwrap()
 }
 
-fn unfit(offer: &Offer) -> String {
-    Plan::of(offer).unwrap_err().to_string()
+/// An offer with a change.
+fn with(mut offer: Offer, change: impl FnOnce(&mut Offer)) -> Offer {
+    change(&mut offer);
+    offer
 }
 
-#[test]
-fn tcp_copies_large_messages() {
-    let plan = plan(&tcp());
-    assert_eq!(plan.rma, None);
-    assert_eq!(
-        (plan.terms.inject_max, plan.terms.frame_max),
-        (128, 48 + 64 * 1024)
-    );
-    assert!(plan.terms.multi_recv && !plan.context_bytes && !plan.mr_local);
-    assert_eq!(plan.prefix(), 0);
-}
+/// Of a plan: whether it reads by virtual address (if it reads), injects up to, frames, registers what is local,
+/// wants bytes in contexts.
+type Path = (Option<bool>, usize, usize, bool, bool);
 
 #[test]
-fn rxm_has_slots_of_its_own_buffers() {
-    let plan = plan(&tcp_rxm());
-    assert_eq!(plan.rma, None);
-    assert_eq!(
-        (plan.terms.inject_max, plan.terms.frame_max),
-        (64, HEADERS + 16 * 1024)
-    );
-}
-
-#[test]
-fn verbs_reads_by_virtual_address_and_registers_everything() {
-    let plan = plan(&verbs_rxm());
-    let (virt_addr, max_read) = (true, 1 << 30);
-    assert_eq!(
-        plan.rma,
-        Some(Reads {
-            virt_addr,
-            max_read,
-            connected: true,
-        })
-    );
-    assert!(plan.mr_local && plan.terms.mr_prov_key && !plan.terms.mr_endpoint);
-    assert_eq!(plan.terms.frame_max, HEADERS + 16 * 1024);
+fn each_provider_has_the_path_that_it_can() {
+    let (long, rxm) = (HEADERS + 64 * 1024, HEADERS + 16 * 1024);
+    let hardware = HEADERS + 32 * 1024;
+    let table: [(Offer, Path); 7] = [
+        (tcp(), (None, 128, long, false, false)),
+        (tcp_rxm(), (None, 64, rxm, false, false)),
+        (verbs_rxm(), (Some(true), 64, rxm, true, false)),
+        (cxi(), (Some(false), 192, hardware, false, false)),
+        (efa(), (Some(true), 0, hardware, true, false)),
+        // Their registrations hold nothing.
+        (psm3(), (None, 64, hardware, false, true)),
+        (opx(), (None, 128, hardware, false, true)),
+    ];
+    for (offer, expected) in table {
+        let plan = plan(&offer);
+        let virt_addr = plan.rma.map(|reads| reads.virt_addr);
+        let Terms {
+            inject_max,
+            frame_max,
+            ..
+        } = plan.terms;
+        let local = (plan.mr_local, plan.context_bytes);
+        let path = (virt_addr, inject_max, frame_max, local.0, local.1);
+        assert_eq!(path, expected, "{}", offer.provider);
+        assert!(plan.terms.multi_recv && plan.prefix() == 0);
+        assert!(plan.rma.is_none_or(|reads| reads.max_read == 1 << 30));
+    }
+    let keys = |offer: &Offer| {
+        let terms = plan(offer).terms;
+        (terms.mr_prov_key, terms.mr_endpoint, terms.mr_key_bytes)
+    };
+    assert_eq!(keys(&verbs_rxm()), (true, false, 4));
+    assert_eq!(keys(&cxi()), (true, true, 8));
+    let ours = with(cxi(), |offer| {
+        offer.mr_mode = FI_MR_ALLOCATED | FI_MR_ENDPOINT;
+        offer.mr_key_bytes = 4;
+    });
+    assert_eq!(keys(&ours), (false, true, 4));
+    assert_eq!(plan(&ours).rma.map(|reads| reads.virt_addr), Some(false));
 }
 
 #[test]
 fn a_refused_read_ends_a_connection_where_there_is_one_to_each_peer() {
-    let of = |provider: &str, protocol| {
-        let provider = provider.to_owned();
-        let offer = Offer {
-            provider,
-            protocol,
-            ..verbs_rxm()
-        };
-        plan(&offer).rma.is_some_and(|reads| reads.connected)
-    };
-    assert!(of("another;ofi_rxm", FI_PROTO_RXM));
-    assert!(!of("verbs", FI_PROTO_EFA));
-}
-
-#[test]
-fn cxi_reads_by_offset_with_registrations_of_the_endpoint() {
-    let plan = plan(&cxi());
-    let (virt_addr, max_read) = (false, 1 << 30);
-    assert_eq!(
-        plan.rma,
-        Some(Reads {
-            virt_addr,
-            max_read,
-            connected: false,
-        })
-    );
-    assert!(plan.terms.mr_endpoint && plan.terms.mr_prov_key && !plan.mr_local);
-}
-
-#[test]
-fn cxi_with_keys_of_ours_knows_how_long_they_are() {
-    let plan = plan(&Offer {
-        mr_mode: FI_MR_ALLOCATED | FI_MR_ENDPOINT,
-        mr_key_bytes: 4,
-        ..cxi()
-    });
-    assert_eq!(plan.rma.map(|reads| reads.virt_addr), Some(false));
-    assert!(!plan.terms.mr_prov_key);
-    assert_eq!(plan.terms.mr_key_bytes, 4);
-}
-
-#[test]
-fn efa_injects_nothing_and_reads() {
-    let plan = plan(&efa());
-    assert_eq!(plan.rma.map(|reads| reads.virt_addr), Some(true));
-    assert_eq!(plan.terms.inject_max, 0);
-    assert!(plan.mr_local);
-}
-
-#[test]
-fn psm3_and_opx_copy_because_their_registrations_hold_nothing() {
-    for offer in [psm3(), opx()] {
-        let plan = plan(&offer);
-        assert_eq!(plan.rma, None, "{}", offer.provider);
-        assert!(plan.context_bytes);
+    for (provider, protocol, connected) in [
+        ("another;ofi_rxm", FI_PROTO_RXM, true),
+        ("verbs", FI_PROTO_EFA, false),
+    ] {
+        let offer = with(verbs_rxm(), |offer| {
+            (offer.provider, offer.protocol) = (provider.to_owned(), protocol);
+        });
+        assert_eq!(plan(&offer).rma.unwrap().connected, connected);
     }
+    assert!(!plan(&cxi()).rma.unwrap().connected);
 }
 
 #[test]
-fn software_never_reads_whatever_it_says_of_registrations() {
-    let plan = plan(&Offer {
-        caps: MSG | READS,
-        mr_mode: FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
-        ..tcp_rxm()
-    });
-    assert_eq!(plan.rma, None);
-}
-
-#[test]
-fn reads_need_every_one_of_their_capabilities() {
+fn reads_need_every_one_of_their_capabilities_and_software_never_reads() {
     for missing in [FI_RMA, FI_READ, FI_REMOTE_READ] {
-        let mut offer = verbs_rxm();
-        offer.caps &= !missing;
+        let offer = with(verbs_rxm(), |offer| offer.caps &= !missing);
         assert_eq!(plan(&offer).rma, None);
     }
+    let software = with(tcp_rxm(), |offer| {
+        offer.caps = MSG | READS;
+        offer.mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    });
+    assert_eq!(plan(&software).rma, None);
 }
 
 #[test]
 fn the_old_registration_modes_mean_what_they_meant() {
-    let basic = plan(&Offer {
-        mr_mode: FI_MR_BASIC,
-        ..verbs_rxm()
-    });
-    assert_eq!(basic.rma.map(|reads| reads.virt_addr), Some(true));
-    let either = plan(&Offer {
-        mr_mode: FI_MR_BASIC | FI_MR_SCALABLE,
-        ..verbs_rxm()
-    });
-    assert_eq!(either.rma, None);
-    let local = plan(&Offer {
-        mode: FI_LOCAL_MR,
-        ..tcp()
-    });
-    assert!(local.mr_local);
+    for (mr_mode, virt_addr) in [
+        (FI_MR_BASIC, Some(true)),
+        (FI_MR_BASIC | FI_MR_SCALABLE, None),
+    ] {
+        let plan = plan(&with(verbs_rxm(), |offer| offer.mr_mode = mr_mode));
+        assert_eq!(plan.rma.map(|reads| reads.virt_addr), virt_addr);
+    }
+    assert!(plan(&with(tcp(), |offer| offer.mode = FI_LOCAL_MR)).mr_local);
 }
 
 #[test]
 fn a_prefix_counts_only_when_it_is_wanted() {
-    let prefix_size = 64;
-    let wanted = Offer {
-        mode: FI_MSG_PREFIX,
-        prefix_size,
-        ..tcp()
+    let of = |mode, prefix_size| {
+        Plan::of(&with(tcp(), |offer| {
+            (offer.mode, offer.prefix_size) = (mode, prefix_size);
+        }))
     };
-    assert_eq!(plan(&wanted).prefix(), 64);
-    assert_eq!(plan(&wanted).terms.inject_max, 128);
-    assert_eq!(
-        plan(&Offer {
-            prefix_size,
-            ..tcp()
-        })
-        .prefix(),
-        0
-    );
-    for (prefix_size, fits) in [(1024, true), (1025, false)] {
-        let offer = Offer {
-            prefix_size,
-            ..wanted.clone()
-        };
-        assert_eq!(Plan::of(&offer).is_ok(), fits);
-    }
+    let wanted = of(FI_MSG_PREFIX, 64).unwrap();
+    assert_eq!((wanted.prefix(), wanted.terms.inject_max), (64, 128));
+    assert_eq!(of(0, 64).unwrap().prefix(), 0);
+    assert!(of(FI_MSG_PREFIX, 1024).is_ok() && of(FI_MSG_PREFIX, 1025).is_err());
 }
 
 #[test]
 fn slots_are_no_longer_than_the_provider_s_messages() {
-    for (max_msg_size, fits) in [(4143, false), (4144, true), (8192, true)] {
-        let offer = Offer {
-            max_msg_size,
-            inject_size: usize::MAX,
-            ..tcp()
-        };
-        match Plan::of(&offer) {
-            Ok(plan) => {
-                assert!(fits);
-                assert_eq!(plan.terms.frame_max, max_msg_size);
-                assert_eq!(plan.terms.inject_max, max_msg_size);
-            }
-            Err(unfit) => {
-                assert!(!fits);
-                assert!(unfit.contains(&max_msg_size.to_string()), "{unfit}");
-            }
+    for max_msg_size in [4143, 4144, 8192] {
+        let offer = with(tcp(), |offer| {
+            (offer.max_msg_size, offer.inject_size) = (max_msg_size, usize::MAX);
+        });
+        let made = Plan::of(&offer).map(|plan| (plan.terms.frame_max, plan.terms.inject_max));
+        match made {
+            Ok(made) => assert_eq!(made, (max_msg_size, max_msg_size)),
+            Err(unfit) => assert!(max_msg_size == 4143 && unfit.contains("4143"), "{unfit}"),
         }
     }
 }
@@ -337,73 +267,62 @@ fn no_frame_is_cut_by_ofi_rxm_and_16_kib_are_one() {
 
 #[test]
 fn what_cannot_be_lived_with_is_named() {
-    let mode = FI_ASYNC_IOV | FI_CONTEXT;
-    assert_eq!(
-        unfit(&Offer { mode, ..opx() }),
-        "it wants mode 0x200000000000000, which is not supported"
-    );
-    let mode = FI_BUFFERED_RECV;
-    assert!(unfit(&Offer { mode, ..tcp_rxm() }).contains("mode 0x8000000000000"));
-    for mr_mode in [FI_MR_RAW, FI_MR_MMU_NOTIFY] {
-        assert_eq!(
-            unfit(&Offer { mr_mode, ..tcp() }),
-            format!("it wants registration mode {mr_mode:#x}, which is not supported")
-        );
+    let table: [(Offer, &str); 11] = [
+        (
+            with(opx(), |offer| offer.mode = FI_ASYNC_IOV | FI_CONTEXT),
+            "it wants mode 0x200000000000000, which is not supported",
+        ),
+        (
+            with(tcp_rxm(), |offer| offer.mode = FI_BUFFERED_RECV),
+            "it wants mode 0x8000000000000, which is not supported",
+        ),
+        (
+            with(tcp(), |offer| offer.mr_mode = FI_MR_RAW),
+            "it wants registration mode 0x8, which is not supported",
+        ),
+        (
+            with(tcp(), |offer| offer.mr_mode = FI_MR_MMU_NOTIFY),
+            "it wants registration mode 0x80, which is not supported",
+        ),
+        (
+            with(tcp(), |offer| offer.ep_type = FI_EP_MSG),
+            "endpoint type 1 is not reliable datagram",
+        ),
+        (
+            with(tcp(), |offer| offer.caps = READS),
+            "it offers no messages",
+        ),
+        (
+            with(tcp(), |offer| offer.tx_order = 0),
+            "its messages may overtake each other",
+        ),
+        (
+            with(tcp(), |offer| offer.rx_order = 0),
+            "its messages may overtake each other",
+        ),
+        (
+            with(opx(), |offer| offer.resource_mgmt = FI_RM_DISABLED),
+            "it may overrun its queues",
+        ),
+        (
+            with(tcp(), |offer| offer.mr_key_bytes = 9),
+            "its keys have 9 bytes, more than 8",
+        ),
+        (
+            with(tcp(), |offer| offer.address_len = 257),
+            "its addresses have 257 bytes, more than 256",
+        ),
+    ];
+    for (offer, why) in table {
+        assert_eq!(Plan::of(&offer).unwrap_err().to_string(), why);
     }
-    let ep_type = FI_EP_MSG;
-    assert_eq!(
-        unfit(&Offer { ep_type, ..tcp() }),
-        "endpoint type 1 is not reliable datagram"
-    );
-    assert_eq!(
-        unfit(&Offer {
-            caps: READS,
-            ..tcp()
-        }),
-        "it offers no messages"
-    );
-    for (tx_order, rx_order) in [(0, FI_ORDER_SAS), (FI_ORDER_SAS, 0)] {
-        let offer = Offer {
-            tx_order,
-            rx_order,
-            ..tcp()
-        };
-        assert_eq!(unfit(&offer), "its messages may overtake each other");
-    }
-    let resource_mgmt = FI_RM_DISABLED;
-    assert_eq!(
-        unfit(&Offer {
-            resource_mgmt,
-            ..opx()
-        }),
-        "it may overrun its queues"
-    );
-    let mr_key_bytes = 9;
-    assert_eq!(
-        unfit(&Offer {
-            mr_key_bytes,
-            ..tcp()
-        }),
-        "its keys have 9 bytes, more than 8"
-    );
-    let address_len = 257;
-    assert_eq!(
-        unfit(&Offer {
-            address_len,
-            ..tcp()
-        }),
-        "its addresses have 257 bytes, more than 256"
-    );
 }
 
 #[test]
 fn zeroes_of_a_provider_become_something_to_work_with() {
-    let plan = plan(&Offer {
-        tx_size: 0,
-        rx_size: 0,
-        mr_key_bytes: 0,
-        ..tcp()
-    });
+    let plan = plan(&with(tcp(), |offer| {
+        (offer.tx_size, offer.rx_size, offer.mr_key_bytes) = (0, 0, 0);
+    }));
     assert_eq!((plan.terms.tx_depth, plan.terms.rx_depth), (1, 1));
     assert_eq!(plan.terms.mr_key_bytes, 8);
 }

@@ -1,31 +1,41 @@
-//! The choice, from a catalogue of offers that is put together here, and from what is installed.
-
-pub(crate) mod catalogue;
+//! The choice, from offers that are put together here, and from what is installed.
 
 use super::*;
-use catalogue::{ANSWER, Line};
-use libfabric_fake::{Fake, Shape};
-use libfabric_sys::abi::{FI_EINVAL, FI_EP_DGRAM, FI_TAGGED, fi_fabric_attr, fid_fabric};
+use libfabric_fake::{Call, Fake, Shape};
+use libfabric_sys::abi::{FI_ADDR_CXI, FI_EINVAL, FI_EP_DGRAM, FI_TAGGED};
 use mx_port_fabric::{Finding, Verdict};
-use std::ffi::{c_int, c_void};
 use std::net::Ipv4Addr;
 use std::slice;
 
-unsafe extern "C" fn fabric(
-    _: *mut fi_fabric_attr,
-    _: *mut *mut fid_fabric,
-    _: *mut c_void,
-) -> c_int {
-    unreachable!("nothing is opened here")
+fn make(shapes: &[Shape], options: &RdmOptions) -> Result<Choice, RdmError> {
+    Choice::make(&Fake::offering(shapes.to_vec(), 1).library(), options, Ok)
 }
 
-fn library(lines: &[Line]) -> Library {
-    // SAFETY: nothing is opened.
-    unsafe { catalogue::library(lines, fabric) }
+fn refused(shapes: &[Shape], options: &RdmOptions) -> String {
+    make(shapes, options).unwrap_err().to_string()
 }
 
-fn make(lines: &[Line], options: &RdmOptions) -> Result<Choice, RdmError> {
-    Choice::make(&library(lines), options, Ok)
+/// `tcp` at these addresses.
+fn tcp<const N: usize>(at: [[u8; 4]; N]) -> Shape {
+    Shape {
+        devices: at.map(Ipv4Addr::from).to_vec(),
+        ..Shape::tcp()
+    }
+}
+
+/// Its registrations hold nothing, so its reads are not real.
+fn psm3() -> Shape {
+    Shape {
+        mr_mode: 0,
+        ..Shape::psm3()
+    }
+}
+
+fn called(provider: &str, shape: Shape) -> Shape {
+    Shape {
+        provider: provider.into(),
+        ..shape
+    }
 }
 
 fn named(provider: &str) -> RdmOptions {
@@ -50,119 +60,102 @@ fn source_of(choice: &Choice) -> String {
 
 #[test]
 fn hardware_is_chosen_before_tcp_whatever_the_order_of_offers() {
-    let rxm = Line {
-        provider: "tcp;ofi_rxm",
-        ..Line::tcp("10.0.0.1")
-    };
-    let lines = [
-        rxm.clone(),
-        Line::tcp("10.0.0.1"),
-        Line::psm3(),
-        Line::cxi(),
-    ];
-    let order = ["cxi", "psm3", "tcp", "tcp;ofi_rxm"];
-    for (skip, expected) in order.iter().enumerate() {
-        let lines: Vec<_> = lines
-            .iter()
-            .filter(|line| !order[..skip].contains(&line.provider))
-            .cloned()
-            .collect();
-        let choice = make(&lines, &RdmOptions::default()).unwrap();
-        assert_eq!(choice.provider(), *expected);
+    let mut shapes = vec![Shape::tcp_rxm(), Shape::tcp(), psm3(), Shape::cxi()];
+    for expected in ["cxi", "psm3", "tcp", "tcp;ofi_rxm"] {
+        let choice = make(&shapes, &RdmOptions::default()).unwrap();
+        assert_eq!(choice.provider(), expected);
+        shapes.retain(|shape| shape.provider != expected);
     }
 }
 
 #[test]
 fn only_what_will_be_used_is_asked_for() {
-    let options = RdmOptions::default();
-    let caps = |line| {
-        make(&[line], &options)
-            .unwrap()
-            .info
-            .first()
-            .unwrap()
-            .caps()
-    };
-    assert_eq!(caps(Line::cxi()) & (FI_RMA | FI_TAGGED), FI_RMA);
-    // Its reads are not real, so messages are all there is to ask for.
-    assert_eq!(caps(Line::psm3()) & (FI_RMA | FI_TAGGED), 0);
-    assert_eq!(caps(Line::tcp("10.0.0.1")) & (FI_RMA | FI_TAGGED), 0);
-}
-
-#[test]
-fn what_a_provider_lacks_is_done_without() {
-    let mut line = Line::tcp("10.0.0.1");
-    line.caps &= !FI_MULTI_RECV;
-    let plan = make(&[line.clone()], &RdmOptions::default()).unwrap().plan;
-    assert_eq!((plan.rma, plan.terms.multi_recv), (None, false));
-    line.caps &= !FI_MSG;
-    assert!(make(&[line], &RdmOptions::default()).is_err());
-}
-
-#[test]
-fn the_address_that_most_peers_can_reach_comes_first() {
-    let order = [
-        "10.0.0.2",
-        "10.0.0.1",
-        "fd00::2",
-        "127.0.0.1",
-        "::1",
-        "fe80::1",
-        "169.254.0.1",
-    ];
-    let mut lines: Vec<_> = order.iter().map(|source| Line::tcp(source)).collect();
-    // Among equals the provider's order counts, otherwise it does not.
-    lines.swap(0, 6);
-    let expected = ["10.0.0.1", "10.0.0.2", "fd00::2", "127.0.0.1", "::1"];
-    for source in expected {
-        let choice = make(&lines, &RdmOptions::default()).unwrap();
-        assert_eq!(source_of(&choice), source);
-        lines.retain(|line| line.source != source.parse().ok());
+    // Where reads are not real, or are copies themselves, messages are all there is to ask for.
+    for (shape, reads) in [
+        (Shape::cxi(), FI_RMA),
+        (psm3(), 0),
+        (tcp([[10, 0, 0, 1]]), 0),
+    ] {
+        let choice = make(&[shape], &RdmOptions::default()).unwrap();
+        let caps = choice.info.first().unwrap().caps();
+        assert_eq!(caps & (FI_RMA | FI_TAGGED), reads);
     }
 }
 
 #[test]
-fn an_address_to_bind_to_is_kept_to() {
-    let lines = [Line::tcp("10.0.0.1"), Line::tcp("127.0.0.1")];
-    let choice = make(&lines, &at_address("127.0.0.1")).unwrap();
-    assert_eq!(source_of(&choice), "127.0.0.1");
-    let error = make(&lines[..1], &at_address("127.0.0.1")).unwrap_err();
-    assert!(
-        error.to_string().starts_with(
-            "no libfabric provider as asked for (any provider at 127.0.0.1); found tcp: refused, \
-             it has nothing at 127.0.0.1, but elsewhere on this host; install"
-        ),
-        "{error}"
+fn what_a_provider_lacks_is_done_without() {
+    let mut shape = Shape::tcp();
+    shape.caps &= !FI_MULTI_RECV;
+    let plan = make(slice::from_ref(&shape), &RdmOptions::default());
+    let plan = plan.unwrap().plan;
+    assert_eq!((plan.rma, plan.terms.multi_recv), (None, false));
+    shape.caps &= !FI_MSG;
+    assert!(make(&[shape], &RdmOptions::default()).is_err());
+}
+
+#[test]
+fn the_address_that_most_peers_can_reach_comes_first() {
+    // Among equals the provider's order counts, otherwise it does not.
+    let mut shape = tcp([
+        [169, 254, 0, 1],
+        [127, 0, 0, 1],
+        [10, 0, 0, 2],
+        [10, 0, 0, 1],
+    ]);
+    for expected in ["10.0.0.2", "10.0.0.1", "127.0.0.1", "169.254.0.1"] {
+        let choice = make(slice::from_ref(&shape), &RdmOptions::default()).unwrap();
+        assert_eq!(source_of(&choice), expected);
+        shape.devices.retain(|at| at.to_string() != expected);
+    }
+    let v6 = ["fd00::2", "::1", "fe80::1"].map(|address| place(address.parse().unwrap()));
+    let after_v4 = AddressPlace::NetworkV6;
+    assert_eq!(
+        v6,
+        [after_v4, AddressPlace::Loopback, AddressPlace::LinkLocal]
     );
+    let mut bytes = [0; 28];
+    bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+    bytes[23] = 1;
+    assert_eq!(source(&bytes), "::1".parse().ok());
+    assert_eq!(source(&bytes[..23]), None);
+}
+
+#[test]
+fn an_address_to_bind_to_is_kept_to() {
+    let both = [tcp([[10, 0, 0, 1], [127, 0, 0, 1]])];
+    let choice = make(&both, &at_address("127.0.0.1")).unwrap();
+    assert_eq!(source_of(&choice), "127.0.0.1");
+    let error = refused(&[tcp([[10, 0, 0, 1]])], &at_address("127.0.0.1"));
+    let expected = "no libfabric provider as asked for (any provider at 127.0.0.1); found tcp: \
+                    refused, it has nothing at 127.0.0.1, but elsewhere on this host; install";
+    assert!(error.starts_with(expected), "{error}");
     // An address of documentation, so no machine has it.
     let options = RdmOptions {
         provider: Some("tcp".into()),
         ..at_address("203.0.113.1")
     };
-    assert!(make(&lines, &options).unwrap_err().to_string().starts_with(
-        "provider tcp cannot be used: 203.0.113.1 is not an address of this host; set"
-    ));
+    let error = refused(&both, &options);
+    let expected = "provider tcp cannot be used: 203.0.113.1 is not an address of this host; set";
+    assert!(error.starts_with(expected), "{error}");
     // Without IP addresses there is nothing to bind to.
-    let choice = make(&[Line::cxi()], &at_address("203.0.113.1")).unwrap();
+    let choice = make(&[Shape::cxi()], &at_address("203.0.113.1")).unwrap();
     assert_eq!(choice.provider(), "cxi");
 }
 
 #[test]
 fn an_offer_that_does_not_say_where_it_is_cannot_be_used() {
-    let nowhere = Line {
-        source: None,
-        ..Line::tcp("::1")
+    let nowhere = Shape {
+        address_format: FI_ADDR_CXI,
+        ..Shape::tcp()
     };
-    for line in [Line::tcp("0.0.0.0"), Line::tcp("::"), nowhere] {
+    for shape in [tcp([[0; 4]]), nowhere] {
         assert_eq!(
-            make(slice::from_ref(&line), &named("tcp"))
-                .unwrap_err()
-                .to_string(),
+            refused(slice::from_ref(&shape), &named("tcp")),
             "provider tcp cannot be used: it does not say at which IP address it is; set MX_PROVIDER \
              to another or unset it"
         );
-        let choice = make(&[line, Line::tcp("::1")], &named("tcp")).unwrap();
-        assert_eq!(source_of(&choice), "::1");
+        let choice = make(&[shape, Shape::tcp()], &named("tcp")).unwrap();
+        assert_eq!(source_of(&choice), "127.0.0.1");
     }
 }
 
@@ -193,114 +186,99 @@ fn an_address_of_infiniband_is_not_taken_for_one_of_ip() {
 
 #[test]
 fn a_forced_name_is_exact() {
-    let rxm = Line {
-        provider: "tcp;ofi_rxm",
-        ..Line::tcp("10.0.0.1")
-    };
-    // The library brings what is layered over `tcp` too.
-    let error = make(slice::from_ref(&rxm), &named("tcp")).unwrap_err();
+    let rxm = Shape::tcp_rxm();
+    let error = refused(slice::from_ref(&rxm), &named("tcp"));
+    let found =
+        "no libfabric provider as asked for (tcp); found tcp;ofi_rxm: chosen, inject up to 64";
+    assert!(error.starts_with(found), "{error}");
     assert!(
-        error.to_string().starts_with(
-            "no libfabric provider as asked for (tcp); found tcp;ofi_rxm: chosen, inject up to 100"
-        ),
+        error.ends_with("; MX_PROVIDER can be tcp;ofi_rxm"),
         "{error}"
     );
-    assert!(
-        error
-            .to_string()
-            .ends_with("; MX_PROVIDER can be tcp;ofi_rxm")
-    );
-    let choice = make(&[Line::cxi(), rxm], &named("tcp;ofi_rxm")).unwrap();
+    // The library brings what is layered over `tcp` too.
+    let fake = Fake::new(rxm.clone(), 1);
+    let all = fake.library().query(None, None, 0, None).unwrap();
+    assert!(!has(&all, "tcp"));
+    let choice = make(&[Shape::cxi(), rxm], &named("tcp;ofi_rxm")).unwrap();
     assert_eq!(choice.provider(), "tcp;ofi_rxm");
-    assert!(make(&[Line::cxi()], &named("c\0xi")).is_err());
-    assert!(make(&[Line::cxi()], &named("")).is_err());
+    for name in ["c\0xi", ""] {
+        assert!(make(&[Shape::cxi()], &named(name)).is_err());
+    }
+    // One without a name in our list can be asked for.
+    let ucx = [called("ucx", psm3())];
+    assert!(make(&ucx, &RdmOptions::default()).is_err());
+    assert_eq!(make(&ucx, &named("ucx")).unwrap().provider(), "ucx");
 }
 
 #[test]
-fn a_name_that_is_never_used_is_not_even_asked_for() {
-    ANSWER.set(-FI_EINVAL);
+fn a_query_that_fails_is_the_reason_and_a_name_that_is_never_used_is_not_asked_for() {
+    let fake = Fake::new(Shape::tcp(), 1);
+    fake.faults(|faults| {
+        faults.refuse.insert(Call::GetInfo, FI_EINVAL);
+    });
+    let refused = |options| {
+        let made = Choice::make(&fake.library(), &options, Ok);
+        made.unwrap_err().to_string()
+    };
     assert_eq!(
-        make(&[], &named("net;ofi_rxm")).unwrap_err().to_string(),
+        refused(named("net;ofi_rxm")),
         "provider net;ofi_rxm is not used: it stops after the first unmatched message, and 1.18 \
          removed it; use tcp; unset MX_PROVIDER"
     );
-}
-
-#[test]
-fn only_hardware_means_only_hardware() {
-    let lines = [Line::tcp("10.0.0.1")];
-    let mut options = RdmOptions {
-        hardware_only: true,
-        ..RdmOptions::default()
-    };
-    let error = make(&lines, &options).unwrap_err().to_string();
-    assert!(
-        error.starts_with("no libfabric provider as asked for (fabric hardware)"),
-        "{error}"
-    );
-    options.provider = Some("tcp".into());
     assert_eq!(
-        make(&lines, &options).unwrap_err().to_string(),
-        "provider tcp is not used: it is software, and only hardware is wanted; unset MX_PROVIDER"
-    );
-    options.provider = None;
-    assert_eq!(make(&[Line::cxi()], &options).unwrap().provider(), "cxi");
-}
-
-#[test]
-fn a_provider_without_a_name_in_our_list_can_be_asked_for() {
-    let other = Line {
-        provider: "ucx",
-        ..Line::psm3()
-    };
-    assert!(make(slice::from_ref(&other), &RdmOptions::default()).is_err());
-    assert_eq!(make(&[other], &named("ucx")).unwrap().provider(), "ucx");
-}
-
-#[test]
-fn a_query_that_fails_is_the_reason() {
-    ANSWER.set(-FI_EINVAL);
-    assert_eq!(
-        make(&[], &named("tcp")).unwrap_err().to_string(),
+        refused(named("tcp")),
         "provider tcp cannot be used: fi_getinfo: Invalid argument (22); set MX_PROVIDER to \
          another or unset it"
     );
-    let error = make(&[], &RdmOptions::default()).unwrap_err().to_string();
+    let error = refused(RdmOptions::default());
     assert!(error.contains("found none at all"), "{error}");
 }
 
 #[test]
+fn only_hardware_means_only_hardware() {
+    let mut options = RdmOptions {
+        hardware_only: true,
+        ..RdmOptions::default()
+    };
+    let error = refused(&[Shape::tcp()], &options);
+    let expected = "no libfabric provider as asked for (fabric hardware)";
+    assert!(error.starts_with(expected), "{error}");
+    options.provider = Some("tcp".into());
+    assert_eq!(
+        refused(&[Shape::tcp()], &options),
+        "provider tcp is not used: it is software, and only hardware is wanted; unset MX_PROVIDER"
+    );
+    options.provider = None;
+    let choice = make(&[Shape::cxi()], &options).unwrap();
+    assert_eq!(choice.provider(), "cxi");
+}
+
+#[test]
 fn the_survey_has_every_provider_once_with_its_verdict() {
-    let datagrams = Line {
-        provider: "psm2",
+    let datagrams = Shape {
         ep_type: FI_EP_DGRAM,
-        ..Line::psm3()
+        ..called("psm2", psm3())
     };
-    let shm = Line {
-        provider: "shm",
-        ..Line::psm3()
-    };
-    let lines = [
-        Line::tcp("10.0.0.1"),
-        Line::tcp("10.0.0.2"),
-        shm,
-        Line::cxi(),
+    let shapes = vec![
+        tcp([[10, 0, 0, 1], [10, 0, 0, 2]]),
+        called("shm", psm3()),
+        Shape::cxi(),
         datagrams,
     ];
-    let findings = survey::unopened(&library(&lines), &Device::default());
+    let fake = Fake::offering(shapes, 1);
+    let findings = survey::unopened(&fake.library(), &Device::default());
     let texts: Vec<_> = findings.iter().map(ToString::to_string).collect();
-    assert_eq!(texts.len(), 4, "{texts:#?}");
-    assert_eq!(
-        texts[0],
-        "tcp: usable, inject up to 100, slots of 65584, multi receive, large messages copied"
-    );
-    assert!(texts[1].starts_with("shm: refused, a message longer than its receive hangs it"));
-    assert!(texts[2].starts_with("cxi: chosen, "));
-    assert_eq!(
-        texts[3],
-        "psm2: refused, it has no reliable datagram endpoints with ordered messages"
-    );
-    assert!(findings.iter().all(|finding| finding.version == (117, 3)));
+    let expected = [
+        "tcp: usable, inject up to 128, slots of 65584, multi receive, large messages copied",
+        "shm: refused, a message longer than its receive hangs it",
+        "cxi: chosen, ",
+        "psm2: refused, it has no reliable datagram endpoints with ordered messages",
+    ];
+    assert_eq!(texts.len(), expected.len(), "{texts:#?}");
+    for (text, begins) in texts.iter().zip(expected) {
+        assert!(text.starts_with(begins), "{text}");
+    }
+    assert!(findings.iter().all(|finding| finding.version == (117, 0)));
 }
 
 #[test]

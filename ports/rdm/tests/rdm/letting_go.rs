@@ -155,24 +155,6 @@ fn everywhere(seeds: std::ops::Range<u64>, mut test: impl FnMut(&mut World, u64)
 }
 
 #[test]
-fn a_send_that_has_not_been_matched() {
-    everywhere(1..3, |world, _| {
-        for len in LENGTHS {
-            let mut buffer = pattern(len, 3);
-            let Some(request) = world.nodes.send(0, world.to, 5, &buffer, 9) else {
-                // It was copied, and the buffer is ours already.
-                let held = world.fake.holds(buffer.as_ptr(), len);
-                assert!(held.is_empty(), "{}: {held:?}", world.name);
-                continue;
-            };
-            world.steps(3);
-            world.let_go(request, &mut buffer, &format!("{len} bytes offered"));
-        }
-        world.strike();
-    });
-}
-
-#[test]
 fn a_send_that_finds_no_room() {
     everywhere(1..2, |world, _| {
         world.fake.faults(|faults| {
@@ -251,20 +233,6 @@ fn a_send_whose_receive_is_cancelled_has_nothing_when_its_end_is_told() {
         }
     }
     assert!(given > 100, "in the middle of {given} only");
-}
-
-#[test]
-fn a_receive_nothing_has_matched() {
-    everywhere(1..2, |world, _| {
-        for len in LENGTHS {
-            let mut buffer = vec![0; len];
-            let request = world.nodes.post(0, 8, &mut buffer, 9).unwrap();
-            world.steps(2);
-            let cancelled = world.let_go(request, &mut buffer, "a receive");
-            assert_eq!(cancelled, Cancelled::Withdrawn);
-        }
-        world.strike();
-    });
 }
 
 #[test]

@@ -3,35 +3,19 @@
 //! Among them every scenario of libfabric's own functional tests in which one of its providers
 //! hangs, fails or crashes: there each is a test of the provider, here of what we make of it.
 
+use super::shapes::converse;
 use crate::direct::nodes::{Nodes, pattern};
 use mx_proto::{Config, MatchBits, MatchMask, Status};
-use mx_sim::Cancelled;
 
 #[test]
 fn messages_of_every_size_cross_in_both_directions() {
     let Some(mut nodes) = Nodes::new(2) else {
         return;
     };
-    let to = [nodes.connect(0, 1), nodes.connect(1, 0)];
     let sizes = [
         0, 1, 8, 9, 63, 64, 65, 4096, 16_300, 16_336, 16_337, 65_536, 1_000_003, 5_000_000,
     ];
-    for round in 0..3 {
-        for (n, size) in sizes.into_iter().enumerate() {
-            for from in [0, 1] {
-                let bits = n as u64;
-                let sent = pattern(size, bits + round);
-                let mut got = vec![0xee; size + 1];
-                nodes.post(1 - from, bits, &mut got, 7);
-                nodes.send_all(from, to[from], bits, &sent);
-                let done = nodes.wait(1 - from, 7);
-                let transferred = done.transferred as usize;
-                assert_eq!((done.status, transferred), (Status::Success, size));
-                assert!(got[..size] == sent[..], "round {round}, size {size}");
-                assert_eq!(got[size], 0xee, "a byte behind the message");
-            }
-        }
-    }
+    converse(&mut nodes, &sizes, 3);
 }
 
 #[test]
@@ -98,28 +82,6 @@ fn a_message_is_seen_before_it_is_received_and_stays() {
     }
     assert_eq!(nodes.wait(0, 2).status, Status::Success);
     assert_eq!(nodes.wait(0, 3).status, Status::Truncated);
-}
-
-/// `recv_cancel`, and what no provider does: sends.
-#[test]
-fn receives_and_sends_are_cancelled_at_once() {
-    let Some(mut nodes) = Nodes::new(2) else {
-        return;
-    };
-    let to = nodes.connect(0, 1);
-    let mut buffer = vec![0; 4 << 20];
-    let id = nodes.post(1, 5, &mut buffer, 1).unwrap();
-    assert_eq!(nodes.cancel(1, id), Cancelled::Withdrawn);
-    let message = pattern(4 << 20, 1);
-    let id = nodes.send(0, to, 5, &message, 2).unwrap();
-    assert_eq!(nodes.cancel(0, id), Cancelled::Withdrawn);
-    drop(message);
-    // And the peer is as good as before.
-    let message = pattern(4 << 20, 3);
-    nodes.post(1, 5, &mut buffer, 3);
-    nodes.send_all(0, to, 5, &message);
-    assert_eq!(nodes.wait(1, 3).status, Status::Success);
-    assert!(buffer == message);
 }
 
 /// `unexpected_msg`: 1.17's net hangs at the second, 2.x's tcp at the 65th.
@@ -199,72 +161,5 @@ fn one_client_after_the_other_comes_to_the_same_server() {
             }
         }
         nodes.restart(0);
-    }
-}
-
-/// `multi_ep`: 1.17's shm hangs, 2.x's tcp has no answer.
-#[test]
-fn many_endpoints_in_one_process_talk_to_each_other() {
-    let count = 6;
-    let Some(mut nodes) = Nodes::new(count) else {
-        return;
-    };
-    let mut got = vec![0; 40_000];
-    for from in 0..count {
-        for to in (0..count).filter(|to| *to != from) {
-            let remote = nodes.connect(from, to);
-            let message = pattern(40_000, (from * count + to) as u64);
-            nodes.send_all(from, remote, from as u64, &message[..33]);
-            let done = nodes.receive(to, from as u64, &mut got[..33]);
-            assert_eq!(done.status, Status::Success);
-            nodes.post(to, from as u64, &mut got, 5);
-            nodes.send_all(from, remote, from as u64, &message);
-            assert_eq!(nodes.wait(to, 5).status, Status::Success);
-            assert!(got == message, "{from} to {to}");
-        }
-    }
-}
-
-/// `inject_test`: 2.x's shm and rxd fail.
-#[test]
-fn the_bytes_of_a_small_send_may_change_as_soon_as_it_is_complete() {
-    let Some(mut nodes) = Nodes::new(2) else {
-        return;
-    };
-    let to = nodes.connect(0, 1);
-    let mut message = [0u8; 8];
-    for n in 0..400u64 {
-        message = n.to_le_bytes();
-        nodes.send_all(0, to, 1, &message);
-        message = [0xff; 8];
-    }
-    assert_eq!(message, [0xff; 8]);
-    for n in 0..400u64 {
-        let mut got = [0; 8];
-        assert_eq!(nodes.receive(1, 1, &mut got).status, Status::Success);
-        assert_eq!(u64::from_le_bytes(got), n);
-    }
-}
-
-/// `flood`.
-#[test]
-fn a_flood_from_several_senders_arrives_whole_and_in_order() {
-    let Some(mut nodes) = Nodes::new(4) else {
-        return;
-    };
-    let to: Vec<_> = (1..4).map(|from| nodes.connect(from, 0)).collect();
-    let count = 3_000u64;
-    let messages: Vec<[u8; 8]> = (0..count).map(u64::to_le_bytes).collect();
-    for (n, message) in messages.iter().enumerate() {
-        for (k, remote) in to.iter().enumerate() {
-            nodes.send(k + 1, *remote, k as u64, message, n as u64);
-        }
-    }
-    for message in &messages {
-        for k in 0..3 {
-            let mut got = [0; 8];
-            assert_eq!(nodes.receive(0, k, &mut got).status, Status::Success);
-            assert_eq!(got, *message);
-        }
     }
 }

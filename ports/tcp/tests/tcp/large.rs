@@ -2,8 +2,8 @@
 
 use crate::tcp_common::*;
 use mx_proto::Memory;
-use mx_proto::port::{Body, LinkDown, Port, SendError, Sent};
-use std::io::{Read, Write};
+use mx_proto::port::{LinkDown, Port, SendError, Sent};
+use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
 
 const LARGE: usize = 1 << 20;
@@ -157,22 +157,6 @@ fn a_place_withdrawn_in_the_middle_is_not_written_any_more() {
 }
 
 #[test]
-fn an_unwanted_large_body_is_dropped_and_the_link_goes_on() {
-    let (mut a, mut b, at_a, _) = joined();
-    send_all(&mut a, &mut b, at_a, 1, &Pieces::whole(pattern(LARGE, 1)));
-    until(&mut a, &mut b, "there is room", |a, _| {
-        a.send(at_a, 2, b"after").is_ok()
-    });
-    until(&mut a, &mut b, "what follows arrives", |_, b| {
-        b.sink.packet_count() == 1
-    });
-    assert_eq!(
-        b.sink.events,
-        [Event::Packet(b.sink.first_link(), 22, 2, b"after".to_vec())]
-    );
-}
-
-#[test]
 fn a_body_too_large_for_the_kernel_is_taken_in_parts_and_resumed() {
     let (mut a, mut b, at_a, _) = joined();
     let bytes = pattern(64 << 20, 3);
@@ -309,25 +293,4 @@ fn both_directions_carry_large_bodies_at_once() {
         a.sink.is_placed(2) && b.sink.is_placed(1)
     });
     assert!(b.sink.posted[&1].bytes() == there && a.sink.posted[&2].bytes() == back);
-}
-
-#[test]
-fn what_is_sent_is_exactly_header_and_body() {
-    let mut a = Node::open(Ipv4Addr::LOCALHOST);
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let link = a.connect(4, listener.local_addr().unwrap().port());
-    let (mut raw, _) = listener.accept().unwrap();
-    until_one(&mut a, "it is up", |a| a.sink.is_up(link));
-    let memory = Pieces::cut(&pattern(10_000, 1), &[5, 5000]);
-    let body = Body::Memory {
-        memory: &memory,
-        offset: 3,
-        len: 9000,
-    };
-    assert_eq!(a.port.send(link, &header(1, 9000), body), Ok(Sent::Whole));
-    let mut expected = preamble();
-    expected.extend(frame(1, &pattern(10_000, 1)[3..9003]));
-    let mut got = vec![0; expected.len()];
-    raw.read_exact(&mut got).unwrap();
-    assert!(got == expected);
 }

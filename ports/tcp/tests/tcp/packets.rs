@@ -3,8 +3,7 @@
 use crate::tcp_common::*;
 use mx_proto::Clock;
 use mx_proto::port::{LinkControl, Port, SendError, Sent};
-use std::io::Write;
-use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 #[test]
 fn packets_arrive_whole_and_in_order_over_both_families() {
@@ -97,54 +96,13 @@ fn a_full_link_says_so_loses_nothing_and_tells_when_there_is_room() {
 }
 
 #[test]
-fn a_small_body_from_pieces_of_memory_is_taken_whole() {
-    let (mut a, mut b, at_a, _) = joined();
-    let bytes = pattern(48 * 1024, 5);
-    let cuts: [&[usize]; 4] = [
-        &[],
-        &[1, 2, 3],
-        &[5000, 1, 9000, 4095, 4096, 4097],
-        &[100; 300],
-    ];
-    for (tag, cut) in cuts.iter().enumerate() {
-        let memory = Pieces::cut(&bytes, cut);
-        until(&mut a, &mut b, "there is room", |a, _| {
-            a.send_memory(at_a, tag as u64, &memory) == Ok(Sent::Whole)
-        });
-    }
-    until(&mut a, &mut b, "all arrive", |_, b| {
-        b.sink.packet_count() == cuts.len()
-    });
-    assert!(b.sink.packets().iter().all(|(_, body)| *body == bytes));
-}
-
-#[test]
-fn frames_that_come_byte_by_byte_are_put_together() {
-    let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    let mut raw = TcpStream::connect(("127.0.0.1", b.port.local_port())).unwrap();
-    raw.set_nodelay(true).unwrap();
-    let mut stream = preamble();
-    for tag in 0..3_u64 {
-        stream.extend(frame(tag, &pattern(50 * tag as usize, tag)));
-    }
-    for byte in stream {
-        raw.write_all(&[byte]).unwrap();
-        b.look();
-    }
-    until_one(&mut b, "three packets", |b| b.sink.packet_count() == 3);
-    for (tag, body) in b.sink.packets() {
-        assert_eq!(body, pattern(50 * tag as usize, tag));
-    }
-}
-
-#[test]
 fn an_armed_port_reports_what_comes_and_the_next_poll_finds_it() {
     let (mut a, mut b, at_a, _) = joined();
     for round in 0..50 {
         sleepless(&mut b);
-        assert!(!readable(&b, 0), "nothing has come");
+        assert!(!b.readable(0), "nothing has come");
         a.send(at_a, round, b"wake").unwrap();
-        assert!(readable(&b, 5000), "a packet wakes");
+        assert!(b.readable(5000), "a packet wakes");
         b.port.disarm();
         b.poll();
         assert_eq!(
@@ -165,9 +123,9 @@ fn a_link_that_was_lively_still_wakes_a_port_that_sleeps() {
             arrives(&mut a, &mut b, wanted);
         }
         sleepless(&mut b);
-        assert!(!readable(&b, 0), "nothing has come");
+        assert!(!b.readable(0), "nothing has come");
         a.send(at_a, round, b"wake").unwrap();
-        assert!(readable(&b, 5000), "a packet wakes");
+        assert!(b.readable(5000), "a packet wakes");
         let wanted = b.sink.packet_count() + 1;
         b.poll();
         assert_eq!(b.sink.packet_count(), wanted, "the first poll finds it");
@@ -196,11 +154,11 @@ fn an_armed_port_that_waits_for_room_wakes_when_there_is_some() {
     let body = pattern(40_000, 1);
     while a.send(at_a, 1, &body).is_ok() {}
     sleepless(&mut a);
-    assert!(!readable(&a, 0), "there is no room");
+    assert!(!a.readable(0), "there is no room");
     for _ in 0..1000 {
         b.poll();
     }
-    assert!(readable(&a, 5000), "room wakes");
+    assert!(a.readable(5000), "room wakes");
     until(&mut a, &mut b, "the endpoint is told", |a, _| {
         a.sink.writables() == 1
     });
@@ -208,7 +166,7 @@ fn an_armed_port_that_waits_for_room_wakes_when_there_is_some() {
         b.poll();
         a.port.arm()
     });
-    assert!(!readable(&a, 0), "having room does not keep it awake");
+    assert!(!a.readable(0), "having room does not keep it awake");
 }
 
 #[test]
@@ -231,32 +189,9 @@ fn a_budget_that_ends_early_leaves_a_port_that_cannot_sleep() {
     });
 }
 
-#[test]
-fn many_links_are_all_served() {
-    let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    let mut a = Node::open(Ipv4Addr::LOCALHOST);
-    let links: Vec<_> = (0..300)
-        .map(|_| a.connect(4, b.port.local_port()))
-        .collect();
-    until(&mut a, &mut b, "all are up", |a, _| {
-        links.iter().all(|link| a.sink.is_up(*link))
-    });
-    for round in 0..5_u64 {
-        for (at, link) in links.iter().enumerate() {
-            a.send(*link, round * 1000 + at as u64, b"one of many")
-                .unwrap();
-        }
-        let wanted = links.len() * (round as usize + 1);
-        until(&mut a, &mut b, "all arrive", |_, b| {
-            b.sink.packet_count() == wanted
-        });
-    }
-    let mut tags: Vec<u64> = b.sink.packets().iter().map(|(tag, _)| *tag).collect();
-    tags.sort_unstable();
-    let expected: Vec<u64> = (0..5)
-        .flat_map(|round| (0..300).map(move |at| round * 1000 + at))
-        .collect();
-    assert_eq!(tags, expected);
+/// Polls until the port may sleep.
+fn sleepless(node: &mut Node) {
+    until_one(node, "it may sleep", |node| node.port.arm());
 }
 
 #[test]
@@ -273,21 +208,4 @@ fn a_talkative_link_does_not_starve_a_quiet_one() {
         packets.iter().any(|(tag, _)| *tag == 2)
     });
     assert!(before < 10_000, "{before} packets were served first");
-}
-
-/// Polls until the port may sleep.
-fn sleepless(node: &mut Node) {
-    until_one(node, "it may sleep", |node| node.port.arm());
-}
-
-/// Whether the data descriptor becomes readable within `timeout_ms`.
-fn readable(node: &Node, timeout_ms: i32) -> bool {
-    let fd = node.port.descriptors().data.expect("it has one");
-    let mut asked = libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one `pollfd` that outlives the call.
-    unsafe { libc::poll(&raw mut asked, 1, timeout_ms) > 0 }
 }

@@ -46,14 +46,8 @@ fn is_ready(port: &mut TcpPort) -> bool {
     if !port.arm() {
         return true;
     }
-    let descriptors = port.descriptors();
-    let mut asked = [descriptors.control, descriptors.data].map(|fd| libc::pollfd {
-        fd: fd.expect("it has one"),
-        events: libc::POLLIN,
-        revents: 0,
-    });
-    // SAFETY: two `pollfd`, which outlive the call.
-    let ready = unsafe { libc::poll(asked.as_mut_ptr(), 2, 0) } > 0;
+    let fds = port.descriptors();
+    let ready = readable(&[fds.control, fds.data], 0);
     port.disarm();
     ready
 }
@@ -232,32 +226,4 @@ fn a_stream_cut_anywhere_arrives_as_it_was_however_little_is_kept() {
         assert_eq!(b.port.stats().kept, 0, "seed {seed}");
         assert!(b.sink.downs().is_empty());
     }
-}
-
-/// A busy link keeps its buffer with the first bytes of a header at its end, and then what may be kept
-/// is used up.
-#[test]
-fn a_packet_that_begins_at_the_end_of_a_buffer_comes_however_short_memory_is() {
-    let mut b = keeping(BODY);
-    let mut busy = crowd(&mut b, 1).remove(0);
-    let small = frame(2, &[7; 1000]);
-    let last = frame(3, &pattern(BODY, 3));
-    // So many that the beginning of the last one is the end of what one read takes in.
-    let mut stream = small.repeat(60);
-    stream.extend_from_slice(&last[..10]);
-    busy.write_all(&stream).unwrap();
-    until_one(&mut b, "all small ones are heard", |b| {
-        b.sink.packet_count() == 60
-    });
-    b.sink.events.clear();
-    let mut holder = crowd(&mut b, 1).remove(0);
-    holder.write_all(&frame(1, &[0; BODY])[..BODY]).unwrap();
-    until_one(&mut b, "all that may be kept is", |b| {
-        b.port.stats().kept >= BODY as u64
-    });
-    busy.write_all(&last[10..]).unwrap();
-    until_one(&mut b, "the last one is heard", |b| {
-        b.sink.packet_count() == 1
-    });
-    assert_eq!(b.sink.packets()[0].1, pattern(BODY, 3));
 }

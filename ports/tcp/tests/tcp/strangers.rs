@@ -2,10 +2,18 @@
 
 use crate::tcp_common::*;
 use mx_proto::port::{LinkControl, LinkDown};
+use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
-use std::os::fd::FromRawFd;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
+
+/// One that has said its preamble and a packet.
+fn said(node: &Node, tag: u64) -> TcpStream {
+    let mut socket = raw(node);
+    let hello = [preamble(), frame(tag, b"hello")].concat();
+    socket.write_all(&hello).unwrap();
+    socket
+}
 
 fn raw(node: &Node) -> TcpStream {
     let socket = TcpStream::connect(("127.0.0.1", node.port.local_port())).unwrap();
@@ -21,26 +29,6 @@ fn is_cut_off(mut socket: TcpStream) -> bool {
     // A reset is as good as an end.
     let _ = socket.read_to_end(&mut rest);
     rest.len() <= preamble().len()
-}
-
-#[test]
-fn an_http_request_is_dropped_and_no_other_link_notices() {
-    let (mut a, mut b, at_a, _) = joined();
-    let mut stranger = raw(&b);
-    stranger
-        .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .unwrap();
-    until(&mut a, &mut b, "it is dropped", |_, b| {
-        b.port.stats().strangers == 1
-    });
-    assert!(matches!(
-        b.sink.events[..],
-        [Event::Down(_, 0, LinkDown::Protocol)]
-    ));
-    assert!(is_cut_off(stranger));
-    assert_eq!(b.port.link_count(), 1);
-    a.send(at_a, 1, b"still here").unwrap();
-    arrives(&mut a, &mut b, 1);
 }
 
 #[test]
@@ -64,11 +52,7 @@ fn random_bytes_are_dropped_at_the_first_wrong_one() {
 #[test]
 fn who_is_bound_at_once_leaves_no_deadline_behind() {
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    let mut peers: Vec<TcpStream> = (0..50).map(|_| raw(&b)).collect();
-    for peer in &mut peers {
-        peer.write_all(&[preamble(), frame(1, b"hello")].concat())
-            .unwrap();
-    }
+    let _peers: Vec<TcpStream> = (0..50).map(|_| said(&b, 1)).collect();
     until_one(&mut b, "all are heard", |b| b.sink.packet_count() == 50);
     assert!(b.port.deadline().is_some());
     bind_all(&mut b);
@@ -81,9 +65,7 @@ fn who_is_bound_at_once_leaves_no_deadline_behind() {
 /// So many peers, one after the other, that are bound.
 fn let_in(b: &mut Node, count: usize) -> Vec<TcpStream> {
     let one = |tag: usize| {
-        let mut socket = raw(b);
-        let hello = [preamble(), frame(tag as u64, b"in")].concat();
-        socket.write_all(&hello).unwrap();
+        let socket = said(b, tag as u64);
         until_one(b, "it is in", |b| b.sink.packet_count() == tag + 1);
         bind_all(b);
         socket
@@ -103,18 +85,6 @@ fn packet_link(event: &Event) -> Option<mx_proto::LinkId> {
         Event::Packet(link, ..) => Some(*link),
         _ => None,
     }
-}
-
-#[test]
-fn another_version_is_turned_away() {
-    let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    let mut stranger = raw(&b);
-    stranger.write_all(b"\x93MXTCP\x02\x00").unwrap();
-    until_one(&mut b, "it is dropped", |b| {
-        b.port.stats().other_versions == 1
-    });
-    assert_eq!(b.sink.downs(), [LinkDown::Protocol]);
-    assert!(is_cut_off(stranger));
 }
 
 #[test]
@@ -160,21 +130,6 @@ fn who_is_not_bound_goes_in_time_whatever_it_has_said() {
 }
 
 #[test]
-fn who_introduces_itself_while_we_are_busy_is_heard() {
-    let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    let mut honest = raw(&b);
-    honest.write_all(&preamble()).unwrap();
-    until_one(&mut b, "it is accepted", |b| b.port.link_count() == 1);
-    honest.write_all(&frame(1, b"hello")).unwrap();
-    b.clock.advance(Duration::from_secs(60));
-    until_one(&mut b, "it is heard", |b| b.sink.packet_count() == 1);
-    bind_all(&mut b);
-    b.clock.advance(Duration::from_secs(60));
-    b.look();
-    assert_eq!(b.port.link_count(), 1);
-}
-
-#[test]
 fn silent_ones_make_room_for_who_introduces_itself() {
     let mut small = options(&[(Ipv4Addr::LOCALHOST, 0).into()]);
     small.max_links = 20;
@@ -190,10 +145,7 @@ fn silent_ones_make_room_for_who_introduces_itself() {
     }
     assert_eq!(b.port.link_count(), 10, "half of the places");
     assert_eq!(b.port.stats().evicted, 90);
-    let mut honest = raw(&b);
-    honest
-        .write_all(&[preamble(), frame(1, b"hello")].concat())
-        .unwrap();
+    let mut honest = said(&b, 1);
     until_one(&mut b, "it is let in", |b| b.sink.packet_count() == 1);
     bind_all(&mut b);
     for _ in 0..50 {
@@ -228,38 +180,11 @@ fn one_source_has_its_share_of_the_places_and_another_gets_in() {
 
 /// A connection to 127.0.0.1 from another address of this machine.
 fn call_from(source: Ipv4Addr, port: u16) -> TcpStream {
-    let name = |ip: Ipv4Addr, port: u16| libc::sockaddr_in {
-        sin_family: libc::AF_INET as libc::sa_family_t,
-        sin_port: port.to_be(),
-        sin_addr: libc::in_addr {
-            s_addr: u32::from(ip).to_be(),
-        },
-        sin_zero: [0; 8],
-    };
-    let (from, to) = (name(source, 0), name(Ipv4Addr::LOCALHOST, port));
-    let len = size_of::<libc::sockaddr_in>() as libc::socklen_t;
-    // SAFETY: plain system calls; both names outlive them, and the descriptor is not owned elsewhere.
-    unsafe {
-        let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
-        assert!(fd >= 0);
-        let stream = TcpStream::from_raw_fd(fd);
-        assert_eq!(libc::bind(fd, (&raw const from).cast(), len), 0);
-        assert_eq!(libc::connect(fd, (&raw const to).cast(), len), 0);
-        stream
-    }
-}
-
-#[test]
-fn a_stranger_that_comes_and_goes_leaves_nothing() {
-    let mut b = Node::open(Ipv4Addr::LOCALHOST);
-    for _ in 0..20 {
-        drop(raw(&b));
-    }
-    until_one(&mut b, "all are gone", |b| {
-        b.look();
-        b.port.stats().accepted == 20 && b.port.link_count() == 0
-    });
-    assert!(b.sink.events.is_empty());
+    let caller = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let at = |ip, port| SocketAddr::from((ip, port)).into();
+    caller.bind(&at(source, 0)).unwrap();
+    caller.connect(&at(Ipv4Addr::LOCALHOST, port)).unwrap();
+    caller.into()
 }
 
 #[test]
@@ -296,23 +221,4 @@ fn an_impossible_length_fails_the_link() {
             assert_eq!(b.port.link_count(), 1, "{known} {len}");
         }
     }
-}
-
-#[test]
-fn more_connections_than_allowed_are_turned_away() {
-    let mut small = options(&[(Ipv4Addr::LOCALHOST, 0).into()]);
-    (small.max_links, small.source_share) = (3, 100);
-    let mut b = Node::with(small);
-    let held = let_in(&mut b, 3);
-    let late = raw(&b);
-    until_one(&mut b, "the fourth is not", |b| {
-        b.port.stats().turned_away == 1
-    });
-    assert!(is_cut_off(late));
-    drop(held);
-    until_one(&mut b, "they leave", |b| b.port.link_count() == 0);
-    let mut next = raw(&b);
-    next.write_all(&[preamble(), frame(9, b"in")].concat())
-        .unwrap();
-    until_one(&mut b, "there is room", |b| b.sink.packet_count() == 4);
 }

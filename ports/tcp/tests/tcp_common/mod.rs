@@ -32,8 +32,6 @@ pub struct Recorder {
     pub posted: HashMap<u64, Pieces>,
     /// The number of times that a place was asked for.
     pub asked: usize,
-    /// Answer with a place so often, then no more.
-    pub withdraw_after: Option<usize>,
 }
 
 impl Recorder {
@@ -124,9 +122,6 @@ impl Sink<Pieces> for Recorder {
     ) -> Option<Place<'_, Pieces>> {
         let memory = self.posted.get_mut(&tag_of(header))?;
         self.asked += 1;
-        if self.withdraw_after.is_some_and(|limit| self.asked > limit) {
-            return None;
-        }
         Some(Place {
             memory: Destination::Memory(memory),
             offset: 0,
@@ -200,6 +195,11 @@ impl Node {
         let _ = self.port.arm();
         self.poll();
         self.port.disarm();
+    }
+
+    /// Whether its data descriptor becomes readable within `timeout_ms`.
+    pub fn readable(&self, timeout_ms: i32) -> bool {
+        readable(&[self.port.descriptors().data], timeout_ms)
     }
 
     pub fn connect(&mut self, nic: u64, port: u16) -> LinkId {
@@ -304,6 +304,18 @@ pub fn until_one(a: &mut Node, what: &str, mut done: impl FnMut(&mut Node) -> bo
             "not within 20 s: {what}"
         );
     }
+}
+
+/// Whether one of the descriptors becomes readable within `timeout_ms`.
+pub fn readable(fds: &[Option<i32>], timeout_ms: i32) -> bool {
+    let asked = |fd: &Option<i32>| libc::pollfd {
+        fd: fd.expect("it has one"),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut all: Vec<_> = fds.iter().map(asked).collect();
+    // SAFETY: as many `pollfd`, which outlive the call.
+    unsafe { libc::poll(all.as_mut_ptr(), all.len() as u64, timeout_ms) > 0 }
 }
 
 pub fn options(listen: &[SocketAddr]) -> TcpOptions {

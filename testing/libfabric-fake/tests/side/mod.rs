@@ -28,46 +28,30 @@ pub(crate) fn offers(machine: &Machine, caps: u64) -> Result<InfoList, i32> {
     library.query(None, None, 0, Some(&hints))
 }
 
-/// Closes an object.
-pub(crate) fn close<T>(object: *mut T) -> i32 {
-    // SAFETY: objects of the fake's, which keeps their memory when they are closed; each begins with its `fid`. So in
-    // all of these.
-    unsafe { fi_close(object.cast()) }
+/// Calls on objects of the fake's.
+macro_rules! calls {
+    ($($name:ident $(<$t:ident>)? ($($arg:ident: $ty:ty),*) -> $out:ty = $call:expr;)*) => {$(
+        pub(crate) fn $name $(<$t>)? ($($arg: $ty),*) -> $out {
+            // SAFETY: the fake keeps its objects' memory when they are closed, and each begins with its `fid`.
+            unsafe { $call }
+        }
+    )*};
 }
 
-pub(crate) fn bind<T>(ep: *mut fid_ep, object: *mut T, flags: u64) -> i32 {
-    // SAFETY: as above.
-    unsafe { fi_ep_bind(ep, object.cast(), flags) }
-}
-
-pub(crate) fn enable(ep: *mut fid_ep) -> i32 {
-    // SAFETY: as above.
-    unsafe { fi_enable(ep) }
-}
-
-pub(crate) fn mr_bind(mr: *mut fid_mr, ep: *mut fid_ep, flags: u64) -> i32 {
-    // SAFETY: as above.
-    unsafe { fi_mr_bind(mr, ep.cast(), flags) }
-}
-
-pub(crate) fn mr_enable(mr: *mut fid_mr) -> i32 {
-    // SAFETY: as above.
-    unsafe { fi_mr_enable(mr) }
-}
-
-pub(crate) fn key_of(mr: *mut fid_mr) -> u64 {
-    // SAFETY: as above.
-    unsafe { (*mr).key }
-}
-
-pub(crate) fn desc_of(mr: *mut fid_mr) -> *mut c_void {
-    // SAFETY: as above.
-    unsafe { (*mr).mem_desc }
-}
-
-pub(crate) fn inject(ep: *mut fid_ep, bytes: &[u8], to: u64) -> isize {
-    // SAFETY: as above; the bytes are read before the call returns.
-    unsafe { fi_inject(ep, bytes.as_ptr().cast(), bytes.len(), to) }
+calls! {
+    close<T>(object: *mut T) -> i32 = fi_close(object.cast());
+    bind<T>(ep: *mut fid_ep, object: *mut T, flags: u64) -> i32 = fi_ep_bind(ep, object.cast(), flags);
+    enable(ep: *mut fid_ep) -> i32 = fi_enable(ep);
+    mr_bind(mr: *mut fid_mr, ep: *mut fid_ep) -> i32 = fi_mr_bind(mr, ep.cast(), 0);
+    mr_enable(mr: *mut fid_mr) -> i32 = fi_mr_enable(mr);
+    key_of(mr: *mut fid_mr) -> u64 = (*mr).key;
+    desc_of(mr: *mut fid_mr) -> *mut c_void = (*mr).mem_desc;
+    inject(ep: *mut fid_ep, bytes: &[u8], to: u64) -> isize =
+        fi_inject(ep, bytes.as_ptr().cast(), bytes.len(), to);
+    trywait(fabric: *mut fid_fabric, fids: &mut [*mut fid; 1]) -> i32 =
+        fi_trywait(fabric, fids.as_mut_ptr(), 1);
+    getwait(cq: *mut fid_cq, fd: &mut i32) -> i32 = fi_getwait(cq.cast(), fd);
+    av_remove(av: *mut fid_av, handle: &mut u64) -> i32 = fi_av_remove(av, handle, 1, 0);
 }
 
 /// Registers memory, which is not touched by that.
@@ -143,7 +127,6 @@ pub(crate) struct Event {
     pub(crate) context: usize,
     pub(crate) flags: u64,
     pub(crate) len: usize,
-    pub(crate) buf: usize,
     pub(crate) error: i32,
     pub(crate) olen: usize,
 }
@@ -184,13 +167,6 @@ impl Side {
         assert_eq!(bind(ep, av, 0), 0);
         assert_eq!(enable(ep), 0);
         side
-    }
-
-    /// A pair that know each other: the sides, and each as the other knows it.
-    pub(crate) fn pair(fake: &Fake) -> (Self, Self, u64, u64) {
-        let (a, b) = (Self::open(fake.first()), Self::open(&fake.machine(&[])));
-        let (b_for_a, a_for_b) = (a.insert(&b.address()), b.insert(&a.address()));
-        (a, b, b_for_a, a_for_b)
     }
 
     pub(crate) fn address(&self) -> Vec<u8> {
@@ -236,7 +212,7 @@ impl Side {
             return Err(code);
         }
         if self.mr_mode & FI_MR_ENDPOINT != 0 {
-            assert_eq!(mr_bind(mr, self.ep.cast(), 0), 0);
+            assert_eq!(mr_bind(mr, self.ep), 0);
             assert_eq!(mr_enable(mr), 0);
         }
         self.regions.push(mr);
@@ -269,8 +245,19 @@ impl Side {
 
     pub(crate) fn send(&self, lot: &mut Lot, to: u64) -> isize {
         let (bytes, context) = lot.raw();
-        // SAFETY: the lot outlives the operation; the test sees to it. So in all below.
-        unsafe { fi_send(self.ep, bytes, lot.len, lot.desc, to, context) }
+        self.send_at(bytes, (lot.len, lot.desc), to, context)
+    }
+
+    /// With a context of the test's choice.
+    pub(crate) fn send_at(
+        &self,
+        bytes: *mut c_void,
+        (len, desc): (usize, *mut c_void),
+        to: u64,
+        context: *mut c_void,
+    ) -> isize {
+        // SAFETY: the memory outlives the operation; the test sees to it. So in all below.
+        unsafe { fi_send(self.ep, bytes, len, desc, to, context) }
     }
 
     pub(crate) fn inject(&self, bytes: &[u8], to: u64) -> isize {
@@ -281,6 +268,26 @@ impl Side {
         let (bytes, context) = lot.raw();
         // SAFETY: as above.
         unsafe { fi_recv(self.ep, bytes, lot.len, lot.desc, FI_ADDR_UNSPEC, context) }
+    }
+
+    /// Sends the segments of `iov`.
+    pub(crate) fn send_pieces(
+        &self,
+        iov: &[libc::iovec],
+        to: u64,
+        context: *mut c_void,
+        flags: u64,
+    ) -> isize {
+        let msg = fi_msg {
+            msg_iov: iov.as_ptr(),
+            desc: null_mut(),
+            iov_count: iov.len(),
+            addr: to,
+            context,
+            data: 0,
+        };
+        // SAFETY: as above.
+        unsafe { fi_sendmsg(self.ep, &raw const msg, flags) }
     }
 
     pub(crate) fn multi_receive(&self, lot: &mut Lot) -> isize {
@@ -347,7 +354,6 @@ impl Side {
                 context: entry.op_context as usize,
                 flags: entry.flags,
                 len: entry.len,
-                buf: entry.buf as usize,
                 error: 0,
                 olen: 0,
             }),
@@ -359,7 +365,6 @@ impl Side {
                     context: failed.op_context as usize,
                     flags: failed.flags,
                     len: failed.len,
-                    buf: failed.buf as usize,
                     error: failed.err,
                     olen: failed.olen,
                 })
@@ -411,7 +416,7 @@ pub(crate) struct Lot {
 }
 
 impl Lot {
-    fn raw(&mut self) -> (*mut c_void, *mut c_void) {
+    pub(crate) fn raw(&mut self) -> (*mut c_void, *mut c_void) {
         (
             self.bytes.as_mut_ptr().cast(),
             (&raw mut *self.context).cast(),
@@ -446,6 +451,57 @@ pub(crate) fn plain() -> Shape {
     }
 }
 
+/// Two sides that know each other, over one fake.
+pub(crate) struct Pair {
+    pub(crate) fake: Fake,
+    pub(crate) a: Side,
+    pub(crate) b: Side,
+    /// Each as the other knows it.
+    pub(crate) to_b: u64,
+    pub(crate) to_a: u64,
+}
+
+pub(crate) fn pair(shape: Shape) -> Pair {
+    pair_with(shape, CAPS, FI_WAIT_NONE)
+}
+
+pub(crate) fn pair_with(shape: Shape, caps: u64, wait: u32) -> Pair {
+    let fake = Fake::new(shape, 1);
+    let (a, b) = (
+        Side::with(fake.first(), caps, wait),
+        Side::with(&fake.machine(&[]), caps, wait),
+    );
+    let (to_b, to_a) = (a.insert(&b.address()), b.insert(&a.address()));
+    Pair {
+        fake,
+        a,
+        b,
+        to_b,
+        to_a,
+    }
+}
+
+impl Pair {
+    /// Sends what a receive at the other side is posted for.
+    pub(crate) fn exchange(&self, out: &mut Lot, into: &mut Lot) {
+        let posted = (self.b.receive(into), self.a.send(out, self.to_b));
+        assert_eq!(posted, (0, 0));
+    }
+
+    #[track_caller]
+    pub(crate) fn noticed(&self, what: &str) {
+        noticed(&self.fake, what);
+    }
+
+    pub(crate) fn end(self) {
+        self.a.close();
+        self.b.close();
+        self.fake.assert_clean();
+        assert_eq!(self.fake.open_objects(), Vec::<String>::new());
+        assert_eq!(self.fake.lent(), 0);
+    }
+}
+
 /// The fake noticed this and only this.
 #[track_caller]
 pub(crate) fn noticed(fake: &Fake, what: &str) {
@@ -454,9 +510,7 @@ pub(crate) fn noticed(fake: &Fake, what: &str) {
     assert!(violations[0].contains(what), "{what}: {violations:#?}");
 }
 
-pub(crate) fn end(fake: &Fake, sides: [Side; 2]) {
-    sides.into_iter().for_each(Side::close);
-    fake.assert_clean();
-    assert_eq!(fake.open_objects(), Vec::<String>::new());
-    assert_eq!(fake.lent(), 0);
+/// The events' errors.
+pub(crate) fn errors(events: &[Event]) -> Vec<i32> {
+    events.iter().map(|event| event.error).collect()
 }

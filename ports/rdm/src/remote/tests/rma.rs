@@ -4,7 +4,7 @@ use super::side::{Pair, Pieces, Side, pattern};
 use crate::RdmOptions;
 use crate::provider::Choice;
 use crate::reading::Reading;
-use crate::remote::Report;
+use crate::remote::{READ_MIN, Report};
 use libfabric_fake::{Call, Fake, Faults, Shape};
 use mx_port_fabric::regions;
 use mx_proto::port::RemoteKey;
@@ -33,30 +33,62 @@ fn made_up(shape: Shape, seed: u64) -> (Fake, Pair) {
 
 /// Hardware of every kind that reads.
 fn cards() -> Vec<Shape> {
-    let shapes = vec![
+    vec![
         Shape::verbs_rxm(),
         Shape::cxi(),
         Shape::efa(),
         Shape::odd().with_mode(libfabric_sys::abi::FI_CONTEXT2, 0),
-    ];
-    shapes
+    ]
 }
 
-fn finish(fake: Fake, pair: Pair) {
+/// The same, with memory that the second may read by a key, and what it reads it into.
+fn offered(shape: Shape, seed: u64, len: usize) -> (Fake, Pair, RemoteKey, [Pieces; 2]) {
+    let (fake, mut pair) = made_up(shape, seed);
+    let [from, into] = [1, 2].map(|seed| pattern(seed, &[len]));
+    let key = pair.a.register(pair.at_a, &from, 1).unwrap();
+    (fake, pair, key, [from, into])
+}
+
+impl Pair {
+    fn read<M: Memory>(&mut self, key: RemoteKey, into: &mut M, token: u64) {
+        self.b.read(self.at_b, key, into, token).unwrap();
+    }
+
+    fn ended(&self, token: u64) -> Option<bool> {
+        self.b.ended(self.at_b, token)
+    }
+
+    /// Whether the read has ended well, once it has.
+    fn end(&mut self, token: u64) -> bool {
+        self.until("the read ends", |pair| pair.ended(token).is_some());
+        self.ended(token) == Some(true)
+    }
+
+    fn steps(&mut self, count: usize) {
+        (0..count).for_each(|_| self.step());
+    }
+
+    fn is_broken(&self) -> bool {
+        let broken = Report::Broken { link: self.at_b };
+        self.b.reports.contains(&broken)
+    }
+}
+
+/// The key is given back and everything closed; no rule was broken.
+fn finish(fake: Fake, mut pair: Pair, keys: &[RemoteKey]) {
+    for key in keys {
+        pair.a.deregister(pair.at_a, *key);
+    }
+    assert_eq!(fake.registered().0, 0);
     drop(pair);
     assert_eq!(fake.open_objects(), Vec::<String>::new());
     fake.assert_clean();
 }
 
-fn transfer(pair: &mut Pair, from: &Pieces, into: &mut Pieces, token: u64) -> Option<bool> {
-    let (at_a, at_b) = (pair.at_a, pair.at_b);
-    let key = pair.a.try_register(at_a, from, token)?;
-    let begun = pair.b.read(at_b, key, into, token).is_ok();
-    if begun {
-        pair.until("the read ends", |pair| pair.b.ended(at_b, token).is_some());
-    }
-    pair.a.deregister(at_a, key);
-    begun.then(|| pair.b.ended(at_b, token) == Some(true))
+fn refuse(fake: &Fake, error: i32) {
+    fake.faults(|faults| {
+        faults.refuse.insert(Call::Post, error);
+    });
 }
 
 #[test]
@@ -77,25 +109,79 @@ fn a_card_of_any_kind_reads_into_every_shape_of_memory() {
             for (token, into) in (1..).zip(shapes) {
                 let mut into = pattern(7, into);
                 let from = pattern(token as u8, &[into.len()]);
-                let ok = transfer(&mut pair, &from, &mut into, token);
-                assert_eq!(ok, Some(true), "{name} rough {rough} {token}");
+                let key = pair.a.register(pair.at_a, &from, token).unwrap();
+                pair.read(key, &mut into, token);
+                assert!(pair.end(token), "{name} rough {rough} {token}");
+                pair.a.deregister(pair.at_a, key);
                 assert!(from.bytes() == into.bytes(), "{name} {token}");
             }
             assert_eq!((pair.a.ops.len(), pair.b.ops.len()), (0, 0));
-            assert_eq!(fake.registered().0, 0, "{name}");
             assert!(!pair.a.remote.wants_renewal() && !pair.b.remote.wants_renewal());
-            finish(fake, pair);
+            finish(fake, pair, &[]);
         }
     }
 }
 
 #[test]
-fn several_segments_are_not_registered_with_a_card() {
-    let (fake, mut pair) = made_up(Shape::verbs_rxm(), 1);
-    let at_a = pair.at_a;
-    let memory = pattern(1, &[1 << 20, 1 << 20]);
-    assert!(pair.a.try_register(at_a, &memory, 1).is_none());
-    finish(fake, pair);
+fn what_is_in_pieces_or_too_short_is_not_registered_and_what_is_not_there_not_read() {
+    let (fake, mut pair, key, [_from, mut into]) = offered(Shape::verbs_rxm(), 1, 1 << 20);
+    let (at_a, at_b) = (pair.at_a, pair.at_b);
+    for (lens, fits) in [
+        (&[1 << 20, 1 << 20][..], false),
+        (&[READ_MIN - 1], false),
+        (&[READ_MIN], true),
+    ] {
+        let memory = pattern(1, lens);
+        let registered = pair.a.register(at_a, &memory, 2);
+        assert_eq!(registered.is_some(), fits, "{lens:?}");
+        if let Some(key) = registered {
+            pair.a.deregister(at_a, key);
+        }
+    }
+    let len = into.len();
+    for (at, len, fits) in [
+        (0, READ_MIN - 1, false),
+        (1, len, false),
+        (usize::MAX, READ_MIN, false),
+        (len - READ_MIN, READ_MIN, true),
+    ] {
+        let begun = pair.b.read_part(at_b, key, &mut into, (at, len), 3);
+        assert_eq!(begun.is_ok(), fits, "{len} bytes at {at}");
+    }
+    assert!(pair.end(3));
+    finish(fake, pair, &[key]);
+}
+
+#[test]
+fn a_registration_that_does_not_close_demands_that_everything_is_opened_anew() {
+    let (fake, mut pair, key, _memory) = offered(Shape::cxi(), 1, 1 << 20);
+    fake.faults(|faults| faults.close_busy = 1.0);
+    pair.a.deregister(pair.at_a, key);
+    assert!(pair.a.remote.wants_renewal());
+    fake.faults(|faults| faults.close_busy = 0.0);
+    drop(pair);
+    assert_eq!(fake.open_objects(), Vec::<String>::new());
+}
+
+#[test]
+fn completions_met_while_a_read_begins_are_handled_before_that_call_ends() {
+    let (fake, mut pair, key, [_from, mut into]) = offered(Shape::verbs_rxm(), 1, 1 << 20);
+    for token in [0, 1] {
+        pair.read(key, &mut into, token);
+        assert!(token == 1 || pair.end(token));
+    }
+    // They are met where the registration of a first segment does not close at once.
+    fake.faults(|faults| (faults.close_busy, faults.register_limit) = (0.9, Some(2)));
+    let mut cut = pattern(4, &[1 << 19, 1 << 19]);
+    let begun = (0..200).any(|_| {
+        let begun = pair.b.read(pair.at_b, key, &mut cut, 2).is_ok();
+        assert!(pair.b.remote.events.met.is_empty());
+        begun
+    });
+    assert!(begun, "the first one has ended on the way");
+    fake.faults(|faults| *faults = Faults::none());
+    assert!(pair.end(1) && pair.end(2));
+    finish(fake, pair, &[key]);
 }
 
 #[test]
@@ -103,13 +189,11 @@ fn a_recall_keeps_the_card_from_writing_at_every_moment() {
     for (seed, shape) in (10..).zip(cards()) {
         let local = shape.mr_mode & libfabric_sys::abi::FI_MR_LOCAL != 0;
         for steps in 0..16 {
-            let (fake, mut pair) = made_up(shape.clone(), seed);
+            let (fake, mut pair, key, [memory, _]) = offered(shape.clone(), seed, 6 << 20);
             fake.faults(|faults| *faults = Faults::rough());
             let (at_a, at_b) = (pair.at_a, pair.at_b);
-            let memory = pattern(1, &[6 << 20]);
-            let key = pair.a.try_register(at_a, &memory, 1).unwrap();
             let mut into = pattern(2, &[4 << 20, 2 << 20]);
-            pair.b.read(at_b, key, &mut into, 5).unwrap();
+            pair.read(key, &mut into, 5);
             // The peer does not move, so that pieces are really under way.
             for _ in 0..steps {
                 pair.b.poll();
@@ -129,17 +213,13 @@ fn a_recall_keeps_the_card_from_writing_at_every_moment() {
                 assert_eq!(held.collect::<Vec<_>>(), Vec::<String>::new());
             }
             let after = into.clone();
-            let had = pair
-                .b
-                .reports
-                .iter()
-                .any(|report| matches!(report, Report::ReadDone { token: 5, .. }));
+            let had = pair.ended(5).is_some();
             pair.b.reports.clear();
             fake.faults(|faults| {
                 *faults = Faults::none();
                 faults.revocable = true;
             });
-            (0..50).for_each(|_| pair.step());
+            pair.steps(50);
             fake.assert_clean();
             assert!(into == after, "{} after {steps} polls", shape.provider);
             assert!(had || pair.b.ended(at_b, 5).is_none());
@@ -152,138 +232,89 @@ fn a_recall_keeps_the_card_from_writing_at_every_moment() {
     }
 }
 
-/// Pieces of a read, with token 5, are under way, of which a look leaves each as it is with probability `hold`. The memory
-/// of both sides is the last.
-fn reading(seed: u64, hold: f64) -> (Fake, Pair, RemoteKey, [Pieces; 2]) {
-    let (fake, mut pair) = made_up(Shape::verbs_rxm(), seed);
-    let (at_a, at_b) = (pair.at_a, pair.at_b);
-    let memory = pattern(1, &[8 << 20]);
-    let mut into = pattern(2, &[8 << 20]);
-    assert_eq!(transfer(&mut pair, &memory, &mut into, 1), Some(true));
-    let key = pair.a.try_register(at_a, &memory, 2).unwrap();
-    fake.faults(|faults| {
-        faults.hold = hold;
-        faults.revocable = true;
-    });
-    pair.b.read(at_b, key, &mut into, 5).unwrap();
-    (fake, pair, key, [memory, into])
+/// A recall of a read whose pieces are under way, of which a look leaves each as it is with probability `hold`; then
+/// they move. How often the provider was looked at in the recall, and whether the connection was given up.
+fn recalled(seed: u64, hold: f64) -> (u64, bool) {
+    let (fake, mut pair, key, [_from, mut into]) = offered(Shape::verbs_rxm(), seed, 8 << 20);
+    pair.read(key, &mut into, 1);
+    assert!(pair.end(1));
+    fake.faults(|faults| (faults.hold, faults.revocable) = (hold, true));
+    pair.read(key, &mut into, 5);
+    let before = fake.stats().looks;
+    pair.b.recall(pair.at_b, 5);
+    let looks = fake.stats().looks - before;
+    fake.faults(|faults| faults.hold = 0.0);
+    pair.steps(50);
+    let broken = pair.is_broken();
+    let denied = fake.stats().denied > 0;
+    assert!(!denied || broken);
+    assert_eq!(pair.b.remote.counts(), (0, 0));
+    finish(fake, pair, &[key]);
+    (looks, broken)
 }
 
 #[test]
 fn a_recall_waits_for_pieces_that_come_where_ending_them_ends_the_connection() {
-    let (fake, mut pair, key, _memory) = reading(3, 0.99);
-    let (at_a, at_b) = (pair.at_a, pair.at_b);
-    pair.b.recall(at_b, 5);
-    fake.faults(|faults| faults.hold = 0.0);
-    (0..50).for_each(|_| pair.step());
-    assert_eq!((fake.stats().denied, pair.b.remote.counts()), (0, (0, 0)));
-    let broken = Report::Broken { link: at_b };
-    assert!(!pair.b.reports.contains(&broken));
-    pair.a.deregister(at_a, key);
-    finish(fake, pair);
-}
-
-#[test]
-fn a_recall_that_waits_leaves_the_processor_to_others() {
-    let (fake, mut pair, key, _memory) = reading(4, 1.0);
-    let (at_a, at_b) = (pair.at_a, pair.at_b);
-    let before = fake.stats().looks;
-    pair.b.recall(at_b, 5);
-    let looks = fake.stats().looks - before;
-    assert!(looks < 2000, "{looks} in a quarter of a second");
-    fake.faults(|faults| faults.hold = 0.0);
-    (0..50).for_each(|_| pair.step());
-    assert!(pair.b.reports.contains(&Report::Broken { link: at_b }));
-    pair.a.deregister(at_a, key);
-    finish(fake, pair);
+    assert!(!recalled(3, 0.99).1);
+    // For those that do not come it leaves the processor to others, a quarter of a second.
+    let (looks, broken) = recalled(4, 1.0);
+    assert!(looks < 2000 && broken, "{looks} looks");
 }
 
 #[test]
 fn a_read_that_is_stopped_ends_with_what_is_under_way() {
     for (seed, shape) in (30..).zip(cards()) {
         let name = shape.provider.clone();
-        let (fake, mut pair) = made_up(shape, seed);
-        let (at_a, at_b) = (pair.at_a, pair.at_b);
-        let memory = pattern(1, &[40 << 20]);
-        let mut into = pattern(2, &[40 << 20]);
-        let (mut first, one) = (pattern(3, &[1 << 20]), pattern(4, &[1 << 20]));
-        assert_eq!(transfer(&mut pair, &one, &mut first, 1), Some(true));
-        let key = pair.a.try_register(at_a, &memory, 2).unwrap();
-        pair.b.read(at_b, key, &mut into, 5).unwrap();
-        pair.b.stop_reading(at_b, 5);
-        assert_eq!(pair.b.ended(at_b, 5), None, "{name}");
-        pair.until("it ends", |pair| pair.b.ended(at_b, 5).is_some());
-        assert_eq!(pair.b.ended(at_b, 5), Some(false), "{name}");
-        assert!(memory.bytes() != into.bytes(), "{name}: all of it");
+        let (fake, mut pair, key, [from, mut into]) = offered(shape, seed, 40 << 20);
+        let mut first = pattern(3, &[1 << 20]);
+        pair.b
+            .read_part(pair.at_b, key, &mut first, (0, 1 << 20), 1)
+            .unwrap();
+        assert!(pair.end(1));
+        pair.read(key, &mut into, 5);
+        pair.b.stop_reading(pair.at_b, 5);
+        assert_eq!(pair.ended(5), None, "{name}");
+        assert!(!pair.end(5), "{name}");
+        assert!(from.bytes() != into.bytes(), "{name}: all of it");
         assert_eq!((fake.stats().denied, pair.b.remote.counts()), (0, (0, 0)));
-        let broken = Report::Broken { link: at_b };
-        assert!(!pair.b.reports.contains(&broken));
-        pair.a.deregister(at_a, key);
-        finish(fake, pair);
+        assert!(!pair.is_broken());
+        finish(fake, pair, &[key]);
     }
 }
 
 #[test]
-fn a_read_that_fails_ends_the_link_where_it_ends_the_connection() {
+fn what_is_deregistered_cannot_be_read_any_more_and_that_ends_a_connection() {
     for (seed, shape) in (20..).zip(cards()) {
         let connected = shape.refusal_disconnects;
-        let (fake, mut pair) = made_up(shape, seed);
-        let (at_a, at_b) = (pair.at_a, pair.at_b);
-        let memory = pattern(1, &[1 << 20]);
-        let key = pair.a.try_register(at_a, &memory, 1).unwrap();
-        pair.a.deregister(at_a, key);
-        let mut into = pattern(2, &[1 << 20]);
-        pair.b.read(at_b, key, &mut into, 5).unwrap();
-        pair.until("it fails", |pair| pair.b.ended(at_b, 5) == Some(false));
-        let broken = Report::Broken { link: at_b };
-        assert_eq!(pair.b.reports.contains(&broken), connected);
-        finish(fake, pair);
-    }
-}
-
-#[test]
-fn what_is_deregistered_cannot_be_read_any_more() {
-    for (seed, shape) in (20..).zip(cards()) {
-        let (fake, mut pair) = made_up(shape, seed);
-        let (at_a, at_b) = (pair.at_a, pair.at_b);
-        let memory = pattern(1, &[1 << 20]);
-        let key = pair.a.try_register(at_a, &memory, 1).unwrap();
-        pair.a.deregister(at_a, key);
+        let (fake, mut pair, key, [_from, mut into]) = offered(shape, seed, 1 << 20);
+        pair.a.deregister(pair.at_a, key);
         assert_eq!(fake.registered().0, 0);
-        let mut into = pattern(2, &[1 << 20]);
-        pair.b.read(at_b, key, &mut into, 5).unwrap();
-        pair.until("it fails", |pair| pair.b.ended(at_b, 5) == Some(false));
+        pair.read(key, &mut into, 5);
+        assert!(!pair.end(5) && fake.stats().denied > 0);
         assert!(into == pattern(2, &[1 << 20]));
-        assert!(fake.stats().denied > 0);
-        drop(pair);
+        assert_eq!(pair.is_broken(), connected);
+        finish(fake, pair, &[]);
     }
 }
 
 #[test]
 fn a_link_that_goes_down_leaves_no_registration() {
     for (seed, shape) in (30..).zip(cards()) {
-        let (fake, mut pair) = made_up(shape, seed);
-        let (at_a, at_b) = (pair.at_a, pair.at_b);
-        let memory = pattern(1, &[8 << 20]);
-        let key = pair.a.try_register(at_a, &memory, 1).unwrap();
-        let back = pair.b.try_register(at_b, &memory, 1);
-        assert!(back.is_some());
+        let (fake, mut pair, key, [from, mut into]) = offered(shape, seed, 8 << 20);
+        assert!(pair.b.register(pair.at_b, &from, 1).is_some());
         fake.faults(|faults| faults.revocable = true);
-        let mut into = pattern(2, &[8 << 20]);
-        pair.b.read(at_b, key, &mut into, 5).unwrap();
+        pair.read(key, &mut into, 5);
         pair.b.poll();
-        pair.b.link_down(at_b);
-        pair.a.link_down(at_a);
+        pair.b.link_down(pair.at_b);
+        pair.a.link_down(pair.at_a);
         assert!(!pair.b.remote.wants_renewal());
-        assert_eq!(fake.registered().0, 0);
-        assert_eq!(pair.b.remote.counts(), (0, 0));
+        assert_eq!((fake.registered().0, pair.b.remote.counts()), (0, (0, 0)));
         let after = into.clone();
         pair.b.reports.clear();
-        (0..50).for_each(|_| pair.step());
-        assert!(into == after);
-        assert!(pair.b.reports.is_empty());
+        pair.steps(50);
+        assert!(into == after && pair.b.reports.is_empty());
         assert_eq!(pair.b.bounce.taken(), 0);
-        drop((pair, memory, into));
+        drop((pair, from, into));
         assert_eq!(fake.open_objects(), Vec::<String>::new());
     }
 }
@@ -292,12 +323,9 @@ fn a_link_that_goes_down_leaves_no_registration() {
 fn what_a_card_keeps_of_peers_that_are_gone_is_bounded() {
     let shape = Shape::cxi();
     let most = shape.tx_depth / 2;
-    let (fake, mut pair) = made_up(shape, 1);
-    let memory = Pieces(vec![vec![1; 2 << 20]]);
-    let key = pair.a.register(pair.at_a, &memory, 1);
+    let (fake, mut pair, key, [_from, mut into]) = offered(shape, 1, 2 << 20);
     let address = pair.b.domain.insert(pair.a.main.address()).unwrap();
     fake.faults(|faults| faults.hold = 1.0);
-    let mut into = Pieces(vec![vec![2; 2 << 20]]);
     for life in 0.. {
         let link = LinkId::new(100 + life, 1);
         pair.b.remote.on_link_up(link, address);
@@ -320,25 +348,20 @@ fn what_a_card_keeps_of_peers_that_are_gone_is_bounded() {
 
 #[test]
 fn without_memory_to_register_nothing_is_registered_and_reads_are_refused() {
-    let (fake, mut pair) = made_up(Shape::verbs_rxm(), 3);
-    let (at_a, at_b) = (pair.at_a, pair.at_b);
-    let memory = pattern(1, &[1 << 20]);
-    let key = pair.a.try_register(at_a, &memory, 1).unwrap();
-    fake.faults(|faults| faults.register_limit = Some(1));
-    assert!(pair.a.try_register(at_a, &memory, 2).is_none());
-    let mut into = pattern(2, &[1 << 20]);
-    fake.faults(|faults| faults.register_limit = Some(0));
-    assert!(pair.b.read(at_b, key, &mut into, 5).is_err());
+    let (fake, mut pair, key, [from, mut into]) = offered(Shape::verbs_rxm(), 3, 1 << 20);
+    let limit = |most| fake.faults(|faults| faults.register_limit = most);
+    limit(Some(1));
+    assert!(pair.a.register(pair.at_a, &from, 2).is_none());
+    limit(Some(0));
+    assert!(pair.b.read(pair.at_b, key, &mut into, 5).is_err());
     let mut cut = pattern(2, &[1 << 19, 1 << 19]);
-    fake.faults(|faults| faults.register_limit = Some(1));
-    assert!(pair.b.read(at_b, key, &mut cut, 6).is_err());
+    limit(Some(1));
+    assert!(pair.b.read(pair.at_b, key, &mut cut, 6).is_err());
     assert_eq!(fake.registered().0, 1);
-    fake.faults(|faults| faults.register_limit = None);
-    pair.b.read(at_b, key, &mut cut, 7).unwrap();
-    pair.until("it ends", |pair| pair.b.ended(at_b, 7) == Some(true));
-    assert!(cut.bytes() == memory.bytes());
-    pair.a.deregister(at_a, key);
-    finish(fake, pair);
+    limit(None);
+    pair.read(key, &mut cut, 7);
+    assert!(pair.end(7) && cut.bytes() == from.bytes());
+    finish(fake, pair, &[key]);
 }
 
 /// A buffer as an application has it from `memalloc`.
@@ -382,15 +405,11 @@ impl Memory for Given {
 
 #[test]
 fn memory_of_memalloc_is_registered_once_and_let_go_of_when_freed() {
-    let (fake, mut pair) = made_up(Shape::verbs_rxm(), 4);
-    let (at_a, at_b) = (pair.at_a, pair.at_b);
-    let from = pattern(1, &[1 << 20]);
-    let key = pair.a.try_register(at_a, &from, 1).unwrap();
+    let (fake, mut pair, key, [from, _]) = offered(Shape::verbs_rxm(), 4, 1 << 20);
     let mut into = Given::new(1 << 20);
     for token in 0..3 {
-        pair.b.read(at_b, key, &mut into, token).unwrap();
-        pair.until("it ends", |pair| pair.b.ended(at_b, token) == Some(true));
-        assert!(from.bytes() == into.bytes());
+        pair.read(key, &mut into, token);
+        assert!(pair.end(token) && from.bytes() == into.bytes());
         // The registration, and the one that is kept.
         assert_eq!(fake.registered().0, 2);
     }
@@ -403,168 +422,117 @@ fn memory_of_memalloc_is_registered_once_and_let_go_of_when_freed() {
     let mut into = Given::new(2 << 20);
     fake.faults(|faults| faults.hold = 1.0);
     let wide = pattern(2, &[2 << 20]);
-    let other = pair.a.try_register(at_a, &wide, 2).unwrap();
-    pair.b.read(at_b, other, &mut into, 10).unwrap();
+    let other = pair.a.register(pair.at_a, &wide, 2).unwrap();
+    pair.read(other, &mut into, 10);
     drop(into);
-    (0..5).for_each(|_| pair.step());
+    pair.steps(5);
     fake.faults(|faults| faults.hold = 0.0);
-    pair.until("it ends", |pair| pair.b.ended(at_b, 10) == Some(true));
+    assert!(pair.end(10));
     pair.until("the registration goes", |_| fake.registered().0 == 2);
-    pair.a.deregister(at_a, key);
-    pair.a.deregister(at_a, other);
-    assert_eq!(fake.registered().0, 0);
-    finish(fake, pair);
+    finish(fake, pair, &[key, other]);
 }
 
 #[test]
 fn memory_that_was_unmapped_and_mapped_again_is_registered_anew() {
     let (fake, mut pair) = made_up(Shape::verbs_rxm(), 5);
-    let (at_a, at_b) = (pair.at_a, pair.at_b);
     let len = 1 << 20;
     let map = |at: *mut libc::c_void| {
         let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: fresh pages, or unused pages of this test's.
-        let start = unsafe {
-            libc::mmap(
-                at,
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed,
-                -1,
-                0,
-            )
-        };
+        let start = unsafe { libc::mmap(at, len, protection, flags, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED);
         start
     };
     let start = map(std::ptr::null_mut());
     let from = pattern(1, &[len]);
     for token in 0..3 {
-        let key = pair.a.try_register(at_a, &from, token).unwrap();
+        let key = pair.a.register(pair.at_a, &from, token).unwrap();
         let mut into = std::mem::ManuallyDrop::new(Given(start.cast(), len));
-        pair.b.read(at_b, key, &mut *into, token).unwrap();
-        pair.until("it ends", |pair| pair.b.ended(at_b, token) == Some(true));
-        assert!(from.bytes() == into.bytes());
-        pair.a.deregister(at_a, key);
+        pair.read(key, &mut *into, token);
+        assert!(pair.end(token) && from.bytes() == into.bytes());
+        pair.a.deregister(pair.at_a, key);
         assert_eq!(fake.registered().0, 0);
         assert_eq!(map(start), start);
     }
     // SAFETY: mapped above, and not used any more.
     assert_eq!(unsafe { libc::munmap(start, len) }, 0);
-    finish(fake, pair);
+    finish(fake, pair, &[]);
 }
 
 #[test]
 fn kept_registrations_make_room_for_others() {
-    let (fake, mut pair) = made_up(Shape::verbs_rxm(), 6);
-    let (at_a, at_b) = (pair.at_a, pair.at_b);
-    let from = pattern(1, &[1 << 20]);
-    let key = pair.a.try_register(at_a, &from, 1).unwrap();
+    let (fake, mut pair, key, [from, _]) = offered(Shape::verbs_rxm(), 6, 1 << 20);
     let mut buffers: Vec<Given> = (0..4).map(|_| Given::new(1 << 20)).collect();
     fake.faults(|faults| faults.register_limit = Some(2));
     for (token, into) in (0..).zip(&mut buffers) {
-        pair.b.read(at_b, key, into, token).unwrap();
-        pair.until("it ends", |pair| pair.b.ended(at_b, token) == Some(true));
-        assert!(from.bytes() == into.bytes());
+        pair.read(key, into, token);
+        assert!(pair.end(token) && from.bytes() == into.bytes());
     }
     assert_eq!(fake.registered().0, 3);
-    pair.a.deregister(at_a, key);
-    drop(buffers);
-    finish(fake, pair);
+    pair.a.deregister(pair.at_a, key);
+    drop((buffers, pair));
+    fake.assert_clean();
 }
 
 #[test]
 fn a_read_whose_pieces_fail_ends_once_and_gives_everything_back() {
     for (seed, shape) in (40..).zip(cards()) {
-        let (fake, mut pair) = made_up(shape, seed);
-        let (at_a, at_b) = (pair.at_a, pair.at_b);
-        let memory = pattern(1, &[20 << 20]);
-        let key = pair.a.try_register(at_a, &memory, 1).unwrap();
+        let (fake, mut pair, key, [_from, mut into]) = offered(shape, seed, 20 << 20);
         fake.faults(|faults| faults.error = 0.5);
-        let mut into = pattern(2, &[20 << 20]);
-        pair.b.read(at_b, key, &mut into, 5).unwrap();
-        pair.until("it ends", |pair| pair.b.ended(at_b, 5).is_some());
-        pair.step();
-        (0..20).for_each(|_| pair.step());
-        let ends = pair
-            .b
-            .reports
-            .iter()
-            .filter(|report| matches!(report, Report::ReadDone { .. }));
-        assert_eq!(ends.count(), 1);
+        pair.read(key, &mut into, 5);
+        pair.end(5);
+        pair.steps(21);
+        let done = |report: &&Report| matches!(report, Report::ReadDone { .. });
+        assert_eq!(pair.b.reports.iter().filter(done).count(), 1);
         assert_eq!(pair.b.ops.len(), 0);
-        pair.a.deregister(at_a, key);
-        assert_eq!(fake.registered().0, 0);
-        finish(fake, pair);
+        finish(fake, pair, &[key]);
     }
 }
 
 #[test]
 fn reads_that_cannot_be_posted_fail_or_wait() {
-    let (fake, mut pair) = made_up(Shape::cxi(), 7);
-    let (at_a, at_b) = (pair.at_a, pair.at_b);
-    let memory = pattern(1, &[1 << 20]);
-    let key = pair.a.try_register(at_a, &memory, 1).unwrap();
-    let mut into = pattern(2, &[1 << 20]);
-    fake.faults(|faults| {
-        faults.refuse.insert(Call::Post, libc::EAGAIN);
-    });
-    pair.b.read(at_b, key, &mut into, 5).unwrap();
-    (0..20).for_each(|_| pair.step());
-    assert!(pair.b.ended(at_b, 5).is_none());
-    assert!(pair.b.remote.deadline().is_some());
+    let (fake, mut pair, key, [from, mut into]) = offered(Shape::cxi(), 7, 1 << 20);
+    refuse(&fake, libc::EAGAIN);
+    pair.read(key, &mut into, 5);
+    pair.steps(20);
+    assert!(pair.ended(5).is_none() && pair.b.remote.deadline().is_some());
     fake.faults(|faults| faults.refuse.clear());
-    pair.until("it ends", |pair| pair.b.ended(at_b, 5) == Some(true));
-    assert!(memory.0 == into.0);
-    fake.faults(|faults| {
-        faults.refuse.insert(Call::Post, libc::EIO);
-    });
-    pair.b.read(at_b, key, &mut into, 6).unwrap();
-    pair.until("it fails", |pair| pair.b.ended(at_b, 6) == Some(false));
+    assert!(pair.end(5) && from.0 == into.0);
+    refuse(&fake, libc::EIO);
+    pair.read(key, &mut into, 6);
+    assert!(!pair.end(6));
     fake.faults(|faults| faults.refuse.clear());
-    pair.a.deregister(at_a, key);
-    finish(fake, pair);
+    finish(fake, pair, &[key]);
 }
 
 #[test]
 fn a_peer_that_is_read_hears_of_it_while_bytes_move_and_only_then() {
-    let (fake, mut pair) = made_up(Shape::verbs_rxm(), 8);
-    let (at_a, at_b) = (pair.at_a, pair.at_b);
-    let memory = pattern(1, &[80 << 20]);
-    let key = pair.a.try_register(at_a, &memory, 1).unwrap();
-    let mut into = pattern(2, &[80 << 20]);
-    pair.b.read(at_b, key, &mut into, 5).unwrap();
+    let (fake, mut pair, key, [_from, mut into]) = offered(Shape::verbs_rxm(), 8, 80 << 20);
+    let at_a = pair.at_a;
+    pair.read(key, &mut into, 5);
     pair.until("a piece arrives", |pair| !pair.b.reports.is_empty());
     fake.faults(|faults| faults.hold = 1.0);
-    (0..20).for_each(|_| pair.step());
-    pair.b.now = pair.b.now.after(Duration::from_secs(3));
-    pair.step();
+    pair.steps(20);
     let heard = |pair: &Pair| {
         let told = |report: &&Report| matches!(report, Report::Registered { token: 1, .. });
         pair.a.reports.iter().filter(told).count()
     };
-    pair.step();
-    assert_eq!(heard(&pair), 1);
-    pair.b.now = pair.b.now.after(Duration::from_secs(3));
-    (0..5).for_each(|_| pair.step());
-    assert_eq!(heard(&pair), 1);
+    for steps in [2, 5] {
+        pair.b.now = pair.b.now.after(Duration::from_secs(3));
+        pair.steps(steps);
+        assert_eq!(heard(&pair), 1);
+    }
     // A stranger's word is none.
-    for (link, key) in [
-        (LinkId::new(8, 8), key),
-        (
-            at_a,
-            RemoteKey {
-                key: key.key ^ 1,
-                ..key
-            },
-        ),
-    ] {
+    let mut wrong = key;
+    wrong.key ^= 1;
+    for (link, key) in [(LinkId::new(8, 8), key), (at_a, wrong)] {
         pair.a.remote.on_reading(link, Reading(key));
     }
     pair.step();
     assert_eq!(heard(&pair), 1);
     fake.faults(|faults| faults.hold = 0.0);
-    pair.until("it ends", |pair| pair.b.ended(at_b, 5) == Some(true));
-    pair.a.deregister(at_a, key);
-    finish(fake, pair);
+    assert!(pair.end(5));
+    finish(fake, pair, &[key]);
 }

@@ -57,23 +57,13 @@ impl Side {
         call(&mut self.remote, &mut outlet)
     }
 
-    pub(super) fn try_register<M: Memory>(
+    pub(super) fn register<M: Memory>(
         &mut self,
         link: LinkId,
         memory: &M,
         token: u64,
     ) -> Option<RemoteKey> {
         self.with(|remote, outlet| remote.register(outlet, link, memory, token))
-    }
-
-    pub(super) fn register<M: Memory>(
-        &mut self,
-        link: LinkId,
-        memory: &M,
-        token: u64,
-    ) -> RemoteKey {
-        self.with(|remote, outlet| remote.register(outlet, link, memory, token))
-            .expect("it can be registered")
     }
 
     pub(super) fn deregister(&mut self, link: LinkId, key: RemoteKey) {
@@ -87,11 +77,21 @@ impl Side {
         memory: &mut M,
         token: u64,
     ) -> Result<(), SendError> {
-        let len = memory.len();
-        let (from, at) = (0, 0);
+        let part = (0, memory.len());
+        self.read_part(link, key, memory, part, token)
+    }
+
+    pub(super) fn read_part<M: Memory>(
+        &mut self,
+        link: LinkId,
+        key: RemoteKey,
+        memory: &mut M,
+        (at, len): (usize, usize),
+        token: u64,
+    ) -> Result<(), SendError> {
         let read = RemoteRead {
             key,
-            from,
+            from: 0,
             memory,
             at,
             len,

@@ -6,7 +6,8 @@
 use super::*;
 use crate::RdmOptions;
 use crate::provider::Choice;
-use crate::provider::tests::catalogue::{self, Line};
+use libfabric_fake::{Fake, Shape};
+use libfabric_sys::Functions;
 use libfabric_sys::abi::{
     FI_ADDR_NOTAVAIL, FI_EAGAIN, FI_EAVAIL, FI_EBUSY, FI_ENOKEY, FI_ENOMEM, FI_ENOSYS, FI_EOVERRUN,
     FI_ETOOSMALL, FI_ETRUNC, FI_GETWAIT, FI_READ, FI_WAIT_FD, fi_cq_err_entry, fi_cq_tagged_entry,
@@ -298,15 +299,17 @@ static AV: fi_ops_av = {
     }
 };
 
-fn try_open(line: Line) -> Result<Domain, FabricError> {
+fn try_open(shape: Shape) -> Result<Domain, FabricError> {
+    let fake = Fake::new(shape, 1);
+    let offers = *fake.library().functions();
     // SAFETY: the faulty provider's fabric has all the tables that are called here.
-    let library = unsafe { catalogue::library(&[line], fabric) };
+    let library = unsafe { Library::from_functions(Functions { fabric, ..offers }) };
     let choice = Choice::make(&library, &RdmOptions::default(), Ok).unwrap();
     Domain::open(Arc::new(library), &choice.info, choice.plan.terms.clone())
 }
 
-fn open(line: Line) -> Domain {
-    try_open(line).unwrap()
+fn open() -> Domain {
+    try_open(Shape::cxi()).unwrap()
 }
 
 /// Registers a byte that is never touched.
@@ -329,7 +332,7 @@ const CLOSES: [&str; 6] = [
 #[test]
 fn everything_is_closed_in_order_whatever_goes_first() {
     for first in 0..3 {
-        let domain = open(Line::cxi());
+        let domain = open();
         let ep = domain.endpoint(Role::Main).unwrap();
         let mr = register(&domain, Some(&ep)).unwrap();
         calls(&[]);
@@ -352,12 +355,12 @@ fn what_was_opened_before_a_failure_is_closed() {
     ] {
         // Where another way is tried, that fails as well.
         script(failing, &[no_memory, no_memory]);
-        let error = try_open(Line::cxi()).unwrap_err();
+        let error = try_open(Shape::cxi()).unwrap_err();
         assert_eq!((error.what, error.code), (what, FI_ENOMEM));
         assert_eq!(calls(&CLOSES), closed);
         SCRIPT.take();
     }
-    let domain = open(Line::cxi());
+    let domain = open();
     for (failing, what, closed) in [
         ("ep", "fi_endpoint", 0),
         ("bind ep", "fi_ep_bind", 1),
@@ -374,7 +377,7 @@ fn what_was_opened_before_a_failure_is_closed() {
 
 #[test]
 fn a_queue_that_claims_more_than_there_is_room_for_is_broken() {
-    let domain = open(Line::cxi());
+    let domain = open();
     let mut events = Vec::new();
     script("read", &[3, 7]);
     assert_eq!(domain.read(&mut events, 10), Ok(3));
@@ -389,7 +392,7 @@ fn a_queue_that_claims_more_than_there_is_room_for_is_broken() {
 
 #[test]
 fn an_error_of_the_queue_comes_after_what_was_read_before() {
-    let domain = open(Line::cxi());
+    let domain = open();
     let mut events = Vec::new();
     let broken = -(FI_EOVERRUN as isize);
     script("read", &[64, broken, broken]);
@@ -401,7 +404,7 @@ fn an_error_of_the_queue_comes_after_what_was_read_before() {
 
 #[test]
 fn errors_are_positive_whatever_the_provider_says() {
-    let domain = open(Line::cxi());
+    let domain = open();
     let available = -(FI_EAVAIL as isize);
     let truncated = FI_ETRUNC as isize;
     script("read", &[available; 4]);
@@ -417,7 +420,7 @@ fn errors_are_positive_whatever_the_provider_says() {
 
 #[test]
 fn failures_announced_for_ever_and_never_there_are_the_end_of_the_queue() {
-    let domain = open(Line::cxi());
+    let domain = open();
     let available = -(FI_EAVAIL as isize);
     let mut events = Vec::new();
     script("read", &[available; 1000]);
@@ -440,7 +443,7 @@ fn without_a_descriptor_that_works_the_queue_is_polled() {
     for failing in ["cq with fd", "getwait", "trywait"] {
         script(failing, &missing);
         calls(&[]);
-        let domain = open(Line::cxi());
+        let domain = open();
         assert_eq!(domain.terms().wait, Wait::Poll, "{failing}");
         assert_eq!((domain.wait_fd(), domain.may_sleep()), (None, false));
         drop(domain);
@@ -448,13 +451,13 @@ fn without_a_descriptor_that_works_the_queue_is_polled() {
         assert_eq!(closed, if failing == "cq with fd" { 1 } else { 2 });
         SCRIPT.take();
     }
-    let domain = open(Line::cxi());
+    let domain = open();
     assert_eq!((domain.terms().wait, domain.wait_fd()), (Wait::Fd, Some(5)));
 }
 
 #[test]
 fn a_descriptor_that_stops_working_is_no_longer_slept_on() {
-    let domain = open(Line::cxi());
+    let domain = open();
     script("trywait", &[0, -(FI_EAGAIN as isize), 0]);
     assert!(domain.may_sleep());
     assert!(!domain.may_sleep());
@@ -468,11 +471,11 @@ fn a_descriptor_that_stops_working_is_no_longer_slept_on() {
 
 #[test]
 fn keys_of_ours_are_free_ones() {
-    let line = Line {
+    let domain = try_open(Shape {
         mr_mode: libfabric_sys::abi::FI_MR_ALLOCATED,
-        ..Line::cxi()
-    };
-    let domain = open(line);
+        ..Shape::cxi()
+    })
+    .unwrap();
     let taken = -(FI_ENOKEY as isize);
     assert_eq!(register(&domain, None).unwrap().key(), 1);
     script("mr", &[taken, taken]);
@@ -486,7 +489,7 @@ fn keys_of_ours_are_free_ones() {
 
 #[test]
 fn registrations_of_an_endpoint_are_bound_and_enabled() {
-    let domain = open(Line::cxi());
+    let domain = open();
     let ep = domain.endpoint(Role::Main).unwrap();
     calls(&[]);
     let mr = register(&domain, Some(&ep)).unwrap();
@@ -501,7 +504,7 @@ fn registrations_of_an_endpoint_are_bound_and_enabled() {
 
 #[test]
 fn what_would_not_be_closed_is_tried_again_before_what_it_hangs_on() {
-    let domain = open(Line::cxi());
+    let domain = open();
     let ep = domain.endpoint(Role::Main).unwrap();
     let mr = register(&domain, Some(&ep)).unwrap();
     calls(&[]);
@@ -524,7 +527,7 @@ fn what_would_not_be_closed_is_tried_again_before_what_it_hangs_on() {
 #[test]
 fn what_has_come_is_read_before_its_endpoint_is_closed() {
     for role in [Role::Main, OWN] {
-        let domain = open(Line::cxi());
+        let domain = open();
         let ep = domain.endpoint(role).unwrap();
         calls(&[]);
         script("read", &[1]);
@@ -540,7 +543,7 @@ const OWN: Role = Role::Own {
 
 #[test]
 fn a_queue_of_its_own_goes_with_its_endpoint() {
-    let domain = open(Line::cxi());
+    let domain = open();
     calls(&[]);
     let ep = domain.endpoint(OWN).unwrap();
     assert_eq!(calls(&["cq with fd", "ep"]), ["cq with fd", "ep"]);
@@ -572,7 +575,7 @@ fn a_queue_of_its_own_goes_with_its_endpoint() {
 
 #[test]
 fn an_endpoint_has_an_address_of_a_sane_length() {
-    let domain = open(Line::cxi());
+    let domain = open();
     let name = |lengths: &[isize], answers: &[isize]| {
         script("name length", lengths);
         script("getname", answers);
@@ -592,7 +595,7 @@ fn an_endpoint_has_an_address_of_a_sane_length() {
 
 #[test]
 fn an_address_counts_as_known_only_if_it_got_a_number() {
-    let domain = open(Line::cxi());
+    let domain = open();
     let insert = |answer: isize, peer: u64| {
         script("insert", &[answer]);
         script("peer", &[peer as isize]);

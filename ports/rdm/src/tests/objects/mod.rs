@@ -8,10 +8,8 @@ mod faulty;
 use crate::provider::Choice;
 use crate::{Device, RdmOptions};
 use libfabric_sys::Library;
-use libfabric_sys::abi::{
-    FI_EAGAIN, FI_EINVAL, FI_MULTI_RECV, FI_RECV, FI_REMOTE_READ, FI_SEND, fi_context2,
-};
-use mx_port_fabric::{CqEvent, Domain, Done, Ep, FabricError, Mr, REGISTER, Role, Terms, Wait};
+use libfabric_sys::abi::{FI_EAGAIN, FI_EINVAL, FI_RECV, FI_REMOTE_READ, FI_SEND, fi_context2};
+use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Mr, REGISTER, Role, Terms, Wait};
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::net::Ipv4Addr;
@@ -67,20 +65,12 @@ impl Side {
         self.poll();
         take(&self.events, wanted)
     }
-
-    fn take_context(&self, wanted: *mut c_void) -> Option<CqEvent> {
-        self.take(|event| context(event) == wanted)
-    }
 }
 
 fn take(events: &RefCell<Vec<CqEvent>>, wanted: impl Fn(&CqEvent) -> bool) -> Option<CqEvent> {
     let mut events = events.borrow_mut();
     let at = events.iter().position(wanted)?;
     Some(events.remove(at))
-}
-
-fn context(event: &CqEvent) -> *mut c_void {
-    event.context
 }
 
 fn is_done(event: &CqEvent) -> bool {
@@ -172,92 +162,6 @@ fn pair(library: &Arc<Library>, choice: &Choice) -> (Side, Side, u64, u64) {
     (a, b, to_b, to_a)
 }
 
-#[test]
-fn many_messages_share_one_receive_buffer() {
-    with_providers(|library, choice| {
-        let (a, b, to_b, _) = pair(library, choice);
-        let plan = choice.plan.clone();
-        let mut contexts = Contexts::new(2);
-        let mut room = vec![0_u8; 4 * (plan.prefix() + plan.terms.frame_max)];
-        let received = contexts.at(0);
-        // SAFETY: `room` and the context outlive `b`, which is dropped at the end of this block.
-        unsafe { receive(&b, &mut room, received) };
-        // Small ones by inject, then a whole slot by send.
-        for number in 0..10_u8 {
-            let frame = vec![number; plan.prefix() + 40];
-            post("inject", || poll(&a, &b), || a.main.inject(&frame, to_b));
-        }
-        let slot = vec![0xab_u8; plan.prefix() + plan.terms.frame_max];
-        let send = contexts.at(1);
-        post(
-            "send",
-            || poll(&a, &b),
-            || {
-                // SAFETY: `slot` and the context outlive `a`.
-                unsafe {
-                    let (start, len) = (slot.as_ptr(), slot.len());
-                    a.main
-                        .send((start, len), std::ptr::null_mut(), to_b, send, false)
-                }
-            },
-        );
-        let mut at = Vec::new();
-        for expected in (0..10).map(Some).chain([None]) {
-            let event = until("receive", || {
-                a.poll();
-                b.take_context(received)
-            });
-            let Ok(Done { buf, len }) = event.outcome else {
-                panic!("{event:?}");
-            };
-            let offset = buf.addr() - room.as_ptr().addr();
-            let message = &room[offset..offset + len];
-            match expected {
-                Some(number) => assert_eq!(message, vec![number; plan.prefix() + 40]),
-                None => assert_eq!(message[plan.prefix()..], slot[plan.prefix()..]),
-            }
-            at.push(offset);
-        }
-        assert!(at.is_sorted(), "in order, one behind the other: {at:?}");
-        let sent = until("sent", || a.take_context(send));
-        assert!(is_done(&sent), "{sent:?}");
-    });
-}
-
-#[test]
-fn a_receive_buffer_comes_back_when_no_whole_slot_fits_any_more() {
-    with_providers(|library, choice| {
-        let (a, b, to_b, _) = pair(library, choice);
-        let plan = choice.plan.clone();
-        let mut contexts = Contexts::new(1);
-        let frame = vec![7_u8; plan.prefix() + plan.terms.inject_max];
-        // A slot, and then three small frames and not four.
-        let mut room = vec![0_u8; plan.prefix() + plan.terms.frame_max + 3 * frame.len() - 1];
-        let context = contexts.at(0);
-        // SAFETY: `room` and the context outlive `b`.
-        unsafe { receive(&b, &mut room, context) };
-        let mut received = 0;
-        for number in 1..=3 {
-            post("inject", || poll(&a, &b), || a.main.inject(&frame, to_b));
-            let returned = until("receive", || {
-                a.poll();
-                let event = b.take_context(context)?;
-                // Some providers give the buffer back with an event of its own.
-                received += usize::from(event.outcome.unwrap().len != 0);
-                (received == number).then_some(event.flags & FI_MULTI_RECV != 0)
-            });
-            if number < 3 {
-                assert!(!returned, "after {number} frames");
-            } else if !returned {
-                until("buffer", || {
-                    let event = b.take_context(context)?;
-                    (event.outcome.is_ok() && event.flags & FI_MULTI_RECV != 0).then_some(())
-                });
-            }
-        }
-    });
-}
-
 /// Waits for the descriptor to become readable; whether it did.
 fn sleep(fd: RawFd, timeout_ms: c_int) -> bool {
     let mut poll = libc::pollfd {
@@ -283,7 +187,7 @@ fn one_sleeps_on_the_descriptor_until_a_message_comes() {
             // SAFETY: the rooms and contexts outlive both sides.
             unsafe { receive(side, &mut rooms[index], context) };
         }
-        let frame = vec![3_u8; plan.prefix() + 32];
+        let frame = vec![3_u8; plan.prefix() + plan.terms.inject_max];
         // Both directions are connected before either side sleeps.
         for direction in 0..2 {
             let to = [to_b, to_a][direction];

@@ -1,27 +1,31 @@
-//! Endpoints over datagrams in processes of their own: what only shows when the other side dies, comes
-//! back, or is copied.
+//! Two endpoints in two processes, over each port: what only shows when the other side dies, is stopped, comes back,
+//! or is copied.
 //!
 //! ```text
-//!   this process                       the same program as "child dgram WAY ENDPOINT", a server
+//!   this process                       the same program as "child peers WAY ENDPOINT", a server
 //!     bits ECHO: a message   ------>     sends it back with bits BACK
 //!     bits ONE_WAY           ------>     receives, and says "flowing" after some
 //!     bits NOWHERE           ------>     never received
-//!                                      the same program as "child dgram WAY ENDPOINT of another", a client
+//!                                      the same program as "child peers WAY ENDPOINT of another", a client
 //!     receives ONE_WAY       <------     sends for ever
 //! ```
 //!
-//! Over kernel UDP, where the kernel reports that no socket is there, and over libfabric's `udp`,
-//! where only silence does; there once more with peers that have to be asked where they are.
+//! The kernel tells at once of a death over shared memory, TCP and its own UDP; over libfabric's `udp` only silence
+//! does, once more with peers that have to be asked where they are.
 
-use crate::cases;
-use crate::node::{self, LONG, Node, NotConnected, pattern, pending};
+use crate::node::{self, LONG, Node, NotConnected, pattern, pending, waiting};
+use crate::{cases, signal};
 use mx_port_dgram::BackendChoice;
+use mx_proto::port::ConnectError;
 use mx_proto::{
     Config, Down, DownReason, EndpointId, Identity, MatchBits, MatchMask, NicId, Received,
-    RemoteId, Status, Target,
+    RemoteId, Route, Status, Target,
 };
-use mx_sim::Completion;
-use mx_sys::{EndpointChoice, MallocBuffer, OpenOptions, ROUTE_DGRAM, UserMemory};
+use mx_sim::{Cancelled, Completion};
+use mx_sys::{
+    EndpointChoice, MallocBuffer, OpenOptions, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP,
+    UserMemory,
+};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,17 +38,23 @@ const BACK: u64 = 2;
 const ONE_WAY: u64 = 3;
 const NOWHERE: u64 = 4;
 
-/// The longest that is answered, and those that flow: too large to go unasked, so each is under way for a while.
+/// The longest that is answered, and the longest that flow: too large to go unasked, so each is under way for a while.
 const LARGE: usize = 4 << 20;
-const FLOWING: usize = 600_000;
+const FLOWING: usize = 2_400_000;
+
+fn flowing(way: Way) -> Vec<u8> {
+    let part = if way.route == ROUTE_LOCAL { 1 } else { 4 };
+    pattern(FLOWING / part, 2)
+}
 
 /// Messages after which a stream is flowing.
 const SOME: u32 = 50;
 
-/// A carrier of the datagrams.
+/// A port, and its carrier.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     name: &'static str,
+    route: Route,
     backend: BackendChoice,
     ask: bool,
     /// Silence that is death.
@@ -53,7 +63,7 @@ struct Way {
     noticed: Duration,
     /// The same, usually, of a peer with which nothing is under way and which is only waited for.
     missed: Duration,
-    /// A child of fork can open an endpoint of its own.
+    /// A child of fork can open an endpoint of its own; with libfabric that is the parent's.
     after_fork: bool,
 }
 
@@ -63,35 +73,50 @@ const MARGIN: Duration = Duration::from_secs(2);
 /// Long enough for a crowded host not to kill the living.
 const SILENCE: Duration = Duration::from_secs(2);
 
-const WAYS: [Way; 3] = [
+/// The kernel says it at once, long before that.
+const UDP: Way = Way {
+    name: "udp",
+    route: ROUTE_DGRAM,
+    backend: BackendChoice::Udp,
+    ask: false,
+    give_up: LONG,
+    noticed: MARGIN,
+    missed: Duration::from_millis(100),
+    after_fork: true,
+};
+
+const FABRIC: Way = Way {
+    name: "fabric",
+    backend: BackendChoice::Fabric,
+    give_up: SILENCE,
+    noticed: Duration::from_secs(SILENCE.as_secs() + MARGIN.as_secs()),
+    missed: Duration::from_secs(SILENCE.as_secs() + MARGIN.as_secs()),
+    after_fork: false,
+    ..UDP
+};
+
+const WAYS: [Way; 6] = [
     Way {
-        name: "udp",
-        backend: BackendChoice::Udp,
-        ask: false,
-        // The kernel says it at once, long before that.
-        give_up: LONG,
-        noticed: MARGIN,
-        missed: Duration::from_millis(100),
-        after_fork: true,
+        name: "local",
+        route: ROUTE_LOCAL,
+        ..UDP
     },
     Way {
-        name: "fabric",
-        backend: BackendChoice::Fabric,
-        ask: false,
-        give_up: SILENCE,
-        noticed: Duration::from_secs(SILENCE.as_secs() + MARGIN.as_secs()),
-        missed: Duration::from_secs(SILENCE.as_secs() + MARGIN.as_secs()),
-        // libfabric is the parent's.
-        after_fork: false,
+        name: "tcp",
+        route: ROUTE_TCP,
+        ..UDP
     },
+    Way {
+        name: "rdm",
+        route: ROUTE_RDM,
+        ..FABRIC
+    },
+    UDP,
+    FABRIC,
     Way {
         name: "asked",
-        backend: BackendChoice::Fabric,
         ask: true,
-        give_up: SILENCE,
-        noticed: Duration::from_secs(SILENCE.as_secs() + MARGIN.as_secs()),
-        missed: Duration::from_secs(SILENCE.as_secs() + MARGIN.as_secs()),
-        after_fork: false,
+        ..FABRIC
     },
 ];
 
@@ -101,13 +126,15 @@ const CASES: &[(&str, Case)] = cases::named![
     whatever_was_under_way_ends_when_the_peer_is_killed_and_its_name_is_free,
     a_killed_peer_that_is_only_waited_for_is_missed_at_once,
     a_peer_restarted_before_its_death_was_noticed_is_reached_anew,
+    a_peer_that_was_stopped_for_longer_is_met_anew_when_it_goes_on,
     a_killed_client_is_missed_and_the_others_go_on,
     a_forked_child_leaves_its_parents_endpoint_alone,
+    a_blocked_server_uses_no_processor,
 ];
 
 pub(crate) fn run() -> ExitCode {
     cases::run(
-        "dgram",
+        "peers",
         CASES.iter().flat_map(|(name, case)| {
             WAYS.map(|way| (format!("{name} ({})", way.name), move || case(way)))
         }),
@@ -117,7 +144,7 @@ pub(crate) fn run() -> ExitCode {
 fn whatever_was_under_way_ends_when_the_peer_is_killed_and_its_name_is_free(way: Way) {
     let (node, mut server, to) = with_server(way);
     let identity = server.identity;
-    let (large, flowing) = (pattern(LARGE, 1), pattern(FLOWING, 2));
+    let (large, flowing) = (pattern(LARGE, 1), flowing(way));
     for context in 0..3 {
         pending(node.send(to, NOWHERE, &large, context));
     }
@@ -125,6 +152,10 @@ fn whatever_was_under_way_ends_when_the_peer_is_killed_and_its_name_is_free(way:
     while !server.has_said("flowing") {
         stream.go_on(&node, to, &flowing);
     }
+    // Data under way in both directions.
+    let mut got = vec![0; LARGE];
+    pending(node.send(to, ECHO, &large, 3));
+    let receive = waiting(node.post(BACK, &mut got, 4));
     let begin = Instant::now();
     server.signal(libc::SIGKILL);
     let last = stream.end(&node, to, &flowing);
@@ -132,6 +163,7 @@ fn whatever_was_under_way_ends_when_the_peer_is_killed_and_its_name_is_free(way:
     for context in 0..3 {
         assert_ne!(node.done(context).status, Status::Success);
     }
+    node.done(3);
     let Down {
         remote,
         identity: gone,
@@ -143,21 +175,27 @@ fn whatever_was_under_way_ends_when_the_peer_is_killed_and_its_name_is_free(way:
     let took = begin.elapsed();
     println!("  noticed after {} ms: {reason:?}", took.as_millis());
     assert!(took < way.noticed, "{took:?}");
+    // A receive that the message had matched is over; one that nothing matched is still posted.
+    match node.cancel(receive) {
+        Cancelled::Unknown => assert_ne!(node.done(4).status, Status::Success),
+        cancelled => assert_eq!(cancelled, Cancelled::Withdrawn),
+    }
     assert_eq!(node.shared.lock().endpoint.requests(), 0);
     drop(server);
 
-    let refused = node.connect(target(identity));
-    assert!(
-        matches!(refused, Err(NotConnected::Later(_))),
-        "{refused:?}"
-    );
+    let refused = node.connect(target(way, identity)).unwrap_err();
+    match way.route {
+        ROUTE_LOCAL => assert_eq!(refused, NotConnected::AtOnce(ConnectError::Refused)),
+        ROUTE_TCP => assert_eq!(refused, NotConnected::Later(Status::EndpointClosed)),
+        _ => assert!(matches!(refused, NotConnected::Later(_)), "{refused:?}"),
+    }
     // Its name is free for any endpoint ...
     let exact = EndpointChoice::Exact(identity.endpoint);
     drop(open(way, exact));
     // ... and for itself, in another session.
     let server = Server::start(way, Some(identity.endpoint));
     assert_ne!(server.identity.session, identity.session);
-    let to = node.connect(target(server.identity)).unwrap();
+    let to = node.connect(target(way, server.identity)).unwrap();
     assert!(round_trip(&node, to, &large) == large);
 }
 
@@ -197,8 +235,8 @@ fn a_peer_restarted_before_its_death_was_noticed_is_reached_anew(way: Way) {
     let server = Server::start(way, Some(old.endpoint));
     // A call on the link there was ends with it, and the next one finds the successor.
     let begin = Instant::now();
-    let first = node.connect(target(server.identity));
-    let again = first.or_else(|_| node.connect(target(server.identity)));
+    let first = node.connect(target(way, server.identity));
+    let again = first.or_else(|_| node.connect(target(way, server.identity)));
     let again = again.unwrap();
     assert!(begin.elapsed() < way.noticed, "{:?}", begin.elapsed());
     assert_eq!(round_trip(&node, again, b"who are you"), b"who are you");
@@ -207,6 +245,45 @@ fn a_peer_restarted_before_its_death_was_noticed_is_reached_anew(way: Way) {
     let Down { identity: gone, .. } = node.event();
     assert_eq!(gone, old);
     assert!(round_trip(&node, again, &large) == large);
+}
+
+fn a_peer_that_was_stopped_for_longer_is_met_anew_when_it_goes_on(way: Way) {
+    let (node, server, to) = with_server(way);
+    let large = pattern(LARGE, 1);
+    server.signal(libc::SIGSTOP);
+    let stopped = pending(node.send(to, NOWHERE, &large, 1));
+    if way.give_up == LONG {
+        // It is not taken for dead, and its silence holds nothing up.
+        assert_eq!(node.cancel(stopped), Cancelled::Withdrawn);
+    } else {
+        assert_ne!(node.done(1).status, Status::Success);
+        assert_eq!(node.event().identity, server.identity);
+    }
+    server.signal(libc::SIGCONT);
+    let to = node.connect(target(way, server.identity)).unwrap();
+    assert!(round_trip(&node, to, &large) == large);
+}
+
+/// Both a thread blocked in a wait and the helper thread beside it, with a remote.
+fn a_blocked_server_uses_no_processor(way: Way) {
+    if way.give_up != LONG {
+        // What libfabric does is not ours.
+        return;
+    }
+    let (node, server, to) = with_server(way);
+    let text = Node::exact(server.identity.endpoint).unwrap_err();
+    let used = format!("endpoint {} is in use", server.identity.endpoint.0);
+    assert!(text.to_string().starts_with(&used), "{text}");
+    assert_eq!(round_trip(&node, to, b"there"), b"there");
+    // The threads that were woken come to rest: at most one long tick of the helper's.
+    std::thread::sleep(Duration::from_millis(200));
+    let (before, span) = (server.processor_time(), Duration::from_secs(1));
+    std::thread::sleep(span);
+    let used = server.processor_time() - before;
+    println!("  blocked: {used:?} of processor time in {span:?}");
+    // A tenth of this on a quiet machine; on a crowded one every wake-up finds its caches cold.
+    assert!(used < span / 100, "{used:?} in {span:?}");
+    assert_eq!(round_trip(&node, to, b"still there"), b"still there");
 }
 
 fn a_killed_client_is_missed_and_the_others_go_on(way: Way) {
@@ -260,7 +337,7 @@ fn a_forked_child_leaves_its_parents_endpoint_alone(way: Way) {
         let ok = catch_unwind(AssertUnwindSafe(|| {
             if way.after_fork {
                 let own = open(way, EndpointChoice::Any);
-                let to = own.connect(target(server.identity)).unwrap();
+                let to = own.connect(target(way, server.identity)).unwrap();
                 assert_eq!(round_trip(&own, to, b"from the child"), b"from the child");
             }
         }));
@@ -280,7 +357,8 @@ fn a_forked_child_leaves_its_parents_endpoint_alone(way: Way) {
 
 fn open(way: Way, endpoint: EndpointChoice) -> Node {
     let mut options = OpenOptions::new(endpoint);
-    options.policy = ROUTE_DGRAM;
+    options.policy = way.route;
+    options.rdm.keepalive = way.give_up;
     options.tcp_bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
     options.dgram.backend = way.backend;
     options.dgram.ask = way.ask;
@@ -296,12 +374,12 @@ fn open(way: Way, endpoint: EndpointChoice) -> Node {
     Node::open(options, config, true).unwrap()
 }
 
-/// Over datagrams and nothing else.
-fn target(identity: Identity) -> Target {
+/// That way and no other.
+fn target(way: Way, identity: Identity) -> Target {
     Target {
         nic: identity.nic,
         endpoint: identity.endpoint,
-        route: ROUTE_DGRAM,
+        route: way.route,
     }
 }
 
@@ -309,7 +387,7 @@ fn target(identity: Identity) -> Target {
 fn with_server(way: Way) -> (Node, Server, RemoteId) {
     let server = Server::start(way, None);
     let node = open(way, EndpointChoice::Any);
-    let to = node.connect(target(server.identity)).unwrap();
+    let to = node.connect(target(way, server.identity)).unwrap();
     (node, server, to)
 }
 
@@ -398,7 +476,7 @@ impl Server {
 
     fn spawn(way: Way, args: &[String]) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["child", "dgram", way.name])
+            .args(["child", "peers", way.name])
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -432,9 +510,18 @@ impl Server {
         true
     }
 
+    /// Processor time of all its threads so far.
+    fn processor_time(&self) -> Duration {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let nanos = tasks.map(|task| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
+            stat.split(' ').next().unwrap().parse::<u64>().unwrap()
+        });
+        Duration::from_nanos(nanos.sum())
+    }
+
     fn signal(&self, signal: i32) {
-        // SAFETY: the child has not been waited for, so its number is still its own.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+        signal::send(&self.child, signal);
     }
 }
 
@@ -465,19 +552,19 @@ pub(crate) fn child(args: &[&str]) {
             Target {
                 nic: NicId(nic.parse().unwrap()),
                 endpoint: EndpointId(endpoint.parse().unwrap()),
-                route: ROUTE_DGRAM,
+                route: way.route,
             },
+            &flowing(way),
         ),
         _ => serve(&node),
     }
 }
 
-fn call(node: &Node, target: Target) {
+fn call(node: &Node, target: Target, bytes: &[u8]) {
     let to = node.connect(target).unwrap();
-    let bytes = pattern(FLOWING, 3);
-    let mut stream = Stream::start(node, to, &bytes);
+    let mut stream = Stream::start(node, to, bytes);
     loop {
-        stream.go_on(node, to, &bytes);
+        stream.go_on(node, to, bytes);
     }
 }
 
