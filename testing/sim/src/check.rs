@@ -117,9 +117,9 @@ pub struct Book {
     /// Receipts, by receiver and sender, in that order.
     receipts: HashMap<(LifeId, LifeId), Vec<Receipt>>,
     /// Serial last shown to the handler, by receiver, sender and bits.
-    shown: HashMap<(LifeId, LifeId, u64), Serial>,
+    shown: HashMap<(LifeId, RemoteId, u64), Serial>,
     /// Serial last taken out of the inbox, by receiver and sender.
-    taken: HashMap<(LifeId, LifeId, RemoteId), Serial>,
+    taken: HashMap<(LifeId, RemoteId), Serial>,
     /// Receivers from which a message was withdrawn: a receive may have been put back, so the order
     /// of their receives says nothing any more.
     withdrawn: BTreeSet<LifeId>,
@@ -346,14 +346,21 @@ impl Book {
         Some(guess)
     }
 
-    /// Message shown to the unexpected handler.
-    pub fn shown(&mut self, to: LifeId, from: LifeId, bits: MatchBits, bytes: &[u8]) -> Serial {
+    /// Message shown to the unexpected handler. Those that have come over one association, `over`, keep
+    /// their order.
+    pub fn shown(
+        &mut self,
+        to: LifeId,
+        (from, over): (LifeId, RemoteId),
+        bits: MatchBits,
+        bytes: &[u8],
+    ) -> Serial {
         let serial = self.identify(to, Some(from), bits, bytes.len(), bytes);
         if bytes.len() < SERIAL_LEN {
             // One of several that look alike.
             return serial;
         }
-        let before = self.shown.insert((to, from, bits.0), serial);
+        let before = self.shown.insert((to, over, bits.0), serial);
         assert!(
             before.is_none_or(|before| before < serial),
             "message {serial} came after {before:?}"
@@ -376,7 +383,7 @@ impl Book {
             // One of several that look alike.
             return;
         }
-        let before = self.taken.insert((to, from, over), serial);
+        let before = self.taken.insert((to, over), serial);
         assert!(
             before.is_none_or(|before| before < serial),
             "message {serial} was taken after {before:?}"

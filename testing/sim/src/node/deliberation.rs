@@ -57,7 +57,7 @@ impl<P: Port<Buffer>> Node<P> {
         let shown = message.body().map(|body| {
             assert_eq!(body.len(), len);
             let mut book = self.endpoint.owner().book.borrow_mut();
-            book.shown(self.life, from, bits, body)
+            book.shown(self.life, (from, arrival.source), bits, body)
         });
         let decision = match shown {
             Some(serial) if bits.0 & FOR_HANDLER != 0 && self.rng().chance(0.5) => {

@@ -106,7 +106,12 @@ impl Owner for Judge {
         );
         let shown = body.map(|body| {
             assert_eq!(body.len(), arrival.length as usize);
-            book.shown(self.life, from, arrival.bits, &body.to_vec())
+            book.shown(
+                self.life,
+                (from, arrival.source),
+                arrival.bits,
+                &body.to_vec(),
+            )
         });
         if arrival.bits.0 & FOR_HANDLER == 0 {
             return Verdict::Continue;
