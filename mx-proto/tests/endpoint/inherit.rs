@@ -70,10 +70,14 @@ fn a_decision_about_a_message_of_before_is_dropped() {
 
 #[test]
 fn it_goes_on_over_another_port_as_another_session() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::reading_remotely();
     let (old, _) = connected(&mut pair);
-    completions(&mut pair.a);
+    // The port of before has memory that it would be told to let go of.
+    let large = pair.filled(vec![2; 1 << 20]);
+    pair.a.sends(old, bits(5), large, 1);
+    pair.run();
     pair.a.inherit();
+    completions(&mut pair.a);
     while pair.a.next_down().is_some() {}
     let identity = Identity {
         session: SessionId(77),
