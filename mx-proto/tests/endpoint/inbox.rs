@@ -297,3 +297,17 @@ fn what_is_larger_than_is_ever_fetched_is_refused() {
     assert_eq!(ended(&mut pair), [(1, Status::Aborted)]);
     assert_empty(&mut pair);
 }
+
+#[test]
+fn memory_that_a_port_reads_into_stays_until_it_has_been_told() {
+    let mut pair = Pair::with_inbox(LARGE as u32);
+    pair.read_remotely();
+    let (b, _) = connected(&mut pair);
+    send(&mut pair, b, 1, 1, 40_000);
+    pair.run_with(put_in);
+    assert!(pair.reading().is_some());
+    // The port looks at it when it is recalled.
+    pair.b.forget_messages(1);
+    assert_empty(&mut pair);
+    assert_eq!(ended(&mut pair), [(1, Status::Aborted)]);
+}

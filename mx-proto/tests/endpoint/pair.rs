@@ -228,6 +228,8 @@ struct Hub {
     deregistered: Vec<RemoteKey>,
     /// The token of the last read.
     reading: Option<u64>,
+    /// A handle of the memory that it goes to.
+    into: Option<Buffer>,
     /// The next report of a node's port about a read that goes on.
     moving: Option<(usize, RemoteUse)>,
     /// And about one of b's that is over: whether it was read.
@@ -559,7 +561,10 @@ impl Port<Buffer> for QueuePort {
 
 impl RemoteMemory<Buffer> for QueuePort {
     fn recall(&mut self, _: LinkId, token: u64) {
-        assert_eq!(self.hub.borrow().reading, Some(token));
+        let hub = self.hub.borrow();
+        assert_eq!(hub.reading, Some(token));
+        let held = hub.into.as_ref().is_some_and(|memory| memory.handles() > 1);
+        assert!(held, "memory went while a port could write to it");
     }
 
     fn register(&mut self, _: LinkId, _: &Buffer, token: u64) -> Option<RemoteKey> {
@@ -569,7 +574,8 @@ impl RemoteMemory<Buffer> for QueuePort {
     }
 
     fn read(&mut self, _: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {
-        self.hub.borrow_mut().reading = Some(read.token);
+        let mut hub = self.hub.borrow_mut();
+        (hub.reading, hub.into) = (Some(read.token), Some(read.memory.share()));
         Ok(())
     }
 
@@ -732,8 +738,13 @@ impl Pair {
     /// Ports read memory of the other side's.
     pub(crate) fn reading_remotely() -> Self {
         let pair = Self::new();
-        pair.hub.borrow_mut().reads_remotely = true;
+        pair.read_remotely();
         pair
+    }
+
+    /// From now on they do.
+    pub(crate) fn read_remotely(&self) {
+        self.hub.borrow_mut().reads_remotely = true;
     }
 
     /// The same where a refusal ends the link.
