@@ -174,6 +174,13 @@ fn a_wrong_key_is_refused_and_an_absent_peer_is_closed() {
     pair.run();
     assert_eq!(pair.a.ended(), Status::EndpointClosed);
     assert_eq!(pair.a.remotes(), 0);
+    // It counts from a peer that is known, too.
+    connected(&mut pair);
+    completions(&mut pair.a);
+    pair.a.connect(target, pair::KEY + 1, bits(9), 4).unwrap();
+    pair.run();
+    assert_eq!(pair.a.ended(), Status::BadKey);
+    assert_eq!((pair.a.remotes(), pair.b.stats().refused), (1, 2));
 }
 
 #[test]
