@@ -41,7 +41,7 @@ include mk/deps.mk mk/rust.mk
 include $(filter-out mk/deps.mk mk/rust.mk mk/install.mk,$(sort $(wildcard mk/*.mk)))
 include mk/install.mk
 
-all: lib $(BIN_TARGETS)
+all: deps lib $(BIN_TARGETS)
 
 # With assertions, in a directory of its own: each crate is compiled once for it.
 check: deps
