@@ -29,14 +29,14 @@ C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 C_TESTS_PLAIN   := finalize cancelled strangers_crowds fork strangers wakeups \
                    args addresses binding messages counters testcalls large threads cancel drop \
                    lifecycle process deaths rush restart reuse strangers_memory strangers_credits \
-                   strangers_datagrams claims secret users stderr shortage fabric strangers_fabric filesize without
+                   strangers_datagrams claims secret users stderr interposed shortage fabric strangers_fabric filesize without
 C_TESTS_ALL     := $(C_TESTS_PLAIN) layout header_cxx table_copied table_linked table_dlopen bare \
                    set_host set_host_bare messages_dlopen guest_dlopen hosts releases
 C_TESTS_LONG    := shortage restart drop deaths rush
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or keeps what was
-# freed, or which knows no libraries that are opened by name.
-C_TESTS_SHORT   := shortage strangers_crowds rush hosts
+# freed, or which knows no libraries that are opened by name, or which replaces the same functions.
+C_TESTS_SHORT   := shortage strangers_crowds rush hosts interposed
 # Not under valgrind, whose own files may not grow there: SIGXFSZ ends it.
 C_TESTS_FILES   := filesize
 # Under a checker rdm only when asked for: it would mostly look at libfabric.
@@ -123,6 +123,8 @@ $(1)/table_linked: $(1)/table_linked.o \
 $(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed standalone releases): $(1)/%: $(1)/%.o \
     $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) $(4) ops_linked.o) | lib
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
+
+$(1)/interposed: $(1)/support/interposer.o
 
 # A host as a library, which has its callbacks to itself (hosts.c).
 $(1)/half.so: $(C_TESTS_DIR)/bmi/hosts_half.c $(patsubst %.o,$(C_TESTS_DIR)/support/%.c,host.o op.o pattern.o stacks.o stacks_table.o $(4)) \

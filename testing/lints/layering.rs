@@ -185,19 +185,26 @@ fn crates_depend_one_way() {
         "mx-reserve",
         "libfabric-sys",
     ];
-    let allowed: [(&str, &[&str]); 25] = [
-        ("libraries/bmi_mx", &["bmi-exports", "bmi-method", "mx-sys"]),
+    let allowed: [(&str, &[&str]); 26] = [
+        (
+            "libraries/bmi_mx",
+            &["bmi-exports", "bmi-method", "mx-sys", "mx-system-calls"],
+        ),
         (
             "libraries/bmi_mx_standalone",
-            &["bmi-exports", "bmi-method", "mx-sys"],
+            &["bmi-exports", "bmi-method", "mx-sys", "mx-system-calls"],
         ),
         (
             "libraries/exports",
             &["bmi-method", "mx-boundary", "mx-sys"],
         ),
         ("libraries/boundary", &["mx-sys"]),
-        ("libraries/myriexpress", &["myriexpress-api", "mx-sys"]),
+        (
+            "libraries/myriexpress",
+            &["myriexpress-api", "mx-sys", "mx-system-calls"],
+        ),
         ("libraries/reserve", &["mx-port-base", "mx-proto"]),
+        ("libraries/system_calls", &[]),
         (".", &["mx-boundary", "mx-sys", "mx-proto"]),
         ("myriexpress", &["mx-boundary", "mx-sys", "mx-proto"]),
         // Of libfabric it knows only that the ports over it do.

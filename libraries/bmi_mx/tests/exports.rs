@@ -7,7 +7,9 @@
 //!   readelf -d             the soname
 //! ```
 
-use crate::exported::{are_objects, exported, has_soname, wants_nothing_of};
+use crate::exported::{
+    are_objects, exported, has_soname, imports_no_function_of_descriptors, wants_nothing_of,
+};
 
 const LIBRARY: &str = "libbmi_mx.so";
 
@@ -71,6 +73,11 @@ fn no_symbol_of_a_host_is_wanted() {
             "mx_",
         ],
     );
+}
+
+#[test]
+fn an_interposer_has_no_function_to_replace() {
+    imports_no_function_of_descriptors(LIBRARY);
 }
 
 #[test]

@@ -36,6 +36,9 @@ use bmi_method::host::Facts;
 use bmi_method::instance::PostKind;
 use libc::{c_int, c_void};
 
+// Linked for its hidden functions.
+use mx_system_calls as _;
+
 mx_sys::library_allocator!();
 mx_sys::on_load!(mx_sys::stderr::take_panics());
 mx_sys::on_load!(bmi_method::host::is(&FACTS));

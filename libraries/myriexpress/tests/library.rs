@@ -9,7 +9,9 @@
 #[path = "../../../testing/sim/fixtures/exported.rs"]
 mod exported;
 
-use exported::{are_objects, exported, has_soname, wants_nothing_of};
+use exported::{
+    are_objects, exported, has_soname, imports_no_function_of_descriptors, wants_nothing_of,
+};
 use std::path::PathBuf;
 
 const LIBRARY: &str = "libmyriexpress.so";
@@ -128,6 +130,7 @@ fn exactly_the_api_is_declared_in_the_headers() {
 #[test]
 fn nothing_of_the_method_or_its_host_is_wanted() {
     wants_nothing_of(LIBRARY, &["bmi", "BMI", "mx_", "MX_", "fi_", "gossip"]);
+    imports_no_function_of_descriptors(LIBRARY);
 }
 
 #[test]
