@@ -54,7 +54,7 @@ bench-syscalls: lib $(C_TESTS_OUT)/wakeups
 	    MX_PORT=$$port LD_LIBRARY_PATH=$(LIBDIR) $(C_TESTS_OUT)/wakeups; \
 	done
 
-# The stack that each call takes at most in the C programs of both libraries, in bytes (docs/c-api.md). Everybody may write
+# The stack that each call takes at most in the C programs of both libraries, in bytes (docs/c-api.md). All users may write
 # the file of measurements: tests become other users. Left out are programs that measure what writing it changes: system calls,
 # memory, files that may not grow.
 STACKS           := $(BUILD)/stacks

@@ -88,7 +88,7 @@ int main(void)
 }
 C
 
-# As an archive of somebody else's, and as a host.
+# A foreign archive, and a host in Rust.
 cat > foreign.rs <<'RUST'
 #[unsafe(no_mangle)]
 extern "C" fn foreign_catches() -> i32 {
