@@ -63,6 +63,7 @@ help:
 	@echo "quick       formatting, lints, unit tests, three C programs: while a change is being made"
 	@echo "check-asan, check-valgrind   the C tests under the memory checkers"
 	@echo "            PORT=local, tcp, rdm or dgram: the C tests and the example over that port only"
+	@echo "call-stacks the stack that each call takes at most in the C tests, in bytes"
 	@echo "check-fabric   libfabric's providers, one by one (docs/fabrics.md)"
 	@echo "check-dgram    the dgram port with datagrams lost, doubled, reordered and damaged"
 	@echo "check-net   bad links, cuts and crowds between network namespaces (as root); PORT=dgram"

@@ -49,7 +49,8 @@ END
     skipped=
     [ "$s" -eq 0 ] || skipped=", $s skipped:$(sed -n 's/^    skipped://p' "$log" | sort -u | paste -sd';')"
     if [ "$f" -eq 0 ]; then
-        printf 'ok    %-16s %-6s %3d passed  %6d ms%s\n' "$program" "$port" "$p" "$ms" "$skipped"
+        [ "$p" -eq 0 ] && [ "$s" -gt 0 ] && how=skip || how=ok
+        printf '%-5s %-16s %-6s %3d passed  %6d ms%s\n' "$how" "$program" "$port" "$p" "$ms" "$skipped"
     else
         # In one piece, so that no other test's lines get between these. What is worth reading: failed
         # tests and what the sides said.

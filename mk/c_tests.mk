@@ -54,7 +54,22 @@ bench-syscalls: lib $(C_TESTS_OUT)/wakeups
 	    MX_PORT=$$port LD_LIBRARY_PATH=$(LIBDIR) $(C_TESTS_OUT)/wakeups; \
 	done
 
-.PHONY: bench-syscalls c-tests c-check c-check-long c-check-standalone check-asan check-valgrind
+# The stack that each call takes at most in the C programs of both libraries, in bytes (docs/c-api.md). All users may write
+# the file of measurements: tests become other users. Left out are programs that measure what writing it changes: system calls,
+# memory, files that may not grow.
+STACKS           := $(BUILD)/stacks
+STACKS_DISTURBED := wakeups shortage rush filesize stderr
+stacks_table = awk '$$2 > most[$$1] { most[$$1] = $$2; test[$$1] = $$3 } END { for (call in most) print call, most[call], test[call] }' | \
+    sort -k 2,2nr
+
+call-stacks: lib c-tests mx-tests
+	@install -m 666 /dev/null $(STACKS)
+	@export C_TESTS_STACKS='256 256' C_TESTS_STACKS_LOG='$(abspath $(STACKS))'; \
+	$(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) '$(C_TESTS_PORTS)' $(filter-out $(STACKS_DISTURBED),$(call c_tests_of,$(C_TESTS_ALL))); \
+	$(C_TESTS_DIR)/run.sh $(MX_TESTS_OUT) $(LIBDIR) '$(C_TESTS_PORTS)' $(MX_TESTS)
+	@cat $(STACKS) | $(stacks_table)
+
+.PHONY: bench-syscalls call-stacks c-tests c-check c-check-long c-check-standalone check-asan check-valgrind
 
 # Built plain, under sanitizers, and for the stand-alone BMI. $(1) directory, $(2) extra flags, $(3) library, $(4) more of support/.
 define c_tests_rules

@@ -20,5 +20,4 @@ $(C_TESTS_OUT)/fabric_stacks: $(C_TESTS_OUT)/fabric_stacks.o $(addprefix $(C_TES
 	$(CC) -o $@ $^ -lfabric $(C_TESTS_LIBS)
 
 fabric-stacks: $(C_TESTS_OUT)/fabric_stacks
-	C_TESTS_STACKS='256 256' C_TESTS_STACKS_LOG=/dev/stdout $< '$(PROVIDER)' | \
-	    awk '$$2 > most[$$1] { most[$$1] = $$2 } END { for (call in most) print call, most[call] }' | sort -k 2,2nr
+	C_TESTS_STACKS='256 256' C_TESTS_STACKS_LOG=/dev/stdout $< '$(PROVIDER)' | $(stacks_table)

@@ -28,9 +28,9 @@ MAN_LINKS    := $(shell for page in docs/man/man3/*.3; do \
     awk -v page="$$(basename "$$page")" '/^\.Sh/ { names = $$2 == "NAME" } \
         names && $$1 == ".Nm" && $$2 ".3" != page { print page "=" $$2 ".3" }' "$$page"; done)
 
-CHECK_TARGETS += man-check install-check
+CHECK_TARGETS += man-check install-check static-check
 
-.PHONY: install uninstall install-check man-check
+.PHONY: install uninstall install-check static-check man-check
 
 # Installed from $(LIBDIR), with the links the loader and the linker look for.
 define install_library
@@ -101,3 +101,7 @@ man-check: $(sort $(INSTALL_BINS)) mx-info-names
 
 install-check:
 	mk/install_check.sh $(BUILD) "$(MAKE)" "$(CC)" "$(CXX)"
+
+# The static libraries in programs that panic themselves.
+static-check: lib
+	mk/static_check.sh $(LIBDIR) "$(CC)"

@@ -6,28 +6,29 @@
 # BESIDE   parts that run beside those after them; else one follows the other
 #
 # After a part's seconds stand those that it used of the processors. The last line is "NAME: all N parts passed",
-# or names the parts that failed.
+# or names the parts that failed, or those whose tests were all skipped.
 set -u
 name=$1 logs=$2
 shift 2
 mkdir -p "$logs"
-total=$# begun=$SECONDS failed=() beside=()
+total=$# begun=$SECONDS failed=() skipped=() beside=()
 TIMEFORMAT='%U %S'
 # What runs beside does not hear of it otherwise.
 trap 'trap - TERM; kill 0' INT
 
 # run PART: how it went, and what it said if it failed, as LOGS/PART.result
 run() {
-    local part=$1 log=$logs/$1.log start=$SECONDS used
+    local part=$1 log=$logs/$1.log start=$SECONDS used result tally
     if used=$({ time $MAKE --no-print-directory "$part" >"$log" 2>&1; } 2>&1); then
         result=ok
     else
         result=FAILED
     fi
+    # A suite's last line counts its tests.
+    tally=$(tail -n 1 "$log" | grep -E '[0-9]+ (passed|pages)' | cut -c1-60)
+    [[ $result:$tally != "ok:0 passed, 0 failed, "* ]] || result=skipped
     {
-        # A suite's last line counts its tests.
-        printf '%-6s %5d s %5.0f s  %s\n' "$result" $((SECONDS - start)) \
-            "$(awk '{ print $1 + $2 }' <<<"$used")" "$(tail -n 1 "$log" | grep -E '[0-9]+ (passed|pages)' | cut -c1-60)"
+        printf '%-7s %5d s %5.0f s  %s\n' "$result" $((SECONDS - start)) "$(awk '{ print $1 + $2 }' <<<"$used")" "$tally"
         if [ "$result" = FAILED ]; then
             # Which tests, wherever in the log they are; then how it ended.
             echo "        what failed, and the last lines of $log:"
@@ -38,7 +39,7 @@ run() {
             } | sed 's/^/        | /'
         fi
     } >"$logs/$part.result"
-    [ "$result" = ok ]
+    [ "$result" != FAILED ]
 }
 
 # begins NUMBER PART, ended STATUS PART: together a line
@@ -48,6 +49,7 @@ begins() {
 
 ended() {
     [ "$1" = 0 ] || failed+=("$2")
+    ! grep -q '^skipped' "$logs/$2.result" || skipped+=("$2")
     cat "$logs/$2.result"
     rm "$logs/$2.result"
 }
@@ -74,7 +76,9 @@ for job in ${beside[@]+"${beside[@]}"}; do
     wait "$pid"
     ended $? "$part"
 done
-if [ ${#failed[@]} -eq 0 ]; then
+if [ ${#failed[@]} -eq 0 ] && [ ${#skipped[@]} -gt 0 ]; then
+    echo "$name: $((total - ${#skipped[@]})) of $total parts passed, $((SECONDS - begun)) s; skipped: ${skipped[*]} (logs: $logs)"
+elif [ ${#failed[@]} -eq 0 ]; then
     echo "$name: all $total parts passed, $((SECONDS - begun)) s"
 else
     echo "$name: ${#failed[@]} of $total parts failed, $((SECONDS - begun)) s: ${failed[*]} (make $name PARTS='${failed[*]}' runs them alone; logs: $logs)"

@@ -71,7 +71,7 @@ void needs_machines(const char *needs)
     else if (!tried("ip -V >/dev/null 2>&1") || !tried("nsenter -V >/dev/null 2>&1"))
         missing = "ip (iproute2) or nsenter (util-linux)";
     else if (!tried("unshare -n -m -u true 2>/dev/null"))
-        missing = "namespaces: CAP_SYS_ADMIN, CONFIG_NET_NS, and a root that is a mount point";
+        missing = "network namespace: that takes CAP_SYS_ADMIN, CONFIG_NET_NS and a root that is a mount point";
     else if (needs != NULL && !tried("%s >/dev/null 2>&1", needs))
         missing = needs;
     if (missing != NULL) {

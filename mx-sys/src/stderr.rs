@@ -109,8 +109,16 @@ fn say(level: Level, target: &str, args: &Arguments<'_>) {
 #[cold]
 #[inline(never)]
 pub fn say_text(text: &Arguments<'_>) {
-    let mut line = Line::<{ libc::PIPE_BUF }>::EMPTY;
-    line.fill(text);
+    // Not on the stack, which may be small and is deepest where something fails. Without memory a line is short.
+    let (mut long, mut short) = (Vec::new(), [b'\n'; SHORT]);
+    let bytes = match long.try_reserve_exact(libc::PIPE_BUF) {
+        Ok(()) => {
+            long.resize(libc::PIPE_BUF, b'\n');
+            &mut long[..]
+        }
+        Err(_) => &mut short[..],
+    };
+    let line = Line::new(bytes, text);
     let _off = Off::new();
     // A stop by SIGTTOU as well, and handlers.
     let _signals = SignalsBlocked::new();
@@ -122,18 +130,15 @@ pub fn say_text(text: &Arguments<'_>) {
     }
 }
 
-/// Says how many lines are lost. A function of its own, whose line is gone when the other one is written.
-#[inline(never)]
+/// Says how many lines are lost.
 fn put_lost(lost: u64) -> bool {
     let (time, level, target) = (Utc::now(), Level::Warn, module_path!());
     let note = format_args!("[{time} {level:<5} {target}] {lost} log lines could not be written");
-    let mut line = Line::<SHORT>::EMPTY;
-    line.fill(&note);
-    put(&line)
+    put(&Line::new(&mut [b'\n'; SHORT], &note))
 }
 
 /// Writes a line. False: not as a whole.
-fn put<const N: usize>(line: &Line<N>) -> bool {
+fn put(line: &Line<'_>) -> bool {
     let torn = TORN.swap(false, Ordering::Relaxed);
     let bytes = line.bytes(torn);
     let written = {
@@ -193,25 +198,22 @@ fn is_writable(stderr: BorrowedFd<'_>) -> bool {
     poll(&mut asked, PollTimeout::ZERO) == Ok(1) && asked[0].revents() == Some(PollFlags::POLLOUT)
 }
 
-/// A text of up to `N` bytes between two ends of lines: the first ends one that is torn.
-struct Line<const N: usize> {
-    bytes: [u8; N],
+/// A text between two ends of lines, cut off where there is no more room: the first end is that of a torn line.
+struct Line<'a> {
+    bytes: &'a mut [u8],
     len: usize,
 }
 
-/// Enough for the number of lost lines.
-const SHORT: usize = 128;
+/// Enough for the number of lost lines, and for the beginning of another line.
+const SHORT: usize = 256;
 
-impl<const N: usize> Line<N> {
-    /// To be filled where it is: a copy would take as much stack again.
-    const EMPTY: Self = Self {
-        bytes: [b'\n'; N],
-        len: 1,
-    };
-
-    fn fill(&mut self, text: &Arguments<'_>) {
+impl<'a> Line<'a> {
+    /// Writes `text` into `bytes`, which are ends of lines.
+    fn new(bytes: &'a mut [u8], text: &Arguments<'_>) -> Self {
+        let mut line = Self { bytes, len: 1 };
         // An error means that it is cut off.
-        let _ = self.write_fmt(*text);
+        let _ = line.write_fmt(*text);
+        line
     }
 
     fn bytes(&self, after_torn: bool) -> &[u8] {
@@ -220,7 +222,7 @@ impl<const N: usize> Line<N> {
     }
 }
 
-impl<const N: usize> Write for Line<N> {
+impl Write for Line<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
             if self.len == self.bytes.len() - 1 {
@@ -283,11 +285,10 @@ mod tests {
     #[test]
     fn a_line_has_one_end_and_no_more_than_a_pipe_takes_at_once() {
         let line = |text: &str| {
-            let mut line = Line::<4096>::EMPTY;
-            line.fill(&format_args!("[INFO  mx] {text}"));
-            line
+            let bytes = vec![b'\n'; 4096].leak();
+            Line::new(bytes, &format_args!("[INFO  mx] {text}"))
         };
-        let text = |line: &Line<4096>, torn| String::from_utf8(line.bytes(torn).to_vec()).unwrap();
+        let text = |line: &Line<'_>, torn| String::from_utf8(line.bytes(torn).to_vec()).unwrap();
         let short = line("a\nb");
         assert!(text(&short, false).starts_with('[') && text(&short, true).starts_with("\n["));
         assert!(text(&short, false).ends_with("[INFO  mx] a b\n"));
@@ -299,6 +300,10 @@ mod tests {
             assert_eq!(text(&long, true).matches('\n').count(), 2);
             assert_eq!(long.bytes(false).len() == len + 1, whole);
         }
+        let mut little = [b'\n'; SHORT];
+        let cut = Line::new(&mut little, &format_args!("{}", "x".repeat(SHORT)));
+        assert_eq!(cut.bytes(true).len(), SHORT);
+        assert!(text(&cut, true).ends_with("x\n"));
     }
 
     #[test]

@@ -240,7 +240,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    pub(super) fn remove(&mut self, now: Instant, id: LinkId) -> Option<Link<A>> {
+    pub(super) fn remove(&mut self, now: Instant, id: LinkId) -> Option<Box<Link<A>>> {
         let mut link = self.table.remove(id)?;
         self.by_cookie.remove(&link.session.ours());
         let source = if link.called {

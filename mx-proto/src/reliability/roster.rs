@@ -100,10 +100,11 @@ impl<A: Copy + Eq> Roster<A> {
         }
     }
 
-    pub(super) fn remove(&mut self, id: LinkId) -> Option<Link<A>> {
+    /// Removes a link. It stays in its box: on the stack it would lie below everything that a failed link sets off.
+    pub(super) fn remove(&mut self, id: LinkId) -> Option<Box<Link<A>>> {
         Some(match self.places.remove(id)? {
-            RosterEntry::Awake(link) => *link,
-            RosterEntry::Suspended(suspended) => *suspended.wake(self.datagram_max, &self.config),
+            RosterEntry::Awake(link) => link,
+            RosterEntry::Suspended(suspended) => suspended.wake(self.datagram_max, &self.config),
         })
     }
 

@@ -670,7 +670,7 @@ fn a_link_closed_while_its_peer_is_looked_for_takes_the_search_with_it() {
 
 #[test]
 fn the_port_is_opened_for_the_first_address_that_asks_and_not_for_others() {
-    let later = || tcp();
+    let later = || tcp().map(Box::new);
     let mut a = Side::with(
         Route::AUTO,
         Lazy::new(None, Some(Box::new(later)), Double::provider),

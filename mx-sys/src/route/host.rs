@@ -425,7 +425,8 @@ impl<R: FabricPort> HostPorts<R> {
         Ok(link)
     }
 
-    /// Starts a link over libfabric. `strict`: that and nothing else is asked for.
+    /// Starts a link over libfabric. `strict`: that and nothing else is asked for. Not inlined, as `connect_dgram`.
+    #[inline(never)]
     fn connect_rdm(
         &mut self,
         target: Target,
@@ -449,6 +450,9 @@ impl<R: FabricPort> HostPorts<R> {
     }
 
     /// Starts a link over datagrams. `strict`: that and nothing else is asked for.
+    ///
+    /// Not inlined: its stack frame would be `connect`'s, below the log lines of every other port.
+    #[inline(never)]
     fn connect_dgram(
         &mut self,
         target: Target,

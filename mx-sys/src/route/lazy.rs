@@ -5,7 +5,7 @@ use mx_proto::port::ConnectError;
 use std::{fmt, io};
 
 /// Opens a port, or says in the log why it cannot be had.
-type Later<P> = Box<dyn FnOnce() -> Option<P> + Send>;
+type Later<P> = Box<dyn FnOnce() -> Option<Box<P>> + Send>;
 
 /// The port, or the way to it.
 pub(super) struct Lazy<P> {
@@ -42,20 +42,27 @@ impl<P> Lazy<P> {
     ) -> Result<&mut P, ConnectError> {
         if self.port.is_none()
             && let Some(open) = self.later.take()
-            && let Some(mut port) = open()
         {
-            match wake(&mut port) {
-                Ok(()) => {
-                    (self.provider_of)(&port).clone_into(&mut self.provider);
-                    self.port = Some(port);
-                }
-                Err(error) => log::error!("{name}: cannot wait for its descriptors: {error}"),
-            }
+            self.open(open, name, wake);
         }
         self.port.as_mut().ok_or_else(|| {
             log::debug!("the {name} port is not open");
             ConnectError::NoRoute
         })
+    }
+
+    /// Opens the port. Not inlined: a port would be part of every caller's stack frame.
+    #[cold]
+    #[inline(never)]
+    fn open(&mut self, open: Later<P>, name: &str, wake: impl FnOnce(&mut P) -> io::Result<()>) {
+        let Some(mut port) = open() else { return };
+        match wake(&mut port) {
+            Ok(()) => {
+                (self.provider_of)(&port).clone_into(&mut self.provider);
+                self.port = Some(*port);
+            }
+            Err(error) => log::error!("{name}: cannot wait for its descriptors: {error}"),
+        }
     }
 }
 
@@ -70,7 +77,7 @@ pub(super) fn later<P: Send + 'static, E: fmt::Display + Send>(
         Ok(port) => {
             let provider = provider_of(&port);
             log::info!("{name} port over {provider}, for an address with {name}@");
-            Some(*port)
+            Some(port)
         }
         Err(error) => {
             log::error!("no {name} port, which an address with {name}@ needs: {error}");

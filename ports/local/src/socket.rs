@@ -161,10 +161,10 @@ impl Socket {
         // SAFETY: the headers point to `parts` and those to `bytes`, which live until here.
         let got = unsafe { libc::recvmmsg(self.raw(), at, most, now, std::ptr::null_mut()) };
         let got = Errno::result(got)?;
-        let each = headers.iter().zip(bytes).take(got as usize);
+        let each = headers.iter().zip(&bytes).take(got as usize);
         Ok(each
             .map(|(header, bytes)| Short {
-                bytes,
+                bytes: *bytes,
                 len: header.msg_len as usize,
                 is_whole: header.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) == 0,
             })
