@@ -24,10 +24,10 @@ realname = lib$(1).so.$(if $(filter $(SO_$(1)).%,$(VERSION)),,$(SO_$(1)).)$(VERS
 # Also links to mx_info, with a part of it each.
 MX_INFO_NAMES := mx_endpoint_info mx_counters mx_fabrics
 
-# Copied only when it changed, so that what is linked against it is not linked again. In the static library
+# Copied only when it or static.sh changed, so that what is linked against it is not linked again. In the static library
 # only what the shared one exports is left visible, so that a program can be linked with several.
 define place
-@if ! cmp -s $(CARGO_OUT)/lib$(1).so $(LIBDIR)/$(realname); then \
+@if ! cmp -s $(CARGO_OUT)/lib$(1).so $(LIBDIR)/$(realname) || [ mk/static.sh -nt $(LIBDIR)/lib$(1).a ]; then \
     mk/static.sh $(CARGO_OUT)/lib$(1).a $(CARGO_OUT)/lib$(1).so $(LIBDIR)/lib$(1).a; \
     install -m 755 $(CARGO_OUT)/lib$(1).so $(LIBDIR)/$(realname); \
     ln -sfn $(realname) $(LIBDIR)/$(soname); \
