@@ -66,7 +66,7 @@ fn builder(name: &str, stack: usize) -> Builder {
 /// Bytes of thread-local data of all loaded files. The C library puts those of the files that the program was started
 /// with into every thread's stack.
 fn thread_local_bytes() -> usize {
-    /// Counted once, as a child of `fork` may not wait for the loader's lock.
+    /// Number of bytes, counted once: a child of `fork` may not wait for the loader's lock.
     static COUNTED: AtomicUsize = AtomicUsize::new(UNKNOWN);
     const UNKNOWN: usize = usize::MAX;
 
