@@ -31,7 +31,8 @@ const struct bmi_method_ops *method_open(const char *program)
     (void)program;
     return &bmi_mx_ops;
 #else
-    const char *library = getenv("BMI_MX_LIBRARY");
+    /* A caller with fewer rights than this process does not choose its code. */
+    const char *library = secure_getenv("BMI_MX_LIBRARY");
     if (library == NULL)
         library = METHOD_LIBRARY;
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);

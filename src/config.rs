@@ -138,7 +138,7 @@ impl Config {
     pub fn load(options: Option<&str>) -> (Self, Vec<Refused>) {
         let (config, mut refused) = Self::from(settings::environment, options);
         let names = settings::variables();
-        refused.extend(settings::unknown(tunables(), &["MX_", "BMI_MX_"], names));
+        refused.extend(settings::unused(tunables(), &["MX_", "BMI_MX_"], names));
         (config, refused)
     }
 
@@ -190,7 +190,9 @@ mod tests {
     fn every_tunable_sets_what_it_reads_at_both_ends_of_its_range() {
         for tunable in tunables() {
             let texts = match tunable.kind {
-                ValueKind::Number(min, max) | ValueKind::Bytes(min, max) => {
+                ValueKind::Number(min, max)
+                | ValueKind::Bytes(min, max)
+                | ValueKind::PortNumber(min, max) => {
                     vec![min.to_string(), max.to_string()]
                 }
                 ValueKind::OrZero(min, max) => [0, min, max].iter().map(u64::to_string).collect(),
@@ -204,9 +206,10 @@ mod tests {
                 let mut config = Config::default();
                 tunable.apply(&mut config, text).unwrap();
                 let number = match tunable.kind {
-                    ValueKind::Number(..) | ValueKind::OrZero(..) | ValueKind::Bytes(..) => {
-                        text.parse().unwrap()
-                    }
+                    ValueKind::Number(..)
+                    | ValueKind::OrZero(..)
+                    | ValueKind::Bytes(..)
+                    | ValueKind::PortNumber(..) => text.parse().unwrap(),
                     _ => place as u64,
                 };
                 match (tunable.get)(&config) {
@@ -222,7 +225,8 @@ mod tests {
         for tunable in tunables() {
             if let ValueKind::Number(min, max)
             | ValueKind::OrZero(min, max)
-            | ValueKind::Bytes(min, max) = tunable.kind
+            | ValueKind::Bytes(min, max)
+            | ValueKind::PortNumber(min, max) = tunable.kind
             {
                 let outside = [max.checked_add(1), min.checked_sub(1)];
                 for value in outside.into_iter().flatten() {

@@ -4,7 +4,7 @@
 //!   log::warn!(..)  -->  level enabled?  -->  bmi_mx_set_host's log, if there is one
 //!        not built when off        |          gossip, inside a file system
 //!                                  |          stderr, when alone
-//!   BMI_MX_LOG=debug (or MX_LOG) decides the level; without it:
+//!   BMI_MX_LOG=debug (or MX_LOG) decides the level; without it, and in an elevated process:
 //!      bmi_mx_set_host's log   info
 //!      gossip                  warn, and trace while bit 50 of the debug mask is on
 //!      stderr                  warn
@@ -20,7 +20,7 @@ use crate::config::LOG_VARIABLES;
 use crate::host;
 use libc::c_int;
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use mx_sys::{StderrLogger, unsaid};
+use mx_sys::{StderrLogger, settings, unsaid};
 use parking_lot::Mutex;
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
@@ -87,7 +87,7 @@ impl MethodLogger {
         self.sinks.get_or_init(|| {
             let filter = LOG_VARIABLES
                 .iter()
-                .find_map(|name| std::env::var(name).ok())
+                .find_map(|name| settings::trusted_environment(name))
                 .filter(|text| !text.is_empty());
             Sinks {
                 stderr: StderrLogger::new(filter.as_deref().unwrap_or("warn")),

@@ -1,11 +1,14 @@
 /*
  * A host that does to its process what hosts do: docs/c-api.md.
  *
- *     a client, a server, or both: no descriptors 0 to 2, a storm of signals, another root, exit in a handler
+ *     a client, a server, or both: no descriptors 0 to 2, a storm of signals, another root, exit in a handler,
+ *     variables of Rust's standard library
  *     ── and messages go there and back
  */
 #include "../support/pair.h"
+#include "../support/log.h"
 #include "../support/memory.h"
+#include "../support/pattern.h"
 #include "../support/port.h"
 #include "../support/user.h"
 
@@ -232,12 +235,88 @@ static void comes_and_goes(struct side *side)
     }
 }
 
+/* ---- variables of Rust's standard library ---- */
+
+/* Thread-local data, which the C library puts into the stack of every thread. */
+static _Thread_local volatile char thread_data[3 << 20];
+
+static void set_variables_of_rust(const char *stack)
+{
+    thread_data[0] = 1;
+    CHECK(setenv("RUST_MIN_STACK", stack, 1) == 0);
+    CHECK(setenv("RUST_BACKTRACE", "full", 1) == 0);
+    CHECK(setenv("RUST_LOG", "trace", 1) == 0);
+    log_take();
+}
+
+static void answer_requests(struct side *side)
+{
+    char *answer = fenced(LARGE);
+
+    pair_serve(side);
+    for (int i = 0; i < 2; i++) {
+        struct arrival request;
+        struct op send = {0};
+
+        usleep(200000);
+        request = host_next();
+        CHECK_THAT(op_send(&send, request.from, answer, LARGE, TAG), >=, 0);
+        op_sent(&send);
+        arrival_free(&request);
+    }
+    fenced_free(answer);
+    pair_part(side);
+}
+
+/* Both sides leave it to the library's own thread to connect; this one lets it take the answer, too. */
+static void ask_and_sleep(struct side *side)
+{
+    struct bmi_method_addr *server = pair_join(side);
+    char *answer = fenced(LARGE);
+
+    for (int i = 0; i < 2; i++) {
+        struct op ask = {0}, receive = {0};
+
+        CHECK_THAT(op_recv(&receive, server, answer, LARGE, TAG), >=, 0);
+        CHECK_THAT(op_send_unexpected(&ask, server, "ask", 3, TAG), >=, 0);
+        usleep(400000);
+        op_sent(&ask);
+        op_received(&receive, LARGE);
+    }
+    fenced_free(answer);
+    CHECK_THAT(log_count(), ==, 0);
+    CHECK_THAT(log_said("INIT -> WAIT"), ==, 0); /* of level debug */
+    pair_part(side);
+}
+
+#define STACK(name, bytes)                                  \
+    static void server_with_stack_##name(struct side *side) \
+    {                                                       \
+        set_variables_of_rust(bytes);                       \
+        answer_requests(side);                              \
+    }                                                       \
+                                                            \
+    static void client_with_stack_##name(struct side *side) \
+    {                                                       \
+        set_variables_of_rust(bytes);                       \
+        ask_and_sleep(side);                                \
+    }
+
+STACK(0, "0")
+STACK(1, "1")
+STACK(24576, "24576")
+STACK(huge, "1152921504606846976")
+
 #define ALWAYS                                                                                     \
     PAIR(a_server_without_descriptors_0_to_2, server_without_the_first, calls),                    \
         PAIR(a_client_without_descriptors_0_to_2, serves, client_without_the_first),               \
         PAIR(both_without_descriptors_0_to_2, server_without_the_first, client_without_the_first), \
         PAIR(both_in_a_storm_of_signals, server_in_a_storm, client_in_a_storm),                    \
-        PAIR(a_client_that_exits_in_a_handler, server_of_one_that_exits, client_that_exits)
+        PAIR(a_client_that_exits_in_a_handler, server_of_one_that_exits, client_that_exits),       \
+        PAIR(a_min_stack_of_0_changes_nothing, server_with_stack_0, client_with_stack_0),          \
+        PAIR(a_min_stack_of_1_changes_nothing, server_with_stack_1, client_with_stack_1),          \
+        PAIR(a_small_min_stack_changes_nothing, server_with_stack_24576, client_with_stack_24576), \
+        PAIR(a_huge_min_stack_changes_nothing, server_with_stack_huge, client_with_stack_huge)
 #define AS_ROOT                                                                                    \
     PAIR(both_where_there_are_no_files, server_where_nothing_is, client_where_nothing_is),         \
         PAIR(both_where_no_file_can_be_written, server_that_cannot_write, client_that_cannot_write)

@@ -15,6 +15,8 @@
 //! there, and not at all when nothing is missing: a user that cannot accept the race sets all of
 //! [`DEFAULTS`] before starting the program. `std::env::set_var` is used rather than C's `setenv`
 //! because it does the same under the lock that Rust's own readers take.
+//!
+//! None of this happens in an elevated process ([`is_elevated`]), which does not load libfabric.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -111,12 +113,19 @@ pub fn is_software_rdma(device: &Path) -> bool {
     !device.join("device").exists()
 }
 
-/// The value of [`LIBRARY_VARIABLE`]; `None` when it is empty, or when the program runs with more
-/// rights than its user, who must not choose its code then.
-pub(crate) fn chosen_library() -> Option<OsString> {
+/// Returns whether this process is elevated: whether it has more rights than its caller, who chose its environment. The
+/// kernel says so (`AT_SECURE`) of programs with set-user-id, set-group-id or capabilities, and of those that a
+/// security module gives more rights.
+pub fn is_elevated() -> bool {
+    // nix has no name for it.
     // SAFETY: reads the process's auxiliary vector; always sound.
-    let elevated = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    if elevated {
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// The value of [`LIBRARY_VARIABLE`]; `None` when it is empty, and in an elevated process, which loads no library and
+/// names only the default one.
+pub(crate) fn chosen_library() -> Option<OsString> {
+    if is_elevated() {
         return None;
     }
     std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty())

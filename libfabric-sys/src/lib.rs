@@ -41,7 +41,7 @@ mod signals;
 
 pub use environment::{
     DEFAULTS as ENVIRONMENT, LIBRARY_VARIABLE, RXM_BUFFER_VARIABLE, RXM_EAGER_VARIABLE,
-    is_software_rdma,
+    is_elevated, is_software_rdma,
 };
 pub use hints::{BadName, Hints};
 pub use info::{Info, InfoList};

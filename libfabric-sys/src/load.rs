@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   MX_LIBFABRIC or libfabric.so.1
+//!        |                an elevated process .. Elevated
 //!        | dlopen         no such file ......... NotFound
 //!        |                anything else ........ Unusable
 //!        | dlvsym         fi_version ........... MissingSymbol
@@ -47,6 +48,12 @@ pub enum LoadError {
         /// The system's words.
         reason: String,
     },
+    /// The process is elevated. libfabric and its providers read dozens of variables, of which some name
+    /// code to load, and do not tell their user's environment from another's.
+    Elevated {
+        /// The name or path asked for.
+        asked: PathBuf,
+    },
     /// It is a library, but not libfabric.
     MissingSymbol {
         /// The name or path asked for.
@@ -71,6 +78,7 @@ impl LoadError {
         match self {
             Self::NotFound { asked, .. }
             | Self::Unusable { asked, .. }
+            | Self::Elevated { asked }
             | Self::MissingSymbol { asked, .. }
             | Self::TooOld { asked, .. } => asked,
         }
@@ -86,6 +94,13 @@ impl fmt::Display for LoadError {
             }
             Self::Unusable { reason, .. } => {
                 write!(f, "no libfabric: {asked} cannot be loaded ({reason})")?;
+            }
+            Self::Elevated { .. } => {
+                return write!(
+                    f,
+                    "no libfabric: {asked} is not loaded by a process with more rights than its \
+                     caller, whose environment would choose the code of its providers"
+                );
             }
             Self::MissingSymbol { symbol, .. } => {
                 write!(f, "no libfabric: {asked} has no {symbol}")?;
@@ -122,6 +137,11 @@ pub(crate) fn load(path: &Path) -> Result<(Functions, (u32, u32)), LoadError> {
             reason,
         });
     };
+    if environment::is_elevated() {
+        return Err(LoadError::Elevated {
+            asked: path.to_owned(),
+        });
+    }
     environment::prepare();
     let signals = SignalDispositions::save();
     let handle = open(path, &name);

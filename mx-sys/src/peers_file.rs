@@ -52,35 +52,24 @@ pub struct BadLine {
 }
 
 /// An error in a line.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Problem {
     /// It does not begin with the address of a host.
-    Address(String),
+    Address,
     /// Nothing follows the address.
     NoName,
     /// A host cannot be called that.
-    Name(String),
+    Name,
 }
 
+/// Says nothing of the line's text: who reads the log may be another one than who may read the file.
 impl fmt::Display for BadLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.problem {
-            Problem::Address(text) => write!(f, "{:?} is not the address of a host", Short(text)),
+        match self.problem {
+            Problem::Address => f.write_str("the first word is not the address of a host"),
             Problem::NoName => f.write_str("no name after the address"),
-            Problem::Name(text) => write!(f, "{:?} cannot be a host's name", Short(text)),
+            Problem::Name => f.write_str("a word after the address cannot be a host's name"),
         }
-    }
-}
-
-/// The beginning of a text, for the log.
-struct Short<'a>(&'a str);
-
-impl fmt::Debug for Short<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut chars = self.0.chars();
-        let begin: String = chars.by_ref().take(64).collect();
-        let more = if chars.next().is_some() { "..." } else { "" };
-        write!(f, "{begin:?}{more}")
     }
 }
 
@@ -129,7 +118,7 @@ impl Peers {
         names: impl Iterator<Item = &'a str>,
     ) -> Result<(), Problem> {
         let Ok(Some(address)) = literal::parse(address) else {
-            return Err(Problem::Address(address.to_owned()));
+            return Err(Problem::Address);
         };
         let place = *self.by_address.entry(address.ip()).or_insert_with(|| {
             let names = Vec::new();
@@ -139,7 +128,7 @@ impl Peers {
         let mut result = Err(Problem::NoName);
         for name in names {
             if !is_name(name) {
-                result = Err(Problem::Name(name.to_owned()));
+                result = Err(Problem::Name);
                 continue;
             }
             if result == Err(Problem::NoName) {
@@ -217,19 +206,19 @@ mod tests {
             "n".repeat(NAME_MAX)
         );
         let (peers, bad) = parse(&text);
-        assert_eq!(
-            told(&bad),
-            [
-                "1: \"server7\" is not the address of a host".to_owned(),
-                "2: no name after the address".to_owned(),
-                "3: \"b\u{e4}d\" cannot be a host's name".to_owned(),
-                "4: \"0.0.0.0\" is not the address of a host".to_owned(),
-                "5: \"10.0.0.300\" is not the address of a host".to_owned(),
-                format!("6: \"{}\"... cannot be a host's name", "n".repeat(64)),
-                "7: \"10.0.0.12\" cannot be a host's name".to_owned(),
-                "8: \".c\" cannot be a host's name".to_owned(),
-            ]
-        );
+        let address = "the first word is not the address of a host";
+        let name = "a word after the address cannot be a host's name";
+        let expected = [
+            format!("1: {address}"),
+            "2: no name after the address".to_owned(),
+            format!("3: {name}"),
+            format!("4: {address}"),
+            format!("5: {address}"),
+            format!("6: {name}"),
+            format!("7: {name}"),
+            format!("8: {name}"),
+        ];
+        assert_eq!(told(&bad), expected);
         for (name, address) in [
             ("ok", "10.0.0.9"),
             ("also-ok", "10.0.0.9"),

@@ -17,11 +17,12 @@ use crate::progress::Tuning;
 use crate::route::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 use crate::route::open::{EndpointChoice, OpenOptions};
 use crate::route::seen;
-use crate::tunable::{self, Field, G, K, M, Refused, Tunable, Value, ValueKind};
+use crate::tunable::{self, Field, G, K, M, Reason, Refused, Tunable, Value, ValueKind};
 use crate::{choice, tunables};
 use mx_port_base::endpoint_port::{self, PortMap};
 use mx_port_dgram::faults::{self, FaultPlan};
 use mx_port_dgram::{BackendChoice, DgramOptions};
+use mx_port_fabric::is_elevated;
 use mx_port_local::LocalOptions;
 use mx_port_rdm::{RdmOptions, Wait};
 use mx_proto::Route;
@@ -100,8 +101,14 @@ pub fn environment(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// Variables that are no rows: read by the logger, by libfabric's loader, by the examples.
-const OTHERS: [&str; 4] = ["MX_LOG", "BMI_MX_LOG", "MX_LIBFABRIC", "BMI_MX_LIBRARY"];
+/// Returns the value of a variable that is no row; `None` in an elevated process, whose caller does not decide it.
+pub fn trusted_environment(name: &str) -> Option<String> {
+    (!is_elevated()).then(|| environment(name)).flatten()
+}
+
+/// Variables that are no rows: read by the logger, by libfabric's loader, by the examples. An elevated process ignores
+/// them.
+pub const OTHERS: [&str; 4] = ["MX_LOG", "BMI_MX_LOG", "MX_LIBFABRIC", "BMI_MX_LIBRARY"];
 
 /// Variables of MX 1.2 that have no effect here: what they change, this library does not have. MPI
 /// libraries set some of them before `mx_init`.
@@ -119,25 +126,43 @@ pub const MX_WITHOUT_EFFECT: [&str; 11] = [
     "MX_ZOMBIE_SEND",
 ];
 
-/// Those of the variables `names` that begin as settings do, with one of `prefixes`, and are none of `rows`.
-pub fn unknown<'a, S: 'static>(
+/// Lists the variables among `names` that begin as settings do, with one of `prefixes`, and are none of `rows`; in an
+/// elevated process also the [`OTHERS`], which it ignores.
+pub fn unused<'a, S: 'static>(
     rows: impl Iterator<Item = &'a Tunable<S>> + Clone,
     prefixes: &[&str],
     names: impl Iterator<Item = String>,
 ) -> Vec<Refused> {
+    unused_as(is_elevated(), rows, prefixes, names)
+}
+
+/// [`unused`], for a process that is `elevated` or is not.
+fn unused_as<'a, S: 'static>(
+    elevated: bool,
+    rows: impl Iterator<Item = &'a Tunable<S>> + Clone,
+    prefixes: &[&str],
+    names: impl Iterator<Item = String>,
+) -> Vec<Refused> {
+    let is_ignored = |name: &str| elevated && OTHERS.contains(&name);
     let is_known = |name: &str| {
         let own = rows.clone().any(|row| row.name == name);
         let of_mx = MX_ROWS.iter().any(|row| row.name == name) || MX_WITHOUT_EFFECT.contains(&name);
         own || of_mx || OTHERS.contains(&name)
     };
     let mut names: Vec<String> = names
-        .filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)) && !is_known(name))
+        .filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
+        .filter(|name| is_ignored(name) || !is_known(name))
         .collect();
     names.sort_unstable();
-    let refused = |name| Refused {
-        name,
-        value: String::new(),
-        wanted: None,
+    let refused = |name: String| {
+        if is_ignored(&name) {
+            return Refused::elevated(&name);
+        }
+        Refused {
+            name,
+            value: String::new(),
+            reason: Reason::Unknown,
+        }
     };
     names.into_iter().map(refused).collect()
 }
@@ -155,7 +180,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             @as_ref as_mut:
             "MX_PORT", ValueKind::Choice(&["auto", "local", "tcp", "rdm", "dgram"]), (port),
                 "which ports carry traffic; `local@`, `tcp@`, `rdm@` or `dgram@` before the host of an address wins";
-            "MX_PORT_BASE", ValueKind::Number(1024, 64512), (port_base),
+            "MX_PORT_BASE", ValueKind::PortNumber(1024, 64512), (port_base),
                 "TCP and UDP port of endpoint 0; endpoints below 1024 use the block from here on, and it must be the \
                 same on all machines";
             "MX_SPIN_US", ValueKind::Number(0, 1_000_000), [
@@ -336,13 +361,18 @@ impl Settings {
     /// [`load`](Self::load) from the environment of this process, and what in it is no setting.
     pub fn of_process() -> (Self, Vec<Refused>) {
         let (settings, mut refused) = Self::load(environment);
-        refused.extend(unknown(Self::mx_rows(), &["MX_"], variables()));
+        refused.extend(unused(Self::mx_rows(), &["MX_"], variables()));
         (settings, refused)
     }
 
-    /// A path that was refused is no reason to do without a secret: nothing is opened with it.
+    /// A path that was refused is no reason to do without a secret: nothing is opened with it. The path that an elevated
+    /// process ignores is none; the host may have named another file.
     pub fn keep_secret(&mut self, refused: &[Refused]) {
-        if let Some(refused) = refused.iter().find(|refused| refused.name == SECRET) {
+        let needs_secret = |refused: &&Refused| {
+            let ignored = matches!(refused.reason, Reason::Elevated);
+            refused.name == SECRET && !(ignored && self.secret_file.is_some())
+        };
+        if let Some(refused) = refused.iter().find(needs_secret) {
             self.secret_file = Some(PathBuf::from(&refused.value));
         }
     }
@@ -434,15 +464,20 @@ mod tests {
     fn variables_called_like_settings_are_named_when_they_are_none() {
         let names = "MX_SPINUS PATH MX_SPIN_US MX_LOG BMI_MX_LOG MX_DISABLE_SHMEM BMI_MX_FOO XMX_Y MX_LIBFABRIC \
                      MX_DISABLE_SELF MX_DISABLE_SHARED MX_RCACHE MX_ZOMBIE_SEND MX_MONOTHREAD";
-        let unknown = |prefixes: &[&str]| -> Vec<String> {
+        let unused = |elevated, prefixes: &[&str]| -> Vec<String> {
             let names = names.split(' ').map(str::to_owned);
-            let refused = unknown(Settings::mx_rows(), prefixes, names);
+            let refused = unused_as(elevated, Settings::mx_rows(), prefixes, names);
             refused.iter().map(ToString::to_string).collect()
         };
         let spin = "unknown setting \"MX_SPINUS\" ignored";
-        assert_eq!(unknown(&["MX_"]), [spin]);
+        assert_eq!(unused(false, &["MX_"]), [spin]);
         let both = ["unknown setting \"BMI_MX_FOO\" ignored", spin];
-        assert_eq!(unknown(&["MX_", "BMI_MX_"]), both);
+        assert_eq!(unused(false, &["MX_", "BMI_MX_"]), both);
+        let ignored =
+            |name| format!("{name} ignored: this process has more rights than its caller");
+        let elevated = ["MX_LIBFABRIC", "MX_LOG"].map(ignored);
+        let elevated = elevated.into_iter().chain([spin.to_owned()]);
+        assert!(elevated.eq(unused(true, &["MX_"])));
     }
 
     #[test]
@@ -461,7 +496,9 @@ mod tests {
     fn every_row_sets_what_it_reads_at_both_ends_of_its_range_and_nothing_else() {
         for row in Settings::mx_rows() {
             let texts = match row.kind {
-                ValueKind::Number(min, max) | ValueKind::Bytes(min, max) => {
+                ValueKind::Number(min, max)
+                | ValueKind::Bytes(min, max)
+                | ValueKind::PortNumber(min, max) => {
                     vec![min.to_string(), max.to_string()]
                 }
                 ValueKind::OrZero(min, max) => [0, min, max].iter().map(u64::to_string).collect(),
@@ -475,9 +512,10 @@ mod tests {
                 let (mut settings, refused) = load(&[(row.name, text)]);
                 assert!(refused.is_empty(), "{refused:?}");
                 let number = match row.kind {
-                    ValueKind::Number(..) | ValueKind::OrZero(..) | ValueKind::Bytes(..) => {
-                        text.parse().unwrap()
-                    }
+                    ValueKind::Number(..)
+                    | ValueKind::OrZero(..)
+                    | ValueKind::Bytes(..)
+                    | ValueKind::PortNumber(..) => text.parse().unwrap(),
                     _ => place as u64,
                 };
                 match (row.get)(&settings) {
@@ -497,7 +535,8 @@ mod tests {
         for row in Settings::mx_rows() {
             if let ValueKind::Number(min, max)
             | ValueKind::OrZero(min, max)
-            | ValueKind::Bytes(min, max) = row.kind
+            | ValueKind::Bytes(min, max)
+            | ValueKind::PortNumber(min, max) = row.kind
             {
                 let outside = [max.checked_add(1), min.checked_sub(1)];
                 for value in outside.into_iter().flatten() {

@@ -8,11 +8,13 @@
 //! ```
 //!
 //! Sizes take the suffixes K, M and G (powers of 1024), switches `on` and `off`. A refused value
-//! leaves the old one in place.
+//! leaves the old one in place. The environment of an elevated process is its caller's: of that, only
+//! quantities are used.
 //!
-//! Owns: the syntax of values.
+//! Owns: the syntax of values, and which kinds of values a caller with fewer rights may set.
 //! Not here: the settings themselves (`settings`, and the libraries above).
 
+use mx_port_fabric::is_elevated;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -134,6 +136,8 @@ pub enum ValueKind {
     Number(u64, u64),
     /// The same, or 0.
     OrZero(u64, u64),
+    /// The number of a network port, from the first to the second. It chooses whom the process talks to.
+    PortNumber(u64, u64),
     /// A number of bytes from the first to the second.
     Bytes(u64, u64),
     /// `off` or `on`.
@@ -174,13 +178,35 @@ pub struct Refused {
     pub name: String,
     /// The text given.
     pub value: String,
-    /// The legal values; `None` for a name that does not exist.
-    pub wanted: Option<ValueKind>,
+    /// The reason.
+    pub reason: Reason,
 }
 
-/// Reads settings: `environment` first, then `options` (`NAME=value`, separated by commas or
-/// blanks). Gives what was refused, in that order.
+/// A reason not to take a setting.
+#[derive(Clone, Copy, Debug)]
+pub enum Reason {
+    /// The value is none of the legal ones.
+    Invalid(ValueKind),
+    /// No setting has this name.
+    Unknown,
+    /// The process is elevated, and its caller does not decide this.
+    Elevated,
+}
+
+/// Reads settings: `environment` first, in an elevated process only quantities, then `options` (`NAME=value`,
+/// separated by commas or blanks). Gives what was refused, in that order.
 pub fn load<'a, S: 'static>(
+    rows: impl Iterator<Item = &'a Tunable<S>> + Clone,
+    settings: &mut S,
+    environment: impl Fn(&str) -> Option<String>,
+    options: &str,
+) -> Vec<Refused> {
+    load_as(is_elevated(), rows, settings, environment, options)
+}
+
+/// [`load`], for a process that is `elevated` or is not.
+fn load_as<'a, S: 'static>(
+    elevated: bool,
     rows: impl Iterator<Item = &'a Tunable<S>> + Clone,
     settings: &mut S,
     environment: impl Fn(&str) -> Option<String>,
@@ -189,6 +215,10 @@ pub fn load<'a, S: 'static>(
     let mut refused = Vec::new();
     for row in rows.clone() {
         if let Some(value) = environment(row.name) {
+            if elevated && !row.kind.is_quantity() {
+                refused.push(Refused::elevated(row.name));
+                continue;
+            }
             refused.extend(row.apply(settings, value.trim()).err());
         }
     }
@@ -201,7 +231,7 @@ pub fn load<'a, S: 'static>(
             None => refused.push(Refused {
                 name: name.to_owned(),
                 value: value.to_owned(),
-                wanted: None,
+                reason: Reason::Unknown,
             }),
         }
     }
@@ -244,7 +274,7 @@ impl<S> Tunable<S> {
             return Err(Refused {
                 name: self.name.to_owned(),
                 value: text.to_owned(),
-                wanted: Some(self.kind),
+                reason: Reason::Invalid(self.kind),
             });
         };
         (self.set)(settings, value);
@@ -267,9 +297,15 @@ impl ValueKind {
         matches!(self, Self::Name | Self::Path | Self::Formed(..))
     }
 
+    /// Returns whether values are amounts of something, which the caller of an elevated process may set. All others choose
+    /// what the process reads, runs or talks to.
+    pub fn is_quantity(self) -> bool {
+        matches!(self, Self::Number(..) | Self::OrZero(..) | Self::Bytes(..))
+    }
+
     fn number_text(self, value: u64) -> String {
         match self {
-            Self::Number(..) | Self::OrZero(..) => value.to_string(),
+            Self::Number(..) | Self::OrZero(..) | Self::PortNumber(..) => value.to_string(),
             // Not numbers.
             Self::Name | Self::Path | Self::Formed(..) => value.to_string(),
             Self::Bytes(..) => match value {
@@ -288,7 +324,9 @@ impl ValueKind {
 
     fn parse(self, text: &str) -> Option<Value> {
         let number = match self {
-            Self::Number(min, max) => text.parse().ok().filter(|v| (min..=max).contains(v)),
+            Self::Number(min, max) | Self::PortNumber(min, max) => {
+                text.parse().ok().filter(|v| (min..=max).contains(v))
+            }
             Self::OrZero(min, max) => {
                 let fits = |v: &u64| *v == 0 || (min..=max).contains(v);
                 text.parse().ok().filter(fits)
@@ -335,7 +373,7 @@ impl ValueKind {
 impl fmt::Display for ValueKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Number(min, max) | Self::Bytes(min, max) => {
+            Self::Number(min, max) | Self::Bytes(min, max) | Self::PortNumber(min, max) => {
                 write!(f, "{} to {}", self.number_text(min), self.number_text(max))
             }
             Self::OrZero(min, max) => write!(f, "0, {min} to {max}"),
@@ -348,15 +386,31 @@ impl fmt::Display for ValueKind {
     }
 }
 
+impl Refused {
+    /// Refuses a variable that an elevated process ignores, without its value.
+    pub(crate) fn elevated(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            value: String::new(),
+            reason: Reason::Elevated,
+        }
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.wanted {
-            Some(kind) => write!(
+        match self.reason {
+            Reason::Invalid(kind) => write!(
                 f,
                 "{}={:?} ignored: not one of {kind}",
                 self.name, self.value
             ),
-            None => write!(f, "unknown setting {:?} ignored", self.name),
+            Reason::Unknown => write!(f, "unknown setting {:?} ignored", self.name),
+            Reason::Elevated => write!(
+                f,
+                "{} ignored: this process has more rights than its caller",
+                self.name
+            ),
         }
     }
 }
@@ -375,6 +429,7 @@ mod tests {
         name: Option<String>,
         path: Option<String>,
         formed: Option<String>,
+        port: u16,
     }
 
     const SAMPLE: Sample = Sample {
@@ -385,9 +440,10 @@ mod tests {
         name: None,
         path: None,
         formed: None,
+        port: 2048,
     };
 
-    static ROWS: [Tunable<Sample>; 7] = tunables! {
+    static ROWS: [Tunable<Sample>; 8] = tunables! {
         "NUMBER", ValueKind::Number(5, 10), (number), "a sample";
         "BYTES", ValueKind::Bytes(K, G), (bytes), "a sample";
         "SWITCH", ValueKind::Switch, (switch), "a sample";
@@ -395,6 +451,7 @@ mod tests {
         "NAME", ValueKind::Name, (name), "a sample";
         "FILE", ValueKind::Path, (path), "a sample";
         "FORMED", ValueKind::Formed("a=b", |text| text.contains('=')), (formed), "a sample";
+        "PORT", ValueKind::PortNumber(1024, 4096), (port), "a sample";
     };
 
     fn read(environment: &[(&str, &str)], options: &str) -> (Sample, Vec<String>) {
@@ -423,6 +480,7 @@ mod tests {
             ("NAME", vec!["auto", "", "verbs;ofi_rxm"]),
             ("FILE", vec!["none", "/etc/mx peers", "here;there"]),
             ("FORMED", vec!["none", "", "x=1,y=2", "x=1;y=2"]),
+            ("PORT", vec!["1024", "4096"]),
         ];
         for (name, texts) in all {
             for text in texts {
@@ -456,6 +514,7 @@ mod tests {
             ("NAME", vec!["two words", "t\u{e9}"], "auto, a name"),
             ("FILE", vec!["", "a\0b"], "none, a path"),
             ("FORMED", vec!["x"], "none, a=b"),
+            ("PORT", vec!["1023", "4097", "-1", "1K"], "1024 to 4096"),
         ];
         for (name, texts, wanted) in all {
             for text in texts {
@@ -482,7 +541,8 @@ mod tests {
             "NUMBER=10,NAME=psm3;CHOICE=a,FORMED=x=1;y=2",
         );
         let texts: Vec<String> = ROWS.iter().map(|row| row.text(&sample)).collect();
-        assert_eq!(texts, ["10", "1536K", "on", "a", "psm3", "/a/b", "x=1;y=2"]);
+        let expected = ["10", "1536K", "on", "a", "psm3", "/a/b", "x=1;y=2", "2048"];
+        assert_eq!(texts, expected);
         let mut again = SAMPLE;
         for (row, text) in ROWS.iter().zip(&texts) {
             row.apply(&mut again, text).unwrap();
@@ -505,6 +565,43 @@ mod tests {
             "unknown setting \"b\" ignored",
         ];
         assert_eq!(refused, says);
+    }
+
+    #[test]
+    fn an_elevated_process_takes_only_quantities_from_its_caller() {
+        let given = [
+            ("NUMBER", "6"),
+            ("BYTES", "2K"),
+            ("SWITCH", "on"),
+            ("CHOICE", "a"),
+            ("NAME", "/tmp/planted"),
+            ("FILE", "/etc/shadow"),
+            ("FORMED", "planted=1"),
+            ("PORT", "4096"),
+        ];
+        let value = |name: &str| {
+            let found = given.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let mut sample = SAMPLE;
+        let refused = load_as(true, ROWS.iter(), &mut sample, value, "");
+        let expected = Sample {
+            number: 6,
+            bytes: 2048,
+            ..SAMPLE
+        };
+        assert_eq!(sample, expected);
+        let says: Vec<String> = refused.iter().map(ToString::to_string).collect();
+        let names = ["SWITCH", "CHOICE", "NAME", "FILE", "FORMED", "PORT"];
+        let expected = names
+            .map(|name| format!("{name} ignored: this process has more rights than its caller"));
+        assert_eq!(says, expected);
+
+        let mut sample = SAMPLE;
+        let options = "FILE=/etc/mine,PORT=1024";
+        load_as(true, ROWS.iter(), &mut sample, value, options);
+        let of_host = (sample.path.as_deref(), sample.port);
+        assert_eq!(of_host, (Some("/etc/mine"), 1024));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::error::{Code, Error};
 use crate::process;
 use libc::c_int;
 use mx_sys::fork::ForkLock;
-use mx_sys::{ForkMark, Settings, StderrLogger, nic, reserve};
+use mx_sys::{ForkMark, Settings, StderrLogger, nic, reserve, settings};
 use std::sync::{Arc, OnceLock};
 
 /// The state while the count is above 0.
@@ -123,7 +123,7 @@ fn not_initialized() -> Error {
 fn start_logging() {
     static LOGGER: OnceLock<StderrLogger> = OnceLock::new();
     let logger = LOGGER.get_or_init(|| {
-        let asked = std::env::var("MX_LOG").ok().filter(|text| !text.is_empty());
+        let asked = settings::trusted_environment("MX_LOG").filter(|text| !text.is_empty());
         StderrLogger::new(asked.as_deref().unwrap_or("warn"))
     });
     // In a Rust program that has a logger of its own, that one stays.

@@ -18,7 +18,7 @@ pub(super) fn resolve(beside: &mut Beside) {
     if beside.resolving {
         return;
     }
-    match thread::start("mx-names", run) {
+    match thread::start("mx-names", thread::RESOLVER_STACK, run) {
         // It ends by itself.
         Ok(_) => beside.resolving = true,
         Err(error) => log::debug!("no thread to resolve names again: {error}"),

@@ -9,7 +9,7 @@ use mx_proto::Counter;
 use mx_proto::op_states;
 use mx_proto::transitions::Transition;
 use mx_sys::published::all_counters;
-use mx_sys::settings::{self, MX_ROWS, MX_WITHOUT_EFFECT, PEERS_FILE, Settings};
+use mx_sys::settings::{self, MX_ROWS, MX_WITHOUT_EFFECT, OTHERS, PEERS_FILE, Settings};
 use mx_sys::tunable::Tunable;
 use std::fmt::Display;
 use std::path::Path;
@@ -61,6 +61,27 @@ fn the_tables_of_tunables_are_those_in_the_code() {
             "docs/tuning.md should have these rows and no more under {title}:\n{rows}"
         );
     }
+}
+
+#[test]
+fn what_an_elevated_process_ignores_is_documented() {
+    fn ignored<S: 'static>(rows: &[Tunable<S>]) -> Vec<&'static str> {
+        let rows = rows.iter().filter(|row| !row.kind.is_quantity());
+        rows.map(|row| row.name).collect()
+    }
+    let rows = [
+        ignored(settings::rows::<Settings>()),
+        ignored(config::OWN),
+        ignored(MX_ROWS),
+    ];
+    let mut expected: Vec<_> = rows.into_iter().flatten().chain(OTHERS).collect();
+    expected.sort_unstable();
+    let text = text_of("docs/tuning.md");
+    let (_, list) = text.split_once("It ignores what chooses").unwrap();
+    let (list, _) = list.split_once(". Where").unwrap();
+    let mut found: Vec<_> = list.split('`').skip(1).step_by(2).collect();
+    found.sort_unstable();
+    assert_eq!(found, expected, "docs/tuning.md, In an elevated process");
 }
 
 #[test]

@@ -275,6 +275,36 @@ fn a_ports_tests_need_no_other_port_and_no_shim() {
     }
 }
 
+/// The environment of an elevated process is its caller's: code that reads it has to know that.
+#[test]
+fn only_settings_and_libfabrics_ports_read_the_environment() {
+    const READERS: [&str; 3] = [
+        "mx-sys/src/settings.rs",
+        "libfabric-sys/src/environment.rs",
+        // Once libfabric is loaded, which an elevated process does not do.
+        "ports/rdm/src/plan/mod.rs",
+    ];
+    let mut directories: Vec<_> = ["src", "mx-sys/src", "myriexpress/src", "libfabric-sys/src"]
+        .map(PathBuf::from)
+        .to_vec();
+    for several in ["ports", "libraries", "programs"] {
+        for entry in fs::read_dir(crate::root().join(several)).unwrap() {
+            let path = entry.unwrap().path().join("src");
+            directories.extend(path.is_dir().then_some(path));
+        }
+    }
+    let mut readers: Vec<_> = directories
+        .iter()
+        .flat_map(|directory| sources(&crate::root().join(directory)))
+        .filter(|file| code(file).contains("env::var"))
+        .map(|file| file.strip_prefix(crate::root()).unwrap().to_owned())
+        .collect();
+    readers.sort();
+    let mut expected = READERS.map(PathBuf::from);
+    expected.sort();
+    assert_eq!(readers, expected);
+}
+
 #[test]
 fn mx_proto_is_pure() {
     let lib = read(&crate::root().join("mx-proto/src/lib.rs"));

@@ -44,8 +44,11 @@ mod thread {
     use std::io;
     use std::thread::JoinHandle;
 
+    pub(crate) const PROGRESS_STACK: usize = 0;
+
     pub(crate) fn start<T: Send + 'static>(
         _name: &str,
+        _stack: usize,
         _run: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<JoinHandle<T>> {
         Err(io::ErrorKind::Unsupported.into())

@@ -47,10 +47,9 @@ pub(super) struct Table {
 /// The table as it is.
 pub(super) fn table() -> MutexGuard<'static, Table> {
     static TABLE: OnceLock<ForkLock<Table>> = OnceLock::new();
-    // Until a caller sets another one.
-    let environment = |name: &str| std::env::var(name).ok();
     let empty = || {
-        let file = PeersFile::new(settings::peers_file(environment));
+        // Until a caller sets another one.
+        let file = PeersFile::new(settings::peers_file(settings::environment));
         ForkLock::inherited(Table::new(Interfaces::now(), file), |table| {
             // Its descriptor is closed already, and no lock may be taken here.
             let _ = ManuallyDrop::new(table.watch.take());

@@ -74,7 +74,7 @@ impl<T: Progress + Send + 'static> Helper<T> {
                 run(&shared, &stopping, alive);
             }
         };
-        let thread = thread::start("mx-progress", run)?;
+        let thread = thread::start("mx-progress", thread::PROGRESS_STACK, run)?;
         // The resources with which it begins might not be there any more later.
         let _ = begun.recv();
         Ok(Self {

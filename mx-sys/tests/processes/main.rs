@@ -21,6 +21,7 @@ mod signal;
 
 mod local_starved;
 mod peers;
+mod threads;
 
 use std::process::{Command, ExitCode};
 
@@ -28,12 +29,17 @@ type Run = fn() -> ExitCode;
 type Child = fn(&[&str]);
 
 /// Those that have cases.
-const FILES: [(&str, Run); 2] = [("local_starved", local_starved::run), ("peers", peers::run)];
+const FILES: [(&str, Run); 3] = [
+    ("local_starved", local_starved::run),
+    ("peers", peers::run),
+    ("threads", threads::run),
+];
 
 /// Those that have another process.
-const CHILDREN: [(&str, Child); 2] = [
+const CHILDREN: [(&str, Child); 3] = [
     ("local_starved", local_starved::child),
     ("peers", peers::child),
+    ("threads", threads::child),
 ];
 
 fn named<F: Copy>(all: &[(&str, F)], name: &str) -> F {

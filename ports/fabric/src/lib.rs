@@ -55,6 +55,8 @@ pub use region::{Mr, REGISTER};
 pub use terms::Wait;
 pub use terms::{Entries, Prefix, Terms, modern_mr_mode};
 
+pub use libfabric_sys::is_elevated;
+
 use queue::Queue;
 
 use libc::{c_int, c_void};

@@ -11,7 +11,7 @@ use crate::text::{printable, show};
 use clap::Parser;
 use mx_proto::NicId;
 use mx_sys::published::{self, Found, Peer};
-use mx_sys::{PortMap, Settings, nic};
+use mx_sys::{PortMap, Settings, nic, settings};
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -127,7 +127,7 @@ pub(crate) struct Endpoint {
 }
 
 fn port_map() -> PortMap {
-    let (settings, _) = Settings::load(|name| std::env::var(name).ok());
+    let (settings, _) = Settings::load(settings::environment);
     PortMap::new(settings.port_base).unwrap_or_default()
 }
 

@@ -15,8 +15,8 @@ use crate::text::{aligned, or_none, printable, show};
 use libfabric_sys::Library;
 use mx_port_rdm::{hardware, survey};
 use mx_proto::NicId;
-use mx_sys::Settings;
 use mx_sys::nic::{self, KnownPeer};
+use mx_sys::{Settings, settings};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -90,7 +90,7 @@ struct Providers {
 impl Machine {
     /// Looks at it: all boards, or one. `None` when there is no such board.
     fn look(board: Option<u32>) -> Option<Self> {
-        let (settings, _) = Settings::load(|name| std::env::var(name).ok());
+        let (settings, _) = Settings::load(settings::environment);
         let boards: Vec<Board> = nic::boards()
             .into_iter()
             .zip(0..)
