@@ -237,14 +237,20 @@ pub fn finalize() -> Result<(), Box<Error>> {
     let (open, shutdown) = {
         let mut slot = shared.lock();
         slot.method()?;
+        // Nothing is closed or written any more if it is.
+        slot.check_lost();
         (slot.take(), slot.beside.shutdown)
     };
     let method = open.map(Open::into_engine);
     shared.end();
-    if let Some(mut method) = method {
-        deliver(&mut method, shutdown);
-        method.close();
-        leave(&mut method, shutdown);
+    match method {
+        Some(method) if method.endpoint().port().is_lost() => method.leave_port(),
+        Some(mut method) => {
+            deliver(&mut method, shutdown);
+            method.close();
+            leave(&mut method, shutdown);
+        }
+        None => {}
     }
     // The host drops its addresses next, and none of them is named to it afterwards.
     linger(LINGER, || {

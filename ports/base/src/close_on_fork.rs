@@ -45,6 +45,8 @@ struct Numbers(Vec<Entry>);
 enum Entry {
     /// Not ours.
     Free,
+    /// A file of which the kernel tells nothing.
+    Unknown,
     /// A file without an inode of its own.
     Anonymous,
     /// A file with this device and inode number.
@@ -94,7 +96,8 @@ impl<F: AsFd> CloseOnFork<F> {
 }
 
 impl<F> CloseOnFork<F> {
-    /// False when the host has closed the descriptor. An anonymous file whose number is another one's now passes.
+    /// False when the host has closed the descriptor. Another anonymous file of that number passes for an anonymous
+    /// one.
     pub fn is_intact(&self) -> bool {
         OPEN.lock().is_intact(self.number)
     }
@@ -145,7 +148,8 @@ impl Entry {
             Some(file) if file.st_mode & libc::S_IFMT != 0 => {
                 Self::File(file.st_dev, file.st_ino)
             }
-            _ => Self::Anonymous,
+            Some(_) => Self::Anonymous,
+            None => Self::Unknown,
         }
     }
 }
@@ -184,14 +188,15 @@ impl Numbers {
     fn is_intact(&self, fd: RawFd) -> bool {
         match self.entry(fd) {
             Entry::Free => false,
-            Entry::Anonymous => stat(fd).is_some(),
-            file @ Entry::File(..) => Entry::of(fd) == file,
+            Entry::Unknown => true,
+            listed => Entry::of(fd) == listed,
         }
     }
 
     /// Whether closing a number closes the file it was listed with, as far as can be known.
     fn may_close(&self, fd: RawFd) -> bool {
-        self.is_intact(fd) && (self.entry(fd) != Entry::Anonymous || self.all_are_intact())
+        let recognised = matches!(self.entry(fd), Entry::File(..));
+        self.is_intact(fd) && (recognised || self.all_are_intact())
     }
 
     fn all_are_intact(&self) -> bool {
@@ -209,7 +214,8 @@ impl Numbers {
         }
         let mut forgotten = 0;
         for fd in 0..self.0.len() as RawFd {
-            if self.entry(fd) == Entry::Anonymous || !self.is_intact(fd) {
+            let recognised = matches!(self.entry(fd), Entry::File(..));
+            if !recognised || !self.is_intact(fd) {
                 forgotten += usize::from(self.remove(fd));
             }
         }

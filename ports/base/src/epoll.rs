@@ -90,6 +90,11 @@ impl Epoll {
         &events[..usize::try_from(count).unwrap_or(0)]
     }
 
+    /// False when the host has closed the descriptor, and its number is no anonymous file's.
+    pub fn is_intact(&self) -> bool {
+        self.0.is_intact()
+    }
+
     /// For a second handle.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
