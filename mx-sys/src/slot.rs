@@ -140,7 +140,7 @@ enum Ports {
     Parents,
     /// The same, and everything that was under way has ended.
     Missing,
-    /// Nobody: the host has closed their descriptors. Everything that was under way has ended.
+    /// No process: the host has closed their descriptors. Everything that was under way has ended.
     Lost,
 }
 
@@ -218,7 +218,11 @@ impl<E: Engine> Slot<E> {
     /// have found their descriptors closed.
     #[cold]
     pub fn publish(&mut self) {
-        if self.is_used() && self.engine().is_some_and(|engine| engine.endpoint().port().is_lost()) {
+        if self.is_used()
+            && self
+                .engine()
+                .is_some_and(|engine| engine.endpoint().port().is_lost())
+        {
             self.lose();
         }
         if let Some(open) = &mut self.open {
@@ -448,7 +452,11 @@ impl<E: Engine> Progress for Slot<E> {
     }
 
     fn check_descriptors(&mut self) {
-        if self.is_used() && self.engine().is_some_and(|engine| !engine.endpoint().port().is_intact()) {
+        if self.is_used()
+            && self
+                .engine()
+                .is_some_and(|engine| !engine.endpoint().port().is_intact())
+        {
             Self::lose(self);
         }
     }

@@ -27,7 +27,7 @@ use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Identity, Route};
 use mx_sys::slot::{Open, Trouble};
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenAnew, OpenError, OpenOptions};
-use mx_sys::{Shared, linger, nic, reserve, thread};
+use mx_sys::{Shared, limits, linger, nic, reserve};
 use std::io;
 use std::net::IpAddr;
 use std::ptr::NonNull;
@@ -183,7 +183,7 @@ pub(super) fn no_endpoint(reason: Trouble) -> Box<Error> {
         Trouble::Random(reason) => Error::system("random numbers (getrandom)", &reason, ""),
         Trouble::Doorbells(reason) => no_descriptors(reason),
         Trouble::Helper(reason) => {
-            let limit = thread::limit_of_threads(&reason);
+            let limit = limits::of_threads(&reason);
             let limit = format!("{limit}; MX_HELPER=off does without the thread");
             Error::system("no helper thread", &reason, &limit)
         }
@@ -191,7 +191,7 @@ pub(super) fn no_endpoint(reason: Trouble) -> Box<Error> {
 }
 
 fn no_descriptors(reason: io::Error) -> Box<Error> {
-    let limit = thread::limit_of(&reason);
+    let limit = limits::of_descriptors(&reason);
     Error::system("no eventfd to wake threads with", &reason, &limit)
 }
 

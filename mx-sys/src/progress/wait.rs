@@ -113,8 +113,8 @@ impl Rings {
 /// before this time, so that an engine with a coarse clock does not make its progress thread spin.
 const STALE_DEADLINE: Duration = Duration::from_micros(100);
 
-/// The longest sleep in the kernel. A host that closes the library's descriptors wakes nobody: a sleeper finds it out
-/// when it looks, and a blocked call is to return within a second. Without limit in loom's models, which a lost
+/// The longest sleep in the kernel. A host that closes the library's descriptors wakes no thread: a sleeper
+/// finds it out when it looks, and a blocked call is to return within a second. Without limit in loom's models, which a lost
 /// wake-up has to hang.
 const LONGEST_SLEEP: Option<Duration> = if cfg!(loom) {
     None
@@ -269,7 +269,10 @@ impl<T: Progress> Core<T> {
         let due = deadline.map(|deadline| deadline.max(now.after(STALE_DEADLINE)));
         Sleep {
             interest,
-            until: earlier(earlier(until, due), LONGEST_SLEEP.map(|most| now.after(most))),
+            until: earlier(
+                earlier(until, due),
+                LONGEST_SLEEP.map(|most| now.after(most)),
+            ),
             deadline,
             fds: self.value.descriptors(),
             active: self.value.active(),

@@ -145,9 +145,7 @@ impl Entry {
     /// The entry of a descriptor that is open now.
     fn of(fd: RawFd) -> Self {
         match stat(fd) {
-            Some(file) if file.st_mode & libc::S_IFMT != 0 => {
-                Self::File(file.st_dev, file.st_ino)
-            }
+            Some(file) if file.st_mode & libc::S_IFMT != 0 => Self::File(file.st_dev, file.st_ino),
             Some(_) => Self::Anonymous,
             None => Self::Unknown,
         }
@@ -337,10 +335,10 @@ mod tests {
         assert!(child_says(|| {
             let (ours, doorbell) = (socket(), anonymous());
             let numbers = [ours.as_raw_fd(), doorbell.as_raw_fd()];
-            let (theirs, bell) = (socket(), anonymous());
+            let (theirs, counter) = (socket(), anonymous());
             assert!(ours.is_intact() && doorbell.is_intact());
             take_number(numbers[0], &theirs);
-            take_number(numbers[1], &bell);
+            take_number(numbers[1], &counter);
             let seen = !ours.is_intact();
             // The anonymous file first: the socket tells that numbers have changed hands.
             drop(doorbell);
