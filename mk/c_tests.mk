@@ -29,7 +29,8 @@ C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 C_TESTS_PLAIN   := finalize cancelled strangers_crowds fork strangers wakeups \
                    args addresses binding messages counters testcalls large threads cancel drop \
                    lifecycle process deaths rush restart reuse strangers_memory strangers_credits \
-                   strangers_datagrams claims secret users stderr interposed shortage fabric strangers_fabric filesize without
+                   strangers_datagrams claims secret users stderr interposed shortage fabric strangers_fabric filesize \
+                   without descriptors
 C_TESTS_ALL     := $(C_TESTS_PLAIN) layout header_cxx table_copied table_linked table_dlopen bare \
                    set_host set_host_bare messages_dlopen guest_dlopen hosts releases
 C_TESTS_LONG    := shortage restart drop deaths rush

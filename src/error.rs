@@ -71,6 +71,13 @@ impl Error {
         Self::new(bmi::BMI_ENOMEM, what)
     }
 
+    /// The host has closed the library's descriptors, which the log has said once.
+    #[cold]
+    pub fn descriptors_closed() -> Box<Self> {
+        let what = "the host has closed descriptors of this library";
+        Self::new(bmi::BMI_EBADF, what)
+    }
+
     /// The system refused something that the method cannot run without. `limit`: which of its limits that may be, in
     /// words that follow.
     #[cold]

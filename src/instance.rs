@@ -345,6 +345,9 @@ fn find<R>(
     }
     if due {
         slot.publish();
+        if found.is_none() && slot.is_lost() {
+            return after_loss(&mut slot, take);
+        }
     }
     if found.is_none() && idle_us != 0 {
         return wait(shared, slot, interest, idle_us, take);
@@ -368,12 +371,13 @@ fn wait<R>(
     let idle = Duration::from_micros(idle_us);
     let life = slot.generation();
     let check = |slot: &mut HostSlot| {
-        let method = if slot.generation() == life {
-            slot.method()
-        } else {
-            Err(not_initialized())
-        };
-        method.and_then(&mut take).transpose()
+        if slot.generation() != life {
+            return Some(Err(not_initialized()));
+        }
+        if slot.is_lost() {
+            return after_loss(slot, &mut take).transpose();
+        }
+        slot.method().and_then(&mut take).transpose()
     };
     let found = slot.wait(interest, Some(idle), check).transpose()?;
     let mut slot = shared.lock();
@@ -381,6 +385,19 @@ fn wait<R>(
         tell(slot);
     }
     Ok(found)
+}
+
+/// The rest of a call that finds the descriptors closed: what has completed is reported, and then the reason why
+/// nothing else will.
+#[cold]
+fn after_loss<R>(
+    slot: &mut HostSlot,
+    mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
+) -> Result<Option<R>, Box<Error>> {
+    match take(slot.method()?)? {
+        Some(found) => Ok(Some(found)),
+        None => Err(Error::descriptors_closed()),
+    }
 }
 
 /// Calls in a row that may do without a poll.

@@ -9,16 +9,21 @@
 #include "../support/port.h"
 #include "../support/user.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 static void refused(int code, const char *word)
@@ -125,7 +130,7 @@ static void without_eventfd(struct side *side)
     begins();
     /* And where it had them once. */
     no_eventfd = EMFILE;
-    refused(-BMI_EMFILE, "RLIMIT_NOFILE");
+    refused(-BMI_EMFILE, "RLIMIT_NOFILE is ");
     no_eventfd = 0;
     begins();
 }
@@ -194,6 +199,78 @@ static void few_descriptors(struct world *world)
     CHECK_THAT(refusals, >, 0);
 }
 
+/* Connections that say nothing, and more of them than descriptors. */
+enum { LIMIT = 48, SILENT = 60 };
+
+static void server_at_its_limit(struct side *side)
+{
+    struct rlimit few;
+    int endpoint;
+
+    log_take();
+    CHECK(getrlimit(RLIMIT_NOFILE, &few) == 0);
+    few.rlim_cur = LIMIT;
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    endpoint = host_start_server();
+    tell(side, "endpoint", endpoint);
+    pair_hear(side, "dialled");
+    for (deadline_t deadline = deadline_in(WAIT_MS); log_count() == 0;) {
+        CHECK(!deadline_over(deadline));
+        host_pump(5);
+    }
+    CHECK_THAT(log_said("turned away: "), >, 0);
+    CHECK_THAT(log_said("; RLIMIT_NOFILE is 48: raise it with ulimit -n or LimitNOFILE="), >, 0);
+    tell(side, "said", 0);
+    host_stop();
+}
+
+static void silent_connections(struct world *world)
+{
+    struct child *server = spawn(world, "server");
+    int endpoint = (int)child_hear(server, "endpoint"), sockets[SILENT];
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)endpoint)};
+
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (int i = 0; i < SILENT; i++) {
+        sockets[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        CHECK(sockets[i] >= 0);
+        CHECK(connect(sockets[i], (struct sockaddr *)&to, sizeof to) == 0);
+    }
+    child_tell(server, "dialled", 0);
+    child_hear(server, "said");
+    for (int i = 0; i < SILENT; i++)
+        close(sockets[i]);
+    child_end(server);
+}
+
+/* ---- no epoll_pwait2 ---- */
+
+static int no_pwait2;
+static atomic_int asked;
+
+/* In place of the C library's; the library calls it by that name. */
+long guarded_syscall(long number, ...) __asm__("syscall");
+
+long guarded_syscall(long number, ...)
+{
+    static long (*real)(long, ...);
+    long arguments[6];
+    va_list list;
+
+    if (number == SYS_epoll_pwait2 && no_pwait2 != 0) {
+        asked++;
+        errno = no_pwait2;
+        return -1;
+    }
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "syscall");
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        arguments[i] = va_arg(list, long);
+    va_end(list);
+    return real(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+}
+
 /* ---- no membarrier ---- */
 
 enum { SLEEPS = 500 };
@@ -254,14 +331,39 @@ static void client_without_membarrier(struct side *side)
     client_sleeps(side);
 }
 
+/* Asked for once; and what filters answer does not keep it awake. */
+static void without_pwait2(struct side *side, int error, void (*sleep)(struct side *))
+{
+    struct timespec used;
+
+    CHECK(setenv("MX_SPIN_US", "0", 1) == 0);
+    no_pwait2 = error;
+    sleep(side);
+    CHECK_THAT(asked, ==, 1);
+    CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0);
+    CHECK_THAT(used.tv_sec, <, 5 * slower());
+}
+
+static void server_without_pwait2(struct side *side)
+{
+    without_pwait2(side, ENOSYS, server_sleeps);
+}
+
+static void client_without_pwait2(struct side *side)
+{
+    without_pwait2(side, EPERM, client_sleeps);
+}
+
 #define ALWAYS                                                                            \
     SOLO(without_clone3_it_says_so, without_clone3),                                      \
         SOLO(where_clone3_is_unknown_it_begins, with_clone_only),                         \
-        SOLO(without_eventfd_it_says_so, without_eventfd)
+        SOLO(without_eventfd_it_says_so, without_eventfd),                                \
+        PAIR(without_epoll_pwait2_it_is_asked_for_once, server_without_pwait2, client_without_pwait2)
 /* libfabric opens what it likes. */
 #define FEW                                                                               \
     DIRECTED(who_begins_with_few_descriptors_serves, few_descriptors, {"server", server_with_few}, \
-             {"client", client_of_few})
+             {"client", client_of_few}),                                                             \
+        DIRECTED(a_server_at_its_limit_of_descriptors_names_it, silent_connections, {"server", server_at_its_limit})
 /* Where the other side has it, neither relies on it. */
 #define NO_BARRIERS                                                                       \
     PAIR(without_membarrier_sleepers_are_woken, server_without_membarrier, client_without_membarrier), \

@@ -6,6 +6,7 @@
 #include "support/party.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -410,6 +411,41 @@ static void without_means(struct side *side)
     party_close(ep);
 }
 
+/* As bmi/descriptors.c has it of the other library, here in one call of each kind. */
+static void closes_descriptors(struct side *side)
+{
+    enum { MOST = 256 };
+    bool before[MOST];
+    mx_endpoint_t ep;
+    mx_request_t request;
+    mx_status_t status;
+    char in[8];
+    uint32_t result = 0;
+    deadline_t deadline;
+
+    (void)side;
+    for (int fd = 0; fd < MOST; fd++)
+        before[fd] = fcntl(fd, F_GETFD) >= 0;
+    party_start();
+    ep = open_any();
+    request = receive(ep, in, sizeof in, 1, EXACTLY);
+    for (int fd = 3; fd < MOST; fd++)
+        if (!before[fd])
+            close(fd);
+    /* The handler is told of the request's failure, and errors are returned. */
+    for (deadline = deadline_in(1000); result == 0;) {
+        CHECK(!deadline_over(deadline));
+        CHECK_THAT(mx_test(ep, &request, &status, &result), ==, MX_SUCCESS);
+    }
+    STATUS_IS(status, MX_STATUS_ENDPOINT_UNREACHABLE);
+    REFUSED(mx_progress(ep), MX_NIC_DEAD);
+    REFUSED(mx_wait_any(ep, MX_INFINITE, 0, 0, &status, &result), MX_NIC_DEAD);
+    OK(mx_close_endpoint(ep));
+    ep = open_any();
+    exchange(ep, address_of(ep), ep, 1000, 1);
+    party_close(ep);
+}
+
 static void without_a_fabric(struct side *side)
 {
     mx_endpoint_t ep = NULL;
@@ -437,6 +473,7 @@ int main(int argc, char **argv)
         PAIR(an_id_belongs_to_one_until_it_is_closed, keeps_an_id, wants_the_id),
         SOLO(what_cannot_be_opened_is_refused_with_the_reason, what_cannot_be_opened),
         SOLO(without_descriptors_nothing_is_opened_and_nothing_lost, without_means),
+        SOLO(an_endpoint_ends_whose_descriptors_are_closed, closes_descriptors),
         SOLO(a_fabric_that_cannot_be_had_is_no_device, without_a_fabric),
         {0},
     };

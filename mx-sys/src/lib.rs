@@ -40,7 +40,7 @@ pub use mx_port_base::clock::{self, MonotonicClock};
 pub use mx_port_base::endpoint_port::{EndpointRange, PortMap};
 pub use mx_port_base::fork::{self, ForkMark};
 pub use mx_port_base::page::page_size;
-pub use mx_port_base::{cancellation, epoll, eventfd, interfaces, lock};
+pub use mx_port_base::{cancellation, epoll, eventfd, interfaces, limits, lock};
 pub use mx_port_dgram::DgramOptions;
 pub use mx_port_fabric::regions;
 pub use mx_port_rdm::{RdmError, RdmOptions, hardware};

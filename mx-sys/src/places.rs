@@ -8,13 +8,17 @@
 //!
 //! Whether an address is in it is one comparison, however large it has grown, and its contents
 //! never move. Reserving costs only address space; where that is limited, at most a sixteenth of
-//! the limit is taken.
+//! the limit is taken. In a process that locks all it maps (`mlockall`), only what is open is locked.
 //!
 //! Owns: the address space, for as long as the process lives.
 //! Cost: one system call each time it grows.
 
+use mx_port_base::limits::of_memory;
 use mx_port_base::page::page_size;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
+use nix::errno::Errno;
+use nix::sys::mman::{
+    MapFlags, MmapAdvise, ProtFlags, madvise, mlock, mmap_anonymous, mprotect, munlock,
+};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::ptr::NonNull;
 
@@ -24,6 +28,8 @@ pub struct Reservation {
     start: NonNull<u8>,
     len: usize,
     open: usize,
+    /// The process locks all memory that it maps.
+    locked: bool,
 }
 
 // SAFETY: it stands for its range alone, as a `Box` of bytes would.
@@ -40,17 +46,23 @@ impl Reservation {
     pub fn new(most: usize) -> Option<Self> {
         let limit = address_space_limit().map_or(most, |limit| limit / SHARE);
         let mut len = most.min(limit).next_multiple_of(page_size());
+        let mut refusal = Errno::ENOMEM;
         while len >= LEAST {
-            if let Some(start) = map(len) {
-                return Some(Self {
-                    start,
-                    len,
-                    open: 0,
-                });
+            match map(len) {
+                Ok(start) => {
+                    return Some(Self {
+                        start,
+                        len,
+                        open: 0,
+                        locked: unlock(start, len),
+                    });
+                }
+                Err(error) => refusal = error,
             }
             len = (len / 2).next_multiple_of(page_size());
         }
-        log::warn!("no address space: {}", std::io::Error::last_os_error());
+        let limit = of_memory(refusal);
+        log::warn!("no address space for {LEAST} bytes of operations: {refusal}{limit}");
         None
     }
 
@@ -81,18 +93,41 @@ impl Reservation {
         let start = unsafe { self.start.add(self.open) }.cast();
         // SAFETY: the same; not accessed yet.
         let done = unsafe { mprotect(start, by, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) };
-        if done.is_ok() {
-            self.open += by;
+        if done.is_err() {
+            return false;
         }
-        done.is_ok()
+        // SAFETY: the same.
+        if self.locked && unsafe { mlock(start, by) }.is_err() {
+            // SAFETY: the same; nothing has been written there.
+            let _ = unsafe { mprotect(start, by, ProtFlags::PROT_NONE) };
+            unlock(start.cast(), by);
+            return false;
+        }
+        self.open += by;
+        true
     }
 }
 
-fn map(len: usize) -> Option<NonNull<u8>> {
+fn map(len: usize) -> Result<NonNull<u8>, Errno> {
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+    let len = len.try_into().map_err(|_| Errno::EINVAL)?;
     // SAFETY: a fresh private mapping wherever the kernel likes.
-    let start = unsafe { mmap_anonymous(None, len.try_into().ok()?, ProtFlags::PROT_NONE, flags) };
-    Some(start.ok()?.cast())
+    let start = unsafe { mmap_anonymous(None, len, ProtFlags::PROT_NONE, flags) };
+    start.map(NonNull::cast)
+}
+
+/// Unlocks a range that is not readable, if it is locked: `mlockall(MCL_FUTURE)` counts it as locked memory. Returns
+/// whether it was, which the kernel says by refusing to drop its pages.
+fn unlock(start: NonNull<u8>, len: usize) -> bool {
+    let start = start.cast();
+    // SAFETY: our own range, in which nothing has been written.
+    let dropped = unsafe { madvise(start, len, MmapAdvise::MADV_DONTNEED) };
+    let locked = dropped == Err(Errno::EINVAL);
+    if locked {
+        // SAFETY: the same.
+        let _ = unsafe { munlock(start, len) };
+    }
+    locked
 }
 
 /// `RLIMIT_AS`; `None`: no limit.
@@ -140,6 +175,84 @@ mod tests {
             let other = Reservation::new(LEAST).unwrap().start().addr().get();
             assert!(other + LEAST <= start || other >= end);
         }
+    }
+
+    /// Whether `holds` in a child of this process.
+    fn child_says(holds: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child asks for address space and leaves by `_exit`.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            let code = i32::from(!holds());
+            // SAFETY: ends the child without running anything of the parent's.
+            unsafe { libc::_exit(code) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is writable.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        status == 0
+    }
+
+    /// KiB that this process has locked.
+    fn locked_kib() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+        line.unwrap()
+            .trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .unwrap()
+    }
+
+    #[test]
+    fn under_mlockall_only_what_is_open_is_locked() {
+        assert!(child_says(|| {
+            let mut before = Reservation::new(LEAST).unwrap();
+            // SAFETY: no pointers.
+            if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
+                // Not even a page may be locked here: nothing is locked by a host either.
+                return getrlimit(Resource::RLIMIT_MEMLOCK) == Ok((0, 0));
+            }
+            let start = locked_kib();
+            let mut reservation = Reservation::new(16 << 30).unwrap();
+            let reserved = locked_kib() - start;
+            let grown = reservation.grow(256 << 10) && before.grow(LEAST);
+            let opened = locked_kib() - start;
+            // Reading the file takes memory, too.
+            reservation.locked
+                && !before.locked
+                && grown
+                && reserved < 128
+                && (256..512).contains(&opened)
+        }));
+    }
+
+    #[test]
+    fn a_small_lock_limit_is_left_to_the_program() {
+        assert!(child_says(|| {
+            let (limit, _) = getrlimit(Resource::RLIMIT_MEMLOCK).unwrap();
+            let small = libc::rlimit {
+                rlim_cur: limit.min(4 << 20),
+                rlim_max: limit.min(4 << 20),
+            };
+            // SAFETY: `small` is readable; no other pointers.
+            unsafe {
+                libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const small);
+                // Root may lock without limit.
+                if libc::geteuid() == 0 && libc::setuid(65_534) != 0 {
+                    return false;
+                }
+                libc::mlockall(libc::MCL_FUTURE);
+            }
+            let start = locked_kib();
+            let mut reservation = Reservation::new(16 << 30).unwrap();
+            let reserved = locked_kib() - start;
+            let (some, all) = (
+                reservation.grow(64 << 10),
+                reservation.grow(reservation.len),
+            );
+            some && !all && reserved < 256 && reservation.open() == 64 << 10
+        }));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::route::host::HostPorts;
 use crate::route::open::OpenError;
 use crate::user_memory::UserMemory;
 use crate::{reserve, thread};
+use mx_port_base::close_on_fork;
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Config, Endpoint, Identity, Instant, Owner};
 use std::io;
@@ -139,6 +140,8 @@ enum Ports {
     Parents,
     /// The same, and everything that was under way has ended.
     Missing,
+    /// No process: the host has closed their descriptors. Everything that was under way has ended.
+    Lost,
 }
 
 /// Why there is no endpoint.
@@ -180,11 +183,15 @@ impl<E: Engine> Slot<E> {
         self.publish();
     }
 
-    /// Takes the endpoint out.
+    /// Takes the endpoint out. If the host has closed its descriptors ([`Guard::check_lost`]), its ports are to be left
+    /// as they are ([`Engine::leave_port`]).
     pub fn take(&mut self) -> Option<Open<E>> {
         let mut open = self.open.take()?;
         open.engine.on_taken(&mut self.beside);
         self.ended = true;
+        if self.ports == Ports::Lost {
+            self.ports = Ports::Own;
+        }
         Some(open)
     }
 
@@ -207,14 +214,54 @@ impl<E: Engine> Slot<E> {
         (engine, &mut self.beside)
     }
 
-    /// Shows tools what has been counted.
+    /// Shows tools what has been counted. Its time is when [`is_to_be_shown`] says so, which is also when the ports
+    /// have found their descriptors closed.
     #[cold]
     pub fn publish(&mut self) {
+        if self.is_used()
+            && self
+                .engine()
+                .is_some_and(|engine| engine.endpoint().port().is_lost())
+        {
+            self.lose();
+        }
         if let Some(open) = &mut self.open {
             let waits = open.publisher.waits();
             open.publisher.publish(&sample(&*open.engine, waits));
             open.publisher.publish_peers(open.engine.endpoint());
         }
+    }
+
+    /// There is an endpoint whose ports are this process's.
+    fn is_used(&self) -> bool {
+        self.open.is_some() && self.ports == Ports::Own
+    }
+
+    /// Whether the host has closed descriptors of the endpoint that is here. Completions can still be taken; nothing
+    /// else will happen.
+    #[inline]
+    pub fn is_lost(&self) -> bool {
+        self.ports == Ports::Lost
+    }
+
+    /// Ends everything without the ports, whose descriptors the host has closed.
+    #[cold]
+    fn lose(&mut self) {
+        if !self.is_used() {
+            return;
+        }
+        self.ports = Ports::Lost;
+        let Some(engine) = self.engine() else {
+            return;
+        };
+        engine.endpoint_mut().port_mut().lose();
+        engine.inherit();
+        self.ended = true;
+        close_on_fork::forget_lost();
+        log::error!(
+            "the host has closed descriptors of this library: the endpoint has ended; close only descriptors that \
+             the host has opened, or do so before the library is initialized"
+        );
     }
 
     /// In a child of `fork`: ends what is the parent's. There are ports again after [`Self::open_anew`].
@@ -397,7 +444,25 @@ impl<E: Engine> Progress for Slot<E> {
     }
 
     fn active(&self) -> bool {
-        self.open.is_some() && self.ports == Ports::Own
+        self.is_used()
+    }
+
+    fn lose(&mut self) {
+        Self::lose(self);
+    }
+
+    fn check_descriptors(&mut self) {
+        if self.is_used()
+            && self
+                .engine()
+                .is_some_and(|engine| !engine.endpoint().port().is_intact())
+        {
+            Self::lose(self);
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        Self::is_lost(self)
     }
 
     fn on_sleep(&mut self, waits: &WaitStats) {

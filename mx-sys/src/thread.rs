@@ -9,8 +9,6 @@
 //! Owns: blocking signals, which are the application's, and sizes of stacks.
 
 use libc::{c_int, c_void, dl_phdr_info, size_t};
-use mx_port_base::descriptors;
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use std::io;
 use std::panic::resume_unwind;
@@ -103,31 +101,6 @@ unsafe extern "C" fn add_thread_local(
         .map(|it| (it.p_memsz + it.p_align) as usize)
         .sum::<usize>();
     0
-}
-
-/// The limit that may be the cause why a thread was refused, or the call that was, in words that follow the error.
-pub fn limit_of_threads(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::EAGAIN) => {
-            let limit = match getrlimit(Resource::RLIMIT_NPROC).map_or(0, |(soft, _)| soft) {
-                RLIM_INFINITY => "unlimited".to_owned(),
-                limit => limit.to_string(),
-            };
-            format!("; RLIMIT_NPROC is {limit}, or the container has a limit (pids.max)")
-        }
-        Some(libc::ENOMEM) => "; the limit of memory (RLIMIT_AS)".to_owned(),
-        Some(libc::EPERM | libc::ENOSYS) => "; clone is not allowed here".to_owned(),
-        _ => String::new(),
-    }
-}
-
-/// The same of descriptors.
-pub fn limit_of(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::EMFILE) => format!("; RLIMIT_NOFILE is {}", descriptors::most()),
-        Some(libc::ENFILE) => "; the machine's limit is fs.file-max".to_owned(),
-        _ => String::new(),
-    }
 }
 
 /// Blocks all signals in this thread until it is dropped.

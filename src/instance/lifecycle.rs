@@ -26,8 +26,9 @@ use crate::peer_name::{PeerName, ROUTE_DGRAM, ROUTE_RDM};
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Identity, Route};
 use mx_sys::slot::{Open, Trouble};
+use mx_sys::thread::PROGRESS_STACK;
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenAnew, OpenError, OpenOptions};
-use mx_sys::{Shared, linger, nic, reserve, thread};
+use mx_sys::{Shared, limits, linger, nic, reserve};
 use std::io;
 use std::net::IpAddr;
 use std::ptr::NonNull;
@@ -183,7 +184,7 @@ pub(super) fn no_endpoint(reason: Trouble) -> Box<Error> {
         Trouble::Random(reason) => Error::system("random numbers (getrandom)", &reason, ""),
         Trouble::Doorbells(reason) => no_descriptors(reason),
         Trouble::Helper(reason) => {
-            let limit = thread::limit_of_threads(&reason);
+            let limit = limits::of_threads(&reason, PROGRESS_STACK);
             let limit = format!("{limit}; MX_HELPER=off does without the thread");
             Error::system("no helper thread", &reason, &limit)
         }
@@ -191,7 +192,7 @@ pub(super) fn no_endpoint(reason: Trouble) -> Box<Error> {
 }
 
 fn no_descriptors(reason: io::Error) -> Box<Error> {
-    let limit = thread::limit_of(&reason);
+    let limit = limits::of_descriptors(&reason);
     Error::system("no eventfd to wake threads with", &reason, &limit)
 }
 
@@ -237,14 +238,20 @@ pub fn finalize() -> Result<(), Box<Error>> {
     let (open, shutdown) = {
         let mut slot = shared.lock();
         slot.method()?;
+        // Nothing is closed or written any more if it is.
+        slot.check_lost();
         (slot.take(), slot.beside.shutdown)
     };
     let method = open.map(Open::into_engine);
     shared.end();
-    if let Some(mut method) = method {
-        deliver(&mut method, shutdown);
-        method.close();
-        leave(&mut method, shutdown);
+    match method {
+        Some(method) if method.endpoint().port().is_lost() => method.leave_port(),
+        Some(mut method) => {
+            deliver(&mut method, shutdown);
+            method.close();
+            leave(&mut method, shutdown);
+        }
+        None => {}
     }
     // The host drops its addresses next, and none of them is named to it afterwards.
     linger(LINGER, || {

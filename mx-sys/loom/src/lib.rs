@@ -92,15 +92,28 @@ mod epoll {
 /// Nor does anything fork.
 mod close_on_fork {
     use std::io;
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-    pub(crate) type CloseOnForkFd = OwnedFd;
+    #[derive(Debug)]
+    pub(crate) struct CloseOnForkFd(OwnedFd);
 
     pub(crate) struct CloseOnFork;
 
     impl CloseOnFork {
-        pub(crate) fn open(open: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
-            open()
+        pub(crate) fn open(open: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<CloseOnForkFd> {
+            open().map(CloseOnForkFd)
+        }
+    }
+
+    impl CloseOnForkFd {
+        pub(crate) fn is_intact(&self) -> bool {
+            true
+        }
+    }
+
+    impl AsRawFd for CloseOnForkFd {
+        fn as_raw_fd(&self) -> RawFd {
+            self.0.as_raw_fd()
         }
     }
 }

@@ -13,7 +13,7 @@
 //! for the lock, and an armed engine makes peers send wake-ups.
 //!
 //! Owns: the thread.
-//! Cost: watching, one wake-up a tick; armed or dormant, nothing until something happens.
+//! Cost: watching, one wake-up a tick; armed or dormant, two a second while nothing happens.
 
 use super::sleep::sleep;
 use super::wait::{HelperState, earlier};
@@ -95,6 +95,7 @@ impl<T: Progress + Send + 'static> Helper<T> {
             return;
         }
         self.stopping.store(true, Ordering::Release);
+        thread.thread().unpark();
         if let Some(doorbells) = self.shared.doorbells() {
             doorbells.helper.ring();
         }
@@ -141,10 +142,10 @@ fn round<T: Progress>(
     mind_control: bool,
 ) -> bool {
     let mut core = shared.acquire();
-    let Some(doorbells) = core.waiting.doorbells.clone() else {
-        // The engine has ended; this thread is about to be told.
+    let Some(doorbells) = core.doorbells() else {
+        // The engine has ended, or its descriptors have been closed: `stop` unparks this thread.
         shared.release(core);
-        std::thread::sleep(TICK);
+        std::thread::park_timeout(LONG_TICK);
         return false;
     };
     let now_attention = shared.attention.load(Ordering::Relaxed);
@@ -192,7 +193,7 @@ fn round<T: Progress>(
         sleep_plan.fds.control = None;
         sleep_plan.until = earlier(sleep_plan.until, Some(MonotonicClock.now().after(TICK)));
     }
-    let control = sleep(
+    let slept = sleep(
         sleep_plan.fds.control,
         sleep_plan.fds.data,
         &doorbells.helper,
@@ -205,12 +206,15 @@ fn round<T: Progress>(
         core.value.disarm();
         core.waiting.helper = HelperState::Watching;
     }
-    if control {
+    if slept.lost {
+        core.value.lose();
+    }
+    if slept.control {
         core.value.note_control();
     }
-    if armed || control {
+    if armed || slept.control {
         core.value.progress();
     }
     shared.release(core);
-    control
+    slept.control
 }

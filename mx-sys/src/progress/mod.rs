@@ -104,6 +104,18 @@ pub trait Progress {
     /// There is an endpoint to look after.
     fn active(&self) -> bool;
 
+    /// The host has closed descriptors of the engine. What is under way ends, the engine produces everything, and
+    /// its descriptors are used no more. May be called again.
+    fn lose(&mut self) {}
+
+    /// Calls [`Progress::lose`] if the host has closed descriptors, as far as one system call tells.
+    fn check_descriptors(&mut self) {}
+
+    /// Whether [`Progress::lose`] was called. Then there are no doorbells, and each check has to succeed.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
     /// A thread goes to sleep on the engine's descriptors: the time to write down what others may
     /// look at meanwhile. `waits` is what has been counted of waiting threads.
     fn on_sleep(&mut self, _waits: &WaitStats) {}
@@ -280,7 +292,8 @@ impl<T: Progress> Shared<T> {
     /// all find that out.
     pub fn end(&self) {
         let mut core = self.acquire();
-        let doorbells = core.waiting.doorbells.take();
+        let doorbells = core.doorbells();
+        core.waiting.doorbells = None;
         self.release(core);
         if let Some(doorbells) = doorbells {
             // The last thread that sleeps on them closes them.
@@ -289,8 +302,8 @@ impl<T: Progress> Shared<T> {
     }
 
     fn doorbells(&self) -> Option<Arc<Doorbells>> {
-        let core = self.acquire();
-        let doorbells = core.waiting.doorbells.clone();
+        let mut core = self.acquire();
+        let doorbells = core.doorbells();
         self.release(core);
         doorbells
     }
@@ -401,6 +414,13 @@ pub struct Guard<'a, T: Progress> {
 }
 
 impl<T: Progress> Guard<'_, T> {
+    /// Whether the host has closed descriptors, as far as one system call tells. Then the doorbells are forgotten.
+    pub fn check_lost(&mut self) -> bool {
+        self.core.value.check_descriptors();
+        let _ = self.core.doorbells();
+        self.core.value.is_lost()
+    }
+
     /// [`Shared::retune`] with the lock.
     pub fn retune(&mut self, tuning: Tuning) -> io::Result<()> {
         let waiting = &mut self.core.waiting;

@@ -15,21 +15,48 @@ use mx_proto::{Clock, Instant};
 use smallvec::SmallVec;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The tokens of readable descriptors. Empty: the time-out, or a signal.
 pub(super) type Told = SmallVec<[u64; AT_ONCE]>;
 
+/// The reason why there is no sleep in a set.
+pub(super) enum Unslept {
+    /// The kernel has no such call: before Linux 5.11, or a filter refuses it.
+    NoCall,
+    /// The number is no epoll instance any more: the host has closed it.
+    Lost,
+}
+
 /// Sleeps until something in `set`, an epoll instance, is readable or `until` has come. `doorbell` is in
-/// it as [`DOORBELL`]; when it rang it is silenced. `None`: the kernel has no such call (before Linux 5.11).
-pub(super) fn sleep_in(set: RawFd, doorbell: &EventFd, until: Option<Instant>) -> Option<Told> {
+/// it as [`DOORBELL`]; when it rang it is silenced.
+pub(super) fn sleep_in(
+    set: RawFd,
+    doorbell: &EventFd,
+    until: Option<Instant>,
+) -> Result<Told, Unslept> {
+    /// The kernel has refused the call once, and is not asked again.
+    static REFUSED: AtomicBool = AtomicBool::new(false);
+    if REFUSED.load(Ordering::Relaxed) {
+        return Err(Unslept::NoCall);
+    }
     let mut events = epoll::room::<AT_ONCE>();
     let span = until.map(span_until);
-    let ready = epoll::sleep(set, &mut events, span.as_ref()).ok()?;
+    let ready = match epoll::sleep(set, &mut events, span.as_ref()) {
+        Ok(ready) => ready,
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EBADF | libc::EINVAL)) => {
+            return Err(Unslept::Lost);
+        }
+        Err(_) => {
+            REFUSED.store(true, Ordering::Relaxed);
+            return Err(Unslept::NoCall);
+        }
+    };
     let told: Told = ready.iter().map(|event| event.u64).collect();
     if told.contains(&DOORBELL) {
         doorbell.silence();
     }
-    Some(told)
+    Ok(told)
 }
 
 /// Puts `doorbell` into `set`. False: the kernel has no memory for that, or `set` is no epoll instance.
@@ -43,14 +70,23 @@ pub const DOORBELL: u64 = u64::MAX;
 /// Tokens told at once; what else is readable is told the next time.
 const AT_ONCE: usize = 32;
 
+/// The end of a sleep on descriptors.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Slept {
+    /// The control descriptor is readable.
+    pub(super) control: bool,
+    /// One of the descriptors is not open: the host has closed it.
+    pub(super) lost: bool,
+}
+
 /// Sleeps until one of the descriptors is readable or `until` has come. A doorbell that rang is
-/// silenced. True: `control` is readable.
+/// silenced.
 pub(super) fn sleep(
     control: Option<i32>,
     data: Option<i32>,
     doorbell: &EventFd,
     until: Option<Instant>,
-) -> bool {
+) -> Slept {
     // The kernel skips negative descriptors.
     let entry = |fd: Option<i32>| libc::pollfd {
         fd: fd.unwrap_or(-1),
@@ -75,13 +111,16 @@ pub(super) fn sleep(
         )
     };
     if count <= 0 {
-        return false;
+        return Slept::default();
     }
     let [control, _, rang] = fds.map(|fd| fd.revents != 0);
-    if rang {
+    let closed = fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0);
+    // Not a byte is read from a file of the host's that has the number now.
+    let lost = closed || (rang && !doorbell.is_intact());
+    if rang && !lost {
         doorbell.silence();
     }
-    control
+    Slept { control, lost }
 }
 
 fn span_until(until: Instant) -> libc::timespec {

@@ -19,7 +19,7 @@
 //!
 //! Owns: the list of waiters and the states of progress thread and helper.
 
-use super::sleep::{sleep, sleep_in};
+use super::sleep::{Slept, Unslept, sleep, sleep_in};
 use super::spin::Spin;
 use super::{
     Core, CoreGuard, Doorbells, EVERYTHING, Interest, Progress, Shared, WaitStats, give_back_if_due,
@@ -112,6 +112,15 @@ impl Rings {
 /// A deadline that has passed although the engine has just been called is not looked at again
 /// before this time, so that an engine with a coarse clock does not make its progress thread spin.
 const STALE_DEADLINE: Duration = Duration::from_micros(100);
+
+/// The longest sleep in the kernel. A host that closes the library's descriptors wakes no thread: a sleeper
+/// finds it out when it looks, and a blocked call is to return within a second. Without limit in loom's models, which a lost
+/// wake-up has to hang.
+const LONGEST_SLEEP: Option<Duration> = if cfg!(loom) {
+    None
+} else {
+    Some(Duration::from_millis(500))
+};
 
 /// Polls between two looks at the clock while spinning.
 const POLLS_PER_LOOK: u32 = 16;
@@ -221,9 +230,17 @@ impl<T: Progress> Core<T> {
             HelperState::Absent | HelperState::Watching => {}
         }
         if rings.progress_thread || rings.helper {
-            rings.doorbells = self.waiting.doorbells.clone();
+            rings.doorbells = self.doorbells();
         }
         rings
+    }
+
+    /// The doorbells, unless the engine has ended or its host has closed them.
+    pub(super) fn doorbells(&mut self) -> Option<Arc<Doorbells>> {
+        if self.value.is_lost() {
+            self.waiting.doorbells = None;
+        }
+        self.waiting.doorbells.clone()
     }
 
     /// Whether the state has changed that a thread relied on when it went to sleep.
@@ -248,10 +265,14 @@ impl<T: Progress> Core<T> {
     /// The state that a thread relies on when it goes to sleep now. The engine is armed.
     pub(super) fn sleep_for(&self, interest: Interest, until: Option<Instant>) -> Sleep {
         let deadline = self.value.deadline();
-        let soon = || MonotonicClock.now().after(STALE_DEADLINE);
+        let now = MonotonicClock.now();
+        let due = deadline.map(|deadline| deadline.max(now.after(STALE_DEADLINE)));
         Sleep {
             interest,
-            until: earlier(until, deadline.map(|deadline| deadline.max(soon()))),
+            until: earlier(
+                earlier(until, due),
+                LONGEST_SLEEP.map(|most| now.after(most)),
+            ),
             deadline,
             fds: self.value.descriptors(),
             active: self.value.active(),
@@ -384,7 +405,7 @@ impl<T: Progress> Shared<T> {
             core.value.disarm();
             return core;
         }
-        let Some(doorbells) = core.waiting.doorbells.clone() else {
+        let Some(doorbells) = core.doorbells() else {
             core.value.disarm();
             return core;
         };
@@ -398,23 +419,31 @@ impl<T: Progress> Shared<T> {
         if !helped {
             give_back_if_due::<T>();
         }
-        let told = set.and_then(|set| sleep_in(set, &doorbells.progress_thread, sleep_plan.until));
-        let control = told.is_none()
-            && sleep(
+        let doorbell = &doorbells.progress_thread;
+        let told = set.map_or(Err(Unslept::NoCall), |set| {
+            sleep_in(set, doorbell, sleep_plan.until)
+        });
+        let slept = match told {
+            Err(Unslept::NoCall) => sleep(
                 sleep_plan.fds.control,
                 sleep_plan.fds.data,
-                &doorbells.progress_thread,
+                doorbell,
                 sleep_plan.until,
-            );
+            ),
+            _ => Slept::default(),
+        };
         drop(doorbells);
         let mut core = self.acquire();
         core.waiting.progress_thread = None;
         core.value.disarm();
-        if control {
+        if slept.control {
             core.value.note_control();
         }
-        if let Some(told) = &told {
-            core.value.note_ready(told);
+        match &told {
+            Ok(told) => core.value.note_ready(told),
+            Err(Unslept::Lost) => core.value.lose(),
+            Err(Unslept::NoCall) if slept.lost => core.value.lose(),
+            Err(Unslept::NoCall) => {}
         }
         core
     }
@@ -469,7 +498,9 @@ impl<T: Progress> Shared<T> {
         core.value.disarm();
         core.waiting.helper = HelperState::Watching;
         core.waiting.stats.stand_downs += 1;
-        if let Some(doorbells) = &core.waiting.doorbells {
+        // Not the path of a message: the helper sleeps again only after a tick.
+        core.value.check_descriptors();
+        if let Some(doorbells) = core.doorbells() {
             doorbells.helper.ring();
         }
     }

@@ -17,6 +17,7 @@ use crate::progress::WaitStats;
 use crate::route::host::HostPorts;
 use crate::user_memory::UserMemory;
 use mx_port_base::close_on_fork::CloseOnForkFd;
+use mx_port_base::limits;
 use mx_port_base::sealed::Region;
 use mx_proto::{Clock, Endpoint, Identity, Owner};
 use std::io;
@@ -44,7 +45,10 @@ impl Publisher {
                 "tools will not see the endpoint: RLIMIT_FSIZE is below {} bytes",
                 layout::LEN_WITH_PEERS
             ),
-            _ => log::warn!("tools will not see the endpoint: {error}"),
+            _ => log::warn!(
+                "tools will not see the endpoint: {error}{}",
+                limits::of_descriptors(&error)
+            ),
         });
         Self {
             page: page.ok(),

@@ -125,8 +125,10 @@ pub struct HostPorts<R = RdmPort> {
     look: bool,
     /// The kernel has just told what there is: the next poll does not ask.
     told: bool,
-    /// Polls so far. A sleeper begins with one that is a round.
+    /// Polls so far. A sleeper begins with one that is a round. 0 for ever once descriptors are lost.
     turn: u32,
+    /// The host has closed descriptors: they are used no more.
+    lost: bool,
     next_look: Instant,
     look_every: Duration,
     /// All ports that are not quiet are armed ...
@@ -226,6 +228,7 @@ impl<R: FabricPort> HostPorts<R> {
             look: true,
             told: false,
             turn: 0,
+            lost: false,
             next_look: Instant(0),
             look_every: LOOK_EVERY.0,
             armed: false,
@@ -296,6 +299,22 @@ impl<R: FabricPort> HostPorts<R> {
     /// The data nest, which is an epoll instance, and its number.
     pub fn set(&self) -> (RawFd, u64) {
         (self.data.raw(), self.number)
+    }
+
+    /// False when the host has closed descriptors, as far as those tell that every endpoint has.
+    pub fn is_intact(&self) -> bool {
+        !self.lost && self.control.is_intact() && self.tcp.is_intact()
+    }
+
+    /// Whether the ports are used no more ([`HostPorts::lose`]).
+    pub fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// The host has closed descriptors. The ports go nowhere from now on, and make no system call.
+    pub fn lose(&mut self) {
+        // Each poll comes to where it finds that.
+        (self.lost, self.look, self.turn) = (true, true, 0);
     }
 
     /// The number of polls; a little more, as some numbers are skipped.
@@ -593,6 +612,10 @@ impl<R: FabricPort> HostPorts<R> {
             return;
         }
         self.look = false;
+        if !self.is_intact() {
+            self.lose();
+            return;
+        }
         let readable = self.control.readable();
         self.look_every = match readable {
             0 => (self.look_every * 2).min(LOOK_EVERY.1),
@@ -633,6 +656,9 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
 
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         let _off = Off::new();
+        if self.lost {
+            return Err(ConnectError::NoRoute);
+        }
         self.touched = true;
         let Ok(tcp_port) = self.map.port(target.endpoint) else {
             return Err(ConnectError::BadEndpoint);
@@ -729,6 +755,9 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
     }
 
     fn deadline(&self) -> Option<Instant> {
+        if self.lost {
+            return None;
+        }
         let ports = self.ports().map(LinkControl::deadline);
         let all = ports.chain([self.exchange.deadline(), self.settled_at]);
         all.flatten().min()
@@ -747,11 +776,17 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
     }
 
     fn keep_alive_due(&self) -> Option<Instant> {
+        if self.lost {
+            return None;
+        }
         self.ports().filter_map(LinkControl::keep_alive_due).min()
     }
 
     fn keep_alive(&mut self, now: Instant) {
         let _off = Off::new();
+        if self.lost {
+            return;
+        }
         for number in ALL {
             if let Some(port) = self.port_mut(number) {
                 port.keep_alive(now);
@@ -761,6 +796,9 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
 
     fn arm(&mut self) -> bool {
         let _off = Off::new();
+        if self.lost {
+            return true;
+        }
         self.turn |= ROUND - 1;
         // A sleeper stays armed while other threads post; arming again costs system calls, and a
         // packet that shared memory took whole changes nothing about it.
@@ -784,6 +822,9 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
 
     fn disarm(&mut self) {
         let _off = Off::new();
+        if self.lost {
+            return;
+        }
         self.turn |= ROUND - 1;
         self.armed = false;
         for number in ALL {
@@ -856,8 +897,12 @@ impl<M: Memory, R: FabricPort + Port<M>> Port<M> for HostPorts<R> {
         let _off = Off::new();
         let round = self.turn % ROUND == 0;
         let told = std::mem::take(&mut self.told);
-        if self.look || (round && !told) {
+        if !self.lost && (self.look || (round && !told)) {
             self.look_around(now);
+        }
+        if self.lost {
+            self.turn = 0;
+            return false;
         }
         let mut any = false;
         if !self.loopback.is_idle() {

@@ -30,10 +30,10 @@ use super::interface::Interface;
 use super::lazy::{self, Lazy};
 use crate::nic::{self, ResolveError};
 use crate::secret_file::{self, SecretError};
-use crate::thread::limit_of;
 use mx_port_base::Resolver;
 use mx_port_base::descriptors::{self, TooFew};
 use mx_port_base::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
+use mx_port_base::limits::of_descriptors;
 use mx_port_base::random;
 use mx_port_dgram::{self as dgram, DgramError, DgramOptions, DgramPort};
 use mx_port_local::{LocalOptions, LocalPort};
@@ -167,7 +167,11 @@ impl fmt::Display for OpenError {
             }
             Self::NoneFree => f.write_str("no endpoint is free"),
             Self::Listen { address, error } => {
-                write!(f, "cannot listen on {address}: {error}{}", limit_of(error))
+                write!(
+                    f,
+                    "cannot listen on {address}: {error}{}",
+                    of_descriptors(error)
+                )
             }
             Self::Rdm(error) => write!(f, "no rdm port: {error}"),
             Self::Dgram(error) => write!(f, "no dgram port: {error}"),
@@ -176,7 +180,7 @@ impl fmt::Display for OpenError {
             Self::System(error) => write!(
                 f,
                 "no descriptors, memory or random numbers: {error}{}",
-                limit_of(error)
+                of_descriptors(error)
             ),
         }
     }
@@ -460,8 +464,9 @@ fn shared_memory(
         }
         Err(error) => {
             log::warn!(
-                "endpoint {}: no shared memory, only TCP: {error}",
-                endpoint.0
+                "endpoint {}: no shared memory, only TCP: {error}{}",
+                endpoint.0,
+                of_descriptors(&error)
             );
             Ok(None)
         }

@@ -11,7 +11,8 @@ use crate::handles::EndpointHandle;
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Config, Endpoint, Identity, Instant};
 use mx_sys::slot::{self, Open, Slot, Trouble};
-use mx_sys::{HostPorts, Interest, MonotonicClock, OpenError, thread};
+use mx_sys::thread::PROGRESS_STACK;
+use mx_sys::{HostPorts, Interest, MonotonicClock, OpenError, limits};
 
 /// The engine on a real machine.
 pub(super) type HostEngine = Engine<HostPorts, MonotonicClock>;
@@ -123,9 +124,12 @@ pub(super) fn no_endpoint(reason: Trouble) -> Error {
     let what = match reason {
         Trouble::Ports(reason) => return refused(&reason),
         Trouble::Random(reason) => return refused(&OpenError::System(reason)),
-        Trouble::Doorbells(reason) => format!("no descriptors for waking threads: {reason}"),
+        Trouble::Doorbells(reason) => {
+            let limit = limits::of_descriptors(&reason);
+            format!("no eventfd to wake threads with: {reason}{limit}")
+        }
         Trouble::Helper(reason) => {
-            let limit = thread::limit_of_threads(&reason);
+            let limit = limits::of_threads(&reason, PROGRESS_STACK);
             format!("no helper thread: {reason}{limit}")
         }
     };

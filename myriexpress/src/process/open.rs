@@ -125,26 +125,32 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
                 Code::CloseInHandler,
                 "the endpoint cannot be closed by its own handler",
             ))),
-            Some(_) => {
+            // Nothing can wake this thread when the descriptors are lost.
+            Some(_) if !engine.endpoint().port().is_lost() => {
                 engine.end_turns();
                 None
             }
-            None => slot.take().map(Ok),
+            _ => slot.take().map(Ok),
         }
     };
+    place.shared.lock().check_lost();
     // Without a time-out it ends with something.
     let Some(taken) = place.shared.wait_for(HANDLER, None, take) else {
         return Ok(());
     };
     let mut engine = taken?.into_engine();
     let id = engine.identity().endpoint.0;
-    // Small sends that wait for room, then what was sent last.
-    drain(&mut engine, HostEngine::last_sends);
-    engine.close();
-    drain(&mut engine, |engine| {
-        engine.endpoint().port().link_count() > 0
-    });
-    drop(engine);
+    if engine.endpoint().port().is_lost() {
+        engine.leave_port();
+    } else {
+        // Small sends that wait for room, then what was sent last.
+        drain(&mut engine, HostEngine::last_sends);
+        engine.close();
+        drain(&mut engine, |engine| {
+            engine.endpoint().port().link_count() > 0
+        });
+        drop(engine);
+    }
     if let Some(slot) = ep.slot() {
         release(slot);
     }

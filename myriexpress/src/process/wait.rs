@@ -11,7 +11,7 @@
 use super::machine::{HostEngine, HostSlot, engine};
 use super::table::{find, with_held};
 use crate::engine::{HANDLER, HandlerTurn, WAKEUP};
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
 use mx_proto::Clock;
 use mx_sys::{Interest, MonotonicClock};
@@ -55,7 +55,8 @@ pub(super) fn wait<R>(
         }
         match check(engine) {
             Ok(Some(found)) => Some(Step::Found(found)),
-            Ok(None) => (known != engine.wakeups()).then_some(Step::Woken),
+            Ok(None) if known != engine.wakeups() => Some(Step::Woken),
+            Ok(None) => slot.is_lost().then(|| Step::Refused(descriptors_closed())),
             Err(error) => Some(Step::Refused(error)),
         }
     };
@@ -82,6 +83,13 @@ pub(super) fn wait<R>(
             may_turn.set(turns < TURNS_MAX);
         }
     }
+}
+
+/// The host has closed the library's descriptors, which the log has said once.
+#[cold]
+fn descriptors_closed() -> Error {
+    let what = "the program has closed descriptors of this library";
+    Error::new(Code::NicDead, what)
 }
 
 /// Calls the program's handler, without the lock. When it has forked and this is the child, the message is
@@ -112,7 +120,7 @@ fn run(ep: EndpointHandle, turn: HandlerTurn) -> Result<(), Error> {
 pub(super) fn wait_for_handler(ep: EndpointHandle) -> Result<(), Error> {
     let place = find(ep)?;
     let mut meant = None;
-    let look = |slot: &mut HostSlot| match engine(slot, ep) {
+    let mut look = |slot: &mut HostSlot| match engine(slot, ep) {
         Ok(engine) => {
             let meant = *meant.get_or_insert_with(|| engine.turns());
             match engine.running() {
@@ -121,6 +129,11 @@ pub(super) fn wait_for_handler(ep: EndpointHandle) -> Result<(), Error> {
             }
         }
         Err(error) => Some(Err(error)),
+    };
+    let look = |slot: &mut HostSlot| {
+        // Nothing can wake this thread then.
+        let lost = slot.is_lost().then_some(Ok(()));
+        look(slot).or(lost)
     };
     // Without a time-out it ends with something.
     place.shared.wait_for(HANDLER, None, look).unwrap_or(Ok(()))

@@ -27,7 +27,7 @@ impl fmt::Display for TooFew {
         let Self { limit, needed } = self;
         write!(
             f,
-            "RLIMIT_NOFILE is {limit}, it has to be {needed} at least"
+            "RLIMIT_NOFILE is {limit}, it has to be {needed} at least: raise it with ulimit -n or LimitNOFILE="
         )
     }
 }

@@ -71,7 +71,7 @@ impl Epoll {
         let _ = control(self.raw(), EPOLL_CTL_DEL, fd.as_raw_fd(), 0, 0);
     }
 
-    /// The events that are there now. A system call.
+    /// The events that are there now; none if the descriptor is no epoll instance any more. A system call.
     pub fn ready<'a>(&self, events: &'a mut [Event]) -> &'a [Event] {
         let no_mask = ptr::null::<libc::sigset_t>();
         let (at, len) = (events.as_mut_ptr(), events.len() as c_int);
@@ -88,6 +88,11 @@ impl Epoll {
             )
         };
         &events[..usize::try_from(count).unwrap_or(0)]
+    }
+
+    /// False when the host has closed the descriptor, and its number is no anonymous file's.
+    pub fn is_intact(&self) -> bool {
+        self.0.is_intact()
     }
 
     /// For a second handle.
@@ -107,7 +112,7 @@ pub fn watch(epoll: RawFd, fd: &impl AsRawFd, token: u64) -> io::Result<()> {
 }
 
 /// Waits in the instance of that number until something is there, for `span` at most. Nothing: the time was up, or
-/// a signal came. Fails before Linux 5.11.
+/// a signal came. Fails with `EBADF` or `EINVAL` when the number is no epoll instance any more, and before Linux 5.11.
 pub fn sleep<'a>(
     epoll: RawFd,
     events: &'a mut [Event],
@@ -130,8 +135,9 @@ pub fn sleep<'a>(
         )
     };
     match Errno::result(count) {
-        Err(Errno::ENOSYS) => Err(Errno::ENOSYS.into()),
-        count => Ok(&events[..count.map_or(0, |count| count as usize)]),
+        Ok(count) => Ok(&events[..count as usize]),
+        Err(Errno::EINTR) => Ok(&[]),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -50,6 +50,11 @@ impl EventFd {
         let got = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut count).cast(), 8) };
         got == 8
     }
+
+    /// False when the host has closed the descriptor, and its number is no anonymous file's.
+    pub fn is_intact(&self) -> bool {
+        self.fd.is_intact()
+    }
 }
 
 impl AsRawFd for EventFd {

@@ -25,6 +25,7 @@ pub mod file_size;
 pub mod fork;
 pub mod incoming;
 pub mod interfaces;
+pub mod limits;
 pub mod lock;
 pub mod nest;
 pub mod netlink;

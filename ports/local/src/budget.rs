@@ -40,6 +40,11 @@ impl Budget {
         }
     }
 
+    /// Bytes that may be mapped.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Bytes that are mapped.
     pub(super) fn used(&self) -> usize {
         self.shares.used()

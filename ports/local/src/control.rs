@@ -16,6 +16,7 @@ use super::link::{Dialing, Entry, State};
 use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
 use mx_port_base::epoll::{self, ENDED, ONCE, READABLE};
+use mx_port_base::limits;
 use mx_port_base::origin::Origin;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
@@ -231,7 +232,8 @@ impl LocalPort {
                 Err(error) if is_exhaustion(&error) && self.make_room() => {}
                 Err(error) if is_exhaustion(&error) => {
                     // The connection stays in the backlog, so epoll would report it for ever.
-                    self.warn_of_starving(&error);
+                    let limit = limits::of_descriptors(&error);
+                    self.warn_of_starving(&format_args!("{error}{limit}"));
                     return self.accept_later(now);
                 }
                 Err(_) => return,
@@ -248,8 +250,7 @@ impl LocalPort {
     pub(super) fn warn_of_starving(&mut self, what: &dyn std::fmt::Display) {
         if !std::mem::replace(&mut self.starved, true) {
             log::warn!(
-                "{:?}: {what}: peers wait or come over tcp until there are descriptors again \
-                 (RLIMIT_NOFILE)",
+                "{:?}: {what}: peers wait or come over tcp until there are descriptors again",
                 self.name
             );
         }
@@ -259,7 +260,11 @@ impl LocalPort {
         // Silent strangers must not keep others out.
         if self.is_full() && !self.evict(&"others need its place") {
             self.stats.refused += 1;
-            log::debug!("{:?}: link limit reached, connection refused", self.name);
+            log::debug!(
+                "{:?}: {} links are as many as MX_MAX_REMOTES allows, connection refused",
+                self.name,
+                self.links_max
+            );
             // The peer may fall back to another port.
             let _ = socket.send(&ControlMessage::Later(None).encode(), None);
             return;
@@ -269,7 +274,10 @@ impl LocalPort {
         if source != Source::TRUSTED && !self.places.may_take(source, 1) {
             self.stats.refused += 1;
             self.stats.over_share += 1;
-            log::debug!("{:?}: user {user} has its share of links", self.name);
+            log::debug!(
+                "{:?}: user {user} has its share of links (MX_SOURCE_SHARE)",
+                self.name
+            );
             let _ = socket.send(&ControlMessage::Later(None).encode(), None);
             return;
         }

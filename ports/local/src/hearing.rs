@@ -24,6 +24,7 @@ use super::socket::{BATCH, Received, is_exhaustion, is_transient};
 use super::{LocalPort, pieces};
 use mx_port_base::close_on_fork::CloseOnForkFd;
 use mx_port_base::epoll::WRITABLE;
+use mx_port_base::limits;
 use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink};
 use mx_proto::{LinkId, Memory as Bytes};
 use std::io::{self, Write};
@@ -280,7 +281,8 @@ impl LocalPort {
                 self.heed(id, message.get(..len).unwrap_or(&[]), given, sink)
             }
             Ok(Received::CutOff(len)) => {
-                self.warn_of_starving(&"a peer's memory cannot be taken");
+                let limit = limits::descriptor_limit();
+                self.warn_of_starving(&format_args!("a peer's memory cannot be taken; {limit}"));
                 self.heed(id, message.get(..len).unwrap_or(&[]), Given::CutOff, sink)
             }
             Err(error) => return self.hear_end(id, &error),

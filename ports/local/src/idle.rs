@@ -29,6 +29,7 @@ use super::layout::Geometry;
 use super::link::{Link, Memory, State};
 use super::socket::is_exhaustion;
 use super::{LocalPort, barrier};
+use mx_port_base::limits;
 use mx_port_base::sealed::{Region, Unfit};
 use mx_proto::origin::Source;
 use mx_proto::port::Sink;
@@ -74,7 +75,10 @@ impl LocalPort {
 
     fn note_no_memory(&mut self, error: &io::Error, geometry: Geometry) {
         if is_exhaustion(error) {
-            self.warn_of_starving(&"no memory can be handed over");
+            let limit = limits::of_descriptors(error);
+            self.warn_of_starving(&format_args!(
+                "no memory can be handed over: {error}{limit}"
+            ));
         } else if error.raw_os_error() == Some(libc::EFBIG)
             && !std::mem::replace(&mut self.warned, true)
         {
@@ -232,9 +236,10 @@ impl LocalPort {
         let geometry = self.budget.choose(source, streaming);
         if !self.budget.has_any() && !std::mem::replace(&mut self.warned, true) {
             log::warn!(
-                "{:?}: the shared memory of all links has come to its limit (MX_LOCAL_BYTES): \
+                "{:?}: the shared memory of all links has come to its limit, MX_LOCAL_BYTES={}: raise it; \
                  further ones carry their packets over sockets, which is slower",
-                self.name
+                self.name,
+                self.budget.limit()
             );
         }
         geometry

@@ -17,6 +17,7 @@ use super::options::is_worth_a_line;
 use super::poll_set::Activation;
 use super::{TcpPort, frame, poll_set, reason, sys};
 use mx_port_base::epoll::{READABLE, WRITABLE};
+use mx_port_base::limits;
 use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
 use mx_proto::origin::Source;
@@ -391,12 +392,13 @@ impl TcpPort {
             let source = Origin::Address(peer).source();
             let full = self.links.len() >= self.links_max;
             let crowded = full || self.strangers.len() >= self.strangers_max();
-            let room = self.places.may_take(source, 1) && (!crowded || self.evict(sink));
+            let has_share = self.places.may_take(source, 1);
+            let room = has_share && (!crowded || self.evict(sink));
             if !room {
                 self.stats.turned_away += 1;
                 if is_worth_a_line(self.stats.turned_away) {
-                    let (have, count) = (self.links.len(), self.stats.turned_away);
-                    log::warn!("tcp: {peer} turned away: {have} links already ({count} so far)");
+                    let (why, count) = (self.full_because(full, has_share), self.stats.turned_away);
+                    log::warn!("tcp: {peer} turned away: {why} ({count} so far)");
                 }
                 continue;
             }
@@ -433,11 +435,31 @@ impl TcpPort {
         (self.links_max / 2).clamp(1, STRANGERS_MAX)
     }
 
+    /// Names the limit that a caller is turned away for, and what raises it.
+    fn full_because(&self, full: bool, has_share: bool) -> String {
+        let (have, most, asked) = (self.links.len(), self.links_max, self.options.max_links);
+        let limit = if most < asked {
+            limits::descriptor_limit()
+        } else {
+            format!("MX_MAX_REMOTES is {asked}: raise it")
+        };
+        let share = self.options.source_share;
+        let strangers = self.strangers.len();
+        if full {
+            format!("{have} links are all there may be; {limit}")
+        } else if !has_share {
+            format!("its source has its share (MX_SOURCE_SHARE={share}) of {most} links; {limit}")
+        } else {
+            format!("{strangers} links are not introduced yet, as many as may be; {limit}")
+        }
+    }
+
     fn rest_from_accepting(&mut self, error: &io::Error, now: Instant) {
         self.stats.starved += 1;
         if is_worth_a_line(self.stats.starved) {
             log::warn!(
-                "tcp: cannot accept: {error} ({} so far)",
+                "tcp: cannot accept: {error}{} ({} so far)",
+                limits::of_descriptors(error),
                 self.stats.starved
             );
         }

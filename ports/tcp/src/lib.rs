@@ -139,6 +139,11 @@ impl TcpPort {
         })
     }
 
+    /// False when the host has closed a listener.
+    pub fn is_intact(&self) -> bool {
+        self.listeners.iter().all(sys::TcpSocket::is_intact)
+    }
+
     /// The port number all listeners have; 0 when there are none.
     pub fn local_port(&self) -> u16 {
         self.local_port

@@ -1,0 +1,341 @@
+/*
+ * A host that closes descriptors that are not its own, as daemons do: for (fd = 3; fd < 1024; fd++) close(fd).
+ *
+ *     peer ◄── pending operations ── host: closes all that were opened since its start
+ *                                       │   its own files take the numbers, or not
+ *                                       ├─► blocked and polling calls return: operations end, then -BMI_EBADF
+ *                                       └─► one line, no CPU time, finalize closes nothing of the host's
+ */
+#include "../support/log.h"
+#include "../support/memory.h"
+#include "../support/pair.h"
+#include "../support/port.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST = 1024, TAG = 7, THREADS = 2, SECOND = 1000 };
+
+static const char WORD[] = "closed descriptors of this library";
+
+/* ---- descriptors ---- */
+
+/* Those of before the library. */
+static bool before[MOST];
+/* Those that the host has opened where the library's were. */
+static struct stat theirs[MOST];
+static int took;
+
+static void note_descriptors(void)
+{
+    for (int fd = 0; fd < MOST; fd++)
+        before[fd] = fcntl(fd, F_GETFD) >= 0;
+}
+
+static void close_the_others(void)
+{
+    for (int fd = 3; fd < MOST; fd++)
+        if (!before[fd])
+            close(fd);
+}
+
+/* A file with bytes to read, or an eventfd. */
+static int open_one(int number)
+{
+    char name[] = "/tmp/descriptors_XXXXXX", bytes[64] = {0};
+    int fd;
+
+    if (number % 4 == 3)
+        return eventfd(0, EFD_NONBLOCK);
+    fd = mkstemp(name);
+    CHECK(fd >= 0 && unlink(name) == 0);
+    CHECK_THAT(pwrite(fd, bytes, sizeof bytes, 0), ==, sizeof bytes);
+    return fd;
+}
+
+static void take_the_numbers(void)
+{
+    for (took = 0; took < 60; took++) {
+        int fd = open_one(took);
+
+        CHECK(fd >= 0 && fd < MOST && fstat(fd, &theirs[fd]) == 0);
+        theirs[fd].st_nlink = 77; /* the mark */
+    }
+}
+
+/* They are open, and not a byte was read or written. */
+static void check_numbers(void)
+{
+    int found = 0;
+
+    for (int fd = 0; fd < MOST; fd++) {
+        struct stat now;
+        uint64_t rings;
+
+        if (theirs[fd].st_nlink != 77)
+            continue;
+        found++;
+        CHECK(fstat(fd, &now) == 0);
+        CHECK_THAT(now.st_ino, ==, theirs[fd].st_ino);
+        CHECK_THAT(now.st_size, ==, theirs[fd].st_size);
+        CHECK_THAT(now.st_mtim.tv_nsec, ==, theirs[fd].st_mtim.tv_nsec);
+        if (S_ISREG(now.st_mode))
+            CHECK_THAT(lseek(fd, 0, SEEK_CUR), ==, 0);
+        else
+            CHECK_THAT(read(fd, &rings, sizeof rings), ==, -1);
+    }
+    CHECK_THAT(found, ==, took);
+}
+
+/* ---- calls ---- */
+
+static int64_t cpu_ms(void)
+{
+    struct timespec now;
+
+    CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) == 0);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* One test call of this context; its result, and what it reported is booked. */
+static int test_once(bmi_context_id context, int idle_ms, int *count)
+{
+    bmi_op_id_t id;
+    bmi_error_code_t error;
+    bmi_size_t size;
+    void *user;
+    int result = ops->testcontext(1, &id, count, &error, &size, &user, idle_ms, context);
+
+    if (result >= 0 && *count == 1) {
+        CHECK_THAT(error, <, 0);
+        op_completed(user, id, error, size, context);
+    }
+    return result;
+}
+
+/* Returns when the library says that nothing else comes: all within a second. */
+static void test_until_lost(bmi_context_id context, int idle_ms)
+{
+    deadline_t deadline = deadline_in(SECOND);
+    int result, count;
+
+    while ((result = test_once(context, idle_ms, &count)) >= 0)
+        CHECK(!deadline_over(deadline));
+    CHECK_THAT(result, ==, -BMI_EBADF);
+    CHECK(!deadline_over(deadline));
+}
+
+struct blocked {
+    pthread_t thread;
+    bmi_context_id context;
+    int64_t returned;
+};
+
+static void *block(void *argument)
+{
+    struct blocked *blocked = argument;
+    int result, count;
+
+    while ((result = test_once(blocked->context, WAIT_MS, &count)) >= 0)
+        continue;
+    CHECK_THAT(result, ==, -BMI_EBADF);
+    blocked->returned = now_ms();
+    return NULL;
+}
+
+/* ---- the host ---- */
+
+struct pending {
+    struct op recv, send;
+    char in[8];
+    char *out;
+};
+
+enum { LARGE = 4 << 20 };
+
+static void post(struct pending *pending, struct bmi_method_addr *peer)
+{
+    memset(pending, 0, sizeof *pending);
+    pending->out = calloc(1, LARGE);
+    CHECK(pending->out != NULL);
+    CHECK_THAT(op_recv(&pending->recv, peer, pending->in, sizeof pending->in, TAG), ==, 0);
+    /* No receive is posted for it. */
+    CHECK_THAT(op_send(&pending->send, peer, pending->out, LARGE, TAG), ==, 0);
+}
+
+static void ended(struct pending *pending)
+{
+    CHECK(op_done(&pending->recv) && op_done(&pending->send));
+    free(pending->out);
+}
+
+static void let_go(struct side *side)
+{
+    int result = ops->finalize();
+
+    CHECK_THAT(result, ==, 0);
+    tell(side, "gone", 0);
+    hear(side, "bye");
+}
+
+/* Afterwards: all calls fail, at once, and nothing runs. */
+static void nothing_runs(void)
+{
+    int64_t begun = cpu_ms();
+    int count;
+
+    CHECK_THAT(test_once(0, 0, &count), ==, -BMI_EBADF);
+    CHECK_THAT(test_once(0, WAIT_MS, &count), ==, -BMI_EBADF);
+    pause_ms(SECOND);
+    CHECK_THAT(cpu_ms() - begun, <, 30 * slower());
+    log_one(LOG_ERROR, WORD);
+}
+
+static void polls(struct side *side, bool takes)
+{
+    struct bmi_method_addr *peer;
+    struct pending pending;
+
+    log_take();
+    host_load();
+    note_descriptors();
+    peer = pair_client(side);
+    post(&pending, peer);
+    host_pump(50);
+    log_forget();
+    close_the_others();
+    if (takes)
+        take_the_numbers();
+    test_until_lost(0, 0);
+    ended(&pending);
+    nothing_runs();
+    let_go(side);
+    check_numbers();
+}
+
+static void blocks(struct side *side, bool takes)
+{
+    struct blocked blocked[THREADS] = {{.context = 0}, {.context = 1}};
+    struct bmi_method_addr *peer;
+    struct pending pending;
+    int64_t begun;
+
+    log_take();
+    host_load();
+    note_descriptors();
+    peer = pair_client(side);
+    CHECK_THAT(ops->open_context(1), ==, 0);
+    post(&pending, peer);
+    ops_on_many_threads = true;
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&blocked[i].thread, NULL, block, &blocked[i]) == 0);
+    pause_ms(300); /* asleep */
+    log_forget();
+    begun = now_ms();
+    close_the_others();
+    if (takes)
+        take_the_numbers();
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(pthread_join(blocked[i].thread, NULL) == 0);
+        CHECK_THAT(blocked[i].returned - begun, <, SECOND * slower());
+    }
+    ended(&pending);
+    nothing_runs();
+    let_go(side);
+    check_numbers();
+}
+
+/* No call is made between the closing and finalize; then it begins again. */
+static void finalizes(struct side *side, bool takes)
+{
+    struct bmi_method_addr *peer;
+    struct pending pending;
+    int64_t begun;
+
+    log_take();
+    host_load();
+    note_descriptors();
+    peer = pair_client(side);
+    post(&pending, peer);
+    host_pump(50);
+    pause_ms(300); /* the helper has it */
+    log_forget();
+    close_the_others();
+    if (takes)
+        take_the_numbers();
+    begun = now_ms();
+    let_go(side);
+    CHECK_THAT(now_ms() - begun, <, 2 * SECOND * slower());
+    log_one(LOG_ERROR, WORD);
+    check_numbers();
+    free(pending.out);
+    CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, NULL), ==, 0);
+    CHECK_THAT(ops->finalize(), ==, 0);
+    if (log_count() != 0)
+        log_one(0, "no line at all"); /* shows the line */
+    check_numbers();
+}
+
+/* A child closes no file of the host's, although it closes what it has of its parent's library. */
+static void forks(struct side *side)
+{
+    struct bmi_method_addr *peer;
+    pid_t child;
+    int status;
+
+    host_load();
+    note_descriptors();
+    peer = pair_client(side);
+    (void)peer;
+    close_the_others();
+    take_the_numbers();
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        check_numbers();
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    let_go(side);
+    check_numbers();
+}
+
+static void polls_without(struct side *side) { polls(side, false); }
+static void polls_with(struct side *side) { polls(side, true); }
+static void blocks_without(struct side *side) { blocks(side, false); }
+static void blocks_with(struct side *side) { blocks(side, true); }
+static void finalizes_without(struct side *side) { finalizes(side, false); }
+static void finalizes_with(struct side *side) { finalizes(side, true); }
+
+/* Loses its client, and is as ever. */
+static void peer(struct side *side)
+{
+    pair_server(side);
+    pair_hear(side, "gone");
+    tell(side, "bye", 0);
+    host_stop();
+}
+
+static const struct scenario scenarios[] = {
+    PAIR(polling_calls_return_when_descriptors_are_closed, peer, polls_without),
+    PAIR(polling_calls_return_when_files_have_the_numbers, peer, polls_with),
+    PAIR(blocked_calls_return_when_descriptors_are_closed, peer, blocks_without),
+    PAIR(blocked_calls_return_when_files_have_the_numbers, peer, blocks_with),
+    PAIR(finalize_returns_when_descriptors_are_closed, peer, finalizes_without),
+    PAIR(finalize_returns_when_files_have_the_numbers, peer, finalizes_with),
+    PAIR(a_child_closes_no_file_that_has_a_number, peer, forks),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    port_notices_deaths_soon();
+    return harness_main(argc, argv, scenarios);
+}
