@@ -616,7 +616,7 @@ impl Session {
         self.progress_at = now;
     }
 
-    /// Excuses a peer for the time in which nobody looked: a look at `now` that was due at `due` counts
+    /// Excuses a peer for the time in which this process did not look: a look at `now` that was due at `due` counts
     /// as one step of silence. (A process that is often away detects dead peers, too.)
     pub(super) fn excuse(&mut self, due: Instant, now: Instant, config: &ReliableConfig) {
         let excused = now.since(due).saturating_sub(config.give_up / STEPS);

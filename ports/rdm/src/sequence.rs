@@ -126,7 +126,7 @@ impl Sequence {
         held.map_or(0, |held| held.bytes + held.frames.len() * HELD_COST)
     }
 
-    /// Excuses a missing frame for a time in which nobody looked.
+    /// Excuses a missing frame for a time in which this process did not look.
     pub(super) fn excuse(&mut self, excused: Duration, now: Instant) {
         if let Some(held) = &mut self.held {
             held.since = held.since.after(excused).min(now);
