@@ -48,10 +48,6 @@ pub const PACKET_LEAST: usize = 4 << 10;
 /// times in this time.
 pub const BOUND_WITHIN: Duration = Duration::from_secs(5);
 
-/// A port that looks so much later than it could have was busy with something else, and a link whose
-/// time is over meanwhile has another chance: what introduces it may just have come.
-pub const LATE: Duration = Duration::from_secs(1);
-
 /// A packet's header as it stands on the wire (see `wire`).
 pub type HeaderBytes = [u8; HEADER_LEN];
 

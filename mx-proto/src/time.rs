@@ -41,6 +41,43 @@ impl Instant {
     }
 }
 
+/// The time by which a peer is to have answered.
+///
+/// A look that comes [`LATE`] or more after it shows nothing of the peer: the process was stopped, or the
+/// clock jumped forward. Such a look puts the deadline off, once, so that what the peer has sent can be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerDeadline {
+    at: Instant,
+    put_off: bool,
+}
+
+impl PeerDeadline {
+    /// The peer is to have answered by `at`.
+    pub fn new(at: Instant) -> Self {
+        let put_off = false;
+        Self { at, put_off }
+    }
+
+    /// The time of the next look.
+    pub fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// Returns true if the peer has had its time, and otherwise when the deadline was put off or is ahead.
+    pub fn is_over(&mut self, now: Instant) -> bool {
+        if self.put_off || now.since(self.at) < LATE {
+            return now >= self.at;
+        }
+        let (at, put_off) = (now.after(LATE), true);
+        *self = Self { at, put_off };
+        false
+    }
+}
+
+/// Delay of a look after which its process counts as having been away: many times any delay of
+/// scheduling, and short beside the time-outs.
+pub const LATE: Duration = Duration::from_secs(1);
+
 /// A source of time.
 pub trait Clock {
     /// Now. Never goes backwards.
@@ -67,5 +104,19 @@ mod tests {
         assert_eq!(Instant(7).up_to(Duration::ZERO), Instant(7));
         assert_eq!(Instant(3).since(Instant(5)), Duration::ZERO);
         assert_eq!(Instant(5).since(Instant(3)), Duration::from_nanos(2));
+    }
+
+    #[test]
+    fn a_late_look_puts_a_deadline_off_once() {
+        let due = Instant(7);
+        let mut in_time = PeerDeadline::new(due);
+        assert!(!in_time.is_over(Instant(6)));
+        assert!(in_time.is_over(due));
+        assert!(in_time.is_over(due.after(LATE).before(Duration::from_nanos(1))));
+        let late = due.after(LATE);
+        assert!(!in_time.is_over(late));
+        assert_eq!(in_time.at(), late.after(LATE));
+        assert!(!in_time.is_over(late.after(LATE / 2)));
+        assert!(in_time.is_over(late.after(9 * LATE)), "late again");
     }
 }

@@ -20,7 +20,7 @@
 //! and no time is spent on slots without one. 2.9 KiB for the slots. A deadline is met up to one tick
 //! late, never early.
 
-use crate::time::Instant;
+use crate::time::{Instant, PeerDeadline};
 use slab::Slab;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -51,6 +51,8 @@ struct Entry<K> {
     next: u32,
     /// Its level and slot.
     slot: TimerSlot,
+    /// A late look has put it off ([`Wheel::expired_or_put_off`]).
+    put_off: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,6 +111,7 @@ impl<K: Copy> Wheel<K> {
             prev: NONE,
             next: NONE,
             slot: TimerSlot { level: 0, index: 0 },
+            put_off: false,
         });
         // A deadline that is over comes out with the next tick: a caller that sets it again each time
         // it comes out must not do so for ever.
@@ -127,27 +130,30 @@ impl<K: Copy> Wheel<K> {
     /// Forgets an entry.
     #[inline(never)]
     pub(crate) fn clear(&mut self, timer: TimerId) {
-        let Some(entry) = self.entries.try_remove(timer.index()) else {
+        self.unlink(timer.index());
+        self.entries.try_remove(timer.index());
+    }
+
+    /// Takes an entry out of its slot.
+    fn unlink(&mut self, index: usize) {
+        let Some(entry) = self.entries.get(index) else {
             return;
         };
-        let level = &mut self.levels[usize::from(entry.slot.level)];
-        let head = &mut level.heads[usize::from(entry.slot.index)];
-        if *head as usize == timer.index() {
-            *head = entry.next;
-            if entry.next == NONE {
-                level.map &= !(1 << entry.slot.index);
+        let (slot, prev, next) = (entry.slot, entry.prev, entry.next);
+        let level = &mut self.levels[usize::from(slot.level)];
+        let head = &mut level.heads[usize::from(slot.index)];
+        if *head as usize == index {
+            *head = next;
+            if next == NONE {
+                level.map &= !(1 << slot.index);
                 return;
             }
-        } else if let Some(prev) = self.entries.get_mut(entry.prev as usize) {
-            prev.next = entry.next;
+        } else if let Some(prev) = self.entries.get_mut(prev as usize) {
+            prev.next = next;
         }
-        let next = if entry.next == NONE {
-            *head
-        } else {
-            entry.next
-        };
+        let next = if next == NONE { *head } else { next };
         if let Some(next) = self.entries.get_mut(next as usize) {
-            next.prev = entry.prev;
+            next.prev = prev;
         }
     }
 
@@ -165,6 +171,15 @@ impl<K: Copy> Wheel<K> {
 
     /// Takes out one whose deadline has passed, and says when that was.
     pub(crate) fn expired(&mut self, now: Instant) -> Option<(K, Instant)> {
+        self.expired_or_put_off(now, |_| false)
+    }
+
+    /// Does the same, but puts deadlines of peers (`of_peer`) off as [`PeerDeadline`] does.
+    pub(crate) fn expired_or_put_off(
+        &mut self,
+        now: Instant,
+        of_peer: impl Fn(K) -> bool,
+    ) -> Option<(K, Instant)> {
         let until = now.0 / self.tick;
         while let Some((slot, start)) = self.first() {
             if start > until {
@@ -176,12 +191,30 @@ impl<K: Copy> Wheel<K> {
                 self.move_down(slot);
             } else if let Some(entry) = self.entries.get(head as usize) {
                 let expired = (entry.key, entry.deadline);
+                if !entry.put_off && of_peer(entry.key) && self.put_off(head, now) {
+                    continue;
+                }
                 self.clear(TimerId::of(head));
                 return Some(expired);
             }
         }
         self.current = self.current.max(until);
         None
+    }
+
+    /// Puts an entry off if the look comes late.
+    fn put_off(&mut self, index: u32, now: Instant) -> bool {
+        let Some(entry) = self.entries.get_mut(index as usize) else {
+            return false;
+        };
+        let mut deadline = PeerDeadline::new(entry.deadline);
+        if deadline.is_over(now) {
+            return false;
+        }
+        (entry.deadline, entry.put_off) = (deadline.at(), true);
+        self.unlink(index as usize);
+        self.link(index, self.tick_of(deadline.at()));
+        true
     }
 
     /// The time at which [`Self::expired`] has something to do: never later than the earliest
@@ -390,6 +423,22 @@ mod tests {
         assert_eq!(wheel.expired(Instant(u64::MAX)).unwrap().0, 1);
         wheel.set(Instant(u64::MAX), Instant(u64::MAX), 3);
         assert_eq!(wheel.expired(Instant(u64::MAX)).unwrap().0, 3);
+    }
+
+    #[test]
+    fn a_late_look_puts_off_the_deadlines_of_peers_and_no_others() {
+        let second = |n: u64| Instant(n * 1_000_000_000);
+        let mut wheel = Wheel::new(TICK);
+        let timers = [1, 2, 3].map(|key| wheel.set(second(0), second(5), key));
+        let out = |wheel: &mut Wheel<i32>, at| {
+            let next = || wheel.expired_or_put_off(second(at), |key| key != 2);
+            std::iter::from_fn(next).collect::<Vec<_>>()
+        };
+        assert_eq!(out(&mut wheel, 60), [(2, second(5))]);
+        assert_eq!(wheel.due(timers[0]), Some(second(61)));
+        wheel.clear(timers[2]);
+        assert_eq!(out(&mut wheel, 99), [(1, second(61))], "once");
+        assert!(wheel.is_empty());
     }
 
     #[test]

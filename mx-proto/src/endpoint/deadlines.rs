@@ -68,7 +68,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[cold]
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let mut busy = false;
-        while let Some((deadline, due)) = self.core.wheel.expired(now) {
+        // Silence counts in steps of its own (`liveness`).
+        let of_peer = |deadline| {
+            matches!(
+                deadline,
+                Deadline::Op(_) | Deadline::Asked(_) | Deadline::Owner(_)
+            )
+        };
+        let wheel = |core: &mut Core<O>| core.wheel.expired_or_put_off(now, of_peer);
+        while let Some((deadline, due)) = wheel(&mut self.core) {
             match deadline {
                 Deadline::Op(id) => busy |= self.core.end_late(id, now),
                 Deadline::Silence(id) => {

@@ -8,8 +8,7 @@ use super::reassembly::Reassembly;
 use super::reliable_config::ReliableConfig;
 use super::service::Channel;
 use super::session::Session;
-use crate::port::{BOUND_WITHIN, LATE};
-use crate::time::Instant;
+use crate::time::{Instant, PeerDeadline};
 use crate::timer::TimerId;
 
 /// One session and what the layer above knows of it.
@@ -30,8 +29,9 @@ pub(super) struct Link<A> {
     pub(super) known: bool,
     /// They began it.
     pub(super) called: bool,
-    /// It is an incoming link that is not bound yet.
-    pub(super) trial: Option<Trial>,
+    /// The time until which an incoming link is to be bound, so that a peer that only opens sessions
+    /// does not fill the table; `None` once it is.
+    pub(super) trial: Option<PeerDeadline>,
     /// Payloads are summed; `None`: the service has not been asked yet.
     pub(super) sum: Option<bool>,
     /// The needs of the packet that found no room.
@@ -45,46 +45,11 @@ pub(super) struct Link<A> {
     pub(super) backlogged: bool,
 }
 
-/// The time until an incoming link must be bound, so that a peer that only opens sessions does not
-/// fill the table.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Trial {
-    until: Instant,
-    /// We had not looked for long when the time was over: what introduces it may just have come.
-    last: bool,
-}
-
 /// Largest packet that is taken in from a link that is not bound; many times an introduction.
 pub(super) const INTRODUCTION_MAX: u32 = 256;
 
 /// Links on trial at the same time.
 pub(super) const TRIALS_MAX: usize = 32 << 10;
-
-impl Trial {
-    pub(super) fn new(now: Instant) -> Self {
-        Self {
-            until: now.after(BOUND_WITHIN),
-            last: false,
-        }
-    }
-
-    /// The time at which [`Self::is_over`] is to be called.
-    pub(super) fn until(&self) -> Instant {
-        self.until
-    }
-
-    /// The link is to end.
-    pub(super) fn is_over(&mut self, now: Instant) -> bool {
-        if self.last || now.since(self.until) < LATE {
-            return now >= self.until;
-        }
-        *self = Self {
-            until: now.after(LATE),
-            last: true,
-        };
-        false
-    }
-}
 
 /// A packet's needs of a link's send window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,7 +12,7 @@
 //! Owns: the links, the bytes they send, the answers due to strangers.
 
 use super::cookies::Cookies;
-use super::link::{Link, Need, TRIALS_MAX, Trial};
+use super::link::{Link, Need, TRIALS_MAX};
 use super::packet::{DatagramKind, Header};
 use super::reassembly::BodyLimits;
 use super::reliable_config::ReliableConfig;
@@ -25,10 +25,10 @@ use super::session::{Caller, Session};
 use crate::ids::LinkId;
 use crate::memory::Memory;
 use crate::origin::Source;
-use crate::port::{LinkDown, Sink};
+use crate::port::{BOUND_WITHIN, LinkDown, Sink};
 use crate::shares::Shares;
 use crate::stats::ReliableStats;
-use crate::time::Instant;
+use crate::time::{Instant, PeerDeadline};
 use crate::timer::Wheel;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, VecDeque};
@@ -63,7 +63,7 @@ pub(super) struct Links<A> {
     pub(super) cookies: Cookies,
     pub(super) table: Roster<A>,
     pub(super) by_cookie: HashMap<u64, LinkId, RandomState>,
-    /// Links with a [`Trial`].
+    /// Links on trial, by the source that began them.
     pub(super) trials: Shares,
     /// All links, by the source that began them.
     places: Shares,
@@ -195,7 +195,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return None;
         }
         let first = self.config.first_seq.map_or(first, Seq);
-        let trial = caller.map(|_| Trial::new(now));
+        let trial = caller.map(|_| PeerDeadline::new(now.after(BOUND_WITHIN)));
         if trial.is_some() {
             self.trials.take(source, 1);
             self.places.take(source, 1);
@@ -328,7 +328,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return;
         };
         let at = link.session.deadline(&self.config);
-        let at = link.trial.map_or(at, |trial| at.min(trial.until()));
+        let at = link.trial.map_or(at, |trial| at.min(trial.at()));
         match link.timer {
             Some((planned, _)) if planned <= at => return,
             Some((_, timer)) => self.wheel.clear(timer),
@@ -478,7 +478,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     pub(super) fn expire<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) -> bool {
         let mut busy = false;
         let pause = self.monitored_pause();
-        while let Some((id, _)) = self.wheel.expired(now) {
+        while let Some((id, due)) = self.wheel.expired(now) {
             let Some(link) = self.table.get_mut(id) else {
                 continue;
             };
@@ -487,6 +487,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             if let Some(known) = &mut link.session.monitored {
                 *known = pause;
             }
+            link.session.excuse(due, now, &self.config);
             let mut over = link.session.on_timer(now, &self.config, &mut self.stats);
             if link.trial.as_mut().is_some_and(|trial| trial.is_over(now)) {
                 self.stats.unbound += 1;

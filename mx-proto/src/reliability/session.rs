@@ -142,6 +142,9 @@ pub(super) struct Caller {
 /// first.
 const TRIES_BEFORE_GIVING_UP: u32 = 3;
 
+/// Steps of silence in the time after which a peer is given up.
+const STEPS: u32 = 16;
+
 /// The time that the answer to a Ping waits for the data channel to be empty: many times the time
 /// of reading a whole socket.
 const ANSWER_WAIT_MAX: Duration = Duration::from_millis(20);
@@ -611,6 +614,23 @@ impl Session {
     /// The first thing after the window was empty went out.
     pub(super) fn on_began(&mut self, now: Instant) {
         self.progress_at = now;
+    }
+
+    /// Excuses a peer for the time in which this process did not look: a look at `now` that was due at `due` counts
+    /// as one step of silence. (A process that is often away detects dead peers, too.)
+    pub(super) fn excuse(&mut self, due: Instant, now: Instant, config: &ReliableConfig) {
+        let excused = now.since(due).saturating_sub(config.give_up / STEPS);
+        if excused.is_zero() {
+            return;
+        }
+        let later = |at: &mut Instant| *at = at.after(excused).min(now);
+        later(&mut self.heard_at);
+        later(&mut self.progress_at);
+        match &mut self.state {
+            State::Connecting { began, .. } => later(began),
+            State::Closing { until } => *until = until.after(excused),
+            State::Open => {}
+        }
     }
 
     /// Looks at what has not happened in time. `Some`: the session is over.

@@ -922,10 +922,11 @@ impl Pair {
         busy
     }
 
-    /// Lets time pass in steps.
+    /// Lets time pass in ten steps or more, none of which is taken for an absence.
     pub(crate) fn advance(&mut self, span: Duration) {
-        for _ in 0..10 {
-            self.clock.advance(span / 10);
+        let steps = (span.as_secs() as u32 * 2).max(10);
+        for _ in 0..steps {
+            self.clock.advance(span / steps);
             self.run();
         }
     }

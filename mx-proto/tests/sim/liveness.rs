@@ -22,6 +22,13 @@ fn rig(seed: u64, peer_timeout: Duration) -> (Rig, RemoteId) {
 
 /// The same over datagrams, on a network that reports names that are not open.
 fn over_datagrams(seed: u64, peer_timeout: Duration) -> (Rig<Reliable<SimDatagrams>>, RemoteId) {
+    let mut rig = datagram_rig(seed, peer_timeout);
+    let remote = rig.connect(1);
+    (rig, remote)
+}
+
+/// Two endpoints over datagrams that do not know each other.
+fn datagram_rig(seed: u64, peer_timeout: Duration) -> Rig<Reliable<SimDatagrams>> {
     let world = World::new(seed);
     let net = DatagramNet::new(&world, Terms::default());
     let open = |node: NodeId| {
@@ -30,9 +37,7 @@ fn over_datagrams(seed: u64, peer_timeout: Duration) -> (Rig<Reliable<SimDatagra
         let key = key(&mut Rng::new(node as u64));
         Reliable::new(datagrams, ReliableConfig::default(), key)
     };
-    let mut rig = Rig::with(&world, 2, open, peer_timeout);
-    let remote = rig.connect(1);
-    (rig, remote)
+    Rig::with(&world, 2, open, peer_timeout)
 }
 
 fn millis(span: u64) -> Duration {
@@ -224,6 +229,61 @@ fn remotes_that_are_both_away_at_times_keep_each_other() {
             }
         }
     });
+}
+
+/// Time jumps by minutes while a megabyte is under way, to the sender or to the receiver or before the
+/// connect is answered, and the other side runs a while later than the first.
+fn jump<P: Port<Buffer>>(seed: u64, rig: impl FnOnce(u64, Duration) -> Rig<P>) {
+    let timeout = millis(20_000);
+    let mut rig = rig(seed, timeout);
+    let mut rng = rig.world.fork_rng();
+    for node in 0..2 {
+        let endpoint = &mut rig.side(node).endpoint;
+        endpoint.set_request_timeout(Some(timeout));
+    }
+    let mut moments = [rng.index(12), usize::MAX];
+    if rng.chance(0.8) {
+        moments = [usize::MAX, rng.index(400)];
+    }
+    let (pause, late) = (rng.span(millis(120_000)), rng.index(2));
+    let gap = rng.span(millis(400));
+    let jump = |rig: &mut Rig<P>, moment: &mut usize| {
+        if *moment == 0 {
+            rig.world.clock().advance(timeout + pause);
+            rig.cluster.stall(late, gap);
+        }
+        *moment = moment.wrapping_sub(1);
+    };
+    rig.call(1);
+    while rig.look(0).completions.is_empty() {
+        jump(&mut rig, &mut moments[0]);
+        rig.cluster.step().expect("the connect ends");
+    }
+    let (_, done) = rig.side(0).completions.remove(0);
+    assert_eq!(done.status, Status::Success, "the connect");
+    rig.recv(1);
+    rig.send(done.remote, 1 << 20);
+    while rig.look(0).completions.is_empty() {
+        jump(&mut rig, &mut moments[1]);
+        rig.cluster.step().expect("the send ends");
+    }
+    rig.run(millis(1_000));
+    for node in 0..2 {
+        assert_eq!(rig.look(node).down, []);
+        assert_eq!(rig.look(node).completions[0].1.status, Status::Success);
+    }
+}
+
+#[test]
+fn a_clock_that_jumps_forward_ends_nothing() {
+    seeds::each(200, |seed| {
+        jump(seed, |seed, timeout| Rig::reliable(seed, 2, timeout));
+    });
+}
+
+#[test]
+fn a_clock_that_jumps_forward_ends_nothing_over_datagrams() {
+    seeds::each(200, |seed| jump(seed, datagram_rig));
 }
 
 #[test]

@@ -103,6 +103,15 @@ impl<P: Port<Buffer>> Rig<P> {
 
     /// The first reaches another one.
     pub(crate) fn connect(&mut self, to: NodeId) -> RemoteId {
+        self.call(to);
+        self.run(Duration::from_millis(20));
+        let (_, done) = self.side(0).completions.pop().expect("an answer");
+        assert_eq!(done.status, Status::Success);
+        done.remote
+    }
+
+    /// The first begins to connect to another one.
+    pub(crate) fn call(&mut self, to: NodeId) {
         let target = Target {
             nic: NIC,
             endpoint: EndpointId(to as u32),
@@ -112,10 +121,6 @@ impl<P: Port<Buffer>> Rig<P> {
         side.completions.clear();
         let connect = side.endpoint.connect(target, KEY, MatchBits(0), 0);
         connect.expect("it can be started");
-        self.run(Duration::from_millis(20));
-        let (_, done) = self.side(0).completions.pop().expect("an answer");
-        assert_eq!(done.status, Status::Success);
-        done.remote
     }
 
     pub(crate) fn run(&mut self, span: Duration) {

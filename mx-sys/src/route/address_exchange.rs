@@ -56,6 +56,7 @@ use mx_proto::log_limit::LogLimit;
 use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkControl, LinkDown, SendError, Sink};
 use mx_proto::secret::{Nonce, PROOF_LEN, Secret};
 use mx_proto::shares::Shares;
+use mx_proto::time::PeerDeadline;
 use mx_proto::{Instant, LinkId, Memory, Source, Target, origin};
 use packet::{For, bytes_of, send};
 use std::collections::{HashMap, VecDeque};
@@ -148,7 +149,7 @@ pub(super) struct AddressExchange {
     /// By the link that waits.
     attempts: HashMap<LinkId, Attempt>,
     /// The ends of waiting for answers, in order. Some may have come.
-    deadlines: VecDeque<(Instant, LinkId)>,
+    deadlines: VecDeque<(PeerDeadline, LinkId)>,
     actions: Vec<DeferredAction>,
     watches: Watches,
     logged: LogLimit<(Peer, For, Trouble)>,
@@ -239,7 +240,7 @@ impl AddressExchange {
 
     /// The time at which [`AddressExchange::run`] should be called although nothing arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.deadlines.front().map(|(deadline, _)| *deadline)
+        self.deadlines.front().map(|(deadline, _)| deadline.at())
     }
 
     /// Does the work noted by the last poll of the TCP port, and handles time-outs. Returns true
@@ -290,11 +291,18 @@ impl AddressExchange {
                 tcp.close(carrier, Close::Now);
             }
         }
-        while let Some(&(at, link)) = self.deadlines.front() {
-            if now < at && self.asking.contains_key(&link) {
+        while let Some(&(mut deadline, link)) = self.deadlines.front() {
+            let due = deadline.at();
+            let over = deadline.is_over(now) || !self.asking.contains_key(&link);
+            let put_off = deadline.at() != due;
+            if !over && !put_off {
                 break;
             }
             self.deadlines.pop_front();
+            if !over {
+                self.deadlines.push_back((deadline, link));
+                continue;
+            }
             if let Some(asking) = self.asking.remove(&link) {
                 did = true;
                 tcp.close(link, Close::Now);
@@ -344,7 +352,8 @@ impl AddressExchange {
                     _ => Progress::Asked,
                 };
                 if begins {
-                    self.deadlines.push_back((now.after(TIMEOUT), link));
+                    let deadline = PeerDeadline::new(now.after(TIMEOUT));
+                    self.deadlines.push_back((deadline, link));
                 }
             }
             // It says when there is room, or that it is down.

@@ -361,11 +361,36 @@ fn claim(options: &OpenOptions, endpoint: EndpointId) -> Result<Box<Claim>, Open
     claim_number(options, (endpoint, port), || {
         listen(options, port).map_err(|error| match error {
             OpenError::Listen { error, .. } if error.kind() == io::ErrorKind::AddrInUse => {
+                if options.endpoint == EndpointChoice::Exact(endpoint)
+                    && let Some(advice) = ephemeral_advice(port)
+                {
+                    log::warn!("{advice}");
+                }
                 OpenError::InUse { endpoint, port }
             }
             other => other,
         })
     })
+}
+
+/// Explains who may have a port that no endpoint has: the kernel gives such ports to connections, and to
+/// listeners of libfabric. `None` if it does not give out this one.
+fn ephemeral_advice(port: u16) -> Option<String> {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
+    let (low, high) = ephemeral_range(&range)?;
+    (low..=high).contains(&port).then(|| {
+        format!(
+            "TCP port {port} is in use, but not by an endpoint: the kernel gives {low} to {high} to any \
+             program, libfabric's listeners included; reserve it \
+             (sysctl net.ipv4.ip_local_reserved_ports={port}) or choose another"
+        )
+    })
+}
+
+/// Parses net.ipv4.ip_local_port_range.
+fn ephemeral_range(text: &str) -> Option<(u16, u16)> {
+    let mut numbers = text.split_whitespace().map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 #[inline(never)]
@@ -632,6 +657,17 @@ mod tests {
         let any = claim_any(&options).unwrap();
         let bound = UdpSocket::bind((Ipv4Addr::LOCALHOST, any.tcp.local_port()));
         assert_eq!(bound.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn a_port_that_the_kernel_gives_out_comes_with_advice() {
+        assert_eq!(ephemeral_range("32768\t60999\n"), Some((32768, 60999)));
+        assert_eq!(ephemeral_range("32768 all\n"), None);
+        let ephemeral = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = ephemeral.local_addr().unwrap().port();
+        let advice = ephemeral_advice(port).expect("the kernel chose it");
+        assert!(advice.contains(&format!("net.ipv4.ip_local_reserved_ports={port}")));
+        assert_eq!(ephemeral_advice(1023), None);
     }
 
     #[test]

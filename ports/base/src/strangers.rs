@@ -13,7 +13,7 @@
 //! Cost: a queue entry a stranger; evicting one reads the queue until it is found.
 
 use mx_proto::origin::Source;
-use mx_proto::port::LATE;
+use mx_proto::time::LATE;
 use mx_proto::{Instant, LinkId};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

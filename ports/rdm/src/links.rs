@@ -462,6 +462,13 @@ impl Links {
         let excused = away.saturating_sub(self.absence_max());
         for (_, link) in self.table.iter_mut() {
             link.heard = link.heard.after(excused).min(now);
+            link.sequence.excuse(excused, now);
+            match &mut link.state {
+                State::Locating { until }
+                | State::Greeting { until }
+                | State::Closing { until, .. } => *until = until.after(excused),
+                State::Waiting | State::Up => {}
+            }
         }
     }
 

@@ -17,6 +17,7 @@
 use super::frame::FrameKind;
 use mx_proto::Instant;
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// The positions of a link's frames.
 #[derive(Debug, Default)]
@@ -123,6 +124,13 @@ impl Sequence {
     pub(super) fn held_bytes(&self) -> usize {
         let held = self.held.as_ref();
         held.map_or(0, |held| held.bytes + held.frames.len() * HELD_COST)
+    }
+
+    /// Excuses a missing frame for a time in which this process did not look.
+    pub(super) fn excuse(&mut self, excused: Duration, now: Instant) {
+        if let Some(held) = &mut self.held {
+            held.since = held.since.after(excused).min(now);
+        }
     }
 
     /// Since when a frame has been missing that others wait for.

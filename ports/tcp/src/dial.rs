@@ -22,6 +22,7 @@ use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
+use mx_proto::time::PeerDeadline;
 use mx_proto::{Instant, LinkId, Memory, Target};
 use socket2::{Socket, TcpKeepalive};
 use std::io;
@@ -180,6 +181,7 @@ impl TcpPort {
         let mut dial = Dial {
             rest,
             attempt: 0,
+            until: PeerDeadline::new(now.after(self.options.dial_for)),
             worst: None,
         };
         // The first socket, whether it begins to connect or not, belongs to the link.
@@ -190,7 +192,7 @@ impl TcpPort {
             (None, Some((fd, peer))) => (fd, peer, true),
             (None, None) => return Err(ConnectError::NoRoute),
         };
-        let (attempt, worst) = (dial.attempt, dial.worst);
+        let (attempt, until, worst) = (dial.attempt, dial.until.at(), dial.worst);
         self.places.take(Source::TRUSTED, 1);
         let link = Link::new(fd, peer, Phase::Dialling(Box::new(dial)));
         let id = self.links.insert(Box::new(link)).at_port(numbers::TCP);
@@ -201,10 +203,7 @@ impl TcpPort {
                 .push((id, worst.unwrap_or(LinkDown::Unreachable)));
         } else {
             self.watch_dialling(id);
-            self.alarms.set(
-                now.after(self.options.dial_for),
-                Alarm::Dial { link: id, attempt },
-            );
+            self.alarms.set(until, Alarm::Dial { link: id, attempt });
         }
         Ok(id)
     }
@@ -284,12 +283,13 @@ impl TcpPort {
         let mut dial = Dial {
             rest: std::mem::take(&mut dial.rest),
             attempt: dial.attempt,
+            until: PeerDeadline::new(now.after(self.options.dial_for)),
             worst: dial.worst,
         };
         let worst = dial.worst.unwrap_or(failed);
         match self.try_next(&mut dial, &mut None) {
             Ok(Some((fd, peer))) => {
-                let attempt = dial.attempt;
+                let (attempt, until) = (dial.attempt, dial.until.at());
                 if let Some(link) = self.links.get_mut(id) {
                     self.poll_set.control.remove(&link.fd);
                     link.fd = fd;
@@ -297,8 +297,7 @@ impl TcpPort {
                     link.phase = Phase::Dialling(Box::new(dial));
                 }
                 self.watch_dialling(id);
-                let at = now.after(self.options.dial_for);
-                self.alarms.set(at, Alarm::Dial { link: id, attempt });
+                self.alarms.set(until, Alarm::Dial { link: id, attempt });
             }
             Ok(None) => self.announce_down(id, dial.worst.unwrap_or(worst), sink),
             Err(_) => self.announce_down(id, worst, sink),

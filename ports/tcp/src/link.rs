@@ -15,7 +15,8 @@ use super::send::Tx;
 use super::sys;
 use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
-use mx_proto::{Instant, LinkId, table};
+use mx_proto::time::PeerDeadline;
+use mx_proto::{LinkId, table};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 
@@ -39,6 +40,8 @@ pub(super) struct Dial {
     pub(super) rest: SmallVec<[SocketAddr; 2]>,
     /// The number of the attempt, by which an expired timer of an earlier one is recognised.
     pub(super) attempt: u32,
+    /// The time by which this attempt has to succeed.
+    pub(super) until: PeerDeadline,
     /// The most telling reason why an address did not answer.
     pub(super) worst: Option<LinkDown>,
 }
@@ -81,8 +84,8 @@ pub(super) struct Link {
     pub(super) watched_by_edge: bool,
     /// Something was sent since the peer was last known to be alive.
     pub(super) doubted: bool,
-    /// The time since which the peer has owed an acknowledgement, as of the last check.
-    pub(super) owes_since: Option<Instant>,
+    /// The time by which the peer has to acknowledge something, if the last check found that it owes that.
+    pub(super) owes_until: Option<PeerDeadline>,
     /// Sending failed; what still arrives is delivered, then the link goes down over this.
     pub(super) failed: Option<LinkDown>,
 }
@@ -109,7 +112,7 @@ impl Link {
             watched_for_room: false,
             watched_by_edge: false,
             doubted: false,
-            owes_since: None,
+            owes_until: None,
             failed: None,
         }
     }

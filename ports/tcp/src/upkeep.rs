@@ -16,6 +16,7 @@ use super::options::is_worth_a_line;
 use super::{TcpPort, sys};
 use mx_proto::origin::Source;
 use mx_proto::port::{LinkDown, Sink};
+use mx_proto::time::PeerDeadline;
 use mx_proto::{Instant, LinkId, Memory};
 
 impl TcpPort {
@@ -57,9 +58,17 @@ impl TcpPort {
                     self.drop_link(id);
                 }
                 Alarm::Dial { link, attempt } => {
-                    let phase = self.links.get(link).map(|link| &link.phase);
-                    if matches!(phase, Some(Phase::Dialling(dial)) if dial.attempt == attempt) {
+                    let phase = self.links.get_mut(link).map(|link| &mut link.phase);
+                    let Some(Phase::Dialling(dial)) = phase else {
+                        continue;
+                    };
+                    if dial.attempt != attempt {
+                        continue;
+                    }
+                    if dial.until.is_over(now) {
                         self.dialled(link, Some(LinkDown::TimedOut), now, sink);
+                    } else {
+                        self.alarms.set(dial.until.at(), alarm);
                     }
                 }
             }
@@ -149,17 +158,18 @@ impl TcpPort {
                 _ => None,
             };
             let Some(vitals) = owes else {
-                link.owes_since = None;
+                link.owes_until = None;
                 link.doubted = false;
                 return false;
             };
             if vitals.silent < timeout || !vitals.unanswered {
                 // It is slow, not gone: it has answered every probe.
-                link.owes_since = None;
+                link.owes_until = None;
                 return true;
             }
-            let since = *link.owes_since.get_or_insert(now);
-            if now.since(since) >= options.dead_after / 4 {
+            let span = options.dead_after / 4;
+            let fresh = || PeerDeadline::new(now.after(span));
+            if link.owes_until.get_or_insert_with(fresh).is_over(now) {
                 dead.push(id);
             }
             true

@@ -18,7 +18,7 @@ use mx_proto::NicId;
 use mx_sys::nic::{self, KnownPeer};
 use mx_sys::{Settings, settings};
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const ABOUT: &str = "\
 Lists the boards of this machine with their addresses, the endpoints that are open on them,
@@ -58,8 +58,18 @@ struct Machine {
     boards: Vec<Board>,
     endpoints: Vec<Endpoint>,
     fabric: Fabric,
+    /// Settings of the kernel that cost something as they are.
+    advice: Vec<Advice>,
     peers_file: Option<PathBuf>,
     peers: Vec<KnownPeer>,
+}
+
+/// A kernel setting that should be another.
+#[derive(Debug)]
+struct Advice {
+    name: &'static str,
+    value: &'static str,
+    text: &'static str,
 }
 
 /// A board of this machine.
@@ -117,6 +127,7 @@ impl Machine {
             }
             .find(),
             fabric: Fabric::look(),
+            advice: Advice::look(Path::new("/proc/sys")),
             peers_file: settings.peers.filter(|file| file.exists()),
             peers: nic::known_peers(),
         })
@@ -141,6 +152,9 @@ impl Machine {
         out += &or_none(aligned(&HEADING, &rows));
         out += "\nProviders\n";
         out += &self.fabric.text();
+        out += "\nKernel settings to change\n";
+        let rows: Vec<_> = self.advice.iter().map(Advice::row).collect();
+        out += &or_none(aligned(&["setting", "value", "advice"], &rows));
         out += "\nPeers known";
         if let Some(file) = &self.peers_file {
             let _ = write!(out, " ({})", printable(&file.to_string_lossy()));
@@ -165,6 +179,7 @@ impl Machine {
                 self.endpoints.iter().map(Endpoint::json).collect(),
             ),
             ("fabric", self.fabric.json()),
+            ("advice", self.advice.iter().map(Advice::json).collect()),
             (
                 "peers_file",
                 file.map_or(Json::Null, |file| Json::text(file.to_string_lossy())),
@@ -192,6 +207,33 @@ impl Board {
             ("address", Json::text(&self.address)),
             ("nic_id", Json::text(nic_text(self.nic))),
             ("name", Json::text_or_null(&self.name)),
+        ])
+    }
+}
+
+impl Advice {
+    /// The settings below `root`, which is /proc/sys, that should be others. A setting that this kernel
+    /// does not have needs no advice.
+    fn look(root: &Path) -> Vec<Self> {
+        let probing = std::fs::read_to_string(root.join("net/ipv4/tcp_mtu_probing"));
+        let is_off = probing.is_ok_and(|value| value.trim() == "0");
+        let advice = is_off.then_some(Self {
+            name: "net.ipv4.tcp_mtu_probing",
+            value: "0",
+            text: "set 1: otherwise tcp never recovers when a path narrows silently",
+        });
+        advice.into_iter().collect()
+    }
+
+    fn row(&self) -> Vec<String> {
+        [self.name, self.value, self.text].map(str::to_owned).into()
+    }
+
+    fn json(&self) -> Json {
+        Json::object([
+            ("setting", Json::text(self.name)),
+            ("value", Json::text(self.value)),
+            ("advice", Json::text(self.text)),
         ])
     }
 }
@@ -267,4 +309,25 @@ fn peer_json(peer: &KnownPeer) -> Json {
 fn setting(settings: &Settings, name: &str) -> String {
     let row = Settings::mx_rows().find(|row| row.name == name);
     row.map(|row| row.text(settings)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_does_not_probe_paths_gets_advice() {
+        let root = std::env::temp_dir().join(format!("mx_info-{}", std::process::id()));
+        let file = root.join("net/ipv4/tcp_mtu_probing");
+        std::fs::create_dir_all(file.parent().expect("a directory")).expect("a directory");
+        let with = |value: &str| {
+            std::fs::write(&file, value).expect("a file");
+            Advice::look(&root)
+        };
+        let advice: Vec<_> = with("0\n").iter().map(Advice::row).collect();
+        assert_eq!(advice[0][..2], ["net.ipv4.tcp_mtu_probing", "0"]);
+        assert_eq!((with("1\n").len(), with("2\n").len()), (0, 0));
+        std::fs::remove_dir_all(&root).expect("it goes");
+        assert_eq!(Advice::look(&root).len(), 0, "no such setting");
+    }
 }

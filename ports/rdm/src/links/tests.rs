@@ -97,6 +97,28 @@ fn a_death_is_noticed_when_its_time_is_over_and_not_a_round_later() {
     }
 }
 
+#[test]
+fn an_absence_is_no_silence_of_anyone() {
+    let mut links = Links::new(Duration::from_secs(20), 50);
+    let greeted = links.reserve(7, None, at(0));
+    assert!(links.greet(greeted, PEER, from(), at(0)));
+    let [carries] = up(&mut links);
+    let early = Frame {
+        kind: FrameKind::Packet,
+        number: 1,
+        link: 0,
+        cookie: 7,
+    };
+    assert!(links.hold(carries, &early, &[], at(0)));
+    let minute = at(60);
+    links.forgive(Duration::from_secs(60), minute);
+    assert_eq!(alarms(&mut links, minute), []);
+    let silent = minute.after(Duration::from_secs(5));
+    let found = alarms(&mut links, silent);
+    assert!(found.contains(&Alarm::Down(greeted, LinkDown::TimedOut)));
+    assert!(found.contains(&Alarm::Down(carries, LinkDown::Reset)));
+}
+
 /// Links that are up, with peers of their own.
 fn up<const N: usize>(links: &mut Links) -> [LinkId; N] {
     [(); N].map(|()| {
