@@ -167,6 +167,9 @@ impl Tuning {
 mx_proto::counters! {
     /// Counters, for tests and tools.
     pub struct WaitStats("wait_") {
+        Count spins: u64 = "times a waiting thread polled before it slept",
+        Count vain_spins: u64 = "times it found nothing and slept after all",
+        Count long_yields: u64 = "times a polling thread offered its processor and had it back after 1 ms or more",
         Count progress_thread_sleeps: u64 = "times a thread went to sleep in the kernel for all",
         Count waiter_sleeps: u64 = "times a thread went to sleep behind another one",
         Count progress_thread_wakes: u64 = "times the first sleeper was woken by another thread",

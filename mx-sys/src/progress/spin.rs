@@ -1,15 +1,24 @@
-//! Decides whether a wait polls before it sleeps.
+//! Decides whether a wait polls before it sleeps, and when a polling thread offers its processor to others.
 //!
 //! ```text
 //!   wait ends within the limit    -->  score + 1, to 16     8 and more: spin at the next waits
 //!   wait takes longer, or nothing -->  score - 2, to 0      less: sleep at once
 //!   spin in vain                  -->  score - 2
+//!
+//!   a spin:  64 polls, then sched_yield after every second one
+//!     yield takes 1 ms and more   -->  sleep; no spin at the next 16 waits, twice as many each time, to 1024
 //! ```
 //!
 //! A sleep adds 25 us and more, so polling for a while pays when an answer is likely to come soon:
-//! in an exchange of messages. A spin in vain takes several times as much from the processor, which the
-//! thread that is to answer may need: so four waits of five have to end within the limit. A sleeping thread
-//! returns to spinning, because an exchange in which both sides sleep still has its answers within the limit.
+//! in an exchange of messages. A spin in vain takes several times as much from the processor: so four waits of five
+//! have to end within the limit. A sleeping thread returns to spinning, because an exchange in which both sides sleep
+//! still has its answers within the limit.
+//!
+//! The thread that is to answer may need the processor that a spin takes: another thread of the process (a file
+//! server's), or another process. Yielding gives it to them; where there are none, it costs a fraction of a
+//! microsecond, and so begins only when an answer is slower than a message over shared memory. A program that computes
+//! keeps the processor for milliseconds, and the kernel prefers a thread that wakes up to one that yields: beside such a program
+//! waits sleep.
 
 use std::time::Duration;
 
@@ -20,37 +29,73 @@ const BEST: u8 = 16;
 /// The part of the score that is lost for a wait beyond the limit, and for a spin in vain.
 const LOSS: u8 = 2;
 
+/// Number of polls of a spin before the first yield: an exchange of small messages over shared memory takes fewer.
+pub(super) const POLLS_BEFORE_YIELDING: u32 = 64;
+/// Number of polls from one yield to the next.
+pub(super) const POLLS_PER_YIELD: u32 = 2;
+/// Shortest yield that tells of a program that computes. Threads that handle messages return the processor sooner.
+const LONG_YIELD: Duration = Duration::from_millis(1);
+/// Number of waits that sleep at once after a long yield, the first time and at most.
+const RESTS: (u16, u16) = (16, 1024);
+
 /// The memory of how the last waits went.
 #[derive(Debug)]
 pub(super) struct Spin {
     limit: Duration,
     score: u8,
+    /// Number of waits that a long yield makes sleep at once. One less for every spin that found what it waited for.
+    rest: u16,
+    /// Number of waits left that sleep at once because of a long yield.
+    resting: u16,
 }
 
 impl Spin {
     pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, score: 0 }
+        Self {
+            limit,
+            score: 0,
+            rest: 0,
+            resting: 0,
+        }
     }
 
-    /// The time to poll before sleeping; zero: none.
+    /// Returns the time to poll before sleeping; zero: none.
     #[inline]
     pub(super) fn budget(&self) -> Duration {
-        if self.score < SPINS {
+        if self.score < SPINS || self.resting > 0 {
             Duration::ZERO
         } else {
             self.limit
         }
     }
 
-    /// A spin, or a wait, was in vain.
+    /// Records a yield of a spinning thread. Returns whether it was so long that the thread should sleep.
+    #[inline]
+    pub(super) fn on_yield(&mut self, took: Duration) -> bool {
+        let long = took >= LONG_YIELD;
+        if long {
+            self.rest = (self.rest * 2).clamp(RESTS.0, RESTS.1);
+            self.resting = self.rest;
+        }
+        long
+    }
+
+    /// Records a spin that found what it waited for.
+    #[inline]
+    pub(super) fn on_found(&mut self) {
+        self.rest = self.rest.saturating_sub(1);
+    }
+
+    /// Records a spin, or a wait, in vain.
     #[inline]
     pub(super) fn on_vain(&mut self) {
         self.score = self.score.saturating_sub(LOSS);
     }
 
-    /// A wait ended after `waited`, with or without what it was for.
+    /// Records a wait that ended after `waited`, with or without what it was for.
     #[inline]
     pub(super) fn on_end(&mut self, found: bool, waited: Duration) {
+        self.resting = self.resting.saturating_sub(1);
         if found && waited < self.limit {
             self.score = (self.score + 1).min(BEST);
         } else {
@@ -109,6 +154,53 @@ mod tests {
         };
         assert!(spins_at(10) > 950, "{}", spins_at(10));
         assert!(spins_at(3) < 100, "{}", spins_at(3));
+    }
+
+    /// A spinner in an exchange of fast answers.
+    fn spinning() -> Spin {
+        let mut spin = Spin::new(LIMIT);
+        for _ in 0..BEST {
+            wait(&mut spin, LIMIT / 2);
+        }
+        assert_eq!(spin.budget(), LIMIT);
+        spin
+    }
+
+    /// Counts the waits until a thread spins again.
+    fn waits_until_it_spins(spin: &mut Spin) -> usize {
+        let waits = (0..).take_while(|_| !wait(spin, LIMIT / 2));
+        waits.count()
+    }
+
+    #[test]
+    fn a_short_yield_changes_nothing() {
+        let mut spin = spinning();
+        assert!(!spin.on_yield(LONG_YIELD - Duration::from_nanos(1)));
+        assert_eq!(spin.budget(), LIMIT);
+    }
+
+    #[test]
+    fn each_long_yield_stops_spinning_for_longer() {
+        let mut spin = spinning();
+        let stops = (0..9).map(|_| {
+            assert!(spin.on_yield(LONG_YIELD));
+            waits_until_it_spins(&mut spin)
+        });
+        let stops: Vec<_> = stops.collect();
+        assert_eq!(stops, [16, 32, 64, 128, 256, 512, 1024, 1024, 1024]);
+    }
+
+    #[test]
+    fn spins_that_find_shorten_the_next_rest() {
+        let mut spin = spinning();
+        spin.on_yield(LONG_YIELD);
+        spin.on_yield(LONG_YIELD);
+        waits_until_it_spins(&mut spin);
+        for _ in 0..12 {
+            spin.on_found();
+        }
+        spin.on_yield(LONG_YIELD);
+        assert_eq!(waits_until_it_spins(&mut spin), 40);
     }
 
     #[test]

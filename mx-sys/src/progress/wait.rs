@@ -20,7 +20,7 @@
 //! Owns: the list of waiters and the states of progress thread and helper.
 
 use super::sleep::{Slept, Unslept, sleep, sleep_in};
-use super::spin::Spin;
+use super::spin::{POLLS_BEFORE_YIELDING, POLLS_PER_YIELD, Spin};
 use super::{
     Core, CoreGuard, Doorbells, EVERYTHING, Interest, Progress, Shared, WaitStats, give_back_if_due,
 };
@@ -354,39 +354,55 @@ impl<T: Progress> Shared<T> {
         }
     }
 
-    /// Looks again and again for a while.
+    /// Polls until `check` returns something or `until` has come, or until another program holds the processor for long.
     fn drive<'a, R>(
         &'a self,
         mut core: CoreGuard<'a, T>,
         until: Option<Instant>,
         check: &mut impl FnMut(&mut T) -> Option<R>,
     ) -> (CoreGuard<'a, T>, Option<R>) {
+        core.waiting.stats.spins += 1;
         core.waiting.pollers += 1;
         if core.waiting.progress_thread.is_some() {
             // Peers need not wake the progress thread while this thread looks.
             core.value.disarm();
         }
-        let mut polls = 0u32;
+        let is_over = |now: Instant| until.is_none_or(|until| until <= now);
+        let (mut polls, mut last) = (0u32, false);
         let found = loop {
             core.value.progress();
             let found = check(&mut core.value);
-            if found.is_some() {
+            if found.is_some() || last {
                 break found;
-            }
-            polls = polls.wrapping_add(1);
-            if polls % POLLS_PER_LOOK == 0
-                && until.is_none_or(|until| until <= MonotonicClock.now())
-            {
-                break None;
             }
             if !core.waiting.no_sleepers() {
                 let rings = core.notify();
                 rings.ring();
             }
+            polls = polls.wrapping_add(1);
+            if polls >= POLLS_BEFORE_YIELDING && polls % POLLS_PER_YIELD == 0 {
+                let began = MonotonicClock.now();
+                self.release(core);
+                std::thread::yield_now();
+                core = self.acquire();
+                let now = MonotonicClock.now();
+                let long = core.waiting.spin.on_yield(now.since(began));
+                core.waiting.stats.long_yields += u64::from(long);
+                // The thread looks once more: others may have run for long.
+                last = long || is_over(now);
+                continue;
+            }
+            if polls % POLLS_PER_LOOK == 0 {
+                last = is_over(MonotonicClock.now());
+            }
             core = self.let_others_in(core);
             std::hint::spin_loop();
         };
         core.waiting.pollers -= 1;
+        match found {
+            Some(_) => core.waiting.spin.on_found(),
+            None => core.waiting.stats.vain_spins += 1,
+        }
         (core, found)
     }
 
