@@ -4,6 +4,7 @@ use crate::own_process::in_own_process;
 use crate::tcp_common::*;
 use mx_proto::Clock;
 use mx_proto::port::{ConnectError, LinkControl};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fs::File;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
@@ -62,4 +63,27 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
         b.port.stats().accepted == 2
     });
     drop(late);
+}
+
+#[test]
+fn few_descriptors_are_the_limit_that_a_refusal_names() {
+    in_own_process!();
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, 64, hard).unwrap();
+    let mut small = options(&[(Ipv4Addr::LOCALHOST, 0).into()]);
+    small.source_share = 1;
+    let mut b = Node::with(small);
+    let _in = b.raw(&[frame(1, b"in")]);
+    until_one(&mut b, "a packet", |b| b.sink.packet_count() == 1);
+    let link = b.sink.first_link();
+    b.bind(link, 7);
+    let _refused = b.raw(&[]);
+    let lines = mx_sim::log_lines(|| {
+        until_one(&mut b, "one is refused", |b| {
+            b.look();
+            b.port.stats().turned_away == 1
+        });
+    });
+    let limit = "of 56 links; RLIMIT_NOFILE is 64: raise it with ulimit -n or LimitNOFILE=";
+    assert!(lines[0].contains(limit), "{lines:?}");
 }

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The fixtures of port tests are here too: the clock, memory that knows when it may be touched
-//! ([`Buffer`]) or lies in pieces ([`Pieces`]), and sinks ([`Recorder`], [`Ear`]).
+//! ([`Buffer`]) or lies in pieces ([`Pieces`]), sinks ([`Recorder`], [`Ear`]), and the log ([`log_lines()`]).
 //!
 //! Runs of nodes are in [`scenario`], for any network; ports of other crates join in there.
 //! [`explore`] leaves nothing to chance: it makes every order of a few steps.
@@ -35,6 +35,7 @@ pub mod golden;
 pub mod home;
 pub mod hostile;
 pub mod link;
+pub mod log_lines;
 pub mod node;
 pub mod owner;
 pub mod port;
@@ -57,6 +58,7 @@ pub use ear::{Ear, Hearing};
 pub use fabric::Fabric;
 pub use home::Home;
 pub use link::{Faults, Link};
+pub use log_lines::log_lines;
 pub use node::{Habits, Mood, Node};
 pub use owner::{Completion, Queue};
 pub use port::SimPort;

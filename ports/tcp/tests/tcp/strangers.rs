@@ -178,6 +178,41 @@ fn one_source_has_its_share_of_the_places_and_another_gets_in() {
     until_one(&mut b, "another one is", |b| b.sink.packet_count() == 5);
 }
 
+#[test]
+fn a_refused_caller_is_logged_with_its_limit() {
+    // Places, percent of them for one source, bound links, callers in one poll.
+    let cases = [
+        (
+            (3, 100, 3, 1),
+            "3 links are all there may be; MX_MAX_REMOTES is 3: raise it",
+        ),
+        (
+            (8, 25, 2, 1),
+            "its source has its share (MX_SOURCE_SHARE=25) of 8 links; MX_MAX_REMOTES is 8: raise it",
+        ),
+        (
+            (4, 100, 0, 3),
+            "2 links are not introduced yet, as many as may be; MX_MAX_REMOTES is 4: raise it",
+        ),
+    ];
+    for ((max_links, source_share, bound, callers), why) in cases {
+        let mut small = options(&[(Ipv4Addr::LOCALHOST, 0).into()]);
+        (small.max_links, small.source_share) = (max_links, source_share);
+        let mut b = Node::with(small);
+        let _bound = let_in(&mut b, bound);
+        let all: Vec<TcpStream> = (0..callers).map(|_| raw(&b)).collect();
+        let lines = mx_sim::log_lines(|| {
+            until_one(&mut b, "one is refused", |b| {
+                b.look();
+                b.port.stats().turned_away > 0
+            });
+        });
+        let refused = all.last().unwrap().local_addr().unwrap();
+        let line = format!("tcp: {refused} turned away: {why} (1 so far)");
+        assert_eq!(lines, [line]);
+    }
+}
+
 /// A connection to 127.0.0.1 from another address of this machine.
 fn call_from(source: Ipv4Addr, port: u16) -> TcpStream {
     let caller = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
