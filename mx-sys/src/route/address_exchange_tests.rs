@@ -49,6 +49,8 @@ struct Double {
     full: bool,
     /// Links closed by the endpoint of which something is left.
     leaving: Vec<LinkId>,
+    /// The time at which anything last came over any link.
+    heard_at: Option<Instant>,
 }
 
 impl Double {
@@ -188,6 +190,10 @@ impl LinkControl for Double {
 
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors::default()
+    }
+
+    fn heard_at(&self, _: LinkId) -> Option<Instant> {
+        self.heard_at
     }
 }
 
@@ -938,4 +944,16 @@ fn a_question_without_a_proof_or_with_one_of_yesterday_is_refused() {
     }
     assert!(b.fabric().answered.is_empty());
     assert_eq!(b.fabric().link_count(), 0);
+}
+
+#[test]
+fn the_port_of_a_link_says_when_its_peer_was_last_heard() {
+    let fabric = Double {
+        heard_at: Some(Instant(7)),
+        ..Double::new("tcp")
+    };
+    let side = Side::new(ROUTE_RDM, Some(fabric));
+    let link = |port| LinkId::new(1, 0).at_port(port);
+    assert_eq!(side.ports.heard_at(link(RDM)), Some(Instant(7)));
+    assert_eq!(side.ports.heard_at(link(TCP)), None);
 }
