@@ -141,6 +141,7 @@ $(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed standalone releases): $(1)/%: $(
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 
 $(1)/interposed: $(1)/support/interposer.o
+$(1)/without $(1)/users: $(1)/support/syscalls.o
 
 # A host as a library, which has its callbacks to itself (hosts.c).
 $(1)/half.so: $(C_TESTS_DIR)/bmi/hosts_half.c $(patsubst %.o,$(C_TESTS_DIR)/support/%.c,host.o op.o pattern.o stacks.o stacks_table.o $(4)) \
