@@ -21,8 +21,8 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
 C_TESTS_HOST    := host op pair pattern port wire stage leftovers memory limit guard \
-                   secret_file user log reap stacks stacks_table codes check world
-C_TESTS_NOHOST  := codes check world
+                   secret_file user log reap stacks stacks_table codes check ids world
+C_TESTS_NOHOST  := codes check ids world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
 # Those that take longest begin first.
@@ -141,6 +141,7 @@ $(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed standalone releases): $(1)/%: $(
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 
 $(1)/interposed: $(1)/support/interposer.o
+$(1)/without $(1)/users: $(1)/support/syscalls.o
 
 # A host as a library, which has its callbacks to itself (hosts.c).
 $(1)/half.so: $(C_TESTS_DIR)/bmi/hosts_half.c $(patsubst %.o,$(C_TESTS_DIR)/support/%.c,host.o op.o pattern.o stacks.o stacks_table.o $(4)) \

@@ -480,6 +480,5 @@ static const struct scenario scenarios[] = {
 
 int main(int argc, char **argv)
 {
-    port_notices_deaths_soon();
     return harness_main(argc, argv, scenarios);
 }

@@ -10,6 +10,7 @@
 #include "../support/pair.h"
 #include "../support/port.h"
 #include "../support/reap.h"
+#include "../support/syscalls.h"
 #include "../support/user.h"
 
 #include <errno.h>
@@ -24,30 +25,39 @@ enum { TAG = 5 };
 
 static bool no_local_sockets, no_credentials;
 
-/* In place of the C library's; the library calls it by that name. */
-int guarded_connect(int fd, const struct sockaddr *address, socklen_t length) __asm__("connect");
-
-int guarded_connect(int fd, const struct sockaddr *address, socklen_t length)
+static bool guard(long number, long arguments[6], long *answer)
 {
-    if (no_local_sockets && address->sa_family == AF_UNIX) {
+    static _Thread_local struct msghdr bare;
+    const struct cmsghdr *with;
+
+    if (no_local_sockets && number == SYS_connect &&
+        ((const struct sockaddr *)arguments[1])->sa_family == AF_UNIX) {
         errno = EACCES;
-        return -1;
+        *answer = -1;
+        return true;
     }
-    return (int)syscall(SYS_connect, fd, address, length);
+    if (no_credentials && number == SYS_sendmsg) {
+        bare = *(const struct msghdr *)arguments[1];
+        with = CMSG_FIRSTHDR(&bare);
+        if (with != NULL && with->cmsg_type == SCM_CREDENTIALS) {
+            bare.msg_control = NULL;
+            bare.msg_controllen = 0;
+            arguments[1] = (long)&bare;
+        }
+    }
+    return false;
 }
 
-ssize_t guarded_sendmsg(int fd, const struct msghdr *message, int flags) __asm__("sendmsg");
-
-ssize_t guarded_sendmsg(int fd, const struct msghdr *message, int flags)
+static void without_local_sockets(void)
 {
-    struct msghdr bare = *message;
-    struct cmsghdr *with = CMSG_FIRSTHDR(message);
+    no_local_sockets = true;
+    syscall_guard = guard;
+}
 
-    if (no_credentials && with != NULL && with->cmsg_type == SCM_CREDENTIALS) {
-        bare.msg_control = NULL;
-        bare.msg_controllen = 0;
-    }
-    return (ssize_t)syscall(SYS_sendmsg, fd, &bare, flags);
+static void without_credentials(void)
+{
+    no_credentials = true;
+    syscall_guard = guard;
 }
 
 static void by_auto(void)
@@ -176,14 +186,14 @@ static void client_that_was_root_by_auto(struct side *side)
 static void client_without_shared_memory_by_auto(struct side *side)
 {
     by_auto();
-    no_local_sockets = true;
+    without_local_sockets();
     client_that_was_root(side);
 }
 
 static void client_denied_shared_memory_by_auto(struct side *side)
 {
     by_auto();
-    no_credentials = true;
+    without_credentials();
     client_that_was_root(side);
 }
 
@@ -278,13 +288,13 @@ static void reaches_no_peer(struct side *side, int code)
 
 static void client_without_shared_memory(struct side *side)
 {
-    no_local_sockets = true;
+    without_local_sockets();
     reaches_no_peer(side, -BMI_EHOSTUNREACH);
 }
 
 static void client_denied_shared_memory(struct side *side)
 {
-    no_credentials = true;
+    without_credentials();
     reaches_no_peer(side, -BMI_EPERM);
 }
 

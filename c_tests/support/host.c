@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "ids.h"
 #include "op.h"
 #include "stacks.h"
 
@@ -150,22 +150,15 @@ int host_try_server(int endpoint)
 
 int host_start_server(void)
 {
-    struct timespec now;
-    unsigned number;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    number = (unsigned)now.tv_nsec / 64u ^ (unsigned)getpid() * 2654435761u;
-    for (int attempt = 0; attempt < 50; attempt++) {
-        /* Below the range the kernel gives to outgoing connections. */
-        int endpoint = 1024 + (int)(number % 31000u);
+    for (int attempt = 0; attempt < IDS; attempt++) {
+        int endpoint = ids_try(attempt);
 
         if (host_try_server(endpoint) == 0) {
             CHECK_THAT(ops->open_context(0), ==, 0);
             return endpoint;
         }
-        number = number * 1664525u + 1013904223u;
     }
-    FAIL("no free endpoint in 50 attempts");
+    FAIL("no free endpoint in %d attempts", IDS);
 }
 
 int host_serve_at(int64_t endpoint)

@@ -3,7 +3,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "ids.h"
 
 const struct bmi_method_ops *table;
 
@@ -13,11 +14,10 @@ int hostless_serve(struct side *side)
     int endpoint = 0;
 
     CHECK(table != NULL);
-    for (int attempt = 0; attempt < 50 && listen == NULL; attempt++) {
+    for (int attempt = 0; attempt < IDS && listen == NULL; attempt++) {
         char text[64];
 
-        endpoint = 1024 + (int)(((unsigned)now_ms() * 7919u + (unsigned)getpid() * 31u +
-                                 (unsigned)attempt * 104729u) % 31000u);
+        endpoint = ids_try(attempt);
         snprintf(text, sizeof text, "mx://localhost:0:%d", endpoint);
         listen = table->method_addr_lookup(text);
         CHECK(listen != NULL);

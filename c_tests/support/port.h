@@ -2,9 +2,9 @@
  * The port of the tests, and what a test may count on there.
  *
  *     MX_PORT       local, tcp                      rdm                            dgram
- *     a peer dies   its socket hangs up: at once    the one beside the fabric      it is silent: MX_DGRAM_GIVE_UP_MS,
- *                                                   does: in a quarter of a        or sooner if its host says so
- *                                                   second
+ *     a peer dies   its socket hangs up: at once    the one beside the fabric      its host says so, unless that is
+ *                                                   does: in a quarter of a        lost (MX_DGRAM_FAULTS): then
+ *                                                   second                         MX_DGRAM_GIVE_UP_MS of silence
  *
  * Owns nothing. Knows nothing of: the library, beyond the names of its tunables.
  */
@@ -24,8 +24,9 @@ void set_ms(const char *name, int ms);
  * meanwhile is lost. */
 bool death_is_silent(void);
 
-/* For main(), before anything is started: where nothing else tells, has the dead noticed within a fraction of
- * WAIT_MS instead of the 20 s that are right for clusters. Leaves a value that is set alone. */
+/* For main(), before anything is started: where datagrams are lost, and with them what a peer or its host says last, has
+ * the dead noticed within a fraction of WAIT_MS instead of the default 20 s. Elsewhere nothing needs that, and a peer that
+ * a busy machine keeps waiting would be taken for dead. Leaves a value that is set alone. */
 void port_notices_deaths_soon(void);
 
 #endif

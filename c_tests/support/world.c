@@ -19,6 +19,8 @@
 /* After the headers it needs. */
 #include <cmocka.h>
 
+#include "ids.h"
+
 enum {
     LINE_FD = 3,            /* where a side finds its line */
     MAX_CHILDREN = 64,      /* of one test, at a time */
@@ -201,6 +203,7 @@ static struct child *start(struct world *world, const char *role, int far_end, i
     pid_t director = getpid();
 
     fflush(NULL);
+    ids_turn();
     child->role = role;
     child->line = near_end;
     child->pid = fork();
@@ -464,6 +467,7 @@ int harness_main(int argc, char **argv, const struct scenario *scenarios)
     program[length] = '\0';
     if (argc == 4 && strcmp(argv[1], "--role") == 0)
         return run_role(scenarios, argv[2], argv[3]);
+    ids_claim();
 
     for (const struct scenario *s = scenarios; s->name != NULL && count < MAX_SCENARIOS; s++) {
         /* An argument chooses the tests whose name contains it. */

@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
+#include "../../support/ids.h"
 #include "../../support/pattern.h"
 #include "../../support/port.h"
 
@@ -21,22 +20,10 @@ enum {
 /* The process with the name has the block; the kernel gives it back, whatever becomes of us. */
 static void claim_ids(void)
 {
-    for (int base = FIRST_BASE; base <= LAST_BASE; base += BLOCK) {
-        struct sockaddr_un name = {.sun_family = AF_UNIX};
-        int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-        int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "mx-tests-%d", base);
-        socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) +
-                         (socklen_t)length;
-        char text[16];
+    char text[16];
 
-        if (fd >= 0 && bind(fd, (struct sockaddr *)&name, size) == 0) {
-            snprintf(text, sizeof text, "%d", base);
-            setenv("MX_PORT_BASE", text, 1);
-            return; /* the descriptor stays open */
-        }
-    }
-    fputs("every block of endpoint ids is taken\n", stderr);
-    exit(1);
+    snprintf(text, sizeof text, "%d", claim_block(FIRST_BASE, LAST_BASE + BLOCK - 1, BLOCK));
+    setenv("MX_PORT_BASE", text, 1);
 }
 
 int party_main(int argc, char **argv, const struct scenario *scenarios)
