@@ -354,11 +354,23 @@ static void client_without_pwait2(struct side *side)
     without_pwait2(side, EPERM, client_sleeps);
 }
 
+/* As the kernel answers where the number is no epoll instance, which this one is. */
+static void server_with_filtered_pwait2(struct side *side)
+{
+    without_pwait2(side, EINVAL, server_sleeps);
+}
+
+static void client_with_filtered_pwait2(struct side *side)
+{
+    without_pwait2(side, EBADF, client_sleeps);
+}
+
 #define ALWAYS                                                                            \
     SOLO(without_clone3_it_says_so, without_clone3),                                      \
         SOLO(where_clone3_is_unknown_it_begins, with_clone_only),                         \
         SOLO(without_eventfd_it_says_so, without_eventfd),                                \
-        PAIR(without_epoll_pwait2_it_is_asked_for_once, server_without_pwait2, client_without_pwait2)
+        PAIR(without_epoll_pwait2_it_is_asked_for_once, server_without_pwait2, client_without_pwait2), \
+        PAIR(a_filter_of_epoll_pwait2_is_no_loss, server_with_filtered_pwait2, client_with_filtered_pwait2)
 /* libfabric opens what it likes. */
 #define FEW                                                                               \
     DIRECTED(who_begins_with_few_descriptors_serves, few_descriptors, {"server", server_with_few}, \
