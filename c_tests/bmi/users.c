@@ -12,7 +12,9 @@
 #include "../support/reap.h"
 #include "../support/user.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -24,30 +26,45 @@ enum { TAG = 5 };
 
 static bool no_local_sockets, no_credentials;
 
-/* In place of the C library's; the library calls it by that name. */
-int guarded_connect(int fd, const struct sockaddr *address, socklen_t length) __asm__("connect");
-
-int guarded_connect(int fd, const struct sockaddr *address, socklen_t length)
+static bool is_refused(const struct sockaddr *address)
 {
-    if (no_local_sockets && address->sa_family == AF_UNIX) {
+    return no_local_sockets && address->sa_family == AF_UNIX;
+}
+
+static bool names_its_user(const struct msghdr *message)
+{
+    struct cmsghdr *with = CMSG_FIRSTHDR(message);
+
+    return no_credentials && with != NULL && with->cmsg_type == SCM_CREDENTIALS;
+}
+
+/* Replaces the C library's, by which the library makes its system calls. */
+long guarded_syscall(long number, ...) __asm__("syscall");
+
+long guarded_syscall(long number, ...)
+{
+    static long (*real)(long, ...);
+    struct msghdr bare;
+    long arguments[6];
+    va_list list;
+
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "syscall");
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        arguments[i] = va_arg(list, long);
+    va_end(list);
+    if (number == SYS_connect && is_refused((const struct sockaddr *)arguments[1])) {
         errno = EACCES;
         return -1;
     }
-    return (int)syscall(SYS_connect, fd, address, length);
-}
-
-ssize_t guarded_sendmsg(int fd, const struct msghdr *message, int flags) __asm__("sendmsg");
-
-ssize_t guarded_sendmsg(int fd, const struct msghdr *message, int flags)
-{
-    struct msghdr bare = *message;
-    struct cmsghdr *with = CMSG_FIRSTHDR(message);
-
-    if (no_credentials && with != NULL && with->cmsg_type == SCM_CREDENTIALS) {
+    if (number == SYS_sendmsg && names_its_user((const struct msghdr *)arguments[1])) {
+        bare = *(const struct msghdr *)arguments[1];
         bare.msg_control = NULL;
         bare.msg_controllen = 0;
+        arguments[1] = (long)&bare;
     }
-    return (ssize_t)syscall(SYS_sendmsg, fd, &bare, flags);
+    return real(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
 }
 
 static void by_auto(void)

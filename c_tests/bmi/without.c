@@ -100,19 +100,8 @@ static void with_clone_only(struct side *side)
 
 /* ---- no eventfd ---- */
 
+/* The error of eventfd2, or 0. */
 static int no_eventfd;
-
-/* In place of the C library's; the library calls it by that name. */
-int guarded_eventfd(unsigned initial, int flags) __asm__("eventfd");
-
-int guarded_eventfd(unsigned initial, int flags)
-{
-    if (no_eventfd != 0) {
-        errno = no_eventfd;
-        return -1;
-    }
-    return (int)syscall(SYS_eventfd2, initial, flags);
-}
 
 static void without_eventfd(struct side *side)
 {
@@ -248,7 +237,7 @@ static void silent_connections(struct world *world)
 static int no_pwait2;
 static atomic_int asked;
 
-/* In place of the C library's; the library calls it by that name. */
+/* Replaces the C library's, by which the library makes its system calls. */
 long guarded_syscall(long number, ...) __asm__("syscall");
 
 long guarded_syscall(long number, ...)
@@ -257,6 +246,10 @@ long guarded_syscall(long number, ...)
     long arguments[6];
     va_list list;
 
+    if (number == SYS_eventfd2 && no_eventfd != 0) {
+        errno = no_eventfd;
+        return -1;
+    }
     if (number == SYS_epoll_pwait2 && no_pwait2 != 0) {
         asked++;
         errno = no_pwait2;
