@@ -276,7 +276,7 @@ fn in_a_fast_exchange_no_thread_sleeps() {
     });
     let stats = shared.wait_stats();
     let sleeps = stats.progress_thread_sleeps;
-    // Where another program took the processor, so many waits sleep at once after each time.
+    // Waits that sleep at once, because another program took the processor for long.
     let rests: u64 = (0..stats.long_yields).map(|n| 16 << n.min(6)).sum();
     assert!(
         sleeps <= 1 + rounds / 100 + rests,

@@ -417,7 +417,8 @@ pub struct Guard<'a, T: Progress> {
 }
 
 impl<T: Progress> Guard<'_, T> {
-    /// Returns whether the host has closed descriptors, as far as one system call tells. Then the doorbells are forgotten.
+    /// Returns whether the host has closed descriptors, as far as one system call tells. Then the doorbells are
+    /// forgotten.
     pub fn check_lost(&mut self) -> bool {
         self.core.value.check_descriptors();
         let _ = self.core.doorbells();

@@ -311,7 +311,8 @@ impl<R: FabricPort> HostPorts<R> {
         self.lost
     }
 
-    /// Gives up the ports, whose descriptors the host has closed: they go nowhere from now on, and make no system call.
+    /// Gives up the ports, whose descriptors the host has closed: they go nowhere from now on, and make no
+    /// system call.
     pub fn lose(&mut self) {
         // Each poll comes to where it finds that.
         (self.lost, self.look, self.turn) = (true, true, 0);

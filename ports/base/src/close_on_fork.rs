@@ -233,8 +233,7 @@ impl Numbers {
     }
 }
 
-/// Returns the file behind a number. The call is libc's: nix takes only descriptors that are open for
-/// certain.
+/// Returns the file behind a number. The call is libc's: nix takes only descriptors that are open for certain.
 fn stat(fd: RawFd) -> Result<libc::stat, Errno> {
     let mut file = MaybeUninit::uninit();
     // SAFETY: writes to `file`; which descriptors are open, the kernel knows.
