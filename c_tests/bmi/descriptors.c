@@ -11,11 +11,14 @@
 #include "../support/pair.h"
 #include "../support/port.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -27,9 +30,9 @@ static const char WORD[] = "closed descriptors of this library";
 
 /* ---- descriptors ---- */
 
-/* Those of before the library. */
+/* Descriptors that were open before the library was loaded. */
 static bool before[MOST];
-/* Those that the host has opened where the library's were. */
+/* Files that the host has opened at the library's numbers. */
 static struct stat theirs[MOST];
 static int took;
 
@@ -70,7 +73,7 @@ static void take_the_numbers(void)
     }
 }
 
-/* They are open, and not a byte was read or written. */
+/* Checks that the host's files are open, and that not a byte was read or written. */
 static void check_numbers(void)
 {
     int found = 0;
@@ -104,7 +107,7 @@ static int64_t cpu_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* One test call of this context; its result, and what it reported is booked. */
+/* Makes one test call of this context, and books what it reports. */
 static int test_once(bmi_context_id context, int idle_ms, int *count)
 {
     bmi_op_id_t id;
@@ -307,6 +310,46 @@ static void forks(struct side *side)
     check_numbers();
 }
 
+/* The host loses only eventfds, and its sockets take their numbers: what wakes threads writes nothing to them. */
+static void eventfds(struct side *side)
+{
+    int host[MOST], count = 0;
+    struct bmi_method_addr *peer;
+    struct pending pending;
+
+    log_take();
+    host_load();
+    note_descriptors();
+    peer = pair_client(side);
+    post(&pending, peer);
+    host_pump(50);
+    pause_ms(300); /* the helper has it */
+    log_forget();
+    for (int fd = 3; fd < MOST; fd++) {
+        char name[32], file[32] = {0};
+        int pair[2];
+
+        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        if (before[fd] || readlink(name, file, sizeof file - 1) < 0 || strcmp(file, "anon_inode:[eventfd]") != 0)
+            continue;
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+        before[pair[0]] = before[pair[1]] = true;
+        CHECK(dup2(pair[0], fd) == fd && close(pair[0]) == 0);
+        host[count++] = pair[1];
+    }
+    CHECK_THAT(count, >, 1);
+    test_until_lost(0, 0);
+    ended(&pending);
+    nothing_runs();
+    let_go(side);
+    for (int i = 0; i < count; i++) {
+        char byte;
+
+        CHECK_THAT(recv(host[i], &byte, 1, 0), ==, -1);
+        CHECK_THAT(errno, ==, EAGAIN);
+    }
+}
+
 static void polls_without(struct side *side) { polls(side, false); }
 static void polls_with(struct side *side) { polls(side, true); }
 static void blocks_without(struct side *side) { blocks(side, false); }
@@ -323,19 +366,26 @@ static void peer(struct side *side)
     host_stop();
 }
 
+#define ALWAYS \
+    PAIR(polling_calls_return_when_descriptors_are_closed, peer, polls_without), \
+    PAIR(polling_calls_return_when_files_have_the_numbers, peer, polls_with), \
+    PAIR(blocked_calls_return_when_descriptors_are_closed, peer, blocks_without), \
+    PAIR(blocked_calls_return_when_files_have_the_numbers, peer, blocks_with), \
+    PAIR(finalize_returns_when_descriptors_are_closed, peer, finalizes_without), \
+    PAIR(finalize_returns_when_files_have_the_numbers, peer, finalizes_with), \
+    PAIR(a_child_closes_no_file_that_has_a_number, peer, forks)
+
 static const struct scenario scenarios[] = {
-    PAIR(polling_calls_return_when_descriptors_are_closed, peer, polls_without),
-    PAIR(polling_calls_return_when_files_have_the_numbers, peer, polls_with),
-    PAIR(blocked_calls_return_when_descriptors_are_closed, peer, blocks_without),
-    PAIR(blocked_calls_return_when_files_have_the_numbers, peer, blocks_with),
-    PAIR(finalize_returns_when_descriptors_are_closed, peer, finalizes_without),
-    PAIR(finalize_returns_when_files_have_the_numbers, peer, finalizes_with),
-    PAIR(a_child_closes_no_file_that_has_a_number, peer, forks),
+    ALWAYS,
+    PAIR(sockets_at_the_numbers_of_eventfds_are_not_written, peer, eventfds),
     {0},
 };
+
+/* libfabric has eventfds, too, and writes to them. */
+static const struct scenario over_rdm[] = {ALWAYS, {0}};
 
 int main(int argc, char **argv)
 {
     port_notices_deaths_soon();
-    return harness_main(argc, argv, scenarios);
+    return harness_main(argc, argv, port_is("rdm") ? over_rdm : scenarios);
 }

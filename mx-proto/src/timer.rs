@@ -174,7 +174,8 @@ impl<K: Copy> Wheel<K> {
         self.expired_or_put_off(now, |_| false)
     }
 
-    /// Does the same, but puts deadlines of peers (`of_peer`) off as [`PeerDeadline`] does.
+    /// Takes out an expired entry as [`Self::expired`] does, but puts deadlines of peers (`of_peer`) off as
+    /// [`PeerDeadline`] does.
     pub(crate) fn expired_or_put_off(
         &mut self,
         now: Instant,

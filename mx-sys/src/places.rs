@@ -13,6 +13,7 @@
 //! Owns: the address space, for as long as the process lives.
 //! Cost: one system call each time it grows.
 
+use mx_port_base::fork::ForkMark;
 use mx_port_base::limits::of_memory;
 use mx_port_base::page::page_size;
 use nix::errno::Errno;
@@ -28,8 +29,8 @@ pub struct Reservation {
     start: NonNull<u8>,
     len: usize,
     open: usize,
-    /// The process locks all memory that it maps.
-    locked: bool,
+    /// Mark of the process that locks all memory it maps, if it did when it reserved this. Its children lock none.
+    locked: Option<ForkMark>,
 }
 
 // SAFETY: it stands for its range alone, as a `Box` of bytes would.
@@ -54,7 +55,7 @@ impl Reservation {
                         start,
                         len,
                         open: 0,
-                        locked: unlock(start, len),
+                        locked: unlock(start, len).then(ForkMark::new),
                     });
                 }
                 Err(error) => refusal = error,
@@ -96,8 +97,9 @@ impl Reservation {
         if done.is_err() {
             return false;
         }
+        let locks = self.locked.as_ref().is_some_and(ForkMark::is_mine);
         // SAFETY: the same.
-        if self.locked && unsafe { mlock(start, by) }.is_err() {
+        if locks && unsafe { mlock(start, by) }.is_err() {
             // SAFETY: the same; nothing has been written there.
             let _ = unsafe { mprotect(start, by, ProtFlags::PROT_NONE) };
             unlock(start.cast(), by);
@@ -139,6 +141,8 @@ fn address_space_limit() -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::resource::setrlimit;
+    use nix::unistd::{geteuid, setuid};
 
     #[test]
     fn it_grows_in_place_up_to_its_end_and_is_zero() {
@@ -219,11 +223,28 @@ mod tests {
             let grown = reservation.grow(256 << 10) && before.grow(LEAST);
             let opened = locked_kib() - start;
             // Reading the file takes memory, too.
-            reservation.locked
-                && !before.locked
+            reservation.locked.is_some()
+                && before.locked.is_none()
                 && grown
                 && reserved < 128
                 && (256..512).contains(&opened)
+        }));
+    }
+
+    #[test]
+    fn a_child_of_a_process_that_locks_its_memory_locks_none() {
+        assert!(child_says(|| {
+            // SAFETY: no pointers.
+            if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
+                return getrlimit(Resource::RLIMIT_MEMLOCK) == Ok((0, 0));
+            }
+            let mut reservation = Reservation::new(16 << 30).unwrap();
+            child_says(|| {
+                setrlimit(Resource::RLIMIT_MEMLOCK, 0, 0).unwrap();
+                // Root may lock without limit.
+                let is_user = !geteuid().is_root() || setuid(65_534.into()).is_ok();
+                is_user && reservation.grow(1 << 20) && locked_kib() == 0
+            })
         }));
     }
 

@@ -1,10 +1,12 @@
 //! Threads that wait for different things of one engine: none waits in vain, none is woken for what
 //! is another's, and none burns a processor.
 
-use crate::support::{Feeder, NEVER, Toy, until, wait};
+use crate::support::{BEFORE_SLEEP, Feeder, NEVER, Toy, until, wait};
 use mx_proto::Clock;
 use mx_sys::clock::MonotonicClock;
+use mx_sys::epoll::Epoll;
 use mx_sys::{Helper, Shared, Tuning};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -200,6 +202,37 @@ fn a_progress_thread_without_an_engine_to_look_after_notices_when_there_is_one()
     });
 }
 
+/// Counts the losses that are reported when `before` runs between the decision to sleep in a set and the sleep in it,
+/// with the set closed.
+fn losses(before: impl FnOnce(&Shared<Toy>) + 'static) -> u64 {
+    let (shared, feeder) = shared(0);
+    let set = Epoll::new().unwrap();
+    shared.lock().set = Some((set.as_fd().as_raw_fd(), 1));
+    let closes = {
+        let shared = Arc::clone(&shared);
+        move || {
+            drop(set);
+            before(&shared);
+            shared.lock().set = None;
+            feeder.push(0, 1);
+        }
+    };
+    BEFORE_SLEEP.set(Some(Box::new(closes)));
+    assert_eq!(wait(&shared, 0, NEVER), Some(1));
+    shared.lock().losses
+}
+
+#[test]
+fn an_engine_loses_nothing_of_an_earlier_one() {
+    let tuning = Tuning::default();
+    let reopens = move |shared: &Shared<Toy>| {
+        shared.end();
+        shared.lock().retune(tuning).unwrap();
+    };
+    assert_eq!(losses(|_| ()), 1);
+    assert_eq!(losses(reopens), 0);
+}
+
 #[test]
 fn an_engine_is_armed_only_while_a_thread_sleeps() {
     let (shared, feeder) = shared(0);
@@ -241,10 +274,13 @@ fn in_a_fast_exchange_no_thread_sleeps() {
         stop.store(true, Ordering::Release);
         join([answering]);
     });
-    let sleeps = shared.wait_stats().progress_thread_sleeps;
+    let stats = shared.wait_stats();
+    let sleeps = stats.progress_thread_sleeps;
+    // Waits that sleep at once, because another program took the processor for long.
+    let rests: u64 = (0..stats.long_yields).map(|n| 16 << n.min(6)).sum();
     assert!(
-        sleeps <= 1 + rounds / 100,
-        "{sleeps} sleeps in {rounds} rounds"
+        sleeps <= 1 + rounds / 100 + rests,
+        "{sleeps} sleeps in {rounds} rounds, {rests} of rest"
     );
 }
 

@@ -199,7 +199,6 @@ fn round<T: Progress>(
         &doorbells.helper,
         sleep_plan.until,
     );
-    drop(doorbells);
     let mut core = shared.acquire();
     let armed = matches!(core.waiting.helper, HelperState::Armed(_));
     if armed {
@@ -207,7 +206,7 @@ fn round<T: Progress>(
         core.waiting.helper = HelperState::Watching;
     }
     if slept.lost {
-        core.value.lose();
+        core.lose(&doorbells);
     }
     if slept.control {
         core.value.note_control();

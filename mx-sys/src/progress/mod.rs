@@ -104,14 +104,14 @@ pub trait Progress {
     /// There is an endpoint to look after.
     fn active(&self) -> bool;
 
-    /// The host has closed descriptors of the engine. What is under way ends, the engine produces everything, and
-    /// its descriptors are used no more. May be called again.
+    /// Ends what is under way, because the host has closed descriptors of the engine: everything is produced, and the
+    /// descriptors are used no more. May be called again.
     fn lose(&mut self) {}
 
     /// Calls [`Progress::lose`] if the host has closed descriptors, as far as one system call tells.
     fn check_descriptors(&mut self) {}
 
-    /// Whether [`Progress::lose`] was called. Then there are no doorbells, and each check has to succeed.
+    /// Returns whether [`Progress::lose`] was called. Then there are no doorbells, and each check has to succeed.
     fn is_lost(&self) -> bool {
         false
     }
@@ -417,7 +417,8 @@ pub struct Guard<'a, T: Progress> {
 }
 
 impl<T: Progress> Guard<'_, T> {
-    /// Whether the host has closed descriptors, as far as one system call tells. Then the doorbells are forgotten.
+    /// Returns whether the host has closed descriptors, as far as one system call tells. Then the doorbells are
+    /// forgotten.
     pub fn check_lost(&mut self) -> bool {
         self.core.value.check_descriptors();
         let _ = self.core.doorbells();

@@ -13,6 +13,7 @@ use crate::epoll;
 use crate::eventfd::EventFd;
 use mx_proto::{Clock, Instant};
 use smallvec::SmallVec;
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,11 +21,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The tokens of readable descriptors. Empty: the time-out, or a signal.
 pub(super) type Told = SmallVec<[u64; AT_ONCE]>;
 
-/// The reason why there is no sleep in a set.
+/// The reason why a sleep in a set tells nothing.
 pub(super) enum Unslept {
     /// The kernel has no such call: before Linux 5.11, or a filter refuses it.
     NoCall,
-    /// The number is no epoll instance any more: the host has closed it.
+    /// The host has closed the epoll instance, or the doorbell in it.
     Lost,
 }
 
@@ -44,7 +45,7 @@ pub(super) fn sleep_in(
     let span = until.map(span_until);
     let ready = match epoll::sleep(set, &mut events, span.as_ref()) {
         Ok(ready) => ready,
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EBADF | libc::EINVAL)) => {
+        Err(error) if says_lost(&error) && watch(set, doorbell).is_err_and(|it| says_lost(&it)) => {
             return Err(Unslept::Lost);
         }
         Err(_) => {
@@ -55,13 +56,25 @@ pub(super) fn sleep_in(
     let told: Told = ready.iter().map(|event| event.u64).collect();
     if told.contains(&DOORBELL) {
         doorbell.silence();
+    } else if told.is_empty() && !doorbell.is_intact() {
+        return Err(Unslept::Lost);
     }
     Ok(told)
 }
 
+/// Returns whether a call on a set fails because its number is no epoll instance any more. A filter may answer so, too,
+/// but not to every call.
+fn says_lost(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBADF | libc::EINVAL))
+}
+
 /// Puts `doorbell` into `set`. False: the kernel has no memory for that, or `set` is no epoll instance.
 pub(super) fn join(set: RawFd, doorbell: &EventFd) -> bool {
-    epoll::watch(set, doorbell, DOORBELL).is_ok()
+    watch(set, doorbell).is_ok()
+}
+
+fn watch(set: RawFd, doorbell: &EventFd) -> io::Result<()> {
+    epoll::watch(set, doorbell, DOORBELL)
 }
 
 /// The token of the doorbell in a set. Other descriptors in it need other tokens.
@@ -75,7 +88,7 @@ const AT_ONCE: usize = 32;
 pub(super) struct Slept {
     /// The control descriptor is readable.
     pub(super) control: bool,
-    /// One of the descriptors is not open: the host has closed it.
+    /// The host has closed one of the descriptors.
     pub(super) lost: bool,
 }
 
@@ -110,13 +123,13 @@ pub(super) fn sleep(
             ptr::null(),
         )
     };
-    if count <= 0 {
+    if count < 0 {
         return Slept::default();
     }
     let [control, _, rang] = fds.map(|fd| fd.revents != 0);
     let closed = fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0);
-    // Not a byte is read from a file of the host's that has the number now.
-    let lost = closed || (rang && !doorbell.is_intact());
+    // A host's file that has the number now is not read, and rings for it do not reach this sleeper.
+    let lost = closed || ((rang || count == 0) && !doorbell.is_intact());
     if rang && !lost {
         doorbell.silence();
     }

@@ -243,6 +243,15 @@ impl<T: Progress> Core<T> {
         self.waiting.doorbells.clone()
     }
 
+    /// Records that a sleeper with these doorbells has found descriptors closed. An engine that was opened meanwhile
+    /// has other doorbells, and has lost nothing: the sleeper's descriptors were closed by the library itself.
+    pub(super) fn lose(&mut self, doorbells: &Arc<Doorbells>) {
+        let current = self.waiting.doorbells.as_ref();
+        if current.is_some_and(|current| Arc::ptr_eq(current, doorbells)) {
+            self.value.lose();
+        }
+    }
+
     /// Whether the state has changed that a thread relied on when it went to sleep.
     fn must_wake(&mut self, sleep: &Sleep) -> bool {
         let active = self.value.active();
@@ -448,18 +457,17 @@ impl<T: Progress> Shared<T> {
             ),
             _ => Slept::default(),
         };
-        drop(doorbells);
         let mut core = self.acquire();
         core.waiting.progress_thread = None;
         core.value.disarm();
         if slept.control {
             core.value.note_control();
         }
-        match &told {
-            Ok(told) => core.value.note_ready(told),
-            Err(Unslept::Lost) => core.value.lose(),
-            Err(Unslept::NoCall) if slept.lost => core.value.lose(),
-            Err(Unslept::NoCall) => {}
+        if let Ok(told) = &told {
+            core.value.note_ready(told);
+        }
+        if slept.lost || matches!(told, Err(Unslept::Lost)) {
+            core.lose(&doorbells);
         }
         core
     }
@@ -514,10 +522,12 @@ impl<T: Progress> Shared<T> {
         core.value.disarm();
         core.waiting.helper = HelperState::Watching;
         core.waiting.stats.stand_downs += 1;
-        // Not the path of a message: the helper sleeps again only after a tick.
+        // A check costs little here, off the path of a message: the helper sleeps again only after a tick.
         core.value.check_descriptors();
-        if let Some(doorbells) = core.doorbells() {
-            doorbells.helper.ring();
+        match core.doorbells() {
+            Some(doorbells) if doorbells.helper.is_intact() => doorbells.helper.ring(),
+            Some(_) => core.value.lose(),
+            None => {}
         }
     }
 }

@@ -306,12 +306,13 @@ impl<R: FabricPort> HostPorts<R> {
         !self.lost && self.control.is_intact() && self.tcp.is_intact()
     }
 
-    /// Whether the ports are used no more ([`HostPorts::lose`]).
+    /// Returns whether the ports are used no more ([`HostPorts::lose`]).
     pub fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// The host has closed descriptors. The ports go nowhere from now on, and make no system call.
+    /// Gives up the ports, whose descriptors the host has closed: they go nowhere from now on, and make no
+    /// system call.
     pub fn lose(&mut self) {
         // Each poll comes to where it finds that.
         (self.lost, self.look, self.turn) = (true, true, 0);

@@ -13,8 +13,9 @@ use mx_sys::clock::MonotonicClock;
 use mx_sys::eventfd::EventFd;
 use mx_sys::lock::Mutex;
 use mx_sys::{Interest, Progress, Shared};
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -66,6 +67,15 @@ pub(crate) struct Toy {
     pub(crate) knocks: u64,
     pub(crate) polls: u64,
     pub(crate) open: bool,
+    /// Epoll instance to sleep in, and its number.
+    pub(crate) set: Option<(RawFd, u64)>,
+    /// Number of times it was told that the host had closed its descriptors.
+    pub(crate) losses: u64,
+}
+
+thread_local! {
+    /// Runs once in this thread, without the lock, before the next sleep in the kernel.
+    pub(crate) static BEFORE_SLEEP: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
 impl Toy {
@@ -87,6 +97,8 @@ impl Toy {
             knocks: 0,
             polls: 0,
             open: true,
+            set: None,
+            losses: 0,
         };
         (toy, Feeder { wire })
     }
@@ -164,6 +176,21 @@ impl Progress for Toy {
 
     fn active(&self) -> bool {
         self.open
+    }
+
+    fn set(&self) -> Option<(RawFd, u64)> {
+        self.set
+    }
+
+    fn lose(&mut self) {
+        self.losses += 1;
+    }
+
+    fn give_back_due() -> Option<Instant> {
+        if let Some(run) = BEFORE_SLEEP.take() {
+            run();
+        }
+        None
     }
 }
 

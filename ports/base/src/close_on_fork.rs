@@ -21,6 +21,7 @@
 //! system calls.
 
 use crate::fork::ForkLock;
+use nix::errno::Errno;
 use std::fmt;
 use std::io;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -45,7 +46,7 @@ struct Numbers(Vec<Entry>);
 enum Entry {
     /// Not ours.
     Free,
-    /// A file of which the kernel tells nothing.
+    /// A file of which the kernel tells nothing, where a filter refuses `fstat`.
     Unknown,
     /// A file without an inode of its own.
     Anonymous,
@@ -142,12 +143,13 @@ impl<F: fmt::Debug> fmt::Debug for CloseOnFork<F> {
 }
 
 impl Entry {
-    /// The entry of a descriptor that is open now.
+    /// Returns the entry of a descriptor; `Free` if it is not open.
     fn of(fd: RawFd) -> Self {
         match stat(fd) {
-            Some(file) if file.st_mode & libc::S_IFMT != 0 => Self::File(file.st_dev, file.st_ino),
-            Some(_) => Self::Anonymous,
-            None => Self::Unknown,
+            Ok(file) if file.st_mode & libc::S_IFMT != 0 => Self::File(file.st_dev, file.st_ino),
+            Ok(_) => Self::Anonymous,
+            Err(Errno::EBADF) => Self::Free,
+            Err(_) => Self::Unknown,
         }
     }
 }
@@ -187,7 +189,7 @@ impl Numbers {
         match self.entry(fd) {
             Entry::Free => false,
             Entry::Unknown => true,
-            listed => Entry::of(fd) == listed,
+            listed => [listed, Entry::Unknown].contains(&Entry::of(fd)),
         }
     }
 
@@ -231,14 +233,13 @@ impl Numbers {
     }
 }
 
-/// Returns the file behind a number, if there is one. The call is libc's: nix takes only descriptors that are open for
-/// certain.
-fn stat(fd: RawFd) -> Option<libc::stat> {
+/// Returns the file behind a number. The call is libc's: nix takes only descriptors that are open for certain.
+fn stat(fd: RawFd) -> Result<libc::stat, Errno> {
     let mut file = MaybeUninit::uninit();
     // SAFETY: writes to `file`; which descriptors are open, the kernel knows.
-    let done = unsafe { libc::fstat(fd, file.as_mut_ptr()) } == 0;
+    Errno::result(unsafe { libc::fstat(fd, file.as_mut_ptr()) })?;
     // SAFETY: filled in by the call.
-    done.then(|| unsafe { file.assume_init() })
+    Ok(unsafe { file.assume_init() })
 }
 
 #[cfg(test)]
@@ -359,6 +360,44 @@ mod tests {
             drop((lost, kept, doorbell));
             let open = numbers.map(is_open);
             (before, forgotten, open) == (0, 2, [false, true])
+        }));
+    }
+
+    /// Makes the kernel refuse these system calls of this thread from now on.
+    fn refuse<const N: usize>(calls: [libc::c_long; N]) -> bool {
+        let load_number = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+        let (equal, end) = (
+            (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+            (libc::BPF_RET | libc::BPF_K) as u16,
+        );
+        let line = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
+        let mut filter = vec![line(load_number, 0, 0)];
+        for call in calls {
+            filter.push(line(equal, 1, call as u32));
+            filter.push(line(end, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32));
+        }
+        filter.push(line(end, 0, libc::SECCOMP_RET_ALLOW));
+        let program = libc::sock_fprog {
+            len: filter.len() as u16,
+            filter: filter.as_mut_ptr(),
+        };
+        let mode = libc::SECCOMP_MODE_FILTER;
+        // SAFETY: the program and its lines live until the calls return.
+        unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) == 0
+        }
+    }
+
+    #[test]
+    fn files_are_intact_where_a_filter_refuses_to_look() {
+        assert!(child_says(|| {
+            let (ours, doorbell) = (socket(), anonymous());
+            let numbers = [ours.as_raw_fd(), doorbell.as_raw_fd()];
+            let refused = refuse([libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx]);
+            let intact = ours.is_intact() && doorbell.is_intact() && forget_lost() == 0;
+            drop((ours, doorbell));
+            refused && intact && !numbers.iter().any(|fd| is_open(*fd))
         }));
     }
 
