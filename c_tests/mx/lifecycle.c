@@ -411,6 +411,15 @@ static void without_means(struct side *side)
     party_close(ep);
 }
 
+/* LeakSanitizer counts no allocation of this thread from now on: a lost endpoint leaves its ports as they are. */
+extern void __lsan_disable(void) __attribute__((weak));
+
+static void expect_leaks(void)
+{
+    if (__lsan_disable != NULL)
+        __lsan_disable();
+}
+
 /* As bmi/descriptors.c has it of the other library, here in one call of each kind. */
 static void closes_descriptors(struct side *side)
 {
@@ -424,6 +433,7 @@ static void closes_descriptors(struct side *side)
     deadline_t deadline;
 
     (void)side;
+    expect_leaks();
     for (int fd = 0; fd < MOST; fd++)
         before[fd] = fcntl(fd, F_GETFD) >= 0;
     party_start();
