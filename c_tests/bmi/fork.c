@@ -365,7 +365,7 @@ static void serves_and_lives(struct side *side)
     CHECK_THAT(now_ms() - began, <, 2 * SEEN_AT_ONCE_MS * slower());
     began = now_ms();
     CHECK_THAT(op_send(&early, self, "x", 1, 1), ==, -BMI_EADDRINUSE);
-    /* The parent is given so long once. */
+    /* The library waits for a living parent once, for these 2 s. */
     CHECK_THAT(now_ms() - began, <, SEEN_AT_ONCE_MS * slower());
     CHECK_THAT(write(parents_end[1], "x", 1), ==, 1);
     for (deadline_t deadline = deadline_in(WAIT_MS);;) {

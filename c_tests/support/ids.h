@@ -1,9 +1,9 @@
 /*
  * Endpoint ids of a test program, which no other test program of this machine takes.
  *
- *     1024 ... 6143 │ 6144 ... 28671 │ 28672 ... 29695 │ 29696 ... 32767 │ outgoing connections
- *     other tests   │ mx/, blocks of │ the library's   │ bmi/, net/,     │
- *     try at random │ 1024           │ own block       │ blocks of 64    │
+ *     1024 ... 6143 │ 6144 ... 28671 │ 28672 ... 29695 │ 29696 ... 32767        │ outgoing connections
+ *     other tests   │ mx/, blocks of │ the library's   │ bmi/, net/; mx-sys     │
+ *     try at random │ 1024           │ own block       │ (Rust): blocks of 64   │
  *
  * A block is claimed by the name of an abstract Unix socket, which the program's director keeps open: so a number that a
  * killed or finalized server gives up for a moment is still there for its successor.

@@ -9,7 +9,7 @@ set -uo pipefail
 start() {
     local try id
     for try in $(seq 20); do
-        id=$((1024 + (RANDOM * 32768 + RANDOM) % 30000))
+        id=$((1024 + (RANDOM * 32768 + RANDOM) % 5000))
         address=mx://localhost:$id
         mkdir -p "$work/served"
         launch "$1" "$address" "$work/served" && return 0

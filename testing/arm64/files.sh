@@ -21,7 +21,7 @@ start() {
     local try
     mkdir -p "$work/served"
     for try in $(seq 5); do
-        address=mx://localhost:$((1024 + (RANDOM * 32768 + RANDOM) % 30000))
+        address=mx://localhost:$((1024 + (RANDOM * 32768 + RANDOM) % 5000))
         : > "$work/log"
         program "$1" bmi_fileserver "$address" "$work/served" > "$work/log" 2>&1 &
         server=$!

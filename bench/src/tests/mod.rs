@@ -293,7 +293,7 @@ pub(crate) fn on_free_endpoint<T>(
 ) -> Result<T, String> {
     let seed = std::process::id();
     for attempt in 0..20 {
-        let endpoint = 1024 + (seed * 31 + attempt * 977) % 12000;
+        let endpoint = 1024 + (seed * 31 + attempt * 977) % 5000;
         if let Some(started) = start(&format!("mx://localhost:{endpoint}"))? {
             return Ok(started);
         }

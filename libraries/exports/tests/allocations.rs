@@ -177,7 +177,7 @@ fn rest(round: usize, at: usize) {
 fn start_server() -> (Child, String, impl Iterator<Item = String>) {
     let program = std::env::current_exe().unwrap();
     for attempt in 0..20 {
-        let id = 1024 + (std::process::id() * 37 + attempt * 1009) % 12_000;
+        let id = 1024 + (std::process::id() * 37 + attempt * 1009) % 5_000;
         let address = format!("mx://local@localhost:{id}");
         let mut child = Command::new(&program)
             .args(["--exact", "small_messages_allocate_nothing", "--nocapture"])

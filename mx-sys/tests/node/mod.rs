@@ -7,6 +7,7 @@
 
 #![allow(dead_code, reason = "every test binary uses another part of it")]
 
+pub(crate) mod numbers;
 pub(crate) mod traffic;
 
 use mx_proto::port::{ConnectError, WakeDescriptors};
@@ -136,6 +137,22 @@ pub(crate) enum NotConnected {
     Later(Status),
 }
 
+/// Opens the ports; a node that may have any number gets one that no other test program takes.
+fn open_ports(mut options: OpenOptions) -> Result<(Box<HostPorts>, Identity), OpenError> {
+    if !matches!(options.endpoint, EndpointChoice::Any) {
+        return HostPorts::open(options);
+    }
+    let mut attempts = numbers::BLOCK;
+    loop {
+        attempts -= 1;
+        options.endpoint = EndpointChoice::Exact(numbers::next());
+        match HostPorts::open(options.clone()) {
+            Err(OpenError::InUse { .. }) if attempts > 0 => {}
+            opened => return opened,
+        }
+    }
+}
+
 pub(crate) const KEY: u32 = 0x6d78;
 
 impl Node {
@@ -168,7 +185,7 @@ impl Node {
         helper: bool,
         tuning: Tuning,
     ) -> Result<Self, OpenError> {
-        let (ports, identity) = HostPorts::open(options)?;
+        let (ports, identity) = open_ports(options)?;
         let endpoint = Endpoint::new(
             config,
             identity,

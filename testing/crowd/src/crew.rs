@@ -79,7 +79,7 @@ impl Server {
             let attempt = STARTED.fetch_add(1, Ordering::Relaxed);
             let seed = std::process::id().wrapping_mul(31);
             // Below the numbers the kernel gives to clients.
-            let endpoint = 1024 + seed.wrapping_add(attempt.wrapping_mul(977)) % 12_000;
+            let endpoint = 1024 + seed.wrapping_add(attempt.wrapping_mul(977)) % 5_000;
             let address = format!("mx://127.0.0.1:{endpoint}");
             let mut process = Process::start(program, &program.server, &address)?;
             if process.answer()?.starts_with("ready on ") {

@@ -387,8 +387,8 @@ pub(crate) fn fault(node: usize, text: String) -> Trouble {
 fn claim_endpoints(seed: u64) -> (u32, UnixDatagram) {
     let begin = u64::from(std::process::id()) * 131 + seed * 17;
     for attempt in 0.. {
-        // Below the block of the small endpoints, and below the ports of outgoing connections.
-        let base = 1024 + ((begin + attempt) % 3_300) as u32 * 8;
+        // Below what other test programs claim (c_tests/support/ids.h).
+        let base = 1024 + ((begin + attempt) % 640) as u32 * 8;
         let name = format!("bmi-mx-torture-{base}");
         let claimed =
             SocketAddr::from_abstract_name(name).and_then(|name| UnixDatagram::bind_addr(&name));
