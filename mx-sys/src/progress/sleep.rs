@@ -12,11 +12,13 @@ use crate::clock::MonotonicClock;
 use crate::epoll;
 use crate::eventfd::EventFd;
 use mx_proto::{Clock, Instant};
+use nix::errno::Errno;
 use smallvec::SmallVec;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The tokens of readable descriptors. Empty: the time-out, or a signal.
 pub(super) type Told = SmallVec<[u64; AT_ONCE]>;
@@ -124,6 +126,10 @@ pub(super) fn sleep(
         )
     };
     if count < 0 {
+        if Errno::last() != Errno::EINTR {
+            // Refused, as by a limit of descriptors below three: a thread that asked at once again would never rest.
+            std::thread::sleep(REFUSED);
+        }
         return Slept::default();
     }
     let [control, _, rang] = fds.map(|fd| fd.revents != 0);
@@ -136,11 +142,45 @@ pub(super) fn sleep(
     Slept { control, lost }
 }
 
+/// Length of a sleep where the kernel refuses to wait for descriptors: short for who waits for a message, long beside
+/// the processor time of a look.
+const REFUSED: Duration = Duration::from_millis(2);
+
 fn span_until(until: Instant) -> libc::timespec {
     let left = until.since(MonotonicClock.now());
     libc::timespec {
         // A time-out longer than the kernel's clock can count is as good as the longest.
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(left.subsec_nanos()),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+    #[test]
+    fn a_thread_rests_where_the_kernel_refuses_to_wait() {
+        let doorbell = EventFd::new().unwrap();
+        // SAFETY: the child changes its limit, sleeps, and leaves by `_exit`.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+            setrlimit(Resource::RLIMIT_NOFILE, 0, hard).unwrap();
+            let began = MonotonicClock.now();
+            let looks = (0..10_000).take_while(|_| {
+                sleep(None, None, &doorbell, Some(began.after(10 * REFUSED)));
+                MonotonicClock.now().since(began) < 10 * REFUSED
+            });
+            let rests = looks.count() <= 10;
+            // SAFETY: ends the child without running anything of the parent's.
+            unsafe { libc::_exit(i32::from(!rests)) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is writable.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0);
     }
 }
