@@ -93,8 +93,7 @@ valgrind)
     export C_TESTS_SLOWER=20
     # Seen by support/world.c, which starts the sides of a test with it.
     C_TESTS_WRAP="valgrind --quiet --vgdb=no --error-exitcode=78 --leak-check=full \
-        --errors-for-leak-kinds=definite --show-leak-kinds=definite --fair-sched=yes \
-        --suppressions=$(cd "$here" && pwd)/valgrind.supp"
+        --errors-for-leak-kinds=definite --show-leak-kinds=definite --fair-sched=yes"
     export C_TESTS_WRAP
     ;;
 esac

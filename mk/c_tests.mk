@@ -4,7 +4,7 @@
 #   c-check-long    the slow ones: what they test takes seconds to happen
 #   c-check-standalone   those that this table can change over the stand-alone BMI's table, over local
 #   check-asan      the same with the C side under -fsanitize=address,undefined, and leak checks
-#   check-valgrind  the same under valgrind (c_tests/valgrind.supp explains what it leaves out)
+#   check-valgrind  the same under valgrind
 #
 # C_TESTS=name... chooses programs, PORT=local, tcp, rdm or dgram one port.
 

@@ -150,7 +150,7 @@ static void kills_server(struct world *world)
 static void posts_to_dead(struct side *side)
 {
     struct bmi_method_addr *server;
-    char buffer[64];
+    char buffer[64] = "";
 
     host_start_client();
     server = host_lookup_endpoint((int)hear(side, "endpoint"));

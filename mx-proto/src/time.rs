@@ -39,6 +39,18 @@ impl Instant {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// Returns the earliest of `times`; `None` if there is none before the end of time.
+    ///
+    /// `times.flatten().min()` compiles to a branch on the undefined value of a `None`, whose outcome is then ignored;
+    /// valgrind reports the branch in every program over the library.
+    pub fn earliest(times: impl IntoIterator<Item = Option<Self>>) -> Option<Self> {
+        let numbers = times
+            .into_iter()
+            .map(|time| time.map_or(u64::MAX, |time| time.0));
+        let first = numbers.fold(u64::MAX, u64::min);
+        (first < u64::MAX).then_some(Self(first))
+    }
 }
 
 /// The time by which a peer is to have answered.
@@ -87,6 +99,17 @@ pub trait Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_earliest_of_times_leaves_out_those_that_are_not_there() {
+        let earliest =
+            |times: &[Option<u64>]| Instant::earliest(times.iter().map(|time| time.map(Instant)));
+        assert_eq!(earliest(&[]), None);
+        assert_eq!(earliest(&[None, None]), None);
+        assert_eq!(earliest(&[None, Some(7), Some(3), None]), Some(Instant(3)));
+        assert_eq!(earliest(&[Some(0), None]), Some(Instant(0)));
+        assert_eq!(earliest(&[Some(u64::MAX), None]), None);
+    }
 
     #[test]
     fn arithmetic_saturates_at_both_ends() {

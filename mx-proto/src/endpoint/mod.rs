@@ -277,8 +277,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.core.early.out().is_some() {
             return None;
         }
-        let all = [self.core.wheel.next(), self.port.deadline()];
-        all.into_iter().flatten().min()
+        Instant::earliest([self.core.wheel.next(), self.port.deadline()])
     }
 
     /// See [`crate::port::LinkControl::keep_alive_due`].

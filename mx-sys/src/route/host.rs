@@ -760,8 +760,7 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
             return None;
         }
         let ports = self.ports().map(LinkControl::deadline);
-        let all = ports.chain([self.exchange.deadline(), self.settled_at]);
-        all.flatten().min()
+        Instant::earliest(ports.chain([self.exchange.deadline(), self.settled_at]))
     }
 
     /// Only for datagrams: a dead peer is noticed only when something is sent.

@@ -488,8 +488,7 @@ impl Links {
             return None;
         }
         let look = (!self.young.is_empty()).then_some(self.next_look);
-        let all = [Some(self.next_round), look, self.strangers.deadline()];
-        all.into_iter().flatten().min()
+        Instant::earliest([Some(self.next_round), look, self.strangers.deadline()])
     }
 
     /// Something may be due.

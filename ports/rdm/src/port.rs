@@ -105,10 +105,7 @@ impl LinkControl for RdmPort {
         let remote = fabric.and_then(|fabric| fabric.remote.as_ref()?.deadline());
         // Without a link, nothing else shows that it has gone.
         let device = (fabric.is_some() && self.in_use.is_some()).then_some(self.give_back_at);
-        [room, look, remote, device, self.links.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        Instant::earliest([room, look, remote, device, self.links.deadline()])
     }
 
     fn keep_alive_due(&self) -> Option<Instant> {

@@ -355,8 +355,7 @@ impl LinkControl for TcpPort {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let times = [self.alarms.next(), self.strangers.deadline()];
-        times.into_iter().flatten().min()
+        Instant::earliest([self.alarms.next(), self.strangers.deadline()])
     }
 
     fn arm(&mut self) -> bool {
