@@ -98,6 +98,18 @@ until_counted() {
     done
 }
 
+# stop_server: stops it while a message to it is under way; just after it has received one, none is
+stop_server() {
+    local tries
+    for ((tries = 0; tries < 50; tries++)); do
+        kill -STOP "$server"
+        sleep 0.1
+        "$bin/mx_info" peers -p "$client" --busy --json | grep -q '"operations":[1-9]' && return
+        kill -CONT "$server"
+        sleep 0.01
+    done
+}
+
 # The other side is there for one client.
 check_ends() {
     local few="-N 20 -R 1 -s 64K" program client
@@ -140,7 +152,7 @@ check_pair() {
         "$bin/mx_info" peers -p "$server"
     check "and in JSON" says "^{\"pid\":$server,.*\"peers\":\[{\"peer\":\".*:0:[0-9]*\",.*\"operations\":[0-9]" \
         "$bin/mx_info" peers -p "$server" --json
-    kill -STOP "$server"
+    stop_server
     sleep 1.2
     check "what waits for a process that is stopped grows old" \
         says '"oldest":[1-9][0-9]*\.[0-9]*,' "$bin/mx_info" peers -p "$client" --busy --json
