@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_address_space_leaves_nearly_all_of_it_to_the_program() {
-        let in_child = || {
+        assert!(child_says(|| {
             let limit = libc::rlimit {
                 rlim_cur: 1 << 30,
                 rlim_max: 1 << 30,
@@ -287,18 +287,6 @@ mod tests {
             unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
             let mut reservation = Reservation::new(16 << 30).unwrap();
             reservation.len == 64 << 20 && reservation.grow(64 << 20)
-        };
-        // SAFETY: the child asks for address space and leaves by `_exit`.
-        let pid = unsafe { libc::fork() };
-        assert!(pid >= 0);
-        if pid == 0 {
-            let code = i32::from(!in_child());
-            // SAFETY: ends the child without running anything of the parent's.
-            unsafe { libc::_exit(code) };
-        }
-        let mut status = 0;
-        // SAFETY: `status` is writable.
-        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-        assert_eq!(status, 0);
+        }));
     }
 }

@@ -142,8 +142,8 @@ pub(super) fn sleep(
     Slept { control, lost }
 }
 
-/// Length of a sleep where the kernel refuses to wait for descriptors: short for who waits for a message, long beside
-/// the processor time of a look.
+/// Length of a sleep where the kernel refuses to wait for descriptors: short for a thread that waits for a message, long
+/// beside the processor time of a look.
 const REFUSED: Duration = Duration::from_millis(2);
 
 fn span_until(until: Instant) -> libc::timespec {
