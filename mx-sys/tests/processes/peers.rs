@@ -26,6 +26,7 @@ use mx_sys::{
     EndpointChoice, MallocBuffer, OpenOptions, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP,
     UserMemory,
 };
+use std::fs::DirEntry;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -281,12 +282,14 @@ fn a_blocked_server_uses_no_processor(way: Way) {
     assert_eq!(round_trip(&node, to, b"there"), b"there");
     // The threads that were woken come to rest: at most one long tick of the helper's.
     std::thread::sleep(Duration::from_millis(200));
-    let (before, span) = (server.processor_time(), Duration::from_secs(1));
+    let (before, span) = (server.activity(), Duration::from_secs(1));
     std::thread::sleep(span);
-    let used = server.processor_time() - before;
-    println!("  blocked: {used:?} of processor time in {span:?}");
-    // A tenth of this on a quiet machine; on a crowded one every wake-up finds its caches cold.
-    assert!(used < span / 100, "{used:?} in {span:?}");
+    let after = server.activity();
+    let (wakes, used) = (after.0 - before.0, after.1 - before.1);
+    println!("  blocked: {wakes} wakes, {used:?} of processor time in {span:?}");
+    // The helper's ticks, and two looks a second at whether descriptors are still there. What a wake takes is the
+    // machine's: up to 2 ms where a virtual machine's processor is taken away. A spinning thread takes all there is.
+    assert!(wakes <= 16 && used < span / 4, "{wakes} wakes, {used:?}");
     assert_eq!(round_trip(&node, to, b"still there"), b"still there");
 }
 
@@ -514,14 +517,22 @@ impl Server {
         true
     }
 
-    /// Processor time of all its threads so far.
-    fn processor_time(&self) -> Duration {
+    /// Number of times that its threads went to sleep so far, and their processor time.
+    fn activity(&self) -> (u64, Duration) {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        let nanos = tasks.map(|task| {
-            let stat = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
-            stat.split(' ').next().unwrap().parse::<u64>().unwrap()
-        });
-        Duration::from_nanos(nanos.sum())
+        let of_task = |task: DirEntry| {
+            let read = |file| std::fs::read_to_string(task.path().join(file)).unwrap();
+            let (status, schedstat) = (read("status"), read("schedstat"));
+            let mut lines = status.lines();
+            let sleeps = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            let number = |text: &str| text.trim().parse::<u64>().unwrap();
+            let nanos = schedstat.split(' ').next().unwrap();
+            (number(sleeps.unwrap()), number(nanos))
+        };
+        let (sleeps, nanos) = tasks
+            .map(|task| of_task(task.unwrap()))
+            .fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        (sleeps, Duration::from_nanos(nanos))
     }
 
     fn signal(&self, signal: i32) {
