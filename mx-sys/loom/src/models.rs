@@ -131,12 +131,19 @@ fn the_one_that_follows_hears_of_its_own_while_the_other_goes_on_waiting() {
     });
 }
 
-/// Waits that spin a little, as after a fast answer. Time passes by looking at it.
+/// Waits that spin a little, as after fast answers. Time passes by looking at it.
 fn engine_that_spins() -> (Engine, Feeder) {
-    let (engine, feeder) = engine(Duration::from_nanos(300));
-    engine.acquire().waiting.spin.on_end(true, Duration::ZERO);
+    let (engine, feeder) = engine(SPIN);
+    let mut core = engine.acquire();
+    while core.waiting.spin.budget().is_zero() {
+        core.waiting.spin.on_end(true, Duration::ZERO);
+    }
+    drop(core);
     (engine, feeder)
 }
+
+/// Time of some looks at the clock.
+const SPIN: Duration = Duration::from_nanos(300);
 
 #[test]
 fn one_that_spins_and_finds_leaves_the_engine_to_those_that_sleep() {

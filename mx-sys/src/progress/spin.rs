@@ -30,7 +30,8 @@ const BEST: u8 = 16;
 const LOSS: u8 = 2;
 
 /// Number of polls of a spin before the first yield: an exchange of small messages over shared memory takes fewer.
-pub(super) const POLLS_BEFORE_YIELDING: u32 = 64;
+/// Loom's models, whose spins are short, yield at once.
+pub(super) const POLLS_BEFORE_YIELDING: u32 = if cfg!(loom) { 1 } else { 64 };
 /// Number of polls from one yield to the next.
 pub(super) const POLLS_PER_YIELD: u32 = 2;
 /// Shortest yield that tells of a program that computes. Threads that handle messages return the processor sooner.

@@ -393,8 +393,8 @@ impl<T: Progress> Shared<T> {
                 let began = MonotonicClock.now();
                 self.release(core);
                 std::thread::yield_now();
-                core = self.acquire();
                 let now = MonotonicClock.now();
+                core = self.acquire();
                 let long = core.waiting.spin.on_yield(now.since(began));
                 core.waiting.stats.long_yields += u64::from(long);
                 // The thread looks once more: others may have run for long.
