@@ -401,6 +401,55 @@ fn the_concepts_of_the_architecture_are_in_the_code() {
     }
 }
 
+#[test]
+fn the_mechanisms_are_counted_and_in_the_code() {
+    let text = text_of("docs/mechanisms.md");
+    let (mut all, mut leaving) = (0, 0);
+    for section in text.split("\n## ").skip(1) {
+        let (title, body) = section.split_once('\n').unwrap();
+        let Some((_, claimed)) = title
+            .strip_suffix(')')
+            .and_then(|title| title.rsplit_once(" ("))
+        else {
+            continue;
+        };
+        let rows = body.lines().filter(|line| line.starts_with("| "));
+        let rows: Vec<Vec<&str>> = rows.skip(1).map(|row| row.split('|').collect()).collect();
+        assert_eq!(
+            rows.len().to_string(),
+            claimed,
+            "docs/mechanisms.md: {title}"
+        );
+        for row in rows {
+            let [_, mechanism, places, _, leaves, _] = row[..] else {
+                panic!("docs/mechanisms.md: {row:?}");
+            };
+            all += 1;
+            if !leaves.trim().is_empty() {
+                leaving += 1;
+                let landing = format!("\n|{leaves}| ");
+                assert!(text.contains(&landing), "docs/mechanisms.md: {leaves}");
+            }
+            for place in places.split(';') {
+                let quoted: Vec<&str> = place.split('`').skip(1).step_by(2).collect();
+                let (path, names) = quoted.split_last().expect(mechanism);
+                assert!(!names.is_empty(), "docs/mechanisms.md, {mechanism}: {path}");
+                let code = text_of(path);
+                let apart = |c: char| !(c.is_alphanumeric() || c == '_');
+                for word in names.iter().flat_map(|name| name.split("::")) {
+                    let known = code.split(apart).any(|it| it == word);
+                    assert!(
+                        known,
+                        "docs/mechanisms.md, {mechanism}: {path} has no {word}"
+                    );
+                }
+            }
+        }
+    }
+    let claim = format!("There are **{all}** mechanisms; {leaving} of them leave ");
+    assert!(text.contains(&claim), "docs/mechanisms.md: {claim}");
+}
+
 /// A table of the dissector's: `NAME = { [1] = "Connect", ... }`.
 fn dissected(name: &str) -> Vec<String> {
     let text = text_of("wireshark/mx.lua");
