@@ -4,10 +4,11 @@
 //!   n0 ===[ mtu 9000 ]=== n1      then 1300, then 9000 again; or the data channel is dead
 //! ```
 
-use super::sessions::{DATA, SECOND, Stage, config};
+use super::sessions::{SECOND, Stage, config};
 use super::totals;
 use mx_proto::port::LinkDown;
 use mx_proto::reliability::{Channel, ReliableConfig};
+use mx_sim::datagram::header::{DATA, KIND};
 use mx_sim::datagram::{Oversize, Terms, Traffic};
 use mx_sim::link::Fate;
 use mx_sim::seeds;
@@ -198,7 +199,7 @@ fn a_data_channel_that_dies_in_mid_run_is_given_up_and_everything_arrives() {
 fn a_path_on_which_only_talk_passes_and_no_data_ends_the_link() {
     let mut stage = stage(1_472, Oversize::Vanishes);
     stage.exchange(5);
-    let script = |_: Channel, bytes: &[u8]| match bytes[3] {
+    let script = |_: Channel, bytes: &[u8]| match bytes[KIND.at] {
         DATA => Fate::Drop,
         _ => Fate::Chance,
     };
