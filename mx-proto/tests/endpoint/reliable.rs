@@ -281,18 +281,9 @@ impl Pair {
         self.ports[end].send(link, &header, body).map(|_| ())
     }
 
-    /// The first end sends a message from `memory`, from `at` on the rest of one.
-    fn bring(
-        &mut self,
-        link: LinkId,
-        mark: u8,
-        memory: &Vec<u8>,
-        at: usize,
-    ) -> Result<Sent, SendError> {
-        let len = memory.len() - at;
-        if at > 0 {
-            return self.ports[0].resume(link, memory, at, len);
-        }
+    /// The first end sends a message from `memory`.
+    fn bring(&mut self, link: LinkId, mark: u8, memory: &Vec<u8>) -> Result<Sent, SendError> {
+        let len = memory.len();
         let body = Body::Memory {
             memory,
             offset: 0,

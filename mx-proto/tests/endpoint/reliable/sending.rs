@@ -255,7 +255,7 @@ fn a_message_whose_memory_goes_is_sent_to_its_end_also_when_the_link_is_closed()
         let (mut pair, link) = Pair::connected(narrow());
         pair.send(0, link, 0, b"hello").unwrap();
         let mut memory = bytes(LONG);
-        let Ok(Sent::Part(taken)) = pair.bring(link, 1, &memory, 0) else {
+        let Ok(Sent::Part(taken)) = pair.bring(link, 1, &memory) else {
             panic!("there is no room for all of it");
         };
         pair.ports[0].detach(link, &memory, taken, LONG - taken);
@@ -289,7 +289,7 @@ fn a_link_that_is_closed_between_the_parts_of_a_message_is_reset() {
     let (mut pair, link) = Pair::connected(narrow());
     pair.send(0, link, 0, b"hello").unwrap();
     assert!(matches!(
-        pair.bring(link, 1, &bytes(LONG), 0),
+        pair.bring(link, 1, &bytes(LONG)),
         Ok(Sent::Part(_))
     ));
     pair.close(0, link, Close::Flush);

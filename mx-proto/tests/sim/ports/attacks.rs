@@ -239,22 +239,14 @@ fn errors_of_the_network_are_believed_only_if_they_quote_what_was_sent() {
     }
     let ignored = stage.at(0).port.stats().old_session - before;
     assert_eq!(ignored, 1200);
-    let before = stage.net.traffic();
-    stage.at(0).to_send.extend([30_000; 3]);
-    stage.run(Duration::from_millis(5));
-    let after = stage.net.traffic();
-    let each = (after.sent_bytes - before.sent_bytes) / (after.sent - before.sent);
+    let each = stage.size_of_datagrams(30_000, Duration::from_millis(5));
     assert!(each > 1_000, "{each} bytes each");
     assert_eq!(stage.down(0), None);
     // A true error is believed: at once if it is a size, the third time if it is the end.
     stage
         .net
         .inject_error(at, data, Some(548), Quote::read(&ours));
-    let before = stage.net.traffic();
-    stage.at(0).to_send.extend([30_000; 3]);
-    stage.run(Duration::from_millis(5));
-    let after = stage.net.traffic();
-    let each = (after.sent_bytes - before.sent_bytes) / (after.sent - before.sent);
+    let each = stage.size_of_datagrams(30_000, Duration::from_millis(5));
     assert!(each <= 548, "{each} bytes each");
     for _ in 0..3 {
         assert_eq!(stage.down(0), None);
