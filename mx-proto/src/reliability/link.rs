@@ -125,3 +125,15 @@ impl<A: Copy + Eq> Link<A> {
         twice.clamp((256 << 10).min(config.send_bytes), config.send_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A suspended one takes a sixth of that, see `roster`.
+    #[test]
+    fn memory_of_an_idle_link_is_small() {
+        let size = size_of::<Link<(usize, u8)>>();
+        assert!(size <= 1536, "a link takes {size} bytes");
+    }
+}

@@ -64,7 +64,7 @@ pub(super) struct Links<A> {
     pub(super) table: Roster<A>,
     pub(super) by_cookie: HashMap<u64, LinkId, RandomState>,
     /// Links on trial, by the source that began them.
-    pub(super) trials: Shares,
+    trials: Shares,
     /// All links, by the source that began them.
     places: Shares,
     pub(super) source: fn(A) -> Source,
@@ -219,12 +219,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             self.stats.over_share += 1;
         }
         may
-    }
-
-    /// True if the endpoint has not bound it.
-    #[cfg(test)]
-    pub(super) fn is_on_trial(&mut self, id: LinkId) -> bool {
-        self.of_mut(id).is_some_and(|link| link.trial.is_some())
     }
 
     /// The layer above attaches a word. With that a link that they began is known to it.

@@ -53,8 +53,6 @@ mod senders;
 mod seq;
 mod service;
 mod session;
-#[cfg(test)]
-mod tests;
 mod transmit;
 
 pub use crate::stats::ReliableStats;

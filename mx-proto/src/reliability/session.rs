@@ -805,3 +805,6 @@ impl Session {
         self.recv.shrink();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,16 @@
 //! Peers of the reliability layer that send everything but what is awaited.
 
 use super::live;
-use mx_proto::port::{
-    ConnectError, Destination, HEADER_LEN, HeaderBytes, LinkControl, LinkDown, Place, Port,
+use mx_proto::port::{Destination, HEADER_LEN, HeaderBytes, LinkControl, LinkDown, Place, Port};
+use mx_proto::reliability::{Reliable, ReliableConfig};
+use mx_proto::{EndpointId, Instant, LinkId, NicId, Source};
+use mx_sim::datagram::header::{
+    ACKED, DATA, FLAGS, FRAGMENT, FROM, GREETING, HELLO, OFFSET, OPENING, RESET, SEQ, TO, WELCOME,
+    WHOLE, WINDOW, build, is_kind,
 };
-use mx_proto::reliability::{
-    Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming, Reliable, ReliableConfig,
-};
-use mx_proto::{Instant, LinkId, Source, Target};
-use mx_sim::{Ear, Hearing};
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use mx_sim::datagram::{Passage, Terms};
+use mx_sim::{DatagramNet, Ear, Hearing, SimAddress, SimDatagrams, World};
+use std::cell::Cell;
 use std::rc::Rc;
 
 const EARLY: usize = 256 << 10;
@@ -20,96 +20,6 @@ const PACKET_MAX: usize = 32 << 10;
 const LARGE: u32 = 247_808;
 /// Limit of a session's memory besides what is counted: one packet, 8 KiB of early bytes, itself.
 const SESSION: usize = PACKET_MAX + (8 << 10) + (6 << 10);
-
-const DATAGRAM_HEADER: usize = 64;
-const HELLO: u8 = 1;
-const WELCOME: u8 = 2;
-const DATA: u8 = 3;
-const RESET: u8 = 6;
-const OPENING: u8 = 8;
-
-/// Bytes of datagrams to the port, and what it answered.
-#[derive(Default)]
-struct Wire {
-    inbound: VecDeque<(u32, Vec<u8>)>,
-    welcome: Vec<u8>,
-    resets: usize,
-}
-
-struct End(Rc<RefCell<Wire>>);
-
-impl DatagramPort for End {
-    type Address = u32;
-
-    fn resolve(&mut self, target: Target) -> Result<u32, ConnectError> {
-        Ok(target.endpoint.0)
-    }
-
-    fn data_name(&self) -> &[u8] {
-        b"data"
-    }
-
-    fn data_address(&mut self, _: u32, _: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn is_safe(&self, _: u32) -> bool {
-        true
-    }
-
-    fn capacity(&self, _: Channel) -> Capacity {
-        Capacity {
-            datagram_max: 65_507,
-            batch_max: 64,
-            batch_bytes: 60_000,
-        }
-    }
-
-    fn receive_buffer(&self) -> usize {
-        4 << 20
-    }
-
-    fn now(&self) -> Instant {
-        Instant(1)
-    }
-
-    fn send(&mut self, _: Channel, _: u32, batch: GsoBatch<'_>) -> Result<(), DatagramError> {
-        let mut wire = self.0.borrow_mut();
-        match batch.bytes[3] {
-            WELCOME => wire.welcome = batch.bytes.to_vec(),
-            RESET => wire.resets += 1,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, u32>)) -> bool {
-        for _ in 0..budget {
-            let next = self.0.borrow_mut().inbound.pop_front();
-            let Some((from, bytes)) = next else {
-                return false;
-            };
-            receive(Incoming::Datagrams {
-                channel: Channel::Command,
-                from,
-                bytes: &bytes,
-                segment: bytes.len(),
-            });
-        }
-        true
-    }
-
-    fn drain_data(&mut self, _: usize, _: impl FnMut(Incoming<'_, u32>)) -> bool {
-        // Everything comes over the command channel.
-        true
-    }
-
-    fn arm(&mut self) -> bool {
-        true
-    }
-
-    fn disarm(&mut self) {}
-}
 
 /// Counts packets; has a place for every large one, if at all.
 #[derive(Default)]
@@ -141,7 +51,7 @@ impl Ear for User {
 struct Session {
     from: u32,
     theirs: u64,
-    ack: u32,
+    ack: u64,
 }
 
 /// A part of a fragment: which, of how many bytes, where it begins.
@@ -149,23 +59,41 @@ struct Session {
 struct At(u32, u32, u32);
 
 struct Stage {
-    port: Reliable<End>,
-    wire: Rc<RefCell<Wire>>,
+    port: Reliable<SimDatagrams>,
+    net: DatagramNet,
+    /// Cookie and first number in the last Welcome that the port has sent.
+    welcome: Rc<Cell<(u64, u64)>>,
     user: User,
 }
 
 impl Stage {
     fn new() -> Self {
-        let wire = Rc::new(RefCell::new(Wire::default()));
+        let world = World::new(1);
+        let terms = Terms {
+            safe: true,
+            answers_refused: false,
+            ..Terms::default()
+        };
+        let net = DatagramNet::new(&world, terms);
+        let welcome = Rc::new(Cell::new((0, 0)));
+        let last = Rc::clone(&welcome);
+        net.set_gate(Box::new(move |_, _, batch| {
+            if is_kind(batch.bytes, WELCOME) {
+                last.set((FROM.of(batch.bytes), SEQ.of(batch.bytes)));
+            }
+            Passage::Taken
+        }));
         let config = ReliableConfig {
             early_bytes: EARLY,
             early_bytes_all: EARLY_ALL,
             packet_max: PACKET_MAX,
             ..ReliableConfig::default()
         };
+        let datagrams = SimDatagrams::open(&net, 0, NicId(1), EndpointId(0)).expect("a free name");
         Self {
-            port: Reliable::new(End(wire.clone()), config, [7; 16]),
-            wire,
+            port: Reliable::new(datagrams, config, [7; 16]),
+            net,
+            welcome,
             user: User::default(),
         }
     }
@@ -175,19 +103,17 @@ impl Stage {
             .poll(Instant(1), 256, &mut Hearing(&mut self.user));
     }
 
-    fn arrives(&mut self, from: u32, bytes: Vec<u8>) {
-        self.wire.borrow_mut().inbound.push_back((from, bytes));
+    fn arrives(&mut self, from: u32, bytes: &[u8]) {
+        let [from, to] = [from, 0].map(|it| SimAddress::command(NicId(1), EndpointId(it)));
+        self.net.inject(from, to, bytes);
         self.poll();
     }
 
     fn open(&mut self, from: u32) -> Session {
-        self.arrives(from, datagram(HELLO, 0, from.into(), &[0; 65]));
-        let welcome = std::mem::take(&mut self.wire.borrow_mut().welcome);
-        let session = Session {
-            from,
-            theirs: u64::from_le_bytes(welcome[16..24].try_into().unwrap()),
-            ack: u32::from_le_bytes(welcome[24..28].try_into().unwrap()),
-        };
+        let hello = build(HELLO, &[(FROM, from.into())], &[0; GREETING]);
+        self.arrives(from, &hello);
+        let (theirs, ack) = self.welcome.get();
+        let session = Session { from, theirs, ack };
         // It is let in: before that it could send nothing of what it is to be tried with.
         let whole = HEADER_LEN as u32;
         self.send(session, 0, At(0, whole, 0), &header(whole));
@@ -203,44 +129,26 @@ impl Stage {
     }
 
     fn send(&mut self, session: Session, seq: u32, at: At, payload: &[u8]) {
-        let mut bytes = datagram(DATA, session.theirs, session.from.into(), payload);
-        bytes[24..28].copy_from_slice(&seq.to_le_bytes());
-        bytes[28..32].copy_from_slice(&session.ack.to_le_bytes());
-        bytes[40..44].copy_from_slice(&(1u32 << 20).to_le_bytes());
-        bytes[44] = OPENING;
         let At(fragment, whole, offset) = at;
-        for (place, value) in [(48, fragment), (52, offset), (56, whole)] {
-            bytes[place..place + 4].copy_from_slice(&value.to_le_bytes());
-        }
-        seal(&mut bytes);
-        self.arrives(session.from, bytes);
+        let fields = [
+            (TO, session.theirs),
+            (FROM, session.from.into()),
+            (SEQ, seq.into()),
+            (ACKED, session.ack),
+            (WINDOW, 1 << 20),
+            (FLAGS, OPENING),
+            (FRAGMENT, fragment.into()),
+            (OFFSET, offset.into()),
+            (WHOLE, whole.into()),
+        ];
+        self.arrives(session.from, &build(DATA, &fields, payload));
     }
 
     /// They know of no session any more.
     fn forget(&mut self, session: Session) {
-        let bytes = datagram(RESET, session.theirs, session.from.into(), &[]);
-        self.arrives(session.from, bytes);
+        let cookies = [(TO, session.theirs), (FROM, session.from.into())];
+        self.arrives(session.from, &build(RESET, &cookies, &[]));
     }
-}
-
-fn datagram(kind: u8, to: u64, from: u64, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; DATAGRAM_HEADER];
-    bytes[..4].copy_from_slice(&[b'm', b'R', 3, kind]);
-    bytes[8..16].copy_from_slice(&to.to_le_bytes());
-    bytes[16..24].copy_from_slice(&from.to_le_bytes());
-    bytes[46..48].copy_from_slice(&(payload.len() as u16).to_le_bytes());
-    bytes.extend(payload);
-    seal(&mut bytes);
-    bytes
-}
-
-/// CRC-32C of the header, bit by bit.
-fn seal(bytes: &mut [u8]) {
-    bytes[4..8].fill(0);
-    let step = |crc: u32| crc >> 1 ^ (0x82f6_3b78 * (crc & 1));
-    let byte = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc));
-    let sum = !bytes[..DATAGRAM_HEADER].iter().fold(u32::MAX, byte);
-    bytes[4..8].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// A packet's header, for a fragment of so many bytes.

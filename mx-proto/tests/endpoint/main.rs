@@ -1,4 +1,5 @@
-//! The rules of an endpoint, one test each, over a port that is two queues.
+//! The rules of an endpoint, one test each, over a port that is two queues; and those of the port made of
+//! datagrams (`reliable`).
 
 mod again;
 mod asking;
@@ -10,6 +11,7 @@ mod inherit;
 mod introductions;
 mod oneself;
 mod pair;
+mod reliable;
 mod requests;
 mod secret;
 mod streamed;

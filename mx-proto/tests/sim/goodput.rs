@@ -14,6 +14,7 @@ use mx_proto::Config;
 use mx_proto::reliability::{ReliableConfig, ReliableStats};
 use mx_sim::check::Selector;
 use mx_sim::datagram::Script;
+use mx_sim::datagram::header::{DATA, KIND};
 use mx_sim::link::Fate;
 use mx_sim::node::KEY;
 use mx_sim::scenario::{Stage, Unreliably};
@@ -24,8 +25,6 @@ use std::time::Duration;
 const TAG: u64 = 5;
 const MILLI: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// A datagram with a segment.
-const DATA: u8 = 3;
 /// 10 Gbit/s.
 const RATE: u64 = 1_250_000_000;
 
@@ -159,7 +158,7 @@ impl Paths {
     /// From now on no segment that goes from the second to the first arrives, or all do again;
     /// whatever else they say to each other does.
     fn lose_segments(&self, lose: bool) {
-        let script: Script = Box::new(|_, bytes| match bytes[3] {
+        let script: Script = Box::new(|_, bytes| match bytes[KIND.at] {
             DATA => Fate::Drop,
             _ => Fate::Chance,
         });

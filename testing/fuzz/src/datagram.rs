@@ -8,16 +8,14 @@
 //! Whatever comes: no session, no word to the layer above, nothing kept, and never more bytes to an
 //! address than came from there. No input can know a cookie: the key follows from the whole input.
 
-use crate::forge::{HEADER, SUMMED, put, seal, u16_at};
 use crate::input::{Input, digest};
 use crate::meter::{self, within};
-use crate::net::{Datagram, End, Net};
+use crate::net::{Datagram, Net};
 use crate::user::User;
 use mx_proto::port::{LinkControl, Port};
 use mx_proto::reliability::{Reliable, ReliableConfig, describe};
 use mx_proto::time::Instant;
-use std::cell::RefCell;
-use std::rc::Rc;
+use mx_sim::datagram::header::{FLAGS, GREETING, HEADER, SUMMED, claim, seal};
 use std::time::Duration;
 
 /// Heap of a port without sessions: 1024 answers and scratch.
@@ -27,11 +25,8 @@ const HEAP_MAX: isize = 256 << 10;
 pub fn datagram(bytes: &[u8]) {
     let _ = describe(bytes);
     meter::clear();
-    let net = Rc::new(RefCell::new(Net::new(9000, false)));
-    let end = End {
-        net: Rc::clone(&net),
-        own: 1,
-    };
+    let net = Net::new(9000, false);
+    let end = net.borrow().open(1);
     let mut key = [0; 16];
     key[..8].copy_from_slice(&digest(bytes).to_le_bytes());
     let mut port = within(1, || Reliable::new(end, ReliableConfig::default(), key));
@@ -43,19 +38,18 @@ pub fn datagram(bytes: &[u8]) {
         let len = match how >> 2 & 3 {
             0 => usize::from(input.byte()),
             1 => HEADER,
-            2 => HEADER + 65,
+            2 => HEADER + GREETING,
             _ => usize::from(input.u16()) % 9000,
         };
         let mut bytes = vec![0; len];
         let given = input.bytes(len);
         bytes[..given.len()].copy_from_slice(given);
         if how & 1 != 0 && len >= HEADER {
-            bytes[..3].copy_from_slice(b"mR\x03");
-            put(&mut bytes, 46, (len - HEADER) as u64, 2);
+            claim(&mut bytes);
         }
         if how & 2 != 0 && len >= HEADER {
-            let flags = (u16_at(&bytes, 44) & !SUMMED) | (u16::from(how >> 4 & 1) * SUMMED);
-            put(&mut bytes, 44, flags.into(), 2);
+            let flags = (FLAGS.of(&bytes) & !SUMMED) | (u64::from(how >> 4 & 1) * SUMMED);
+            FLAGS.put(&mut bytes, flags);
             seal(&mut bytes);
         }
         let _ = describe(&bytes);
@@ -67,10 +61,10 @@ pub fn datagram(bytes: &[u8]) {
         net.borrow_mut()
             .arrive_cut(Datagram { from, to, bytes }, segment);
         if how & 0x80 != 0 {
-            let now = net.borrow().now;
-            net.borrow_mut().now = now.after(Duration::from_secs(input.byte().into()));
+            let span = Duration::from_secs(input.byte().into());
+            net.borrow().pass(span);
         }
-        let now = net.borrow().now;
+        let now = net.borrow().now();
         within(1, || port.poll(now, 64, &mut user));
         for host in 2..6 {
             for channel in 0..2 {

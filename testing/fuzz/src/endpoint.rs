@@ -8,10 +8,10 @@
 //!   HostilePort <- packets: right answers to what was sent, nearly right ones, any
 //! ```
 
-use crate::forge::{put, u32_at, u64_at};
 use crate::input::Input;
 use crate::link::{Buffer, PACKET_MAX, STREAMED_MAX, Wire, Word};
 use crate::meter::{self, within};
+use crate::packets::{put, u32_at, u64_at};
 use crate::peers::{HostileEndpoint, KEY, begin, hello, packet, target};
 use crate::program::{Program, run};
 use mx_proto::memory::Source;

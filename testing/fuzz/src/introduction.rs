@@ -9,10 +9,10 @@
 //! The packets are made here from their description (docs/wire-format.md); the proofs with the code that
 //! is tested by itself in `secret.rs`.
 
-use crate::forge::put;
 use crate::input::Input;
 use crate::link::{Buffer, Wire, Word};
 use crate::meter::{self, within};
+use crate::packets::put;
 use crate::peers::{
     HostileEndpoint, KEY, NONCE_AT, RIGHTFUL, begin, hello, is_rightful, packet, target,
     with_status,

@@ -8,7 +8,7 @@
 //!             +- Input: bytes as a program           input
 //!             +- Program: its steps and checks       program
 //!             +- an endpoint and hostile peers       peers, link
-//!             +- Net, Ends: datagrams in memory      net, user
+//!             +- Net: datagrams in memory            net, user
 //!             +- forge: headers with valid sums      forge
 //!             `- meter: bytes of heap, by owner      meter
 //! ```

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   within(1, || port.poll(..))      what the port takes and gives back
-//!       `- within(0, || ...)         what the service and the sink take meanwhile: not counted
+//!       |- within(0, || ...)         what the sink takes meanwhile: not counted
+//!       `- mx_sim::aside(|| ...)     what the datagram service takes: not counted
 //! ```
 //!
 //! The allocator of every program that links this crate. Owners neither give what they have
@@ -44,7 +45,7 @@ pub(crate) fn held(owner: usize) -> isize {
 fn note(bytes: isize) {
     // A thread that is ending has no accounts any more.
     let owner = OWNER.try_with(Cell::get).unwrap_or(0);
-    if owner != 0 {
+    if owner != 0 && !mx_sim::is_aside() {
         let _ = ACCOUNTS.try_with(|accounts| {
             if let Some(account) = accounts.get(owner) {
                 account.set(account.get() + bytes);

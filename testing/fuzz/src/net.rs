@@ -1,24 +1,26 @@
 //! Datagrams in memory: what two ports send lies on a wire until the program says what becomes of it.
 //!
 //! ```text
-//!   End 0 --\                            /--> End 0     inbox: arrived, not polled
-//!   End 1 ----> wire: sent, in order ----+--> End 1
+//!   end 0 --\                            /--> end 0     arrived, not polled
+//!   end 1 ----> wire: sent, in order ----+--> end 1
 //!                 `- to strangers: counted, shown to the program, gone
 //! ```
 //!
+//! The ends are the simulator's, whose network hands out what this gives it and carries nothing itself.
+//!
 //! Owns: all datagrams, the time, and the counts of bytes by sender and receiver.
 
-use crate::forge::{HEADER, Seen};
-use crate::meter::within;
-use mx_proto::ids::Target;
-use mx_proto::port::ConnectError;
-use mx_proto::reliability::{
-    Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming, Quote,
-};
+use crate::forge::Seen;
+use mx_proto::reliability::{Channel, DatagramError, Quote};
 use mx_proto::time::Instant;
+use mx_proto::{Clock, EndpointId, NicId};
+use mx_sim::datagram::header::HEADER;
+use mx_sim::datagram::{Passage, Terms};
+use mx_sim::{DatagramNet, SimAddress, SimDatagrams, VirtualClock, World};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 /// A host and one of its channels. Hosts 0 and 1 are the ends, others are strangers.
 pub(crate) type Address = (u8, u8);
@@ -31,24 +33,26 @@ pub(crate) struct Datagram {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// An event that a service will tell its port.
-#[derive(Clone, Debug)]
-pub(crate) enum Arrival {
-    Datagrams {
-        channel: Channel,
-        from: Address,
-        bytes: Vec<u8>,
-        segment: usize,
-    },
-    Refused(Address, Option<Quote>),
-    TooLarge(Address, usize, Option<Quote>),
+fn sim_address((host, channel): Address) -> SimAddress {
+    let command = SimAddress::command(NicId(1), EndpointId(host.into()));
+    if channel == Channel::Command as u8 {
+        command
+    } else {
+        command.data(host.into())
+    }
+}
+
+/// The address as this net has it; `None` of one that a forger made up.
+fn address(of: SimAddress) -> Option<Address> {
+    let host = u8::try_from(of.number()).ok()?;
+    Some((host, of.channel() as u8))
 }
 
 #[derive(Debug)]
 pub(crate) struct Net {
-    pub(crate) now: Instant,
+    datagrams: DatagramNet,
+    clock: VirtualClock,
     pub(crate) wire: VecDeque<Datagram>,
-    pub(crate) inbox: [VecDeque<Arrival>; 2],
     /// The last true datagrams, for replays and as patterns.
     pub(crate) log: VecDeque<Datagram>,
     pub(crate) seen: Seen,
@@ -57,8 +61,6 @@ pub(crate) struct Net {
     pub(crate) into: [BTreeMap<Address, u64>; 2],
     /// So many of the next calls of `send` fail like this.
     pub(crate) faults: (u8, Option<DatagramError>),
-    pub(crate) datagram_max: usize,
-    pub(crate) safe: bool,
 }
 
 /// Datagrams that can be on the wire; more are lost.
@@ -66,19 +68,65 @@ const WIRE_MAX: usize = 512;
 const LOG_MAX: usize = 32;
 
 impl Net {
-    pub(crate) fn new(datagram_max: usize, safe: bool) -> Self {
-        Self {
-            now: Instant(100_000_000_000),
-            wire: VecDeque::new(),
-            inbox: Default::default(),
-            log: VecDeque::new(),
-            seen: Seen::default(),
-            out: Default::default(),
-            into: Default::default(),
-            faults: (0, None),
+    pub(crate) fn new(datagram_max: usize, safe: bool) -> Rc<RefCell<Self>> {
+        let world = World::new(1);
+        let terms = Terms {
             datagram_max,
+            command_max: 1472,
+            batch_max: 16,
+            receive_buffer: 256 << 10,
             safe,
-        }
+            coalesce: 0.0,
+            answers_refused: false,
+            ..Terms::default()
+        };
+        let datagrams = DatagramNet::new(&world, terms);
+        world.clock().advance_to(Instant(100_000_000_000));
+        Rc::new_cyclic(|net: &Weak<RefCell<Self>>| {
+            let net = net.clone();
+            datagrams.set_gate(Box::new(move |from, to, batch| {
+                let Some(net) = net.upgrade() else {
+                    return Passage::Sent;
+                };
+                let net = &mut *net.borrow_mut();
+                if let (count @ 1.., Some(fault)) = net.faults {
+                    net.faults.0 = count - 1;
+                    return Passage::Failed(fault);
+                }
+                for bytes in batch.bytes.chunks(batch.segment) {
+                    assert!(bytes.len() >= HEADER, "a datagram without a header");
+                    if let (Some(from), Some(to)) = (address(from), address(to)) {
+                        let bytes = bytes.to_vec();
+                        net.take(Datagram { from, to, bytes });
+                    }
+                }
+                Passage::Taken
+            }));
+            RefCell::new(Self {
+                clock: world.clock(),
+                datagrams,
+                wire: VecDeque::new(),
+                log: VecDeque::new(),
+                seen: Seen::default(),
+                out: Default::default(),
+                into: Default::default(),
+                faults: (0, None),
+            })
+        })
+    }
+
+    /// The datagram service of one end.
+    pub(crate) fn open(&self, end: u8) -> SimDatagrams {
+        let [command, data] = [0, 1].map(|channel| sim_address((end, channel)));
+        SimDatagrams::open_at(&self.datagrams, end.into(), command, data).expect("a free name")
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    pub(crate) fn pass(&self, span: Duration) {
+        self.clock.advance(span);
     }
 
     fn take(&mut self, datagram: Datagram) {
@@ -106,20 +154,18 @@ impl Net {
     /// The same, cut into datagrams of `segment` bytes, which is not 0.
     pub(crate) fn arrive_cut(&mut self, datagram: Datagram, segment: usize) {
         let Datagram { from, to, bytes } = datagram;
-        let Some(inbox) = self.inbox.get_mut(usize::from(to.0)) else {
+        let Some(into) = self.into.get_mut(usize::from(to.0)) else {
             return;
         };
-        *self.into[usize::from(to.0)].entry(from).or_default() += bytes.len() as u64;
-        inbox.push_back(Arrival::Datagrams {
-            channel: if to.1 == 0 {
-                Channel::Command
-            } else {
-                Channel::Data
-            },
-            from,
-            bytes,
-            segment,
-        });
+        *into.entry(from).or_default() += bytes.len() as u64;
+        let [from, to] = [from, to].map(sim_address);
+        self.datagrams.inject_batch(from, to, &bytes, segment);
+    }
+
+    /// The service of `end` reports an error of what was sent to an address: with `most`, that was larger.
+    pub(crate) fn report(&self, end: u8, to: Address, most: Option<usize>, quote: Option<Quote>) {
+        let [from, to] = [(end, 0), to].map(sim_address);
+        self.datagrams.inject_error(from, to, most, quote);
     }
 
     /// Everything on the wire arrives.
@@ -137,137 +183,4 @@ impl Net {
         let of = |book: &BTreeMap<Address, u64>| book.get(&address).copied().unwrap_or(0) as i64;
         of(&self.out[end]) - of(&self.into[end])
     }
-}
-
-/// One end's datagram service.
-#[derive(Clone, Debug)]
-pub(crate) struct End {
-    pub(crate) net: Rc<RefCell<Net>>,
-    pub(crate) own: usize,
-}
-
-const NAME: &[u8] = b"data";
-
-impl DatagramPort for End {
-    type Address = Address;
-
-    fn resolve(&mut self, target: Target) -> Result<Address, ConnectError> {
-        Ok((target.endpoint.0 as u8, 0))
-    }
-
-    fn data_name(&self) -> &[u8] {
-        NAME
-    }
-
-    fn data_address(&mut self, command: Address, name: &[u8]) -> Option<Address> {
-        (name == NAME).then_some((command.0, 1))
-    }
-
-    fn is_safe(&self, _: Address) -> bool {
-        self.net.borrow().safe
-    }
-
-    fn capacity(&self, channel: Channel) -> Capacity {
-        let datagram_max = match channel {
-            Channel::Command => 1472,
-            Channel::Data => self.net.borrow().datagram_max,
-        };
-        Capacity {
-            datagram_max,
-            batch_max: 16,
-            batch_bytes: 60_000,
-        }
-    }
-
-    fn receive_buffer(&self) -> usize {
-        256 << 10
-    }
-
-    fn now(&self) -> Instant {
-        self.net.borrow().now
-    }
-
-    fn send(
-        &mut self,
-        channel: Channel,
-        to: Address,
-        batch: GsoBatch<'_>,
-    ) -> Result<(), DatagramError> {
-        within(0, || {
-            let mut net = self.net.borrow_mut();
-            if let (count @ 1.., Some(fault)) = net.faults {
-                net.faults.0 = count - 1;
-                return Err(fault);
-            }
-            assert!(
-                batch.segment > 0 && !batch.bytes.is_empty(),
-                "an empty GSO batch"
-            );
-            let capacity_max = if channel == Channel::Command {
-                1472
-            } else {
-                net.datagram_max
-            };
-            assert!(
-                batch.segment.min(batch.bytes.len()) <= capacity_max && batch.bytes.len() <= 65_507,
-                "larger than the service can send: {} of {}",
-                batch.segment,
-                batch.bytes.len()
-            );
-            for bytes in batch.bytes.chunks(batch.segment) {
-                assert!(bytes.len() >= HEADER, "a datagram without a header");
-                net.take(Datagram {
-                    from: (self.own as u8, channel as u8),
-                    to,
-                    bytes: bytes.to_vec(),
-                });
-            }
-            Ok(())
-        })
-    }
-
-    fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, Address>)) -> bool {
-        let mut any = false;
-        for _ in 0..budget.max(1) {
-            let next = within(0, || self.net.borrow_mut().inbox[self.own].pop_front());
-            let Some(arrival) = next else { break };
-            any = true;
-            match &arrival {
-                Arrival::Datagrams {
-                    channel,
-                    from,
-                    bytes,
-                    segment,
-                } => receive(Incoming::Datagrams {
-                    channel: *channel,
-                    from: *from,
-                    bytes,
-                    segment: *segment,
-                }),
-                Arrival::Refused(to, quote) => receive(Incoming::Refused {
-                    to: *to,
-                    quote: *quote,
-                }),
-                Arrival::TooLarge(to, most, quote) => receive(Incoming::TooLarge {
-                    to: *to,
-                    most: *most,
-                    quote: *quote,
-                }),
-            }
-            within(0, || drop(arrival));
-        }
-        any
-    }
-
-    fn drain_data(&mut self, budget: usize, receive: impl FnMut(Incoming<'_, Address>)) -> bool {
-        // Arrivals have one order, whatever the channel.
-        self.poll(budget, receive);
-        self.arm()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.net.borrow().inbox[self.own].is_empty()
-    }
-
-    fn disarm(&mut self) {}
 }

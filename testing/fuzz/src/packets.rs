@@ -4,7 +4,6 @@
 //!   0 mark | 1 wants a place | 4 body length | 8 flow | 16 serial | ... 32 body: a pattern
 //! ```
 
-use crate::forge::{put, u64_at};
 use mx_proto::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes};
 
 const MARK: u8 = 0x11;
@@ -61,4 +60,18 @@ impl Packet {
 pub(crate) fn body_len(header: &HeaderBytes) -> usize {
     let at = BODY_LEN_AT;
     u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u64_at(bytes, at.min(56)).wrapping_shr(8 * (at - at.min(56)) as u32) as u32
+}
+
+pub(crate) fn put(bytes: &mut [u8], at: usize, value: u64, len: usize) {
+    bytes[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
 }

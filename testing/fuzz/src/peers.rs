@@ -4,10 +4,9 @@
 //!   begin(config) -> Endpoint 1, with KEY  ---HostilePort---  Wire <- packet(kind, ..), hello(..)
 //! ```
 
-use crate::forge::put;
 use crate::link::{Buffer, HostilePort, Wire, WireClock};
 use crate::meter::{self, within};
-use crate::packets::body_len;
+use crate::packets::{body_len, put};
 use mx_proto::port::{HEADER_LEN, HeaderBytes};
 use mx_proto::wire::{HELLO_LEN, VERSION};
 use mx_proto::{Config, Endpoint, EndpointId, Identity, NicId, Owner, Route, SessionId, Target};

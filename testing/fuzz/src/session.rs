@@ -18,7 +18,7 @@ mod hostile;
 
 use crate::input::{Input, digest};
 use crate::meter::{self, within};
-use crate::net::{Address, Datagram, End, Net};
+use crate::net::{Address, Datagram, Net};
 use crate::packets::Packet;
 use crate::program::{Program, run};
 use crate::user::User;
@@ -27,6 +27,7 @@ use mx_proto::port::{Body, Close, LinkControl, LinkDown, Port};
 use mx_proto::reliability::{DatagramError, Reliable, ReliableConfig};
 use mx_proto::time::Instant;
 use mx_proto::{EndpointId, LinkId, NicId, Route, Target};
+use mx_sim::SimDatagrams;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -74,7 +75,7 @@ pub fn session(bytes: &[u8]) {
 
 struct World {
     net: Rc<RefCell<Net>>,
-    ports: [Reliable<End>; 2],
+    ports: [Reliable<SimDatagrams>; 2],
     users: [User; 2],
     /// Each sending link's flow and next serial.
     flows: BTreeMap<(usize, u64), (u64, u64)>,
@@ -95,21 +96,18 @@ impl World {
         let config = config(input);
         let flags = input.byte();
         let datagram_max = [9000, 1472, 548, 65_507][usize::from(flags & 3)];
-        let net = Rc::new(RefCell::new(Net::new(datagram_max, flags & 4 != 0)));
+        let net = Net::new(datagram_max, flags & 4 != 0);
         let mut key = [0; 16];
         key[..8].copy_from_slice(&secret.to_le_bytes());
         let port = |own: usize| {
-            let end = End {
-                net: Rc::clone(&net),
-                own,
-            };
+            let end = net.borrow().open(own as u8);
             let mut key = key;
             key[15] = own as u8;
             within(1 + own, || Reliable::new(end, config, key))
         };
         let ports = [port(0), port(1)];
         let user = || User::new(PACKET_MAX, DATA_MAX);
-        let started = net.borrow().now;
+        let started = net.borrow().now();
         let mut world = Self {
             ports,
             users: [user(), user()],
@@ -141,7 +139,7 @@ impl World {
     }
 
     fn connect(&mut self, end: usize) {
-        let (port, now) = (&mut self.ports[end], self.net.borrow().now);
+        let (port, now) = (&mut self.ports[end], self.net.borrow().now());
         let link = within(1 + end, || port.connect(Self::target(1 - end), now));
         if let Ok(link) = link {
             self.connects += 1;
@@ -201,7 +199,7 @@ impl World {
         let (port, user, now) = (
             &mut self.ports[end],
             &mut self.users[end],
-            self.net.borrow().now,
+            self.net.borrow().now(),
         );
         let did = within(1 + end, || port.poll(now, budget, user));
         for link in &user.links {
@@ -214,8 +212,7 @@ impl World {
     }
 
     fn pass(&mut self, span: Duration) {
-        let mut net = self.net.borrow_mut();
-        net.now = net.now.after(span);
+        self.net.borrow().pass(span);
     }
 
     /// Everything arrives and is looked at, and a little time passes.
@@ -241,7 +238,7 @@ impl World {
     }
 
     fn elapsed(&self) -> Duration {
-        self.net.borrow().now.since(self.started)
+        self.net.borrow().now().since(self.started)
     }
 
     fn all_arrived(&self) -> bool {
@@ -383,8 +380,8 @@ impl Program for World {
             if !moved && !busy {
                 let deadlines = self.ports.iter().filter_map(LinkControl::deadline);
                 let Some(at) = deadlines.min() else { break };
-                let mut net = self.net.borrow_mut();
-                net.now = at.max(net.now.after(Duration::from_micros(1)));
+                let wait = at.since(self.net.borrow().now());
+                self.pass(wait.max(Duration::from_micros(1)));
             }
             self.check();
         }

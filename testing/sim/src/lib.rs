@@ -13,7 +13,8 @@
 //! ```
 //!
 //! The fixtures of port tests are here too: the clock, memory that knows when it may be touched
-//! ([`Buffer`]) or lies in pieces ([`Pieces`]), sinks ([`Recorder`], [`Ear`]), and the log ([`log_lines()`]).
+//! ([`Buffer`]) or lies in pieces ([`Pieces`]), sinks ([`Recorder`], [`Ear`]), datagrams made by hand
+//! ([`datagram::header`]), and the log ([`log_lines()`]).
 //!
 //! Runs of nodes are in [`scenario`], for any network; ports of other crates join in there.
 //! [`explore`] leaves nothing to chance: it makes every order of a few steps.
@@ -22,6 +23,7 @@
 //! any layer above a port can be put on it. Nothing sleeps and nothing reads a real clock; equal
 //! seeds give equal runs. A failing run prints its log and `SIM_SEED=n`, which repeats it.
 
+pub mod aside;
 pub mod buffer;
 pub mod calling_off;
 pub mod check;
@@ -48,6 +50,7 @@ pub mod seeds;
 pub mod trace;
 pub mod world;
 
+pub use aside::{aside, is_aside};
 pub use buffer::{Buffer, Pieces};
 pub use calling_off::{CallOff, Cancelled, Queued};
 pub use check::Book;

@@ -8,28 +8,21 @@
 //! ```
 
 use super::peer::target;
-use super::sessions::{
-    DATA, HELLO, RESET, SECOND, Stage, Tape, address, begin_anew, is_kind, replay,
-};
-use super::strangers::{nonsense, seal};
+use super::sessions::{SECOND, Stage, Tape, address, begin_anew, replay};
+use super::strangers::nonsense;
 use mx_proto::port::{Close, LinkDown};
 use mx_proto::reliability::{Channel, Quote};
+use mx_sim::datagram::header::{
+    DATA, FLAGS, FROM, HELLO, OPENING, RESET, TO, altered, build, is_kind,
+};
 use mx_sim::link::Fate;
 use mx_sim::{Rng, seeds};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The flag of datagrams that open a session.
-const OPENING: u8 = 8;
-
 fn is_opening(bytes: &[u8]) -> bool {
-    bytes[44] & OPENING != 0
-}
-
-fn set_cookie(bytes: &mut [u8], at: usize, cookie: u64) {
-    bytes[at..at + 8].copy_from_slice(&cookie.to_le_bytes());
-    seal(bytes);
+    FLAGS.of(bytes) & OPENING != 0
 }
 
 /// A session that came and went; what its two sides sent.
@@ -49,16 +42,16 @@ fn a_session_that_ended(stage: &mut Stage) -> [Tape; 2] {
 #[test]
 fn a_flood_of_callers_leaves_no_trace_and_gets_one_answer_each() {
     let mut stage = Stage::new(1);
-    stage.net.set_answers_refused(false);
+    stage.net.change(|terms| terms.answers_refused = false);
     let [tape, _] = stage.record_another_session();
     stage.exchange(3);
-    let (_, mut hello) = tape.borrow()[0].clone();
+    let (_, hello) = tape.borrow()[0].clone();
     assert!(is_kind(&hello, HELLO));
     for caller in 0..5_000 {
         let cookie = stage.rng.bits() | 1;
-        set_cookie(&mut hello, 16, cookie);
+        let hello = altered(&hello, &[(FROM, cookie)]);
         let from = address(1_000 + caller);
-        stage.net.inject(from, address(1), hello.clone());
+        stage.net.inject(from, address(1), &hello);
     }
     stage.run(Duration::from_millis(1));
     assert_eq!(stage.at(1).port.sessions(), 1);
@@ -79,7 +72,7 @@ fn a_flood_of_callers_leaves_no_trace_and_gets_one_answer_each() {
 fn an_address_that_is_not_proven_is_sent_no_more_than_came_from_it() {
     seeds::each(3, |seed| {
         let mut stage = Stage::new(seed);
-        stage.net.set_answers_refused(false);
+        stage.net.change(|terms| terms.answers_refused = false);
         let tapes = a_session_that_ended(&mut stage);
         let seen: Vec<_> = tapes.iter().flat_map(|tape| tape.take()).collect();
         let mut sent = Vec::new();
@@ -94,7 +87,7 @@ fn an_address_that_is_not_proven_is_sent_no_more_than_came_from_it() {
             let data = stage.net.data_address(to).expect("it lives");
             let to = stage.rng.pick(&[address(to as u32), data]);
             sent.push((from, bytes.len() as u64));
-            stage.net.inject(from, to, bytes);
+            stage.net.inject(from, to, &bytes);
             if victim % 10 == 0 {
                 stage.run(Duration::from_micros(10));
             }
@@ -139,11 +132,11 @@ fn repeating_the_beginning_of_a_session_that_ended_opens_nothing() {
 #[test]
 fn the_beginning_of_a_session_opens_nothing_from_another_address() {
     let mut stage = Stage::new(1);
-    stage.net.set_answers_refused(false);
+    stage.net.change(|terms| terms.answers_refused = false);
     let [there, _] = stage.record_another_session();
     stage.run(Duration::from_millis(1));
     for (_, bytes) in there.take() {
-        stage.net.inject(address(9), address(1), bytes);
+        stage.net.inject(address(9), address(1), &bytes);
     }
     stage.run(Duration::from_millis(1));
     assert_eq!(stage.at(1).port.sessions(), 1);
@@ -170,23 +163,18 @@ fn forged_resets_end_nothing() {
     let tapes = stage.record_another_session();
     stage.exchange(5);
     for (to, tape) in [1, 0].into_iter().zip(tapes) {
-        let (_, mut bytes) = tape.borrow().last().expect("they talk").clone();
-        bytes.truncate(64);
-        bytes[3] = RESET;
-        bytes[24..].fill(0);
+        let (_, last) = tape.borrow().last().expect("they talk").clone();
+        let cookies = [TO, FROM].map(|cookie| (cookie, cookie.of(&last)));
+        let reset = build(RESET, &cookies, &[]);
         for _ in 0..200 {
-            let mut forged = bytes.clone();
-            let at = stage.rng.pick(&[8, 16]);
+            let (which, cookie) = stage.rng.pick(&cookies);
             let near = stage.rng.pick(&[0, 1, stage.rng.clone().bits()]);
-            let cookie = u64::from_le_bytes(forged[at..at + 8].try_into().expect("eight"));
-            set_cookie(&mut forged, at, cookie.wrapping_add(near).max(1));
+            let forged = altered(&reset, &[(which, cookie.wrapping_add(near).max(1))]);
             if near != 0 {
-                replay(&stage.net, 1 - to, to, (Channel::Command, forged.clone()));
+                replay(&stage.net, 1 - to, to, (Channel::Command, forged));
             }
             // The true one, from elsewhere.
-            let mut stolen = bytes.clone();
-            seal(&mut stolen);
-            stage.net.inject(address(77), address(to as u32), stolen);
+            stage.net.inject(address(77), address(to as u32), &reset);
             stage.run(Duration::from_micros(1));
         }
     }
@@ -196,18 +184,18 @@ fn forged_resets_end_nothing() {
 #[test]
 fn strangers_are_told_so_in_answers_that_are_not_larger() {
     let mut stage = Stage::new(1);
-    stage.net.set_answers_refused(false);
+    stage.net.change(|terms| terms.answers_refused = false);
     let tapes = a_session_that_ended(&mut stage);
     let mut rng = Rng::new(1);
     let seen = tapes[0].take();
-    let (_, mut data) = seen
+    let (_, data) = seen
         .into_iter()
         .rfind(|(_, bytes)| is_kind(bytes, DATA) && !is_opening(bytes))
         .expect("data");
     let len = data.len() as u64;
     for _ in 0..10_000 {
-        set_cookie(&mut data, 8, rng.bits() | 1);
-        stage.net.inject(address(77), address(1), data.clone());
+        let data = altered(&data, &[(TO, rng.bits() | 1)]);
+        stage.net.inject(address(77), address(1), &data);
     }
     let before = stage.at(1).port.stats().datagrams_out;
     stage.run(Duration::from_micros(1));
@@ -218,9 +206,7 @@ fn strangers_are_told_so_in_answers_that_are_not_larger() {
 
 /// A quote of what `bytes` is the beginning of, with another sender's cookie.
 fn misquoted(bytes: &[u8], cookie: u64) -> Option<Quote> {
-    let mut bytes = bytes.to_vec();
-    set_cookie(&mut bytes, 16, cookie);
-    Quote::read(&bytes)
+    Quote::read(&altered(bytes, &[(FROM, cookie)]))
 }
 
 #[test]
@@ -253,22 +239,14 @@ fn errors_of_the_network_are_believed_only_if_they_quote_what_was_sent() {
     }
     let ignored = stage.at(0).port.stats().old_session - before;
     assert_eq!(ignored, 1200);
-    let before = stage.net.traffic();
-    stage.at(0).to_send.extend([30_000; 3]);
-    stage.run(Duration::from_millis(5));
-    let after = stage.net.traffic();
-    let each = (after.sent_bytes - before.sent_bytes) / (after.sent - before.sent);
+    let each = stage.size_of_datagrams(30_000, Duration::from_millis(5));
     assert!(each > 1_000, "{each} bytes each");
     assert_eq!(stage.down(0), None);
     // A true error is believed: at once if it is a size, the third time if it is the end.
     stage
         .net
         .inject_error(at, data, Some(548), Quote::read(&ours));
-    let before = stage.net.traffic();
-    stage.at(0).to_send.extend([30_000; 3]);
-    stage.run(Duration::from_millis(5));
-    let after = stage.net.traffic();
-    let each = (after.sent_bytes - before.sent_bytes) / (after.sent - before.sent);
+    let each = stage.size_of_datagrams(30_000, Duration::from_millis(5));
     assert!(each <= 548, "{each} bytes each");
     for _ in 0..3 {
         assert_eq!(stage.down(0), None);

@@ -8,10 +8,11 @@
 //! ```
 
 use super::peer::target;
-use super::sessions::{PING, SECOND, Stage, config};
+use super::sessions::{SECOND, Stage, config};
 use mx_proto::port::{LinkControl, LinkDown};
 use mx_proto::reliability::{Channel, Quote, ReliableConfig};
 use mx_proto::{Clock, Instant};
+use mx_sim::datagram::header::{PING, is_kind};
 use mx_sim::link::Fate;
 use mx_sim::{NodeId, Terms, seeds};
 use std::cell::RefCell;
@@ -49,7 +50,7 @@ fn count_pings(stage: &Stage) -> Rc<RefCell<Vec<Instant>>> {
     let pings = Rc::new(RefCell::new(Vec::new()));
     let (seen, world) = (Rc::clone(&pings), stage.world.clone());
     let script = move |_: Channel, bytes: &[u8]| {
-        if bytes[3] == PING {
+        if is_kind(bytes, PING) {
             seen.borrow_mut().push(world.now());
         }
         Fate::Chance

@@ -4,11 +4,12 @@
 //!   n0 ===[ mtu 9000 ]=== n1      then 1300, then 9000 again; or the data channel is dead
 //! ```
 
-use super::sessions::{DATA, SECOND, Stage, config};
+use super::sessions::{SECOND, Stage, config};
 use super::totals;
 use mx_proto::port::LinkDown;
 use mx_proto::reliability::{Channel, ReliableConfig};
-use mx_sim::datagram::{Oversize, Terms, Traffic};
+use mx_sim::datagram::header::{DATA, KIND};
+use mx_sim::datagram::{Oversize, Terms};
 use mx_sim::link::Fate;
 use mx_sim::seeds;
 use std::time::Duration;
@@ -43,15 +44,18 @@ fn set_mtu(stage: &Stage, mtu: usize) {
     stage.net.set_mtu_of(1, 0, mtu);
 }
 
-/// Bytes of a datagram, on average, of a large packet in one direction.
-fn size_of_datagrams(stage: &mut Stage) -> u64 {
-    let before = stage.net.traffic();
-    stage.at(0).to_send.extend([200_000; 3]);
-    stage.run(SECOND);
-    let Traffic {
-        sent, sent_bytes, ..
-    } = stage.net.traffic();
-    (sent_bytes - before.sent_bytes) / (sent - before.sent)
+/// Loses everything on one channel from now on.
+fn lose_channel(stage: &Stage, dead: Channel) {
+    for (from, to) in [(0, 1), (1, 0)] {
+        let script = move |channel, _: &[u8]| {
+            if channel == dead {
+                Fate::Drop
+            } else {
+                Fate::Chance
+            }
+        };
+        stage.net.set_script(from, to, Some(Box::new(script)));
+    }
 }
 
 #[test]
@@ -75,7 +79,7 @@ fn the_largest_datagram_that_passes_is_found_and_used() {
             let mut stage = stage(mtu, oversize);
             stage.exchange(3);
             stage.run(5 * SECOND);
-            let size = size_of_datagrams(&mut stage);
+            let size = stage.size_of_datagrams(200_000, SECOND);
             assert!(size >= least, "{size} bytes of {mtu}: {oversize:?}");
         }
     });
@@ -139,26 +143,20 @@ fn a_path_that_carries_more_than_before_is_noticed_in_time() {
     let mut stage = stage(1_300, Oversize::Vanishes);
     stage.exchange(3);
     stage.run(5 * SECOND);
-    assert!(size_of_datagrams(&mut stage) <= 1_300);
+    assert!(stage.size_of_datagrams(200_000, SECOND) <= 1_300);
     set_mtu(&stage, 9_000);
     for _ in 0..70 {
         stage.run(10 * SECOND);
         stage.exchange(1);
     }
-    let size = size_of_datagrams(&mut stage);
+    let size = stage.size_of_datagrams(200_000, SECOND);
     assert!(size > 4_000, "still {size} bytes after ten minutes");
 }
 
 #[test]
 fn without_a_data_channel_everything_still_arrives() {
     let mut stage = stage(1_472, Oversize::Vanishes);
-    for (from, to) in [(0, 1), (1, 0)] {
-        let script = |channel, _: &[u8]| match channel {
-            Channel::Command => Fate::Chance,
-            Channel::Data => Fate::Drop,
-        };
-        stage.net.set_script(from, to, Some(Box::new(script)));
-    }
+    lose_channel(&stage, Channel::Data);
     stage.exchange(10);
     let data = stage.net.data_address(1).expect("it lives");
     let before = stage.net.bytes_to(data);
@@ -175,13 +173,7 @@ fn a_data_channel_that_dies_in_mid_run_is_given_up_and_everything_arrives() {
     let mut stage = stage(1_472, Oversize::Vanishes);
     stage.exchange(5);
     stage.run(SECOND);
-    for (from, to) in [(0, 1), (1, 0)] {
-        let script = |channel, _: &[u8]| match channel {
-            Channel::Command => Fate::Chance,
-            Channel::Data => Fate::Drop,
-        };
-        stage.net.set_script(from, to, Some(Box::new(script)));
-    }
+    lose_channel(&stage, Channel::Data);
     let began = stage.world.now();
     stage.at(0).to_send.extend([5_000; 10]);
     stage.run(20 * SECOND);
@@ -198,7 +190,7 @@ fn a_data_channel_that_dies_in_mid_run_is_given_up_and_everything_arrives() {
 fn a_path_on_which_only_talk_passes_and_no_data_ends_the_link() {
     let mut stage = stage(1_472, Oversize::Vanishes);
     stage.exchange(5);
-    let script = |_: Channel, bytes: &[u8]| match bytes[3] {
+    let script = |_: Channel, bytes: &[u8]| match bytes[KIND.at] {
         DATA => Fate::Drop,
         _ => Fate::Chance,
     };
@@ -212,13 +204,7 @@ fn a_path_on_which_only_talk_passes_and_no_data_ends_the_link() {
 fn a_command_channel_that_dies_in_mid_run_ends_the_link() {
     let mut stage = stage(1_472, Oversize::Vanishes);
     stage.exchange(5);
-    for (from, to) in [(0, 1), (1, 0)] {
-        let script = |channel, _: &[u8]| match channel {
-            Channel::Command => Fate::Drop,
-            Channel::Data => Fate::Chance,
-        };
-        stage.net.set_script(from, to, Some(Box::new(script)));
-    }
+    lose_channel(&stage, Channel::Command);
     stage.at(0).to_send.extend([100; 10]);
     stage.run(60 * SECOND);
     let arrived = stage.at(1).heard.received.len();

@@ -7,6 +7,7 @@ use mx_proto::port::{Close, LinkControl, LinkDown};
 use mx_proto::reliability::{Channel, ReliableConfig};
 use mx_proto::secret::Binding;
 use mx_sim::datagram::Script;
+use mx_sim::datagram::header::{ACK, DATA, HELLO, OFFSET, RESET, WELCOME, is_kind};
 use mx_sim::link::Fate;
 use mx_sim::{Cluster, DatagramNet, Faults, NodeId, Rng, SimAddress, Terms, World, seeds};
 use std::cell::RefCell;
@@ -86,6 +87,15 @@ impl Stage {
         );
     }
 
+    /// Bytes of a datagram, on average, while three packets of that length go from 0 to 1.
+    pub(crate) fn size_of_datagrams(&mut self, len: usize, span: Duration) -> u64 {
+        let before = self.net.traffic();
+        self.at(0).to_send.extend([len; 3]);
+        self.run(span);
+        let after = self.net.traffic();
+        (after.sent_bytes - before.sent_bytes) / (after.sent - before.sent)
+    }
+
     pub(crate) fn at(&mut self, id: usize) -> &mut Peer<ReliablePeer> {
         self.cluster.poke(id);
         self.cluster.node(id).expect("it lives")
@@ -115,14 +125,19 @@ impl Stage {
 
     /// Everything that `from` sends to `to` from now on, as it was sent.
     pub(crate) fn record(&self, from: usize, to: usize) -> Tape {
-        let seen = Rc::new(RefCell::new(Vec::new()));
-        let tape = Rc::clone(&seen);
+        let seen = Tape::default();
+        self.record_on(from, to, &seen);
+        seen
+    }
+
+    /// The same, onto a tape that has others as well.
+    pub(crate) fn record_on(&self, from: usize, to: usize, tape: &Tape) {
+        let tape = Rc::clone(tape);
         let script = move |channel: Channel, bytes: &[u8]| {
             tape.borrow_mut().push((channel, bytes.to_vec()));
             Fate::Chance
         };
         self.net.set_script(from, to, Some(Box::new(script)));
-        seen
     }
 }
 
@@ -138,7 +153,7 @@ pub(crate) fn replay(
         Channel::Data => net.data_address(node),
     };
     if let (Some(from), Some(to)) = (of(from), of(to)) {
-        net.inject(from, to, bytes);
+        net.inject(from, to, &bytes);
     }
 }
 
@@ -146,7 +161,7 @@ pub(crate) fn replay(
 fn a_call_to_a_name_that_is_not_open_is_refused_where_the_network_reports_it() {
     for answers in [true, false] {
         let mut stage = Stage::new(1);
-        stage.net.set_answers_refused(answers);
+        stage.net.change(|terms| terms.answers_refused = answers);
         drop(stage.cluster.kill(1));
         stage.run(6 * SECOND);
         let expected = if answers {
@@ -209,14 +224,21 @@ fn a_peer_that_falls_silent_is_noticed_with_and_without_traffic() {
     }
 }
 
+/// Lets datagrams of one kind through and no others.
+fn only(kind: u8) -> Option<Script> {
+    Some(Box::new(move |_, bytes| {
+        if is_kind(bytes, kind) {
+            Fate::Chance
+        } else {
+            Fate::Drop
+        }
+    }))
+}
+
 /// A caller has been welcomed, and nothing that it has said since has arrived.
 fn just_welcomed(seed: u64) -> Stage {
     let mut stage = Stage::new(seed);
-    let hellos_only = |_: Channel, bytes: &[u8]| match bytes[3] {
-        HELLO => Fate::Chance,
-        _ => Fate::Drop,
-    };
-    stage.net.set_script(0, 1, Some(Box::new(hellos_only)));
+    stage.net.set_script(0, 1, only(HELLO));
     stage.at(0).to_send.extend([100, 20_000, 5]);
     stage.run(Duration::from_millis(3));
     assert!(stage.at(0).introduced, "the caller takes it for open");
@@ -250,7 +272,7 @@ fn a_peer_that_forgets_every_welcome_is_called_so_often_and_no_more() {
     let hellos = Rc::new(RefCell::new(0));
     let count = Rc::clone(&hellos);
     let script = move |_: Channel, bytes: &[u8]| {
-        *count.borrow_mut() += u32::from(bytes[3] == HELLO);
+        *count.borrow_mut() += u32::from(is_kind(bytes, HELLO));
         Fate::Chance
     };
     stage.net.set_script(0, 1, Some(Box::new(script)));
@@ -258,7 +280,7 @@ fn a_peer_that_forgets_every_welcome_is_called_so_often_and_no_more() {
     let welcomes = Rc::new(RefCell::new(0));
     let count = Rc::clone(&welcomes);
     let script = move |_: Channel, bytes: &[u8]| {
-        *count.borrow_mut() += u32::from(bytes[3] == WELCOME);
+        *count.borrow_mut() += u32::from(is_kind(bytes, WELCOME));
         Fate::Chance
     };
     stage.net.set_script(1, 0, Some(Box::new(script)));
@@ -283,11 +305,7 @@ fn a_call_that_is_called_off_at_once_by_the_other_side_is_not_made_again() {
     let mut stage = just_welcomed(1);
     stage.net.set_script(0, 1, None);
     // It hears the call and ends it; that the caller hears nothing of it but the end.
-    let resets_only = |_: Channel, bytes: &[u8]| match bytes[3] {
-        RESET => Fate::Chance,
-        _ => Fate::Drop,
-    };
-    stage.net.set_script(1, 0, Some(Box::new(resets_only)));
+    stage.net.set_script(1, 0, only(RESET));
     stage.run(Duration::from_millis(100));
     stage.close(1, Close::Now);
     stage.run(SECOND);
@@ -299,9 +317,12 @@ fn a_call_that_is_called_off_at_once_by_the_other_side_is_not_made_again() {
 fn a_caller_that_brings_parts_of_packets_and_never_a_whole_one_is_forgotten() {
     let config = ReliableConfig::default();
     let mut stage = Stage::with(1, config, Terms::default());
-    let first_parts_only = |_: Channel, bytes: &[u8]| match bytes[3] {
-        DATA if bytes[52..56] != [0; 4] => Fate::Drop,
-        _ => Fate::Chance,
+    let first_parts_only = |_: Channel, bytes: &[u8]| {
+        if is_kind(bytes, DATA) && OFFSET.of(bytes) != 0 {
+            Fate::Drop
+        } else {
+            Fate::Chance
+        }
     };
     stage.net.set_script(0, 1, Some(Box::new(first_parts_only)));
     stage.at(0).rude = true;
@@ -394,13 +415,10 @@ fn suspended_links_go_on_where_they_were() {
 #[test]
 fn a_suspended_link_sends_as_large_datagrams_as_before_at_once() {
     let mut stage = suspended_stage(1);
-    let before = stage.net.traffic();
-    stage.at(0).to_send.extend([30_000; 3]);
-    stage.run(Duration::from_millis(5));
-    let after = stage.net.traffic();
-    let each = (after.sent_bytes - before.sent_bytes) / (after.sent - before.sent);
+    let before = stage.net.traffic().too_large;
+    let each = stage.size_of_datagrams(30_000, Duration::from_millis(5));
     assert!(each > 1_000, "{each} bytes each");
-    assert_eq!(after.too_large, before.too_large);
+    assert_eq!(stage.net.traffic().too_large, before);
 }
 
 #[test]
@@ -521,18 +539,6 @@ fn everything_of_an_earlier_session_repeated_changes_nothing() {
         );
     });
 }
-
-/// Is it a datagram of this kind, as numbered on the wire?
-pub(crate) fn is_kind(bytes: &[u8], kind: u8) -> bool {
-    bytes[3] == kind
-}
-
-pub(crate) const HELLO: u8 = 1;
-const WELCOME: u8 = 2;
-pub(crate) const DATA: u8 = 3;
-pub(crate) const ACK: u8 = 4;
-pub(crate) const PING: u8 = 5;
-pub(crate) const RESET: u8 = 6;
 
 /// Applies a fate to the nth datagram of a kind; all others pass.
 fn on_the(nth: usize, kind: u8, fate: Fate) -> Option<Script> {

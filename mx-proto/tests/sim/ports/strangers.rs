@@ -5,41 +5,11 @@
 use super::peer::target;
 use super::sessions::{Stage, Tape, address, replay};
 use mx_proto::reliability::{Channel, ReliableConfig};
-use mx_sim::link::Fate;
+use mx_sim::datagram::header::{FROM, HEADER, KIND, PAYLOAD, TO, altered, seal};
 use mx_sim::{Rng, Terms, seeds};
-use std::rc::Rc;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Bytes of a datagram's header.
-const HEADER: usize = 64;
-
-/// CRC-32C, bit by bit: not the code under test.
-fn crc32c(bytes: &[u8]) -> u32 {
-    let step = |crc: u32| {
-        if crc & 1 == 1 {
-            crc >> 1 ^ 0x82f6_3b78
-        } else {
-            crc >> 1
-        }
-    };
-    let byte = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc));
-    !bytes.iter().fold(u32::MAX, byte)
-}
-
-/// Makes both checksums fit whatever the bytes say.
-pub(crate) fn seal(bytes: &mut [u8]) {
-    let Some((header, payload)) = bytes.split_first_chunk_mut::<HEADER>() else {
-        return;
-    };
-    // Summed, as the flags say?
-    if header[44] & 4 != 0 {
-        header[60..].copy_from_slice(&crc32c(payload).to_le_bytes());
-    }
-    header[4..8].fill(0);
-    let sum = crc32c(header);
-    header[4..8].copy_from_slice(&sum.to_le_bytes());
-}
 
 /// Something like a datagram that was seen on the wire.
 pub(crate) fn nonsense(rng: &mut Rng, seen: &[(Channel, Vec<u8>)]) -> Vec<u8> {
@@ -53,8 +23,8 @@ pub(crate) fn nonsense(rng: &mut Rng, seen: &[(Channel, Vec<u8>)]) -> Vec<u8> {
         2 => {
             bytes.extend((0..rng.within(1..=500)).map(|_| rng.bits() as u8));
             if rng.chance(0.5) {
-                let len = (bytes.len() - HEADER) as u16;
-                bytes[46..48].copy_from_slice(&len.to_le_bytes());
+                let len = (bytes.len() - HEADER) as u64;
+                PAYLOAD.put(&mut bytes, len);
             }
             seal(&mut bytes);
             bytes
@@ -63,7 +33,7 @@ pub(crate) fn nonsense(rng: &mut Rng, seen: &[(Channel, Vec<u8>)]) -> Vec<u8> {
             for _ in 0..rng.within(1..=4) {
                 // Mostly the header: kind, cookies, numbers, flags.
                 let at = if rng.chance(0.8) {
-                    3 + rng.index(HEADER - 3)
+                    KIND.at + rng.index(HEADER - KIND.at)
                 } else {
                     rng.index(bytes.len())
                 };
@@ -83,14 +53,8 @@ pub(crate) fn nonsense(rng: &mut Rng, seen: &[(Channel, Vec<u8>)]) -> Vec<u8> {
 fn stage(seed: u64) -> (Stage, Tape) {
     let mut stage = Stage::with(seed, ReliableConfig::default(), Terms::default());
     let seen = Tape::default();
-    for (from, to) in [(0, 1), (1, 0)] {
-        let tape = Rc::clone(&seen);
-        let script = move |channel: Channel, bytes: &[u8]| {
-            tape.borrow_mut().push((channel, bytes.to_vec()));
-            Fate::Chance
-        };
-        stage.net.set_script(from, to, Some(Box::new(script)));
-    }
+    stage.record_on(0, 1, &seen);
+    stage.record_on(1, 0, &seen);
     stage.exchange(5);
     (stage, seen)
 }
@@ -99,9 +63,7 @@ fn stage(seed: u64) -> (Stage, Tape) {
 fn the_test_knows_how_to_make_a_checksum_fit() {
     let (_, seen) = stage(1);
     for (_, bytes) in seen.borrow().iter() {
-        let mut again = bytes.clone();
-        seal(&mut again);
-        assert_eq!(&again, bytes);
+        assert_eq!(altered(bytes, &[]), *bytes);
     }
 }
 
@@ -113,7 +75,7 @@ fn a_link_does_not_notice_what_strangers_send_from_elsewhere() {
             for _ in 0..50 {
                 let bytes = nonsense(&mut stage.rng, &seen.borrow());
                 let (from, to) = (7 + stage.rng.below(3) as u32, stage.rng.below(2) as u32);
-                stage.net.inject(address(from), address(to), bytes);
+                stage.net.inject(address(from), address(to), &bytes);
             }
             stage.exchange(1);
         }
@@ -127,11 +89,9 @@ fn a_link_does_not_notice_what_knows_only_one_of_its_cookies() {
         for _ in 0..20 {
             for _ in 0..20 {
                 let at = stage.rng.index(seen.borrow().len());
-                let mut bytes = seen.borrow()[at].1.clone();
                 // Either the cookie of the receiver or the one of the sender is another.
-                let at = stage.rng.pick(&[8, 16]);
-                bytes[at..at + 8].copy_from_slice(&stage.rng.bits().to_le_bytes());
-                seal(&mut bytes);
+                let wrong = (stage.rng.pick(&[TO, FROM]), stage.rng.bits());
+                let bytes = altered(&seen.borrow()[at].1, &[wrong]);
                 for to in 0..2 {
                     let channel = stage.rng.pick(&[Channel::Command, Channel::Data]);
                     replay(&stage.net, 1 - to, to, (channel, bytes.clone()));

@@ -8,13 +8,16 @@
 //! ```
 
 use super::World;
-use crate::forge::{
-    self, DATA, FOREIGN, HEADER, HELLO, OPENING, SUMMED, WELCOME, blank, from_of, mend, put, seal,
-    to_of, u32_at,
-};
+use crate::forge::{FOREIGN, mend};
 use crate::input::Input;
-use crate::net::{Address, Arrival, Datagram};
+use crate::net::{Address, Datagram};
+use crate::packets::put;
+use mx_proto::port::BODY_LEN_AT;
 use mx_proto::reliability::{Quote, ReliableStats};
+use mx_sim::datagram::header::{
+    ACKED, DATA, FLAGS, FRAGMENT, FROM, GREETING, HEADER, HELLO, OPENING, SACK, SEQ, SUMMED, TO,
+    WELCOME, WHOLE, WINDOW, altered, build, is_kind, seal,
+};
 use std::collections::BTreeSet;
 
 /// A stranger that calls by the rules, and then does not keep to them.
@@ -52,7 +55,7 @@ impl World {
         let Some(mut datagram) = self.take_from_wire(at) else {
             return;
         };
-        let summed = forge::u16_at(&datagram.bytes, 44) & SUMMED != 0;
+        let summed = FLAGS.of(&datagram.bytes) & SUMMED != 0;
         // Where nothing can be damaged nothing is summed.
         let end = if summed { datagram.bytes.len() } else { HEADER };
         let mut bits = BTreeSet::new();
@@ -104,10 +107,10 @@ impl World {
         let how = input.byte();
         let mut bytes = match (&pattern, how & 3) {
             (Some(true_one), 0..=2) => true_one.bytes.clone(),
-            _ => blank(DATA, 0, 0, 0),
+            _ => build(DATA, &[], &[]),
         };
         let (to, from) = pattern.map_or((1, 1), |pattern| {
-            (to_of(&pattern.bytes), from_of(&pattern.bytes))
+            (TO.of(&pattern.bytes), FROM.of(&pattern.bytes))
         });
         mend(&mut bytes, input);
         let wrong = input.u64() | 1;
@@ -119,9 +122,7 @@ impl World {
             6 => (0, from),
             _ => (wrong, wrong.rotate_left(7)),
         };
-        put(&mut bytes, 8, to, 8);
-        put(&mut bytes, 16, from, 8);
-        seal(&mut bytes);
+        let bytes = altered(&bytes, &[(TO, to), (FROM, from)]);
         let host = if how & 0x20 == 0 {
             peer
         } else {
@@ -145,8 +146,8 @@ impl World {
     fn knows(&self, datagram: &Datagram) -> bool {
         let bytes = &datagram.bytes;
         let cookies = &self.net.borrow().seen.cookies;
-        let both = cookies.contains(&to_of(bytes))
-            && (cookies.contains(&from_of(bytes)) || bytes[3] == WELCOME);
+        let both = cookies.contains(&TO.of(bytes))
+            && (cookies.contains(&FROM.of(bytes)) || is_kind(bytes, WELCOME));
         both && (datagram.from.0 < 2 || datagram.from.1 == 1)
     }
 
@@ -205,24 +206,19 @@ impl World {
         let how = input.byte();
         let quoted = match how / 6 % 4 {
             0 => None,
-            1 => Some(blank(DATA, 1, u64::from(how), 0)),
+            1 => Some(build(DATA, &[(TO, 1), (FROM, how.into())], &[])),
             _ => self.pattern(1 - end as u8, 0).map(|known| known.bytes),
         };
         let quote = quoted.as_deref().and_then(Quote::read);
         let known =
-            quoted.is_some_and(|bytes| self.net.borrow().seen.cookies.contains(&from_of(&bytes)));
-        let arrival = match how % 6 {
-            0 => {
-                self.disturbed |= known;
-                Arrival::Refused((host, channel), quote)
-            }
-            n => {
-                let most = [0, 100, 600, 1400, 65_000, usize::MAX][usize::from(n)];
-                self.disturbed |= known && most < 548;
-                Arrival::TooLarge((host, channel), most, quote)
-            }
+            quoted.is_some_and(|bytes| self.net.borrow().seen.cookies.contains(&FROM.of(&bytes)));
+        let most = match how % 6 {
+            0 => None,
+            n => Some([0, 100, 600, 1400, 65_000, usize::MAX][usize::from(n)]),
         };
-        self.net.borrow_mut().inbox[end].push_back(arrival);
+        self.disturbed |= known && most.is_none_or(|most| most < 548);
+        let net = self.net.borrow();
+        net.report(end as u8, (host, channel), most, quote);
     }
 
     pub(super) fn call_as_stranger(&mut self, input: &mut Input<'_>) {
@@ -232,9 +228,8 @@ impl World {
         stranger.first = input.near(0);
         stranger.next = stranger.first;
         stranger.fragment = 0;
-        let mut bytes = blank(HELLO, 0, stranger.cookie, 65);
-        put(&mut bytes, 24, stranger.first.into(), 4);
-        seal(&mut bytes);
+        let fields = [(FROM, stranger.cookie), (SEQ, stranger.first.into())];
+        let bytes = build(HELLO, &fields, &[0; GREETING]);
         let from = (2 + who as u8, 0);
         let to = (end as u8, 0);
         self.strike(Datagram { from, to, bytes }, None);
@@ -246,7 +241,7 @@ impl World {
         let (end, who) = (input.below(2), input.below(2));
         let at_home = (2 + who as u8, 0);
         let welcome = self.net.borrow().seen.welcomes.get(&at_home).cloned();
-        let Some(welcome) = welcome.filter(|welcome| to_of(welcome) == self.strangers[who].cookie)
+        let Some(welcome) = welcome.filter(|welcome| TO.of(welcome) == self.strangers[who].cookie)
         else {
             return;
         };
@@ -262,20 +257,26 @@ impl World {
         } else {
             3 + input.byte() % 6
         };
-        let mut bytes = blank(kind, from_of(&welcome), to_of(&welcome), payload);
-        put(&mut bytes, 28, u64::from(u32_at(&welcome, 24)), 4);
-        put(&mut bytes, 40, 1 << 20, 4);
+        let mut fields = vec![
+            (TO, FROM.of(&welcome)),
+            (FROM, TO.of(&welcome)),
+            (ACKED, SEQ.of(&welcome)),
+            (WINDOW, 1 << 20),
+        ];
         if how & 4 == 0 {
-            put(&mut bytes, 44, OPENING.into(), 2);
-            put(&mut bytes, 32, stranger.first.into(), 8);
+            fields.extend([(FLAGS, OPENING), (SACK, stranger.first.into())]);
         }
+        let mut packet = vec![0; payload];
         if payload > 0 {
-            bytes[HEADER] = FOREIGN;
-            put(&mut bytes, HEADER + 4, (payload - 32) as u64, 4);
-            put(&mut bytes, 24, stranger.next.into(), 4);
-            put(&mut bytes, 48, stranger.fragment.into(), 4);
-            put(&mut bytes, 56, payload as u64, 4);
+            packet[0] = FOREIGN;
+            put(&mut packet, BODY_LEN_AT, (payload - 32) as u64, 4);
+            fields.extend([
+                (SEQ, stranger.next.into()),
+                (FRAGMENT, stranger.fragment.into()),
+                (WHOLE, payload as u64),
+            ]);
         }
+        let mut bytes = build(kind, &fields, &packet);
         if how & 8 != 0 {
             mend(&mut bytes, input);
             if bytes.len() > HEADER {
@@ -287,7 +288,7 @@ impl World {
         }
         seal(&mut bytes);
         self.users[end].foreign = true;
-        self.unlawful.insert(from_of(&welcome));
+        self.unlawful.insert(FROM.of(&welcome));
         let channel = how >> 4 & 1;
         // Its command channel has been heard of; from where it says its data comes is its own word.
         if channel == 0 {

@@ -36,13 +36,18 @@ impl SimAddress {
         }
     }
 
-    /// The data channel that drew `number`, on the same interface as `self`.
-    pub(super) fn data(self, number: u32) -> Self {
+    /// The data channel with that number, on the same interface as `self`.
+    pub fn data(self, number: u32) -> Self {
         Self {
             data: true,
             number,
             ..self
         }
+    }
+
+    /// The number of the endpoint, or of the data channel.
+    pub fn number(self) -> u32 {
+        self.number
     }
 
     /// Its channel.

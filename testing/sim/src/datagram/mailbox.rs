@@ -17,17 +17,21 @@ use std::collections::{BinaryHeap, VecDeque};
 pub(super) enum Letter {
     /// From that address.
     Datagram(SimAddress, Vec<u8>),
+    /// Datagrams from that address, in a GSO batch cut every so many bytes.
+    Batch(SimAddress, Vec<u8>, usize),
     /// No socket is there.
     Refused(SimAddress, Option<Quote>),
     /// No more than this passes on the way there.
     TooLarge(SimAddress, usize, Option<Quote>),
+    /// The address of the peer that was called at the first one.
+    Found(SimAddress, SimAddress),
 }
 
 impl Letter {
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Datagram(_, bytes) => bytes.len(),
-            Self::Refused(..) | Self::TooLarge(..) => 0,
+            Self::Datagram(_, bytes) | Self::Batch(_, bytes, _) => bytes.len(),
+            Self::Refused(..) | Self::TooLarge(..) | Self::Found(..) => 0,
         }
     }
 }
@@ -97,8 +101,16 @@ impl Mailbox {
         lost
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.arrived.is_empty()
+    /// Number of letters that have arrived and were not taken.
+    pub(super) fn waiting(&self) -> usize {
+        self.arrived.len()
+    }
+
+    /// Drops everything for this address.
+    pub(super) fn clear(&mut self) {
+        self.under_way.clear();
+        self.arrived.clear();
+        self.arrived_bytes = 0;
     }
 
     /// The oldest that has arrived.
@@ -120,11 +132,11 @@ impl Mailbox {
             Letter::Datagram(sender, bytes) => {
                 *sender == from && bytes.len() <= segment.min(room) && !bytes.is_empty()
             }
-            Letter::Refused(..) | Letter::TooLarge(..) => false,
+            _ => false,
         };
         match fits.then(|| self.take())?? {
             Letter::Datagram(_, bytes) => Some(bytes),
-            Letter::Refused(..) | Letter::TooLarge(..) => None,
+            _ => None,
         }
     }
 }
@@ -149,7 +161,7 @@ mod tests {
             mailbox.post(Instant(at), order as u64, datagram(at as u32, 10));
         }
         assert_eq!(mailbox.receive_due(Instant(5)), 0);
-        assert!(mailbox.is_empty());
+        assert_eq!(mailbox.waiting(), 0);
         assert_eq!(
             mailbox.receive_due(Instant(30)),
             1,

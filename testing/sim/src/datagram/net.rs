@@ -13,6 +13,7 @@
 use super::address::SimAddress;
 use super::mailbox::{Letter, Mailbox};
 use super::terms::{Oversize, Terms};
+use crate::aside::aside;
 use crate::link::{Fate, Faults, Link};
 use crate::queue::Bottleneck;
 use crate::rng::Rng;
@@ -25,9 +26,24 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Looks at a datagram on a channel and decides.
 pub type Script = Box<dyn FnMut(Channel, &[u8]) -> Fate>;
+
+/// Looks at a GSO batch that is sent from one address to another, and decides.
+pub type Gate = Box<dyn FnMut(SimAddress, SimAddress, GsoBatch<'_>) -> Passage>;
+
+/// A gate's decision.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Passage {
+    /// The network carries it.
+    Sent,
+    /// Nothing of it arrives, unless the test [injects](DatagramNet::inject) it.
+    Taken,
+    /// The sender is told this error.
+    Failed(DatagramError),
+}
 
 /// Counts of datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,6 +74,7 @@ pub(super) struct Inner {
     pub(super) world: World,
     pub(super) rng: Rng,
     pub(super) terms: Terms,
+    gate: Option<Gate>,
     links: BTreeMap<(NodeId, NodeId, bool), Link>,
     scripts: BTreeMap<(NodeId, NodeId), Script>,
     bottlenecks: BTreeMap<NodeId, Bottleneck>,
@@ -68,6 +85,8 @@ pub(super) struct Inner {
     order: u64,
     /// Data channels opened so far.
     pub(super) drawn: u32,
+    /// Address from which nothing can come any more.
+    pub(super) cut_off: Option<SimAddress>,
 }
 
 /// A letter in flight to a bottleneck; the order of fields is that of time.
@@ -93,6 +112,7 @@ impl DatagramNet {
             world: world.clone(),
             rng: world.fork_rng(),
             terms,
+            gate: None,
             links: BTreeMap::new(),
             scripts: BTreeMap::new(),
             bottlenecks: BTreeMap::new(),
@@ -102,20 +122,16 @@ impl DatagramNet {
             traffic: Traffic::default(),
             order: 0,
             drawn: 0,
+            cut_off: None,
         };
         Self {
             inner: Rc::new(RefCell::new(inner)),
         }
     }
 
-    /// Sets the probability that a send finds no room.
-    pub fn set_refuse(&self, probability: f64) {
-        self.inner.borrow_mut().terms.refuse = probability;
-    }
-
-    /// Whether senders are told that a name is not open. Not all networks do.
-    pub fn set_answers_refused(&self, answers: bool) {
-        self.inner.borrow_mut().terms.answers_refused = answers;
+    /// Changes the terms, but for faults and MTU of links that something has been sent over.
+    pub fn change(&self, change: impl FnOnce(&mut Terms)) {
+        change(&mut self.inner.borrow_mut().terms);
     }
 
     /// Changes the faults of all links, present and future.
@@ -155,11 +171,58 @@ impl DatagramNet {
         };
     }
 
+    /// Asks `gate` about everything that is sent, before the network does anything with it.
+    pub fn set_gate(&self, gate: Gate) {
+        self.inner.borrow_mut().gate = Some(gate);
+    }
+
     /// Lets a datagram arrive now, as if `from` had sent it.
-    pub fn inject(&self, from: SimAddress, to: SimAddress, bytes: Vec<u8>) {
+    pub fn inject(&self, from: SimAddress, to: SimAddress, bytes: &[u8]) {
+        self.post_now(to, || Letter::Datagram(from, bytes.to_vec()));
+    }
+
+    /// Lets datagrams arrive now as a GSO batch that is cut every `segment` bytes, which is not 0.
+    pub fn inject_batch(&self, from: SimAddress, to: SimAddress, bytes: &[u8], segment: usize) {
+        self.post_now(to, || Letter::Batch(from, bytes.to_vec(), segment));
+    }
+
+    /// Tells `to` now that the peer that it has called at `at` is at `is`.
+    pub fn inject_found(&self, to: SimAddress, at: SimAddress, is: SimAddress) {
+        self.post_now(to, || Letter::Found(at, is));
+    }
+
+    fn post_now(&self, to: SimAddress, letter: impl FnOnce() -> Letter) {
+        aside(|| {
+            let mut inner = self.inner.borrow_mut();
+            let now = inner.world.now();
+            inner.post(to, now, letter());
+        });
+    }
+
+    /// Number of datagrams and errors that have arrived at an address and were not polled.
+    pub fn waiting(&self, address: SimAddress) -> usize {
+        aside(|| {
+            let mut inner = self.inner.borrow_mut();
+            inner
+                .up_to_date(address)
+                .map_or(0, |mailbox| mailbox.waiting())
+        })
+    }
+
+    /// Drops everything on its way to a node.
+    pub fn discard(&self, node: NodeId) {
         let mut inner = self.inner.borrow_mut();
-        let now = inner.world.now();
-        inner.post(to, now, Letter::Datagram(from, bytes));
+        let boxes = inner.boxes.values_mut();
+        boxes.filter(|it| it.node == node).for_each(Mailbox::clear);
+    }
+
+    /// Lets nothing come from an address any more, as every service knows.
+    pub fn cut_off(&self, address: SimAddress) {
+        self.inner.borrow_mut().cut_off = Some(address);
+    }
+
+    pub(super) fn wake_after(&self, span: Duration, node: NodeId) {
+        aside(|| self.inner.borrow().world.wake_after(span, node));
     }
 
     /// Tells `from` now, as any machine can, that a datagram to `to` was refused, or, with `most`, was
@@ -171,13 +234,10 @@ impl DatagramNet {
         most: Option<usize>,
         quote: Option<Quote>,
     ) {
-        let mut inner = self.inner.borrow_mut();
-        let now = inner.world.now();
-        let letter = match most {
+        self.post_now(from, || match most {
             Some(most) => Letter::TooLarge(to, most, quote),
             None => Letter::Refused(to, quote),
-        };
-        inner.post(from, now, letter);
+        });
     }
 
     /// Stops everything between two nodes, or lets it through again.
@@ -230,6 +290,11 @@ impl Inner {
         to: SimAddress,
         batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError> {
+        match self.gate.as_mut().map(|gate| gate(from, to, batch)) {
+            None | Some(Passage::Sent) => {}
+            Some(Passage::Taken) => return Ok(()),
+            Some(Passage::Failed(error)) => return Err(error),
+        }
         let may_cut = batch.may_fragment && self.terms.oversize != Oversize::IsSwallowed;
         let refuse = self.terms.refuse;
         if self.rng.chance(refuse) {

@@ -8,6 +8,7 @@ use super::address::SimAddress;
 use super::mailbox::{Letter, Mailbox};
 use super::net::{DatagramNet, Inner};
 use super::terms::Terms;
+use crate::aside::aside;
 use crate::world::NodeId;
 use mx_proto::origin::Source;
 use mx_proto::port::ConnectError;
@@ -39,11 +40,21 @@ pub struct SimDatagrams {
 impl SimDatagrams {
     /// Opens a name for `node`, and the name of a data channel. `None` when another node has it.
     pub fn open(net: &DatagramNet, node: NodeId, nic: NicId, endpoint: EndpointId) -> Option<Self> {
-        let mut inner = net.inner.borrow_mut();
-        inner.drawn += 1;
+        net.inner.borrow_mut().drawn += 1;
         let command = SimAddress::command(nic, endpoint);
         // The same numbers in each run, none of them in two lives.
-        let data = command.data(30_000 + inner.drawn);
+        let data = command.data(30_000 + net.inner.borrow().drawn);
+        Self::open_at(net, node, command, data)
+    }
+
+    /// The same with a data channel that the test chooses.
+    pub fn open_at(
+        net: &DatagramNet,
+        node: NodeId,
+        command: SimAddress,
+        data: SimAddress,
+    ) -> Option<Self> {
+        let mut inner = net.inner.borrow_mut();
         let (now, limit) = (inner.world.now(), inner.terms.receive_buffer);
         for address in [command, data] {
             let new = || Mailbox::new(node, limit);
@@ -85,32 +96,34 @@ impl SimDatagrams {
         receive: &mut impl FnMut(Incoming<'_, SimAddress>),
     ) {
         while *left > 0
-            && let Some((letter, segment, count)) = self.next(channel, *left)
+            && let Some((letter, segment, count)) = aside(|| self.next(channel, *left))
         {
             *left -= count.min(*left);
-            match letter {
-                Letter::Datagram(from, _) => receive(Incoming::Datagrams {
-                    channel,
-                    from,
-                    bytes: &self.batch,
-                    segment: segment.max(1),
-                }),
-                Letter::Refused(to, quote) => receive(Incoming::Refused { to, quote }),
-                Letter::TooLarge(to, most, quote) => {
+            match &letter {
+                Letter::Datagram(from, _) | Letter::Batch(from, ..) => {
+                    receive(Incoming::Datagrams {
+                        channel,
+                        from: *from,
+                        bytes: &self.batch,
+                        segment: segment.max(1),
+                    });
+                }
+                &Letter::Refused(to, quote) => receive(Incoming::Refused { to, quote }),
+                &Letter::TooLarge(to, most, quote) => {
                     receive(Incoming::TooLarge { to, most, quote });
                 }
+                &Letter::Found(at, is) => receive(Incoming::Found { at, is }),
             }
+            aside(|| drop(letter));
         }
     }
 
     fn is_empty(&self, channel: Channel) -> bool {
-        let mut inner = self.net.inner.borrow_mut();
-        let mailbox = inner.up_to_date(self.of(channel));
-        mailbox.is_none_or(|mailbox| mailbox.is_empty())
+        self.net.waiting(self.of(channel)) == 0
     }
 
-    /// The oldest thing that has arrived on a channel; of datagrams, as many as go into a GSO batch are
-    /// put into `self.batch`, at most `budget`. Returns it, the size of each, and their number.
+    /// The oldest thing that has arrived on a channel; datagrams are put into `self.batch`, as many as go
+    /// into a GSO batch and at most `budget`. Returns it, the size of each, and their number.
     fn next(&mut self, channel: Channel, budget: usize) -> Option<(Letter, usize, usize)> {
         let address = self.of(channel);
         let mut inner = self.net.inner.borrow_mut();
@@ -120,10 +133,16 @@ impl SimDatagrams {
         } = &mut *inner;
         let mailbox = boxes.get_mut(&address)?;
         let letter = mailbox.take()?;
-        let Letter::Datagram(from, bytes) = &letter else {
-            return Some((letter, 0, 1));
-        };
         self.batch.clear();
+        let (from, bytes) = match &letter {
+            Letter::Datagram(from, bytes) => (from, bytes),
+            Letter::Batch(_, bytes, segment) => {
+                self.batch.extend_from_slice(bytes);
+                let segment = *segment;
+                return Some((letter, segment, self.batch.len().div_ceil(segment)));
+            }
+            _ => return Some((letter, 0, 1)),
+        };
         self.batch.extend_from_slice(bytes);
         let (segment, mut count, mut last) = (bytes.len(), 1, bytes.len());
         while last == segment && count < budget && rng.chance(terms.coalesce) {
@@ -141,12 +160,15 @@ impl SimDatagrams {
 
 impl Drop for SimDatagrams {
     fn drop(&mut self) {
-        let mut inner = self.net.inner.borrow_mut();
-        // No socket will ever have that name again.
-        inner.boxes.remove(&self.data);
-        if let Some(mailbox) = inner.boxes.get_mut(&self.command) {
-            mailbox.open = false;
-        }
+        aside(|| {
+            let mut inner = self.net.inner.borrow_mut();
+            // No socket will ever have that name again.
+            inner.boxes.remove(&self.data);
+            if let Some(mailbox) = inner.boxes.get_mut(&self.command) {
+                mailbox.open = false;
+            }
+            self.batch = Vec::new();
+        });
     }
 }
 
@@ -177,10 +199,18 @@ impl DatagramPort for SimDatagrams {
         self.terms().answers_refused
     }
 
-    fn capacity(&self, _channel: Channel) -> Capacity {
+    fn is_cut_off(&self, address: SimAddress) -> bool {
+        self.net.inner.borrow().cut_off == Some(address)
+    }
+
+    fn capacity(&self, channel: Channel) -> Capacity {
         let terms = self.terms();
+        let datagram_max = match channel {
+            Channel::Command => terms.datagram_max.min(terms.command_max),
+            Channel::Data => terms.datagram_max,
+        };
         Capacity {
-            datagram_max: terms.datagram_max,
+            datagram_max,
             batch_max: terms.batch_max,
             batch_bytes: GSO_BATCH_BYTES.max(terms.datagram_max),
         }
@@ -213,7 +243,7 @@ impl DatagramPort for SimDatagrams {
         );
         assert!(batch.bytes.len() <= batch_bytes, "too long a GSO batch");
         let from = (self.node, self.of(channel));
-        self.net.inner.borrow_mut().send(from, to, batch)
+        aside(|| self.net.inner.borrow_mut().send(from, to, batch))
     }
 
     fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, SimAddress>)) -> bool {
@@ -224,13 +254,11 @@ impl DatagramPort for SimDatagrams {
             self.take(Channel::Data, &mut left, &mut receive);
         } else if !self.is_empty(Channel::Data) {
             // A node that never sleeps looks again after a while, whatever it sees.
-            let world = &self.net.inner.borrow().world;
-            world.wake(world.now().after(AFTER_A_GLANCE), self.node);
+            self.net.wake_after(AFTER_A_GLANCE, self.node);
         }
         if left == 0 {
             // There may be more.
-            let world = &self.net.inner.borrow().world;
-            world.wake(world.now(), self.node);
+            self.net.wake_after(Duration::ZERO, self.node);
         }
         left < budget
     }

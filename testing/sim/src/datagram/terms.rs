@@ -26,6 +26,8 @@ pub struct Terms {
     pub mtu: usize,
     /// Largest datagram the service takes.
     pub datagram_max: usize,
+    /// Largest one on the command channel, if that is less.
+    pub command_max: usize,
     /// Most datagrams in a GSO batch that is sent.
     pub batch_max: usize,
     /// Bytes of each channel that have arrived and were not polled; more are lost.
@@ -57,6 +59,7 @@ impl Default for Terms {
             faults: Faults::default(),
             mtu: 1472,
             datagram_max: 65_507,
+            command_max: usize::MAX,
             batch_max: 64,
             receive_buffer: 4 << 20,
             one_queue: true,
@@ -89,6 +92,7 @@ impl Terms {
             faults,
             mtu,
             datagram_max: rng.pick(&[mtu, 65_507]),
+            command_max: usize::MAX,
             batch_max: rng.pick(&[1, 7, 64]),
             receive_buffer: rng.pick(&[128 << 10, 4 << 20]),
             one_queue: rng.chance(0.5),

@@ -100,7 +100,7 @@ impl Network for Unreliably {
     fn power_off(&self, _: NodeId) {}
 
     fn calm(&self) {
-        self.net.set_refuse(0.0);
+        self.net.change(|terms| terms.refuse = 0.0);
         self.net.set_faults(Faults {
             bandwidth: None,
             ..self.faults

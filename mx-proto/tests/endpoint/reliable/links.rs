@@ -1,0 +1,255 @@
+//! The begin and the end of links, and those on which nothing happens.
+
+use super::{Pair, bytes, command, micros, millis, target};
+use mx_proto::Instant;
+use mx_proto::port::{Close, ConnectError, LinkControl, LinkDown, Port};
+use mx_proto::reliability::{Channel, Quote, ReliableConfig};
+use mx_sim::datagram::header::{DATA, HELLO};
+use mx_sim::{Recorder, Seen};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_peer_that_has_to_be_looked_for_is_called_as_soon_as_it_is_found() {
+    let mut pair = Pair::new(ReliableConfig::default());
+    let link = pair.call(7);
+    pair.run(millis(50));
+    assert_eq!(pair.sent_since(0), []);
+    pair.net.inject_found(command(0), command(7), command(1));
+    pair.poll(0);
+    assert_eq!(pair.sent_since(0), [(0, Channel::Command, HELLO)]);
+    pair.poll(1);
+    pair.poll(0);
+    assert_eq!(pair.users[0].up, [link]);
+    // A peer that answers keeps its address, whatever is found later.
+    pair.net.inject_found(command(0), command(1), command(9));
+    pair.poll(0);
+    pair.send(0, link, 1, b"hello").unwrap();
+    pair.poll(1);
+    assert_eq!(pair.users[1].packets, [(1, b"hello".to_vec())]);
+}
+
+#[test]
+fn the_time_of_a_search_for_a_peer_is_no_sample_of_the_path() {
+    let mut pair = Pair::new(ReliableConfig::default());
+    let link = pair.call(7);
+    pair.run(millis(50));
+    pair.net.inject_found(command(0), command(7), command(1));
+    pair.run(micros(100));
+    assert_eq!(pair.users[0].up, [link]);
+    let rto = pair.time_until_asked(link);
+    assert!(rto <= micros(1_100), "{rto:?}");
+}
+
+#[test]
+fn a_quote_names_the_link_if_its_datagram_went_to_an_address_of_that() {
+    let (mut pair, _) = Pair::connected(ReliableConfig::default());
+    let quote = Quote::read(&pair.last_of(0));
+    let [ours, theirs] = [0, 1].map(|node| pair.net.data_address(node).expect("it lives"));
+    for (to, quote, known) in [
+        (command(1), quote, true),
+        (theirs, quote, true),
+        (ours, quote, false),
+        (theirs, None, false),
+    ] {
+        let before = pair.stats(0).old_session;
+        pair.net.inject_error(command(0), to, Some(9000), quote);
+        pair.poll(0);
+        assert_eq!(
+            pair.stats(0).old_session - before,
+            u64::from(!known),
+            "{to:?}"
+        );
+    }
+}
+
+#[test]
+fn a_close_delivers_what_was_accepted_and_leaves_nothing_at_either_end() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    pair.send(0, link, 1, &bytes(200_000)).unwrap();
+    pair.close(0, link, Close::Flush);
+    pair.run(millis(100));
+    assert_eq!(pair.users[1].packets, [(1, bytes(200_000))]);
+    assert_eq!(pair.users[1].down, [LinkDown::Closed]);
+    assert_eq!(pair.sessions(), 0);
+}
+
+#[test]
+fn what_came_before_a_close_and_was_not_given_out_is_not_given_out_after_it() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    // All but the first have come when that does.
+    pair.lose_next(1);
+    for (mark, len) in [(0, 1), (1, 1), (2, 60_000)] {
+        pair.send(0, link, mark, &bytes(len)).unwrap();
+    }
+    pair.close(0, link, Close::Flush);
+    while pair.users[1].packets.is_empty() {
+        pair.poll(0);
+        pair.poll_some(1, 1);
+        pair.pass(micros(20));
+    }
+    assert_eq!(pair.users[1].packets.len(), 1);
+    let called = pair.users[1].from.expect("a packet came");
+    pair.send(1, called, 3, b"no").unwrap();
+    pair.close(1, called, Close::Flush);
+    pair.run(millis(100));
+    assert_eq!(pair.users[1].packets.len(), 1);
+    assert_eq!(pair.users[1].down, []);
+    assert_eq!(pair.sessions(), 0);
+}
+
+#[test]
+fn an_idle_link_is_suspended_and_keeps_its_word() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    pair.send(0, link, 1, &bytes(200_000)).unwrap();
+    pair.run(millis(500));
+    assert_eq!([0, 1].map(|end| pair.ports[end].suspended()), [0, 0]);
+    pair.run(12 * SECOND);
+    let suspended = [0, 1].map(|end| pair.ports[end].suspended());
+    assert_eq!(suspended, [1, 1]);
+    assert_ne!(pair.ports[1].deadline(), Some(Instant(0)));
+    assert_eq!(pair.users[1].packets.len(), 1);
+    pair.send(0, link, 2, b"awake").unwrap();
+    let (now, mut heard) = (pair.now(), Recorder::default());
+    pair.ports[1].poll(now, 10, &mut heard);
+    let called = pair.users[1].from.unwrap();
+    assert_eq!(heard.seen, [Seen::packet(called, 7, 2, b"awake")]);
+}
+
+fn impatient() -> ReliableConfig {
+    ReliableConfig {
+        give_up: 2 * SECOND,
+        ..ReliableConfig::default()
+    }
+}
+
+#[test]
+fn a_peer_that_takes_nothing_in_but_says_so_is_not_given_up() {
+    let (mut pair, link) = Pair::connected(impatient());
+    pair.send(0, link, 1, &bytes(5_000)).unwrap();
+    // Only one end is polled; the other does what is due instead.
+    let end = pair.now().after(10 * SECOND);
+    while pair.now() < end {
+        pair.poll(0);
+        let now = pair.now();
+        let due = pair.ports[1].keep_alive_due();
+        if due.is_some_and(|due| due <= now) {
+            pair.ports[1].keep_alive(now);
+        }
+        pair.pass(micros(100));
+    }
+    assert_eq!(pair.users[0].down, []);
+    let heard = pair.ports[0].heard_at(link).unwrap();
+    assert!(pair.now().since(heard) < 2 * SECOND);
+    pair.run(2 * SECOND);
+    assert_eq!(pair.users[1].packets, [(1, bytes(5_000))]);
+    // One that says nothing is.
+    pair.send(0, link, 2, &bytes(5_000)).unwrap();
+    pair.run_alone(10 * SECOND);
+    assert_eq!(pair.users[0].down, [LinkDown::TimedOut]);
+}
+
+#[test]
+fn a_peer_that_is_silent_on_an_idle_link_is_given_up_in_time() {
+    let (mut pair, _) = Pair::connected(impatient());
+    pair.run_alone(millis(1900));
+    assert_eq!(pair.users[0].down, []);
+    pair.run_alone(millis(400));
+    assert_eq!(pair.users[0].down, [LinkDown::TimedOut]);
+}
+
+#[test]
+fn a_service_that_takes_less_than_the_least_ends_the_link_after_the_give_up_time() {
+    for passed_before in [false, true] {
+        let mut pair = Pair::new(impatient());
+        let narrow = |pair: &Pair| pair.seen.borrow_mut().refuse_above = Some(500);
+        if !passed_before {
+            narrow(&pair);
+        }
+        let link = pair.call(1);
+        pair.introduce(link);
+        narrow(&pair);
+        pair.send(0, link, 1, &bytes(20_000)).unwrap();
+        pair.run(SECOND);
+        // Not at every poll, of which there were 50 000.
+        let refused = pair.seen.borrow().refused;
+        assert!(refused < 5_000, "{refused} times");
+        assert_eq!(pair.users[0].down, []);
+        pair.run(5 * SECOND);
+        assert_eq!(pair.users[0].down, [LinkDown::TimedOut]);
+    }
+}
+
+#[test]
+fn a_caller_that_is_not_bound_in_time_is_forgotten_whatever_it_brings() {
+    let (mut pair, link) = Pair::strange(ReliableConfig::default());
+    pair.send(0, link, 1, b"my hello").unwrap();
+    pair.run(millis(4850));
+    assert_eq!(pair.ports[1].sessions(), 1);
+    pair.run(millis(200));
+    assert_eq!(pair.ports[1].sessions(), 0);
+    assert_eq!(pair.stats(1).unbound, 1);
+    assert_eq!(pair.users[1].packets.len(), 1);
+    // It had brought a packet, so those above know of it.
+    assert_eq!(pair.users[1].down, [LinkDown::TimedOut]);
+    assert_eq!(pair.users[0].down, [LinkDown::Reset]);
+}
+
+#[test]
+fn of_a_caller_that_is_not_bound_nothing_larger_than_an_introduction_is_kept() {
+    let (mut pair, link) = Pair::strange(ReliableConfig::default());
+    let before = pair.logged();
+    for (mark, len) in [(1, 100), (2, 20_000), (3, 2_000), (4, 100)] {
+        pair.send(0, link, mark, &bytes(len)).unwrap();
+    }
+    pair.run(SECOND);
+    assert_eq!(pair.users[1].packets, [(1, bytes(100))]);
+    // Every other segment is dropped whenever it comes.
+    let sent = pair.sent_since(before);
+    let segments = sent.iter().filter(|(_, _, kind)| *kind == DATA).count();
+    assert!(segments > 5);
+    assert_eq!(pair.stats(1).outside_window, segments as u64 - 1);
+    pair.bind(1);
+    pair.run(2 * SECOND);
+    let lengths: Vec<usize> = pair.users[1].packets.iter().map(|it| it.1.len()).collect();
+    assert_eq!(lengths, [100, 20_000, 2_000, 100]);
+}
+
+#[test]
+fn a_caller_that_is_not_bound_takes_no_place_of_our_own_calls() {
+    let config = ReliableConfig {
+        max_links: 1,
+        ..ReliableConfig::default()
+    };
+    let (mut pair, link) = Pair::strange(config);
+    let call = |pair: &mut Pair| {
+        let now = pair.now();
+        pair.ports[1].connect(target(0), now)
+    };
+    let ours = call(&mut pair).expect("a place");
+    assert_eq!(call(&mut pair), Err(ConnectError::NoResources));
+    assert_eq!(pair.stats(1).refused, 1);
+    pair.close(1, ours, Close::Now);
+    pair.bind(1);
+    pair.send(0, link, 1, &bytes(20_000)).unwrap();
+    pair.run(millis(50));
+    assert_eq!(pair.users[1].packets.len(), 1);
+    assert_eq!(call(&mut pair), Err(ConnectError::NoResources));
+    pair.close(0, link, Close::Flush);
+    pair.run(millis(50));
+    call(&mut pair).expect("the place of the one that is over");
+}
+
+#[test]
+fn links_that_are_cut_off_end_in_the_next_poll_and_others_stay() {
+    for (cut_off, end) in [(1, vec![LinkDown::Reset]), (0, vec![])] {
+        let (mut pair, link) = Pair::connected(ReliableConfig::default());
+        pair.net.cut_off(command(cut_off));
+        pair.ports[0].leave_old_addresses();
+        assert_eq!(LinkControl::arm(&mut pair.ports[0]), end.is_empty());
+        pair.poll(0);
+        assert_eq!(pair.users[0].down, end);
+        assert_eq!(pair.ports[0].address(link).is_none(), !end.is_empty());
+    }
+}
