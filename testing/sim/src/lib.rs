@@ -16,7 +16,8 @@
 //! ([`Buffer`]) or lies in pieces ([`Pieces`]), sinks ([`Recorder`], [`Ear`]), and the log ([`log_lines()`]).
 //!
 //! Runs of nodes are in [`scenario`], for any network; ports of other crates join in there.
-//! [`explore`] leaves nothing to chance: it makes every order of a few steps.
+//! [`explore`] leaves nothing to chance: it makes every order of a few steps. On a [`ScriptedNet`] a test
+//! chooses every event itself.
 //!
 //! Everything is generic over the memory type, and clocks are handles that can be cloned, so that
 //! any layer above a port can be put on it. Nothing sleeps and nothing reads a real clock; equal
@@ -44,6 +45,7 @@ pub mod queue;
 pub mod recorder;
 pub mod rng;
 pub mod scenario;
+pub mod script;
 pub mod seeds;
 pub mod trace;
 pub mod world;
@@ -65,4 +67,5 @@ pub use port::SimPort;
 pub use profile::Profile;
 pub use recorder::{Recorder, Seen, header_of};
 pub use rng::Rng;
+pub use script::{Script, ScriptedNet, ScriptedPort};
 pub use world::{NodeId, World};
