@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   counting allocator:  bytes that this thread holds
-//!   Script:              one endpoint, all peers are the test, which says what it likes
+//!   script:              one endpoint, all peers are the test, which says what it likes
 //!   early:               the same for the reliability layer below it
 //! ```
 
@@ -61,6 +61,15 @@ static ALLOCATOR: Counting = Counting;
 /// Bytes this thread holds.
 pub(crate) fn live() -> isize {
     LIVE.get()
+}
+
+/// Runs work whose memory is not counted, and is given back in such work, too.
+pub(crate) fn uncounted<T>(work: impl FnOnce() -> T) -> T {
+    let before = (LIVE.get(), PEAK.get());
+    let result = work();
+    LIVE.set(before.0);
+    PEAK.set(before.1);
+    result
 }
 
 /// The most that this thread holds at a time while `f` runs, on top of what it holds before.
