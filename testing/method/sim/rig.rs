@@ -9,7 +9,6 @@
 //! count on, and its buffer does not change after that.
 
 mod order;
-mod port;
 
 use bmi_method::abi::types::bmi_method_addr;
 use bmi_method::address;
@@ -28,7 +27,6 @@ use mx_sim::world::{NodeId, World};
 use mx_sim::{Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
 use mx_sys::UserMemory;
 use order::Order;
-use port::TwoNames;
 use std::collections::{BTreeMap, HashMap};
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -40,7 +38,17 @@ pub const OTHER_NIC: NicId = NicId(0x5252);
 /// The interface of a machine where nothing listens.
 pub const NOWHERE: NicId = NicId(0x5353);
 
-pub type SimMethod = Method<TwoNames, VirtualClock>;
+/// Targets on [`OTHER_NIC`] are those on [`NIC`].
+fn rename(mut target: Target) -> Target {
+    match target.nic {
+        OTHER_NIC => target.nic = NIC,
+        NOWHERE => target.endpoint = EndpointId(u32::from(u16::MAX)),
+        _ => {}
+    }
+    target
+}
+
+pub type SimMethod = Method<SimPort<UserMemory>, VirtualClock>;
 
 /// An operation under way.
 struct Posting {
@@ -102,7 +110,7 @@ pub struct Host {
 }
 
 pub struct Stranger {
-    pub endpoint: Endpoint<TwoNames, VirtualClock, Inbox>,
+    pub endpoint: Endpoint<SimPort<UserMemory>, VirtualClock, Inbox>,
     pub connected: Option<RemoteId>,
 }
 
@@ -589,8 +597,10 @@ impl Rig {
     fn with_share(seed: u64, share: Option<Share<UserMemory>>) -> Self {
         let world = World::new(seed);
         seeds::watch(&world);
+        let fabric = Fabric::new(&world, share);
+        fabric.rename(rename);
         Self {
-            fabric: Fabric::new(&world, share),
+            fabric,
             cluster: Cluster::new(&world),
             world,
             settings: Settings::default(),
@@ -604,10 +614,10 @@ impl Rig {
         node: NodeId,
         profile: Profile,
         owner: O,
-    ) -> Endpoint<TwoNames, VirtualClock, O> {
+    ) -> Endpoint<SimPort<UserMemory>, VirtualClock, O> {
         self.sessions += 1;
         let endpoint = EndpointId(node as u32);
-        let port = SimPort::open(&self.fabric, node, NIC, endpoint, profile).map(TwoNames);
+        let port = SimPort::open(&self.fabric, node, NIC, endpoint, profile);
         let identity = Identity {
             nic: NIC,
             endpoint,
