@@ -174,7 +174,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(config: Config) -> Self {
-        let net = ScriptedNet::new(Peers::default());
+        let net = ScriptedNet::<Peers>::default();
         let identity = Identity {
             nic: NicId(0),
             endpoint: EndpointId(1),
@@ -201,7 +201,7 @@ impl Stage {
 
     /// The endpoint's cookie for the peer with this link.
     pub(crate) fn cookie_of(&self, n: u32) -> u64 {
-        self.net.with(|net| net.cookie(link(n)))
+        self.net.with(|net| net.end(link(n)).cookie)
     }
 
     /// A peer says something.

@@ -12,7 +12,7 @@ use mx_proto::{
 };
 use mx_sim::Completion;
 use mx_sim::Queue;
-use mx_sim::script::{Delivery, Ends, Event, Rest};
+use mx_sim::script::{Delivery, Ends, Event, RemoteCall, Rest};
 use mx_sim::{Buffer, Queued, Script, ScriptedNet, ScriptedPort, VirtualClock};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -190,6 +190,11 @@ pub(crate) struct Ports {
     reads_remotely: bool,
     /// A read that is refused would end the link.
     refusals_end_links: bool,
+    /// Tokens of reads that need not go on, and of registrations that are not valid any more.
+    stopped: Vec<u64>,
+    deregistered: Vec<u64>,
+    /// The token of the last read, and a handle of the memory that it goes to.
+    reading: Option<(u64, Buffer)>,
     /// All packets that were sent, and whether the test has read them as the peer.
     heard: Vec<(LinkId, Bytes, bool)>,
 }
@@ -281,13 +286,17 @@ impl Script for Ports {
         self.heard.push((link, (*header, body.to_vec()), false));
     }
 
-    fn share(memory: &Buffer) -> Option<Buffer> {
-        Some(memory.share())
-    }
-
-    fn on_recalled(&self, memory: &Buffer) {
-        let held = memory.handles() > 1;
-        assert!(held, "memory went while a port could write to it");
+    fn on_remote_call(&mut self, call: RemoteCall<'_, Buffer>) {
+        match call {
+            RemoteCall::Deregister(key) => self.deregistered.push(key.address),
+            RemoteCall::Read(token, memory) => self.reading = Some((token, memory.share())),
+            RemoteCall::Stop(token) => self.stopped.push(token),
+            RemoteCall::Recall(token) => {
+                let (reading, memory) = self.reading.as_ref().expect("it is read");
+                let held = *reading == token && memory.handles() > 1;
+                assert!(held, "memory went while a port could write to it");
+            }
+        }
     }
 }
 
@@ -351,8 +360,8 @@ impl Pair {
     }
 
     fn of(a: Config, b: Config) -> Self {
-        let net = ScriptedNet::new(Ports::default());
-        net.with(|net| net.room = ROOM);
+        let net = ScriptedNet::<Ports>::default();
+        net.with(|net| net.room = Some(ROOM));
         let clock = VirtualClock::default();
         Self {
             a: node(&net, &clock, a, 0, 1),
@@ -459,13 +468,12 @@ impl Pair {
 
     /// Reads of b's that need not go on.
     pub(crate) fn stopped(&self) -> Vec<u64> {
-        self.net.with(|net| net.stopped.clone())
+        self.net.with(|net| net.script.stopped.clone())
     }
 
     /// Registrations that are closed, by the tokens that they were made with.
     pub(crate) fn closed(&self) -> Vec<u64> {
-        let closed = self.net.with(|net| net.deregistered.clone());
-        closed.iter().map(|key| key.address).collect()
+        self.net.with(|net| net.script.deregistered.clone())
     }
 
     /// A read of b's ends.
@@ -476,7 +484,7 @@ impl Pair {
 
     /// The token of the read that has begun last.
     pub(crate) fn reading(&self) -> Option<u64> {
-        self.net.with(|net| net.reading())
+        self.net.with(|net| Some(net.script.reading.as_ref()?.0))
     }
 
     /// A port says to one side that bytes are moving.
@@ -703,7 +711,11 @@ impl Pair {
 
     /// The packet that b would be given next.
     pub(crate) fn next_for_b(&self) -> Option<(HeaderBytes, Vec<u8>)> {
-        self.net.with(|net| net.first(ends(0)[1]))
+        self.net
+            .with(|net| match net.end(ends(0)[1]).inbox.front()? {
+                Event::Packet(header, body, _) => Some((*header, body.clone())),
+                _ => None,
+            })
     }
 
     /// From now on addresses that are called are those of the endpoints.
@@ -774,12 +786,12 @@ impl Pair {
     /// Packets that b has sent on a link that it did not begin, and whether it has closed it.
     pub(crate) fn told(&mut self, cable: usize) -> (Vec<(HeaderBytes, Vec<u8>)>, bool) {
         let link = ends(cable)[1];
-        (self.read(link), self.net.with(|net| net.is_closed(link)))
+        (self.read(link), self.net.with(|net| net.end(link).closed))
     }
 
     /// Whether the calling end has closed that link.
     pub(crate) fn left(&self, cable: usize) -> bool {
-        self.net.with(|net| net.is_closed(ends(cable)[0]))
+        self.net.with(|net| net.end(ends(cable)[0]).closed)
     }
 
     /// Gives a secret of its own to each side, as a host that opens an endpoint does.

@@ -512,7 +512,9 @@ impl Program for World {
         let buffers = Rc::strong_count(&self.endpoint.owner().buffers) - 1;
         let inbox = self.endpoint.inbox_stats();
         let (requests, messages) = (self.endpoint.requests(), inbox.messages);
-        let coming = self.net.with(|net| net.begun());
+        let coming = self
+            .net
+            .with(|net| net.links(0).filter(|link| net.end(*link).begun).count());
         assert!(
             buffers <= requests + messages + coming,
             "{buffers} buffers for {requests} requests and {messages} messages"

@@ -5,14 +5,14 @@
 //! ```
 
 use crate::forge::put;
-use crate::link::{Buffer, HostileNet, HostilePort, Links};
+use crate::link::{Buffer, HostileNet, HostilePort};
 use crate::meter::{self, within};
 use crate::packets::body_len;
 use mx_proto::port::{HEADER_LEN, HeaderBytes};
 use mx_proto::wire::{HELLO_LEN, VERSION};
 use mx_proto::{Config, Endpoint, EndpointId, Identity, NicId, Owner, Route, SessionId, Target};
+use mx_sim::VirtualClock;
 use mx_sim::script::Rest;
-use mx_sim::{ScriptedNet, VirtualClock};
 use std::time::Duration;
 
 pub(crate) type HostileEndpoint<O> = Endpoint<HostilePort, VirtualClock, O>;
@@ -33,7 +33,7 @@ pub(crate) fn begin<O: Owner<Memory = Buffer>>(
     host: O,
 ) -> (HostileNet, VirtualClock, HostileEndpoint<O>) {
     meter::clear();
-    let net = ScriptedNet::new(Links::default());
+    let net = HostileNet::default();
     net.with(|net| net.rest = Rest::WithNext);
     let clock = VirtualClock::new();
     clock.advance(Duration::from_secs(1));

@@ -3,7 +3,8 @@
 //! Keeps a port's own promises and checks the endpoint's: lengths, limits, and the rest of a packet that was
 //! taken in part.
 
-use super::{Delivery, Event, Net, Open, Script, ScriptedNet, Step, copy};
+use super::net::{Net, Open, ScriptedNet, Step, copy};
+use super::{Delivery, Event, RemoteCall, Script};
 use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Port, RemoteKey, RemoteMemory,
@@ -23,6 +24,10 @@ pub struct ScriptedPort<S: Script> {
 impl<S: Script> ScriptedPort<S> {
     pub(super) fn new(net: ScriptedNet<S>, node: usize) -> Self {
         Self { net, node }
+    }
+
+    fn record(&self, call: RemoteCall<'_, S::Memory>) {
+        self.net.with(|net| net.script.on_remote_call(call));
     }
 
     fn give<T: Sink<S::Memory>>(&self, step: Step, sink: &mut T) {
@@ -222,25 +227,19 @@ impl<S: Script> RemoteMemory<S::Memory> for ScriptedPort<S> {
     }
 
     fn deregister(&mut self, _: LinkId, key: RemoteKey) {
-        self.net.with(|net| net.deregistered.push(key));
+        self.record(RemoteCall::Deregister(key));
     }
 
     fn read(&mut self, _: LinkId, read: RemoteRead<'_, S::Memory>) -> Result<(), SendError> {
-        let memory = S::share(read.memory).ok_or(SendError::Down)?;
-        self.net
-            .with(|net| net.reading = Some((read.token, memory)));
+        self.record(RemoteCall::Read(read.token, read.memory));
         Ok(())
     }
 
     fn stop(&mut self, _: LinkId, token: u64) {
-        self.net.with(|net| net.stopped.push(token));
+        self.record(RemoteCall::Stop(token));
     }
 
     fn recall(&mut self, _: LinkId, token: u64) {
-        self.net.with(|net| {
-            let (reading, memory) = net.reading.as_ref().expect("it is read");
-            assert_eq!(*reading, token);
-            net.script.on_recalled(memory);
-        });
+        self.record(RemoteCall::Recall(token));
     }
 }
