@@ -8,18 +8,15 @@
 
 use super::uncounted;
 use mx_proto::flow::{Borrower, Lane, Paid, cost};
-use mx_proto::ops::{Chunks, Ops};
 use mx_proto::origin::{self, Seen};
 use mx_proto::port::{HeaderBytes, Limits};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
-    Arrival, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits, NicId,
-    Outcome, Owner, RequestId, SessionId, Source, Verdict,
+    Arrival, Config, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits, NicId, SessionId,
+    Source, Verdict,
 };
-use mx_sim::Completion;
-use mx_sim::Queue;
 use mx_sim::script::{Ends, Event};
-use mx_sim::{Queued, Script, ScriptedNet, ScriptedPort, VirtualClock};
+use mx_sim::{Queue, Script, ScriptedNet, ScriptedPort, Verdicts, VirtualClock};
 use std::collections::VecDeque;
 
 pub(crate) const KEY: u32 = 7;
@@ -102,9 +99,8 @@ fn link(n: u32) -> LinkId {
     LinkId::new(n, 1)
 }
 
-/// Keeps what it is told, and answers as a test wants.
-pub(crate) struct TestOwner {
-    queue: Queue<Vec<u8>>,
+/// Answers as a test wants.
+pub(crate) struct Answers {
     answer: Answer,
 }
 
@@ -115,37 +111,9 @@ fn keep(_: &Arrival) -> Verdict {
     Verdict::Continue
 }
 
-impl TestOwner {
-    pub(crate) fn next_completion(&mut self) -> Option<Completion> {
-        self.queue.next_completion()
-    }
-
-    pub(crate) fn next_down(&mut self) -> Option<Down> {
-        self.queue.next_down()
-    }
-}
-
-impl Queued for TestOwner {
-    fn queue(&mut self) -> &mut Queue<Vec<u8>> {
-        &mut self.queue
-    }
-}
-
-impl Owner for TestOwner {
-    type Memory = Vec<u8>;
-    type Word = u64;
-    type Places = Chunks<Vec<u8>, u64>;
-
+impl Verdicts<Vec<u8>> for Answers {
     fn lane(bits: MatchBits) -> Lane {
         Lane::ALL[usize::from(bits.0 >= UNEXPECTED)]
-    }
-
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.queue.keep(ops, op, how);
-    }
-
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.queue.keep_down(down);
     }
 
     fn arrived<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict {
@@ -155,13 +123,9 @@ impl Owner for TestOwner {
     fn memory(&mut self, len: usize) -> Option<Vec<u8>> {
         Some(vec![0; len])
     }
-
-    fn has_events(&self) -> bool {
-        self.queue.has_events()
-    }
 }
 
-pub(crate) type Node = Endpoint<ScriptedPort<Peers>, VirtualClock, TestOwner>;
+pub(crate) type Node = Endpoint<ScriptedPort<Peers>, VirtualClock, Queue<Vec<u8>, Answers>>;
 
 /// The endpoint and all its peers.
 pub(crate) struct Stage {
@@ -181,10 +145,7 @@ impl Stage {
             session: SessionId(1),
         };
         let port = net.port(0);
-        let owner = TestOwner {
-            queue: Queue::default(),
-            answer: keep,
-        };
+        let owner = Queue::new(Answers { answer: keep });
         let clock = still();
         let node = Endpoint::new(config, identity, KEY, port, clock.clone(), owner);
         Self {

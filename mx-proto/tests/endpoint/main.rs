@@ -1,4 +1,4 @@
-//! The rules of an endpoint, one test each, over a port that is two queues.
+//! The rules of an endpoint, one test each, over mx-sim's scripted port.
 
 mod again;
 mod asking;

@@ -1,19 +1,18 @@
-//! Two endpoints joined by queues that a test can hold, cut and change.
+//! Two endpoints on a scripted network, on which a test can hold, cut and change everything.
 
-use mx_proto::ops::{Chunks, Ops};
 use mx_proto::origin::{Address, Seen, Source};
 use mx_proto::port::{ConnectError, HeaderBytes, Limits, LinkDown, RemoteUse};
 use mx_proto::secret::Secret;
 use mx_proto::wire::{Header, Kind};
 use mx_proto::{
     Arrival, Config, Down, Endpoint, EndpointId, Identity, Key, LinkId, MatchBits, MatchMask,
-    NicId, Outcome, Owner, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId,
-    Status, Target, Verdict,
+    NicId, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
+    Verdict,
 };
-use mx_sim::Completion;
-use mx_sim::Queue;
-use mx_sim::script::{Delivery, Ends, Event, RemoteCall, Rest};
-use mx_sim::{Buffer, Queued, Script, ScriptedNet, ScriptedPort, VirtualClock};
+use mx_sim::script::{Delivery, Ends, Event, RemoteCall};
+use mx_sim::{
+    Buffer, Completion, Queue, Script, ScriptedNet, ScriptedPort, Verdicts, VirtualClock,
+};
 use std::collections::HashMap;
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -22,9 +21,8 @@ pub(crate) const KEY: u32 = 0x7076_6673;
 pub(crate) const UNEXPECTED_MAX: usize = 300_000;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Keeps what it is told, and answers as a test wants.
-pub(crate) struct TestOwner {
-    queue: Queue<Buffer>,
+/// Answers as a test wants.
+pub(crate) struct Answers {
     /// The verdict on a message that no receive accepts.
     pub(crate) answer: Answer,
     /// There is memory for messages of the inbox.
@@ -51,10 +49,9 @@ pub(crate) fn defer(_: &Arrival) -> Verdict {
     Verdict::Defer
 }
 
-impl TestOwner {
-    fn new() -> Self {
+impl Default for Answers {
+    fn default() -> Self {
         Self {
-            queue: Queue::default(),
             answer: keep,
             memory: true,
             ready: Vec::new(),
@@ -63,31 +60,13 @@ impl TestOwner {
     }
 }
 
-impl Queued for TestOwner {
-    fn queue(&mut self) -> &mut Queue<Buffer> {
-        &mut self.queue
-    }
-}
-
-impl Owner for TestOwner {
-    type Memory = Buffer;
-    type Word = u64;
-    type Places = Chunks<Buffer, u64>;
-
+impl Verdicts<Buffer> for Answers {
     fn lane(bits: MatchBits) -> mx_proto::flow::Lane {
         if bits.0 >> 63 == 1 {
             mx_proto::flow::Lane::Unexpected
         } else {
             mx_proto::flow::Lane::Matched
         }
-    }
-
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.queue.keep(ops, op, how);
-    }
-
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.queue.keep_down(down);
     }
 
     fn arrived<B: mx_proto::Source + ?Sized>(&mut self, it: &Arrival, body: Option<&B>) -> Verdict {
@@ -103,13 +82,9 @@ impl Owner for TestOwner {
     fn ready(&mut self, turn: u32) {
         self.ready.push(turn);
     }
-
-    fn has_events(&self) -> bool {
-        self.queue.has_events()
-    }
 }
 
-pub(crate) type Node = Endpoint<ScriptedPort<Ports>, VirtualClock, TestOwner>;
+pub(crate) type Node = Endpoint<ScriptedPort<Ports>, VirtualClock, Queue<Buffer, Answers>>;
 
 /// Operations of a node that most tests begin with.
 pub(crate) trait Acts {
@@ -155,11 +130,11 @@ impl Acts for Node {
     }
 
     fn next_completion(&mut self) -> Option<Completion> {
-        self.owner_mut().queue.next_completion()
+        self.owner_mut().next_completion()
     }
 
     fn next_down(&mut self) -> Option<Down> {
-        self.owner_mut().queue.next_down()
+        self.owner_mut().next_down()
     }
 }
 
@@ -182,7 +157,7 @@ pub(crate) struct Ports {
     no_translator: bool,
     /// The interface and the address that the other end of a cable has, where they are not the claimed ones.
     seen: HashMap<u32, u64>,
-    /// Cables of whose ends the test's reads nothing.
+    /// Cables whose peer is the test and reads nothing.
     deaf: Vec<u32>,
     /// Ports ask where messages go when their headers have come.
     streams: bool,
@@ -346,7 +321,7 @@ fn node(
         session: SessionId(session),
     };
     let port = net.port(number);
-    Endpoint::new(config, identity, KEY, port, clock.clone(), TestOwner::new())
+    Endpoint::new(config, identity, KEY, port, clock.clone(), Queue::default())
 }
 
 impl Pair {
@@ -493,10 +468,15 @@ impl Pair {
         self.run();
     }
 
-    /// From now on nothing comes behind the half of a body, or does again.
+    /// From now on the second half of a body waits for another event of its link, or comes at once.
     pub(crate) fn stop_midway(&self, stop: bool) {
-        let rest = if stop { Rest::Never } else { Rest::AtOnce };
-        self.net.with(|net| net.rest = rest);
+        self.net.with(|net| {
+            net.halts = stop;
+            let links: Vec<_> = net.links(1).filter(|_| !stop).collect();
+            for link in links {
+                net.tell(link, Event::Writable);
+            }
+        });
     }
 
     /// From now on ports say whether there is room when they are asked.

@@ -17,15 +17,13 @@ use crate::meter::{self, within};
 use crate::peers::{HostileEndpoint, KEY, begin, hello, packet, target};
 use crate::program::{Program, run};
 use mx_proto::memory::Source;
-use mx_proto::ops::{Chunks, Ops};
 use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
 use mx_proto::{
-    Arrival, Config, Decision, Deferred, Down, EndpointId, InboxStats, LinkId, MatchBits,
-    MatchMask, NicId, Outcome, Owner, Posted, Received, RemoteId, RequestId, Route, SendMode,
-    Status, Verdict,
+    Arrival, Config, Decision, Deferred, EndpointId, InboxStats, LinkId, MatchBits, MatchMask,
+    NicId, Posted, Received, RemoteId, RequestId, Route, SendMode, Status, Verdict,
 };
 use mx_sim::script::Event;
-use mx_sim::{Queue, VirtualClock};
+use mx_sim::{Queue, Verdicts, VirtualClock};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -70,7 +68,7 @@ pub fn endpoint(bytes: &[u8]) {
 struct World {
     net: HostileNet,
     clock: VirtualClock,
-    endpoint: HostileEndpoint<Host>,
+    endpoint: HostileEndpoint<Queue<Buffer, Host>>,
     pending: BTreeSet<u64>,
     remotes: Vec<RemoteId>,
     deferred: Option<Deferred>,
@@ -79,30 +77,13 @@ struct World {
 
 /// Decides about messages without a receive.
 struct Host {
-    ends: Queue<Buffer>,
     how: u8,
     buffers: Rc<()>,
     /// Turns of which a message can be had, or could before it was forgotten.
     ready: usize,
 }
 
-impl Owner for Host {
-    type Memory = Buffer;
-    type Word = u64;
-    type Places = Chunks<Buffer, u64>;
-
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.ends.keep(ops, op, how);
-    }
-
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.ends.keep_down(down);
-    }
-
-    fn has_events(&self) -> bool {
-        self.ends.has_events()
-    }
-
+impl Verdicts<Buffer> for Host {
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
         assert!(body.is_none_or(|body| body.len() == arrival.length as usize));
         match self.how % 4 {
@@ -128,12 +109,11 @@ impl Owner for Host {
 impl World {
     fn new(flags: u8) -> Self {
         let host = Host {
-            ends: Queue::default(),
             how: 0,
             buffers: Rc::new(()),
             ready: 0,
         };
-        let (net, clock, endpoint) = begin(|| config(flags), host);
+        let (net, clock, endpoint) = begin(|| config(flags), Queue::new(host));
         let mut world = Self {
             net,
             clock,
@@ -167,7 +147,7 @@ impl World {
             }
             3 => self.bring_up(),
             4 => {
-                if links(&self.net) < LINKS_MAX {
+                if links(&self.net).len() < LINKS_MAX {
                     self.net.with(open);
                 }
             }
@@ -219,7 +199,7 @@ impl World {
             }
             19 => {
                 let flags = input.byte();
-                if links(&self.net) < LINKS_MAX {
+                if links(&self.net).len() < LINKS_MAX {
                     let link = self.net.with(open);
                     let who = hello(KEY, 2 + flags % 4, flags >> 4);
                     self.packet(link, &packet(1, 5, flags.into(), &who), 0);
@@ -235,13 +215,13 @@ impl World {
     }
 
     fn collect(&mut self) {
-        while let Some(done) = within(1, || self.endpoint.owner_mut().ends.next_completion()) {
+        while let Some(done) = within(1, || self.endpoint.owner_mut().next_completion()) {
             let was = self.pending.remove(&done.request.to_word());
             assert!(was, "an end of what was not under way: {done:?}");
             assert!(done.transferred <= done.length || done.status != Status::Success);
             self.meet(done.remote);
         }
-        while let Some(down) = within(1, || self.endpoint.owner_mut().ends.next_down()) {
+        while let Some(down) = within(1, || self.endpoint.owner_mut().next_down()) {
             assert!(self.endpoint.remote_identity(down.remote).is_none());
         }
     }
@@ -512,9 +492,8 @@ impl Program for World {
         let buffers = Rc::strong_count(&self.endpoint.owner().buffers) - 1;
         let inbox = self.endpoint.inbox_stats();
         let (requests, messages) = (self.endpoint.requests(), inbox.messages);
-        let coming = self
-            .net
-            .with(|net| net.links(0).filter(|link| net.end(*link).begun).count());
+        let begun = |link: &LinkId| self.net.with(|net| net.end(*link).begun);
+        let coming = links(&self.net).iter().filter(|link| begun(link)).count();
         assert!(
             buffers <= requests + messages + coming,
             "{buffers} buffers for {requests} requests and {messages} messages"

@@ -20,16 +20,14 @@ use crate::peers::{
 use crate::program::{Program, run};
 use hmac::{Hmac, Mac};
 use mx_proto::memory::Source;
-use mx_proto::ops::{Chunks, Ops};
 use mx_proto::port::{HeaderBytes, LinkControl, LinkDown};
 use mx_proto::secret::{Purpose, Role, Secret, Words};
 use mx_proto::wire::{HELLO_LEN, Kind};
 use mx_proto::{
-    Arrival, Config, Down, EndpointId, Key, LinkId, MatchBits, NicId, Outcome, Owner, RequestId,
-    SessionId, Status, Verdict,
+    Arrival, Config, EndpointId, Key, LinkId, MatchBits, NicId, SessionId, Status, Verdict,
 };
 use mx_sim::script::Event;
-use mx_sim::{Queue, VirtualClock};
+use mx_sim::{Queue, Verdicts, VirtualClock};
 use sha2::Sha256;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -57,7 +55,7 @@ pub fn introduction(bytes: &[u8]) {
 struct World {
     net: HostileNet,
     clock: VirtualClock,
-    endpoint: HostileEndpoint<Host>,
+    endpoint: HostileEndpoint<Queue<Buffer, Host>>,
     secret: Option<Secret>,
     /// The first hello of the program on each link.
     said: BTreeMap<u32, Vec<u8>>,
@@ -66,27 +64,10 @@ struct World {
 
 /// Takes every message, and checks its sender.
 struct Host {
-    ends: Queue<Buffer>,
     secret: bool,
 }
 
-impl Owner for Host {
-    type Memory = Buffer;
-    type Word = u64;
-    type Places = Chunks<Buffer, u64>;
-
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.ends.keep(ops, op, how);
-    }
-
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.ends.keep_down(down);
-    }
-
-    fn has_events(&self) -> bool {
-        self.ends.has_events()
-    }
-
+impl Verdicts<Buffer> for Host {
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, _: Option<&B>) -> Verdict {
         let who = arrival.identity;
         assert!(
@@ -105,10 +86,7 @@ impl World {
     /// `flags`: 1: there is a secret.
     fn new(flags: u8) -> Self {
         let has = flags & 1 != 0;
-        let host = Host {
-            ends: Queue::default(),
-            secret: has,
-        };
+        let host = Host { secret: has };
         let config = || Config {
             unexpected_bytes: 64 << 10,
             first_credits: 4,
@@ -120,7 +98,7 @@ impl World {
             secret: has.then(secret),
             ..Config::default()
         };
-        let (net, clock, endpoint) = begin(config, host);
+        let (net, clock, endpoint) = begin(config, Queue::new(host));
         Self {
             net,
             clock,
@@ -136,7 +114,7 @@ impl World {
     }
 
     fn collect(&mut self) {
-        while let Some(done) = within(1, || self.endpoint.owner_mut().ends.next_completion()) {
+        while let Some(done) = within(1, || self.endpoint.owner_mut().next_completion()) {
             self.calls -= 1;
             let who = self.endpoint.remote_identity(done.remote);
             let rightful = who.is_none_or(|who| is_rightful(who.session));
@@ -150,7 +128,7 @@ impl World {
     }
 
     fn call(&mut self, number: u8) {
-        let free = links(&self.net) < LINKS_MAX && self.calls < CALLS_MAX;
+        let free = links(&self.net).len() < LINKS_MAX && self.calls < CALLS_MAX;
         if free {
             let target = target(number);
             let posted = within(1, || self.endpoint.connect(target, KEY, MatchBits(0), 0));
@@ -167,7 +145,7 @@ impl World {
     }
 
     fn stranger(&mut self, how: u8) {
-        if links(&self.net) < LINKS_MAX {
+        if links(&self.net).len() < LINKS_MAX {
             let link = self.net.with(open);
             self.send(link, packet(1, how.into(), 0, &named(how)));
         }
@@ -353,7 +331,7 @@ impl Program for World {
             }
             _ => self.say(input),
         }
-        while within(1, || self.endpoint.owner_mut().ends.next_down()).is_some() {}
+        while within(1, || self.endpoint.owner_mut().next_down()).is_some() {}
         self.collect();
     }
 
@@ -361,7 +339,7 @@ impl Program for World {
         let held = meter::held(1);
         assert!(held <= HEAP_MAX, "{held} bytes of heap");
         assert!(self.endpoint.remotes() <= REMOTES + CALLS_MAX);
-        let (waiting, links) = (self.endpoint.introductions(), links(&self.net));
+        let (waiting, links) = (self.endpoint.introductions(), links(&self.net).len());
         assert!(waiting <= links, "{waiting} introductions on {links} links");
         let names = (0..=u8::MAX).flat_map(|number| [(number, 1), (number, 7)]);
         for (number, nic) in names.filter(|_| self.endpoint.owner().secret) {

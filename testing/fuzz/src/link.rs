@@ -59,12 +59,12 @@ impl Memory for Buffer {
     }
 }
 
-/// What the port can do now, and what it was given.
+/// Settings of the port, and the packets that it was given.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     /// The endpoint's last packets, the youngest at the end, without data of messages.
     pub(crate) sent: VecDeque<(LinkId, HeaderBytes, Vec<u8>)>,
-    /// So many of the next sends find no room.
+    /// Number of next sends that find no room.
     pub(crate) full: u8,
     /// Large bodies are taken in part.
     pub(crate) in_parts: bool,
@@ -77,19 +77,16 @@ const DATA_MAX: usize = 20_000;
 const HALVED_MIN: usize = 4096;
 const SENT_MAX: usize = 16;
 
-/// A link that a peer made.
+/// Opens a link from a peer.
 pub(crate) fn open(net: &mut Net<Links>) -> LinkId {
     LinkId::new(net.lay([None, Some(0)]), 1)
 }
 
 /// Tells an event of every link.
 pub(crate) fn tell_all(net: &HostileNet, event: &Event) {
-    net.with(|net| {
-        let links: Vec<_> = net.links(0).collect();
-        for link in links {
-            net.tell(link, event.clone());
-        }
-    });
+    for link in links(net) {
+        net.with(|net| net.tell(link, event.clone()));
+    }
 }
 
 /// Tells of a packet, and asks for a place for its body, if it is of that kind.
@@ -107,17 +104,18 @@ pub(crate) fn tell_packet(
     net.with(|net| net.tell(link, Event::Packet(*header, body.clone(), delivery)));
 }
 
-/// One of the links there are, counted round.
+/// Returns the links that have not ended.
+pub(crate) fn links(net: &HostileNet) -> Vec<LinkId> {
+    net.with(|net| net.links(0).collect())
+}
+
+/// Returns the link at a position, counted round.
 pub(crate) fn link(net: &HostileNet, at: usize) -> Option<LinkId> {
-    net.with(|net| net.links(0).nth(at % net.links(0).count().max(1)))
+    let links = links(net);
+    links.get(at % links.len().max(1)).copied()
 }
 
-/// Number of links there are.
-pub(crate) fn links(net: &HostileNet) -> usize {
-    net.with(|net| net.links(0).count())
-}
-
-/// A packet that the endpoint has sent, counted from the last.
+/// Returns a packet that the endpoint has sent, counted from the last.
 pub(crate) fn sent(net: &HostileNet, at: usize) -> Option<(LinkId, HeaderBytes, Vec<u8>)> {
     net.with(|net| net.script.sent.iter().rev().nth(at).cloned())
 }

@@ -12,7 +12,6 @@ use mx_proto::port::{HEADER_LEN, HeaderBytes};
 use mx_proto::wire::{HELLO_LEN, VERSION};
 use mx_proto::{Config, Endpoint, EndpointId, Identity, NicId, Owner, Route, SessionId, Target};
 use mx_sim::VirtualClock;
-use mx_sim::script::Rest;
 use std::time::Duration;
 
 pub(crate) type HostileEndpoint<O> = Endpoint<HostilePort, VirtualClock, O>;
@@ -34,7 +33,7 @@ pub(crate) fn begin<O: Owner<Memory = Buffer>>(
 ) -> (HostileNet, VirtualClock, HostileEndpoint<O>) {
     meter::clear();
     let net = HostileNet::default();
-    net.with(|net| net.rest = Rest::WithNext);
+    net.with(|net| net.halts = true);
     let clock = VirtualClock::new();
     clock.advance(Duration::from_secs(1));
     let (port, time) = (net.port(0), clock.clone());

@@ -51,7 +51,7 @@ pub mod trace;
 pub mod world;
 
 pub use buffer::{Buffer, Pieces};
-pub use calling_off::{CallOff, Cancelled, Queued};
+pub use calling_off::{CallOff, Cancelled};
 pub use check::Book;
 pub use clock::VirtualClock;
 pub use cluster::{Cluster, Drive};
@@ -62,7 +62,7 @@ pub use home::Home;
 pub use link::{Faults, Link};
 pub use log_lines::log_lines;
 pub use node::{Habits, Mood, Node};
-pub use owner::{Completion, Queue};
+pub use owner::{Completion, Queue, Verdicts};
 pub use port::SimPort;
 pub use profile::Profile;
 pub use recorder::{Recorder, Seen, header_of};

@@ -38,10 +38,10 @@ pub trait Script: Default + fmt::Debug {
         work()
     }
 
-    /// The limits of every link.
+    /// Returns the limits of every link.
     fn limits(&self) -> Limits;
 
-    /// The far end of a link that `node` starts, and the first event at its own.
+    /// Returns the far end of a link that `node` starts, and the first event at its own.
     fn connect(
         &mut self,
         _node: usize,
@@ -50,38 +50,38 @@ pub trait Script: Default + fmt::Debug {
         Err(ConnectError::NoResources)
     }
 
-    /// The answer to [`mx_proto::port::LinkControl::seen`].
+    /// Answers [`mx_proto::port::LinkControl::seen`].
     fn seen(&self, _link: LinkId, _ends: Ends, claimed: &Identity) -> Seen {
         Seen::trusted(claimed)
     }
 
-    /// Whether an address is one of a node's.
+    /// Returns whether an address is one of a node's.
     fn has_address(&self, _node: usize, _address: Address) -> bool {
         true
     }
 
-    /// Whether an interface is one of a node's.
+    /// Returns whether an interface is one of a node's.
     fn has_interface(&self, _node: usize, _nic: NicId) -> bool {
         true
     }
 
-    /// The answer to [`mx_proto::port::LinkControl::binding`].
+    /// Answers [`mx_proto::port::LinkControl::binding`].
     fn binding(&self, _link: LinkId) -> Binding {
         [0; 2]
     }
 
-    /// Whether a link has no room for a packet, or for the rest of one, although the peer reads.
+    /// Returns whether a link has no room for a packet, or for the rest of one, whatever the peer has read.
     fn refuses(&mut self, _link: LinkId, _header: &HeaderBytes) -> bool {
         false
     }
 
-    /// Number of bytes that a port takes at once of a body in memory that is larger than
+    /// Returns the number of bytes that a port takes at once of a body in memory that is larger than
     /// [`Limits::packet_max`], or (not `first`) of the rest of one.
     fn part(&self, len: usize, _first: bool) -> usize {
         len
     }
 
-    /// The way in which a port hands over a body of `len` bytes.
+    /// Returns the way in which a port hands over a body of `len` bytes.
     fn delivery(&self, _len: usize) -> Delivery {
         Delivery::Whole
     }
@@ -116,20 +116,8 @@ pub enum Delivery {
         /// The sink is told that the packet begins.
         begin: bool,
     },
-    /// The sink is asked when the packet begins, and again for the second half ([`Rest`]).
+    /// The sink is asked when the packet begins, and again for the second half ([`Net::halts`]).
     Halves,
-}
-
-/// The time at which the second half of a body follows the first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Rest {
-    /// As the next event.
-    #[default]
-    AtOnce,
-    /// With the next event of the link, unless the link goes down.
-    WithNext,
-    /// Nothing follows a half until the link goes down.
-    Never,
 }
 
 /// An event that waits at a port's end.
@@ -147,10 +135,4 @@ pub enum Event {
     Read(u64, bool),
     /// The link is gone. Events behind it are dropped.
     Down(LinkDown),
-}
-
-impl Event {
-    fn is_down(&self) -> bool {
-        matches!(self, Self::Down(_))
-    }
 }

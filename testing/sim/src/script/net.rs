@@ -1,10 +1,10 @@
 //! The cables of a scripted network, and the events that wait at their ends.
 
-use super::{Delivery, Ends, Event, Rest, Script, ScriptedPort};
+use super::{Delivery, Ends, Event, Script, ScriptedPort};
 use mx_proto::port::{HeaderBytes, LinkDown, SendError, Sent};
 use mx_proto::{LinkId, Memory};
 use std::cell::RefCell;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 /// One end of a cable.
@@ -54,8 +54,8 @@ impl End {
 pub(super) struct Step {
     pub(super) link: LinkId,
     pub(super) cookie: u64,
-    pub(super) rest: Option<(HeaderBytes, Vec<u8>)>,
-    pub(super) event: Option<Event>,
+    pub(super) rest: Option<Event>,
+    pub(super) event: Event,
 }
 
 /// The state of a scripted network.
@@ -68,11 +68,11 @@ pub struct Net<S: Script> {
     /// Ports know about room when they are asked.
     pub tells_of_room: bool,
     /// Cables, also future ones, from which nothing is taken out.
-    pub held: HashSet<u32>,
+    pub held: BTreeSet<u32>,
     /// Ports look at their newest cable first.
     pub newest_first: bool,
-    /// The second half of a body.
-    pub rest: Rest,
+    /// The second half of a body comes with the next event of its link, unless that is its end; not at once.
+    pub halts: bool,
     cables: Vec<[End; 2]>,
     /// By node: an entry for each event, also for those that have been dropped with their link.
     ready: Vec<VecDeque<LinkId>>,
@@ -85,12 +85,12 @@ impl<S: Script> Net<S> {
         self.cables.len() as u32 - 1
     }
 
-    /// Number of cables that there have been.
+    /// Returns the number of cables that there have been.
     pub fn cables(&self) -> u32 {
         self.cables.len() as u32
     }
 
-    /// Links of a node that have not ended, oldest first.
+    /// Returns the links of a node that have not ended, oldest first.
     pub fn links(&self, node: usize) -> impl Iterator<Item = LinkId> {
         self.all().filter(move |link| {
             let end = self.end(*link);
@@ -135,7 +135,7 @@ impl<S: Script> Net<S> {
             .for_each(End::close);
     }
 
-    /// Whether an event waits for a node.
+    /// Returns whether an event waits for a node.
     pub fn is_due(&self, node: usize) -> bool {
         let mut links = self.ready[node].iter();
         links.any(|link| !self.end(*link).inbox.is_empty())
@@ -148,7 +148,7 @@ impl<S: Script> Net<S> {
         }
     }
 
-    /// One end of a cable.
+    /// Returns one end of a cable.
     pub fn end(&self, link: LinkId) -> &End {
         &self.cables[link.index() as usize][link.generation() as usize]
     }
@@ -188,16 +188,15 @@ impl<S: Script> Net<S> {
         if self.end(link).closed || self.end(peer(link)).closed {
             return Err(SendError::Down);
         }
-        if self.script.refuses(link, header) {
-            self.end_mut(link).blocked = true;
-            return Err(SendError::WouldBlock);
+        let refused = self.script.refuses(link, header);
+        if !refused && (rest || self.has_room(link)) {
+            return Ok(());
         }
-        if !rest && !self.has_room(link) {
-            self.end_mut(link).blocked = true;
+        self.end_mut(link).blocked = true;
+        if !refused {
             self.wake_sender(link);
-            return Err(SendError::WouldBlock);
         }
-        Ok(())
+        Err(SendError::WouldBlock)
     }
 
     /// Takes a packet, or what there is of it, with `part` bytes that are new.
@@ -241,48 +240,31 @@ impl<S: Script> Net<S> {
         loop {
             let at = self.next_ready(node)?;
             let link = self.ready[node].remove(at)?;
-            let when = self.rest;
             let end = self.end_mut(link);
-            let mut step = Step {
-                link,
-                cookie: end.cookie,
-                rest: None,
-                event: None,
-            };
-            if std::mem::take(&mut end.begun) {
-                let Some(Event::Packet(header, body, _)) = end.inbox.pop_front() else {
-                    continue;
-                };
-                match when {
-                    Rest::AtOnce => {}
-                    Rest::WithNext => step.event = end.inbox.pop_front(),
-                    Rest::Never => step.event = end.inbox.drain(..).find(Event::is_down),
-                }
-                if !step.event.as_ref().is_some_and(Event::is_down) {
-                    step.rest = Some((header, body));
-                }
-            } else if let Some(event) = end.inbox.pop_front() {
-                step.event = Some(event);
-            } else {
+            let (cookie, is_begun) = (end.cookie, std::mem::take(&mut end.begun));
+            let rest = is_begun.then(|| end.inbox.pop_front()).flatten();
+            let Some(event) = end.inbox.pop_front() else {
                 // Its link has ended.
                 continue;
-            }
-            if step.event.as_ref().is_some_and(Event::is_down) {
+            };
+            let is_down = matches!(event, Event::Down(_));
+            if is_down {
                 end.close();
             }
             self.wake_sender(peer(link));
-            return Some(step);
+            return Some(Step {
+                link,
+                cookie,
+                rest: rest.filter(|_| !is_down),
+                event,
+            });
         }
     }
 
     /// The entry of the next event for a node that is not held.
     fn next_ready(&self, node: usize) -> Option<usize> {
-        let mut free = self.ready[node].iter().enumerate().filter(|(_, link)| {
-            let end = self.end(**link);
-            let is_stuck =
-                self.rest == Rest::Never && end.begun && !end.inbox.iter().any(Event::is_down);
-            !is_stuck && !self.held.contains(&link.index())
-        });
+        let entries = self.ready[node].iter().enumerate();
+        let mut free = entries.filter(|(_, link)| !self.held.contains(&link.index()));
         let next = if self.newest_first {
             free.max_by_key(|(_, link)| link.index())
         } else {
@@ -291,15 +273,12 @@ impl<S: Script> Net<S> {
         next.map(|(at, _)| at)
     }
 
-    /// Half of a packet has been handed over.
+    /// Keeps a packet of which half has been handed over.
     pub(super) fn put_back(&mut self, link: LinkId, header: HeaderBytes, body: Vec<u8>) {
         let end = self.end_mut(link);
         end.begun = true;
         let packet = Event::Packet(header, body, Delivery::Halves);
         end.inbox.push_front(packet);
-        if let Some(node) = end.node.filter(|_| self.rest != Rest::WithNext) {
-            self.ready[node].push_front(link);
-        }
     }
 }
 

@@ -37,26 +37,34 @@ impl<S: Script> ScriptedPort<S> {
             rest,
             event,
         } = step;
-        if let Some((header, body)) = rest {
-            if let Some(mut place) = sink.place(link, cookie, &header, false) {
-                let (at, len) = (body.len() / 2, body.len().div_ceil(2));
-                let filled = place.memory.fill(place.offset + at, len, &body[..], at);
-                assert_eq!(filled, len, "a place too small");
-                sink.on_placed(link, cookie, &header);
-            }
-            S::aside(|| drop(body));
+        if let Some(Event::Packet(header, body, _)) = rest {
+            self.give_rest((link, cookie), (header, body), sink);
         }
         match event {
-            None => {}
-            Some(Event::Up) => sink.on_up(link, cookie),
-            Some(Event::Writable) => sink.on_writable(link, cookie),
-            Some(Event::Activity(what)) => sink.on_remote_activity(link, cookie, what),
-            Some(Event::Read(token, ok)) => sink.on_remote_read(link, cookie, token, ok),
-            Some(Event::Down(reason)) => sink.on_down(link, cookie, reason),
-            Some(Event::Packet(header, body, delivery)) => {
+            Event::Up => sink.on_up(link, cookie),
+            Event::Writable => sink.on_writable(link, cookie),
+            Event::Activity(what) => sink.on_remote_activity(link, cookie, what),
+            Event::Read(token, ok) => sink.on_remote_read(link, cookie, token, ok),
+            Event::Down(reason) => sink.on_down(link, cookie, reason),
+            Event::Packet(header, body, delivery) => {
                 self.give_packet((link, cookie), (header, body), delivery, sink);
             }
         }
+    }
+
+    /// Hands over the second half of a body.
+    fn give_rest<T: Sink<S::Memory>>(
+        &self,
+        (link, cookie): (LinkId, u64),
+        (header, body): (HeaderBytes, Vec<u8>),
+        sink: &mut T,
+    ) {
+        if let Some(mut place) = sink.place(link, cookie, &header, false) {
+            let (at, len) = (body.len() / 2, body.len().div_ceil(2));
+            place.memory.fill(place.offset + at, len, &body[..], at);
+            sink.on_placed(link, cookie, &header);
+        }
+        S::aside(|| drop(body));
     }
 
     fn give_packet<T: Sink<S::Memory>>(
@@ -78,7 +86,10 @@ impl<S: Script> ScriptedPort<S> {
             if delivery == Delivery::Halves {
                 let half = body.len() / 2;
                 place.memory.fill(place.offset, half, &body[..], 0);
-                return self.net.with(|net| net.put_back(link, header, body));
+                if self.net.with(|net| net.halts) {
+                    return self.net.with(|net| net.put_back(link, header, body));
+                }
+                return self.give_rest((link, cookie), (header, body), sink);
             }
             place.memory.fill(place.offset, body.len(), &body[..], 0);
             sink.on_placed(link, cookie, &header);
