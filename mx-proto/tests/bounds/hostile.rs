@@ -73,7 +73,6 @@ fn a_waiting_message_takes_no_more_than_is_counted_for_it() {
                 stage.run();
                 stage.node.recv(MatchBits(1), *mask, vec![], 0).unwrap();
             }
-            stage.shrink();
             stage.backlog = 4096;
             let before = live();
             let mut sent = 0;
@@ -83,7 +82,6 @@ fn a_waiting_message_takes_no_more_than_is_counted_for_it() {
                 }
                 stage.run();
             }
-            stage.shrink();
             let each = (live() - before) / count as isize;
             println!(
                 "{count} messages of {len} B, {} masks: {each} B each",
@@ -103,12 +101,11 @@ fn finish(_: &Arrival) -> Verdict {
 /// A stage with one peer, and how much it holds so far.
 fn one_peer(limit: usize) -> (Stage, isize) {
     let stage = Stage::with_peers(limited(limit), 1);
-    stage.shrink();
     (stage, live())
 }
 
 fn id_of(stage: &Stage, n: u32) -> RemoteId {
-    RemoteId::from_word(stage.wires(|wires| wires.cookie_of(n)))
+    RemoteId::from_word(stage.cookie_of(n))
 }
 
 /// A peer that does not read its answers gets no credits for more.
@@ -130,7 +127,7 @@ fn an_answer_brings_new_credits_only_if_at_most_256_are_unread() {
         stage.say(0, header, &n.to_le_bytes());
     }
     stage.run_with(finish);
-    stage.wires(|wires| wires.listen = true);
+    stage.peers(|peers| peers.listen = true);
     stage.hear(0);
     stage.run_with(finish);
     let answers = stage.sent(Kind::Notify);
@@ -172,7 +169,7 @@ fn a_peer_that_sends_but_reads_nothing_has_one_ping_waiting() {
         stage.say(0, Header::new(Kind::Credit, 0, 0), &[]);
         stage.run();
     }
-    stage.wires(|wires| wires.listen = true);
+    stage.peers(|peers| peers.listen = true);
     stage.hear(0);
     stage.run();
     assert_eq!(stage.sent(Kind::Ping).len(), 1);
@@ -197,7 +194,7 @@ fn a_remote_whose_sends_wait_for_credits_is_stalled() {
     stage.call_as(0, 0, VERSION, 0);
     stage.run();
     let to = id_of(&stage, 0);
-    stage.wires(|wires| wires.listen = true);
+    stage.peers(|peers| peers.listen = true);
     // Without credits there is a slot for one message.
     for (n, len) in [(0, 8), (1, 5000)] {
         let sent = stage
@@ -226,7 +223,7 @@ fn pings_that_could_not_be_answered_are_answered_once_and_with_the_last_number()
         stage.say(0, Header::new(Kind::Ping, number, 0), &[]);
     }
     stage.run();
-    stage.wires(|wires| wires.listen = true);
+    stage.peers(|peers| peers.listen = true);
     stage.hear(0);
     stage.run();
     let answers = stage.sent(Kind::Pong);
@@ -247,7 +244,6 @@ fn a_peer_that_pulls_without_end_gets_little_data() {
     };
     stage.run();
     stage.deafen(1);
-    stage.shrink();
     let before = live();
     for n in 0..10_000u32 {
         // Never the part that follows the last one.
@@ -256,12 +252,11 @@ fn a_peer_that_pulls_without_end_gets_little_data() {
         stage.say(0, Header::new(Kind::Pull, send.to_word(), 2 * n), &body);
     }
     stage.run();
-    stage.shrink();
     assert!(live() - before < 4096, "{}", live() - before);
     assert_eq!(stage.node.stats().stale, 10_000 - 4);
     stage.node.cancel(send);
     stage.hear(0);
-    stage.wires(|wires| wires.listen = true);
+    stage.peers(|peers| peers.listen = true);
     stage.run();
     assert!(
         stage.sent(Kind::Data).is_empty(),
@@ -272,7 +267,7 @@ fn a_peer_that_pulls_without_end_gets_little_data() {
 #[test]
 fn claims_of_one_life_on_ever_new_links_have_the_share_of_their_source() {
     let (mut stage, _) = one_peer(1 << 20);
-    stage.wires(|wires| wires.listen = true);
+    stage.peers(|peers| peers.listen = true);
     for link in 1..1_000 {
         stage.call(link, 0);
     }
@@ -287,7 +282,7 @@ fn claims_of_one_life_on_ever_new_links_have_the_share_of_their_source() {
         ..limited(1 << 20)
     };
     let mut stage = Stage::with_peers(config, 1);
-    stage.wires(|wires| wires.sources = vec![Source(7); 1_000]);
+    stage.peers(|peers| peers.sources = vec![Source(7); 1_000]);
     for link in 1..1_000 {
         stage.call_and_deny(link, 0);
     }
@@ -313,7 +308,6 @@ fn answers_that_strangers_do_not_read_take_a_bounded_room() {
         }
         stage.run_while_busy_at_most(links as usize);
     }
-    stage.shrink();
     // 4 answers of 128 bytes a link, in a queue with as much room again.
     let grown = live() - before;
     assert!(grown < (links as isize * 4 + 8192) * 256, "{grown}");
@@ -349,7 +343,6 @@ fn messages_of_peers_that_left_count_until_they_are_received() {
         ..limited(limit)
     };
     let mut stage = Stage::with_peers(config, 0);
-    stage.shrink();
     let before = live();
     // Each peer comes, leaves as much as it may, and goes.
     for n in 0..3_000 {
@@ -365,7 +358,6 @@ fn messages_of_peers_that_left_count_until_they_are_received() {
     }
     let tombstones = stage.node.remotes() as isize;
     assert!(tombstones > 20 && tombstones < 1_000, "{tombstones}");
-    stage.shrink();
     let grown = live() - before;
     assert!(
         grown <= limit as isize + tombstones * 700 + ENDPOINT,
@@ -464,7 +456,7 @@ fn each_of_many_that_go_together_costs_what_it_has_left() {
         stage.offer(n, n.into(), 8);
         stage.offer(n, 1 << 50, 8);
         stage.eager(n, 2 << 50, &[1]);
-        let to = RemoteId::from_word(stage.wires(|wires| wires.cookie_of(n)));
+        let to = RemoteId::from_word(stage.cookie_of(n));
         let send = stage
             .node
             .send(to, MatchBits(3), vec![0; 8], 0, SendMode::Synchronous);

@@ -12,14 +12,6 @@ const GOAL: isize = 700;
 /// Bytes that an endpoint keeps for the next burst, however many remotes it has.
 const ENDPOINT: isize = 1 << 20;
 
-fn bytes_each(stage: &Stage, before: isize, script: isize, peers: u32) -> isize {
-    stage.shrink();
-    (live() - before - script) / peers as isize
-}
-
-/// The script's bytes for a peer: its cookie and credits, and room for twice as many.
-const SCRIPT: isize = 64;
-
 #[test]
 fn a_quiet_remote_takes_little_memory_whether_it_was_busy_or_not() {
     // Just after a table has grown it is worst, just before it is best.
@@ -32,8 +24,8 @@ fn a_quiet_remote_takes_little_memory_whether_it_was_busy_or_not() {
             ..Config::default()
         };
         let mut stage = Stage::with_peers(config, peers);
-        let script = SCRIPT * peers as isize;
-        let new = bytes_each(&stage, before, script, peers);
+        let each = || (live() - before) / peers as isize;
+        let new = each();
         // Every peer sends, is answered, has something large pulled, and pulls.
         for n in 0..peers {
             stage.eager(n, n.into(), &[1; 100]);
@@ -49,7 +41,7 @@ fn a_quiet_remote_takes_little_memory_whether_it_was_busy_or_not() {
                     stage.node.cancel(id);
                 }
             }
-            let to = RemoteId::from_word(stage.wires(|wires| wires.cookie_of(n)));
+            let to = RemoteId::from_word(stage.cookie_of(n));
             for len in [100, 50_000] {
                 let posted = stage
                     .node
@@ -65,7 +57,7 @@ fn a_quiet_remote_takes_little_memory_whether_it_was_busy_or_not() {
             (stage.node.requests(), stage.node.unexpected_bytes()),
             (0, 0)
         );
-        let used = bytes_each(&stage, before, script, peers);
+        let used = each();
         println!("{peers} remotes: {new} bytes each when new, {used} after traffic");
         assert!(new <= GOAL, "{new}");
         assert!(used <= GOAL + ENDPOINT / peers as isize, "{used}");
@@ -89,11 +81,11 @@ fn idle_call(stage: &mut Stage) -> f64 {
 fn a_hundred_thousand_quiet_remotes_take_no_progress_time() {
     let mut one = Stage::with_peers(Config::default(), 1);
     let mut many = Stage::with_peers(Config::default(), 100_000);
-    let attempts = many.wires(|wires| wires.attempts);
+    let attempts = many.peers(|peers| peers.attempts);
     let (alone, crowd) = (idle_call(&mut one), idle_call(&mut many));
     println!("idle progress: {alone:.1} ns with 1 remote, {crowd:.1} ns with 100 000");
     assert_eq!(
-        many.wires(|wires| wires.attempts),
+        many.peers(|peers| peers.attempts),
         attempts,
         "something was sent"
     );

@@ -20,7 +20,7 @@ fn begin(unexpected_bytes: usize, peers: u32) -> Stage {
         ..Config::default()
     };
     let stage = Stage::with_peers(config, peers);
-    stage.wires(|wires| wires.listen = true);
+    stage.peers(|peers| peers.listen = true);
     stage
 }
 
@@ -49,7 +49,6 @@ fn a_message_takes_no_more_than_is_counted_for_it() {
         for offered in [false, true] {
             let mut stage = begin(64 << 20, 100);
             stage.backlog = 4096;
-            stage.shrink();
             let before = live();
             let mut sent = 0;
             while sent < count {
@@ -74,7 +73,6 @@ fn a_message_takes_no_more_than_is_counted_for_it() {
                 }
                 stage.run_with(put_in);
             }
-            stage.shrink();
             let stats = stage.node.inbox_stats();
             // Messages drawn for, and with memory already, are counted with what was drawn.
             let fetching = stats.fetching as isize * (100_000 + 512);

@@ -19,7 +19,7 @@ fn listening(limit: usize, peers: u32) -> Stage {
         ..Config::default()
     };
     let stage = Stage::with_peers(config, peers);
-    stage.wires(|wires| wires.listen = true);
+    stage.peers(|peers| peers.listen = true);
     stage
 }
 
@@ -153,11 +153,11 @@ fn credits_given_back_unasked_or_that_were_not_there_end_their_sender() {
 fn what_we_send_in_one_lane_passes_what_waits_in_the_other_and_only_then() {
     for full in Lane::ALL {
         let mut stage = Stage::new(Config::default());
-        stage.wires(|wires| wires.listen = true);
+        stage.peers(|peers| peers.listen = true);
         // It lends nothing, so there are the slots.
         stage.call_as(0, 0, VERSION, 0);
         stage.run();
-        let to = RemoteId::from_word(stage.wires(|wires| wires.cookie_of(0)));
+        let to = RemoteId::from_word(stage.cookie_of(0));
         let bits = |lane| MatchBits([0, UNEXPECTED][lane as usize]);
         let other = Lane::ALL[1 - full as usize];
         for (number, lane) in [full, full, other, full, other].into_iter().enumerate() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   counting allocator:  bytes that this thread holds
-//!   Script:              one endpoint, all peers are the test, which says what it likes
+//!   script:              one endpoint, all peers are the test, which says what it likes
 //!   early:               the same for the reliability layer below it
 //! ```
 

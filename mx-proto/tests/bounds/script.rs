@@ -1,32 +1,24 @@
-//! One endpoint, and a port on which the test plays all peers.
+//! One endpoint, and a network on which the test plays all peers.
 //!
 //! ```text
-//!   test --say(link, packet)--> Script port --> Endpoint --> what it sent, per link, or no room
+//!   test --say(link, packet)--> ScriptedPort --> Endpoint --> Peers: what it sent, or no room
 //! ```
 //!
 //! Peer `n` has link `n` and the name `n + 1`. It says what the test says, true or not.
 
 use mx_proto::flow::{Borrower, Lane, Paid, cost};
-use mx_proto::ops::{Chunks, Ops};
 use mx_proto::origin::{self, Seen};
-use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Port, SendError, Sent, Sink,
-};
+use mx_proto::port::{HeaderBytes, Limits};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
-    Arrival, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits, NicId,
-    Outcome, Owner, RequestId, SessionId, Source, Target, Verdict,
+    Arrival, Config, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits, NicId, SessionId,
+    Source, Verdict,
 };
-use mx_sim::Completion;
-use mx_sim::Queue;
-use mx_sim::{Queued, VirtualClock};
-use std::cell::RefCell;
+use mx_sim::script::{Ends, Event};
+use mx_sim::{Queue, Script, ScriptedNet, ScriptedPort, Verdicts, VirtualClock};
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 pub(crate) const KEY: u32 = 7;
-/// Of the length in a header.
-const LENGTH_AT: usize = 16;
 
 /// A clock that stands still.
 pub(crate) fn still() -> VirtualClock {
@@ -41,11 +33,9 @@ pub(crate) const UNEXPECTED: u64 = 1 << 63;
 /// A packet to the endpoint, or from it.
 pub(crate) type Packet = (LinkId, Header, Vec<u8>);
 
+/// The peers, all of which the test plays: peer `n` at its end of cable `n`.
 #[derive(Default, Debug)]
-pub(crate) struct Wires {
-    inbound: VecDeque<(LinkId, HeaderBytes, Vec<u8>)>,
-    writable: VecDeque<LinkId>,
-    cookies: Vec<u64>,
+pub(crate) struct Peers {
     /// The credits lent to each peer, as it counts them itself.
     credits: Vec<Borrower>,
     /// Where links come from; those that are not here are trusted.
@@ -57,21 +47,12 @@ pub(crate) struct Wires {
     pub(crate) sent: VecDeque<Packet>,
     /// Attempts to send.
     pub(crate) attempts: u64,
-    pub(crate) closed: usize,
 }
 
-impl Wires {
-    /// The endpoint's cookie for the peer with this link.
-    pub(crate) fn cookie_of(&self, link: u32) -> u64 {
-        self.cookies[link as usize]
-    }
-}
+impl Script for Peers {
+    type Memory = Vec<u8>;
 
-#[derive(Debug)]
-pub(crate) struct Script(Rc<RefCell<Wires>>);
-
-impl LinkControl for Script {
-    fn limits(&self, _: LinkId) -> Limits {
+    fn limits(&self) -> Limits {
         Limits {
             packet_max: 32 << 10,
             streamed_max: 0,
@@ -82,114 +63,39 @@ impl LinkControl for Script {
         }
     }
 
-    fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
-        let wires = self.0.borrow();
-        let source = wires.sources.get(link.index() as usize).copied();
+    fn seen(&self, link: LinkId, _: Ends, claimed: &Identity) -> Seen {
+        let source = self.sources.get(link.index() as usize).copied();
         Seen {
             source: source.unwrap_or(origin::Source::TRUSTED),
             ..Seen::trusted(claimed)
         }
     }
 
-    fn connect(&mut self, _: Target, _: Instant) -> Result<LinkId, ConnectError> {
-        Err(ConnectError::NoResources)
+    fn refuses(&mut self, link: LinkId, _: &HeaderBytes) -> bool {
+        self.attempts += 1;
+        self.deaf.get(link.index() as usize) == Some(&true)
     }
 
-    fn bind(&mut self, link: LinkId, cookie: u64) {
-        let wires = &mut *self.0.borrow_mut();
-        let cookies = &mut wires.cookies;
-        let place = link.index() as usize;
-        if cookies.len() <= place {
-            cookies.resize(place + 1, 0);
-            wires.credits.resize(place + 1, Borrower::default());
-        }
-        wires.cookies[place] = cookie;
-    }
-
-    fn close(&mut self, link: LinkId, _: Close) {
-        let mut wires = self.0.borrow_mut();
-        wires.closed += 1;
-        wires.inbound.retain(|(of, _, _)| *of != link);
-        let place = link.index() as usize;
-        if let Some(cookie) = wires.cookies.get_mut(place) {
-            *cookie = 0;
-        }
-    }
-
-    fn arm(&mut self) -> bool {
-        self.0.borrow().inbound.is_empty()
-    }
-
-    fn disarm(&mut self) {}
-}
-
-impl Port<Vec<u8>> for Script {
-    fn send(
-        &mut self,
-        link: LinkId,
-        header: &HeaderBytes,
-        body: Body<'_, Vec<u8>>,
-    ) -> Result<Sent, SendError> {
-        let wires = &mut *self.0.borrow_mut();
-        wires.attempts += 1;
+    fn on_sent(&mut self, link: LinkId, header: &HeaderBytes, body: &[u8]) {
         let told = Header::parse(header).expect("what it sends is of the protocol");
-        if wires.deaf.get(link.index() as usize) == Some(&true) {
-            return Err(SendError::WouldBlock);
+        let credits = &mut self.credits[link.index() as usize];
+        match told.kind {
+            Kind::Reply => *credits = Borrower::open(told.credit_fields.credit),
+            _ => _ = credits.on_credit_fields(&told.credit_fields),
         }
-        if wires.listen {
-            let body = match body {
-                Body::Bytes(bytes) => bytes.to_vec(),
-                Body::Memory {
-                    memory,
-                    offset,
-                    len,
-                } => memory[offset..offset + len].to_vec(),
-            };
-            wires.sent.push_back((link, told, body));
+        if self.listen {
+            self.sent.push_back((link, told, body.to_vec()));
         }
-        if let Some(credits) = wires.credits.get_mut(link.index() as usize) {
-            match told.kind {
-                Kind::Reply => *credits = Borrower::open(told.credit_fields.credit),
-                _ => _ = credits.on_credit_fields(&told.credit_fields),
-            }
-        }
-        Ok(Sent::Whole)
-    }
-
-    fn resume(&mut self, _: LinkId, _: &Vec<u8>, _: usize, _: usize) -> Result<Sent, SendError> {
-        Err(SendError::Down)
-    }
-
-    fn detach(&mut self, _: LinkId, _: &Vec<u8>, _: usize, _: usize) {}
-
-    fn poll<S: Sink<Vec<u8>>>(&mut self, _: Instant, budget: usize, sink: &mut S) -> bool {
-        let mut busy = false;
-        for _ in 0..budget {
-            let mut wires = self.0.borrow_mut();
-            let cookie = |wires: &Wires, link: LinkId| {
-                let place = link.index() as usize;
-                wires.cookies.get(place).copied().unwrap_or(0)
-            };
-            if let Some(link) = wires.writable.pop_front() {
-                let cookie = cookie(&wires, link);
-                drop(wires);
-                sink.on_writable(link, cookie);
-            } else if let Some((link, header, body)) = wires.inbound.pop_front() {
-                let cookie = cookie(&wires, link);
-                drop(wires);
-                sink.on_packet(link, cookie, &header, &body[..]);
-            } else {
-                break;
-            }
-            busy = true;
-        }
-        busy
     }
 }
 
-/// Keeps what it is told, and answers as a test wants.
-pub(crate) struct TestOwner {
-    queue: Queue<Vec<u8>>,
+/// The endpoint's end of the link of peer `n`.
+fn link(n: u32) -> LinkId {
+    LinkId::new(n, 1)
+}
+
+/// Answers as a test wants.
+pub(crate) struct Answers {
     answer: Answer,
 }
 
@@ -200,37 +106,9 @@ fn keep(_: &Arrival) -> Verdict {
     Verdict::Continue
 }
 
-impl TestOwner {
-    pub(crate) fn next_completion(&mut self) -> Option<Completion> {
-        self.queue.next_completion()
-    }
-
-    pub(crate) fn next_down(&mut self) -> Option<Down> {
-        self.queue.next_down()
-    }
-}
-
-impl Queued for TestOwner {
-    fn queue(&mut self) -> &mut Queue<Vec<u8>> {
-        &mut self.queue
-    }
-}
-
-impl Owner for TestOwner {
-    type Memory = Vec<u8>;
-    type Word = u64;
-    type Places = Chunks<Vec<u8>, u64>;
-
+impl Verdicts<Vec<u8>> for Answers {
     fn lane(bits: MatchBits) -> Lane {
         Lane::ALL[usize::from(bits.0 >= UNEXPECTED)]
-    }
-
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.queue.keep(ops, op, how);
-    }
-
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.queue.keep_down(down);
     }
 
     fn arrived<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict {
@@ -240,13 +118,9 @@ impl Owner for TestOwner {
     fn memory(&mut self, len: usize) -> Option<Vec<u8>> {
         Some(vec![0; len])
     }
-
-    fn has_events(&self) -> bool {
-        self.queue.has_events()
-    }
 }
 
-pub(crate) type Node = Endpoint<Script, VirtualClock, TestOwner>;
+pub(crate) type Node = Endpoint<ScriptedPort<Peers>, VirtualClock, Queue<Vec<u8>, Answers>>;
 
 /// The endpoint and all its peers.
 pub(crate) struct Stage {
@@ -254,41 +128,48 @@ pub(crate) struct Stage {
     /// The waiting cost that every peer claims for its own messages.
     pub(crate) backlog: u32,
     pub(crate) clock: VirtualClock,
-    wires: Rc<RefCell<Wires>>,
+    net: ScriptedNet<Peers>,
 }
 
 impl Stage {
     pub(crate) fn new(config: Config) -> Self {
-        let wires = Rc::new(RefCell::new(Wires::default()));
+        let net = ScriptedNet::<Peers>::default();
         let identity = Identity {
             nic: NicId(0),
             endpoint: EndpointId(1),
             session: SessionId(1),
         };
-        let port = Script(wires.clone());
-        let owner = TestOwner {
-            queue: Queue::default(),
-            answer: keep,
-        };
+        let port = net.port(0);
+        let owner = Queue::new(Answers { answer: keep });
         let clock = still();
         let node = Endpoint::new(config, identity, KEY, port, clock.clone(), owner);
         Self {
             node,
             backlog: 0,
             clock,
-            wires,
+            net,
         }
     }
 
-    pub(crate) fn wires<T>(&self, look: impl FnOnce(&mut Wires) -> T) -> T {
-        look(&mut self.wires.borrow_mut())
+    pub(crate) fn peers<T>(&self, look: impl FnOnce(&mut Peers) -> T) -> T {
+        self.net.with(|net| look(&mut net.script))
+    }
+
+    /// The endpoint's cookie for the peer with this link.
+    pub(crate) fn cookie_of(&self, n: u32) -> u64 {
+        self.net.with(|net| net.end(link(n)).cookie)
     }
 
     /// A peer says something.
-    pub(crate) fn say(&self, link: u32, mut header: Header, body: &[u8]) {
+    pub(crate) fn say(&self, n: u32, mut header: Header, body: &[u8]) {
         header.body_len = body.len() as u32;
-        let packet = (LinkId::new(link, 1), header.emit(), body.to_vec());
-        self.wires.borrow_mut().inbound.push_back(packet);
+        self.net.with(|net| {
+            while net.cables() <= n {
+                net.lay([None, Some(0)]);
+                net.script.credits.push(Borrower::default());
+            }
+            net.inject(link(n), header.emit(), body.to_vec());
+        });
     }
 
     /// A peer introduces itself: on `link`, under the name of peer `name`. It lends everything.
@@ -303,27 +184,15 @@ impl Stage {
 
     /// The same by one that has an address of its own, and denies that any other link is its.
     pub(crate) fn call_and_deny(&self, link: u32, name: u32) {
-        self.call(link, name);
-        let mut wires = self.wires.borrow_mut();
-        if let Some((_, header, hello)) = wires.inbound.back_mut() {
-            header[LENGTH_AT..LENGTH_AT + 4].fill(0xff);
-            hello[16..24].copy_from_slice(&(1000 + u64::from(link)).to_le_bytes());
-        }
+        let (mut header, mut hello) = introduction((name, 5), VERSION, 1 << 30);
+        header.length = u32::MAX;
+        hello[16..24].copy_from_slice(&(1000 + u64::from(link)).to_le_bytes());
+        self.say(link, header, &hello);
     }
 
     /// The same in one of its lives.
     pub(crate) fn call_from(&self, (link, name, life): (u32, u32, u8), version: u16, credits: u32) {
-        let mut hello = [0; HELLO_LEN];
-        hello[0..4].copy_from_slice(b"MXs1");
-        hello[4..6].copy_from_slice(&version.to_le_bytes());
-        hello[6..8].copy_from_slice(&1u16.to_le_bytes());
-        hello[8..12].copy_from_slice(&KEY.to_le_bytes());
-        hello[12..16].copy_from_slice(&2u32.to_le_bytes());
-        hello[16..24].copy_from_slice(&(u64::from(name) + 1).to_le_bytes());
-        hello[24] = life;
-        hello[25..29].copy_from_slice(&name.to_le_bytes());
-        let mut header = Header::new(Kind::Connect, 1, 0);
-        header.credit_fields.credit = credits;
+        let (header, hello) = introduction((name, life), version, credits);
         self.say(link, header, &hello);
     }
 
@@ -385,8 +254,8 @@ impl Stage {
                 _ => &[],
             },
         );
-        self.wires(|wires| {
-            let credits = &mut wires.credits[link as usize];
+        self.peers(|peers| {
+            let credits = &mut peers.credits[link as usize];
             credits.on_said(wanted);
             if let Some(paid) = paid {
                 credits.pay(paid);
@@ -397,7 +266,7 @@ impl Stage {
 
     /// The credits lent to a peer.
     pub(crate) fn credits_of(&self, link: u32) -> Borrower {
-        self.wires(|wires| wires.credits[link as usize])
+        self.peers(|peers| peers.credits[link as usize])
     }
 
     /// Those of them that a peer may still use.
@@ -407,26 +276,26 @@ impl Stage {
 
     /// A peer counts so many credits as used.
     pub(crate) fn spend(&self, link: u32, credits: u32) {
-        self.wires(|wires| wires.credits[link as usize].pay(Paid::Credits(credits)));
+        self.peers(|peers| peers.credits[link as usize].pay(Paid::Credits(credits)));
     }
 
     /// A peer answers a Revoke, or whatever else says so many, as an endpoint of ours does.
     pub(crate) fn give_back(&self, link: u32, asked: u32) -> u32 {
-        let back = self.wires(|wires| wires.credits[link as usize].give_back(asked, 0));
+        let back = self.peers(|peers| peers.credits[link as usize].give_back(asked, 0));
         self.say(link, Header::new(Kind::Return, 0, back), &[]);
         back
     }
 
     /// The peer reads again.
-    pub(crate) fn hear(&self, link: u32) {
-        self.wires(|wires| {
-            wires.deaf[link as usize] = false;
-            wires.writable.push_back(LinkId::new(link, 1));
+    pub(crate) fn hear(&self, n: u32) {
+        self.net.with(|net| {
+            net.script.deaf[n as usize] = false;
+            net.tell(link(n), Event::Writable);
         });
     }
 
     pub(crate) fn deafen(&self, links: u32) {
-        self.wires(|wires| wires.deaf = vec![true; links as usize]);
+        self.peers(|peers| peers.deaf = vec![true; links as usize]);
     }
 
     /// Lets the endpoint work until nothing happens any more.
@@ -438,7 +307,7 @@ impl Stage {
     pub(crate) fn run_with(&mut self, answer: Answer) {
         self.node.owner_mut().answer = answer;
         for _ in 0..1_000_000 {
-            if !self.node.progress() && self.wires(|wires| wires.inbound.is_empty()) {
+            if !self.node.progress() && !self.net.with(|net| net.is_due(0)) {
                 return;
             }
         }
@@ -451,22 +320,29 @@ impl Stage {
         for _ in 0..calls {
             self.node.progress();
         }
-        assert!(self.wires(|wires| wires.inbound.is_empty()));
+        assert!(!self.net.with(|net| net.is_due(0)));
     }
 
     /// The packets of one kind that it has sent; those of other kinds are dropped.
     pub(crate) fn sent(&self, kind: Kind) -> Vec<Packet> {
-        let all: Vec<_> = self.wires(|wires| wires.sent.drain(..).collect());
+        let all: Vec<_> = self.peers(|peers| peers.sent.drain(..).collect());
         let wanted = all.into_iter().filter(|(_, header, _)| header.kind == kind);
         wanted.collect()
     }
+}
 
-    /// Gives back what the script itself has grown to.
-    pub(crate) fn shrink(&self) {
-        self.wires(|wires| {
-            wires.inbound.shrink_to_fit();
-            wires.writable.shrink_to_fit();
-            wires.sent = VecDeque::new();
-        });
-    }
+/// The introduction of a peer in one of its lives.
+fn introduction((name, life): (u32, u8), version: u16, credits: u32) -> (Header, [u8; HELLO_LEN]) {
+    let mut hello = [0; HELLO_LEN];
+    hello[0..4].copy_from_slice(b"MXs1");
+    hello[4..6].copy_from_slice(&version.to_le_bytes());
+    hello[6..8].copy_from_slice(&1u16.to_le_bytes());
+    hello[8..12].copy_from_slice(&KEY.to_le_bytes());
+    hello[12..16].copy_from_slice(&2u32.to_le_bytes());
+    hello[16..24].copy_from_slice(&(u64::from(name) + 1).to_le_bytes());
+    hello[24] = life;
+    hello[25..29].copy_from_slice(&name.to_le_bytes());
+    let mut header = Header::new(Kind::Connect, 1, 0);
+    header.credit_fields.credit = credits;
+    (header, hello)
 }

@@ -79,7 +79,7 @@ fn remotes_and_their_messages_take_no_more_than_is_claimed_for_them() {
 fn newcomers_are_refused_while_memory_is_short_and_let_in_afterwards() {
     for level in [Level::Short, Level::Dire] {
         let mut stage = Stage::with_peers(config(), 1);
-        stage.wires(|wires| wires.listen = true);
+        stage.peers(|peers| peers.listen = true);
         LEVEL.set(level);
         stage.call(1, 1);
         stage.run();

@@ -1,5 +1,5 @@
-//! The rules of an endpoint, one test each, over a port that is two queues; and those of the port made of
-//! datagrams (`reliable`).
+//! The rules of an endpoint, one test each, over mx-sim's scripted port; and those of the port made of datagrams
+//! (`reliable`).
 
 mod again;
 mod asking;

@@ -1,24 +1,19 @@
-//! Two endpoints joined by queues that a test can hold, cut and change.
+//! Two endpoints on a scripted network, on which a test can hold, cut and change everything.
 
-use mx_proto::ops::{Chunks, Ops};
 use mx_proto::origin::{Address, Seen, Source};
-use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port, RemoteKey,
-    RemoteMemory, RemoteRead, RemoteUse, SendError, Sent, Sink,
-};
+use mx_proto::port::{ConnectError, HeaderBytes, Limits, LinkDown, RemoteUse};
 use mx_proto::secret::Secret;
 use mx_proto::wire::{Header, Kind};
 use mx_proto::{
-    Arrival, Config, Down, Endpoint, EndpointId, Identity, Instant, Key, LinkId, MatchBits,
-    MatchMask, Memory, NicId, Outcome, Owner, Posted, Received, RemoteId, RequestId, Route,
-    SendMode, SessionId, Status, Target, Verdict,
+    Arrival, Config, Down, Endpoint, EndpointId, Identity, Key, LinkId, MatchBits, MatchMask,
+    NicId, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
+    Verdict,
 };
-use mx_sim::Completion;
-use mx_sim::Queue;
-use mx_sim::{Buffer, Queued, VirtualClock};
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
+use mx_sim::script::{Delivery, Ends, Event, RemoteCall};
+use mx_sim::{
+    Buffer, Completion, Queue, Script, ScriptedNet, ScriptedPort, Verdicts, VirtualClock,
+};
+use std::collections::HashMap;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -26,9 +21,8 @@ pub(crate) const KEY: u32 = 0x7076_6673;
 pub(crate) const UNEXPECTED_MAX: usize = 300_000;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Keeps what it is told, and answers as a test wants.
-pub(crate) struct TestOwner {
-    queue: Queue<Buffer>,
+/// Answers as a test wants.
+pub(crate) struct Answers {
     /// The verdict on a message that no receive accepts.
     pub(crate) answer: Answer,
     /// There is memory for messages of the inbox.
@@ -55,10 +49,9 @@ pub(crate) fn defer(_: &Arrival) -> Verdict {
     Verdict::Defer
 }
 
-impl TestOwner {
-    fn new() -> Self {
+impl Default for Answers {
+    fn default() -> Self {
         Self {
-            queue: Queue::default(),
             answer: keep,
             memory: true,
             ready: Vec::new(),
@@ -67,31 +60,13 @@ impl TestOwner {
     }
 }
 
-impl Queued for TestOwner {
-    fn queue(&mut self) -> &mut Queue<Buffer> {
-        &mut self.queue
-    }
-}
-
-impl Owner for TestOwner {
-    type Memory = Buffer;
-    type Word = u64;
-    type Places = Chunks<Buffer, u64>;
-
+impl Verdicts<Buffer> for Answers {
     fn lane(bits: MatchBits) -> mx_proto::flow::Lane {
         if bits.0 >> 63 == 1 {
             mx_proto::flow::Lane::Unexpected
         } else {
             mx_proto::flow::Lane::Matched
         }
-    }
-
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.queue.keep(ops, op, how);
-    }
-
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.queue.keep_down(down);
     }
 
     fn arrived<B: mx_proto::Source + ?Sized>(&mut self, it: &Arrival, body: Option<&B>) -> Verdict {
@@ -107,13 +82,9 @@ impl Owner for TestOwner {
     fn ready(&mut self, turn: u32) {
         self.ready.push(turn);
     }
-
-    fn has_events(&self) -> bool {
-        self.queue.has_events()
-    }
 }
 
-pub(crate) type Node = Endpoint<QueuePort, VirtualClock, TestOwner>;
+pub(crate) type Node = Endpoint<ScriptedPort<Ports>, VirtualClock, Queue<Buffer, Answers>>;
 
 /// Operations of a node that most tests begin with.
 pub(crate) trait Acts {
@@ -159,11 +130,11 @@ impl Acts for Node {
     }
 
     fn next_completion(&mut self) -> Option<Completion> {
-        self.owner_mut().queue.next_completion()
+        self.owner_mut().next_completion()
     }
 
     fn next_down(&mut self) -> Option<Down> {
-        self.owner_mut().queue.next_down()
+        self.owner_mut().next_down()
     }
 }
 
@@ -173,69 +144,34 @@ pub(crate) enum Side {
     B,
 }
 
-/// One direction of a link.
-#[derive(Default, Debug)]
-struct Lane {
-    packets: VecDeque<(HeaderBytes, Vec<u8>)>,
-    /// A packet of which more bytes are to come.
-    open: Option<(HeaderBytes, Vec<u8>, usize)>,
-    /// Half of the first packet has been taken out.
-    begun: bool,
-    blocked: bool,
-}
+/// A packet's header and body.
+type Bytes = (HeaderBytes, Vec<u8>);
 
-#[derive(Debug)]
-struct Cable {
-    /// Node numbers of both ends; the first opened it.
-    ends: [usize; 2],
-    cookies: [u64; 2],
-    /// `lanes[i]` is read by end `i`.
-    lanes: [Lane; 2],
-    up_told: bool,
-    refused: bool,
-    /// Ends that have still to hear that it is over.
-    down: [Option<LinkDown>; 2],
-    gone: [bool; 2],
-}
-
+/// The ports of a (node 0) and b (node 1), and what the network knows of them.
 #[derive(Default, Debug)]
-struct Hub {
-    cables: Vec<Cable>,
+pub(crate) struct Ports {
     hold_data: bool,
-    newest_first: bool,
-    /// Cables from which nothing is taken out.
-    held: Vec<usize>,
     /// The network cannot tell b who its peers are.
     unnamed: bool,
     /// No translator changes the addresses that are called.
     no_translator: bool,
     /// The interface and the address that the other end of a cable has, where they are not the claimed ones.
-    seen: Vec<(usize, u64)>,
-    /// Cables of one source.
-    sources: Vec<(usize, u64)>,
-    /// The port says whether there is room when it is asked.
-    tells_of_room: bool,
-    /// The port asks where messages go when their headers have come.
+    seen: HashMap<u32, u64>,
+    /// Cables whose peer is the test and reads nothing.
+    deaf: Vec<u32>,
+    /// Ports ask where messages go when their headers have come.
     streams: bool,
-    /// And nothing comes behind the half of one.
-    stops_midway: bool,
-    /// The port can read memory of the other side's; reads begin and do not end.
+    /// Ports can read memory of the other side's; reads begin and do not end.
     reads_remotely: bool,
-    /// And one that is refused would end the link.
+    /// A read that is refused would end the link.
     refusals_end_links: bool,
-    /// Tokens of reads that need not go on, and keys that are not valid any more.
+    /// Tokens of reads that need not go on, and of registrations that are not valid any more.
     stopped: Vec<u64>,
-    deregistered: Vec<RemoteKey>,
-    /// The token of the last read.
-    reading: Option<u64>,
-    /// A handle of the memory that it goes to.
-    into: Option<Buffer>,
-    /// The next report of a node's port about a read that goes on.
-    moving: Option<(usize, RemoteUse)>,
-    /// And about one of b's that is over: whether it was read.
-    over: Option<(u64, bool)>,
-    /// Packets sent without message data.
-    heard: Vec<(HeaderBytes, Vec<u8>)>,
+    deregistered: Vec<u64>,
+    /// The token of the last read, and a handle of the memory that it goes to.
+    reading: Option<(u64, Buffer)>,
+    /// All packets that were sent, and whether the test has read them as the peer.
+    heard: Vec<(LinkId, Bytes, bool)>,
 }
 
 /// Another address of a's machine.
@@ -250,342 +186,98 @@ const ROOM: usize = 8;
 /// Bytes of the rest of a packet that a lane takes at a time.
 const PART: usize = 20 * 1024;
 
-#[derive(Debug)]
-pub(crate) struct QueuePort {
-    hub: Rc<RefCell<Hub>>,
-    node: usize,
-}
+impl Script for Ports {
+    type Memory = Buffer;
 
-impl QueuePort {
-    /// Link ids name a cable's end: index 2n or 2n+1.
-    fn end(link: LinkId) -> (usize, usize) {
-        (link.index() as usize / 2, link.index() as usize % 2)
-    }
-}
-
-impl LinkControl for QueuePort {
-    fn limits(&self, _: LinkId) -> Limits {
+    fn limits(&self) -> Limits {
         Limits {
             packet_max: 32 * 1024,
-            streamed_max: if self.hub.borrow().streams {
-                512 << 10
-            } else {
-                0
-            },
+            streamed_max: if self.streams { 512 << 10 } else { 0 },
             data_max: 64 * 1024,
             pull_block: 96 * 1024,
-            remote_read: self.hub.borrow().reads_remotely,
-            refusal_ends_link: self.hub.borrow().refusals_end_links,
+            remote_read: self.reads_remotely,
+            refusal_ends_link: self.refusals_end_links,
         }
     }
 
-    fn connect(&mut self, target: Target, _: Instant) -> Result<LinkId, ConnectError> {
-        let mut hub = self.hub.borrow_mut();
-        let to = match target.nic.0 {
-            nic @ (100..=101 | IMPOSTOR) => (nic - 100) as usize,
-            nic if u128::from(nic) == ALIAS_OF_A => 0,
-            999 => 1,
-            _ => usize::MAX,
-        };
-        hub.cables.push(Cable {
-            ends: [self.node, to],
-            cookies: [0; 2],
-            lanes: Default::default(),
-            up_told: false,
-            refused: to == usize::MAX,
-            down: [None; 2],
-            gone: [false; 2],
-        });
-        Ok(LinkId::new(2 * (hub.cables.len() as u32 - 1), 1))
+    fn connect(
+        &mut self,
+        _: usize,
+        target: Target,
+    ) -> Result<(Option<usize>, Option<Event>), ConnectError> {
+        Ok(match target.nic.0 {
+            100 | 102 => (Some(0), Some(Event::Up)),
+            101 | 999 => (Some(1), Some(Event::Up)),
+            IMPOSTOR => (None, Some(Event::Up)),
+            _ => (None, Some(Event::Down(LinkDown::Refused))),
+        })
     }
 
-    fn bind(&mut self, link: LinkId, cookie: u64) {
-        let (cable, end) = Self::end(link);
-        self.hub.borrow_mut().cables[cable].cookies[end] = cookie;
-    }
-
-    fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
-        let hub = self.hub.borrow();
-        let (cable, end) = Self::end(link);
-        let found = |all: &[(usize, u64)]| all.iter().find(|it| it.0 == cable).map(|it| it.1);
-        let is_stranger = hub.cables[cable].ends[1 - end] > 1;
-        let nic = match found(&hub.seen) {
-            Some(nic) => NicId(nic),
-            None if is_stranger => claimed.nic,
-            None => NicId(100 + hub.cables[cable].ends[1 - end] as u64),
+    fn seen(&self, link: LinkId, ends: Ends, claimed: &Identity) -> Seen {
+        let end = link.generation() as usize;
+        let nic = match (self.seen.get(&link.index()), ends[1 - end]) {
+            (Some(nic), _) => NicId(*nic),
+            (None, None) => claimed.nic,
+            (None, Some(node)) => NicId(100 + node as u64),
         };
         Seen {
-            source: found(&hub.sources).map_or(Source::TRUSTED, Source),
+            source: Source::TRUSTED,
             user: None,
-            nic: (!hub.unnamed || self.node != 1).then_some(nic),
+            nic: (!self.unnamed || ends[end] != Some(1)).then_some(nic),
             address: Address(nic.0.into()),
-            oneself: hub.cables[cable].ends == [self.node; 2],
+            oneself: ends[0] == ends[1],
         }
     }
 
-    fn has_address(&self, address: Address) -> bool {
-        let own = 100 + self.node as u128;
-        address.0 == own || self.node == 0 && address.0 == ALIAS_OF_A
+    fn has_address(&self, node: usize, address: Address) -> bool {
+        let own = 100 + node as u128;
+        address.0 == own || node == 0 && address.0 == ALIAS_OF_A
     }
 
-    fn has_interface(&self, nic: NicId) -> bool {
-        let alias = if self.node == 0 { ALIAS_OF_A } else { 999 };
-        let own = nic.0 == 100 + self.node as u64 || u128::from(nic.0) == alias;
-        own || !self.hub.borrow().no_translator
+    fn has_interface(&self, node: usize, nic: NicId) -> bool {
+        let alias = if node == 0 { ALIAS_OF_A } else { 999 };
+        let own = nic.0 == 100 + node as u64 || u128::from(nic.0) == alias;
+        own || !self.no_translator
     }
 
-    fn has_room(&mut self, link: LinkId) -> bool {
-        let (cable, end) = Self::end(link);
-        let hub = self.hub.borrow();
-        hub.tells_of_room && hub.cables[cable].lanes[1 - end].packets.len() < ROOM
+    fn refuses(&mut self, link: LinkId, header: &HeaderBytes) -> bool {
+        let held = self.hold_data && header[0] == Kind::Data as u8;
+        held || self.deaf.contains(&link.index())
     }
 
-    fn close(&mut self, link: LinkId, _: Close) {
-        let (cable, end) = Self::end(link);
-        let cable = &mut self.hub.borrow_mut().cables[cable];
-        cable.gone[end] = true;
-        if !cable.gone[1 - end] {
-            cable.down[1 - end] = Some(LinkDown::Closed);
+    fn part(&self, len: usize, first: bool) -> usize {
+        if first { len / 2 } else { len.min(PART) }
+    }
+
+    fn delivery(&self, len: usize) -> Delivery {
+        match len {
+            ..=1000 => Delivery::Whole,
+            _ if self.streams => Delivery::Halves,
+            _ => Delivery::Placed { begin: false },
         }
     }
 
-    fn arm(&mut self) -> bool {
-        true
+    fn on_sent(&mut self, link: LinkId, header: &HeaderBytes, body: &[u8]) {
+        self.heard.push((link, (*header, body.to_vec()), false));
     }
 
-    fn disarm(&mut self) {}
-}
-
-impl Port<Buffer> for QueuePort {
-    fn send(
-        &mut self,
-        link: LinkId,
-        header: &HeaderBytes,
-        body: Body<'_, Buffer>,
-    ) -> Result<Sent, SendError> {
-        let (cable, end) = Self::end(link);
-        let hub = &mut *self.hub.borrow_mut();
-        let cable = &mut hub.cables[cable];
-        if cable.gone[end] || cable.gone[1 - end] {
-            return Err(SendError::Down);
-        }
-        let lane = &mut cable.lanes[1 - end];
-        let held = hub.hold_data && header[0] == 6;
-        if lane.packets.len() >= ROOM || lane.open.is_some() || held {
-            lane.blocked = true;
-            return Err(SendError::WouldBlock);
-        }
-        let len = body.len();
-        let mut bytes = Vec::with_capacity(len);
-        match body {
-            Body::Bytes(data) => {
-                bytes.extend_from_slice(data);
-                hub.heard.push((*header, data.to_vec()));
-            }
-            Body::Memory { memory, offset, .. } if len > 32 * 1024 => {
-                memory.visit(offset, len / 2, |piece| bytes.extend_from_slice(piece));
-                lane.open = Some((*header, bytes, len));
-                lane.blocked = true;
-                return Ok(Sent::Part(len / 2));
-            }
-            Body::Memory {
-                memory,
-                offset,
-                len,
-            } => {
-                memory.visit(offset, len, |piece| bytes.extend_from_slice(piece));
+    fn on_remote_call(&mut self, call: RemoteCall<'_, Buffer>) {
+        match call {
+            RemoteCall::Deregister(key) => self.deregistered.push(key.address),
+            RemoteCall::Read(token, memory) => self.reading = Some((token, memory.share())),
+            RemoteCall::Stop(token) => self.stopped.push(token),
+            RemoteCall::Recall(token) => {
+                let (reading, memory) = self.reading.as_ref().expect("it is read");
+                let held = *reading == token && memory.handles() > 1;
+                assert!(held, "memory went while a port could write to it");
             }
         }
-        lane.packets.push_back((*header, bytes));
-        Ok(Sent::Whole)
-    }
-
-    fn resume(
-        &mut self,
-        link: LinkId,
-        memory: &Buffer,
-        offset: usize,
-        len: usize,
-    ) -> Result<Sent, SendError> {
-        let (cable, end) = Self::end(link);
-        let lane = &mut self.hub.borrow_mut().cables[cable].lanes[1 - end];
-        let (header, mut bytes, whole) = lane.open.take().expect("a packet is open");
-        assert_eq!(bytes.len() + len, whole, "the rest is the rest");
-        let taken = len.min(PART);
-        memory.visit(offset, taken, |piece| bytes.extend_from_slice(piece));
-        if taken < len {
-            lane.open = Some((header, bytes, whole));
-            lane.blocked = true;
-            return Ok(Sent::Part(taken));
-        }
-        lane.packets.push_back((header, bytes));
-        Ok(Sent::Whole)
-    }
-
-    fn detach(&mut self, link: LinkId, memory: &Buffer, offset: usize, len: usize) {
-        let (cable, end) = Self::end(link);
-        let lane = &mut self.hub.borrow_mut().cables[cable].lanes[1 - end];
-        let (header, mut bytes, whole) = lane.open.take().expect("a packet is open");
-        memory.visit(offset, len, |piece| bytes.extend_from_slice(piece));
-        assert_eq!(bytes.len(), whole, "the rest is the rest");
-        lane.packets.push_back((header, bytes));
-    }
-
-    fn poll<S: Sink<Buffer>>(&mut self, _: Instant, budget: usize, sink: &mut S) -> bool {
-        let mut busy = false;
-        let cables = self.hub.borrow().cables.len();
-        let newest_first = self.hub.borrow().newest_first;
-        let own = |(node, _): &mut (usize, RemoteUse)| *node == self.node;
-        let moving = self.hub.borrow_mut().moving.take_if(own);
-        if let Some((_, what)) = moving {
-            sink.on_remote_activity(LinkId::new(0, 1), 0, what);
-        }
-        let over = self.hub.borrow_mut().over.take_if(|_| self.node == 1);
-        if let Some((token, ok)) = over {
-            sink.on_remote_read(LinkId::new(0, 1), 0, token, ok);
-        }
-        for n in 0..cables {
-            let n = if newest_first { cables - 1 - n } else { n };
-            if self.hub.borrow().held.contains(&n) {
-                continue;
-            }
-            for end in 0..2 {
-                let link = LinkId::new(2 * n as u32 + end as u32, 1);
-                for _ in 0..budget {
-                    let mut hub = self.hub.borrow_mut();
-                    let held = hub.hold_data;
-                    let cable = &mut hub.cables[n];
-                    if cable.ends[end] != self.node || cable.gone[end] {
-                        break;
-                    }
-                    let cookie = cable.cookies[end];
-                    if cable.refused {
-                        cable.gone[end] = true;
-                        drop(hub);
-                        sink.on_down(link, cookie, LinkDown::Refused);
-                        busy = true;
-                        break;
-                    }
-                    if end == 0 && !cable.up_told {
-                        cable.up_told = true;
-                        drop(hub);
-                        sink.on_up(link, cookie);
-                        busy = true;
-                        continue;
-                    }
-                    let other = 1 - end;
-                    if !held
-                        && cable.lanes[other].blocked
-                        && cable.lanes[other].packets.len() < ROOM / 2
-                    {
-                        cable.lanes[other].blocked = false;
-                        drop(hub);
-                        sink.on_writable(link, cookie);
-                        continue;
-                    }
-                    let streams = hub.streams;
-                    let stops = hub.stops_midway;
-                    let ends = hub.cables[n].down[end].is_some();
-                    let lane = &mut hub.cables[n].lanes[end];
-                    if lane.begun && stops {
-                        if !ends {
-                            break;
-                        }
-                        lane.packets.clear();
-                    }
-                    let first = lane.packets.front();
-                    if first.is_some_and(|(_, body)| streams && body.len() > 1000) {
-                        let begun = lane.begun;
-                        lane.begun = !begun;
-                        let (header, body) = lane.packets[0].clone();
-                        if begun {
-                            lane.packets.pop_front();
-                        }
-                        drop(hub);
-                        busy = true;
-                        let half = body.len() / 2;
-                        let (at, len) = if begun {
-                            (half, body.len() - half)
-                        } else {
-                            (0, half)
-                        };
-                        let place = sink.place(link, cookie, &header, !begun);
-                        if let Some(mut place) = place {
-                            let done = place.memory.fill(place.offset + at, len, &body[..], at);
-                            assert_eq!(done, len, "all of the body fits");
-                            if begun {
-                                sink.on_placed(link, cookie, &header);
-                            }
-                            continue;
-                        }
-                        let lane = &mut self.hub.borrow_mut().cables[n].lanes[end];
-                        if !begun {
-                            lane.packets.pop_front();
-                            lane.begun = false;
-                            if body.len() <= 32 * 1024 {
-                                sink.on_packet(link, cookie, &header, &body[..]);
-                            }
-                        }
-                        continue;
-                    }
-                    if let Some((header, body)) = lane.packets.pop_front() {
-                        drop(hub);
-                        busy = true;
-                        match sink.place(link, cookie, &header, false) {
-                            Some(mut place) if body.len() > 1000 => {
-                                place.memory.fill(place.offset, body.len(), &body[..], 0);
-                                sink.on_placed(link, cookie, &header);
-                            }
-                            _ => sink.on_packet(link, cookie, &header, &body[..]),
-                        }
-                        continue;
-                    }
-                    let cable = &mut hub.cables[n];
-                    if let Some(reason) = cable.down[end].take() {
-                        cable.gone[end] = true;
-                        drop(hub);
-                        sink.on_down(link, cookie, reason);
-                        busy = true;
-                    }
-                    break;
-                }
-            }
-        }
-        busy
-    }
-
-    fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<Buffer>> {
-        Some(self)
     }
 }
 
-impl RemoteMemory<Buffer> for QueuePort {
-    fn recall(&mut self, _: LinkId, token: u64) {
-        let hub = self.hub.borrow();
-        assert_eq!(hub.reading, Some(token));
-        let held = hub.into.as_ref().is_some_and(|memory| memory.handles() > 1);
-        assert!(held, "memory went while a port could write to it");
-    }
-
-    fn register(&mut self, _: LinkId, _: &Buffer, token: u64) -> Option<RemoteKey> {
-        let (address, key) = (token, 0);
-        let reads = self.hub.borrow().reads_remotely;
-        reads.then_some(RemoteKey { address, key })
-    }
-
-    fn read(&mut self, _: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {
-        let mut hub = self.hub.borrow_mut();
-        (hub.reading, hub.into) = (Some(read.token), Some(read.memory.share()));
-        Ok(())
-    }
-
-    fn stop(&mut self, _: LinkId, token: u64) {
-        self.hub.borrow_mut().stopped.push(token);
-    }
-
-    fn deregister(&mut self, _: LinkId, key: RemoteKey) {
-        self.hub.borrow_mut().deregistered.push(key);
-    }
+/// The end of a cable that began it, and the other one.
+fn ends(cable: usize) -> [LinkId; 2] {
+    [0, 1].map(|end| LinkId::new(cable as u32, end))
 }
 
 pub(crate) struct Pair {
@@ -593,7 +285,7 @@ pub(crate) struct Pair {
     pub(crate) b: Node,
     pub(crate) freeze_b: bool,
     pub(crate) hold_data: bool,
-    hub: Rc<RefCell<Hub>>,
+    net: ScriptedNet<Ports>,
     clock: VirtualClock,
     sessions: u64,
     secret_of_a: Option<Secret>,
@@ -617,7 +309,7 @@ fn settings(keep_tombstones: usize) -> Config {
 }
 
 fn node(
-    hub: &Rc<RefCell<Hub>>,
+    net: &ScriptedNet<Ports>,
     clock: &VirtualClock,
     config: Config,
     number: usize,
@@ -628,11 +320,8 @@ fn node(
         endpoint: EndpointId(3),
         session: SessionId(session),
     };
-    let port = QueuePort {
-        hub: hub.clone(),
-        node: number,
-    };
-    Endpoint::new(config, identity, KEY, port, clock.clone(), TestOwner::new())
+    let port = net.port(number);
+    Endpoint::new(config, identity, KEY, port, clock.clone(), Queue::default())
 }
 
 impl Pair {
@@ -646,14 +335,15 @@ impl Pair {
     }
 
     fn of(a: Config, b: Config) -> Self {
-        let hub = Rc::new(RefCell::new(Hub::default()));
+        let net = ScriptedNet::<Ports>::default();
+        net.with(|net| net.room = Some(ROOM));
         let clock = VirtualClock::default();
         Self {
-            a: node(&hub, &clock, a, 0, 1),
-            b: node(&hub, &clock, b, 1, 2),
+            a: node(&net, &clock, a, 0, 1),
+            b: node(&net, &clock, b, 1, 2),
             freeze_b: false,
             hold_data: false,
-            hub,
+            net,
             clock,
             sessions: 2,
             secret_of_a: None,
@@ -662,15 +352,12 @@ impl Pair {
 
     /// Everything the network and the ports have, to compare.
     pub(crate) fn port_states(&self) -> String {
-        format!("{:?}", self.hub.borrow())
+        format!("{:?}", self.net)
     }
 
     /// Another port of a's, to the same network.
-    pub(crate) fn another_port(&self) -> QueuePort {
-        QueuePort {
-            hub: self.hub.clone(),
-            node: 0,
-        }
+    pub(crate) fn another_port(&self) -> ScriptedPort<Ports> {
+        self.net.port(0)
     }
 
     /// The site's secret, as each of them has it; both with a key, and one packet at a time if need be.
@@ -731,7 +418,7 @@ impl Pair {
     /// Ports ask where messages go when their headers have come.
     pub(crate) fn streaming(first_credits: u16) -> Self {
         let pair = Self::lending(first_credits);
-        pair.hub.borrow_mut().streams = true;
+        pair.net.with(|net| net.script.streams = true);
         pair
     }
 
@@ -744,68 +431,73 @@ impl Pair {
 
     /// From now on they do.
     pub(crate) fn read_remotely(&self) {
-        self.hub.borrow_mut().reads_remotely = true;
+        self.net.with(|net| net.script.reads_remotely = true);
     }
 
     /// The same where a refusal ends the link.
     pub(crate) fn reading_over_connections() -> Self {
         let pair = Self::reading_remotely();
-        pair.hub.borrow_mut().refusals_end_links = true;
+        pair.net.with(|net| net.script.refusals_end_links = true);
         pair
     }
 
     /// Reads of b's that need not go on.
     pub(crate) fn stopped(&self) -> Vec<u64> {
-        self.hub.borrow().stopped.clone()
+        self.net.with(|net| net.script.stopped.clone())
     }
 
     /// Registrations that are closed, by the tokens that they were made with.
     pub(crate) fn closed(&self) -> Vec<u64> {
-        let hub = self.hub.borrow();
-        hub.deregistered.iter().map(|key| key.address).collect()
+        self.net.with(|net| net.script.deregistered.clone())
     }
 
     /// A read of b's ends.
     pub(crate) fn end_read(&mut self, token: u64, ok: bool) {
-        self.hub.borrow_mut().over = Some((token, ok));
+        self.tell(ends(0)[1], Event::Read(token, ok));
         self.run();
     }
 
     /// The token of the read that has begun last.
     pub(crate) fn reading(&self) -> Option<u64> {
-        self.hub.borrow().reading
+        self.net.with(|net| Some(net.script.reading.as_ref()?.0))
     }
 
     /// A port says to one side that bytes are moving.
     pub(crate) fn moves(&mut self, side: Side, what: RemoteUse) {
-        let node = usize::from(side == Side::B);
-        self.hub.borrow_mut().moving = Some((node, what));
+        self.tell(ends(0)[side as usize], Event::Activity(what));
         self.run();
     }
 
-    /// From now on nothing comes behind the half of a body, or does again.
+    /// From now on the second half of a body waits for another event of its link, or comes at once.
     pub(crate) fn stop_midway(&self, stop: bool) {
-        self.hub.borrow_mut().stops_midway = stop;
+        self.net.with(|net| {
+            net.halts = stop;
+            let links: Vec<_> = net.links(1).filter(|_| !stop).collect();
+            for link in links {
+                net.tell(link, Event::Writable);
+            }
+        });
     }
 
     /// From now on ports say whether there is room when they are asked.
     pub(crate) fn tell_of_room(&self) {
-        self.hub.borrow_mut().tells_of_room = true;
+        self.net.with(|net| net.tells_of_room = true);
     }
 
     /// Packets that the calling end has sent on a link.
     pub(crate) fn said(&mut self, cable: usize) -> Vec<(HeaderBytes, Vec<u8>)> {
-        self.hub.borrow_mut().cables[cable].lanes[1]
-            .packets
-            .drain(..)
-            .collect()
+        self.read(ends(cable)[0])
+    }
+
+    /// From now on the test does not read its end of a cable.
+    pub(crate) fn read_nothing(&mut self, cable: usize) {
+        self.net.with(|net| net.script.deaf.push(cable as u32));
     }
 
     /// The answer to that.
     pub(crate) fn answer(&mut self, cable: usize, header: HeaderBytes, body: Vec<u8>) {
-        self.hub.borrow_mut().cables[cable].lanes[0]
-            .packets
-            .push_back((header, body));
+        let link = ends(cable)[0];
+        self.net.with(|net| net.inject(link, header, body));
     }
 
     /// Sends that are not matched have no time-out.
@@ -899,7 +591,10 @@ impl Pair {
     /// The same with b's answer to what no receive accepts.
     pub(crate) fn run_with(&mut self, answer: Answer) {
         self.b.owner_mut().answer = answer;
-        self.hub.borrow_mut().hold_data = self.hold_data;
+        self.net.with(|net| {
+            net.script.hold_data = self.hold_data;
+            net.wake_senders();
+        });
         let mut quiet = 0;
         for _ in 0..100_000 {
             let mut busy = self.a.progress();
@@ -933,18 +628,21 @@ impl Pair {
 
     /// The number of links there have been.
     pub(crate) fn links(&self) -> usize {
-        self.hub.borrow().cables.len()
+        self.net.with(|net| net.cables() as usize)
     }
 
     /// From now on nothing arrives on these links, the oldest being 0, and on all others everything.
     pub(crate) fn hold(&mut self, links: &[usize]) {
-        self.hub.borrow_mut().held = links.to_vec();
+        let held = links.iter().map(|link| *link as u32).collect();
+        self.net.with(|net| net.held = held);
     }
 
     /// One side takes in what is next on one link, at most.
     pub(crate) fn step(&mut self, side: Side, link: usize) {
-        let others: Vec<_> = (0..self.links()).filter(|other| *other != link).collect();
-        self.hold(&others);
+        self.net.with(|net| {
+            let all = 0..net.cables();
+            net.held = all.filter(|other| *other as usize != link).collect();
+        });
         match side {
             Side::A => self.a.progress(),
             Side::B => self.b.progress(),
@@ -954,25 +652,19 @@ impl Pair {
 
     /// The port looks at its newest link first.
     pub(crate) fn newest_first(&mut self) {
-        self.hub.borrow_mut().newest_first = true;
+        self.net.with(|net| net.newest_first = true);
     }
 
     /// Every link is lost.
     pub(crate) fn cut(&mut self) {
-        for cable in &mut self.hub.borrow_mut().cables {
-            cable.down = [Some(LinkDown::Reset); 2];
-        }
+        self.net.with(|net| net.cut(LinkDown::Reset));
     }
 
     /// A comes back as another session; b is not told.
     pub(crate) fn restart_a_silently(&mut self) {
         self.sessions += 1;
-        for cable in &mut self.hub.borrow_mut().cables {
-            for end in 0..2 {
-                cable.gone[end] |= cable.ends[end] == 0;
-            }
-        }
-        self.a = node(&self.hub, &self.clock, settings(0), 0, self.sessions);
+        self.net.with(|net| net.forget(0));
+        self.a = node(&self.net, &self.clock, settings(0), 0, self.sessions);
     }
 
     /// A closes and is opened again at once, as another session.
@@ -984,59 +676,47 @@ impl Pair {
             secret: self.secret_of_a.clone(),
             ..settings(tombstones)
         };
-        self.a = node(&self.hub, &self.clock, config, 0, self.sessions);
+        self.a = node(&self.net, &self.clock, config, 0, self.sessions);
     }
 
     /// A link to b that no endpoint of ours stands behind.
     pub(crate) fn stranger(&mut self) -> usize {
-        let mut hub = self.hub.borrow_mut();
-        hub.cables.push(Cable {
-            ends: [7, 1],
-            cookies: [0; 2],
-            lanes: Default::default(),
-            up_told: true,
-            refused: false,
-            down: [None; 2],
-            gone: [false; 2],
-        });
-        hub.cables.len() - 1
+        self.net.with(|net| net.lay([None, Some(1)]) as usize)
     }
 
     pub(crate) fn inject(&mut self, cable: usize, header: HeaderBytes, body: Vec<u8>) {
-        self.hub.borrow_mut().cables[cable].lanes[1]
-            .packets
-            .push_back((header, body));
+        let link = ends(cable)[1];
+        self.net.with(|net| net.inject(link, header, body));
     }
 
     /// The packet that b would be given next.
     pub(crate) fn next_for_b(&self) -> Option<(HeaderBytes, Vec<u8>)> {
-        self.hub.borrow().cables[0].lanes[1]
-            .packets
-            .front()
-            .cloned()
+        self.net
+            .with(|net| match net.end(ends(0)[1]).inbox.front()? {
+                Event::Packet(header, body, _) => Some((*header, body.clone())),
+                _ => None,
+            })
     }
 
     /// From now on addresses that are called are those of the endpoints.
     pub(crate) fn translate_none(&mut self) {
-        self.hub.borrow_mut().no_translator = true;
+        self.net.with(|net| net.script.no_translator = true);
     }
 
     /// From now on the network cannot tell b who its peers are.
     pub(crate) fn unname(&mut self) {
-        self.hub.borrow_mut().unnamed = true;
+        self.net.with(|net| net.script.unnamed = true);
     }
 
     /// The interface, and address, that the other end of a cable has.
     pub(crate) fn seen_as(&mut self, cable: usize, nic: u64) {
-        self.hub.borrow_mut().seen.push((cable, nic));
+        self.net
+            .with(|net| net.script.seen.insert(cable as u32, nic));
     }
 
     /// The body of the first packet of that kind that was sent.
     pub(crate) fn overheard(&self, kind: Kind) -> Vec<u8> {
-        let hub = self.hub.borrow();
-        let mut heard = hub.heard.iter();
-        let found = heard.find(|(header, _)| header[0] == kind as u8);
-        found.expect("it has been sent").1.clone()
+        self.all_of(kind).remove(0).1
     }
 
     /// The same of the last one.
@@ -1049,11 +729,33 @@ impl Pair {
         Header::parse(&self.last_of(kind).0).expect("a header")
     }
 
-    fn last_of(&self, kind: Kind) -> (HeaderBytes, Vec<u8>) {
-        let hub = self.hub.borrow();
-        let mut heard = hub.heard.iter().rev();
-        let found = heard.find(|(header, _)| header[0] == kind as u8);
-        found.expect("it has been sent").clone()
+    fn last_of(&self, kind: Kind) -> Bytes {
+        self.all_of(kind).pop().expect("it has been sent")
+    }
+
+    fn all_of(&self, kind: Kind) -> Vec<Bytes> {
+        self.net.with(|net| {
+            let all = net.script.heard.iter().map(|(_, packet, _)| packet);
+            let wanted = all.filter(|(header, _)| header[0] == kind as u8);
+            wanted.cloned().collect()
+        })
+    }
+
+    /// Packets from that end of a cable that have not been read.
+    fn read(&self, link: LinkId) -> Vec<Bytes> {
+        self.net.with(|net| {
+            let all = net.script.heard.iter_mut();
+            let unread = all.filter(|(from, _, read)| *from == link && !read);
+            let read = unread.map(|(_, packet, read)| {
+                *read = true;
+                packet.clone()
+            });
+            read.collect()
+        })
+    }
+
+    fn tell(&self, link: LinkId, event: Event) {
+        self.net.with(|net| net.tell(link, event));
     }
 
     /// As if b had sent it, on its own call.
@@ -1063,14 +765,13 @@ impl Pair {
 
     /// Packets that b has sent on a link that it did not begin, and whether it has closed it.
     pub(crate) fn told(&mut self, cable: usize) -> (Vec<(HeaderBytes, Vec<u8>)>, bool) {
-        let mut hub = self.hub.borrow_mut();
-        let cable = &mut hub.cables[cable];
-        (cable.lanes[0].packets.drain(..).collect(), cable.gone[1])
+        let link = ends(cable)[1];
+        (self.read(link), self.net.with(|net| net.end(link).closed))
     }
 
     /// Whether the calling end has closed that link.
     pub(crate) fn left(&self, cable: usize) -> bool {
-        self.hub.borrow().cables[cable].gone[0]
+        self.net.with(|net| net.end(ends(cable)[0]).closed)
     }
 
     /// Gives a secret of its own to each side, as a host that opens an endpoint does.

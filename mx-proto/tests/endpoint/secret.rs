@@ -307,6 +307,7 @@ fn a_peer_that_challenges_for_ever_and_reads_no_proof_is_failed() {
     pair.inject(calls, connect.0, connect.1);
     pair.run();
     let challenge = pair.told(calls).0.remove(0);
+    pair.read_nothing(called);
     let mut answered = 0;
     while pair.a.stats().malformed == 0 {
         assert!(answered < 20_000, "its proofs are kept for ever");

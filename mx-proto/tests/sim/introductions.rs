@@ -10,10 +10,10 @@
 use mx_proto::reliability::ReliableConfig;
 use mx_proto::secret::Secret;
 use mx_proto::{Config, Endpoint, EndpointId, Identity, Key, MatchBits, SessionId, Status};
-use mx_sim::Queue;
 use mx_sim::hostile::{Gang, Hostile};
 use mx_sim::node::{KEY, NIC, target};
 use mx_sim::scenario::{Besieged, Ground, Network, Reliably, Secrets, Tally, Unreliably};
+use mx_sim::{Buffer, Queue};
 use mx_sim::{Drive, Profile, Rng, Terms, World, seeds};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -98,7 +98,8 @@ fn relayed<N: Network>(world: &World, mut network: N) -> Status {
             endpoint: EndpointId(id as u32),
             session: SessionId(id as u64 + 1),
         };
-        Endpoint::new(config, identity, KEY, port, world.clock(), Queue::default())
+        let owner = <Queue<Buffer>>::default();
+        Endpoint::new(config, identity, KEY, port, world.clock(), owner)
     };
     let mut caller = endpoint(0, network.open(0));
     let mut called = endpoint(1, network.open(1));

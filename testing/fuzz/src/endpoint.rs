@@ -9,21 +9,21 @@
 //! ```
 
 use crate::input::Input;
-use crate::link::{Buffer, PACKET_MAX, STREAMED_MAX, Wire, Word};
+use crate::link::{
+    Buffer, HostileNet, PACKET_MAX, STREAMED_MAX, link, links, open, sent, tell_all, tell_packet,
+};
 use crate::meter::{self, within};
 use crate::packets::{put, u32_at, u64_at};
 use crate::peers::{HostileEndpoint, KEY, begin, hello, packet, target};
 use crate::program::{Program, run};
 use mx_proto::memory::Source;
-use mx_proto::ops::{Chunks, Ops};
 use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
 use mx_proto::{
-    Arrival, Config, Decision, Deferred, Down, EndpointId, InboxStats, LinkId, MatchBits,
-    MatchMask, NicId, Outcome, Owner, Posted, Received, RemoteId, RequestId, Route, SendMode,
-    Status, Verdict,
+    Arrival, Config, Decision, Deferred, EndpointId, InboxStats, LinkId, MatchBits, MatchMask,
+    NicId, Posted, Received, RemoteId, RequestId, Route, SendMode, Status, Verdict,
 };
-use mx_sim::Queue;
-use std::cell::RefCell;
+use mx_sim::script::Event;
+use mx_sim::{Queue, Verdicts, VirtualClock};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -66,8 +66,9 @@ pub fn endpoint(bytes: &[u8]) {
 }
 
 struct World {
-    wire: Rc<RefCell<Wire>>,
-    endpoint: HostileEndpoint<Host>,
+    net: HostileNet,
+    clock: VirtualClock,
+    endpoint: HostileEndpoint<Queue<Buffer, Host>>,
     pending: BTreeSet<u64>,
     remotes: Vec<RemoteId>,
     deferred: Option<Deferred>,
@@ -76,30 +77,13 @@ struct World {
 
 /// Decides about messages without a receive.
 struct Host {
-    ends: Queue<Buffer>,
     how: u8,
     buffers: Rc<()>,
     /// Turns of which a message can be had, or could before it was forgotten.
     ready: usize,
 }
 
-impl Owner for Host {
-    type Memory = Buffer;
-    type Word = u64;
-    type Places = Chunks<Buffer, u64>;
-
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.ends.keep(ops, op, how);
-    }
-
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.ends.keep_down(down);
-    }
-
-    fn has_events(&self) -> bool {
-        self.ends.has_events()
-    }
-
+impl Verdicts<Buffer> for Host {
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
         assert!(body.is_none_or(|body| body.len() == arrival.length as usize));
         match self.how % 4 {
@@ -125,14 +109,14 @@ impl Owner for Host {
 impl World {
     fn new(flags: u8) -> Self {
         let host = Host {
-            ends: Queue::default(),
             how: 0,
             buffers: Rc::new(()),
             ready: 0,
         };
-        let (wire, endpoint) = begin(|| config(flags), host);
+        let (net, clock, endpoint) = begin(|| config(flags), Queue::new(host));
         let mut world = Self {
-            wire,
+            net,
+            clock,
             endpoint,
             pending: BTreeSet::new(),
             remotes: Vec::new(),
@@ -141,7 +125,7 @@ impl World {
         };
         // One remote that called, one that was called.
         if flags & 16 == 0 {
-            let link = world.wire.borrow_mut().open();
+            let link = world.net.with(open);
             world.packet(link, &packet(1, 5, 0, &hello(KEY, 2, 0)), 0);
             world.progress();
         }
@@ -163,8 +147,8 @@ impl World {
             }
             3 => self.bring_up(),
             4 => {
-                if self.wire.borrow().links.len() < LINKS_MAX {
-                    self.wire.borrow_mut().open();
+                if links(&self.net).len() < LINKS_MAX {
+                    self.net.with(open);
                 }
             }
             5 => self.take_down(input),
@@ -195,18 +179,17 @@ impl World {
             11 => self.decide(input.byte()),
             12 => {
                 let millis = input.choose(&[1, 100, 2500, 6000, 21_000]);
-                self.wire.borrow_mut().pass(Duration::from_millis(millis));
+                self.clock.advance(Duration::from_millis(millis));
             }
-            13 => self.wire.borrow_mut().full = input.byte(),
+            13 => {
+                let full = input.byte();
+                self.net.with(|net| net.script.full = full);
+            }
             14 => {
-                let mut wire = self.wire.borrow_mut();
-                wire.full = 0;
-                wire.tell_all(&Word::Writable);
+                self.net.with(|net| net.script.full = 0);
+                tell_all(&self.net, &Event::Writable);
             }
-            15 => {
-                let mut wire = self.wire.borrow_mut();
-                wire.in_parts = !wire.in_parts;
-            }
+            15 => self.net.with(|net| net.script.in_parts ^= true),
             16..=18 => {
                 let (at, how) = (input.below(16), input.byte());
                 self.answer(at, how);
@@ -216,10 +199,8 @@ impl World {
             }
             19 => {
                 let flags = input.byte();
-                let mut wire = self.wire.borrow_mut();
-                if wire.links.len() < LINKS_MAX {
-                    let link = wire.open();
-                    drop(wire);
+                if links(&self.net).len() < LINKS_MAX {
+                    let link = self.net.with(open);
                     let who = hello(KEY, 2 + flags % 4, flags >> 4);
                     self.packet(link, &packet(1, 5, flags.into(), &who), 0);
                 }
@@ -234,13 +215,13 @@ impl World {
     }
 
     fn collect(&mut self) {
-        while let Some(done) = within(1, || self.endpoint.owner_mut().ends.next_completion()) {
+        while let Some(done) = within(1, || self.endpoint.owner_mut().next_completion()) {
             let was = self.pending.remove(&done.request.to_word());
             assert!(was, "an end of what was not under way: {done:?}");
             assert!(done.transferred <= done.length || done.status != Status::Success);
             self.meet(done.remote);
         }
-        while let Some(down) = within(1, || self.endpoint.owner_mut().ends.next_down()) {
+        while let Some(down) = within(1, || self.endpoint.owner_mut().next_down()) {
             assert!(self.endpoint.remote_identity(down.remote).is_none());
         }
     }
@@ -278,7 +259,7 @@ impl World {
     }
 
     fn bring_up(&mut self) {
-        self.wire.borrow_mut().tell_all(&Word::Up);
+        tell_all(&self.net, &Event::Up);
         self.progress();
     }
 
@@ -293,12 +274,12 @@ impl World {
             LinkDown::Elsewhere(Route(2)),
         ]);
         if let Some(link) = self.link(input.below(LINKS_MAX)) {
-            self.wire.borrow_mut().tell(link, Word::Down(reason));
+            self.net.with(|net| net.tell(link, Event::Down(reason)));
         }
     }
 
     fn link(&self, at: usize) -> Option<LinkId> {
-        self.wire.borrow().link(at)
+        link(&self.net, at)
     }
 
     fn send(&mut self, to: usize, bits: u64, len: usize, flags: u8) {
@@ -381,17 +362,14 @@ impl World {
     }
 
     fn packet(&mut self, link: LinkId, packet: &(HeaderBytes, Vec<u8>), times: u8) {
-        let mut wire = self.wire.borrow_mut();
         for _ in 0..=times {
-            let (header, body) = packet.clone();
-            wire.tell(link, Word::Packet(header, body, times & 1 == 0));
+            tell_packet(&self.net, link, packet, times & 1 == 0);
         }
     }
 
     /// A peer's answer to something the endpoint sent.
     fn answer(&mut self, at: usize, how: u8) {
-        let sent = self.wire.borrow().sent.iter().rev().nth(at).cloned();
-        let Some((link, header, body)) = sent else {
+        let Some((link, header, body)) = sent(&self.net, at) else {
             return;
         };
         let (word, length) = (u64_at(&wide(&header), 8), u32_at(&wide(&header), 16));
@@ -434,14 +412,7 @@ impl World {
             return;
         };
         let kind = input.byte() % 17;
-        let sent = self
-            .wire
-            .borrow()
-            .sent
-            .iter()
-            .rev()
-            .nth(input.below(16))
-            .cloned();
+        let sent = sent(&self.net, input.below(16));
         let (theirs, theirs_body) = sent.map_or(([0; HEADER_LEN], Vec::new()), |(_, h, b)| (h, b));
         let word = match input.byte() % 6 {
             0 | 1 => u64_at(&wide(&theirs), 8),
@@ -521,7 +492,8 @@ impl Program for World {
         let buffers = Rc::strong_count(&self.endpoint.owner().buffers) - 1;
         let inbox = self.endpoint.inbox_stats();
         let (requests, messages) = (self.endpoint.requests(), inbox.messages);
-        let coming = self.wire.borrow().midway.len();
+        let begun = |link: &LinkId| self.net.with(|net| net.end(*link).begun);
+        let coming = links(&self.net).iter().filter(|link| begun(link)).count();
         assert!(
             buffers <= requests + messages + coming,
             "{buffers} buffers for {requests} requests and {messages} messages"

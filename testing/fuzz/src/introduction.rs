@@ -10,7 +10,7 @@
 //! is tested by itself in `secret.rs`.
 
 use crate::input::Input;
-use crate::link::{Buffer, Wire, Word};
+use crate::link::{Buffer, HostileNet, link, links, open, sent, tell_all, tell_packet};
 use crate::meter::{self, within};
 use crate::packets::put;
 use crate::peers::{
@@ -20,19 +20,16 @@ use crate::peers::{
 use crate::program::{Program, run};
 use hmac::{Hmac, Mac};
 use mx_proto::memory::Source;
-use mx_proto::ops::{Chunks, Ops};
 use mx_proto::port::{HeaderBytes, LinkControl, LinkDown};
 use mx_proto::secret::{Purpose, Role, Secret, Words};
 use mx_proto::wire::{HELLO_LEN, Kind};
 use mx_proto::{
-    Arrival, Config, Down, EndpointId, Key, LinkId, MatchBits, NicId, Outcome, Owner, RequestId,
-    SessionId, Status, Verdict,
+    Arrival, Config, EndpointId, Key, LinkId, MatchBits, NicId, SessionId, Status, Verdict,
 };
-use mx_sim::Queue;
+use mx_sim::script::Event;
+use mx_sim::{Queue, Verdicts, VirtualClock};
 use sha2::Sha256;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -56,8 +53,9 @@ pub fn introduction(bytes: &[u8]) {
 }
 
 struct World {
-    wire: Rc<RefCell<Wire>>,
-    endpoint: HostileEndpoint<Host>,
+    net: HostileNet,
+    clock: VirtualClock,
+    endpoint: HostileEndpoint<Queue<Buffer, Host>>,
     secret: Option<Secret>,
     /// The first hello of the program on each link.
     said: BTreeMap<u32, Vec<u8>>,
@@ -66,27 +64,10 @@ struct World {
 
 /// Takes every message, and checks its sender.
 struct Host {
-    ends: Queue<Buffer>,
     secret: bool,
 }
 
-impl Owner for Host {
-    type Memory = Buffer;
-    type Word = u64;
-    type Places = Chunks<Buffer, u64>;
-
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.ends.keep(ops, op, how);
-    }
-
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.ends.keep_down(down);
-    }
-
-    fn has_events(&self) -> bool {
-        self.ends.has_events()
-    }
-
+impl Verdicts<Buffer> for Host {
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, _: Option<&B>) -> Verdict {
         let who = arrival.identity;
         assert!(
@@ -105,10 +86,7 @@ impl World {
     /// `flags`: 1: there is a secret.
     fn new(flags: u8) -> Self {
         let has = flags & 1 != 0;
-        let host = Host {
-            ends: Queue::default(),
-            secret: has,
-        };
+        let host = Host { secret: has };
         let config = || Config {
             unexpected_bytes: 64 << 10,
             first_credits: 4,
@@ -120,9 +98,10 @@ impl World {
             secret: has.then(secret),
             ..Config::default()
         };
-        let (wire, endpoint) = begin(config, host);
+        let (net, clock, endpoint) = begin(config, Queue::new(host));
         Self {
-            wire,
+            net,
+            clock,
             endpoint,
             secret: has.then(secret),
             said: BTreeMap::new(),
@@ -135,7 +114,7 @@ impl World {
     }
 
     fn collect(&mut self) {
-        while let Some(done) = within(1, || self.endpoint.owner_mut().ends.next_completion()) {
+        while let Some(done) = within(1, || self.endpoint.owner_mut().next_completion()) {
             self.calls -= 1;
             let who = self.endpoint.remote_identity(done.remote);
             let rightful = who.is_none_or(|who| is_rightful(who.session));
@@ -144,16 +123,12 @@ impl World {
         }
     }
 
-    fn tell(&self, link: LinkId, word: Word) {
-        self.wire.borrow_mut().tell(link, word);
-    }
-
     fn link(&self, at: u8) -> Option<LinkId> {
-        self.wire.borrow().link(at.into())
+        link(&self.net, at.into())
     }
 
     fn call(&mut self, number: u8) {
-        let free = self.wire.borrow().links.len() < LINKS_MAX && self.calls < CALLS_MAX;
+        let free = links(&self.net).len() < LINKS_MAX && self.calls < CALLS_MAX;
         if free {
             let target = target(number);
             let posted = within(1, || self.endpoint.connect(target, KEY, MatchBits(0), 0));
@@ -161,25 +136,24 @@ impl World {
         }
     }
 
-    fn send(&mut self, link: LinkId, (header, body): (HeaderBytes, Vec<u8>)) {
-        if header[0] == Kind::Connect as u8 {
+    fn send(&mut self, link: LinkId, packet: (HeaderBytes, Vec<u8>)) {
+        if packet.0[0] == Kind::Connect as u8 {
             let said = self.said.entry(link.index());
-            said.or_insert_with(|| body.clone());
+            said.or_insert_with(|| packet.1.clone());
         }
-        self.tell(link, Word::Packet(header, body, false));
+        tell_packet(&self.net, link, &packet, false);
     }
 
     fn stranger(&mut self, how: u8) {
-        if self.wire.borrow().links.len() < LINKS_MAX {
-            let link = self.wire.borrow_mut().open();
+        if links(&self.net).len() < LINKS_MAX {
+            let link = self.net.with(open);
             self.send(link, packet(1, how.into(), 0, &named(how)));
         }
     }
 
     /// A peer's answer to something the endpoint has sent: right, if it can, or nearly so.
     fn answer(&mut self, at: usize, how: u8) {
-        let sent = self.wire.borrow().sent.iter().rev().nth(at).cloned();
-        let Some((link, header, body)) = sent else {
+        let Some((link, header, body)) = sent(&self.net, at) else {
             return;
         };
         let mut word = [0; 8];
@@ -208,9 +182,11 @@ impl World {
             return with_status(packet(2, word, 0, &who), 1 + how % 8);
         }
         let about = asked.get(NONCE_AT..HELLO_LEN).unwrap_or_default();
-        let wire = self.wire.borrow();
-        let accepted = wire.sent.iter().rev().find(|sent| sent.1[0] == 2);
-        let nonce = accepted.and_then(|sent| sent.2.get(NONCE_AT..HELLO_LEN));
+        let accepted = (0..SENT).filter_map(|at| sent(&self.net, at));
+        let accepted = accepted.map(|it| (it.1[0], it.2)).find(|it| it.0 == 2);
+        let nonce = accepted
+            .as_ref()
+            .and_then(|it| it.1.get(NONCE_AT..HELLO_LEN));
         let of = nonce.filter(|_| how & 2 == 0).unwrap_or(about);
         who[NONCE_AT..].copy_from_slice(&known_proof(of, about));
         // It has called that interface of ours, or another's.
@@ -221,9 +197,8 @@ impl World {
 
     /// Something that the endpoint has said itself.
     fn echo(&self, at: u8) -> Option<(HeaderBytes, Vec<u8>)> {
-        let wire = self.wire.borrow();
-        let sent = wire.sent.iter().rev().nth(usize::from(at) % SENT)?;
-        Some((sent.1, sent.2.clone()))
+        let (_, header, body) = sent(&self.net, usize::from(at) % SENT)?;
+        Some((header, body))
     }
 
     /// A challenge to the peer that says `said`.
@@ -327,18 +302,19 @@ impl Program for World {
             0 | 1 => self.progress(),
             2 => self.call(input.byte()),
             3 => {
-                self.wire.borrow_mut().tell_all(&Word::Up);
+                tell_all(&self.net, &Event::Up);
                 self.progress();
             }
             4 => self.stranger(input.byte()),
             5 => {
                 if let Some(link) = self.link(input.byte()) {
-                    self.tell(link, Word::Down(LinkDown::Reset));
+                    self.net
+                        .with(|net| net.tell(link, Event::Down(LinkDown::Reset)));
                 }
             }
             6 => {
                 let millis = input.choose(&[1, 100, 1100, 3100, 21_000]);
-                self.wire.borrow_mut().pass(Duration::from_millis(millis));
+                self.clock.advance(Duration::from_millis(millis));
             }
             7 => {
                 let number = EndpointId(input.byte().into());
@@ -355,7 +331,7 @@ impl Program for World {
             }
             _ => self.say(input),
         }
-        while within(1, || self.endpoint.owner_mut().ends.next_down()).is_some() {}
+        while within(1, || self.endpoint.owner_mut().next_down()).is_some() {}
         self.collect();
     }
 
@@ -363,10 +339,7 @@ impl Program for World {
         let held = meter::held(1);
         assert!(held <= HEAP_MAX, "{held} bytes of heap");
         assert!(self.endpoint.remotes() <= REMOTES + CALLS_MAX);
-        let (waiting, links) = (
-            self.endpoint.introductions(),
-            self.wire.borrow().links.len(),
-        );
+        let (waiting, links) = (self.endpoint.introductions(), links(&self.net).len());
         assert!(waiting <= links, "{waiting} introductions on {links} links");
         let names = (0..=u8::MAX).flat_map(|number| [(number, 1), (number, 7)]);
         for (number, nic) in names.filter(|_| self.endpoint.owner().secret) {
@@ -380,9 +353,7 @@ impl Program for World {
     }
 
     fn finish(mut self) {
-        self.wire
-            .borrow_mut()
-            .tell_all(&Word::Down(LinkDown::Reset));
+        tell_all(&self.net, &Event::Down(LinkDown::Reset));
         for _ in 0..40 {
             self.progress();
         }
@@ -433,13 +404,10 @@ mod tests {
         while !input.is_empty() {
             world.step(&mut input);
         }
-        let sent = world
-            .wire
-            .borrow()
-            .sent
-            .iter()
-            .map(|sent| sent.1[0])
-            .collect();
+        let sent = world.net.with(|net| {
+            let kinds = net.script.sent.iter().map(|sent| sent.1[0]);
+            kinds.collect()
+        });
         (
             world.endpoint.remotes(),
             world.endpoint.stats().refused,

@@ -1,19 +1,19 @@
 //! An endpoint on a hostile port, and what its peers say.
 //!
 //! ```text
-//!   begin(config) -> Endpoint 1, with KEY  ---HostilePort---  Wire <- packet(kind, ..), hello(..)
+//!   begin(config) -> Endpoint 1, with KEY  ---HostilePort---  HostileNet <- packet(kind, ..), hello(..)
 //! ```
 
-use crate::link::{Buffer, HostilePort, Wire, WireClock};
+use crate::link::{Buffer, HostileNet, HostilePort};
 use crate::meter::{self, within};
 use crate::packets::{body_len, put};
 use mx_proto::port::{HEADER_LEN, HeaderBytes};
 use mx_proto::wire::{HELLO_LEN, VERSION};
 use mx_proto::{Config, Endpoint, EndpointId, Identity, NicId, Owner, Route, SessionId, Target};
-use std::cell::RefCell;
-use std::rc::Rc;
+use mx_sim::VirtualClock;
+use std::time::Duration;
 
-pub(crate) type HostileEndpoint<O> = Endpoint<HostilePort, WireClock, O>;
+pub(crate) type HostileEndpoint<O> = Endpoint<HostilePort, VirtualClock, O>;
 
 /// Of all endpoints.
 pub(crate) const KEY: u32 = 77;
@@ -24,20 +24,20 @@ const SELF: Identity = Identity {
     session: SessionId(99),
 };
 
-/// An endpoint of `host`'s, whose heap is owner 1's, and the wire it is on. All accounts start anew.
+/// An endpoint of `host`'s, whose heap is owner 1's, the network it is on, and its clock. All accounts start
+/// anew.
 pub(crate) fn begin<O: Owner<Memory = Buffer>>(
     config: impl FnOnce() -> Config,
     host: O,
-) -> (Rc<RefCell<Wire>>, HostileEndpoint<O>) {
+) -> (HostileNet, VirtualClock, HostileEndpoint<O>) {
     meter::clear();
-    let wire = Rc::new(RefCell::new(Wire::default()));
-    wire.borrow_mut().now.0 = 1_000_000_000;
-    let port = HostilePort {
-        wire: Rc::clone(&wire),
-    };
-    let clock = WireClock(Rc::clone(&wire));
-    let endpoint = within(1, || Endpoint::new(config(), SELF, KEY, port, clock, host));
-    (wire, endpoint)
+    let net = HostileNet::default();
+    net.with(|net| net.halts = true);
+    let clock = VirtualClock::new();
+    clock.advance(Duration::from_secs(1));
+    let (port, time) = (net.port(0), clock.clone());
+    let endpoint = within(1, || Endpoint::new(config(), SELF, KEY, port, time, host));
+    (net, clock, endpoint)
 }
 
 /// The peer of that number.

@@ -9,7 +9,6 @@
 //! count on, and its buffer does not change after that.
 
 mod order;
-mod port;
 
 use bmi_method::abi::types::bmi_method_addr;
 use bmi_method::address;
@@ -17,18 +16,15 @@ use bmi_method::match_layout::KEY;
 use bmi_method::method::{self, Handout, Method, Post, PostKind, Posted, Settings};
 use bmi_method::peer::state::State;
 use bmi_method::peer_name::PeerName;
-use mx_proto::ops::{Chunks, Ops};
 use mx_proto::{
-    Arrival, Clock, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, Memory, NicId,
-    Outcome, Owner, RemoteId, RequestId, Route, SendMode, SessionId, Source, Target, Verdict,
+    Arrival, Clock, Endpoint, EndpointId, Identity, Instant, MatchBits, Memory, NicId, Owner,
+    RemoteId, Route, SendMode, SessionId, Source, Target, Verdict,
 };
-use mx_sim::Queue;
 use mx_sim::fabric::Share;
 use mx_sim::world::{NodeId, World};
-use mx_sim::{Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
+use mx_sim::{Cluster, Drive, Fabric, Profile, Queue, SimPort, Verdicts, VirtualClock, seeds};
 use mx_sys::UserMemory;
 use order::Order;
-use port::TwoNames;
 use std::collections::{BTreeMap, HashMap};
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -40,7 +36,17 @@ pub const OTHER_NIC: NicId = NicId(0x5252);
 /// The interface of a machine where nothing listens.
 pub const NOWHERE: NicId = NicId(0x5353);
 
-pub type SimMethod = Method<TwoNames, VirtualClock>;
+/// Targets on [`OTHER_NIC`] are those on [`NIC`].
+fn rename(mut target: Target) -> Target {
+    match target.nic {
+        OTHER_NIC => target.nic = NIC,
+        NOWHERE => target.endpoint = EndpointId(u32::from(u16::MAX)),
+        _ => {}
+    }
+    target
+}
+
+pub type SimMethod = Method<SimPort<UserMemory>, VirtualClock>;
 
 /// An operation under way.
 struct Posting {
@@ -102,36 +108,19 @@ pub struct Host {
 }
 
 pub struct Stranger {
-    pub endpoint: Endpoint<TwoNames, VirtualClock, Inbox>,
+    pub endpoint: Endpoint<SimPort<UserMemory>, VirtualClock, Queue<UserMemory, Inbox>>,
     pub connected: Option<RemoteId>,
 }
 
 /// Everything a stranger was sent.
 #[derive(Default)]
 pub struct Inbox {
-    ends: Queue<UserMemory>,
     /// Whatever comes now is left where it is.
     pub closed: bool,
     pub messages: Vec<(RemoteId, MatchBits, Vec<u8>)>,
 }
 
-impl Owner for Inbox {
-    type Memory = UserMemory;
-    type Word = u64;
-    type Places = Chunks<UserMemory, u64>;
-
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.ends.keep(ops, op, how);
-    }
-
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.ends.keep_down(down);
-    }
-
-    fn has_events(&self) -> bool {
-        self.ends.has_events()
-    }
-
+impl Verdicts<UserMemory> for Inbox {
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
         if self.closed {
             return Verdict::Continue;
@@ -139,10 +128,6 @@ impl Owner for Inbox {
         let bytes = body.map(Source::to_vec).unwrap_or_default();
         self.messages.push((arrival.source, arrival.bits, bytes));
         Verdict::Finished
-    }
-
-    fn memory(&mut self, _: usize) -> Option<UserMemory> {
-        None
     }
 }
 
@@ -174,12 +159,12 @@ impl Stranger {
 
     fn progress(&mut self) -> bool {
         let busy = self.endpoint.progress();
-        while let Some(completion) = self.endpoint.owner_mut().ends.next_completion() {
+        while let Some(completion) = self.endpoint.owner_mut().next_completion() {
             if completion.kind == mx_proto::OpKind::Connect {
                 self.connected = Some(completion.remote);
             }
         }
-        while self.endpoint.owner_mut().ends.next_down().is_some() {}
+        while self.endpoint.owner_mut().next_down().is_some() {}
         busy
     }
 
@@ -589,8 +574,10 @@ impl Rig {
     fn with_share(seed: u64, share: Option<Share<UserMemory>>) -> Self {
         let world = World::new(seed);
         seeds::watch(&world);
+        let fabric = Fabric::new(&world, share);
+        fabric.rename(rename);
         Self {
-            fabric: Fabric::new(&world, share),
+            fabric,
             cluster: Cluster::new(&world),
             world,
             settings: Settings::default(),
@@ -604,10 +591,10 @@ impl Rig {
         node: NodeId,
         profile: Profile,
         owner: O,
-    ) -> Endpoint<TwoNames, VirtualClock, O> {
+    ) -> Endpoint<SimPort<UserMemory>, VirtualClock, O> {
         self.sessions += 1;
         let endpoint = EndpointId(node as u32);
-        let port = SimPort::open(&self.fabric, node, NIC, endpoint, profile).map(TwoNames);
+        let port = SimPort::open(&self.fabric, node, NIC, endpoint, profile);
         let identity = Identity {
             nic: NIC,
             endpoint,
@@ -674,7 +661,7 @@ impl Rig {
 
     pub fn add_stranger(&mut self) -> NodeId {
         let node = self.cluster.next_id();
-        let endpoint = self.endpoint(node, Profile::default(), Inbox::default());
+        let endpoint = self.endpoint(node, Profile::default(), Queue::default());
         self.cluster.add(Node::Stranger(Box::new(Stranger {
             endpoint,
             connected: None,

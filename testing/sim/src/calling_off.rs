@@ -1,8 +1,8 @@
 //! Calling operations off where their completions are not wanted.
 
-use crate::owner::Queue;
+use crate::owner::{Queue, Verdicts};
 use mx_proto::port::Port;
-use mx_proto::{Clock, Endpoint, Memory, Owner, RequestId, Status};
+use mx_proto::{Clock, Endpoint, Memory, RequestId, Status};
 use std::fmt;
 
 /// The effect of calling an operation off.
@@ -18,19 +18,7 @@ pub enum Cancelled {
     Unknown,
 }
 
-/// An owner that keeps completions in a [`Queue`].
-pub trait Queued: Owner {
-    /// Where.
-    fn queue(&mut self) -> &mut Queue<Self::Memory>;
-}
-
-impl<M: Memory + fmt::Debug> Queued for Queue<M> {
-    fn queue(&mut self) -> &mut Self {
-        self
-    }
-}
-
-/// An endpoint with such an owner.
+/// An endpoint whose owner is a [`Queue`].
 pub trait CallOff {
     /// Calls an operation off, and takes its completion.
     ///
@@ -39,25 +27,25 @@ pub trait CallOff {
     fn cancel(&mut self, request: RequestId) -> Cancelled;
 }
 
-impl<P, C, O> CallOff for Endpoint<P, C, O>
+impl<P, C, M, V> CallOff for Endpoint<P, C, Queue<M, V>>
 where
-    P: Port<O::Memory>,
+    P: Port<M>,
     C: Clock,
-    O: Queued,
+    M: Memory + fmt::Debug,
+    V: Verdicts<M>,
 {
     fn cancel(&mut self, request: RequestId) -> Cancelled {
         if !self.end(request, Status::Cancelled) {
             return Cancelled::Unknown;
         }
-        let queue = self.owner_mut().queue();
-        let Some(completion) = queue.take(request) else {
+        let Some(completion) = self.owner_mut().take(request) else {
             assert!(
                 self.ops().word(request).is_some(),
                 "what is called off completes"
             );
             return Cancelled::Later;
         };
-        assert_eq!(queue.take(request), None, "it completes once");
+        assert_eq!(self.owner_mut().take(request), None, "it completes once");
         assert_eq!(completion.status, Status::Cancelled);
         if completion.matched {
             Cancelled::Aborted

@@ -17,7 +17,8 @@
 //! ([`datagram::header`]), and the log ([`log_lines()`]).
 //!
 //! Runs of nodes are in [`scenario`], for any network; ports of other crates join in there.
-//! [`explore`] leaves nothing to chance: it makes every order of a few steps.
+//! [`explore`] leaves nothing to chance: it makes every order of a few steps. On a [`ScriptedNet`] a test
+//! chooses every event itself.
 //!
 //! Everything is generic over the memory type, and clocks are handles that can be cloned, so that
 //! any layer above a port can be put on it. Nothing sleeps and nothing reads a real clock; equal
@@ -46,13 +47,14 @@ pub mod queue;
 pub mod recorder;
 pub mod rng;
 pub mod scenario;
+pub mod script;
 pub mod seeds;
 pub mod trace;
 pub mod world;
 
 pub use aside::{aside, is_aside};
 pub use buffer::{Buffer, Pieces};
-pub use calling_off::{CallOff, Cancelled, Queued};
+pub use calling_off::{CallOff, Cancelled};
 pub use check::Book;
 pub use clock::VirtualClock;
 pub use cluster::{Cluster, Drive};
@@ -63,9 +65,10 @@ pub use home::Home;
 pub use link::{Faults, Link};
 pub use log_lines::log_lines;
 pub use node::{Habits, Mood, Node};
-pub use owner::{Completion, Queue};
+pub use owner::{Completion, Queue, Verdicts};
 pub use port::SimPort;
 pub use profile::Profile;
 pub use recorder::{Recorder, Seen, header_of};
 pub use rng::Rng;
+pub use script::{Script, ScriptedNet, ScriptedPort};
 pub use world::{NodeId, World};

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!   completed, down --> Queue --next_completion, next_down, take--> test
+//!   arrived, memory --> Verdicts
 //! ```
 
+use mx_proto::flow::Lane;
 use mx_proto::ops::{Chunks, Ops};
-use mx_proto::{Arrival, Down, Memory, Outcome, Owner, RequestId, Source, Verdict};
+use mx_proto::{Arrival, Down, MatchBits, Memory, Outcome, Owner, RequestId, Source, Verdict};
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 /// The end of one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,35 +43,56 @@ impl Completion {
     }
 }
 
-/// An owner that queues all events, and keeps every message for a later receive.
+/// The decisions of an owner about messages; those of [`Owner`].
+pub trait Verdicts<M> {
+    /// The lane of a message to be sent.
+    fn lane(_bits: MatchBits) -> Lane {
+        Lane::Matched
+    }
+
+    /// Decides about a message that no receive accepts.
+    fn arrived<B: Source + ?Sized>(&mut self, _arrival: &Arrival, _body: Option<&B>) -> Verdict {
+        Verdict::Continue
+    }
+
+    /// Returns memory for a message of the inbox.
+    fn memory(&mut self, _len: usize) -> Option<M> {
+        None
+    }
+
+    /// Notes that a message of a turn can be had from the inbox.
+    fn ready(&mut self, _turn: u32) {}
+}
+
+/// Keeps every message for a later receive.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Keep;
+
+impl<M> Verdicts<M> for Keep {}
+
+/// An owner that queues all events.
 #[derive(Debug)]
-pub struct Queue<M> {
+pub struct Queue<M, V = Keep> {
+    verdicts: V,
     completions: VecDeque<Completion>,
     downs: VecDeque<Down>,
     memory: PhantomData<M>,
 }
 
-impl<M> Default for Queue<M> {
+impl<M, V: Default> Default for Queue<M, V> {
     fn default() -> Self {
-        Self {
-            completions: VecDeque::new(),
-            downs: VecDeque::new(),
-            memory: PhantomData,
-        }
+        Self::new(V::default())
     }
 }
 
-impl<M> Queue<M> {
-    /// Keeps what an owner whose words are contexts has been told of an operation, and frees that.
-    pub fn keep<O: Owner<Word = u64>>(&mut self, ops: &mut Ops<O>, op: RequestId, how: Outcome) {
-        if let Some(context) = ops.word(op).copied() {
-            let completion = Completion {
-                request: op,
-                context,
-                outcome: how,
-            };
-            self.completions.push_back(completion);
-            ops.free(op);
+impl<M, V> Queue<M, V> {
+    /// An owner without events.
+    pub fn new(verdicts: V) -> Self {
+        Self {
+            verdicts,
+            completions: VecDeque::new(),
+            downs: VecDeque::new(),
+            memory: PhantomData,
         }
     }
 
@@ -83,11 +106,6 @@ impl<M> Queue<M> {
         self.downs.pop_front()
     }
 
-    /// Keeps the loss of a remote, for an owner that has this in it.
-    pub fn keep_down(&mut self, down: Down) {
-        self.downs.push_back(down);
-    }
-
     /// The completion of one operation, out of its turn.
     pub fn take(&mut self, request: RequestId) -> Option<Completion> {
         let mut all = self.completions.iter();
@@ -96,21 +114,55 @@ impl<M> Queue<M> {
     }
 }
 
-impl<M: Memory + fmt::Debug> Owner for Queue<M> {
+impl<M, V> Deref for Queue<M, V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        &self.verdicts
+    }
+}
+
+impl<M, V> DerefMut for Queue<M, V> {
+    fn deref_mut(&mut self) -> &mut V {
+        &mut self.verdicts
+    }
+}
+
+impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
     type Memory = M;
     type Word = u64;
     type Places = Chunks<M, u64>;
 
+    fn lane(bits: MatchBits) -> Lane {
+        V::lane(bits)
+    }
+
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.keep(ops, op, how);
+        if let Some(context) = ops.word(op).copied() {
+            let completion = Completion {
+                request: op,
+                context,
+                outcome: how,
+            };
+            self.completions.push_back(completion);
+            ops.free(op);
+        }
     }
 
     fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.keep_down(down);
+        self.downs.push_back(down);
     }
 
-    fn arrived<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict {
-        Verdict::Continue
+    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
+        self.verdicts.arrived(arrival, body)
+    }
+
+    fn memory(&mut self, len: usize) -> Option<M> {
+        self.verdicts.memory(len)
+    }
+
+    fn ready(&mut self, turn: u32) {
+        self.verdicts.ready(turn);
     }
 
     fn has_events(&self) -> bool {

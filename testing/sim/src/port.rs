@@ -212,7 +212,9 @@ impl<M: Memory> LinkControl for SimPort<M> {
     }
 
     fn connect(&mut self, target: Target, _now: Instant) -> Result<LinkId, ConnectError> {
-        self.fabric.inner.borrow_mut().connect(self.host, target)
+        let mut inner = self.fabric.inner.borrow_mut();
+        let target = (inner.rename)(target);
+        inner.connect(self.host, target)
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
@@ -231,8 +233,9 @@ impl<M: Memory> LinkControl for SimPort<M> {
     }
 
     fn has_interface(&self, nic: NicId) -> bool {
-        let addresses = self.fabric.inner.borrow().addresses(self.host);
-        addresses.contains(&nic)
+        let inner = self.fabric.inner.borrow();
+        let target = (inner.rename)(Target::auto(nic, EndpointId(0)));
+        inner.addresses(self.host).contains(&target.nic)
     }
 
     fn binding(&self, link: LinkId) -> Binding {

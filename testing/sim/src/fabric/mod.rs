@@ -19,7 +19,7 @@ use crate::profile::Profile;
 use crate::rng::Rng;
 use crate::world::{NodeId, World};
 use mx_proto::port::{HeaderBytes, LinkDown, RemoteKey};
-use mx_proto::{EndpointId, Instant, LinkId, Memory, NicId};
+use mx_proto::{EndpointId, Instant, LinkId, Memory, NicId, Target};
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -60,6 +60,8 @@ pub(crate) struct Inner<M> {
     cuts: HashSet<(NodeId, NodeId)>,
     /// The number of the next arrival, token or key.
     serial: u64,
+    /// Other names of the same ports, changed to those that these have.
+    pub(crate) rename: fn(Target) -> Target,
     /// Nothing arrives by itself.
     by_hand: bool,
     /// Hears all packets that are sent whole.
@@ -197,12 +199,18 @@ impl<M: Memory> Fabric<M> {
             reads: HashMap::new(),
             cuts: HashSet::new(),
             serial: 0,
+            rename: |target| target,
             by_hand: false,
             tap: None,
         };
         Self {
             inner: Rc::new(RefCell::new(inner)),
         }
+    }
+
+    /// Lets ports be called under other names as well, which `rename` changes to theirs.
+    pub fn rename(&self, rename: fn(Target) -> Target) {
+        self.inner.borrow_mut().rename = rename;
     }
 
     /// The world it is in.

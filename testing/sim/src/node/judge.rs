@@ -1,24 +1,18 @@
-//! The owner of the endpoint's reports in a simulated application: it decides about unexpected
-//! messages.
-//!
-//! Owns: the endpoint's reports to the node.
+//! A simulated application's decisions about unexpected messages.
 
 use super::{FOR_HANDLER, Mood, Siege};
 use crate::buffer::Buffer;
-use crate::calling_off::Queued;
 use crate::check::{Book, LifeId};
-use crate::owner::Queue;
+use crate::owner::Verdicts;
 use crate::rng::Rng;
 use crate::world::World;
 use mx_proto::flow::Lane;
-use mx_proto::ops::{Chunks, Ops};
-use mx_proto::{Arrival, Down, MatchBits, Outcome, Owner, RemoteId, RequestId, Source, Verdict};
+use mx_proto::{Arrival, MatchBits, RemoteId, Source, Verdict};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Keeps what the endpoint reports, and decides about unexpected messages.
+/// Decides about unexpected messages.
 pub struct Judge {
-    pub(super) queue: Queue<Buffer>,
     pub(super) rng: Rng,
     pub(super) book: Rc<RefCell<Book>>,
     pub(super) life: LifeId,
@@ -46,31 +40,9 @@ impl Judge {
     }
 }
 
-impl Queued for Judge {
-    fn queue(&mut self) -> &mut Queue<Buffer> {
-        &mut self.queue
-    }
-}
-
-impl Owner for Judge {
-    type Memory = Buffer;
-    type Word = u64;
-    type Places = Chunks<Buffer, u64>;
-
+impl Verdicts<Buffer> for Judge {
     fn lane(bits: MatchBits) -> Lane {
         Lane::ALL[usize::from(bits.0 & FOR_HANDLER != 0)]
-    }
-
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.queue.keep(ops, op, how);
-    }
-
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.queue.keep_down(down);
-    }
-
-    fn has_events(&self) -> bool {
-        self.queue.has_events()
     }
 
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {

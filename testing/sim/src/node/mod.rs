@@ -124,7 +124,7 @@ impl Default for Habits {
 /// A node.
 pub struct Node<P> {
     /// The endpoint, for tests that want to look at it.
-    pub endpoint: Endpoint<P, VirtualClock, Judge>,
+    pub endpoint: Endpoint<P, VirtualClock, Queue<Buffer, Judge>>,
     /// Its activity.
     pub mood: Mood,
     habits: Habits,
@@ -190,7 +190,6 @@ impl<P: Port<Buffer>> Node<P> {
         let unexpected_max = config.unexpected_bytes;
         let limit = config.request_timeout.unwrap_or(Duration::from_secs(20)) * 3;
         let judge = Judge {
-            queue: Queue::default(),
             rng,
             book: Rc::clone(book),
             life,
@@ -204,7 +203,14 @@ impl<P: Port<Buffer>> Node<P> {
         };
         world.note(id, format!("life {life} begins, session {:x}", session.0));
         Self {
-            endpoint: Endpoint::new(config, identity, KEY, port, world.clock(), judge),
+            endpoint: Endpoint::new(
+                config,
+                identity,
+                KEY,
+                port,
+                world.clock(),
+                Queue::new(judge),
+            ),
             mood: Mood::Busy,
             habits,
             id,
@@ -316,7 +322,7 @@ impl<P: Port<Buffer>> Node<P> {
     }
 
     fn next_completion(&mut self) -> Option<Completion> {
-        self.endpoint.owner_mut().queue.next_completion()
+        self.endpoint.owner_mut().next_completion()
     }
 
     fn other_lives(&self) -> Vec<LifeId> {
@@ -395,7 +401,7 @@ impl<P: Port<Buffer>> Drive for Node<P> {
             self.on_completion(completion);
             busy = true;
         }
-        while let Some(down) = self.endpoint.owner_mut().queue.next_down() {
+        while let Some(down) = self.endpoint.owner_mut().next_down() {
             self.on_down(down);
             busy = true;
         }

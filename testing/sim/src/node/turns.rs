@@ -12,6 +12,7 @@ use crate::buffer::Buffer;
 use crate::calling_off::{CallOff, Cancelled};
 use crate::check::Selector;
 use crate::clock::VirtualClock;
+use crate::owner::Queue;
 use crate::world::NodeId;
 use mx_proto::port::Port;
 use mx_proto::{
@@ -253,7 +254,10 @@ impl<P: Port<Buffer>> Node<P> {
         context: u64,
         buffer: &Buffer,
         receives: bool,
-        activate: impl FnOnce(&mut Endpoint<P, VirtualClock, Judge>, RequestId) -> Result<(), PostError>,
+        activate: impl FnOnce(
+            &mut Endpoint<P, VirtualClock, Queue<Buffer, Judge>>,
+            RequestId,
+        ) -> Result<(), PostError>,
     ) {
         let pending = self
             .endpoint
