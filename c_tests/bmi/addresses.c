@@ -8,14 +8,7 @@
  */
 #include "../support/log.h"
 #include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
 #include "../support/wire.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* ---- tables ---- */
 
@@ -123,7 +116,6 @@ static void refuses_bad(void)
 /* Before initialize a look-up only parses; the first one of a server comes then. */
 static void before_initialize(struct side *side)
 {
-    (void)side;
     accepts_good();
     refuses_bad();
     host_stop();
@@ -131,7 +123,6 @@ static void before_initialize(struct side *side)
 
 static void on_a_client(struct side *side)
 {
-    (void)side;
     host_start_client();
     refuses_bad();
     host_stop();
@@ -139,7 +130,6 @@ static void on_a_client(struct side *side)
 
 static void on_a_server(struct side *side)
 {
-    (void)side;
     host_start_server();
     refuses_bad();
     host_stop();
@@ -151,7 +141,6 @@ static void fresh_addresses(struct side *side)
 {
     struct bmi_method_addr *address[50];
 
-    (void)side;
     host_start_client();
     for (int i = 0; i < 50; i++) {
         address[i] = host_lookup("mx://localhost:0:3");
@@ -206,11 +195,9 @@ static void one_peer_server(struct side *side)
     }
     CHECK_THAT(host_registered(), ==, 1);
     for (int i = 0; i < count; i++) {
-        struct op send = {0};
         int64_t number = i;
 
-        CHECK_THAT(op_send(&send, client, &number, 8, 500 + i), >=, 0);
-        op_sent(&send);
+        send_message(client, &number, 8, 500 + i);
     }
     pair_part(side);
 }
@@ -231,12 +218,8 @@ static void one_peer_client(struct side *side)
             FAIL("refused: %s", names[i]);
     }
     /* In this order although each goes by another name: it is one peer. */
-    for (int i = 0; i < 2 * count; i++) {
-        struct op send = {0};
-
-        CHECK_THAT(op_send_unexpected(&send, address[i % count], "x", 1, i), >=, 0);
-        op_sent(&send);
-    }
+    for (int i = 0; i < 2 * count; i++)
+        send_request(address[i % count], "x", 1, i);
     for (int i = 0; i < count; i++)
         CHECK_THAT(op_recv(&receive[i], address[i], &numbers[i], 8, 500 + i), >=, 0);
     for (int i = 0; i < count; i++) {
@@ -289,11 +272,9 @@ static void early_names_server(struct side *side)
     }
     CHECK_THAT(host_registered(), ==, 1);
     for (int i = 0; i < count; i++) {
-        struct op send = {0};
         int64_t number = i;
 
-        CHECK_THAT(op_send(&send, client, &number, 8, 500 + i), >=, 0);
-        op_sent(&send);
+        send_message(client, &number, 8, 500 + i);
     }
     pair_part(side);
 }
@@ -315,15 +296,13 @@ static void decimal_client(struct side *side)
     int endpoint = (int)hear(side, "endpoint");
     char text[ADDRESS_SIZE];
     struct bmi_method_addr *address;
-    struct op send = {0};
 
     host_start_client();
     snprintf(text, sizeof text, "mx://localhost:00:0%d", endpoint);
     address = host_lookup(text);
     if (address == NULL) /* refused is fine too; read as octal is not */
         address = host_lookup_endpoint(endpoint);
-    CHECK_THAT(op_send_unexpected(&send, address, "x", 1, 1), >=, 0);
-    op_sent(&send);
+    send_request(address, "x", 1, 1);
     pair_part(side);
 }
 
@@ -362,7 +341,6 @@ static void not_open(struct side *side)
     char text[ADDRESS_SIZE];
     int endpoint;
 
-    (void)side;
     endpoint = host_start_server(); /* finds one that is free, and frees it again */
     host_stop();
     host_start_client();
@@ -375,7 +353,6 @@ static void not_open(struct side *side)
 /* Told at once, when it is looked up: an address would be tried again and again. */
 static void unknown_host(struct side *side)
 {
-    (void)side;
     log_take();
     host_start_client();
     /* RFC 6761: never resolves. */
@@ -403,7 +380,6 @@ static void silent_address(struct side *side)
     char text[ADDRESS_SIZE];
     int port = 0, silent = wire_listen(&port);
 
-    (void)side;
     setenv("BMI_MX_CONNECT_TIMEOUT_MS", "300", 1);
     log_take();
     host_start_client();
@@ -420,7 +396,6 @@ static void silent_address(struct side *side)
 
 static void board_out_of_range(struct side *side)
 {
-    (void)side;
     host_start_client();
     {
         struct bmi_method_addr *address = host_lookup("mx://localhost:200:3");
@@ -518,7 +493,7 @@ static void tab_client(struct side *side)
     pair_part(side);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     SOLO(addresses_are_parsed_before_initialize, before_initialize),
     SOLO(malformed_and_foreign_addresses_give_NULL_on_a_client, on_a_client),
     SOLO(malformed_and_foreign_addresses_give_NULL_on_a_server, on_a_server),
@@ -533,11 +508,4 @@ static const struct scenario scenarios[] = {
     SOLO(an_address_that_answers_nothing_is_told_with_the_time, silent_address),
     SOLO(posts_to_a_board_that_is_not_there_fail, board_out_of_range),
     PAIR(a_server_that_appears_later_is_reached, late_server, early_client),
-    PAIR(peers_have_names_and_address_ranges, names_client, is_named),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    PAIR(peers_have_names_and_address_ranges, names_client, is_named))

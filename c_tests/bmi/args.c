@@ -7,12 +7,8 @@
  * Every row of the two tables of docs/c-api.md (*Unusual arguments*) is called here.
  */
 #include "../support/pair.h"
-#include "../support/pattern.h"
 
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define WRONG(call) CHECK_THAT(call, ==, -BMI_EINVAL)
 #define ODD(pointer) ((void *)((char *)(pointer) + 1))
@@ -27,11 +23,10 @@ static void begin(void)
 static void still_works(void)
 {
     int64_t in = -1, out = 77;
-    struct op send = {0}, receive = {0};
+    struct op receive = {0};
 
     CHECK_THAT(op_recv(&receive, self, &in, 8, 4242), >=, 0);
-    CHECK_THAT(op_send(&send, self, &out, 8, 4242), >=, 0);
-    op_sent(&send);
+    send_message(self, &out, 8, 4242);
     op_received(&receive, 8);
     CHECK_THAT(in, ==, 77);
     for (int c = 0; c < BMI_MAX_CONTEXTS; c++) {
@@ -98,7 +93,6 @@ static void calls_without_an_instance(struct side *side)
 {
     struct bmi_method_addr *address;
 
-    (void)side;
     host_load();
     address = ops->method_addr_lookup("mx://localhost:0:3");
     CHECK(address != NULL);
@@ -116,7 +110,6 @@ static void initialize_arguments(struct side *side)
     char options[] = "MX_SPIN_US=20 NO_SUCH_THING=1 MX_SPIN_US=nonsense MX_EAGER_MAX=-1";
     char stranger[64] = {0};
 
-    (void)side;
     host_load();
     WRONG(ops->initialize(NULL, METHOD_ID, BMI_INIT_SERVER, NULL));
     WRONG(ops->initialize((void *)stranger, METHOD_ID, BMI_INIT_SERVER, NULL));
@@ -142,7 +135,6 @@ static void info_keys(struct side *side)
     struct method_drop_addr_query query = {.addr = NULL, .response = 9};
     int answer = -1;
 
-    (void)side;
     begin();
     CHECK_THAT(ops->get_info(BMI_CHECK_MAXSIZE, &answer), ==, 0);
     CHECK_THAT(answer, ==, INT_MAX);
@@ -190,7 +182,6 @@ static void memory_arguments(struct side *side)
     static const bmi_size_t sizes[] = {0, 1, 2, 8, 63, 64, 4095, 4096, 4097, 65568, 1 << 20, 5 << 20};
     void *kept[64];
 
-    (void)side;
     begin();
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (int kind = BMI_SEND; kind <= BMI_RECV; kind++) {
@@ -276,7 +267,6 @@ static void post_arguments(struct side *side)
     char buffer[64] = "";
     char stranger[64] = {0};
 
-    (void)side;
     begin();
     WRONG(send_now(NULL, self, buffer, 8, 0));
     WRONG(send_now(ODD(ids), self, buffer, 8, 0));
@@ -334,7 +324,6 @@ static void large_receives(struct side *side)
                                        ((bmi_size_t)1 << 32) + 8, INT64_MAX};
     char in[2][64];
 
-    (void)side;
     begin();
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         /* First the receive, then the message, and the other way round. */
@@ -360,26 +349,20 @@ static void large_receives(struct side *side)
                       ops->post_recv_list(&receive.id, self, pieces, lengths, 2, sizes[i], NULL,
                                           BMI_EXT_ALLOC, 4, &receive, 0, NULL));
             CHECK_THAT(receive.posted, ==, 0);
-            CHECK_THAT(op_send(&send, self, "12345678901234567890", 20, 4), >=, 0);
-            op_sent(&send);
+            send_message(self, "12345678901234567890", 20, 4);
             op_received(&receive, 20);
             CHECK(memcmp(in[0], "1234567890", 10) == 0 && in[0][10] == 0);
             CHECK(memcmp(in[1], "1234567890", 10) == 0);
         }
     }
     {
-        struct op send = {0}, last = {0};
         bmi_op_id_t id = 5;
         int posted;
 
         /* A message that is here: the receive is complete at once, and its size is not asked for. */
-        CHECK_THAT(op_send(&send, self, "1234567", 8, 5), >=, 0);
-        op_sent(&send);
-        CHECK_THAT(op_send(&last, self, "", 1, 6), >=, 0);
-        op_sent(&last);
-        memset(&last, 0, sizeof last);
-        CHECK_THAT(op_recv(&last, self, in[1], 1, 6), >=, 0);
-        op_received(&last, 1); /* so that one has come, too */
+        send_message(self, "1234567", 8, 5);
+        send_message(self, "", 1, 6);
+        receive_message(self, in[1], 1, 6); /* so that one has come, too */
         posted = ops->post_recv(&id, self, in[0], 8, NULL, BMI_EXT_ALLOC, 5, NULL, 0, NULL);
         CHECK_THAT(posted, ==, 1);
         CHECK_THAT(in[0][6], ==, '7');
@@ -428,7 +411,6 @@ static void list_arguments(struct side *side)
     bmi_op_id_t id = 5;
     bmi_size_t actual = 5;
 
-    (void)side;
     begin();
     lists_wrong(NULL, sizes, 3, 60);
     lists_wrong(buffers, NULL, 3, 60);
@@ -509,7 +491,6 @@ static void longest_list(struct side *side)
     struct op receive = {0}, send = {0};
     int64_t in = -1, out = 77;
 
-    (void)side;
     begin();
     buffers[MOST - 1] = &in;
     sizes[MOST - 1] = 8;
@@ -729,7 +710,6 @@ static void nothing_client(struct side *side)
 
 static void nothing_to_self(struct side *side)
 {
-    (void)side;
     begin();
     for (int way = 0; way < WAYS; way++) {
         struct op receive = {0};
@@ -758,7 +738,6 @@ static void test_arguments(struct side *side)
     char buffer[8];
     struct op pending = {0};
 
-    (void)side;
     begin();
     CHECK_THAT(ops->open_context(1), ==, 0);
     CHECK_THAT(op_recv(&pending, self, buffer, 8, 99), ==, 0);
@@ -842,7 +821,6 @@ static void counts_of_none(struct side *side)
     struct op receive = {0}, send = {0};
     char buffer[8];
 
-    (void)side;
     begin();
     host_enter_test_call();
     /* There is nothing: the waiting calls wait their time. */
@@ -921,7 +899,6 @@ static void context_arguments(struct side *side)
 {
     static const bmi_context_id wrong[] = {-1, 16, 100, INT64_MAX, INT64_MIN};
 
-    (void)side;
     begin();
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         WRONG(ops->open_context(wrong[i]));
@@ -947,7 +924,6 @@ static void empty_options(struct side *side)
 {
     static char texts[][8] = {"", " ", "\n\t ", ",;", "=", "A="};
 
-    (void)side;
     host_load();
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, texts[i]), ==, 0);
@@ -962,7 +938,6 @@ static void name_arguments(struct side *side)
     static char endless[5000];
     char stranger[64] = {0};
 
-    (void)side;
     begin();
     memset(endless, '1', sizeof endless - 1);
     memcpy(endless, "mx://", 5);
@@ -997,7 +972,7 @@ static void name_arguments(struct side *side)
     end();
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     SOLO(every_call_without_an_instance_is_refused, calls_without_an_instance),
     SOLO(initialize_checks_its_arguments, initialize_arguments),
     SOLO(set_info_and_get_info_check_keys_and_pointers, info_keys),
@@ -1012,11 +987,4 @@ static const struct scenario scenarios[] = {
     SOLO(test_calls_and_cancel_check_their_arguments, test_arguments),
     SOLO(open_context_and_close_context_check_their_arguments, context_arguments),
     SOLO(options_that_say_nothing_are_none, empty_options),
-    SOLO(name_calls_check_their_arguments, name_arguments),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    SOLO(name_calls_check_their_arguments, name_arguments))

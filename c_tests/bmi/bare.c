@@ -8,10 +8,6 @@
  */
 #include "../support/hostless.h"
 
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-
 static char lines[65536];
 static int levels[8];
 static int registered, forgotten;
@@ -141,7 +137,6 @@ static void logs_mistakes(struct side *side)
     char seen[sizeof mistakes / sizeof mistakes[0]][512];
     int64_t unaligned = 0;
 
-    (void)side;
     table = the_ops();
     use_host(false);
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
@@ -175,14 +170,7 @@ static void logs_mistakes(struct side *side)
     CHECK_THAT(table->finalize(), ==, 0);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     PAIR(a_program_without_a_host_serves_and_is_served, hostless_server, hostless_client),
     PAIR(bmi_mx_set_host_takes_the_place_of_the_host, hosted_server, hostless_client),
-    SOLO(the_log_names_what_is_wrong, logs_mistakes),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    SOLO(the_log_names_what_is_wrong, logs_mistakes))

@@ -5,12 +5,6 @@
  * Side a is a server, side b a client; the client cancels.
  */
 #include "../support/pair.h"
-#include "../support/pattern.h"
-
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MIB (1024 * 1024)
 
@@ -140,13 +134,12 @@ static void others_server(struct side *side)
 
     pair_hear(side, "cancelled");
     for (int i = 0; i < 5; i++) {
-        struct op send = {0}, receive = {0};
+        struct op receive = {0};
 
         CHECK_THAT(op_recv(&receive, client, body, sizeof body, 10 + i), >=, 0);
         op_received(&receive, 150000 + i);
         check_filled(body, (size_t)(150000 + i), (uint64_t)i);
-        CHECK_THAT(op_send(&send, client, body, 150000 + i, 20 + i), >=, 0);
-        op_sent(&send);
+        send_message(client, body, 150000 + i, 20 + i);
     }
     pair_part(side);
 }
@@ -176,15 +169,8 @@ static void others_client(struct side *side)
     pair_part(side);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     PAIR(cancelling_twice_completes_once, idle_server, cancels_twice),
     PAIR(cancelling_what_was_reported_does_nothing_and_reads_nothing_wrong, idle_server, cancels_reported),
     PAIR(cancelling_a_send_keeps_the_peer_and_its_other_operations, others_server,
-         others_client),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+         others_client))

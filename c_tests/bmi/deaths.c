@@ -10,12 +10,6 @@
  * A process that is stopped is not dead: its peers wait for it.
  */
 #include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* What a host may be made to wait, on a machine that does much else; keep-alive takes 20 s. */
 enum { SOON_MS = 5000, STOPPED_MS = 3000, TAG = 7 };
@@ -248,11 +242,9 @@ static void server_returns(struct world *world)
 static void stopped_server(struct side *side)
 {
     struct bmi_method_addr *client = pair_server(side);
-    struct op send = {0};
 
     pair_hear(side, "go on");
-    CHECK_THAT(op_send(&send, client, "late", 5, TAG), >=, 0);
-    op_sent(&send);
+    send_message(client, "late", 5, TAG);
     pair_hear(side, "stop");
     host_stop();
 }
@@ -284,7 +276,7 @@ static void stops_server(struct world *world)
     child_end(server);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(a_receive_from_a_server_that_is_killed_ends_soon, kills_server,
              {"server", mortal_server}, {"client", bereft_client}),
     DIRECTED(large_messages_with_a_server_that_is_killed_end_soon, kills_server,
@@ -298,11 +290,4 @@ static const struct scenario scenarios[] = {
     DIRECTED(the_first_request_to_a_restarted_server_is_answered_soon, server_returns,
              {"server", mortal_server}, {"next", next_server}, {"client", returning_client}),
     DIRECTED(a_stopped_server_is_not_taken_for_dead, stops_server, {"server", stopped_server},
-             {"client", waiting_client}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"client", waiting_client}))

@@ -9,20 +9,11 @@
 #include "../support/log.h"
 #include "../support/memory.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { MOST = 1024, TAG = 7, THREADS = 2, SECOND = 1000 };
 

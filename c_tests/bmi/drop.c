@@ -10,14 +10,9 @@
  */
 #include "../support/log.h"
 #include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
 
 #include <malloc.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { OLD_LARGE = 2 * 1024 * 1024, TAG_SMALL = 1, TAG_LARGE, TAG_LIST, TAG_MARKER, TAG_LAST };
 
@@ -26,10 +21,8 @@ enum { OLD_LARGE = 2 * 1024 * 1024, TAG_SMALL = 1, TAG_LARGE, TAG_LIST, TAG_MARK
 /* As op_wait, but takes no unexpected messages. */
 static void wait_without_taking(struct op *op)
 {
-    for (deadline_t deadline = deadline_in(WAIT_MS); !op_done(op);) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (op_done(op))
         host_testcontext(16, 0, 5);
-    }
     CHECK_THAT(op->error, ==, 0);
 }
 
@@ -68,7 +61,7 @@ static void drops_sender(struct side *side)
 static void is_dropped(struct side *side)
 {
     struct bmi_method_addr *server = pair_client(side);
-    struct op small = {0}, large = {0}, list = {0}, marker = {0}, unexpected[3] = {{0}}, last = {0};
+    struct op small = {0}, large = {0}, list = {0}, marker = {0}, unexpected[3] = {{0}};
     char *old = fenced(OLD_LARGE), fresh[1100];
     struct cut cut = cut_up(old, OLD_LARGE, 7000, 10, 0);
 
@@ -92,14 +85,10 @@ static void is_dropped(struct side *side)
     fenced_free(old);
     pair_hello(server);
     for (int tag = TAG_SMALL; tag <= TAG_LIST; tag++) {
-        struct op send = {0};
-
         fill(fresh, 1000 + (size_t)tag, (uint64_t)tag);
-        CHECK_THAT(op_send(&send, server, fresh, 1000 + tag, tag), >=, 0);
-        op_sent(&send);
+        send_message(server, fresh, 1000 + tag, tag);
     }
-    CHECK_THAT(op_send_unexpected(&last, server, "new", 4, TAG_LAST), >=, 0);
-    op_sent(&last);
+    send_request(server, "new", 4, TAG_LAST);
     pair_part(side);
 }
 
@@ -107,10 +96,8 @@ static void is_dropped(struct side *side)
 
 static void soon(struct bmi_method_addr *address, int forgotten)
 {
-    for (deadline_t deadline = deadline_in(WAIT_MS); host_forgotten_of(address) < forgotten;) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (host_forgotten_of(address) >= forgotten)
         host_testcontext(16, 0, 5);
-    }
     CHECK_THAT(host_forgotten_of(address), ==, forgotten);
 }
 
@@ -144,10 +131,8 @@ static void host_of_guests(struct side *side)
 
     /* The third has something to say, and dies before the server listens. */
     tell(side, "say it", 0);
-    for (deadline_t deadline = deadline_in(2 * WAIT_MS); !heard_anything(side);) {
-        CHECK(!deadline_over(deadline));
+    UNTIL_WITHIN (2 * WAIT_MS, heard_anything(side))
         host_testcontext(16, 0, 2);
-    }
     hear(side, "said it");
     soon(guest[2], 1);
     CHECK(!host_may_drop(guest[2]));
@@ -184,10 +169,7 @@ static void guest(struct side *side)
         host_pump(2);
     }
     if (hear(side, "now") != 0) {
-        struct op send = {0};
-
-        CHECK_THAT(op_send_unexpected(&send, server, "I was here", 11, 7), >=, 0);
-        op_sent(&send);
+        send_request(server, "I was here", 11, 7);
         tell(side, "said it", 0);
         pair_hear(side, "now");
     }
@@ -303,7 +285,6 @@ static void listen_for_ids(int level, const char *line)
     const char *at = strstr(line, "(id ");
     int id;
 
-    (void)level;
     if (at != NULL && strstr(line, "known to the host") != NULL && sscanf(at, "(id %d)", &id) == 1)
         atomic_store(&last_id, id);
 }

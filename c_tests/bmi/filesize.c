@@ -8,7 +8,6 @@
  */
 #include "../support/log.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 
 #include <sys/resource.h>
 
@@ -71,16 +70,9 @@ static void client_with_none(struct side *side) { client_with(side, 0); }
 static void client_with_a_page(struct side *side) { client_with(side, 4096); }
 static void client_with_500_kib(struct side *side) { client_with(side, 500 << 10); }
 
-static const struct scenario scenarios[] = {
+TESTS(
     PAIR(a_server_whose_files_may_not_grow, server_with_none, calls),
     PAIR(a_client_whose_files_may_not_grow, serves, client_with_none),
     PAIR(both_whose_files_may_not_grow, server_with_none, client_with_none),
     PAIR(both_with_files_of_a_page, server_with_a_page, client_with_a_page),
-    PAIR(both_with_files_below_a_ring, server_with_500_kib, client_with_500_kib),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    PAIR(both_with_files_below_a_ring, server_with_500_kib, client_with_500_kib))

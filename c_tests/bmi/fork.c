@@ -10,23 +10,14 @@
  * "echo" answers every request with its own bytes.
  */
 #include "../support/pair.h"
-#include "../support/pattern.h"
 #include "../support/memory.h"
-#include "../support/port.h"
 #include "../support/reap.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum {
     PENDING = 3,
@@ -48,12 +39,8 @@ static void answer(struct arrival *request)
     if (posted == 0)
         CHECK(op_wait_within(&send, WAIT_MS));
     if (request->tag == ASK_LATE)
-        for (int i = 0; i < PENDING; i++) {
-            struct op late = {0};
-
-            CHECK_THAT(op_send(&late, request->from, "late", 5, TAG_LATE + i), >=, 0);
-            op_sent(&late);
-        }
+        for (int i = 0; i < PENDING; i++)
+            send_message(request->from, "late", 5, TAG_LATE + i);
     arrival_free(request);
 }
 
@@ -139,7 +126,6 @@ static struct bmi_method_addr *start_client(struct side *side)
 
 static void hand_endpoint_on(struct world *world, struct child *echo, struct child *client)
 {
-    (void)world;
     child_tell(client, "endpoint", child_hear(echo, "endpoint"));
 }
 
@@ -288,7 +274,6 @@ static bool parent_wants_to_end(struct side *side)
 {
     char byte;
 
-    (void)side;
     return recv(parents_end[0], &byte, 1, MSG_DONTWAIT) == 1;
 }
 
@@ -585,7 +570,6 @@ static atomic_bool over;
 
 static void *tests(void *nothing)
 {
-    (void)nothing;
     while (!atomic_load(&over))
         (void)host_testcontext(4, 0, 20);
     return NULL;

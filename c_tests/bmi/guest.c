@@ -8,23 +8,13 @@
 #include "../support/pair.h"
 #include "../support/log.h"
 #include "../support/memory.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
 #include "../support/user.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { TAG = 7, TIMES = 30, LARGE = 300000 };
 
@@ -79,7 +69,6 @@ static volatile sig_atomic_t handled;
 
 static void handle(int signal)
 {
-    (void)signal;
     handled++;
 }
 
@@ -113,7 +102,6 @@ static void client_in_a_storm(struct side *side)
 
 static void exits(int signal)
 {
-    (void)signal;
     exit(0);
 }
 
@@ -208,7 +196,6 @@ static void comes_and_goes(struct side *side)
 {
     int descriptors = 0;
 
-    (void)side;
     for (int i = 0; i < 6; i++) {
         pthread_t thread;
         pid_t child;
@@ -256,12 +243,10 @@ static void answer_requests(struct side *side)
     pair_serve(side);
     for (int i = 0; i < 2; i++) {
         struct arrival request;
-        struct op send = {0};
 
         usleep(200000);
         request = host_next();
-        CHECK_THAT(op_send(&send, request.from, answer, LARGE, TAG), >=, 0);
-        op_sent(&send);
+        send_message(request.from, answer, LARGE, TAG);
         arrival_free(&request);
     }
     fenced_free(answer);

@@ -9,9 +9,6 @@
 #include "../support/log.h"
 #include "../support/pair.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 static void saw_nothing_of_the_library(void)
 {
     const char *function = "none";
@@ -46,12 +43,5 @@ static void calls(struct side *side)
     saw_nothing_of_the_library();
 }
 
-static const struct scenario scenarios[] = {
-    PAIR(an_interposer_sees_no_call_of_the_library, serves, calls),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+TESTS(
+    PAIR(an_interposer_sees_no_call_of_the_library, serves, calls))

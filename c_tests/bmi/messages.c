@@ -4,11 +4,6 @@
  * Side a is a server, side b a client. Knows nothing of: order, contexts.
  */
 #include "../support/pair.h"
-#include "../support/pattern.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Around everything that might be a limit: inline lines, 8 and 16 KiB of older methods, the
  * 32 KiB eager limit, ring slots, a whole ring. */
@@ -27,13 +22,10 @@ static void echo_server(struct side *side)
 
     for (int i = 0; i < SIZES; i++) {
         void *buffer = fenced((size_t)sizes[i]);
-        struct op receive = {0}, send = {0};
 
-        CHECK_THAT(op_recv(&receive, client, buffer, sizes[i], i), >=, 0);
-        op_received(&receive, sizes[i]);
+        receive_message(client, buffer, sizes[i], i);
         check_filled(buffer, (size_t)sizes[i], (uint64_t)i);
-        CHECK_THAT(op_send(&send, client, buffer, sizes[i], i), >=, 0);
-        op_sent(&send);
+        send_message(client, buffer, sizes[i], i);
         fenced_free(buffer);
     }
     pair_part(side);
@@ -45,14 +37,11 @@ static void echo_client(struct side *side)
 
     for (int i = 0; i < SIZES; i++) {
         void *out = fenced((size_t)sizes[i]), *in = fenced((size_t)sizes[i]);
-        struct op receive = {0}, send = {0};
 
         fill(out, (size_t)sizes[i], (uint64_t)i);
-        CHECK_THAT(op_send(&send, server, out, sizes[i], i), >=, 0);
-        op_sent(&send);
+        send_message(server, out, sizes[i], i);
         memset(out, 0, (size_t)sizes[i]); /* ours again: must not show at the other side */
-        CHECK_THAT(op_recv(&receive, server, in, sizes[i], i), >=, 0);
-        op_received(&receive, sizes[i]);
+        receive_message(server, in, sizes[i], i);
         check_filled(in, (size_t)sizes[i], (uint64_t)i);
         fenced_free(out);
         fenced_free(in);
@@ -125,7 +114,6 @@ static void late_sends(struct side *side)
 static void answers_a_client(struct side *side)
 {
     struct arrival request;
-    struct op reply = {0};
     char answer[65568];
 
     pair_serve(side);
@@ -133,8 +121,7 @@ static void answers_a_client(struct side *side)
     CHECK_THAT(request.size, ==, 9372);
     check_filled(request.buffer, 9372, 1);
     fill(answer, sizeof answer, 2);
-    CHECK_THAT(op_send(&reply, request.from, answer, 60000, 1), >=, 0);
-    op_sent(&reply);
+    send_message(request.from, answer, 60000, 1);
     arrival_free(&request);
     pair_part(side);
 }
@@ -144,14 +131,13 @@ static void receives_before_connecting(struct side *side)
     struct bmi_method_addr *server = pair_join(side);
     void *request = ops->memalloc(9372, BMI_SEND);
     void *answer = ops->memalloc(65568, BMI_RECV);
-    struct op receive = {0}, send = {0};
+    struct op receive = {0};
 
     CHECK(request != NULL && answer != NULL);
     memset(answer, 0, 65568);
     fill(request, 9372, 1);
     CHECK_THAT(op_recv(&receive, server, answer, 65568, 1), ==, 0);
-    CHECK_THAT(op_send_unexpected(&send, server, request, 9372, 1), >=, 0);
-    op_sent(&send);
+    send_request(server, request, 9372, 1);
     op_received(&receive, 60000);
     check_filled(answer, 60000, 2);
     CHECK_THAT(ops->memfree(request, 9372, BMI_SEND), ==, 0);
@@ -354,13 +340,10 @@ static void short_sender(struct side *side)
 
     for (int i = 0; i < SHORTS; i++) {
         void *buffer = fenced((size_t)shorts[i].sent);
-        struct op send = {0};
 
         fill(buffer, (size_t)shorts[i].sent, (uint64_t)i);
-        CHECK_THAT(op_send(&send, client, buffer, shorts[i].sent, i), >=, 0);
-        op_sent(&send);
-        CHECK_THAT(op_send(&send, client, buffer, shorts[i].sent, i), >=, 0);
-        op_sent(&send);
+        send_message(client, buffer, shorts[i].sent, i);
+        send_message(client, buffer, shorts[i].sent, i);
         fenced_free(buffer);
     }
     pair_part(side);
@@ -405,8 +388,7 @@ static void too_long_sender(struct side *side)
         fill(body, (size_t)size, 1);
         CHECK_THAT(op_send(&send, client, body, size, 1), >=, 0);
         op_wait(&send);
-        CHECK_THAT(op_send(&send, client, body, 8, 2), >=, 0);
-        op_sent(&send);
+        send_message(client, body, 8, 2);
         fill(body, 8, 2);
     }
     pair_part(side);
@@ -432,10 +414,8 @@ static void too_long_receiver(struct side *side)
             bmi_size_t size = 0;
 
             host_enter_test_call();
-            for (deadline_t deadline = deadline_in(WAIT_MS); outcount == 0;) {
-                CHECK(!deadline_over(deadline));
+            UNTIL (outcount != 0)
                 CHECK_THAT(ops->test(receive.id, &outcount, &error, &size, NULL, 10, 0), >=, 0);
-            }
             host_leave_test_call();
             receive.error = error;
         }
@@ -449,7 +429,7 @@ static void too_long_receiver(struct side *side)
     pair_part(side);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     PAIR(expected_messages_of_every_size_arrive_whole_both_ways, echo_server, echo_client),
     PAIR(receives_may_be_posted_before_or_after_the_send, early_receives, late_sends),
     PAIR(a_receive_posted_before_the_first_send_gets_the_answer, answers_a_client,
@@ -460,11 +440,4 @@ static const struct scenario scenarios[] = {
     PAIR(unexpected_lists_arrive_as_one_message, unexpected_list_receiver,
          unexpected_list_sender),
     PAIR(short_messages_report_the_received_size, short_sender, short_receiver),
-    PAIR(a_message_that_is_too_long_fails_its_receive_and_no_other, too_long_sender, too_long_receiver),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    PAIR(a_message_that_is_too_long_fails_its_receive_and_no_other, too_long_sender, too_long_receiver))

@@ -7,17 +7,11 @@
  */
 #include "../support/pair.h"
 #include "../support/memory.h"
-#include "../support/port.h"
 #include "../support/reap.h"
 #include "../support/wire.h"
 
 #include <dirent.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 enum { CONTEXT = 1 };
 
@@ -53,7 +47,6 @@ static void threads_block_signals(struct side *side)
     char own[32];
     DIR *list;
 
-    (void)side;
     pair_exchange(host_lookup_endpoint(host_start_server()), 8, 1);
     snprintf(own, sizeof own, "%d", (int)getpid());
     list = opendir("/proc/self/task");
@@ -70,7 +63,6 @@ static volatile sig_atomic_t alarms;
 
 static void on_alarm(int number)
 {
-    (void)number;
     alarms++;
 }
 
@@ -82,7 +74,6 @@ static void signals_interrupt_nothing(struct side *side)
     struct bmi_method_addr *self;
     int64_t begin;
 
-    (void)side;
     self = host_lookup_endpoint(host_start_server());
     pair_exchange(self, 8, 1);
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
@@ -124,7 +115,6 @@ static void forks(struct side *side)
     struct bmi_method_addr *self;
     pid_t child;
 
-    (void)side;
     self = host_lookup_endpoint(host_start_server());
     pair_exchange(self, 8, 1);
     fflush(NULL);
@@ -156,7 +146,6 @@ static void execs(struct side *side)
     int count = 0, endpoint;
     FILE *pipe;
 
-    (void)side;
     endpoint = host_start_server();
     self = host_lookup_endpoint(endpoint);
     pair_exchange(self, 8, 1);
@@ -183,7 +172,6 @@ static void fails_to_connect(struct side *side)
     int endpoint, files = 0;
     int64_t memory = 0;
 
-    (void)side;
     endpoint = host_start_server();
     host_stop();
     host_start_client();
@@ -217,7 +205,6 @@ static void takes_what_it_needs(struct side *side)
     /* libfabric with all its providers, and its own queues, come on top of what is ours. */
     int fabric_kib = port_is("rdm") ? 40 * 1024 : 0;
 
-    (void)side;
     host_load();
     before = resident_kib(0);
     host_start_client();
@@ -234,17 +221,10 @@ static void takes_what_it_needs(struct side *side)
     host_stop();
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     SOLO(threads_of_the_library_block_signals, threads_block_signals),
     SOLO(signals_do_not_disturb_blocked_calls, signals_interrupt_nothing),
     SOLO(a_forked_child_may_begin_a_life_of_its_own, forks),
     SOLO(descriptors_are_closed_on_exec, execs),
     SOLO(connections_that_fail_leave_nothing, fails_to_connect),
-    SOLO(memory_is_taken_when_it_is_needed, takes_what_it_needs),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    SOLO(memory_is_taken_when_it_is_needed, takes_what_it_needs))

@@ -12,9 +12,6 @@
 #include "../support/op.h"
 #include "../support/world.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* As the real host's object: the method does not read it, but garbage may well point there. */
 static uint64_t word_of_the_host = UINT64_C(0xfedcba9876543210);
 
@@ -73,7 +70,6 @@ static void old_host(struct side *side)
     uintptr_t held[16];
     size_t count = leftovers(held);
 
-    (void)side;
     host_load();
     for (size_t i = 0; i < count; i++) {
         CHECK_THAT(initialize_with(NULL, 0, held[i]), ==, 0);
@@ -93,7 +89,6 @@ static void new_host(struct side *side)
     static char long_one[20000];
     size_t pad = sizeof long_one - sizeof refused;
 
-    (void)side;
     host_load();
     CHECK_THAT(initialize_with(NULL, 0, (uintptr_t)refused), ==, -BMI_EINVAL);
     CHECK_THAT(initialize_with(NULL, 0, at_the_edge(refused, sizeof refused)), ==, -BMI_EINVAL);
@@ -138,7 +133,6 @@ static void logged(struct side *side)
     struct bmi_mx_host host = {.size = sizeof host, .log = take_line};
     void *symbol = library_symbol("bmi_mx_set_host");
 
-    (void)side;
     host_load();
     CHECK(symbol != NULL);
     memcpy(&set_host, &symbol, sizeof set_host);
@@ -175,25 +169,16 @@ static void old_server(struct side *side)
 static void new_client(struct side *side)
 {
     int endpoint = (int)hear(side, "endpoint");
-    struct op send = {0};
 
     host_start_client();
-    CHECK_THAT(op_send_unexpected(&send, host_lookup_endpoint(endpoint), "good morning", 12, 1), >=, 0);
-    op_sent(&send);
+    send_request(host_lookup_endpoint(endpoint), "good morning", 12, 1);
     hear(side, "thanks");
     host_stop();
     tell(side, "bye", 0);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     SOLO(three_arguments_whatever_the_fourth_register_holds, old_host),
     SOLO(options_are_taken_up_to_the_end_of_memory, new_host),
     SOLO(the_log_tells_a_mistake_from_an_old_host, logged),
-    PAIR(an_old_server_serves_a_new_client, old_server, new_client),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    PAIR(an_old_server_serves_a_new_client, old_server, new_client))

@@ -12,12 +12,6 @@
  * phoenix dies and returns.
  */
 #include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MIB (1024 * 1024)
 
@@ -170,10 +164,7 @@ static int64_t greet(struct bmi_method_addr *peer, int64_t own)
 
 static void say_go(struct bmi_method_addr *peer, int64_t life)
 {
-    struct op send = {0};
-
-    CHECK_THAT(op_send_unexpected(&send, peer, &life, sizeof life, TAG_GO), >=, 0);
-    op_sent(&send);
+    send_request(peer, &life, sizeof life, TAG_GO);
 }
 
 /* The number in an arrival, which is freed. */
@@ -390,7 +381,7 @@ static void guests_return_to_a_frozen_server(struct world *world)
     guests_come_back(world, true);
 }
 
-static const struct scenario scenarios[] = {
+TESTS_AFTER(port_notices_deaths_soon(),
     DIRECTED(a_server_that_comes_back_gets_nothing_meant_for_its_former_lives, servers_return,
              {"server", phoenix_server}, {"client", loyal_client}),
     DIRECTED(a_server_that_comes_back_while_its_clients_are_stopped_is_a_new_one,
@@ -399,12 +390,4 @@ static const struct scenario scenarios[] = {
     DIRECTED(a_guest_that_comes_back_gets_nothing_meant_for_its_former_lives, guests_return,
              {"server", loyal_server}, {"guest", phoenix_guest}),
     DIRECTED(a_guest_that_comes_back_while_its_server_is_stopped_is_a_new_one,
-             guests_return_to_a_frozen_server, {"server", loyal_server}, {"guest", phoenix_guest}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    port_notices_deaths_soon();
-    return harness_main(argc, argv, scenarios);
-}
+             guests_return_to_a_frozen_server, {"server", loyal_server}, {"guest", phoenix_guest}))

@@ -12,22 +12,13 @@
  * Whatever it does, everything posted ends with an error within the time for connecting, nothing
  * is believed, and when the server is back the same address of the client's works.
  */
-#include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
 #include "../support/stage.h"
-#include "../support/wire.h"
 
 #include <myriexpress.h>
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define MIB (1024 * 1024)
 
@@ -130,8 +121,8 @@ static void client(struct side *side)
             break;
         for (int i = 0; i < TRIES; i++) {
             if (real) {
-                for (deadline_t deadline = deadline_in(WAIT_MS); !meets(address);)
-                    CHECK(!deadline_over(deadline));
+                UNTIL (meets(address))
+                    continue;
             } else {
                 code = tries_in_vain(address, big);
             }
@@ -321,16 +312,8 @@ static void another_key(struct world *world)
     child_end(visitor);
 }
 
-static const struct scenario scenarios[] = {
+TESTS_AFTER(port_notices_deaths_soon(),
     DIRECTED(a_program_that_has_taken_a_dead_servers_address_is_not_believed, impostors,
              {"server", server}, {"client", client}, {"impostor", impostor}),
     DIRECTED(an_endpoint_with_another_key_at_a_dead_servers_address_refuses, another_key,
-             {"server", server}, {"client", client}, {"other", other_key}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    port_notices_deaths_soon();
-    return harness_main(argc, argv, scenarios);
-}
+             {"server", server}, {"client", client}, {"other", other_key}))

@@ -6,10 +6,7 @@
  * Each side writes a file of its own, which is gone as soon as it has been read.
  */
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/secret_file.h"
-
-#include <stdlib.h>
 
 static const char ours[] = "one and the same for all", another[] = "something else altogether";
 
@@ -75,7 +72,6 @@ static void readable_by_all(struct side *side)
 {
     static const mode_t modes[] = {0644, 0640, 0604, 0660};
 
-    (void)side;
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         secret_file(ours, modes[i]);
         CHECK_THAT(host_try_server(3000 + (int)i), ==, -BMI_EINVAL);
@@ -85,17 +81,9 @@ static void readable_by_all(struct side *side)
     CHECK_THAT(host_try_server(3000), ==, -BMI_EINVAL);
 }
 
-static const struct scenario scenarios[] = {
+TESTS_AFTER(port_notices_deaths_soon(),
     PAIR(who_knows_the_secret_gets_in, knowing_server, knowing_client),
     PAIR(who_has_none_does_not, server_with_ours, client_without),
     PAIR(who_has_another_does_not, server_with_ours, client_with_another),
     PAIR(who_has_none_is_not_believed_when_called, server_without, client_with_ours),
-    SOLO(a_file_that_others_can_read_starts_nothing, readable_by_all),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    port_notices_deaths_soon();
-    return harness_main(argc, argv, scenarios);
-}
+    SOLO(a_file_that_others_can_read_starts_nothing, readable_by_all))

@@ -15,8 +15,6 @@
 
 #include <dlfcn.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     REG = 1,
@@ -288,7 +286,6 @@ static void wrong_sizes(struct side *side)
 {
     const struct bmi_mx_host *odd = (const void *)((const char *)&lives + 1);
 
-    (void)side;
     begin();
     CHECK_THAT(give(WHOLE, LOG), ==, 0);
     for (size_t size = 0; size < 16; size++)
@@ -308,15 +305,7 @@ static void wrong_sizes(struct side *side)
     }
 }
 
-static const struct scenario scenarios[] = {
+TESTS_AFTER(port_notices_deaths_soon(),
     DIRECTED(each_peer_is_named_and_forgotten_by_the_same_host, members_and_sizes,
              {"server", server}, {"client", client}),
-    SOLO(sizes_without_a_member_are_refused, wrong_sizes),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    port_notices_deaths_soon();
-    return harness_main(argc, argv, scenarios);
-}
+    SOLO(sizes_without_a_member_are_refused, wrong_sizes))

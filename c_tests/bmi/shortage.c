@@ -13,15 +13,10 @@
  * when they cannot is not this library's to say.
  */
 #include "../support/limit.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
 #include "../support/stage.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     POSTS_MAX = 1000000, /* more than fit */
@@ -159,7 +154,6 @@ static struct child *flood_survive(struct world *world, const struct flood *floo
     child_tell(honest, "endpoint", flood->endpoint);
     return honest;
 }
-
 
 /* ---- messages without receives ---- */
 
@@ -323,7 +317,7 @@ static void flood_with_clients(struct world *world)
     recovers(world, &flood);
 }
 
-static const struct scenario scenarios[] = {
+TESTS_AFTER(port_notices_deaths_soon(),
     PAIR(receives_without_end_are_refused_and_then_others_go_on, posts_receives, is_posted_to),
     PAIR(sends_without_end_are_refused_and_then_others_go_on, posts_sends, is_posted_to),
     PAIR(requests_without_end_are_refused_and_then_others_go_on, posts_unexpected, is_posted_to),
@@ -335,12 +329,4 @@ static const struct scenario scenarios[] = {
     DIRECTED(parts_of_messages_end_no_process, flood_with_strangers, {"taker", takes_nothing},
              {"good", good_client}, {"dialler", dialler}),
     DIRECTED(clients_that_come_when_there_is_no_memory_are_served_later, flood_with_clients,
-             {"starved", has_nothing}, {"member", stays_connected}, {"good", good_client}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    port_notices_deaths_soon();
-    return harness_main(argc, argv, scenarios);
-}
+             {"starved", has_nothing}, {"member", stays_connected}, {"good", good_client}))

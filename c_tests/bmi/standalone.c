@@ -7,10 +7,6 @@
  */
 #include "../support/pair.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-
 enum { CLASSES = 3, EACH = 4, TAG = 70 };
 
 static const uint8_t classes[CLASSES] = {0, 7, 255};
@@ -128,7 +124,6 @@ static void listens_anywhere(struct side *side)
     char text[ADDRESS_SIZE];
     int port = 0;
 
-    (void)side;
     host_load();
     CHECK_THAT(ops->get_info(BMI_TCP_GET_PORT, &port), ==, -BMI_ENODEV);
     for (int life = 0; life < 2; life++) {
@@ -163,7 +158,6 @@ static void is_read_as_an_operation(struct side *side)
     struct op receive = {0};
     int64_t id;
 
-    (void)side;
     self = host_lookup_endpoint(host_start_server());
     CHECK_THAT(op_recv(&receive, self, buffer, sizeof buffer, 1), ==, 0);
     memcpy(&id, (const char *)(intptr_t)receive.id, sizeof id);
@@ -182,15 +176,8 @@ static void is_read_as_an_operation(struct side *side)
     host_stop();
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     PAIR(unexpected_messages_are_had_by_class_each_in_order, asks_by_class, sends_of_all_classes),
     PAIR(a_class_that_is_not_asked_for_keeps_no_thread_awake, sleeps_beside_a_class, sends_of_one_class),
     SOLO(an_address_without_an_endpoint_is_any_and_can_be_asked_for, listens_anywhere),
-    SOLO(an_operation_is_where_the_host_looks, is_read_as_an_operation),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    SOLO(an_operation_is_where_the_host_looks, is_read_as_an_operation))

@@ -7,19 +7,11 @@
  */
 #include "../support/log.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/secret_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 static const char ours[] = "one and the same for all";
 
@@ -157,7 +149,6 @@ static void log_that_calls(int level, const char *line)
 {
     struct bmi_mx_credits all = {.size = sizeof all};
 
-    (void)level;
     (void)ops->get_info(BMI_MX_GET_CREDITS, &all);
     refusals += strstr(line, "refused") != NULL;
 }
@@ -187,7 +178,6 @@ static void lost_lines(struct side *side)
 {
     struct rlimit before, none;
 
-    (void)side;
     CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
     none = before;
     none.rlim_cur = 1; /* poll takes that many */
@@ -221,7 +211,6 @@ static void signals(struct side *side)
 {
     sigset_t only, pending;
 
-    (void)side;
     close(connect_stderr(A_PIPE));
     sigemptyset(&only);
     sigaddset(&only, SIGPIPE);
@@ -240,7 +229,6 @@ static void limited_file(struct side *side)
     FILE *file = tmpfile();
     const char *text;
 
-    (void)side;
     CHECK(file != NULL && dup2(fileno(file), STDERR_FILENO) == STDERR_FILENO);
     CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
     limit = before;
@@ -262,7 +250,6 @@ static void other_descriptors(struct side *side)
 {
     int ends[2], memory = memfd_create("link", MFD_CLOEXEC);
 
-    (void)side;
     CHECK(pipe(ends) == 0 && dup2(ends[0], STDERR_FILENO) == STDERR_FILENO);
     warn();
     CHECK(strlen(drain(ends[0])) == 0);

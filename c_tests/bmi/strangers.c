@@ -8,10 +8,7 @@
  */
 #include "../support/stage.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* ---- noise ---- */
 
@@ -237,17 +234,10 @@ static void never_answer(struct world *world)
         close(local);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(nonsense_at_the_tcp_port_is_shrugged_off, nonsense_at_tcp, STAGE),
     DIRECTED(nonsense_at_the_unix_socket_is_shrugged_off, nonsense_at_local, STAGE),
     DIRECTED(damaged_openings_are_turned_away, replay_damaged, STAGE),
     DIRECTED(harmful_packets_inside_a_session_hurt_no_other_peer, send_harm, STAGE),
     DIRECTED(operations_towards_a_silent_stranger_time_out, never_answer,
-             {"server", echo_server}, {"client", waits_in_vain}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"server", echo_server}, {"client", waits_in_vain}))

@@ -9,13 +9,10 @@
  * figures are printed.
  */
 #include "../support/memory.h"
-#include "../support/port.h"
 #include "../support/stage.h"
 
-#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     PARTS = 3000,
@@ -142,17 +139,10 @@ static void silence(struct world *world)
     child_end(server);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(parts_of_messages_of_strangers_are_not_kept, parts_of_strangers,
              STAGE),
     DIRECTED(parts_of_messages_of_peers_are_kept_up_to_the_limit, parts_of_peers,
              STAGE),
     DIRECTED(more_silent_ones_than_descriptors_keep_no_peer_out, silence, {"server", few_descriptors},
-             {"good", good_client}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"good", good_client}))

@@ -5,14 +5,8 @@
  * is lost shows as the whole idle time (seconds), never as a few milliseconds.
  */
 #include "../support/pair.h"
-#include "../support/pattern.h"
 
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 enum { LONG_IDLE_MS = 8000, SOON_MS = 3000, MANY = 30 };
 
@@ -20,18 +14,12 @@ enum { LONG_IDLE_MS = 8000, SOON_MS = 3000, MANY = 30 };
  * was sent before a later message that has been received. */
 static void after_marker(struct bmi_method_addr *peer)
 {
-    struct op receive = {0};
-
-    CHECK_THAT(op_recv(&receive, peer, NULL, 0, 0x3a3a), >=, 0);
-    op_received(&receive, 0);
+    receive_message(peer, NULL, 0, 0x3a3a);
 }
 
 static void send_marker(struct bmi_method_addr *peer)
 {
-    struct op send = {0};
-
-    CHECK_THAT(op_send(&send, peer, NULL, 0, 0x3a3a), >=, 0);
-    op_sent(&send);
+    send_message(peer, NULL, 0, 0x3a3a);
 }
 
 /* ---- a client that sends what the server asks for, one note at a time ---- */
@@ -87,8 +75,7 @@ static void tests_one(struct side *side)
     CHECK_THAT(outcount, ==, 0);
     tell(side, "send", 3);
     /* Exactly the one asked for is reported, though all three complete. */
-    for (deadline_t deadline = deadline_in(WAIT_MS); outcount == 0;) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (outcount != 0) {
         result = ops->test(receive[1].id, &outcount, &error, &size, &user, 10, 0);
         CHECK_THAT(result, >=, 0);
     }
@@ -286,8 +273,8 @@ static void wakes_for_unexpected(struct side *side)
     CHECK_THAT(host_testcontext(5, 0, LONG_IDLE_MS * slower()), ==, 0);
     CHECK_THAT(now_ms() - begin, <, (int64_t)SOON_MS * slower());
     CHECK_THAT(pthread_join(asker, NULL), ==, 0);
-    for (deadline_t deadline = deadline_in(WAIT_MS); (got = host_testunexpected(5, 0)) == 0;)
-        CHECK(!deadline_over(deadline));
+    UNTIL ((got = host_testunexpected(5, 0)) != 0)
+        continue;
     CHECK_THAT(got, ==, 1);
     dismiss(side);
 }
@@ -297,7 +284,7 @@ static void wakes_for_completion(struct side *side)
     int64_t request = 1;
     void *argument[2] = {side, &request};
     struct bmi_method_addr *client = pair_server(side);
-    struct op receive = {0}, marker = {0};
+    struct op receive = {0};
     char buffer[16];
     pthread_t asker;
     int64_t begin;
@@ -310,8 +297,7 @@ static void wakes_for_completion(struct side *side)
     CHECK_THAT(now_ms() - begin, <, (int64_t)SOON_MS * slower());
     CHECK(op_done(&receive));
     CHECK_THAT(pthread_join(asker, NULL), ==, 0);
-    CHECK_THAT(op_recv(&marker, client, NULL, 0, 0x3a3a), >=, 0);
-    op_received(&marker, 0);
+    receive_message(client, NULL, 0, 0x3a3a);
     dismiss(side);
 }
 
@@ -385,7 +371,6 @@ static void sleeps(struct side *side)
     pthread_t threads[4];
     int64_t begin, used;
 
-    (void)side;
     host_start_server();
     settle();
     /* Idle 0 does not wait. The machine may keep us waiting, but not each time. */
@@ -453,7 +438,7 @@ static void unexpected_in_batches(struct side *side)
     dismiss(side);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     PAIR(test_reports_exactly_the_operation_asked_for, tests_one, obedient_client),
     PAIR(testsome_skips_zero_ids_and_reports_positions, tests_some, obedient_client),
     PAIR(testsome_alone_makes_progress, tests_some_polling, obedient_client),
@@ -465,11 +450,4 @@ static const struct scenario scenarios[] = {
     PAIR(blocked_testunexpected_wakes_for_a_message, unexpected_waits, obedient_client),
     PAIR(blocked_test_wakes_for_its_operation, test_waits, obedient_client),
     SOLO(idle_calls_wait_their_time_asleep, sleeps),
-    PAIR(testunexpected_gives_many_messages_per_call, unexpected_in_batches, obedient_client),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    PAIR(testunexpected_gives_many_messages_per_call, unexpected_in_batches, obedient_client))

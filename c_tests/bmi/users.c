@@ -8,16 +8,12 @@
  * refused, "auto" goes over tcp, and "local" nowhere.
  */
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/reap.h"
 #include "../support/syscalls.h"
 #include "../support/user.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 enum { TAG = 5 };
 

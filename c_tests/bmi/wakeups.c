@@ -12,13 +12,7 @@
 #include "../support/pair.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 enum { ROUNDS = 200, WARM = 20, WORKERS = 2, REQUEST = 120, REPLY = 40, IDLE_MS = 500 };
 
@@ -155,10 +149,8 @@ static void client(struct side *side)
         pause_ms(1);
         CHECK_THAT(op_recv(&receive, server, answer, sizeof answer, 7), ==, 0);
         CHECK_THAT(op_send_unexpected(&send, server, request, sizeof request, 1), ==, 1);
-        for (deadline_t deadline = deadline_in(WAIT_MS); !op_done(&receive);) {
-            CHECK(!deadline_over(deadline));
+        UNTIL (op_done(&receive))
             host_testcontext(8, 0, IDLE_MS);
-        }
     }
     mark("/counted/end");
     pair_part(side);
@@ -313,17 +305,10 @@ static void exchange_at_once(struct world *world)
     CHECK(futexes <= 1.0);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(a_wake_up_costs_few_system_calls, exchange_alone, {"alone", alone},
              {"client", client}),
     DIRECTED(no_thread_is_woken_by_threads_that_post, exchange_with_workers,
              {"workers", with_workers}, {"client", client}),
     DIRECTED(threads_that_post_seldom_meet_the_lock, exchange_at_once,
-             {"quick", with_quick_workers}, {"client", client}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"quick", with_quick_workers}, {"client", client}))

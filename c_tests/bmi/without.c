@@ -7,24 +7,18 @@
 #include "../support/ids.h"
 #include "../support/log.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/syscalls.h"
 #include "../support/user.h"
 
-#include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 static void refused(int code, const char *word)
 {
@@ -45,7 +39,6 @@ static void without_threads(struct side *side)
 {
     struct rlimit before, one;
 
-    (void)side;
     log_take();
     become_for_good(SOME_USER);
     CHECK(getrlimit(RLIMIT_NPROC, &before) == 0);
@@ -76,7 +69,6 @@ static void refuse_call(unsigned call, unsigned error)
 
 static void without_clone3(struct side *side)
 {
-    (void)side;
     log_take();
     refuse_call(SYS_clone3, EPERM);
     /* valgrind has clone for it. */
@@ -91,7 +83,6 @@ static void without_clone3(struct side *side)
 /* As old kernels and most filters answer: the C library has another call. */
 static void with_clone_only(struct side *side)
 {
-    (void)side;
     log_take();
     refuse_call(SYS_clone3, ENOSYS);
     host_load();
@@ -104,7 +95,6 @@ static int no_eventfd;
 
 static bool guard_eventfd(long number, long arguments[6], long *answer)
 {
-    (void)arguments;
     if (number != SYS_eventfd2 || no_eventfd == 0)
         return false;
     errno = no_eventfd;
@@ -118,7 +108,6 @@ static void without_eventfd(struct side *side)
         int number, code;
     } errors[] = {{EMFILE, -BMI_EMFILE}, {ENFILE, -BMI_EMFILE}, {EPERM, -BMI_EPERM}, {ENOMEM, -BMI_ENOMEM}};
 
-    (void)side;
     syscall_guard = guard_eventfd;
     log_take();
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
@@ -215,10 +204,8 @@ static void server_at_its_limit(struct side *side)
     tell(side, "endpoint", endpoint);
     /* All are found in one poll, in which none is dropped for another. */
     hear(side, "dialled");
-    for (deadline_t deadline = deadline_in(WAIT_MS); log_said("turned away: ") == 0;) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (log_said("turned away: ") != 0)
         host_pump(5);
-    }
     CHECK_THAT(log_said("; RLIMIT_NOFILE is 48: raise it with ulimit -n or LimitNOFILE="), >, 0);
     tell(side, "said", 0);
     host_stop();
@@ -250,7 +237,6 @@ static atomic_int asked;
 
 static bool guard_pwait2(long number, long arguments[6], long *answer)
 {
-    (void)arguments;
     if (number != SYS_epoll_pwait2 || no_pwait2 == 0)
         return false;
     asked++;

@@ -5,7 +5,6 @@
  */
 #include "support/party.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 enum { WORKERS = 3, ROUNDS = 20, IDLE_MS = 40 };
@@ -38,7 +37,6 @@ static void waits_for_any(struct worker *worker)
     mx_status_t status;
     uint32_t result = 0;
 
-    (void)worker;
     OK(mx_wait_any(b, IDLE_MS, UNUSED, EXACTLY, &status, &result));
 }
 
@@ -47,7 +45,6 @@ static void probes(struct worker *worker)
     mx_status_t status;
     uint32_t result = 0;
 
-    (void)worker;
     OK(mx_probe(b, IDLE_MS, UNUSED, EXACTLY, &status, &result));
     OK(mx_iprobe(b, UNUSED, EXACTLY, &status, &result));
 }
@@ -126,44 +123,32 @@ static void cancels(void (*work)(struct worker *))
 
 static void cancels_waiters(struct side *side)
 {
-    (void)side;
     cancels(waits);
 }
 
 static void cancels_takers(struct side *side)
 {
-    (void)side;
     cancels(waits_for_any);
 }
 
 static void cancels_probers(struct side *side)
 {
-    (void)side;
     cancels(probes);
 }
 
 static void cancels_posters(struct side *side)
 {
-    (void)side;
     cancels(posts);
 }
 
 static void cancels_openers(struct side *side)
 {
-    (void)side;
     cancels(opens);
 }
 
-static const struct scenario scenarios[] = {
+PARTY_TESTS(
     SOLO(threads_in_mx_wait, cancels_waiters),
     SOLO(threads_in_mx_wait_any, cancels_takers),
     SOLO(threads_in_mx_probe, cancels_probers),
     SOLO(threads_that_post_and_cancel, cancels_posters),
-    SOLO(threads_that_open_and_close, cancels_openers),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return party_main(argc, argv, scenarios);
-}
+    SOLO(threads_that_open_and_close, cancels_openers))

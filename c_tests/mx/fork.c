@@ -9,14 +9,7 @@
  */
 #include "support/party.h"
 
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "../support/pattern.h"
 
 static mx_endpoint_t ep, other;
 static mx_endpoint_addr_t to_other;
@@ -146,7 +139,6 @@ static void a_child_is_born(struct side *side)
                                          closes_only, only_leaves, finalizes_only};
     char in[16], text[16];
 
-    (void)side;
     ep = party_open();
     other = open_any();
     to_other = connect_to(ep, id_of(other));
@@ -278,15 +270,8 @@ static void daemonizes(struct side *side)
     _exit(0);
 }
 
-int main(int argc, char **argv)
-{
-    static const struct scenario scenarios[] = {
-        SOLO(a_child_gets_clean_errors_and_may_open_its_own, a_child_is_born),
-        PAIR(a_child_goes_on_when_its_parent_ends, daemonizes, daemonizes),
-        PAIR(a_child_does_not_keep_its_parents_endpoint_alive, the_parent_dies_first,
-             the_parent_dies_first),
-        {0},
-    };
-
-    return party_main(argc, argv, scenarios);
-}
+PARTY_TESTS(
+    SOLO(a_child_gets_clean_errors_and_may_open_its_own, a_child_is_born),
+    PAIR(a_child_goes_on_when_its_parent_ends, daemonizes, daemonizes),
+    PAIR(a_child_does_not_keep_its_parents_endpoint_alive, the_parent_dies_first,
+         the_parent_dies_first))

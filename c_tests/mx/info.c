@@ -3,10 +3,6 @@
  */
 #include "support/party.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "../support/port.h"
 #include "mx_io.h"
 
 static const mx_get_info_key_t numbers[] = {
@@ -31,7 +27,6 @@ static void every_key_answers(struct side *side)
     uint64_t *nics = calloc(boards + 1, sizeof *nics), nic;
     char text[MX_MAX_STR_LEN];
 
-    (void)side;
     CHECK_THAT(boards, >=, 1);
     for (int i = 0; i < NUMBERS; i++)
         CHECK_THAT(number(ep, numbers[i]), ==, number(NULL, numbers[i]));
@@ -95,7 +90,6 @@ static void counters_count(struct side *side)
     uint32_t count = number(NULL, MX_COUNTERS_COUNT), grown = 0, *before, *after, *others;
     char *labels = calloc(count, MX_MAX_STR_LEN);
 
-    (void)side;
     CHECK_THAT(count, >, 5);
     OK(mx_get_info(NULL, MX_COUNTERS_LABELS, NULL, 0, labels, count * MX_MAX_STR_LEN));
     for (uint32_t i = 0; i < count; i++) {
@@ -139,7 +133,6 @@ static void bad_questions(struct side *side)
     mx_endpt_handle_t handle = 77;
     mx_mapper_state_t state;
 
-    (void)side;
     for (size_t i = 0; i < sizeof no_keys / sizeof no_keys[0]; i++)
         REFUSED(mx_get_info(ep, (mx_get_info_key_t)no_keys[i], NULL, 0, &value, 4),
                 MX_BAD_INFO_KEY);
@@ -190,7 +183,6 @@ static void codes_have_texts(struct side *side)
 {
     static const int nonsense[] = {44, 1000, -1, 0x7fffffff};
 
-    (void)side;
     for (int i = 0; i <= MX_NOT_SUPPORTED_WITH_CONTEXT_ID; i++) {
         const char *text = mx_strerror((mx_return_t)i);
 
@@ -212,15 +204,8 @@ static void codes_have_texts(struct side *side)
     }
 }
 
-int main(int argc, char **argv)
-{
-    static const struct scenario scenarios[] = {
-        SOLO(every_key_has_an_answer, every_key_answers),
-        SOLO(counters_have_names_and_count, counters_count),
-        SOLO(questions_that_make_no_sense_are_refused, bad_questions),
-        SOLO(every_code_has_a_text_of_its_own, codes_have_texts),
-        {0},
-    };
-
-    return party_main(argc, argv, scenarios);
-}
+PARTY_TESTS(
+    SOLO(every_key_has_an_answer, every_key_answers),
+    SOLO(counters_have_names_and_count, counters_count),
+    SOLO(questions_that_make_no_sense_are_refused, bad_questions),
+    SOLO(every_code_has_a_text_of_its_own, codes_have_texts))

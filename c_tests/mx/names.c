@@ -5,11 +5,6 @@
  */
 #include "support/party.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 static uint64_t nic_of(const char *name)
 {
     char copy[256];
@@ -54,7 +49,6 @@ static void this_host(struct side *side)
     uint64_t nic, board;
     uint32_t number = 77;
 
-    (void)side;
     party_start();
     OK(mx_board_number_to_nic_id(0, &nic));
     CHECK(nic_of("localhost") == nic);
@@ -86,7 +80,6 @@ static void strange_names(struct side *side)
     char name[MX_MAX_HOSTNAME_LEN] = "name", too_long[3000];
     uint64_t nic = 77;
 
-    (void)side;
     party_start();
     unknown("no-such-host.invalid", MX_HOST_NOT_FOUND);
     unknown("no-such-host.invalid:0", MX_HOST_NOT_FOUND);
@@ -130,7 +123,6 @@ static void a_peers_file(struct side *side)
     int fd = mkstemp(path);
     uint64_t far, near;
 
-    (void)side;
     CHECK(fd >= 0);
     close(fd);
     write_file(path, "# addresses and names\n"
@@ -174,7 +166,6 @@ static void connects_by_names(struct side *side)
     mx_endpoint_t a, b;
     mx_endpoint_addr_t to_b;
 
-    (void)side;
     CHECK(fd >= 0);
     close(fd);
     write_file(path, "127.0.0.1 peer.invalid\n");
@@ -189,15 +180,8 @@ static void connects_by_names(struct side *side)
     party_close(a);
 }
 
-int main(int argc, char **argv)
-{
-    static const struct scenario scenarios[] = {
-        SOLO(all_names_of_this_host_are_one_nic_id_and_back, this_host),
-        SOLO(names_that_are_none_are_refused, strange_names),
-        SOLO(a_peers_file_gives_names_that_dns_does_not_know, a_peers_file),
-        SOLO(names_of_the_peers_file_serve_to_connect, connects_by_names),
-        {0},
-    };
-
-    return party_main(argc, argv, scenarios);
-}
+PARTY_TESTS(
+    SOLO(all_names_of_this_host_are_one_nic_id_and_back, this_host),
+    SOLO(names_that_are_none_are_refused, strange_names),
+    SOLO(a_peers_file_gives_names_that_dns_does_not_know, a_peers_file),
+    SOLO(names_of_the_peers_file_serve_to_connect, connects_by_names))

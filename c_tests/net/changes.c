@@ -10,11 +10,7 @@
  */
 #include "../support/machines.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/service.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 enum {
     ENDPOINT = 3,
@@ -297,7 +293,7 @@ static void move_in_hosts(struct world *world)
     move_name(world, "hosts");
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(servers_are_reached_over_a_network_that_came_after_them, server_first,
              {"home", be_a_machine}, {"server", one_of_several}, {"local", neighbour},
              {"client", later_guest}),
@@ -310,11 +306,4 @@ static const struct scenario scenarios[] = {
     DIRECTED(an_address_object_follows_its_name_in_the_peers_file, move_in_peers,
              {"server", server}, {"client", faithful}),
     DIRECTED(an_address_object_follows_its_name_in_the_hosts_file, move_in_hosts,
-             {"server", server}, {"client", faithful}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"server", server}, {"client", faithful}))

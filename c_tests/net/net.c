@@ -13,14 +13,6 @@
  */
 #include "../support/net.h"
 #include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define MIB (1024 * 1024)
 
@@ -379,7 +371,7 @@ static void cuts_briefly(struct world *world)
 
 #define HOSTS_OF(server, client) {"server", server}, {"client", client}
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(a_silent_cut_is_noticed_by_the_peer_watch_and_heals, watch_silent,
              HOSTS_OF(server, client)),
     DIRECTED(a_pulled_cable_is_noticed_by_the_peer_watch_and_heals, watch_pulled,
@@ -390,11 +382,4 @@ static const struct scenario scenarios[] = {
              HOSTS_OF(server, client)),
     DIRECTED(a_pulled_cable_is_noticed_by_keep_alive, keepalive_pulled, HOSTS_OF(server, client)),
     DIRECTED(a_cut_shorter_than_the_time_outs_loses_nothing, cuts_briefly,
-             HOSTS_OF(talking_server, talking_client)),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             HOSTS_OF(talking_server, talking_client)))

@@ -12,13 +12,6 @@
 #include "../support/cable.h"
 #include "../support/net.h"
 #include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { ROUNDS = 3, AWAY_MS = 1500, MANY = 16, CLIENT = 0, SERVER = 1 };
 

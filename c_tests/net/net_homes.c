@@ -11,16 +11,10 @@
  */
 #include "../support/net.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/traffic.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { ROUNDS = 3, PINGS = 200, WITHIN_MS = 20000, CLIENT = 0, SERVER = 1 };
 
@@ -184,7 +178,7 @@ static void only_behind_it(struct world *world)
     called_at(world, 1, true);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(a_second_address_of_the_interface_answers_for_itself, on_the_interface,
              {"client", client}, {"server", server}),
     DIRECTED(an_address_behind_the_interface_answers_for_itself, behind_it, {"client", client},
@@ -192,11 +186,4 @@ static const struct scenario scenarios[] = {
     DIRECTED(a_second_address_may_be_the_only_one_that_answers, only_on_the_interface,
              {"client", client}, {"server", server}),
     DIRECTED(an_address_behind_the_interface_may_be_the_only_one, only_behind_it, {"client", client},
-             {"server", server}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"server", server}))

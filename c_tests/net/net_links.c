@@ -10,15 +10,9 @@
 #include "../support/cable.h"
 #include "../support/net.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/traffic.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define KIB (INT64_C(1024))
 #define MIB (1024 * KIB)

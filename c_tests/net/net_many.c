@@ -12,11 +12,7 @@
 #include "../support/cable.h"
 #include "../support/net.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/traffic.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 #define KIB (INT64_C(1024))
 #define MIB (1024 * KIB)
@@ -254,17 +250,10 @@ static void crowd(struct world *world)
     take_down(&scene);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(eight_senders_of_large_messages_share_a_narrow_cable, incast_of_large,
              {"server", incast_server}, {"client", incast_client}),
     DIRECTED(eight_senders_of_small_messages_share_a_narrow_cable, incast_of_small,
              {"server", incast_server}, {"client", incast_client}),
     DIRECTED(eight_clients_talk_to_a_server_over_a_cable_that_loses, crowd,
-             {"server", crowd_server}, {"client", crowd_client}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"server", crowd_server}, {"client", crowd_client}))

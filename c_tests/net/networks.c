@@ -10,7 +10,6 @@
  */
 #include "../support/machines.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/service.h"
 
 enum { ENDPOINT = 3, ROUNDS = 5, CLIENTS = 2 };
@@ -246,7 +245,7 @@ static void behind_translator(struct world *world)
     child_end(router);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(the_first_network_of_each_may_be_one_that_the_other_is_not_on, management_first,
              {"server", server}, {"client", client}),
     DIRECTED(a_server_is_found_at_the_address_of_its_name, named_after_the_second,
@@ -260,11 +259,4 @@ static const struct scenario scenarios[] = {
     DIRECTED(a_client_may_be_behind_a_firewall, behind_firewall, {"server", server},
              {"client", client}),
     DIRECTED(clients_behind_a_translator_may_have_the_same_number, behind_translator,
-             {"server", server}, {"router", be_a_machine}, {"client", translated}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"server", server}, {"router", be_a_machine}, {"client", translated}))

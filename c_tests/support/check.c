@@ -1,12 +1,6 @@
 /* See check.h. */
 #include "check.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "world.h"
 
 void check_failed(const char *file, int line, const char *format, ...)

@@ -2,7 +2,6 @@
 #include "guard.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 struct room room_for(size_t size)
 {

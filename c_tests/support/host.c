@@ -1,12 +1,7 @@
 /* See host.h. */
 #include "host.h"
 
-#include <pthread.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "ids.h"
 #include "op.h"

@@ -3,7 +3,6 @@
 
 #include "memory.h"
 
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 

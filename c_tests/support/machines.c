@@ -1,13 +1,8 @@
 /* See machines.h. */
 #include "machines.h"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
-#include <unistd.h>
 
 #include "net.h"
 

@@ -1,11 +1,7 @@
 /* See net.h. */
 #include "net.h"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 enum { COMMAND = 1000 };
 

@@ -1,9 +1,6 @@
 /* See op.h. */
 #include "op.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "host.h"
 
 bool ops_on_many_threads;
@@ -202,4 +199,28 @@ void op_failed(struct op *op, int error)
 {
     op_wait(op);
     CHECK_THAT(op->error, ==, -error);
+}
+
+void send_message(struct bmi_method_addr *to, const void *buffer, bmi_size_t size, bmi_msg_tag_t tag)
+{
+    struct op send = {0};
+
+    CHECK_THAT(op_send(&send, to, buffer, size, tag), >=, 0);
+    op_sent(&send);
+}
+
+void send_request(struct bmi_method_addr *to, const void *buffer, bmi_size_t size, bmi_msg_tag_t tag)
+{
+    struct op send = {0};
+
+    CHECK_THAT(op_send_unexpected(&send, to, buffer, size, tag), >=, 0);
+    op_sent(&send);
+}
+
+void receive_message(struct bmi_method_addr *from, void *buffer, bmi_size_t size, bmi_msg_tag_t tag)
+{
+    struct op receive = {0};
+
+    CHECK_THAT(op_recv(&receive, from, buffer, size, tag), >=, 0);
+    op_received(&receive, size);
 }

@@ -75,4 +75,12 @@ void op_received(struct op *op, bmi_size_t size);
 /* Waits and checks for one certain error. */
 void op_failed(struct op *op, int error);
 
+/* ---- one operation, posted and waited for, which must succeed ---- */
+
+void send_message(struct bmi_method_addr *to, const void *buffer, bmi_size_t size, bmi_msg_tag_t tag);
+/* Likewise, as an unexpected message. */
+void send_request(struct bmi_method_addr *to, const void *buffer, bmi_size_t size, bmi_msg_tag_t tag);
+/* The message has all of `size` bytes. */
+void receive_message(struct bmi_method_addr *from, void *buffer, bmi_size_t size, bmi_msg_tag_t tag);
+
 #endif

@@ -1,10 +1,6 @@
 /* See pair.h. */
 #include "pair.h"
 
-#include <string.h>
-
-#include "pattern.h"
-
 enum { HELLO_TAG = 0x0e110 };
 
 static const char hello[] = "hello";
@@ -29,14 +25,12 @@ struct bmi_method_addr *pair_accept(void)
 {
     struct arrival arrival = host_next();
     struct bmi_method_addr *client = arrival.from;
-    struct op reply = {0};
 
     CHECK_THAT(arrival.tag, ==, HELLO_TAG);
     CHECK_THAT(arrival.size, ==, sizeof hello);
     CHECK(memcmp(arrival.buffer, hello, sizeof hello) == 0);
     arrival_free(&arrival);
-    CHECK_THAT(op_send(&reply, client, hello, sizeof hello, HELLO_TAG), >=, 0);
-    op_sent(&reply);
+    send_message(client, hello, sizeof hello, HELLO_TAG);
     return client;
 }
 
@@ -100,13 +94,12 @@ int64_t pair_hear(struct side *side, const char *word)
 
 void pair_exchange(struct bmi_method_addr *peer, size_t size, bmi_msg_tag_t tag)
 {
-    struct op send = {0}, receive = {0};
+    struct op receive = {0};
     char *out = fenced(size), *in = fenced(size);
 
     fill(out, size, (uint64_t)tag);
     CHECK_THAT(op_recv(&receive, peer, in, (bmi_size_t)size, tag), >=, 0);
-    CHECK_THAT(op_send(&send, peer, out, (bmi_size_t)size, tag), >=, 0);
-    op_sent(&send);
+    send_message(peer, out, (bmi_size_t)size, tag);
     op_received(&receive, (bmi_size_t)size);
     check_filled(in, size, (uint64_t)tag);
     fenced_free(out);

@@ -13,6 +13,8 @@
 
 #include "host.h"
 #include "op.h"
+#include "pattern.h"
+#include "port.h"
 #include "world.h"
 
 /* Server on a free endpoint; tells it to the other end of the line; returns it. */

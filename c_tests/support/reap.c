@@ -1,9 +1,7 @@
 /* See reap.h. */
 #include "reap.h"
 
-#include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "host.h"
 

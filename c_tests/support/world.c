@@ -2,19 +2,12 @@
 #include "world.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 /* After the headers it needs. */
 #include <cmocka.h>
@@ -149,7 +142,6 @@ static bool stopped(pid_t pid)
 
 static void await_stop(pid_t pid)
 {
-
     for (deadline_t deadline = deadline_in(WAIT_MS); !stopped(pid);) {
         if (deadline_over(deadline))
             FAIL("process %d does not stop", (int)pid);

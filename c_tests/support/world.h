@@ -57,8 +57,20 @@ struct scenario {
 
 /* Before harness_main(): every test of this program is skipped, for this reason. */
 void skip_tests(const char *why);
-/* main() of every test program. `scenarios` ends with a NULL name. */
+/* Runs the tests, or one side of one. `scenarios` ends with a NULL name. */
 int harness_main(int argc, char **argv, const struct scenario *scenarios);
+
+/* main() of a program with these tests. */
+#define TESTS(...) TESTS_AFTER((void)0, __VA_ARGS__)
+/* Likewise; the director and every side do `preparation` first. */
+#define TESTS_AFTER(preparation, ...)                                    \
+    int main(int argc, char **argv)                                      \
+    {                                                                    \
+        static const struct scenario scenarios[] = {__VA_ARGS__, {0}};   \
+                                                                         \
+        preparation;                                                     \
+        return harness_main(argc, argv, scenarios);                      \
+    }
 
 /* ---- for sides ---- */
 
