@@ -9,12 +9,12 @@
  *
  * Each test sets MX_PORT by itself; the runner runs this program once, not once per port.
  */
+#include "../support/limit.h"
 #include "../support/log.h"
 #include "../support/memory.h"
 #include "../support/pair.h"
 #include "../support/reap.h"
 
-#include <sys/resource.h>
 
 /* SA_RESTORER, libc's own: there as soon as a disposition has been set once, to whatever. */
 enum { RESTORER = 0x04000000 };
@@ -118,13 +118,10 @@ static void asks_for_providers(struct side *side)
 /* The providers there are without a card register nothing; those of cards name the limit. */
 static void locks_nothing(struct side *side)
 {
-    struct rlimit limit;
     int result;
 
     log_take();
-    CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
-    limit.rlim_cur = 0;
-    CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    limit_to(RLIMIT_MEMLOCK, 0);
     setenv("MX_PORT", "rdm", 1);
     log_forget();
     result = try_client();

@@ -8,6 +8,7 @@
 #include "../support/pair.h"
 #include "../support/log.h"
 #include "../support/memory.h"
+#include "../support/reap.h"
 #include "../support/user.h"
 
 #include <dlfcn.h>
@@ -17,27 +18,19 @@
 #include <sys/wait.h>
 
 enum { TAG = 7, TIMES = 30, LARGE = 300000 };
+#define HUGE_STACK (INT64_C(1) << 60)
 
 /* ---- messages ---- */
 
-static void exchange(struct bmi_method_addr *peer)
-{
-    static const size_t sizes[] = {8, 5000, LARGE};
-
-    for (int i = 0; i < TIMES; i++)
-        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
-            pair_exchange(peer, sizes[k], TAG);
-}
-
 static void serves(struct side *side)
 {
-    exchange(pair_server(side));
+    pair_exchange_all(pair_server(side), TIMES);
     pair_part(side);
 }
 
 static void calls(struct side *side)
 {
-    exchange(pair_client(side));
+    pair_exchange_all(pair_client(side), TIMES);
     pair_part(side);
 }
 
@@ -122,8 +115,7 @@ static void client_that_exits(struct side *side)
 static void server_of_one_that_exits(struct side *side)
 {
     pair_server(side);
-    while (!heard_anything(side)) /* its end */
-        host_pump(5);
+    pair_idle(side); /* until its end */
     host_stop();
 }
 
@@ -214,8 +206,7 @@ static void comes_and_goes(struct side *side)
         if (i == 0)
             descriptors = entries("/proc/self/fd");
         CHECK_THAT(entries("/proc/self/fd"), <=, descriptors);
-        child = fork();
-        CHECK(child >= 0);
+        child = fork_child();
         if (child == 0)
             _exit(0);
         CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -227,8 +218,11 @@ static void comes_and_goes(struct side *side)
 /* Thread-local data, which the C library puts into the stack of every thread. */
 static _Thread_local volatile char thread_data[3 << 20];
 
-static void set_variables_of_rust(const char *stack)
+static void set_variables_of_rust(const struct side *side)
 {
+    char stack[24];
+
+    snprintf(stack, sizeof stack, "%lld", (long long)side->variant);
     thread_data[0] = 1;
     CHECK(setenv("RUST_MIN_STACK", stack, 1) == 0);
     CHECK(setenv("RUST_BACKTRACE", "full", 1) == 0);
@@ -240,6 +234,7 @@ static void answer_requests(struct side *side)
 {
     char *answer = fenced(LARGE);
 
+    set_variables_of_rust(side);
     pair_serve(side);
     for (int i = 0; i < 2; i++) {
         struct arrival request;
@@ -256,9 +251,11 @@ static void answer_requests(struct side *side)
 /* Both sides leave it to the library's own thread to connect; this one lets it take the answer, too. */
 static void ask_and_sleep(struct side *side)
 {
-    struct bmi_method_addr *server = pair_join(side);
+    struct bmi_method_addr *server;
     char *answer = fenced(LARGE);
 
+    set_variables_of_rust(side);
+    server = pair_join(side);
     for (int i = 0; i < 2; i++) {
         struct op ask = {0}, receive = {0};
 
@@ -274,34 +271,16 @@ static void ask_and_sleep(struct side *side)
     pair_part(side);
 }
 
-#define STACK(name, bytes)                                  \
-    static void server_with_stack_##name(struct side *side) \
-    {                                                       \
-        set_variables_of_rust(bytes);                       \
-        answer_requests(side);                              \
-    }                                                       \
-                                                            \
-    static void client_with_stack_##name(struct side *side) \
-    {                                                       \
-        set_variables_of_rust(bytes);                       \
-        ask_and_sleep(side);                                \
-    }
-
-STACK(0, "0")
-STACK(1, "1")
-STACK(24576, "24576")
-STACK(huge, "1152921504606846976")
-
 #define ALWAYS                                                                                     \
     PAIR(a_server_without_descriptors_0_to_2, server_without_the_first, calls),                    \
         PAIR(a_client_without_descriptors_0_to_2, serves, client_without_the_first),               \
         PAIR(both_without_descriptors_0_to_2, server_without_the_first, client_without_the_first), \
         PAIR(both_in_a_storm_of_signals, server_in_a_storm, client_in_a_storm),                    \
         PAIR(a_client_that_exits_in_a_handler, server_of_one_that_exits, client_that_exits),       \
-        PAIR(a_min_stack_of_0_changes_nothing, server_with_stack_0, client_with_stack_0),          \
-        PAIR(a_min_stack_of_1_changes_nothing, server_with_stack_1, client_with_stack_1),          \
-        PAIR(a_small_min_stack_changes_nothing, server_with_stack_24576, client_with_stack_24576), \
-        PAIR(a_huge_min_stack_changes_nothing, server_with_stack_huge, client_with_stack_huge)
+        PAIR_OF(a_min_stack_of_0_changes_nothing, 0, answer_requests, 0, ask_and_sleep),          \
+        PAIR_OF(a_min_stack_of_1_changes_nothing, 1, answer_requests, 1, ask_and_sleep),          \
+        PAIR_OF(a_small_min_stack_changes_nothing, 24576, answer_requests, 24576, ask_and_sleep), \
+        PAIR_OF(a_huge_min_stack_changes_nothing, HUGE_STACK, answer_requests, HUGE_STACK, ask_and_sleep)
 #define AS_ROOT                                                                                    \
     PAIR(both_where_there_are_no_files, server_where_nothing_is, client_where_nothing_is),         \
         PAIR(both_where_no_file_can_be_written, server_that_cannot_write, client_that_cannot_write)

@@ -351,14 +351,6 @@ static void test_waits(struct side *side)
 
 /* ---- idle is idle: a blocked call returns when its time is over, and sleeps until then ---- */
 
-static int64_t cpu_ms(void)
-{
-    struct timespec used;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    return (int64_t)used.tv_sec * 1000 + used.tv_nsec / 1000000;
-}
-
 static void *wait_in_context(void *context)
 {
     for (int i = 0; i < 3; i++)

@@ -7,10 +7,10 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "../support/limit.h"
 #include "../support/memory.h"
 
 /* ---- init, finalize ---- */
@@ -374,20 +374,17 @@ static void what_cannot_be_opened(struct side *side)
 
 static void without_means(struct side *side)
 {
-    struct rlimit limit, few;
     mx_endpoint_t ep = NULL;
+    rlim_t before;
 
     party_start();
     OK(mx_close_endpoint(open_any()));
-    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    few = limit;
-    few.rlim_cur = (rlim_t)entries("/proc/self/fd") + 1;
-    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    before = limit_to(RLIMIT_NOFILE, (rlim_t)entries("/proc/self/fd") + 1);
     for (int i = 0; i < 5; i++)
         REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 0, &ep),
                 MX_NO_RESOURCES);
     CHECK(ep == NULL);
-    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit_to(RLIMIT_NOFILE, before);
     ep = open_any();
     exchange(ep, address_of(ep), ep, 1000, 1);
     party_close(ep);

@@ -55,6 +55,8 @@ const char *code_text(long long code);
 
 /* Milliseconds of the monotonic clock. */
 int64_t now_ms(void);
+/* Milliseconds that this process has used its processors. */
+int64_t cpu_ms(void);
 /* Sleeps for so long, however slow the machine is. */
 void pause_ms(int ms);
 /* 1 normally, more under a memory checker. */

@@ -439,6 +439,15 @@ struct arrival host_next(void)
     return arrival;
 }
 
+struct bmi_method_addr *host_take(bmi_msg_tag_t tag)
+{
+    struct arrival arrival = host_next();
+
+    CHECK_THAT(arrival.tag, ==, tag);
+    arrival_free(&arrival);
+    return arrival.from;
+}
+
 void arrival_free(struct arrival *arrival)
 {
     CHECK_THAT(ops->unexpected_free(arrival->buffer), ==, 0);

@@ -5,6 +5,18 @@
 
 #include "host.h"
 
+pid_t fork_child(void)
+{
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0)
+        alarm(6 * WAIT_MS / 1000 * (unsigned)slower());
+    return pid;
+}
+
 void leave_fork(const char *status)
 {
     execl("/bin/sh", "sh", "-c", "exit $0", status, (char *)NULL);

@@ -231,6 +231,11 @@ struct child *spawn(struct world *world, const char *role)
     return start(world, role, fds[1], fds[0]);
 }
 
+int64_t variant_of(const struct world *world)
+{
+    return world->scenario->variants[0];
+}
+
 pid_t child_pid(const struct child *child)
 {
     return child->pid;
@@ -437,6 +442,7 @@ static int run_role(const struct scenario *scenarios, const char *name, const ch
                 continue;
             role_name = role;
             scenario_name = name;
+            side.variant = s->variants[i];
             s->roles[i].run(&side);
             return 0;
         }
