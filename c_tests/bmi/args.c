@@ -109,15 +109,23 @@ static void initialize_arguments(struct side *side)
 {
     char options[] = "MX_SPIN_US=20 NO_SUCH_THING=1 MX_SPIN_US=nonsense MX_EAGER_MAX=-1";
     char stranger[64] = {0};
+    struct bmi_method_addr *address;
 
     host_load();
     WRONG(ops->initialize(NULL, METHOD_ID, BMI_INIT_SERVER, NULL));
+    address = ops->method_addr_lookup("mx://localhost:0:2000");
+    CHECK(address != NULL);
+    WRONG(ops->initialize(address, METHOD_ID, 0, NULL)); /* a client has none to listen on */
+    CHECK_THAT(ops->set_info(BMI_DROP_ADDR, address), ==, 0);
     WRONG(ops->initialize((void *)stranger, METHOD_ID, BMI_INIT_SERVER, NULL));
     WRONG(ops->initialize(ODD(stranger), METHOD_ID, BMI_INIT_SERVER, NULL));
     CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, options), ==, 0);
     CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, NULL), ==, -BMI_EALREADY);
+    CHECK_THAT(ops->open_context(0), ==, 0);
+    CHECK_THAT(host_testcontext(4, 0, 0), ==, 0);
     CHECK_THAT(ops->finalize(), ==, 0);
-    CHECK_THAT(ops->finalize(), ==, -BMI_ENODEV);
+    for (int again = 0; again < 2; again++)
+        CHECK_THAT(ops->finalize(), ==, -BMI_ENODEV);
     /* Undefined flags are no reason to refuse. */
     CHECK_THAT(ops->initialize(NULL, METHOD_ID, BMI_TCP_BIND_SPECIFIC | BMI_AUTO_REF_COUNT, NULL),
                ==, 0);

@@ -18,24 +18,17 @@ enum { OLD_LARGE = 2 * 1024 * 1024, TAG_SMALL = 1, TAG_LARGE, TAG_LIST, TAG_MARK
 
 /* ---- what a dropped peer had sent is gone ---- */
 
-/* As op_wait, but takes no unexpected messages. */
-static void wait_without_taking(struct op *op)
-{
-    UNTIL (op_done(op))
-        host_testcontext(16, 0, 5);
-    CHECK_THAT(op->error, ==, 0);
-}
-
 static void drops_sender(struct side *side)
 {
     struct bmi_method_addr *client = pair_server(side);
-    static const int tags[] = {TAG_SMALL, TAG_LARGE, TAG_LIST};
     static char room[OLD_LARGE];
     struct op marker = {0};
 
     /* Comes last: everything is here, and not received yet. */
     CHECK_THAT(op_recv(&marker, client, NULL, 0, TAG_MARKER), >=, 0);
-    wait_without_taking(&marker);
+    UNTIL (op_done(&marker)) /* unlike op_wait, without taking unexpected messages */
+        host_testcontext(16, 0, 5);
+    CHECK_THAT(marker.error, ==, 0);
     host_drop(client);
     for (int i = 0; i < 10; i++) {
         CHECK_THAT(host_testunexpected(16, 0), ==, 0);
@@ -43,18 +36,15 @@ static void drops_sender(struct side *side)
     }
     tell(side, "dropped", 0);
     client = pair_accept(); /* nothing comes before it */
-    for (int i = 0; i < 3; i++) {
+    for (int tag = TAG_SMALL; tag <= TAG_LIST; tag++) {
         struct op receive = {0};
 
-        CHECK_THAT(op_recv(&receive, client, room, sizeof room, tags[i]), >=, 0);
-        op_received(&receive, 1000 + tags[i]);
-        check_filled(room, 1000 + (size_t)tags[i], (uint64_t)tags[i]);
+        CHECK_THAT(op_recv(&receive, client, room, sizeof room, tag), >=, 0);
+        op_received(&receive, 1000 + tag);
+        check_filled(room, 1000 + (size_t)tag, (uint64_t)tag);
     }
     /* And the unexpected ones of before never come. */
-    struct arrival last = host_next();
-    CHECK_THAT(last.tag, ==, TAG_LAST);
-    CHECK_THAT(last.size, ==, 4);
-    arrival_free(&last);
+    take_pattern(4, TAG_LAST, 0);
     pair_part(side);
 }
 
@@ -88,7 +78,8 @@ static void is_dropped(struct side *side)
         fill(fresh, 1000 + (size_t)tag, (uint64_t)tag);
         send_message(server, fresh, 1000 + tag, tag);
     }
-    send_request(server, "new", 4, TAG_LAST);
+    fill(fresh, 4, 0);
+    send_request(server, fresh, 4, TAG_LAST);
     pair_part(side);
 }
 
@@ -108,10 +99,9 @@ static void host_of_guests(struct side *side)
 {
     struct bmi_method_addr *guest[GUESTS];
     struct op receive = {0};
-    struct arrival arrival;
     char room[8];
 
-    tell(side, "endpoint", host_start_server());
+    pair_serve(side);
     for (int i = 0; i < GUESTS; i++) {
         guest[i] = pair_accept();
         tell(side, "seated", i);
@@ -136,9 +126,7 @@ static void host_of_guests(struct side *side)
     hear(side, "said it");
     soon(guest[2], 1);
     CHECK(!host_may_drop(guest[2]));
-    arrival = host_next();
-    CHECK(arrival.from == guest[2] && arrival.tag == 7);
-    arrival_free(&arrival);
+    CHECK(host_take(7) == guest[2]);
     CHECK(host_may_drop(guest[2]));
 
     /* Once each, however long they are kept. */
@@ -158,16 +146,9 @@ static void host_of_guests(struct side *side)
 
 static void guest(struct side *side)
 {
-    struct bmi_method_addr *server;
-    deadline_t deadline = deadline_in(4 * WAIT_MS);
+    struct bmi_method_addr *server = pair_client(side);
 
-    host_start_client();
-    server = host_lookup_endpoint((int)hear(side, "endpoint"));
-    pair_hello(server);
-    while (!heard_anything(side)) {
-        CHECK(!deadline_over(deadline));
-        host_pump(2);
-    }
+    pair_idle(side);
     if (hear(side, "now") != 0) {
         send_request(server, "I was here", 11, 7);
         tell(side, "said it", 0);
@@ -215,7 +196,7 @@ static void keeps_dead(struct side *side)
 {
     struct bmi_method_addr *first = NULL;
 
-    tell(side, "endpoint", host_start_server());
+    pair_serve(side);
     for (int life = 1; life <= lives(); life++) {
         struct bmi_method_addr *caller = pair_accept();
 

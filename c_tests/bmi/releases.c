@@ -8,9 +8,8 @@
  * fourth argument: the same call to a method, and the test knows what the register holds.
  */
 #include "../support/guard.h"
-#include "../support/host.h"
-#include "../support/op.h"
-#include "../support/world.h"
+#include "../support/log.h"
+#include "../support/pair.h"
 
 /* As the real host's object: the method does not read it, but garbage may well point there. */
 static uint64_t word_of_the_host = UINT64_C(0xfedcba9876543210);
@@ -129,14 +128,8 @@ static void says(uintptr_t held, int level, const char *words)
 
 static void logged(struct side *side)
 {
-    int (*set_host)(const struct bmi_mx_host *);
-    struct bmi_mx_host host = {.size = sizeof host, .log = take_line};
-    void *symbol = library_symbol("bmi_mx_set_host");
-
     host_load();
-    CHECK(symbol != NULL);
-    memcpy(&set_host, &symbol, sizeof set_host);
-    CHECK_THAT(set_host(&host), ==, 0);
+    log_by(take_line);
     /* An old host is no trouble; a person who forgot the name has some. */
     says(1, 3, "0x1 is not a string");
     says((uintptr_t) "tcp", 2, "\"tcp\"");
@@ -168,10 +161,7 @@ static void old_server(struct side *side)
 
 static void new_client(struct side *side)
 {
-    int endpoint = (int)hear(side, "endpoint");
-
-    host_start_client();
-    send_request(host_lookup_endpoint(endpoint), "good morning", 12, 1);
+    send_request(pair_join(side), "good morning", 12, 1);
     hear(side, "thanks");
     host_stop();
     tell(side, "bye", 0);

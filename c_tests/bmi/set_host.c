@@ -39,6 +39,8 @@ static int (*set_host)(const struct bmi_mx_host *host);
 static BMI_addr_t given_reg(struct bmi_method_addr *address)
 {
     CHECK(address != NULL);
+    CHECK_THAT(address->method_type, ==, HOSTLESS_ID);
+    address->parent = &given;
     return GIVEN_NAME + ++given.registered;
 }
 
@@ -126,6 +128,7 @@ static int give(size_t size, unsigned members)
         struct bmi_mx_host host;
         unsigned char bytes[FILLED_MAX + 1];
     } room;
+    int result;
 
     memset(&room, 0x5a, sizeof room);
     room.host.size = size;
@@ -134,7 +137,9 @@ static int give(size_t size, unsigned members)
     room.host.log = members & LOG ? given_log : NULL;
     if (size < WHOLE)
         memset(room.bytes + size, 0x5a, sizeof room - size);
-    return set_host(&room.host);
+    result = set_host(&room.host);
+    memset(&room, 0x5a, sizeof room); /* it has been copied */
+    return result;
 }
 
 static void pump(struct method_drop_addr_query *query)
@@ -176,14 +181,15 @@ static void one_life(struct side *side, unsigned members)
     query.addr = hostless_take("good morning");
     CHECK_THAT(given.registered, ==, want_given.registered);
     CHECK_THAT(exported.registered, ==, want_exported.registered);
+    if (want_given.registered)
+        CHECK(query.addr->parent == &given);
+    CHECK_THAT(query.addr->method_type, ==, HOSTLESS_ID);
+    CHECK(table->rev_lookup_unexpected(query.addr) != NULL);
     CHECK_THAT(given.forgotten + exported.forgotten, ==, 0);
     tell(side, "served", 0);
-    for (deadline_t deadline = deadline_in(WAIT_MS);
-         query.response != 1 || given.forgotten != want_given.forgotten ||
-         exported.forgotten != want_exported.forgotten;) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (query.response == 1 && given.forgotten == want_given.forgotten &&
+           exported.forgotten == want_exported.forgotten)
         pump(&query);
-    }
     for (int i = 0; i < 3; i++) /* no other is told, and none twice */
         pump(&query);
     CHECK_THAT(given.registered, ==, want_given.registered);

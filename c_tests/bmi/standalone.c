@@ -148,34 +148,7 @@ static void listens_anywhere(struct side *side)
     }
 }
 
-/* The host reads an operation's id and address where its own struct has them. */
-static void is_read_as_an_operation(struct side *side)
-{
-    struct bmi_method_addr *self, *at;
-    char buffer[8];
-    struct op receive = {0};
-    int64_t id;
-
-    self = host_lookup_endpoint(host_start_server());
-    CHECK_THAT(op_recv(&receive, self, buffer, sizeof buffer, 1), ==, 0);
-    memcpy(&id, (const char *)(intptr_t)receive.id, sizeof id);
-    memcpy(&at, (const char *)(intptr_t)receive.id + ADDRESS_AT, sizeof at);
-    CHECK_THAT(id, ==, receive.id);
-    CHECK(at == self);
-    CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
-    op_failed(&receive, BMI_ECANCEL);
-    /* BMI_cancel reads both of an operation that was reported, too, and ends the process if the first is
-     * another number. */
-    memcpy(&id, (const char *)(intptr_t)receive.id, sizeof id);
-    memcpy(&at, (const char *)(intptr_t)receive.id + ADDRESS_AT, sizeof at);
-    CHECK_THAT(id, ==, receive.id);
-    CHECK(at == self);
-    CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
-    host_stop();
-}
-
 TESTS(
     PAIR(unexpected_messages_are_had_by_class_each_in_order, asks_by_class, sends_of_all_classes),
     PAIR(a_class_that_is_not_asked_for_keeps_no_thread_awake, sleeps_beside_a_class, sends_of_one_class),
-    SOLO(an_address_without_an_endpoint_is_any_and_can_be_asked_for, listens_anywhere),
-    SOLO(an_operation_is_where_the_host_looks, is_read_as_an_operation))
+    SOLO(an_address_without_an_endpoint_is_any_and_can_be_asked_for, listens_anywhere))
