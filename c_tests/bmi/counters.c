@@ -179,12 +179,8 @@ static void lends_little(struct side *side)
     CHECK_THAT(one.wanted, ==, 0);
     CHECK_THAT(one.send_free, >, 0);
     CHECK_THAT(one.send_waiting, ==, 0);
-    for (int i = 0; i < SENT; i++) {
-        struct arrival arrival = host_next();
-
-        CHECK_THAT(arrival.tag, ==, i);
-        arrival_free(&arrival);
-    }
+    for (int i = 0; i < SENT; i++)
+        host_take(i);
     pair_hear(side, "sent");
     CHECK_THAT(credits().unexpected_bytes, ==, 0);
     CHECK_THAT(credits_of(client).waiting, ==, 0);
@@ -204,14 +200,9 @@ static void sends_more(struct side *side)
     for (int i = 0; i < SENT; i++)
         CHECK_THAT(op_send_unexpected(&send[i], server, body, sizeof body, i), >=, 0);
     pair_hear(side, "here");
-    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
-        one = credits_of(server);
-        if (one.send_waiting == SENT - CREDIT_LIMIT - 1 && one.send_stalled == 1 &&
-            credits().operations == SENT - CREDIT_LIMIT - 1)
-            break;
-        CHECK(!deadline_over(deadline));
+    UNTIL ((one = credits_of(server)).send_waiting == SENT - CREDIT_LIMIT - 1 && one.send_stalled == 1 &&
+           credits().operations == SENT - CREDIT_LIMIT - 1)
         host_testcontext(4, 0, 2);
-    }
     CHECK_THAT(one.send_free, ==, 0);
     CHECK_THAT(credits().peers_without_credits, ==, 1);
     CHECK_THAT(credits().credit_stalls, >, 0);
@@ -248,19 +239,11 @@ static void runs_out(struct side *side)
 
         tell(side, "flood", 0);
         /* Fetched messages have taken all there is, and there is more to fetch. */
-        for (deadline_t deadline = deadline_in(WAIT_MS);
-             told() == 0 || all.held == 0 || all.coming > 0 || all.draws_refused == refused;
-             all = credits()) {
-            CHECK(!deadline_over(deadline));
+        UNTIL (told() != 0 && (all = credits()).held > 0 && all.coming == 0 && all.draws_refused != refused)
             host_testcontext(4, 0, 2);
-        }
         CHECK_THAT(told(), ==, 1);
-        for (int i = 0; i < FLOOD; i++) {
-            struct arrival arrival = host_next();
-
-            CHECK_THAT(arrival.tag, ==, i);
-            arrival_free(&arrival);
-        }
+        for (int i = 0; i < FLOOD; i++)
+            host_take(i);
         pair_hear(side, "sent");
     }
     CHECK_THAT(told(), ==, 1);

@@ -36,15 +36,13 @@ static void echo_client(struct side *side)
     struct bmi_method_addr *server = pair_client(side);
 
     for (int i = 0; i < SIZES; i++) {
-        void *out = fenced((size_t)sizes[i]), *in = fenced((size_t)sizes[i]);
+        void *out = fenced((size_t)sizes[i]);
 
         fill(out, (size_t)sizes[i], (uint64_t)i);
         send_message(server, out, sizes[i], i);
         memset(out, 0, (size_t)sizes[i]); /* ours again: must not show at the other side */
-        receive_message(server, in, sizes[i], i);
-        check_filled(in, (size_t)sizes[i], (uint64_t)i);
+        receive_pattern(server, sizes[i], i, (uint64_t)i);
         fenced_free(out);
-        fenced_free(in);
     }
     pair_part(side);
 }
@@ -57,7 +55,7 @@ static const bmi_size_t early_sizes[EARLY] = {0, 8, 5000, 32768, 40000, 700000};
 static void early_receives(struct side *side)
 {
     struct bmi_method_addr *client = pair_server(side);
-    struct op receive[EARLY] = {{0}}, late[EARLY] = {{0}};
+    struct op receive[EARLY] = {{0}};
     void *buffer[EARLY];
 
     for (int i = 0; i < EARLY; i++) {
@@ -74,13 +72,8 @@ static void early_receives(struct side *side)
     pair_hear(side, "sent");
     for (int i = 0; i < 20; i++)
         host_pump(1);
-    for (int i = EARLY - 1; i >= 0; i--) {
-        buffer[i] = fenced((size_t)early_sizes[i]);
-        CHECK_THAT(op_recv(&late[i], client, buffer[i], early_sizes[i], 200 + i), >=, 0);
-        op_received(&late[i], early_sizes[i]);
-        check_filled(buffer[i], (size_t)early_sizes[i], 50 + (uint64_t)i);
-        fenced_free(buffer[i]);
-    }
+    for (int i = EARLY - 1; i >= 0; i--)
+        receive_pattern(client, early_sizes[i], 200 + i, 50 + (uint64_t)i);
     pair_part(side);
 }
 
@@ -155,15 +148,8 @@ enum { UNEXPECTED = sizeof unexpected_sizes / sizeof unexpected_sizes[0] };
 
 static void take_unexpected(const struct bmi_method_addr *from)
 {
-    for (int i = 0; i < UNEXPECTED; i++) {
-        struct arrival arrival = host_next();
-
-        CHECK(arrival.from == from);
-        CHECK_THAT(arrival.tag, ==, 7000 + i);
-        CHECK_THAT(arrival.size, ==, unexpected_sizes[i]);
-        check_filled(arrival.buffer, (size_t)arrival.size, (uint64_t)i);
-        arrival_free(&arrival);
-    }
+    for (int i = 0; i < UNEXPECTED; i++)
+        CHECK(take_pattern(unexpected_sizes[i], 7000 + i, (uint64_t)i) == from);
 }
 
 static void give_unexpected(struct bmi_method_addr *to, bool all_at_once)
@@ -221,7 +207,9 @@ static const struct shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
-static void list_send(struct bmi_method_addr *to, int i, bool contiguous)
+enum { LIST, CONTIGUOUS, UNEXPECTED_LIST };
+
+static void list_send(struct bmi_method_addr *to, int i, int how)
 {
     const struct shape *shape = &shapes[i];
     void *buffer = fenced((size_t)shape->size);
@@ -229,8 +217,10 @@ static void list_send(struct bmi_method_addr *to, int i, bool contiguous)
     struct op send = {0};
 
     fill(buffer, (size_t)shape->size, (uint64_t)i);
-    if (contiguous)
+    if (how == CONTIGUOUS)
         CHECK_THAT(op_send(&send, to, buffer, shape->size, i), >=, 0);
+    else if (how == UNEXPECTED_LIST)
+        CHECK_THAT(op_send_unexpected_cut(&send, to, &cut, i), >=, 0);
     else
         CHECK_THAT(op_send_cut(&send, to, &cut, i), >=, 0);
     op_sent(&send);
@@ -264,9 +254,9 @@ static void list_sender(struct side *side)
     struct bmi_method_addr *client = pair_server(side);
 
     for (int i = 0; i < SHAPES; i++) {
-        list_send(client, i, false);
-        list_send(client, i, false);
-        list_send(client, i, true);
+        list_send(client, i, LIST);
+        list_send(client, i, LIST);
+        list_send(client, i, CONTIGUOUS);
     }
     pair_part(side);
 }
@@ -287,18 +277,9 @@ static void unexpected_list_receiver(struct side *side)
 {
     struct bmi_method_addr *client = pair_server(side);
 
-    for (int i = 0; i < SHAPES; i++) {
-        struct arrival arrival;
-
-        if (shapes[i].size > 300 * 1024)
-            continue;
-        arrival = host_next();
-        CHECK(arrival.from == client);
-        CHECK_THAT(arrival.tag, ==, i);
-        CHECK_THAT(arrival.size, ==, shapes[i].size);
-        check_filled(arrival.buffer, (size_t)arrival.size, (uint64_t)i);
-        arrival_free(&arrival);
-    }
+    for (int i = 0; i < SHAPES; i++)
+        if (shapes[i].size <= 300 * 1024)
+            CHECK(take_pattern(shapes[i].size, i, (uint64_t)i) == client);
     pair_part(side);
 }
 
@@ -306,22 +287,9 @@ static void unexpected_list_sender(struct side *side)
 {
     struct bmi_method_addr *server = pair_client(side);
 
-    for (int i = 0; i < SHAPES; i++) {
-        const struct shape *shape = &shapes[i];
-        void *buffer;
-        struct cut cut;
-        struct op send = {0};
-
-        if (shape->size > 300 * 1024)
-            continue;
-        buffer = fenced((size_t)shape->size);
-        cut = cut_up(buffer, shape->size, shape->first, shape->step, shape->zero_every);
-        fill(buffer, (size_t)shape->size, (uint64_t)i);
-        CHECK_THAT(op_send_unexpected_cut(&send, server, &cut, i), >=, 0);
-        op_sent(&send);
-        cut_free(&cut);
-        fenced_free(buffer);
-    }
+    for (int i = 0; i < SHAPES; i++)
+        if (shapes[i].size <= 300 * 1024)
+            list_send(server, i, UNEXPECTED_LIST);
     pair_part(side);
 }
 
@@ -338,14 +306,8 @@ static void short_sender(struct side *side)
 {
     struct bmi_method_addr *client = pair_server(side);
 
-    for (int i = 0; i < SHORTS; i++) {
-        void *buffer = fenced((size_t)shorts[i].sent);
-
-        fill(buffer, (size_t)shorts[i].sent, (uint64_t)i);
-        send_message(client, buffer, shorts[i].sent, i);
-        send_message(client, buffer, shorts[i].sent, i);
-        fenced_free(buffer);
-    }
+    for (int i = 0; i < 2 * SHORTS; i++)
+        send_pattern(client, shorts[i / 2].sent, i / 2, (uint64_t)i / 2);
     pair_part(side);
 }
 

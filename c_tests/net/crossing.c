@@ -195,8 +195,7 @@ static void cross(struct world *world)
 {
     struct child *hosts[HOSTS];
 
-    needs_machines(NULL);
-    machines_begin();
+    machines_begin(NULL);
     for (int i = 0; i < HOSTS; i++) {
         char address[32];
 

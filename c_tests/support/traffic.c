@@ -142,6 +142,18 @@ void talk_end(struct talk *talk)
     }
 }
 
+void talk_rounds(struct bmi_method_addr *peer, bool leads, int64_t largest, int rounds, deadline_t deadline)
+{
+    struct talk *talk = calloc(1, sizeof *talk);
+
+    CHECK(talk != NULL);
+    talk_begin(talk, peer, leads, !leads, leads, largest);
+    for (int round = 0; round < rounds; round++)
+        talk_round(talk, 1, deadline);
+    talk_end(talk);
+    free(talk);
+}
+
 /* ---- pings ---- */
 
 static int64_t now_us(void)
