@@ -153,9 +153,9 @@ static void fresh_addresses(struct side *side)
 
 /* ---- many names, one peer ---- */
 
-enum { NAMES = 10 };
+enum { NAMES = 10, FROM_LIST = 6 };
 
-static int names_of(int endpoint, char names[NAMES][ADDRESS_SIZE])
+static void names_of(int endpoint, char names[NAMES][ADDRESS_SIZE])
 {
     char host[200] = "localhost";
     int count = 0;
@@ -167,18 +167,19 @@ static int names_of(int endpoint, char names[NAMES][ADDRESS_SIZE])
     snprintf(names[count++], ADDRESS_SIZE, "mx://127.0.0.1:%d/", endpoint);
     snprintf(names[count++], ADDRESS_SIZE, "mx://%s:0:%d", host, endpoint);
     snprintf(names[count++], ADDRESS_SIZE, "mx://%s:%d\n", host, endpoint);
+    CHECK_THAT(count, ==, FROM_LIST);
     snprintf(names[count++], ADDRESS_SIZE, "tcp://elsewhere:1,mx://localhost:0:%d", endpoint);
     snprintf(names[count++], ADDRESS_SIZE, "mx://localhost:0:%d/%s", endpoint, port_name());
     snprintf(names[count++], ADDRESS_SIZE, "mx://%s@localhost:%d", port_name(), endpoint);
     snprintf(names[count++], ADDRESS_SIZE, "mx://localhost:0:%d", endpoint);
-    return count;
+    CHECK_THAT(count, ==, NAMES);
 }
 
 /* The one client there is gets a number for each name. */
-static void answer_all(struct side *side, struct bmi_method_addr *client, int count)
+static void answer_all(struct side *side, struct bmi_method_addr *client)
 {
     CHECK_THAT(host_registered(), ==, 1);
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < NAMES; i++)
         send_message(client, &i, sizeof i, (bmi_msg_tag_t)(500 + i));
     pair_part(side);
 }
@@ -186,41 +187,41 @@ static void answer_all(struct side *side, struct bmi_method_addr *client, int co
 static void one_peer_server(struct side *side)
 {
     struct bmi_method_addr *client = NULL;
-    int count = 0;
-    char names[NAMES][ADDRESS_SIZE];
 
-    count = names_of(pair_serve(side), names);
-    for (int i = 0; i < 2 * count; i++) {
+    pair_serve(side);
+    for (int i = 0; i < 2 * NAMES; i++) {
         struct bmi_method_addr *from = host_take(i);
 
         /* One client, whatever name it calls us by. */
         CHECK(client == NULL || from == client);
         client = from;
     }
-    answer_all(side, client, count);
+    answer_all(side, client);
 }
 
 static void one_peer_client(struct side *side)
 {
-    int endpoint = (int)hear(side, "endpoint"), count;
+    int endpoint = (int)hear(side, "endpoint");
     char names[NAMES][ADDRESS_SIZE];
     struct bmi_method_addr *address[NAMES];
     struct op receive[NAMES] = {{0}};
     int64_t numbers[NAMES];
 
     host_start_client();
-    count = names_of(endpoint, names);
-    for (int i = 0; i < count; i++) {
+    names_of(endpoint, names);
+    for (int i = 0; i < NAMES; i++) {
         address[i] = host_lookup(names[i]);
         if (address[i] == NULL)
             FAIL("refused: %s", names[i]);
     }
+    /* A list stands for its address of this method. */
+    CHECK(strcmp(ops->rev_lookup_unexpected(address[FROM_LIST]), names[0]) == 0);
     /* In this order although each goes by another name: it is one peer. */
-    for (int i = 0; i < 2 * count; i++)
-        send_request(address[i % count], "x", 1, i);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < 2 * NAMES; i++)
+        send_request(address[i % NAMES], "x", 1, i);
+    for (int i = 0; i < NAMES; i++)
         CHECK_THAT(op_recv(&receive[i], address[i], &numbers[i], 8, 500 + i), >=, 0);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < NAMES; i++) {
         op_received(&receive[i], 8);
         CHECK_THAT(numbers[i], ==, i);
     }
@@ -230,21 +231,21 @@ static void one_peer_client(struct side *side)
 /* The same with all posts before the connection is up: nothing knows yet that they are one. */
 static void early_names_client(struct side *side)
 {
-    int endpoint = (int)hear(side, "endpoint"), count;
+    int endpoint = (int)hear(side, "endpoint");
     char names[NAMES][ADDRESS_SIZE];
     struct bmi_method_addr *address[NAMES];
     struct op receive[NAMES] = {{0}}, send[NAMES] = {{0}};
     int64_t numbers[NAMES];
 
     host_start_client();
-    count = names_of(endpoint, names);
-    for (int i = 0; i < count; i++) {
+    names_of(endpoint, names);
+    for (int i = 0; i < NAMES; i++) {
         address[i] = host_lookup(names[i]);
         CHECK(address[i] != NULL);
         CHECK_THAT(op_recv(&receive[i], address[i], &numbers[i], 8, 500 + i), >=, 0);
         CHECK_THAT(op_send_unexpected(&send[i], address[i], "x", 1, i), >=, 0);
     }
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < NAMES; i++) {
         op_sent(&send[i]);
         op_received(&receive[i], 8);
         CHECK_THAT(numbers[i], ==, i);
@@ -255,20 +256,19 @@ static void early_names_client(struct side *side)
 static void early_names_server(struct side *side)
 {
     struct bmi_method_addr *client = NULL;
-    char names[NAMES][ADDRESS_SIZE];
-    int count = names_of(pair_serve(side), names);
     bool seen[NAMES] = {false};
 
-    for (int i = 0; i < count; i++) {
+    pair_serve(side);
+    for (int i = 0; i < NAMES; i++) {
         struct arrival arrival = host_next();
 
         CHECK(client == NULL || arrival.from == client);
         client = arrival.from;
-        CHECK(arrival.tag >= 0 && arrival.tag < count && !seen[arrival.tag]);
+        CHECK(arrival.tag >= 0 && arrival.tag < NAMES && !seen[arrival.tag]);
         seen[arrival.tag] = true;
         arrival_free(&arrival);
     }
-    answer_all(side, client, count);
+    answer_all(side, client);
 }
 
 /* ---- numbers are decimal ---- */

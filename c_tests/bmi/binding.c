@@ -130,18 +130,15 @@ static void all_without_the_flag(struct side *side)
 static void listens_on_each(struct side *side)
 {
     for (int name = 0; name < OWN; name++) {
-        static char body[LARGE];
-        struct arrival arrival;
+        struct bmi_method_addr *client;
         int endpoint = free_endpoint();
 
         CHECK_THAT(serve_as(own[name], endpoint, SPECIFIC), ==, 0);
         CHECK_THAT(ops->open_context(0), ==, 0);
         tell(side, "endpoint", endpoint);
-        arrival = host_next();
-        receive_message(arrival.from, body, LARGE, 5);
-        check_filled(body, LARGE, (uint64_t)name);
-        send_message(arrival.from, body, LARGE, 6);
-        arrival_free(&arrival);
+        client = host_take(1);
+        receive_pattern(client, LARGE, 5, (uint64_t)name);
+        send_pattern(client, LARGE, 6, (uint64_t)name);
         pair_sync(side);
         ops->close_context(0);
         CHECK_THAT(ops->finalize(), ==, 0);

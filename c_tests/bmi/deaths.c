@@ -44,7 +44,7 @@ static void miss(struct side *side, struct op *op, const char *what)
     report(what, since(begin));
 }
 
-/* With a receive posted. */
+/* A survivor with a receive posted. */
 static void bereft(struct side *side)
 {
     bool client = side->variant == SERVER_DIES;
@@ -238,15 +238,15 @@ static void stops_server(struct world *world)
 
 TESTS(
     DIRECTED_OF(a_receive_from_a_server_that_is_killed_ends_soon, SERVER_DIES, kills_one,
-             {"server", mortal_server}, {"client", bereft}),
+                {"server", mortal_server}, {"client", bereft}),
     DIRECTED_OF(large_messages_with_a_server_that_is_killed_end_soon, SERVER_DIES, kills_one,
-             {"server", mortal_server}, {"client", busy_client}),
+                {"server", mortal_server}, {"client", busy_client}),
     DIRECTED_OF(a_receive_from_a_client_that_is_killed_ends_soon, CLIENT_DIES, kills_one,
-             {"server", bereft}, {"client", mortal_client}),
+                {"server", bereft}, {"client", mortal_client}),
     DIRECTED_OF(an_idle_server_misses_a_client_that_is_killed_soon, CLIENT_DIES, kills_one,
-             {"server", idle_server}, {"client", mortal_client}),
+                {"server", idle_server}, {"client", mortal_client}),
     DIRECTED_OF(posts_to_a_server_that_has_just_died_fail_or_complete_with_an_error, SERVER_DIES, kills_one,
-             {"server", mortal_server}, {"client", posts_to_dead}),
+                {"server", mortal_server}, {"client", posts_to_dead}),
     DIRECTED(the_first_request_to_a_restarted_server_is_answered_soon, server_returns,
              {"server", mortal_server}, {"next", next_server}, {"client", returning_client}),
     DIRECTED(a_stopped_server_is_not_taken_for_dead, stops_server, {"server", stopped_server},

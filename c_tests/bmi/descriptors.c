@@ -7,7 +7,6 @@
  *                                       └─► one line, no CPU time, finalize closes nothing of the host's
  */
 #include "../support/log.h"
-#include "../support/memory.h"
 #include "../support/pair.h"
 #include "../support/reap.h"
 
@@ -183,7 +182,7 @@ static void begin(struct side *side, struct pending *pending)
     log_forget();
 }
 
-/* The host closes what it has not opened, and in the tests' second variant opens files at those numbers. */
+/* The host closes descriptors that it has not opened; with the variant `true` it opens files at those numbers. */
 static void lose(struct side *side)
 {
     close_the_others();

@@ -52,7 +52,7 @@ static void is_dropped(struct side *side)
 {
     struct bmi_method_addr *server = pair_client(side);
     struct op small = {0}, large = {0}, list = {0}, marker = {0}, unexpected[3] = {{0}};
-    char *old = fenced(OLD_LARGE), fresh[1100];
+    char *old = fenced(OLD_LARGE), fresh[4];
     struct cut cut = cut_up(old, OLD_LARGE, 7000, 10, 0);
 
     CHECK_THAT(op_send(&small, server, old, 500, TAG_SMALL), >=, 0);
@@ -74,12 +74,10 @@ static void is_dropped(struct side *side)
     }
     fenced_free(old);
     pair_hello(server);
-    for (int tag = TAG_SMALL; tag <= TAG_LIST; tag++) {
-        fill(fresh, 1000 + (size_t)tag, (uint64_t)tag);
-        send_message(server, fresh, 1000 + tag, tag);
-    }
-    fill(fresh, 4, 0);
-    send_request(server, fresh, 4, TAG_LAST);
+    for (int tag = TAG_SMALL; tag <= TAG_LIST; tag++)
+        send_pattern(server, 1000 + tag, tag, (uint64_t)tag);
+    fill(fresh, sizeof fresh, 0);
+    send_request(server, fresh, sizeof fresh, TAG_LAST);
     pair_part(side);
 }
 

@@ -15,7 +15,6 @@
 #include "../support/pair.h"
 #include "../support/reap.h"
 
-
 /* SA_RESTORER, libc's own: there as soon as a disposition has been set once, to whatever. */
 enum { RESTORER = 0x04000000 };
 

@@ -12,7 +12,7 @@
 
 /* The bytes of the page of counters. */
 enum { COUNTERS = 8192 };
-/* No limit to speak of. */
+/* A limit that nothing reaches. */
 #define ANY INT64_MAX
 enum { TIMES = 10 };
 

@@ -17,7 +17,6 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 enum {
     PENDING = 3,

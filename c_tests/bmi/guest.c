@@ -278,19 +278,19 @@ static void ask_and_sleep(struct side *side)
     pair_part(side);
 }
 
-#define ALWAYS                                                                                     \
-    PAIR(a_server_without_descriptors_0_to_2, server_without_the_first, calls),                    \
-        PAIR(a_client_without_descriptors_0_to_2, serves, client_without_the_first),               \
-        PAIR(both_without_descriptors_0_to_2, server_without_the_first, client_without_the_first), \
-        PAIR(both_in_a_storm_of_signals, server_in_a_storm, client_in_a_storm),                    \
-        PAIR(a_client_that_exits_in_a_handler, server_of_one_that_exits, client_that_exits),       \
-        PAIR_OF(a_min_stack_of_0_changes_nothing, 0, answer_requests, 0, ask_and_sleep),          \
-        PAIR_OF(a_min_stack_of_1_changes_nothing, 1, answer_requests, 1, ask_and_sleep),          \
-        PAIR_OF(a_small_min_stack_changes_nothing, 24576, answer_requests, 24576, ask_and_sleep), \
-        PAIR_OF(a_huge_min_stack_changes_nothing, HUGE_STACK, answer_requests, HUGE_STACK, ask_and_sleep)
-#define AS_ROOT                                                                                    \
-    PAIR(both_where_there_are_no_files, server_where_nothing_is, client_where_nothing_is),         \
-        PAIR(both_where_no_file_can_be_written, server_that_cannot_write, client_that_cannot_write)
+#define ALWAYS \
+    PAIR(a_server_without_descriptors_0_to_2, server_without_the_first, calls), \
+    PAIR(a_client_without_descriptors_0_to_2, serves, client_without_the_first), \
+    PAIR(both_without_descriptors_0_to_2, server_without_the_first, client_without_the_first), \
+    PAIR(both_in_a_storm_of_signals, server_in_a_storm, client_in_a_storm), \
+    PAIR(a_client_that_exits_in_a_handler, server_of_one_that_exits, client_that_exits), \
+    PAIR_OF(a_min_stack_of_0_changes_nothing, 0, answer_requests, 0, ask_and_sleep), \
+    PAIR_OF(a_min_stack_of_1_changes_nothing, 1, answer_requests, 1, ask_and_sleep), \
+    PAIR_OF(a_small_min_stack_changes_nothing, 24576, answer_requests, 24576, ask_and_sleep), \
+    PAIR_OF(a_huge_min_stack_changes_nothing, HUGE_STACK, answer_requests, HUGE_STACK, ask_and_sleep)
+#define AS_ROOT \
+    PAIR(both_where_there_are_no_files, server_where_nothing_is, client_where_nothing_is), \
+    PAIR(both_where_no_file_can_be_written, server_that_cannot_write, client_that_cannot_write)
 
 /* libfabric stays where it is, and wants its files. */
 static const struct scenario over_rdm[] = {ALWAYS, {0}};

@@ -6,7 +6,6 @@
  * The library makes none of its calls through them, so that no table of descriptors there ever has one of its own.
  */
 #include "../support/interposer.h"
-#include "../support/log.h"
 #include "../support/pair.h"
 
 static void saw_nothing_of_the_library(void)

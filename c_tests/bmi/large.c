@@ -176,6 +176,8 @@ static void a_server_alone(struct side *side)
 
     /* Section 2: the server looks up its own listen string. */
     to_oneself(host_lookup_endpoint(endpoint));
+    /* Its listen address leads to it as well. */
+    pair_exchange(host_listen_address(), 3 * MIB, 1);
     host_stop();
 }
 

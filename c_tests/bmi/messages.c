@@ -12,7 +12,7 @@ static const bmi_size_t sizes[] = {0,         1,         7,     8,     15,    16
                                    8193,      16383,     16384, 16385, 32735, 32736,  32767, 32768,
                                    32769,     65535,     65536, 65537, 99991, 262144, 300000,
                                    1024 * 1024, 1024 * 1024 + 3};
-enum { SIZES = sizeof sizes / sizeof sizes[0], MAX_SIZE = 1024 * 1024 + 3 };
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 /* ---- expected ---- */
 

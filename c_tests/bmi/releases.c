@@ -7,9 +7,10 @@
  * The table is the same and both export the same names. An old host is here one that passes a number as the
  * fourth argument: the same call to a method, and the test knows what the register holds.
  */
-#include "../support/guard.h"
 #include "../support/log.h"
 #include "../support/pair.h"
+
+#include <sys/mman.h>
 
 /* As the real host's object: the method does not read it, but garbage may well point there. */
 static uint64_t word_of_the_host = UINT64_C(0xfedcba9876543210);
@@ -22,21 +23,18 @@ static int initialize_with(struct bmi_method_addr *listen, int flags, uintptr_t 
     return initialize(listen, METHOD_ID, flags, held);
 }
 
-/* The end of a page behind which there is none, with these bytes there. */
+/* The end of pages behind which there is none, with these bytes there; without bytes nothing is there either. */
 static uintptr_t at_the_edge(const void *bytes, size_t size)
 {
-    struct room room = room_for(size);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), length = (size + page - 1) / page * page;
+    char *all = mmap(NULL, length + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    room_lend(&room);
-    memcpy(room.bytes, bytes, size);
-    return (uintptr_t)room.bytes;
-}
-
-static uintptr_t taken_away(void)
-{
-    struct room room = room_for(64);
-
-    return (uintptr_t)room.bytes;
+    CHECK(all != MAP_FAILED);
+    if (bytes != NULL) {
+        CHECK(mprotect(all, length, PROT_READ | PROT_WRITE) == 0);
+        memcpy(all + length - size, bytes, size);
+    }
+    return (uintptr_t)(all + length - size);
 }
 
 /* What calls before this one may have left. */
@@ -51,7 +49,7 @@ static size_t leftovers(uintptr_t *held)
     held[count++] = UINTPTR_MAX;
     held[count++] = UINTPTR_MAX / 2;
     held[count++] = (uintptr_t)1 << 46;
-    held[count++] = taken_away();
+    held[count++] = at_the_edge(NULL, 64);
     held[count++] = (uintptr_t)leftovers;
     held[count++] = (uintptr_t)&count;
     held[count++] = (uintptr_t)&word_of_the_host;

@@ -340,9 +340,10 @@ static void guests_come_back(struct world *world)
 
 TESTS_AFTER(port_notices_deaths_soon(),
     DIRECTED_OF(a_server_that_comes_back_gets_nothing_meant_for_its_former_lives, false, servers_come_back,
-             {"server", phoenix_server}, {"client", loyal_client}),
-    DIRECTED_OF(a_server_that_comes_back_while_its_clients_are_stopped_is_a_new_one, true, servers_come_back, {"server", phoenix_server},
-             {"client", loyal_client}),
+                {"server", phoenix_server}, {"client", loyal_client}),
+    DIRECTED_OF(a_server_that_comes_back_while_its_clients_are_stopped_is_a_new_one, true, servers_come_back,
+                {"server", phoenix_server}, {"client", loyal_client}),
     DIRECTED_OF(a_guest_that_comes_back_gets_nothing_meant_for_its_former_lives, false, guests_come_back,
-             {"server", loyal_server}, {"guest", phoenix_guest}),
-    DIRECTED_OF(a_guest_that_comes_back_while_its_server_is_stopped_is_a_new_one, true, guests_come_back, {"server", loyal_server}, {"guest", phoenix_guest}))
+                {"server", loyal_server}, {"guest", phoenix_guest}),
+    DIRECTED_OF(a_guest_that_comes_back_while_its_server_is_stopped_is_a_new_one, true, guests_come_back,
+                {"server", loyal_server}, {"guest", phoenix_guest}))

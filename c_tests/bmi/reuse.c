@@ -258,8 +258,8 @@ static struct child *begin(struct world *world, struct child **real, int64_t *en
     return visitor;
 }
 
-/* The server is killed, and another takes its place, is visited, and stops; then there is a server again. Returns what the
- * visitor was told meanwhile. */
+/* Kills the server, has another program take its place and be visited, and starts a server again. Returns the code that
+ * the visitor got meanwhile. */
 static int replaced(struct world *world, struct child *visitor, struct child **real, int64_t endpoint, const char *role,
                     enum manner manner)
 {

@@ -10,7 +10,7 @@
 
 enum { NONE, OURS, ANOTHER };
 
-/* What a side knows, by its variant. */
+/* The secret that a side knows, by its variant. */
 static const char *const secrets[] = {NULL, "one and the same for all", "something else altogether"};
 
 /* ---- both know it ---- */

@@ -6,8 +6,6 @@
  */
 #include "../support/pair.h"
 
-#include <sys/resource.h>
-
 enum { LONG_IDLE_MS = 8000, SOON_MS = 3000, MANY = 30 };
 
 /* Waits until the other side's message with that tag has surely been read from the port: it
@@ -84,12 +82,9 @@ static void tests_one(struct side *side)
     CHECK_THAT(size, ==, 1);
     CHECK(user == &receive[1]);
     /* user_ptr may be NULL. */
-    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
-        CHECK(!deadline_over(deadline));
+    outcount = 0;
+    UNTIL (outcount == 1)
         CHECK_THAT(ops->test(receive[2].id, &outcount, &error, &size, NULL, 10, 0), >=, 0);
-        if (outcount == 1)
-            break;
-    }
     CHECK_THAT(size, ==, 2);
     host_leave_test_call();
     op_received(&receive[0], 0); /* the third by testcontext, and only that one */
@@ -114,10 +109,8 @@ static void tests_some(struct side *side)
     CHECK_THAT(ops->cancel(receive[0].id, 0), ==, 0);
     ids[0] = 0;
     ids[1] = receive[0].id;
-    for (deadline_t deadline = deadline_in(WAIT_MS); only == 0;) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (only != 0)
         CHECK_THAT(ops->testsome(2, ids, &only, &index, &error, &size, NULL, 0, 0), >=, 0);
-    }
     CHECK(only == 1 && index == 1 && error == -BMI_ECANCEL);
     memset(&receive[0], 0, sizeof receive[0]);
     for (int i = 0; i < MANY; i++) {
@@ -179,8 +172,7 @@ static void tests_some_polling(struct side *side)
     }
     tell(side, "send", MANY);
     host_enter_test_call();
-    for (deadline_t deadline = deadline_in(WAIT_MS); done < MANY;) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (done >= MANY) {
         CHECK_THAT(ops->testsome(MANY, ids, &outcount, indices, errors, amounts, NULL, 0, 0),
                    >=, 0);
         for (int k = 0; k < outcount; k++) {
@@ -239,16 +231,6 @@ static void tests_context_singly(struct side *side)
 
 /* ---- waiting and waking ---- */
 
-static void *ask_soon(void *argument)
-{
-    struct side *side = ((void **)argument)[0];
-    const struct timespec pause = {.tv_nsec = 150 * 1000 * 1000};
-
-    nanosleep(&pause, NULL); /* so that the main thread is asleep by then */
-    tell(side, "send", *(int64_t *)((void **)argument)[1]);
-    return NULL;
-}
-
 /* Everything that connecting causes has been seen to: testcontext now really waits. */
 static void settle(void)
 {
@@ -258,21 +240,43 @@ static void settle(void)
     }
 }
 
+/* A thread that has the other side send something in a moment, when this one is asleep. */
+static struct {
+    struct side *side;
+    int64_t request, begin;
+    pthread_t thread;
+} asker;
+
+static void *ask(void *unused)
+{
+    pause_ms(150);
+    tell(asker.side, "send", asker.request);
+    return NULL;
+}
+
+static void ask_soon(struct side *side, int64_t request)
+{
+    asker.side = side;
+    asker.request = request;
+    CHECK_THAT(pthread_create(&asker.thread, NULL, ask, NULL), ==, 0);
+    asker.begin = now_ms();
+}
+
+static void woken_soon(void)
+{
+    CHECK_THAT(now_ms() - asker.begin, <, (int64_t)SOON_MS * slower());
+    CHECK_THAT(pthread_join(asker.thread, NULL), ==, 0);
+}
+
 static void wakes_for_unexpected(struct side *side)
 {
-    int64_t request = 0;
-    void *argument[2] = {side, &request};
-    pthread_t asker;
-    int64_t begin;
     int got;
 
     pair_server(side);
     settle();
-    CHECK_THAT(pthread_create(&asker, NULL, ask_soon, argument), ==, 0);
-    begin = now_ms();
+    ask_soon(side, 0);
     CHECK_THAT(host_testcontext(5, 0, LONG_IDLE_MS * slower()), ==, 0);
-    CHECK_THAT(now_ms() - begin, <, (int64_t)SOON_MS * slower());
-    CHECK_THAT(pthread_join(asker, NULL), ==, 0);
+    woken_soon();
     UNTIL ((got = host_testunexpected(5, 0)) != 0)
         continue;
     CHECK_THAT(got, ==, 1);
@@ -281,70 +285,52 @@ static void wakes_for_unexpected(struct side *side)
 
 static void wakes_for_completion(struct side *side)
 {
-    int64_t request = 1;
-    void *argument[2] = {side, &request};
     struct bmi_method_addr *client = pair_server(side);
     struct op receive = {0};
     char buffer[16];
-    pthread_t asker;
-    int64_t begin;
 
     settle();
     CHECK_THAT(op_recv(&receive, client, buffer, 16, 1), ==, 0);
-    CHECK_THAT(pthread_create(&asker, NULL, ask_soon, argument), ==, 0);
-    begin = now_ms();
+    ask_soon(side, 1);
     CHECK_THAT(host_testcontext(1, 0, LONG_IDLE_MS * slower()), ==, 1);
-    CHECK_THAT(now_ms() - begin, <, (int64_t)SOON_MS * slower());
+    woken_soon();
     CHECK(op_done(&receive));
-    CHECK_THAT(pthread_join(asker, NULL), ==, 0);
-    receive_message(client, NULL, 0, 0x3a3a);
+    after_marker(client);
     dismiss(side);
 }
 
 static void unexpected_waits(struct side *side)
 {
-    int64_t request = 0;
-    void *argument[2] = {side, &request};
-    pthread_t asker;
-    int64_t begin;
-
     pair_server(side);
     settle();
-    CHECK_THAT(pthread_create(&asker, NULL, ask_soon, argument), ==, 0);
-    begin = now_ms();
+    ask_soon(side, 0);
     CHECK_THAT(host_testunexpected(5, LONG_IDLE_MS * slower()), ==, 1);
-    CHECK_THAT(now_ms() - begin, <, (int64_t)SOON_MS * slower());
-    CHECK_THAT(pthread_join(asker, NULL), ==, 0);
+    woken_soon();
     dismiss(side);
 }
 
 static void test_waits(struct side *side)
 {
-    int64_t request = 1;
-    void *argument[2] = {side, &request};
     struct bmi_method_addr *client = pair_server(side);
     struct op receive = {0};
     char buffer[16];
     bmi_error_code_t error = 1;
     bmi_size_t size = 1;
     int outcount = 0;
-    pthread_t asker;
-    int64_t begin;
 
     settle();
     CHECK_THAT(op_recv(&receive, client, buffer, 16, 1), ==, 0);
-    CHECK_THAT(pthread_create(&asker, NULL, ask_soon, argument), ==, 0);
-    begin = now_ms();
+    ask_soon(side, 1);
     host_enter_test_call();
     while (outcount == 0) {
         CHECK_THAT(ops->test(receive.id, &outcount, &error, &size, NULL,
                              LONG_IDLE_MS * slower(), 0), >=, 0);
-        CHECK_THAT(now_ms() - begin, <, (int64_t)SOON_MS * slower());
+        CHECK_THAT(now_ms() - asker.begin, <, (int64_t)SOON_MS * slower());
     }
     host_leave_test_call();
     CHECK_THAT(error, ==, 0);
     CHECK_THAT(size, ==, 0);
-    CHECK_THAT(pthread_join(asker, NULL), ==, 0);
+    woken_soon();
     after_marker(client);
     dismiss(side);
 }
@@ -412,8 +398,7 @@ static void unexpected_in_batches(struct side *side)
     tell(side, "send", 1);
     CHECK_THAT(op_recv(&first, client, NULL, 0, 1), >=, 0);
     CHECK_THAT(op_recv(&marker, client, NULL, 0, 0x3a3a), >=, 0);
-    for (deadline_t deadline = deadline_in(WAIT_MS); !op_done(&marker);) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (op_done(&marker)) {
         host_testcontext(8, 0, 5);
     }
     CHECK(op_done(&first));

@@ -263,9 +263,11 @@ static void two_sleepers(struct side *side)
         receive[c].context = c;
         CHECK_THAT(op_recv(&receive[c], peer, buffer[c], 8, c), ==, 0);
     }
-    for (int c = 0; c < 2; c++)
+    for (int c = 0; c < 2; c++) {
         CHECK_THAT(pthread_create(&sleepers[c], NULL, sleep_in_context, (void *)(intptr_t)c),
                    ==, 0);
+        pause_ms(100); /* asleep: the first polls for both, and has to wake the second */
+    }
     for (int c = 1; c >= 0; c--) {
         deadline_t deadline = deadline_in(4000); /* half the idle time: lost means late */
 
@@ -333,8 +335,49 @@ static void takes_post(struct side *side)
     pair_part(side);
 }
 
+/* ---- a post to oneself wakes the thread that waits ---- */
+
+static void *post_to_self(void *unexpected)
+{
+    struct op send = {.context = 1};
+
+    pause_ms(150); /* the other one is asleep */
+    if (unexpected != NULL)
+        CHECK_THAT(op_send_unexpected(&send, peer, "1234567", 8, 4), ==, 1);
+    else
+        CHECK_THAT(op_send(&send, peer, "1234567", 8, 4), ==, 1);
+    return NULL;
+}
+
+static void wakes_itself(struct side *side)
+{
+    peer = host_lookup_endpoint(host_start_server());
+    pair_exchange(peer, 8, 1);
+    ops_on_many_threads = true;
+    CHECK_THAT(ops->open_context(1), ==, 0);
+    for (int unexpected = 0; unexpected < 2; unexpected++) {
+        deadline_t deadline = deadline_in(4000);
+        struct op receive = {0};
+        pthread_t poster;
+        char buffer[8];
+
+        CHECK_THAT(op_recv(&receive, peer, buffer, 8, 4), ==, 0);
+        CHECK_THAT(pthread_create(&poster, NULL, post_to_self, unexpected ? &peer : NULL), ==, 0);
+        CHECK_THAT(host_testcontext(1, 0, 8000 * slower()), ==, !unexpected);
+        CHECK(!deadline_over(deadline));
+        CHECK_THAT(pthread_join(poster, NULL), ==, 0);
+        if (unexpected) {
+            CHECK_THAT(host_testunexpected(1, 0), ==, 1);
+            CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
+            op_failed(&receive, BMI_ECANCEL);
+        }
+    }
+    host_stop();
+}
+
 TESTS(
     PAIR(all_entry_points_at_once_from_many_threads, busy_server, busy_client),
     PAIR(first_posts_of_many_threads_race_with_the_connect, race_server, race_client),
     PAIR(threads_asleep_in_two_contexts_wake_for_their_own, two_sleepers, wakes_sleepers),
-    PAIR(a_post_goes_out_while_another_thread_sleeps_in_testcontext, takes_post, sleeper_posts))
+    PAIR(a_post_goes_out_while_another_thread_sleeps_in_testcontext, takes_post, sleeper_posts),
+    SOLO(a_post_to_oneself_wakes_the_thread_that_waits, wakes_itself))

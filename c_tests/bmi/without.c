@@ -88,7 +88,7 @@ static void with_clone_only(struct side *side)
 
 /* ---- no eventfd ---- */
 
-/* The call that fails, and with what; 0: no longer. */
+/* Number of the call that fails, and its error; with 0 it works again. */
 static long failing_call;
 static int failing_with;
 static atomic_int asked;
@@ -272,7 +272,7 @@ static void client_sleeps(struct side *side)
 
 /* ---- no epoll_pwait2 ---- */
 
-/* Asked for once; and what filters answer does not keep it awake. The variant is the answer. */
+/* The library asks for the call once, and an answer that filters give does not keep it awake. The variant is the answer. */
 static void without_pwait2(struct side *side, void (*sleep)(struct side *))
 {
     CHECK(setenv("MX_SPIN_US", "0", 1) == 0);
@@ -285,21 +285,21 @@ static void without_pwait2(struct side *side, void (*sleep)(struct side *))
 static void server_without_pwait2(struct side *side) { without_pwait2(side, server_sleeps); }
 static void client_without_pwait2(struct side *side) { without_pwait2(side, client_sleeps); }
 
-#define ALWAYS                                                                            \
-    SOLO(without_clone3_it_says_so, without_clone3),                                      \
-        SOLO(where_clone3_is_unknown_it_begins, with_clone_only),                         \
-        SOLO(without_eventfd_it_says_so, without_eventfd),                                \
-        PAIR_OF(without_epoll_pwait2_it_is_asked_for_once, ENOSYS, server_without_pwait2, EPERM, client_without_pwait2)
+#define ALWAYS \
+    SOLO(without_clone3_it_says_so, without_clone3), \
+    SOLO(where_clone3_is_unknown_it_begins, with_clone_only), \
+    SOLO(without_eventfd_it_says_so, without_eventfd), \
+    PAIR_OF(without_epoll_pwait2_it_is_asked_for_once, ENOSYS, server_without_pwait2, EPERM, client_without_pwait2)
 /* libfabric opens what it likes. */
-#define FEW                                                                               \
+#define FEW \
     DIRECTED(who_begins_with_few_descriptors_serves, few_descriptors, {"server", server_with_few}, \
-             {"client", only_client}),                                                             \
-        DIRECTED(a_server_at_its_limit_of_descriptors_names_it, silent_connections, {"server", server_at_its_limit})
+             {"client", only_client}), \
+    DIRECTED(a_server_at_its_limit_of_descriptors_names_it, silent_connections, {"server", server_at_its_limit})
 /* Where the other side has it, neither relies on it. */
-#define NO_BARRIERS                                                                       \
-    PAIR_OF(without_membarrier_sleepers_are_woken, WITHOUT, server_sleeps, WITHOUT, client_sleeps),       \
-        PAIR_OF(a_server_without_membarrier_wakes_and_is_woken, WITHOUT, server_sleeps, 0, client_sleeps), \
-        PAIR_OF(a_client_without_membarrier_wakes_and_is_woken, 0, server_sleeps, WITHOUT, client_sleeps)
+#define NO_BARRIERS \
+    PAIR_OF(without_membarrier_sleepers_are_woken, WITHOUT, server_sleeps, WITHOUT, client_sleeps), \
+    PAIR_OF(a_server_without_membarrier_wakes_and_is_woken, WITHOUT, server_sleeps, 0, client_sleeps), \
+    PAIR_OF(a_client_without_membarrier_wakes_and_is_woken, 0, server_sleeps, WITHOUT, client_sleeps)
 
 static const struct scenario as_root[] = {SOLO(without_threads_it_says_so, without_threads), ALWAYS, FEW, NO_BARRIERS, {0}};
 static const struct scenario as_user[] = {ALWAYS, FEW, NO_BARRIERS, {0}};

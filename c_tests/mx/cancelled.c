@@ -10,7 +10,7 @@ enum { IDLE_MS = 40 };
 /* Bits that nothing is sent with. */
 #define UNUSED UINT64_C(0x77)
 
-/* What each thread has. */
+/* State of each thread. */
 static struct {
     mx_request_t never;
     mx_endpoint_t own;

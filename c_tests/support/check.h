@@ -17,7 +17,7 @@
 #define _GNU_SOURCE 1
 #endif
 
-/* What most programs use. */
+/* Headers that most programs use. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -14,7 +14,7 @@
 
 #include <sys/resource.h>
 
-/* The soft limit of a resource becomes `value`, or the hard one where that is less; the one of before comes back. */
+/* Sets the soft limit of a resource, to the hard one where that is less; returns the one of before. */
 rlim_t limit_to(int resource, rlim_t value);
 
 /* From now on this process may use so many MiB more. */

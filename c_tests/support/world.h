@@ -31,7 +31,7 @@ struct note {
 /* One process of a test, seen from inside. */
 struct side {
     int line;
-    int64_t variant; /* of the scenario, see below */
+    int64_t variant; /* number of this role in the scenario */
 };
 
 struct world;
@@ -57,11 +57,11 @@ struct scenario {
 #define PAIR(sentence, first, second) PAIR_OF(sentence, 0, first, 0, second)
 #define DIRECTED(sentence, director, ...) DIRECTED_OF(sentence, 0, director, __VA_ARGS__)
 
-/* Likewise, where several tests have the same functions: what is particular to each is a number, `side->variant`. */
+/* Likewise, where tests that differ in one thing have the same functions: a number each, `side->variant`. */
 #define SOLO_OF(sentence, variant, only) {#sentence, {variant}, NULL, {{"only", only}}}
 #define PAIR_OF(sentence, variant_a, first, variant_b, second)                           \
     {#sentence, {variant_a, variant_b}, NULL, {{"a", first}, {"b", second}}}
-/* The director's, by variant_of(), and that of every role. */
+/* A variant that the director, by variant_of(), and all roles have. */
 #define DIRECTED_OF(sentence, variant, director, ...)                                    \
     {#sentence, {variant, variant, variant, variant}, director, {__VA_ARGS__}}
 
