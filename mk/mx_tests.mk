@@ -11,7 +11,7 @@ MX_TESTS_HDRS    := $(wildcard $(C_TESTS_DIR)/mx/support/*.h) $(C_TESTS_HDRS) \
                     include/myriexpress.h $(wildcard include/mx_*.h include/mx_internals/*.h)
 MX_TESTS_LINK    := -L$(LIBDIR) -lmyriexpress -Wl,-rpath,$(abspath $(LIBDIR))
 # Of the two suites' support, and of this one's.
-MX_TESTS_SHARED  := pattern port memory stacks check ids world
+MX_TESTS_SHARED  := pattern port memory limit workers stacks check ids world
 MX_TESTS_OWN     := party mx stacks
 # The functions of mx/support/stacks.c.
 MX_TESTS_WRAP    := $(shell sed -n 's/^\(LARGE\|SMALL\)(\(mx_[a-z_0-9]*\))$$/-Wl,--wrap=\2/p' $(C_TESTS_DIR)/mx/support/stacks.c)

@@ -11,16 +11,9 @@
  */
 #include "../support/log.h"
 #include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { SPECIFIC = BMI_INIT_SERVER | BMI_TCP_BIND_SPECIFIC, LARGE = 300000 };
 
@@ -102,7 +95,6 @@ static int serve_as(const char *host, int endpoint, int flags)
 
 static void only_the_named(struct side *side)
 {
-    (void)side;
     for (int name = 0; name < OWN; name++) {
         int endpoint = free_endpoint();
 
@@ -124,7 +116,6 @@ static void all_without_the_flag(struct side *side)
 {
     int endpoint = free_endpoint();
 
-    (void)side;
     CHECK_THAT(serve_as(own[1], endpoint, BMI_INIT_SERVER), ==, 0);
     for (int at = 0; at < OWN && !port_is("local"); at++) {
         CHECK(answers(SOCK_STREAM, own[at], endpoint));
@@ -139,21 +130,15 @@ static void all_without_the_flag(struct side *side)
 static void listens_on_each(struct side *side)
 {
     for (int name = 0; name < OWN; name++) {
-        static char body[LARGE];
-        struct op receive = {0}, send = {0};
-        struct arrival arrival;
+        struct bmi_method_addr *client;
         int endpoint = free_endpoint();
 
         CHECK_THAT(serve_as(own[name], endpoint, SPECIFIC), ==, 0);
         CHECK_THAT(ops->open_context(0), ==, 0);
         tell(side, "endpoint", endpoint);
-        arrival = host_next();
-        CHECK_THAT(op_recv(&receive, arrival.from, body, LARGE, 5), >=, 0);
-        op_received(&receive, LARGE);
-        check_filled(body, LARGE, (uint64_t)name);
-        CHECK_THAT(op_send(&send, arrival.from, body, LARGE, 6), >=, 0);
-        op_sent(&send);
-        arrival_free(&arrival);
+        client = host_take(1);
+        receive_pattern(client, LARGE, 5, (uint64_t)name);
+        send_pattern(client, LARGE, 6, (uint64_t)name);
         pair_sync(side);
         ops->close_context(0);
         CHECK_THAT(ops->finalize(), ==, 0);
@@ -202,7 +187,6 @@ static const struct {
 
 static void not_this_machine(struct side *side)
 {
-    (void)side;
     log_take();
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         int endpoint = free_endpoint();
@@ -229,7 +213,6 @@ static void this_machine(struct side *side)
 {
     char name[200] = "";
 
-    (void)side;
     CHECK_THAT(gethostname(name, sizeof name - 1), ==, 0);
     log_take();
     for (int flags = BMI_INIT_SERVER; flags <= SPECIFIC; flags += BMI_TCP_BIND_SPECIFIC) {
@@ -245,16 +228,9 @@ static void this_machine(struct side *side)
     log_by(NULL);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     SOLO(bound_to_its_name_a_server_listens_on_that_address_only, only_the_named),
     SOLO(otherwise_it_listens_on_all_of_them, all_without_the_flag),
     PAIR(peers_find_a_server_at_the_only_address_it_has, listens_on_each, talks_to_each),
     SOLO(a_name_of_no_address_here_is_refused_or_told, not_this_machine),
-    SOLO(the_names_of_this_machine_are_all_right, this_machine),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    SOLO(the_names_of_this_machine_are_all_right, this_machine))

@@ -10,7 +10,6 @@
 #include "../support/stage.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     KIND_REPLY = 2,
@@ -40,14 +39,12 @@ static bool let_in(unsigned source, int endpoint, const unsigned char *opening, 
 static void answers_late(struct side *side)
 {
     struct arrival ask;
-    struct op late = {0};
 
     tell(side, "endpoint", host_start_server());
     ask = host_next();
     tell(side, "asked", 0);
     pair_hear(side, "answer");
-    CHECK_THAT(op_send(&late, ask.from, "late", 4, TAG_LATE), >=, 0);
-    op_sent(&late);
+    send_message(ask.from, "late", 4, TAG_LATE);
     arrival_free(&ask);
     pair_hear(side, "stop");
     host_stop();
@@ -55,15 +52,14 @@ static void answers_late(struct side *side)
 
 static void waits_long(struct side *side)
 {
-    struct op request = {0}, late = {0};
+    struct op late = {0};
     struct bmi_method_addr *server;
     char in[8];
 
     tell(side, "endpoint", host_start_server());
     server = host_lookup_endpoint((int)hear(side, "server"));
     CHECK_THAT(op_recv(&late, server, in, sizeof in, TAG_LATE), ==, 0);
-    CHECK_THAT(op_send_unexpected(&request, server, "ask", 3, 1), >=, 0);
-    op_sent(&request);
+    send_request(server, "ask", 3, 1);
     while (!heard_anything(side)) {
         host_pump(5);
         if (op_done(&late) && !heard_anything(side))
@@ -100,13 +96,6 @@ static void claim_a_living_peer(struct world *world)
     child_end(server);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(the_operations_of_a_living_peer_are_not_ended_by_another, claim_a_living_peer,
-             {"server", answers_late}, {"victim", waits_long}, {"dialler", dialler}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"server", answers_late}, {"victim", waits_long}, {"dialler", dialler}))

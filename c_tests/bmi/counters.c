@@ -11,10 +11,6 @@
 #include "../support/log.h"
 #include "../support/pair.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define WRONG(call) CHECK_THAT(call, ==, -BMI_EINVAL)
 #define ODD(pointer) ((void *)((char *)(pointer) + 1))
 
@@ -64,7 +60,6 @@ static void wrong_questions(struct side *side)
     struct bmi_method_addr stranger = {0};
     struct bmi_method_addr *self;
 
-    (void)side;
     host_load();
     CHECK_THAT(ops->get_info(BMI_MX_GET_CREDITS, &all), ==, -BMI_ENODEV);
     one.addr = &stranger;
@@ -117,7 +112,6 @@ static void other_versions(struct side *side)
     struct bmi_method_addr *self;
     uint64_t total;
 
-    (void)side;
     self = host_lookup_endpoint(host_start_server());
     total = credits().total;
     for (size_t size = 16; size <= sizeof room; size = size < 400 ? size + 1 : size * 2) {
@@ -161,10 +155,8 @@ static void lends_little(struct side *side)
     little_memory();
     client = pair_server(side);
     tell(side, "send", 0);
-    for (deadline_t deadline = deadline_in(WAIT_MS); credits().ready < CREDIT_LIMIT + 1;) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (credits().ready >= CREDIT_LIMIT + 1)
         host_testcontext(4, 0, 2); /* not testunexpected: they stay */
-    }
     tell(side, "here", 0);
     hear(side, "stalled");
     all = credits();
@@ -187,12 +179,8 @@ static void lends_little(struct side *side)
     CHECK_THAT(one.wanted, ==, 0);
     CHECK_THAT(one.send_free, >, 0);
     CHECK_THAT(one.send_waiting, ==, 0);
-    for (int i = 0; i < SENT; i++) {
-        struct arrival arrival = host_next();
-
-        CHECK_THAT(arrival.tag, ==, i);
-        arrival_free(&arrival);
-    }
+    for (int i = 0; i < SENT; i++)
+        host_take(i);
     pair_hear(side, "sent");
     CHECK_THAT(credits().unexpected_bytes, ==, 0);
     CHECK_THAT(credits_of(client).waiting, ==, 0);
@@ -212,14 +200,9 @@ static void sends_more(struct side *side)
     for (int i = 0; i < SENT; i++)
         CHECK_THAT(op_send_unexpected(&send[i], server, body, sizeof body, i), >=, 0);
     pair_hear(side, "here");
-    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
-        one = credits_of(server);
-        if (one.send_waiting == SENT - CREDIT_LIMIT - 1 && one.send_stalled == 1 &&
-            credits().operations == SENT - CREDIT_LIMIT - 1)
-            break;
-        CHECK(!deadline_over(deadline));
+    UNTIL ((one = credits_of(server)).send_waiting == SENT - CREDIT_LIMIT - 1 && one.send_stalled == 1 &&
+           credits().operations == SENT - CREDIT_LIMIT - 1)
         host_testcontext(4, 0, 2);
-    }
     CHECK_THAT(one.send_free, ==, 0);
     CHECK_THAT(credits().peers_without_credits, ==, 1);
     CHECK_THAT(credits().credit_stalls, >, 0);
@@ -256,19 +239,11 @@ static void runs_out(struct side *side)
 
         tell(side, "flood", 0);
         /* Fetched messages have taken all there is, and there is more to fetch. */
-        for (deadline_t deadline = deadline_in(WAIT_MS);
-             told() == 0 || all.held == 0 || all.coming > 0 || all.draws_refused == refused;
-             all = credits()) {
-            CHECK(!deadline_over(deadline));
+        UNTIL (told() != 0 && (all = credits()).held > 0 && all.coming == 0 && all.draws_refused != refused)
             host_testcontext(4, 0, 2);
-        }
         CHECK_THAT(told(), ==, 1);
-        for (int i = 0; i < FLOOD; i++) {
-            struct arrival arrival = host_next();
-
-            CHECK_THAT(arrival.tag, ==, i);
-            arrival_free(&arrival);
-        }
+        for (int i = 0; i < FLOOD; i++)
+            host_take(i);
         pair_hear(side, "sent");
     }
     CHECK_THAT(told(), ==, 1);
@@ -293,15 +268,8 @@ static void floods(struct side *side)
     pair_part(side);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     SOLO(wrong_questions_get_a_code_and_nothing_is_written, wrong_questions),
     SOLO(callers_of_other_versions_get_what_they_have_room_for, other_versions),
     PAIR(a_sender_short_of_credits_is_seen_on_both_sides, lends_little, sends_more),
-    PAIR(memory_that_runs_short_is_told_once, runs_out, floods),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    PAIR(memory_that_runs_short_is_told_once, runs_out, floods))

@@ -10,12 +10,6 @@
  * A process that is stopped is not dead: its peers wait for it.
  */
 #include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* What a host may be made to wait, on a machine that does much else; keep-alive takes 20 s. */
 enum { SOON_MS = 5000, STOPPED_MS = 3000, TAG = 7 };
@@ -30,6 +24,8 @@ static void report(const char *what, int64_t ms)
     fprintf(stderr, "%s: %s after %d ms\n", port_name(), what, (int)ms);
     CHECK_THAT(ms, <=, SOON_MS * slower());
 }
+
+enum { SERVER_DIES, CLIENT_DIES };
 
 /* ---- the survivors ---- */
 
@@ -48,25 +44,16 @@ static void miss(struct side *side, struct op *op, const char *what)
     report(what, since(begin));
 }
 
-static void bereft_server(struct side *side)
+/* A survivor with a receive posted. */
+static void bereft(struct side *side)
 {
-    struct bmi_method_addr *client = pair_server(side);
+    bool client = side->variant == SERVER_DIES;
+    struct bmi_method_addr *peer = client ? pair_client(side) : pair_server(side);
     struct op receive = {0};
     char buffer[64];
 
-    CHECK_THAT(op_recv(&receive, client, buffer, sizeof buffer, TAG), ==, 0);
-    miss(side, &receive, "a receive from a dead client ends");
-    host_stop();
-}
-
-static void bereft_client(struct side *side)
-{
-    struct bmi_method_addr *server = pair_client(side);
-    struct op receive = {0};
-    char buffer[64];
-
-    CHECK_THAT(op_recv(&receive, server, buffer, sizeof buffer, TAG), ==, 0);
-    miss(side, &receive, "a receive from a dead server ends");
+    CHECK_THAT(op_recv(&receive, peer, buffer, sizeof buffer, TAG), ==, 0);
+    miss(side, &receive, client ? "a receive from a dead server ends" : "a receive from a dead client ends");
     host_stop();
 }
 
@@ -112,8 +99,7 @@ static void idle_server(struct side *side)
 
 static void mortal_client(struct side *side)
 {
-    host_start_client();
-    pair_hello(host_lookup_endpoint((int)hear(side, "endpoint")));
+    pair_client(side);
     pair_await_death();
 }
 
@@ -123,57 +109,37 @@ static void mortal_server(struct side *side)
     pair_await_death();
 }
 
-static void kills_client(struct world *world)
+static void kills_one(struct world *world)
 {
     struct child *server = spawn(world, "server"), *client = spawn(world, "client");
+    struct child *survivor = variant_of(world) == SERVER_DIES ? client : server;
 
     child_tell(client, "endpoint", child_hear(server, "endpoint"));
-    child_hear(server, "ready");
-    child_kill(client);
-    child_tell(server, "killed", 0);
-    child_end(server);
-}
-
-static void kills_server(struct world *world)
-{
-    struct child *server = spawn(world, "server"), *client = spawn(world, "client");
-
-    child_tell(client, "endpoint", child_hear(server, "endpoint"));
-    child_hear(client, "ready");
-    child_kill(server);
-    child_tell(client, "killed", 0);
-    child_end(client);
+    child_hear(survivor, "ready");
+    child_kill(survivor == client ? server : client);
+    child_tell(survivor, "killed", 0);
+    child_end(survivor);
 }
 
 /* ---- the server dies first, then the post ---- */
 
 static void posts_to_dead(struct side *side)
 {
-    struct bmi_method_addr *server;
+    struct bmi_method_addr *server = pair_client(side);
     char buffer[64] = "";
 
-    host_start_client();
-    server = host_lookup_endpoint((int)hear(side, "endpoint"));
-    pair_hello(server);
-    tell(side, "connected", 0);
-    hear(side, "it is dead"); /* without a single test call in between */
+    tell(side, "ready", 0);
+    hear(side, "killed"); /* without a single test call in between */
     {
         struct op receive = {0}, send = {0}, unexpected = {0};
-        int accepted = 0;
 
-        accepted += op_recv(&receive, server, buffer, 64, 1) >= 0;
-        accepted += op_send(&send, server, buffer, 64, 1) >= 0;
-        accepted += op_send_unexpected(&unexpected, server, buffer, 64, 1) >= 0;
+        op_recv(&receive, server, buffer, 64, 1);
+        op_send(&send, server, buffer, 64, 1);
+        op_send_unexpected(&unexpected, server, buffer, 64, 1);
         /* Small sends may have completed into the void; the receive cannot. */
-        if (receive.posted >= 0) {
-            op_wait(&receive);
-            CHECK_THAT(receive.error, <, 0);
-        }
-        if (send.posted >= 0)
-            op_wait(&send);
-        if (unexpected.posted >= 0)
-            op_wait(&unexpected);
-        tell(side, "accepted", accepted);
+        CHECK_THAT(op_code(&receive), <, 0);
+        op_code(&send);
+        op_code(&unexpected);
     }
     /* Cancelling with a dead peer is bounded too: it answers or is refused. */
     {
@@ -186,18 +152,6 @@ static void posts_to_dead(struct side *side)
         }
     }
     host_stop();
-}
-
-static void dies_before_posts(struct world *world)
-{
-    struct child *server = spawn(world, "server"), *client = spawn(world, "client");
-
-    child_tell(client, "endpoint", child_hear(server, "endpoint"));
-    child_hear(client, "connected");
-    child_kill(server);
-    child_tell(client, "it is dead", 0);
-    child_hear(client, "accepted");
-    child_end(client);
 }
 
 /* ---- a server that comes back ---- */
@@ -248,11 +202,9 @@ static void server_returns(struct world *world)
 static void stopped_server(struct side *side)
 {
     struct bmi_method_addr *client = pair_server(side);
-    struct op send = {0};
 
     pair_hear(side, "go on");
-    CHECK_THAT(op_send(&send, client, "late", 5, TAG), >=, 0);
-    op_sent(&send);
+    send_message(client, "late", 5, TAG);
     pair_hear(side, "stop");
     host_stop();
 }
@@ -284,25 +236,18 @@ static void stops_server(struct world *world)
     child_end(server);
 }
 
-static const struct scenario scenarios[] = {
-    DIRECTED(a_receive_from_a_server_that_is_killed_ends_soon, kills_server,
-             {"server", mortal_server}, {"client", bereft_client}),
-    DIRECTED(large_messages_with_a_server_that_is_killed_end_soon, kills_server,
-             {"server", mortal_server}, {"client", busy_client}),
-    DIRECTED(a_receive_from_a_client_that_is_killed_ends_soon, kills_client,
-             {"server", bereft_server}, {"client", mortal_client}),
-    DIRECTED(an_idle_server_misses_a_client_that_is_killed_soon, kills_client,
-             {"server", idle_server}, {"client", mortal_client}),
-    DIRECTED(posts_to_a_server_that_has_just_died_fail_or_complete_with_an_error, dies_before_posts,
-             {"server", mortal_server}, {"client", posts_to_dead}),
+TESTS(
+    DIRECTED_OF(a_receive_from_a_server_that_is_killed_ends_soon, SERVER_DIES, kills_one,
+                {"server", mortal_server}, {"client", bereft}),
+    DIRECTED_OF(large_messages_with_a_server_that_is_killed_end_soon, SERVER_DIES, kills_one,
+                {"server", mortal_server}, {"client", busy_client}),
+    DIRECTED_OF(a_receive_from_a_client_that_is_killed_ends_soon, CLIENT_DIES, kills_one,
+                {"server", bereft}, {"client", mortal_client}),
+    DIRECTED_OF(an_idle_server_misses_a_client_that_is_killed_soon, CLIENT_DIES, kills_one,
+                {"server", idle_server}, {"client", mortal_client}),
+    DIRECTED_OF(posts_to_a_server_that_has_just_died_fail_or_complete_with_an_error, SERVER_DIES, kills_one,
+                {"server", mortal_server}, {"client", posts_to_dead}),
     DIRECTED(the_first_request_to_a_restarted_server_is_answered_soon, server_returns,
              {"server", mortal_server}, {"next", next_server}, {"client", returning_client}),
     DIRECTED(a_stopped_server_is_not_taken_for_dead, stops_server, {"server", stopped_server},
-             {"client", waiting_client}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"client", waiting_client}))

@@ -7,22 +7,13 @@
  *                                       └─► one line, no CPU time, finalize closes nothing of the host's
  */
 #include "../support/log.h"
-#include "../support/memory.h"
 #include "../support/pair.h"
-#include "../support/port.h"
+#include "../support/reap.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { MOST = 1024, TAG = 7, THREADS = 2, SECOND = 1000 };
 
@@ -107,14 +98,6 @@ static void check_numbers(void)
 
 /* ---- calls ---- */
 
-static int64_t cpu_ms(void)
-{
-    struct timespec now;
-
-    CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) == 0);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Makes one test call of this context, and books what it reports. */
 static int test_once(bmi_context_id context, int idle_ms, int *count)
 {
@@ -181,106 +164,89 @@ static void post(struct pending *pending, struct bmi_method_addr *peer)
     CHECK_THAT(op_send(&pending->send, peer, pending->out, LARGE, TAG), ==, 0);
 }
 
-static void ended(struct pending *pending)
-{
-    CHECK(op_done(&pending->recv) && op_done(&pending->send));
-    free(pending->out);
-}
-
 static void let_go(struct side *side)
 {
-    int result = ops->finalize();
-
-    CHECK_THAT(result, ==, 0);
+    CHECK_THAT(ops->finalize(), ==, 0);
     tell(side, "gone", 0);
     hear(side, "bye");
 }
 
-/* Afterwards: all calls fail, at once, and nothing runs. */
-static void nothing_runs(void)
+/* A client with operations under way, of which nothing has been logged. */
+static void begin(struct side *side, struct pending *pending)
+{
+    log_take();
+    host_load();
+    note_descriptors();
+    post(pending, pair_client(side));
+    host_pump(50);
+    log_forget();
+}
+
+/* The host closes descriptors that it has not opened; with the variant `true` it opens files at those numbers. */
+static void lose(struct side *side)
+{
+    close_the_others();
+    if (side->variant)
+        take_the_numbers();
+}
+
+/* Afterwards: the operations have ended, all calls fail, at once, and nothing runs. */
+static void over(struct side *side, struct pending *pending)
 {
     int64_t begun = cpu_ms();
     int count;
 
+    CHECK(op_done(&pending->recv) && op_done(&pending->send));
+    free(pending->out);
     CHECK_THAT(test_once(0, 0, &count), ==, -BMI_EBADF);
     CHECK_THAT(test_once(0, WAIT_MS, &count), ==, -BMI_EBADF);
     pause_ms(SECOND);
     CHECK_THAT(cpu_ms() - begun, <, 30 * slower());
     log_one(LOG_ERROR, WORD);
-}
-
-static void polls(struct side *side, bool takes)
-{
-    struct bmi_method_addr *peer;
-    struct pending pending;
-
-    log_take();
-    host_load();
-    note_descriptors();
-    peer = pair_client(side);
-    post(&pending, peer);
-    host_pump(50);
-    log_forget();
-    close_the_others();
-    if (takes)
-        take_the_numbers();
-    test_until_lost(0, 0);
-    ended(&pending);
-    nothing_runs();
     let_go(side);
     check_numbers();
 }
 
-static void blocks(struct side *side, bool takes)
+static void polls(struct side *side)
+{
+    struct pending pending;
+
+    begin(side, &pending);
+    lose(side);
+    test_until_lost(0, 0);
+    over(side, &pending);
+}
+
+static void blocks(struct side *side)
 {
     struct blocked blocked[THREADS] = {{.context = 0}, {.context = 1}};
-    struct bmi_method_addr *peer;
     struct pending pending;
     int64_t begun;
 
-    log_take();
-    host_load();
-    note_descriptors();
-    peer = pair_client(side);
+    begin(side, &pending);
     CHECK_THAT(ops->open_context(1), ==, 0);
-    post(&pending, peer);
     ops_on_many_threads = true;
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_create(&blocked[i].thread, NULL, block, &blocked[i]) == 0);
     pause_ms(300); /* asleep */
-    log_forget();
     begun = now_ms();
-    close_the_others();
-    if (takes)
-        take_the_numbers();
+    lose(side);
     for (int i = 0; i < THREADS; i++) {
         CHECK(pthread_join(blocked[i].thread, NULL) == 0);
         CHECK_THAT(blocked[i].returned - begun, <, SECOND * slower());
     }
-    ended(&pending);
-    nothing_runs();
-    let_go(side);
-    check_numbers();
+    over(side, &pending);
 }
 
 /* No call is made between the closing and finalize; then it begins again. */
-static void finalizes(struct side *side, bool takes)
+static void finalizes(struct side *side)
 {
-    struct bmi_method_addr *peer;
     struct pending pending;
     int64_t begun;
 
-    log_take();
-    host_load();
-    note_descriptors();
-    peer = pair_client(side);
-    post(&pending, peer);
-    host_pump(50);
+    begin(side, &pending);
     pause_ms(300); /* the helper has it */
-    log_forget();
-    close_the_others();
-    if (takes)
-        take_the_numbers();
+    lose(side);
     begun = now_ms();
     let_go(side);
     CHECK_THAT(now_ms() - begun, <, 2 * SECOND * slower());
@@ -297,18 +263,15 @@ static void finalizes(struct side *side, bool takes)
 /* A child closes no file of the host's, although it closes what it has of its parent's library. */
 static void forks(struct side *side)
 {
-    struct bmi_method_addr *peer;
     pid_t child;
     int status;
 
     host_load();
     note_descriptors();
-    peer = pair_client(side);
-    (void)peer;
+    pair_client(side);
     close_the_others();
     take_the_numbers();
-    child = fork();
-    CHECK(child >= 0);
+    child = fork_child();
     if (child == 0) {
         check_numbers();
         _exit(0);
@@ -322,17 +285,10 @@ static void forks(struct side *side)
 static void eventfds(struct side *side)
 {
     int host[MOST], count = 0;
-    struct bmi_method_addr *peer;
     struct pending pending;
 
-    log_take();
-    host_load();
-    note_descriptors();
-    peer = pair_client(side);
-    post(&pending, peer);
-    host_pump(50);
+    begin(side, &pending);
     pause_ms(300); /* the helper has it */
-    log_forget();
     for (int fd = 3; fd < MOST; fd++) {
         char name[32], file[32] = {0};
         int pair[2];
@@ -347,9 +303,7 @@ static void eventfds(struct side *side)
     }
     CHECK_THAT(count, >, 1);
     test_until_lost(0, 0);
-    ended(&pending);
-    nothing_runs();
-    let_go(side);
+    over(side, &pending);
     for (int i = 0; i < count; i++) {
         char byte;
 
@@ -357,13 +311,6 @@ static void eventfds(struct side *side)
         CHECK_THAT(errno, ==, EAGAIN);
     }
 }
-
-static void polls_without(struct side *side) { polls(side, false); }
-static void polls_with(struct side *side) { polls(side, true); }
-static void blocks_without(struct side *side) { blocks(side, false); }
-static void blocks_with(struct side *side) { blocks(side, true); }
-static void finalizes_without(struct side *side) { finalizes(side, false); }
-static void finalizes_with(struct side *side) { finalizes(side, true); }
 
 /* Loses its client, and is as ever. */
 static void peer(struct side *side)
@@ -375,12 +322,12 @@ static void peer(struct side *side)
 }
 
 #define ALWAYS \
-    PAIR(polling_calls_return_when_descriptors_are_closed, peer, polls_without), \
-    PAIR(polling_calls_return_when_files_have_the_numbers, peer, polls_with), \
-    PAIR(blocked_calls_return_when_descriptors_are_closed, peer, blocks_without), \
-    PAIR(blocked_calls_return_when_files_have_the_numbers, peer, blocks_with), \
-    PAIR(finalize_returns_when_descriptors_are_closed, peer, finalizes_without), \
-    PAIR(finalize_returns_when_files_have_the_numbers, peer, finalizes_with), \
+    PAIR_OF(polling_calls_return_when_descriptors_are_closed, 0, peer, false, polls), \
+    PAIR_OF(polling_calls_return_when_files_have_the_numbers, 0, peer, true, polls), \
+    PAIR_OF(blocked_calls_return_when_descriptors_are_closed, 0, peer, false, blocks), \
+    PAIR_OF(blocked_calls_return_when_files_have_the_numbers, 0, peer, true, blocks), \
+    PAIR_OF(finalize_returns_when_descriptors_are_closed, 0, peer, false, finalizes), \
+    PAIR_OF(finalize_returns_when_files_have_the_numbers, 0, peer, true, finalizes), \
     PAIR(a_child_closes_no_file_that_has_a_number, peer, forks)
 
 static const struct scenario scenarios[] = {

@@ -10,39 +10,25 @@
  */
 #include "../support/log.h"
 #include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
 
 #include <malloc.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { OLD_LARGE = 2 * 1024 * 1024, TAG_SMALL = 1, TAG_LARGE, TAG_LIST, TAG_MARKER, TAG_LAST };
 
 /* ---- what a dropped peer had sent is gone ---- */
 
-/* As op_wait, but takes no unexpected messages. */
-static void wait_without_taking(struct op *op)
-{
-    for (deadline_t deadline = deadline_in(WAIT_MS); !op_done(op);) {
-        CHECK(!deadline_over(deadline));
-        host_testcontext(16, 0, 5);
-    }
-    CHECK_THAT(op->error, ==, 0);
-}
-
 static void drops_sender(struct side *side)
 {
     struct bmi_method_addr *client = pair_server(side);
-    static const int tags[] = {TAG_SMALL, TAG_LARGE, TAG_LIST};
     static char room[OLD_LARGE];
     struct op marker = {0};
 
     /* Comes last: everything is here, and not received yet. */
     CHECK_THAT(op_recv(&marker, client, NULL, 0, TAG_MARKER), >=, 0);
-    wait_without_taking(&marker);
+    UNTIL (op_done(&marker)) /* unlike op_wait, without taking unexpected messages */
+        host_testcontext(16, 0, 5);
+    CHECK_THAT(marker.error, ==, 0);
     host_drop(client);
     for (int i = 0; i < 10; i++) {
         CHECK_THAT(host_testunexpected(16, 0), ==, 0);
@@ -50,26 +36,23 @@ static void drops_sender(struct side *side)
     }
     tell(side, "dropped", 0);
     client = pair_accept(); /* nothing comes before it */
-    for (int i = 0; i < 3; i++) {
+    for (int tag = TAG_SMALL; tag <= TAG_LIST; tag++) {
         struct op receive = {0};
 
-        CHECK_THAT(op_recv(&receive, client, room, sizeof room, tags[i]), >=, 0);
-        op_received(&receive, 1000 + tags[i]);
-        check_filled(room, 1000 + (size_t)tags[i], (uint64_t)tags[i]);
+        CHECK_THAT(op_recv(&receive, client, room, sizeof room, tag), >=, 0);
+        op_received(&receive, 1000 + tag);
+        check_filled(room, 1000 + (size_t)tag, (uint64_t)tag);
     }
     /* And the unexpected ones of before never come. */
-    struct arrival last = host_next();
-    CHECK_THAT(last.tag, ==, TAG_LAST);
-    CHECK_THAT(last.size, ==, 4);
-    arrival_free(&last);
+    take_pattern(4, TAG_LAST, 0);
     pair_part(side);
 }
 
 static void is_dropped(struct side *side)
 {
     struct bmi_method_addr *server = pair_client(side);
-    struct op small = {0}, large = {0}, list = {0}, marker = {0}, unexpected[3] = {{0}}, last = {0};
-    char *old = fenced(OLD_LARGE), fresh[1100];
+    struct op small = {0}, large = {0}, list = {0}, marker = {0}, unexpected[3] = {{0}};
+    char *old = fenced(OLD_LARGE), fresh[4];
     struct cut cut = cut_up(old, OLD_LARGE, 7000, 10, 0);
 
     CHECK_THAT(op_send(&small, server, old, 500, TAG_SMALL), >=, 0);
@@ -91,15 +74,10 @@ static void is_dropped(struct side *side)
     }
     fenced_free(old);
     pair_hello(server);
-    for (int tag = TAG_SMALL; tag <= TAG_LIST; tag++) {
-        struct op send = {0};
-
-        fill(fresh, 1000 + (size_t)tag, (uint64_t)tag);
-        CHECK_THAT(op_send(&send, server, fresh, 1000 + tag, tag), >=, 0);
-        op_sent(&send);
-    }
-    CHECK_THAT(op_send_unexpected(&last, server, "new", 4, TAG_LAST), >=, 0);
-    op_sent(&last);
+    for (int tag = TAG_SMALL; tag <= TAG_LIST; tag++)
+        send_pattern(server, 1000 + tag, tag, (uint64_t)tag);
+    fill(fresh, sizeof fresh, 0);
+    send_request(server, fresh, sizeof fresh, TAG_LAST);
     pair_part(side);
 }
 
@@ -107,10 +85,8 @@ static void is_dropped(struct side *side)
 
 static void soon(struct bmi_method_addr *address, int forgotten)
 {
-    for (deadline_t deadline = deadline_in(WAIT_MS); host_forgotten_of(address) < forgotten;) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (host_forgotten_of(address) >= forgotten)
         host_testcontext(16, 0, 5);
-    }
     CHECK_THAT(host_forgotten_of(address), ==, forgotten);
 }
 
@@ -121,10 +97,9 @@ static void host_of_guests(struct side *side)
 {
     struct bmi_method_addr *guest[GUESTS];
     struct op receive = {0};
-    struct arrival arrival;
     char room[8];
 
-    tell(side, "endpoint", host_start_server());
+    pair_serve(side);
     for (int i = 0; i < GUESTS; i++) {
         guest[i] = pair_accept();
         tell(side, "seated", i);
@@ -144,16 +119,12 @@ static void host_of_guests(struct side *side)
 
     /* The third has something to say, and dies before the server listens. */
     tell(side, "say it", 0);
-    for (deadline_t deadline = deadline_in(2 * WAIT_MS); !heard_anything(side);) {
-        CHECK(!deadline_over(deadline));
+    UNTIL_WITHIN (2 * WAIT_MS, heard_anything(side))
         host_testcontext(16, 0, 2);
-    }
     hear(side, "said it");
     soon(guest[2], 1);
     CHECK(!host_may_drop(guest[2]));
-    arrival = host_next();
-    CHECK(arrival.from == guest[2] && arrival.tag == 7);
-    arrival_free(&arrival);
+    CHECK(host_take(7) == guest[2]);
     CHECK(host_may_drop(guest[2]));
 
     /* Once each, however long they are kept. */
@@ -173,21 +144,11 @@ static void host_of_guests(struct side *side)
 
 static void guest(struct side *side)
 {
-    struct bmi_method_addr *server;
-    deadline_t deadline = deadline_in(4 * WAIT_MS);
+    struct bmi_method_addr *server = pair_client(side);
 
-    host_start_client();
-    server = host_lookup_endpoint((int)hear(side, "endpoint"));
-    pair_hello(server);
-    while (!heard_anything(side)) {
-        CHECK(!deadline_over(deadline));
-        host_pump(2);
-    }
+    pair_idle(side);
     if (hear(side, "now") != 0) {
-        struct op send = {0};
-
-        CHECK_THAT(op_send_unexpected(&send, server, "I was here", 11, 7), >=, 0);
-        op_sent(&send);
+        send_request(server, "I was here", 11, 7);
         tell(side, "said it", 0);
         pair_hear(side, "now");
     }
@@ -233,7 +194,7 @@ static void keeps_dead(struct side *side)
 {
     struct bmi_method_addr *first = NULL;
 
-    tell(side, "endpoint", host_start_server());
+    pair_serve(side);
     for (int life = 1; life <= lives(); life++) {
         struct bmi_method_addr *caller = pair_accept();
 
@@ -303,7 +264,6 @@ static void listen_for_ids(int level, const char *line)
     const char *at = strstr(line, "(id ");
     int id;
 
-    (void)level;
     if (at != NULL && strstr(line, "known to the host") != NULL && sscanf(at, "(id %d)", &id) == 1)
         atomic_store(&last_id, id);
 }

@@ -9,19 +9,11 @@
  *
  * Each test sets MX_PORT by itself; the runner runs this program once, not once per port.
  */
+#include "../support/limit.h"
 #include "../support/log.h"
 #include "../support/memory.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/reap.h"
-
-#include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 /* SA_RESTORER, libc's own: there as soon as a disposition has been set once, to whatever. */
 enum { RESTORER = 0x04000000 };
@@ -78,7 +70,6 @@ static void asks_for_libraries(struct side *side)
     char *usual = getenv("MX_LIBFABRIC");
     int fd = mkstemp(text);
 
-    (void)side;
     log_take();
     CHECK(fd >= 0);
     CHECK_THAT(write(fd, "this is no library\n", 19), ==, 19);
@@ -110,7 +101,6 @@ static void asks_for_providers(struct side *side)
     };
     char *usual = getenv("MX_PROVIDER");
 
-    (void)side;
     log_take();
     usual = usual != NULL ? strdup(usual) : NULL;
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
@@ -127,14 +117,10 @@ static void asks_for_providers(struct side *side)
 /* The providers there are without a card register nothing; those of cards name the limit. */
 static void locks_nothing(struct side *side)
 {
-    struct rlimit limit;
     int result;
 
-    (void)side;
     log_take();
-    CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
-    limit.rlim_cur = 0;
-    CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    limit_to(RLIMIT_MEMLOCK, 0);
     setenv("MX_PORT", "rdm", 1);
     log_forget();
     result = try_client();
@@ -152,7 +138,6 @@ static void local_and_tcp_load_nothing(struct side *side)
 {
     static const char *const ports[] = {"local", "tcp"};
 
-    (void)side;
     for (int i = 0; i < 2; i++) {
         setenv("MX_PORT", ports[i], 1);
         pair_exchange(host_lookup_endpoint(host_start_server()), 8, 1);
@@ -167,7 +152,6 @@ static void local_and_tcp_load_nothing(struct side *side)
 
 static void on_signal(int number)
 {
-    (void)number;
 }
 
 static void note_dispositions(struct sigaction *actions)
@@ -185,7 +169,6 @@ static void keeps_signals(struct side *side)
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_NODEFER};
     sigset_t mask, mask_after;
 
-    (void)side;
     sigaddset(&action.sa_mask, SIGUSR2);
     for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
         CHECK(sigaction(caught[i], &action, NULL) == 0);
@@ -354,7 +337,7 @@ static void tcp_client_of_rdm_address(struct side *side)
     pair_part(side);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     SOLO(libraries_that_are_none_are_named_and_other_ports_work, asks_for_libraries),
     SOLO(providers_that_are_not_there_or_never_used_are_refused_with_the_reason,
          asks_for_providers),
@@ -367,11 +350,4 @@ static const struct scenario scenarios[] = {
     PAIR(a_server_with_rdm_serves_a_client_without, rdm_server, tcp_client),
     PAIR(an_address_with_rdm_has_no_fallback, has_no_rdm, insists),
     PAIR(an_address_with_rdm_opens_the_fabric_when_it_is_needed, rdm_server,
-         tcp_client_of_rdm_address),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+         tcp_client_of_rdm_address))

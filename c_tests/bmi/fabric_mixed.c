@@ -9,10 +9,6 @@
 #include "../support/log.h"
 #include "../support/pair.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Makes one of the two this process's, and gives the other. */
 static const char *choose(bool first)
 {
@@ -49,12 +45,5 @@ static void is_served(struct side *side)
     pair_part(side);
 }
 
-static const struct scenario scenarios[] = {
-    PAIR(peers_that_chose_different_providers_talk_over_tcp, serves, is_served),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+TESTS(
+    PAIR(peers_that_chose_different_providers_talk_over_tcp, serves, is_served))

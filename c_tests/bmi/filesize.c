@@ -6,81 +6,42 @@
  * A link's shared memory and the page of counters are files. Without them messages go over sockets, tools do not
  * see the endpoint, and a line says which limit that is; the signal of the limit does not come.
  */
+#include "../support/limit.h"
 #include "../support/log.h"
 #include "../support/pair.h"
-#include "../support/port.h"
-
-#include <sys/resource.h>
 
 /* The bytes of the page of counters. */
 enum { COUNTERS = 8192 };
-enum { TIMES = 10, LARGE = 300000 };
+/* A limit that nothing reaches. */
+#define ANY INT64_MAX
+enum { TIMES = 10 };
 
-static void limit_to(rlim_t bytes)
-{
-    struct rlimit limit;
-
-    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
-    limit.rlim_cur = bytes;
-    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-    log_take();
-}
-
-/* ---- messages ---- */
-
-static void exchange(struct bmi_method_addr *peer)
-{
-    static const size_t sizes[] = {0, 8, 5000, 32768, LARGE};
-
-    for (int i = 0; i < TIMES; i++)
-        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
-            pair_exchange(peer, sizes[k], i);
-}
+/* ---- a side whose variant is the bytes that its files may have ---- */
 
 static void serves(struct side *side)
 {
-    exchange(pair_server(side));
+    limit_to(RLIMIT_FSIZE, (rlim_t)side->variant);
+    log_take();
+    pair_exchange_all(pair_server(side), TIMES);
     pair_part(side);
+    CHECK_THAT(log_said("tools will not see the endpoint: RLIMIT_FSIZE"), ==, side->variant < COUNTERS);
 }
 
 static void calls(struct side *side)
 {
-    exchange(pair_client(side));
+    limit_to(RLIMIT_FSIZE, (rlim_t)side->variant);
+    log_take();
+    pair_exchange_all(pair_client(side), TIMES);
     pair_part(side);
+    CHECK_THAT(log_said("tools will not see the endpoint: RLIMIT_FSIZE"), ==, side->variant < COUNTERS);
+    CHECK_THAT(log_said("RLIMIT_FSIZE is below the"), ==, port_is("local") && side->variant < ANY);
 }
 
-static void server_with(struct side *side, rlim_t bytes)
-{
-    limit_to(bytes);
-    serves(side);
-    CHECK_THAT(log_said("tools will not see the endpoint: RLIMIT_FSIZE"), ==, bytes < COUNTERS);
-}
+enum { PAGE = 4096, BELOW_A_RING = 500 << 10 };
 
-static void client_with(struct side *side, rlim_t bytes)
-{
-    limit_to(bytes);
-    calls(side);
-    CHECK_THAT(log_said("tools will not see the endpoint: RLIMIT_FSIZE"), ==, bytes < COUNTERS);
-    CHECK_THAT(log_said("RLIMIT_FSIZE is below the"), ==, port_is("local"));
-}
-
-static void server_with_none(struct side *side) { server_with(side, 0); }
-static void server_with_a_page(struct side *side) { server_with(side, 4096); }
-static void server_with_500_kib(struct side *side) { server_with(side, 500 << 10); }
-static void client_with_none(struct side *side) { client_with(side, 0); }
-static void client_with_a_page(struct side *side) { client_with(side, 4096); }
-static void client_with_500_kib(struct side *side) { client_with(side, 500 << 10); }
-
-static const struct scenario scenarios[] = {
-    PAIR(a_server_whose_files_may_not_grow, server_with_none, calls),
-    PAIR(a_client_whose_files_may_not_grow, serves, client_with_none),
-    PAIR(both_whose_files_may_not_grow, server_with_none, client_with_none),
-    PAIR(both_with_files_of_a_page, server_with_a_page, client_with_a_page),
-    PAIR(both_with_files_below_a_ring, server_with_500_kib, client_with_500_kib),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+TESTS(
+    PAIR_OF(a_server_whose_files_may_not_grow, 0, serves, ANY, calls),
+    PAIR_OF(a_client_whose_files_may_not_grow, ANY, serves, 0, calls),
+    PAIR_OF(both_whose_files_may_not_grow, 0, serves, 0, calls),
+    PAIR_OF(both_with_files_of_a_page, PAGE, serves, PAGE, calls),
+    PAIR_OF(both_with_files_below_a_ring, BELOW_A_RING, serves, BELOW_A_RING, calls))

@@ -14,17 +14,9 @@
  */
 #include "../support/leftovers.h"
 #include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
 
 #include <limits.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #define MIB (1024 * 1024)
 
@@ -180,7 +172,6 @@ static void sleeper_start(struct sleeper *sleeper, enum wait wait, bmi_op_id_t i
 /* Until the kernel says that it sleeps. It may still be on its way: then it meets finalize there. */
 static void sleeper_await(struct sleeper *sleeper)
 {
-
     for (deadline_t deadline = deadline_in(WAIT_MS);;) {
         char path[64], state = '?';
         FILE *file;
@@ -218,7 +209,6 @@ static pthread_barrier_t bystander_turn;
 
 static void *stand_by(void *nothing)
 {
-    (void)nothing;
     pthread_barrier_wait(&bystander_turn);
     CHECK_THAT(host_testcontext(1, 2, 0), ==, 0);
     pthread_barrier_wait(&bystander_turn);
@@ -471,14 +461,7 @@ static void lives_through_them(struct side *side)
     host_stop();
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(finalize_with_everything_in_flight_is_soon_over_and_leaves_nothing, ends_everything,
              {"door", door_server}, {"ender", everything_ender}, {"peer", everything_peer}),
-    PAIR(fifty_lives_of_the_library_in_one_process_leave_nothing, fifty_lives, lives_through_them),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    PAIR(fifty_lives_of_the_library_in_one_process_leave_nothing, fifty_lives, lives_through_them))

@@ -10,23 +10,13 @@
  * "echo" answers every request with its own bytes.
  */
 #include "../support/pair.h"
-#include "../support/pattern.h"
 #include "../support/memory.h"
-#include "../support/port.h"
 #include "../support/reap.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum {
     PENDING = 3,
@@ -48,12 +38,8 @@ static void answer(struct arrival *request)
     if (posted == 0)
         CHECK(op_wait_within(&send, WAIT_MS));
     if (request->tag == ASK_LATE)
-        for (int i = 0; i < PENDING; i++) {
-            struct op late = {0};
-
-            CHECK_THAT(op_send(&late, request->from, "late", 5, TAG_LATE + i), >=, 0);
-            op_sent(&late);
-        }
+        for (int i = 0; i < PENDING; i++)
+            send_message(request->from, "late", 5, TAG_LATE + i);
     arrival_free(request);
 }
 
@@ -69,7 +55,7 @@ static void echo_until(struct side *side, bool (*over)(struct side *side))
 
 static void echo(struct side *side)
 {
-    tell(side, "endpoint", host_start_server());
+    pair_serve(side);
     echo_until(side, heard_anything);
     host_stop();
 }
@@ -109,38 +95,8 @@ static void round_trips(struct bmi_method_addr *server, int count)
 /* The same of a server that may not be back yet, or of which a connection is left from before. */
 static void asks_again(struct bmi_method_addr *server)
 {
-    deadline_t deadline = deadline_in(WAIT_MS);
-
-    while (!asks(server, 100, TAG)) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (asks(server, 100, TAG))
         pause_ms(20);
-    }
-}
-
-static pid_t fork_with_alarm(void)
-{
-    pid_t pid;
-
-    fflush(NULL);
-    pid = fork();
-    CHECK(pid >= 0);
-    if (pid == 0)
-        alarm(6 * WAIT_MS / 1000 * (unsigned)slower());
-    return pid;
-}
-
-static struct bmi_method_addr *start_client(struct side *side)
-{
-    int endpoint = (int)hear(side, "endpoint");
-
-    host_start_client();
-    return host_lookup_endpoint(endpoint);
-}
-
-static void hand_endpoint_on(struct world *world, struct child *echo, struct child *client)
-{
-    (void)world;
-    child_tell(client, "endpoint", child_hear(echo, "endpoint"));
 }
 
 /* An echo and one client, which reports when it, or its child, is done. */
@@ -148,7 +104,7 @@ static void with_an_echo(struct world *world)
 {
     struct child *server = spawn(world, "echo"), *client = spawn(world, "client");
 
-    hand_endpoint_on(world, server, client);
+    child_tell(client, "endpoint", child_hear(server, "endpoint"));
     child_end(client);
     child_hear_within(client, "done", 6 * WAIT_MS);
     child_tell(server, "stop", 0);
@@ -165,10 +121,10 @@ static _Noreturn void done(struct side *side)
 
 static void daemonizes(struct side *side)
 {
-    struct bmi_method_addr *server = start_client(side);
+    struct bmi_method_addr *server = pair_join(side);
 
     round_trips(server, 2);
-    if (fork_with_alarm() != 0)
+    if (fork_child() != 0)
         _exit(0);
     round_trips(server, 3);
     host_stop();
@@ -180,14 +136,14 @@ static void daemonizes(struct side *side)
 
 static void daemonizes_twice(struct side *side)
 {
-    struct bmi_method_addr *server = start_client(side);
+    struct bmi_method_addr *server = pair_join(side);
 
-    if (fork_with_alarm() != 0)
+    if (fork_child() != 0)
         _exit(0);
-    if (fork_with_alarm() != 0)
+    if (fork_child() != 0)
         _exit(0);
     round_trips(server, 2);
-    if (fork_with_alarm() != 0)
+    if (fork_child() != 0)
         _exit(0);
     round_trips(server, 2);
     host_stop();
@@ -196,11 +152,11 @@ static void daemonizes_twice(struct side *side)
 
 static void both_go_on(struct side *side)
 {
-    struct bmi_method_addr *server = start_client(side);
+    struct bmi_method_addr *server = pair_join(side);
     pid_t child;
 
     round_trips(server, 1);
-    child = fork_with_alarm();
+    child = fork_child();
     round_trips(server, 20);
     if (child == 0)
         _exit(0);
@@ -217,7 +173,7 @@ static char room[PENDING][100];
 static void forks_with_pending(struct side *side)
 {
     struct op receive[PENDING] = {{0}}, on_the_way = {0};
-    struct bmi_method_addr *server = start_client(side);
+    struct bmi_method_addr *server = pair_join(side);
     char *large = calloc(1, LARGE);
     pid_t child;
 
@@ -225,7 +181,7 @@ static void forks_with_pending(struct side *side)
     for (int i = 0; i < PENDING; i++)
         CHECK_THAT(op_recv(&receive[i], server, room[i], sizeof room[i], TAG_LATE + i), ==, 0);
     CHECK_THAT(op_send(&on_the_way, server, large, LARGE, TAG_LATE), ==, 0);
-    child = fork_with_alarm();
+    child = fork_child();
     if (child == 0) {
         op_failed(&on_the_way, BMI_ENETRESET);
         for (int i = 0; i < PENDING; i++)
@@ -255,7 +211,7 @@ static void forks_with_completions(struct side *side)
 {
     static char in[100];
     struct op receive = {.context = 1};
-    struct bmi_method_addr *server = start_client(side);
+    struct bmi_method_addr *server = pair_join(side);
     pid_t child;
 
     CHECK_THAT(ops->open_context(1), ==, 0);
@@ -270,7 +226,7 @@ static void forks_with_completions(struct side *side)
         for (int i = 1; i < PENDING; i++)
             op_received(&others[i - 1], 5);
     }
-    child = fork_with_alarm();
+    child = fork_child();
     op_received(&receive, 5);
     CHECK(memcmp(in, "late", 5) == 0);
     if (child == 0)
@@ -288,7 +244,6 @@ static bool parent_wants_to_end(struct side *side)
 {
     char byte;
 
-    (void)side;
     return recv(parents_end[0], &byte, 1, MSG_DONTWAIT) == 1;
 }
 
@@ -296,10 +251,10 @@ static void serves_and_daemonizes(struct side *side)
 {
     struct arrival request;
 
-    tell(side, "endpoint", host_start_server());
+    pair_serve(side);
     request = host_next();
     answer(&request);
-    if (fork_with_alarm() != 0)
+    if (fork_child() != 0)
         _exit(0);
     echo_until(side, heard_anything);
     hear(side, "stop");
@@ -309,11 +264,8 @@ static void serves_and_daemonizes(struct side *side)
 
 static void asks_before_and_after(struct side *side)
 {
-    int endpoint = (int)hear(side, "endpoint");
-    struct bmi_method_addr *server;
+    struct bmi_method_addr *server = pair_join(side);
 
-    host_start_client();
-    server = host_lookup_endpoint(endpoint);
     CHECK(asks(server, 100, TAG));
     pause_ms(100);
     asks_again(server);
@@ -323,7 +275,7 @@ static void asks_before_and_after(struct side *side)
 
 static void asks_only_after(struct side *side)
 {
-    struct bmi_method_addr *server = start_client(side);
+    struct bmi_method_addr *server = pair_join(side);
 
     asks_again(server);
     round_trips(server, 2);
@@ -352,10 +304,10 @@ static void serves_and_lives(struct side *side)
     struct bmi_method_addr *self;
     int64_t began;
 
-    tell(side, "endpoint", host_start_server());
+    pair_serve(side);
     self = host_listen_address();
     CHECK_THAT(socketpair(AF_UNIX, SOCK_STREAM, 0, parents_end), ==, 0);
-    if (fork_with_alarm() != 0) {
+    if (fork_child() != 0) {
         echo_until(side, parent_wants_to_end);
         host_stop();
         _exit(0);
@@ -368,12 +320,8 @@ static void serves_and_lives(struct side *side)
     /* The library waits for a living parent once, for these 2 s. */
     CHECK_THAT(now_ms() - began, <, SEEN_AT_ONCE_MS * slower());
     CHECK_THAT(write(parents_end[1], "x", 1), ==, 1);
-    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
-        if (ops->open_context(0) == 0)
-            break;
-        CHECK(!deadline_over(deadline));
+    UNTIL (ops->open_context(0) == 0)
         pause_ms(10);
-    }
     tell(side, "took over", 0);
     echo_until(side, heard_anything);
     hear(side, "stop");
@@ -427,15 +375,13 @@ static void child_has_nothing(struct side *side)
     static bool had[FDS];
     struct bmi_method_addr *server;
     pid_t child;
-    int endpoint = (int)hear(side, "endpoint");
 
     host_load();
     unknown_descriptor(had, true);
-    host_start_client();
-    server = host_lookup_endpoint(endpoint);
+    server = pair_join(side);
     round_trips(server, 2);
     CHECK(port_is("rdm") || unknown_descriptor(had, false) >= 0);
-    child = fork_with_alarm();
+    child = fork_child();
     if (child == 0) {
         char path[64], what[256] = "";
         int fd = unknown_descriptor(had, false);
@@ -456,11 +402,11 @@ static void child_has_nothing(struct side *side)
 
 static void only_leaves(struct side *side)
 {
-    struct bmi_method_addr *server = start_client(side);
+    struct bmi_method_addr *server = pair_join(side);
     pid_t child;
 
     round_trips(server, 1);
-    child = fork_with_alarm();
+    child = fork_child();
     if (child == 0) {
 #ifdef __SANITIZE_ADDRESS__
         /* The leak checker takes what belongs to threads that are not here for lost. */
@@ -470,7 +416,7 @@ static void only_leaves(struct side *side)
 #endif
     }
     reap_fork(child);
-    child = fork_with_alarm();
+    child = fork_child();
     if (child == 0) {
         CHECK_THAT(ops->finalize(), ==, 0);
         CHECK_THAT(ops->finalize(), ==, -BMI_ENODEV);
@@ -490,7 +436,7 @@ static pid_t sleeper(void)
     pid_t pid;
 
     CHECK_THAT(pipe(begun), ==, 0);
-    pid = fork_with_alarm();
+    pid = fork_child();
     if (pid == 0) {
         CHECK_THAT(write(begun[1], "x", 1), ==, 1);
         for (;;)
@@ -507,7 +453,7 @@ static void serves_and_is_killed(struct side *side)
 {
     struct arrival request;
 
-    tell(side, "endpoint", host_start_server());
+    pair_serve(side);
     tell(side, "sleeper", sleeper());
     request = host_next();
     answer(&request);
@@ -525,7 +471,7 @@ static void serves_there(struct side *side)
 
 static void notices(struct side *side)
 {
-    struct bmi_method_addr *server = start_client(side);
+    struct bmi_method_addr *server = pair_join(side);
     struct op waiting = {0};
     int64_t killed;
     char in[8];
@@ -585,7 +531,6 @@ static atomic_bool over;
 
 static void *tests(void *nothing)
 {
-    (void)nothing;
     while (!atomic_load(&over))
         (void)host_testcontext(4, 0, 20);
     return NULL;
@@ -613,7 +558,7 @@ static struct bmi_method_addr *its_server;
 
 static void forks_meanwhile(void)
 {
-    pid_t child = fork_with_alarm();
+    pid_t child = fork_child();
 
     if (child == 0) {
         with_threads(its_server, 3, NULL);
@@ -624,7 +569,7 @@ static void forks_meanwhile(void)
 
 static void forks_with_threads(struct side *side)
 {
-    its_server = start_client(side);
+    its_server = pair_join(side);
     with_threads(its_server, 8, forks_meanwhile);
     host_stop();
     done(side);
@@ -632,35 +577,25 @@ static void forks_with_threads(struct side *side)
 
 #endif
 
-static const struct scenario scenarios[] = {
-    DIRECTED(a_client_that_daemonizes_goes_on_in_its_child, with_an_echo, {"echo", echo},
-             {"client", daemonizes}),
-    DIRECTED(a_grandchild_goes_on_too, with_an_echo, {"echo", echo}, {"client", daemonizes_twice}),
-    DIRECTED(parent_and_child_both_go_on, with_an_echo, {"echo", echo}, {"client", both_go_on}),
-    DIRECTED(pending_operations_end_once_in_the_child_and_go_on_in_the_parent, with_an_echo,
-             {"echo", echo}, {"client", forks_with_pending}),
-    DIRECTED(what_had_ended_is_reported_in_both, with_an_echo, {"echo", echo},
-             {"client", forks_with_completions}),
+#define WITH_ECHO(sentence, client) DIRECTED(sentence, with_an_echo, {"echo", echo}, {"client", client})
+#ifndef __SANITIZE_ADDRESS__
+#define THREADED , WITH_ECHO(forks_of_a_process_with_threads_in_test_calls_go_on, forks_with_threads)
+#else
+#define THREADED
+#endif
+
+TESTS_AFTER(port_notices_deaths_soon(),
+    WITH_ECHO(a_client_that_daemonizes_goes_on_in_its_child, daemonizes),
+    WITH_ECHO(a_grandchild_goes_on_too, daemonizes_twice),
+    WITH_ECHO(parent_and_child_both_go_on, both_go_on),
+    WITH_ECHO(pending_operations_end_once_in_the_child_and_go_on_in_the_parent, forks_with_pending),
+    WITH_ECHO(what_had_ended_is_reported_in_both, forks_with_completions),
     DIRECTED(a_server_that_daemonizes_serves_its_old_clients_and_new_ones, a_server_daemonizes,
              {"server", serves_and_daemonizes}, {"before", asks_before_and_after},
              {"after", asks_only_after}),
     DIRECTED(a_child_of_a_living_server_gets_an_error_and_its_place_when_that_has_gone, a_server_lives,
              {"server", serves_and_lives}, {"after", asks_only_after}),
-    DIRECTED(a_child_that_merely_lives_has_nothing, with_an_echo, {"echo", echo},
-             {"client", child_has_nothing}),
-    DIRECTED(a_child_that_only_ends_changes_nothing, with_an_echo, {"echo", echo},
-             {"client", only_leaves}),
+    WITH_ECHO(a_child_that_merely_lives_has_nothing, child_has_nothing),
+    WITH_ECHO(a_child_that_only_ends_changes_nothing, only_leaves),
     DIRECTED(sleeping_children_of_a_killed_server_hold_nothing, sleepers_hold_nothing,
-             {"server", serves_and_is_killed}, {"client", notices}, {"next", serves_there}),
-#ifndef __SANITIZE_ADDRESS__
-    DIRECTED(forks_of_a_process_with_threads_in_test_calls_go_on, with_an_echo, {"echo", echo},
-             {"client", forks_with_threads}),
-#endif
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    port_notices_deaths_soon();
-    return harness_main(argc, argv, scenarios);
-}
+             {"server", serves_and_is_killed}, {"client", notices}, {"next", serves_there}) THREADED)

@@ -12,8 +12,6 @@
 #include "hosts_half.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdio.h>
 
 enum { ORANGEFS, STANDALONE, HALVES };
 enum { TURNS = 40 };
@@ -133,7 +131,7 @@ SIDES(STANDALONE, RTLD_LOCAL)
 SIDES(ORANGEFS, RTLD_GLOBAL)
 SIDES(STANDALONE, RTLD_GLOBAL)
 
-static const struct scenario scenarios[] = {
+TESTS(
     PAIR(side_by_side_orangefs_ends_first, servers_ORANGEFS_RTLD_LOCAL, clients_ORANGEFS_RTLD_LOCAL),
     PAIR(side_by_side_standalone_ends_first, servers_STANDALONE_RTLD_LOCAL, clients_STANDALONE_RTLD_LOCAL),
     PAIR(in_the_global_scope_orangefs_ends_first, servers_ORANGEFS_RTLD_GLOBAL, clients_ORANGEFS_RTLD_GLOBAL),
@@ -142,11 +140,4 @@ static const struct scenario scenarios[] = {
     SOLO(a_client_of_standalone_and_a_server_of_orangefs, each_other_ORANGEFS_RTLD_LOCAL),
     SOLO(a_client_of_orangefs_and_a_server_of_standalone, each_other_STANDALONE_RTLD_LOCAL),
     SOLO(in_the_global_scope_a_server_of_orangefs, each_other_ORANGEFS_RTLD_GLOBAL),
-    SOLO(in_the_global_scope_a_server_of_standalone, each_other_STANDALONE_RTLD_GLOBAL),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    SOLO(in_the_global_scope_a_server_of_standalone, each_other_STANDALONE_RTLD_GLOBAL))

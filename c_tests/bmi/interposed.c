@@ -6,11 +6,7 @@
  * The library makes none of its calls through them, so that no table of descriptors there ever has one of its own.
  */
 #include "../support/interposer.h"
-#include "../support/log.h"
 #include "../support/pair.h"
-
-#include <fcntl.h>
-#include <unistd.h>
 
 static void saw_nothing_of_the_library(void)
 {
@@ -24,34 +20,19 @@ static void saw_nothing_of_the_library(void)
         FAIL("the library called %s", function);
 }
 
-static void exchange(struct bmi_method_addr *peer)
-{
-    static const size_t sizes[] = {0, 8, 5000, 32768, 300000, 3000000};
-
-    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
-        pair_exchange(peer, sizes[k], (bmi_msg_tag_t)k);
-}
-
 static void serves(struct side *side)
 {
-    exchange(pair_server(side));
+    pair_exchange_all(pair_server(side), 1);
     pair_part(side);
     saw_nothing_of_the_library();
 }
 
 static void calls(struct side *side)
 {
-    exchange(pair_client(side));
+    pair_exchange_all(pair_client(side), 1);
     pair_part(side);
     saw_nothing_of_the_library();
 }
 
-static const struct scenario scenarios[] = {
-    PAIR(an_interposer_sees_no_call_of_the_library, serves, calls),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+TESTS(
+    PAIR(an_interposer_sees_no_call_of_the_library, serves, calls))

@@ -8,15 +8,10 @@
 #include "../support/pair.h"
 #include "../support/memory.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- again ---- */
 
 static void begins_again(struct side *side)
 {
-    (void)side;
     for (int i = 0; i < 5; i++) {
         int endpoint = host_start_server();
 
@@ -27,43 +22,13 @@ static void begins_again(struct side *side)
     }
 }
 
-/* ---- what initialize refuses ---- */
-
-static void refuses(struct side *side)
-{
-    struct bmi_method_addr *address;
-
-    (void)side;
-    host_load();
-    /* A server needs a listen address, a client must not have one: an error, not exit(1). */
-    CHECK_THAT(ops->initialize(NULL, METHOD_ID, BMI_INIT_SERVER, NULL), ==, -BMI_EINVAL);
-    address = ops->method_addr_lookup("mx://localhost:0:2000");
-    CHECK(address != NULL);
-    CHECK_THAT(ops->initialize(address, METHOD_ID, 0, NULL), ==, -BMI_EINVAL);
-    CHECK_THAT(ops->set_info(BMI_DROP_ADDR, address), ==, 0);
-    /* Neither has left anything behind. */
-    host_start_client();
-    /* Twice without finalize. */
-    CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, NULL), <, 0);
-    CHECK_THAT(host_testcontext(4, 0, 0), ==, 0);
-    host_stop();
-    /* finalize without initialize, twice: an error or nothing, no crash. */
-    CHECK_THAT(ops->finalize(), <=, 0);
-    CHECK_THAT(ops->finalize(), <=, 0);
-    host_start_client();
-    host_stop();
-}
-
 /* ---- second server ---- */
 
 static void first_server(struct side *side)
 {
-    struct bmi_method_addr *client;
-
     pair_serve(side);
     pair_hear(side, "refused");
-    client = pair_accept(); /* the first one is none the worse for it */
-    (void)client;
+    pair_accept(); /* the first one is none the worse for it */
     pair_part(side);
 }
 
@@ -89,11 +54,8 @@ static void second_server(struct side *side)
 static void drop_server(struct side *side)
 {
     pair_serve(side);
-    for (int i = 0; i < 3; i++) {
-        struct arrival arrival = host_next();
-
-        arrival_free(&arrival);
-    }
+    for (int i = 0; i < 3; i++)
+        host_take(1);
     pair_part(side);
 }
 
@@ -103,14 +65,13 @@ static void drops(struct side *side)
     char text[ADDRESS_SIZE];
     struct bmi_method_addr *unused = host_lookup("mx://localhost:0:2001");
     struct bmi_method_addr *two, *three;
-    struct op send = {0}, receive[2] = {{0}};
+    struct op receive[2] = {{0}};
     char buffer[2][64];
 
     /* An unused address. */
     CHECK(unused != NULL);
     host_drop(unused);
-    CHECK_THAT(op_send_unexpected(&send, one, "1", 1, 1), >=, 0);
-    op_sent(&send);
+    send_request(one, "1", 1, 1);
     /* A second and a third name for the same peer. */
     snprintf(text, sizeof text, "%s", ops->rev_lookup_unexpected(one));
     two = host_lookup(text);
@@ -120,14 +81,12 @@ static void drops(struct side *side)
     CHECK_THAT(op_recv(&receive[0], one, buffer[0], 64, 1), ==, 0);
     CHECK_THAT(op_recv(&receive[1], two, buffer[1], 64, 2), ==, 0);
     host_drop(three);
-    CHECK_THAT(op_send_unexpected(&send, two, "2", 1, 1), >=, 0);
-    op_sent(&send);
+    send_request(two, "2", 1, 1);
     CHECK(!op_done(&receive[0]));
     CHECK_THAT(ops->cancel(receive[0].id, 0), ==, 0);
     op_failed(&receive[0], BMI_ECANCEL);
     host_drop(one);
-    CHECK_THAT(op_send_unexpected(&send, two, "3", 1, 1), >=, 0);
-    op_sent(&send);
+    send_request(two, "3", 1, 1);
     /* The last one, with a receive still pending: that completes with an error. */
     host_drop(two);
     op_wait(&receive[1]);
@@ -135,15 +94,7 @@ static void drops(struct side *side)
     pair_part(side);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     SOLO(finalize_and_initialize_again_in_one_process, begins_again),
-    SOLO(initialize_refuses_wrong_arguments_and_a_second_call, refuses),
     PAIR(a_second_server_on_the_endpoint_gets_an_error, first_server, second_server),
-    PAIR(dropping_one_name_of_a_peer_leaves_the_others, drop_server, drops),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    PAIR(dropping_one_name_of_a_peer_leaves_the_others, drop_server, drops))

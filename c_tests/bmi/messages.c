@@ -4,11 +4,6 @@
  * Side a is a server, side b a client. Knows nothing of: order, contexts.
  */
 #include "../support/pair.h"
-#include "../support/pattern.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Around everything that might be a limit: inline lines, 8 and 16 KiB of older methods, the
  * 32 KiB eager limit, ring slots, a whole ring. */
@@ -17,7 +12,7 @@ static const bmi_size_t sizes[] = {0,         1,         7,     8,     15,    16
                                    8193,      16383,     16384, 16385, 32735, 32736,  32767, 32768,
                                    32769,     65535,     65536, 65537, 99991, 262144, 300000,
                                    1024 * 1024, 1024 * 1024 + 3};
-enum { SIZES = sizeof sizes / sizeof sizes[0], MAX_SIZE = 1024 * 1024 + 3 };
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 /* ---- expected ---- */
 
@@ -27,13 +22,10 @@ static void echo_server(struct side *side)
 
     for (int i = 0; i < SIZES; i++) {
         void *buffer = fenced((size_t)sizes[i]);
-        struct op receive = {0}, send = {0};
 
-        CHECK_THAT(op_recv(&receive, client, buffer, sizes[i], i), >=, 0);
-        op_received(&receive, sizes[i]);
+        receive_message(client, buffer, sizes[i], i);
         check_filled(buffer, (size_t)sizes[i], (uint64_t)i);
-        CHECK_THAT(op_send(&send, client, buffer, sizes[i], i), >=, 0);
-        op_sent(&send);
+        send_message(client, buffer, sizes[i], i);
         fenced_free(buffer);
     }
     pair_part(side);
@@ -44,18 +36,13 @@ static void echo_client(struct side *side)
     struct bmi_method_addr *server = pair_client(side);
 
     for (int i = 0; i < SIZES; i++) {
-        void *out = fenced((size_t)sizes[i]), *in = fenced((size_t)sizes[i]);
-        struct op receive = {0}, send = {0};
+        void *out = fenced((size_t)sizes[i]);
 
         fill(out, (size_t)sizes[i], (uint64_t)i);
-        CHECK_THAT(op_send(&send, server, out, sizes[i], i), >=, 0);
-        op_sent(&send);
+        send_message(server, out, sizes[i], i);
         memset(out, 0, (size_t)sizes[i]); /* ours again: must not show at the other side */
-        CHECK_THAT(op_recv(&receive, server, in, sizes[i], i), >=, 0);
-        op_received(&receive, sizes[i]);
-        check_filled(in, (size_t)sizes[i], (uint64_t)i);
+        receive_pattern(server, sizes[i], i, (uint64_t)i);
         fenced_free(out);
-        fenced_free(in);
     }
     pair_part(side);
 }
@@ -68,7 +55,7 @@ static const bmi_size_t early_sizes[EARLY] = {0, 8, 5000, 32768, 40000, 700000};
 static void early_receives(struct side *side)
 {
     struct bmi_method_addr *client = pair_server(side);
-    struct op receive[EARLY] = {{0}}, late[EARLY] = {{0}};
+    struct op receive[EARLY] = {{0}};
     void *buffer[EARLY];
 
     for (int i = 0; i < EARLY; i++) {
@@ -85,13 +72,8 @@ static void early_receives(struct side *side)
     pair_hear(side, "sent");
     for (int i = 0; i < 20; i++)
         host_pump(1);
-    for (int i = EARLY - 1; i >= 0; i--) {
-        buffer[i] = fenced((size_t)early_sizes[i]);
-        CHECK_THAT(op_recv(&late[i], client, buffer[i], early_sizes[i], 200 + i), >=, 0);
-        op_received(&late[i], early_sizes[i]);
-        check_filled(buffer[i], (size_t)early_sizes[i], 50 + (uint64_t)i);
-        fenced_free(buffer[i]);
-    }
+    for (int i = EARLY - 1; i >= 0; i--)
+        receive_pattern(client, early_sizes[i], 200 + i, 50 + (uint64_t)i);
     pair_part(side);
 }
 
@@ -125,7 +107,6 @@ static void late_sends(struct side *side)
 static void answers_a_client(struct side *side)
 {
     struct arrival request;
-    struct op reply = {0};
     char answer[65568];
 
     pair_serve(side);
@@ -133,8 +114,7 @@ static void answers_a_client(struct side *side)
     CHECK_THAT(request.size, ==, 9372);
     check_filled(request.buffer, 9372, 1);
     fill(answer, sizeof answer, 2);
-    CHECK_THAT(op_send(&reply, request.from, answer, 60000, 1), >=, 0);
-    op_sent(&reply);
+    send_message(request.from, answer, 60000, 1);
     arrival_free(&request);
     pair_part(side);
 }
@@ -144,14 +124,13 @@ static void receives_before_connecting(struct side *side)
     struct bmi_method_addr *server = pair_join(side);
     void *request = ops->memalloc(9372, BMI_SEND);
     void *answer = ops->memalloc(65568, BMI_RECV);
-    struct op receive = {0}, send = {0};
+    struct op receive = {0};
 
     CHECK(request != NULL && answer != NULL);
     memset(answer, 0, 65568);
     fill(request, 9372, 1);
     CHECK_THAT(op_recv(&receive, server, answer, 65568, 1), ==, 0);
-    CHECK_THAT(op_send_unexpected(&send, server, request, 9372, 1), >=, 0);
-    op_sent(&send);
+    send_request(server, request, 9372, 1);
     op_received(&receive, 60000);
     check_filled(answer, 60000, 2);
     CHECK_THAT(ops->memfree(request, 9372, BMI_SEND), ==, 0);
@@ -169,15 +148,8 @@ enum { UNEXPECTED = sizeof unexpected_sizes / sizeof unexpected_sizes[0] };
 
 static void take_unexpected(const struct bmi_method_addr *from)
 {
-    for (int i = 0; i < UNEXPECTED; i++) {
-        struct arrival arrival = host_next();
-
-        CHECK(arrival.from == from);
-        CHECK_THAT(arrival.tag, ==, 7000 + i);
-        CHECK_THAT(arrival.size, ==, unexpected_sizes[i]);
-        check_filled(arrival.buffer, (size_t)arrival.size, (uint64_t)i);
-        arrival_free(&arrival);
-    }
+    for (int i = 0; i < UNEXPECTED; i++)
+        CHECK(take_pattern(unexpected_sizes[i], 7000 + i, (uint64_t)i) == from);
 }
 
 static void give_unexpected(struct bmi_method_addr *to, bool all_at_once)
@@ -235,7 +207,9 @@ static const struct shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
-static void list_send(struct bmi_method_addr *to, int i, bool contiguous)
+enum { LIST, CONTIGUOUS, UNEXPECTED_LIST };
+
+static void list_send(struct bmi_method_addr *to, int i, int how)
 {
     const struct shape *shape = &shapes[i];
     void *buffer = fenced((size_t)shape->size);
@@ -243,8 +217,10 @@ static void list_send(struct bmi_method_addr *to, int i, bool contiguous)
     struct op send = {0};
 
     fill(buffer, (size_t)shape->size, (uint64_t)i);
-    if (contiguous)
+    if (how == CONTIGUOUS)
         CHECK_THAT(op_send(&send, to, buffer, shape->size, i), >=, 0);
+    else if (how == UNEXPECTED_LIST)
+        CHECK_THAT(op_send_unexpected_cut(&send, to, &cut, i), >=, 0);
     else
         CHECK_THAT(op_send_cut(&send, to, &cut, i), >=, 0);
     op_sent(&send);
@@ -278,9 +254,9 @@ static void list_sender(struct side *side)
     struct bmi_method_addr *client = pair_server(side);
 
     for (int i = 0; i < SHAPES; i++) {
-        list_send(client, i, false);
-        list_send(client, i, false);
-        list_send(client, i, true);
+        list_send(client, i, LIST);
+        list_send(client, i, LIST);
+        list_send(client, i, CONTIGUOUS);
     }
     pair_part(side);
 }
@@ -301,18 +277,9 @@ static void unexpected_list_receiver(struct side *side)
 {
     struct bmi_method_addr *client = pair_server(side);
 
-    for (int i = 0; i < SHAPES; i++) {
-        struct arrival arrival;
-
-        if (shapes[i].size > 300 * 1024)
-            continue;
-        arrival = host_next();
-        CHECK(arrival.from == client);
-        CHECK_THAT(arrival.tag, ==, i);
-        CHECK_THAT(arrival.size, ==, shapes[i].size);
-        check_filled(arrival.buffer, (size_t)arrival.size, (uint64_t)i);
-        arrival_free(&arrival);
-    }
+    for (int i = 0; i < SHAPES; i++)
+        if (shapes[i].size <= 300 * 1024)
+            CHECK(take_pattern(shapes[i].size, i, (uint64_t)i) == client);
     pair_part(side);
 }
 
@@ -320,22 +287,9 @@ static void unexpected_list_sender(struct side *side)
 {
     struct bmi_method_addr *server = pair_client(side);
 
-    for (int i = 0; i < SHAPES; i++) {
-        const struct shape *shape = &shapes[i];
-        void *buffer;
-        struct cut cut;
-        struct op send = {0};
-
-        if (shape->size > 300 * 1024)
-            continue;
-        buffer = fenced((size_t)shape->size);
-        cut = cut_up(buffer, shape->size, shape->first, shape->step, shape->zero_every);
-        fill(buffer, (size_t)shape->size, (uint64_t)i);
-        CHECK_THAT(op_send_unexpected_cut(&send, server, &cut, i), >=, 0);
-        op_sent(&send);
-        cut_free(&cut);
-        fenced_free(buffer);
-    }
+    for (int i = 0; i < SHAPES; i++)
+        if (shapes[i].size <= 300 * 1024)
+            list_send(server, i, UNEXPECTED_LIST);
     pair_part(side);
 }
 
@@ -352,17 +306,8 @@ static void short_sender(struct side *side)
 {
     struct bmi_method_addr *client = pair_server(side);
 
-    for (int i = 0; i < SHORTS; i++) {
-        void *buffer = fenced((size_t)shorts[i].sent);
-        struct op send = {0};
-
-        fill(buffer, (size_t)shorts[i].sent, (uint64_t)i);
-        CHECK_THAT(op_send(&send, client, buffer, shorts[i].sent, i), >=, 0);
-        op_sent(&send);
-        CHECK_THAT(op_send(&send, client, buffer, shorts[i].sent, i), >=, 0);
-        op_sent(&send);
-        fenced_free(buffer);
-    }
+    for (int i = 0; i < 2 * SHORTS; i++)
+        send_pattern(client, shorts[i / 2].sent, i / 2, (uint64_t)i / 2);
     pair_part(side);
 }
 
@@ -405,8 +350,7 @@ static void too_long_sender(struct side *side)
         fill(body, (size_t)size, 1);
         CHECK_THAT(op_send(&send, client, body, size, 1), >=, 0);
         op_wait(&send);
-        CHECK_THAT(op_send(&send, client, body, 8, 2), >=, 0);
-        op_sent(&send);
+        send_message(client, body, 8, 2);
         fill(body, 8, 2);
     }
     pair_part(side);
@@ -432,10 +376,8 @@ static void too_long_receiver(struct side *side)
             bmi_size_t size = 0;
 
             host_enter_test_call();
-            for (deadline_t deadline = deadline_in(WAIT_MS); outcount == 0;) {
-                CHECK(!deadline_over(deadline));
+            UNTIL (outcount != 0)
                 CHECK_THAT(ops->test(receive.id, &outcount, &error, &size, NULL, 10, 0), >=, 0);
-            }
             host_leave_test_call();
             receive.error = error;
         }
@@ -449,7 +391,7 @@ static void too_long_receiver(struct side *side)
     pair_part(side);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     PAIR(expected_messages_of_every_size_arrive_whole_both_ways, echo_server, echo_client),
     PAIR(receives_may_be_posted_before_or_after_the_send, early_receives, late_sends),
     PAIR(a_receive_posted_before_the_first_send_gets_the_answer, answers_a_client,
@@ -460,11 +402,4 @@ static const struct scenario scenarios[] = {
     PAIR(unexpected_lists_arrive_as_one_message, unexpected_list_receiver,
          unexpected_list_sender),
     PAIR(short_messages_report_the_received_size, short_sender, short_receiver),
-    PAIR(a_message_that_is_too_long_fails_its_receive_and_no_other, too_long_sender, too_long_receiver),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    PAIR(a_message_that_is_too_long_fails_its_receive_and_no_other, too_long_sender, too_long_receiver))

@@ -7,17 +7,10 @@
  */
 #include "../support/pair.h"
 #include "../support/memory.h"
-#include "../support/port.h"
 #include "../support/reap.h"
 #include "../support/wire.h"
 
 #include <dirent.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/time.h>
-#include <unistd.h>
 
 enum { CONTEXT = 1 };
 
@@ -53,7 +46,6 @@ static void threads_block_signals(struct side *side)
     char own[32];
     DIR *list;
 
-    (void)side;
     pair_exchange(host_lookup_endpoint(host_start_server()), 8, 1);
     snprintf(own, sizeof own, "%d", (int)getpid());
     list = opendir("/proc/self/task");
@@ -63,38 +55,6 @@ static void threads_block_signals(struct side *side)
             !blocks_all(entry->d_name))
             FAIL("thread %s of the library takes the host's signals", entry->d_name);
     closedir(list);
-    host_stop();
-}
-
-static volatile sig_atomic_t alarms;
-
-static void on_alarm(int number)
-{
-    (void)number;
-    alarms++;
-}
-
-/* A blocked call is interrupted again and again: it neither fails nor ends for ever early. */
-static void signals_interrupt_nothing(struct side *side)
-{
-    struct sigaction action = {.sa_handler = on_alarm}; /* no SA_RESTART */
-    struct itimerval often = {{0, 10000}, {0, 10000}}, never = {{0, 0}, {0, 0}};
-    struct bmi_method_addr *self;
-    int64_t begin;
-
-    (void)side;
-    self = host_lookup_endpoint(host_start_server());
-    pair_exchange(self, 8, 1);
-    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
-    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
-    begin = now_ms();
-    while (now_ms() - begin < 300) {
-        CHECK_THAT(host_testcontext(4, 0, 100), ==, 0);
-        CHECK_THAT(host_testunexpected(4, 20), ==, 0);
-    }
-    pair_exchange(self, 8, 1);
-    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
-    CHECK(alarms > 0);
     host_stop();
 }
 
@@ -121,15 +81,11 @@ static bool reaches(struct bmi_method_addr *peer)
 
 static void forks(struct side *side)
 {
-    struct bmi_method_addr *self;
+    struct bmi_method_addr *self = host_lookup_endpoint(host_start_server());
     pid_t child;
 
-    (void)side;
-    self = host_lookup_endpoint(host_start_server());
     pair_exchange(self, 8, 1);
-    fflush(NULL);
-    child = fork();
-    CHECK(child >= 0);
+    child = fork_child();
     if (child == 0) {
         /* Without a call that would go on with the parent's life, this is one of the child's own, in
          * which the parent's object is still that server's alone. */
@@ -152,14 +108,10 @@ static void execs(struct side *side)
 {
     char command[] = "ls -l /proc/self/fd | grep -oE 'socket:.*|memfd:.*|.*eventfd.*|.*eventpoll.*'";
     char line[300], door[64];
-    struct bmi_method_addr *self;
-    int count = 0, endpoint;
+    int count = 0, endpoint = host_start_server();
     FILE *pipe;
 
-    (void)side;
-    endpoint = host_start_server();
-    self = host_lookup_endpoint(endpoint);
-    pair_exchange(self, 8, 1);
+    pair_exchange(host_lookup_endpoint(endpoint), 8, 1);
     snprintf(door, sizeof door, "socket:[%lu]", wire_listener_inode(endpoint));
     pipe = popen(command, "r");
     CHECK(pipe != NULL);
@@ -180,11 +132,9 @@ static void execs(struct side *side)
 
 static void fails_to_connect(struct side *side)
 {
-    int endpoint, files = 0;
+    int endpoint = host_start_server(), files = 0;
     int64_t memory = 0;
 
-    (void)side;
-    endpoint = host_start_server();
     host_stop();
     host_start_client();
     for (int i = 0; i < 300; i++) {
@@ -217,7 +167,6 @@ static void takes_what_it_needs(struct side *side)
     /* libfabric with all its providers, and its own queues, come on top of what is ours. */
     int fabric_kib = port_is("rdm") ? 40 * 1024 : 0;
 
-    (void)side;
     host_load();
     before = resident_kib(0);
     host_start_client();
@@ -234,17 +183,9 @@ static void takes_what_it_needs(struct side *side)
     host_stop();
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     SOLO(threads_of_the_library_block_signals, threads_block_signals),
-    SOLO(signals_do_not_disturb_blocked_calls, signals_interrupt_nothing),
     SOLO(a_forked_child_may_begin_a_life_of_its_own, forks),
     SOLO(descriptors_are_closed_on_exec, execs),
     SOLO(connections_that_fail_leave_nothing, fails_to_connect),
-    SOLO(memory_is_taken_when_it_is_needed, takes_what_it_needs),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    SOLO(memory_is_taken_when_it_is_needed, takes_what_it_needs))

@@ -7,13 +7,10 @@
  * The table is the same and both export the same names. An old host is here one that passes a number as the
  * fourth argument: the same call to a method, and the test knows what the register holds.
  */
-#include "../support/guard.h"
-#include "../support/host.h"
-#include "../support/op.h"
-#include "../support/world.h"
+#include "../support/log.h"
+#include "../support/pair.h"
 
-#include <stdio.h>
-#include <string.h>
+#include <sys/mman.h>
 
 /* As the real host's object: the method does not read it, but garbage may well point there. */
 static uint64_t word_of_the_host = UINT64_C(0xfedcba9876543210);
@@ -26,21 +23,18 @@ static int initialize_with(struct bmi_method_addr *listen, int flags, uintptr_t 
     return initialize(listen, METHOD_ID, flags, held);
 }
 
-/* The end of a page behind which there is none, with these bytes there. */
+/* The end of pages behind which there is none, with these bytes there; without bytes nothing is there either. */
 static uintptr_t at_the_edge(const void *bytes, size_t size)
 {
-    struct room room = room_for(size);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), length = (size + page - 1) / page * page;
+    char *all = mmap(NULL, length + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    room_lend(&room);
-    memcpy(room.bytes, bytes, size);
-    return (uintptr_t)room.bytes;
-}
-
-static uintptr_t taken_away(void)
-{
-    struct room room = room_for(64);
-
-    return (uintptr_t)room.bytes;
+    CHECK(all != MAP_FAILED);
+    if (bytes != NULL) {
+        CHECK(mprotect(all, length, PROT_READ | PROT_WRITE) == 0);
+        memcpy(all + length - size, bytes, size);
+    }
+    return (uintptr_t)(all + length - size);
 }
 
 /* What calls before this one may have left. */
@@ -55,7 +49,7 @@ static size_t leftovers(uintptr_t *held)
     held[count++] = UINTPTR_MAX;
     held[count++] = UINTPTR_MAX / 2;
     held[count++] = (uintptr_t)1 << 46;
-    held[count++] = taken_away();
+    held[count++] = at_the_edge(NULL, 64);
     held[count++] = (uintptr_t)leftovers;
     held[count++] = (uintptr_t)&count;
     held[count++] = (uintptr_t)&word_of_the_host;
@@ -73,7 +67,6 @@ static void old_host(struct side *side)
     uintptr_t held[16];
     size_t count = leftovers(held);
 
-    (void)side;
     host_load();
     for (size_t i = 0; i < count; i++) {
         CHECK_THAT(initialize_with(NULL, 0, held[i]), ==, 0);
@@ -93,7 +86,6 @@ static void new_host(struct side *side)
     static char long_one[20000];
     size_t pad = sizeof long_one - sizeof refused;
 
-    (void)side;
     host_load();
     CHECK_THAT(initialize_with(NULL, 0, (uintptr_t)refused), ==, -BMI_EINVAL);
     CHECK_THAT(initialize_with(NULL, 0, at_the_edge(refused, sizeof refused)), ==, -BMI_EINVAL);
@@ -134,15 +126,8 @@ static void says(uintptr_t held, int level, const char *words)
 
 static void logged(struct side *side)
 {
-    int (*set_host)(const struct bmi_mx_host *);
-    struct bmi_mx_host host = {.size = sizeof host, .log = take_line};
-    void *symbol = library_symbol("bmi_mx_set_host");
-
-    (void)side;
     host_load();
-    CHECK(symbol != NULL);
-    memcpy(&set_host, &symbol, sizeof set_host);
-    CHECK_THAT(set_host(&host), ==, 0);
+    log_by(take_line);
     /* An old host is no trouble; a person who forgot the name has some. */
     says(1, 3, "0x1 is not a string");
     says((uintptr_t) "tcp", 2, "\"tcp\"");
@@ -174,26 +159,14 @@ static void old_server(struct side *side)
 
 static void new_client(struct side *side)
 {
-    int endpoint = (int)hear(side, "endpoint");
-    struct op send = {0};
-
-    host_start_client();
-    CHECK_THAT(op_send_unexpected(&send, host_lookup_endpoint(endpoint), "good morning", 12, 1), >=, 0);
-    op_sent(&send);
+    send_request(pair_join(side), "good morning", 12, 1);
     hear(side, "thanks");
     host_stop();
     tell(side, "bye", 0);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     SOLO(three_arguments_whatever_the_fourth_register_holds, old_host),
     SOLO(options_are_taken_up_to_the_end_of_memory, new_host),
     SOLO(the_log_tells_a_mistake_from_an_old_host, logged),
-    PAIR(an_old_server_serves_a_new_client, old_server, new_client),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    PAIR(an_old_server_serves_a_new_client, old_server, new_client))

@@ -12,12 +12,6 @@
  * phoenix dies and returns.
  */
 #include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MIB (1024 * 1024)
 
@@ -139,41 +133,13 @@ static void left_has_ended(struct left *left)
 
 /* ---- greetings ---- */
 
-/* One attempt: the life of the peer that answers, or -1. */
-static int64_t ask(struct bmi_method_addr *peer, int64_t own)
-{
-    struct op receive = {0}, send = {0};
-    int64_t life = -1;
-
-    /* 1: an answer lay here, to an attempt whose receive ended while its question got through. The
-    * peer that gave it may have died since without our having been told yet. */
-    if (op_recv(&receive, peer, &life, sizeof life, TAG_HELLO) != 0)
-        return -1;
-    if (op_send_unexpected(&send, peer, &own, sizeof own, TAG_HELLO) >= 0)
-        op_wait(&send);
-    if ((send.posted < 0 || send.error != 0) && !op_done(&receive))
-        CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
-    op_wait(&receive);
-    return receive.error == 0 ? life : -1;
-}
-
 static int64_t greet(struct bmi_method_addr *peer, int64_t own)
 {
-    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
-        int64_t life = ask(peer, own);
+    int64_t life;
 
-        if (life >= 0)
-            return life;
-        CHECK(!deadline_over(deadline));
-    }
-}
-
-static void say_go(struct bmi_method_addr *peer, int64_t life)
-{
-    struct op send = {0};
-
-    CHECK_THAT(op_send_unexpected(&send, peer, &life, sizeof life, TAG_GO), >=, 0);
-    op_sent(&send);
+    UNTIL (try_ask(peer, &own, &life, sizeof life, TAG_HELLO))
+        continue;
+    return life;
 }
 
 /* The number in an arrival, which is freed. */
@@ -193,8 +159,8 @@ static void answer(struct bmi_method_addr *peer, int64_t life)
 {
     struct op reply = {0};
 
-    if (op_send(&reply, peer, &life, sizeof life, TAG_HELLO) >= 0)
-        op_wait(&reply);
+    op_send(&reply, peer, &life, sizeof life, TAG_HELLO);
+    op_code(&reply);
 }
 
 /* ---- a server that comes back, and its clients ---- */
@@ -236,7 +202,7 @@ static void loyal_client(struct side *side)
     while ((life = habit == PUMPS ? pair_hear(side, "life") : hear(side, "life")) > 0) {
         CHECK_THAT(greet(server, life), ==, life);
         left_has_ended(&left);
-        say_go(server, life);
+        send_request(server, &life, sizeof life, TAG_GO);
         swap(server, life, TAG_TO, TAG_FROM);
         leave(&left, server, life);
         tell(side, "pending", 0);
@@ -255,8 +221,9 @@ static struct child *raise_server(struct world *world, int64_t life, int64_t *en
     return server;
 }
 
-static void servers_come_back(struct world *world, bool freezes)
+static void servers_come_back(struct world *world)
 {
+    bool freezes = variant_of(world) != 0;
     static const int64_t habits[] = {PUMPS, COMPUTES, COMPUTES_ALONE};
     enum { CLIENTS = 3 };
     struct child *server, *clients[CLIENTS];
@@ -289,16 +256,6 @@ static void servers_come_back(struct world *world, bool freezes)
     }
 }
 
-static void servers_return(struct world *world)
-{
-    servers_come_back(world, false);
-}
-
-static void servers_return_to_frozen_clients(struct world *world)
-{
-    servers_come_back(world, true);
-}
-
 /* ---- a guest that comes back to its server ---- */
 
 static void phoenix_guest(struct side *side)
@@ -309,7 +266,7 @@ static void phoenix_guest(struct side *side)
     tell(side, "endpoint", host_serve_at(endpoint));
     server = host_lookup_endpoint((int)hear(side, "server"));
     greet(server, life);
-    say_go(server, life);
+    send_request(server, &life, sizeof life, TAG_GO);
     swap(server, life, TAG_FROM, TAG_TO);
     pair_await_death();
 }
@@ -320,7 +277,7 @@ static void loyal_server(struct side *side)
     struct left left = {0};
     int64_t life = 0;
 
-    tell(side, "endpoint", host_start_server());
+    pair_serve(side);
     while (life < lives()) {
         struct arrival arrival = host_next();
         int64_t said = read_number(&arrival);
@@ -358,8 +315,9 @@ static struct child *raise_guest(struct world *world, int64_t life, int64_t *end
     return guest;
 }
 
-static void guests_come_back(struct world *world, bool freezes)
+static void guests_come_back(struct world *world)
 {
+    bool freezes = variant_of(world) != 0;
     struct child *server = spawn(world, "server"), *guest;
     int64_t address = child_hear(server, "endpoint"), endpoint = 0;
 
@@ -380,31 +338,12 @@ static void guests_come_back(struct world *world, bool freezes)
     child_end(server);
 }
 
-static void guests_return(struct world *world)
-{
-    guests_come_back(world, false);
-}
-
-static void guests_return_to_a_frozen_server(struct world *world)
-{
-    guests_come_back(world, true);
-}
-
-static const struct scenario scenarios[] = {
-    DIRECTED(a_server_that_comes_back_gets_nothing_meant_for_its_former_lives, servers_return,
-             {"server", phoenix_server}, {"client", loyal_client}),
-    DIRECTED(a_server_that_comes_back_while_its_clients_are_stopped_is_a_new_one,
-             servers_return_to_frozen_clients, {"server", phoenix_server},
-             {"client", loyal_client}),
-    DIRECTED(a_guest_that_comes_back_gets_nothing_meant_for_its_former_lives, guests_return,
-             {"server", loyal_server}, {"guest", phoenix_guest}),
-    DIRECTED(a_guest_that_comes_back_while_its_server_is_stopped_is_a_new_one,
-             guests_return_to_a_frozen_server, {"server", loyal_server}, {"guest", phoenix_guest}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    port_notices_deaths_soon();
-    return harness_main(argc, argv, scenarios);
-}
+TESTS_AFTER(port_notices_deaths_soon(),
+    DIRECTED_OF(a_server_that_comes_back_gets_nothing_meant_for_its_former_lives, false, servers_come_back,
+                {"server", phoenix_server}, {"client", loyal_client}),
+    DIRECTED_OF(a_server_that_comes_back_while_its_clients_are_stopped_is_a_new_one, true, servers_come_back,
+                {"server", phoenix_server}, {"client", loyal_client}),
+    DIRECTED_OF(a_guest_that_comes_back_gets_nothing_meant_for_its_former_lives, false, guests_come_back,
+                {"server", loyal_server}, {"guest", phoenix_guest}),
+    DIRECTED_OF(a_guest_that_comes_back_while_its_server_is_stopped_is_a_new_one, true, guests_come_back,
+                {"server", loyal_server}, {"guest", phoenix_guest}))

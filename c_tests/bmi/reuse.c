@@ -12,22 +12,13 @@
  * Whatever it does, everything posted ends with an error within the time for connecting, nothing
  * is believed, and when the server is back the same address of the client's works.
  */
-#include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
 #include "../support/stage.h"
-#include "../support/wire.h"
 
 #include <myriexpress.h>
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define MIB (1024 * 1024)
 
@@ -52,21 +43,6 @@ static void server(struct side *side)
 
 /* ---- the client ---- */
 
-static bool meets(struct bmi_method_addr *address)
-{
-    struct op receive = {0}, send = {0};
-    int64_t out = 0x1234, in = 0;
-
-    if (op_recv(&receive, address, &in, sizeof in, 1) < 0)
-        return false;
-    if (op_send_unexpected(&send, address, &out, sizeof out, 1) >= 0)
-        op_wait(&send);
-    if ((send.posted < 0 || send.error != 0) && !op_done(&receive))
-        CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
-    op_wait(&receive);
-    return receive.error == 0 && in == out;
-}
-
 /* One of those a program is told to expect when it cannot connect (docs/states.md). */
 static void is_documented(int error)
 {
@@ -84,54 +60,52 @@ static void is_documented(int error)
  * noticed yet: then small messages are done with when they have been copied. */
 static int must_fail(struct op *op)
 {
-    if (op->posted >= 0)
-        op_wait(op);
-    else
-        op->error = op->posted;
+    int code = op_code(op);
+
     if (op->posted != 1 || !death_is_silent())
-        is_documented(op->error);
-    return op->error;
+        is_documented(code);
+    return code;
 }
 
 /* Returns the code of the unexpected message. */
 static int tries_in_vain(struct bmi_method_addr *address, char *big)
 {
-    struct op receive = {0}, send = {0}, unexpected = {0}, *all[] = {&receive, &send, &unexpected};
+    struct op receive = {0}, send = {0}, unexpected = {0};
     char *room = fenced(1000);
     int64_t begin = now_ms();
+    int code;
 
     op_recv(&receive, address, room, 1000, 1);
     op_send(&send, address, big, MIB, 2);
     op_send_unexpected(&unexpected, address, "?", 1, 3);
-    for (int i = 0; i < 3; i++)
-        must_fail(all[i]);
+    must_fail(&receive);
+    must_fail(&send);
+    code = must_fail(&unexpected);
     CHECK_THAT(now_ms() - begin, <, (CONNECT_MS + SLACK_MS) * slower());
     check_untouched(room, 0, 1000);
     fenced_free(room);
-    return unexpected.error;
+    return code;
 }
 
 static void client(struct side *side)
 {
     struct bmi_method_addr *address;
-    char *big = malloc(MIB), text[16];
+    char *big = malloc(MIB);
+    int64_t real;
 
     CHECK(big != NULL);
     memset(big, 1, MIB);
-    snprintf(text, sizeof text, "%d", CONNECT_MS * slower());
-    setenv("BMI_MX_CONNECT_TIMEOUT_MS", text, 1);
-    host_start_client();
-    address = host_lookup_endpoint((int)hear(side, "endpoint"));
-    for (;;) {
-        int64_t real = pair_hear(side, "a peer is there");
+    set_ms("BMI_MX_CONNECT_TIMEOUT_MS", CONNECT_MS * slower());
+    address = pair_join(side);
+    while ((real = pair_hear(side, "a peer is there")) >= 0) {
         int code = 0;
 
-        if (real < 0)
-            break;
         for (int i = 0; i < TRIES; i++) {
             if (real) {
-                for (deadline_t deadline = deadline_in(WAIT_MS); !meets(address);)
-                    CHECK(!deadline_over(deadline));
+                int64_t out = 0x1234, in = 0;
+
+                UNTIL (try_ask(address, &out, &in, sizeof in, 1) && in == out)
+                    continue;
             } else {
                 code = tries_in_vain(address, big);
             }
@@ -215,10 +189,12 @@ static void impostor(struct side *side)
 
 static void other_key(struct side *side)
 {
+    bool mute = hear(side, "manner") == MUTE;
     uint32_t endpoint_id = (uint32_t)hear(side, "endpoint");
     void *library = dlopen("libmyriexpress.so", RTLD_NOW);
     mx_endpoint_t endpoint;
 
+    CHECK(mute);
     if (library == NULL)
         FAIL("%s", dlerror());
     {
@@ -269,68 +245,74 @@ static void note_local_name(const struct child *server)
     setenv("LOCAL_TYPE", text, 1);
 }
 
-static void impostors(struct world *world)
+/* A visitor who has met the server. */
+static struct child *begin(struct world *world, struct child **real, int64_t *endpoint)
 {
-    int64_t endpoint = 0;
-    struct child *real = raise_server(world, &endpoint), *visitor = spawn(world, "client");
+    struct child *visitor;
 
-    child_tell(visitor, "endpoint", endpoint);
+    *endpoint = 0;
+    *real = raise_server(world, endpoint);
+    visitor = spawn(world, "client");
+    child_tell(visitor, "endpoint", *endpoint);
     CHECK_THAT(visit(visitor, true), ==, 0);
-    note_local_name(real);
-    CHECK(!port_is("local") || getenv("LOCAL_NAME") != NULL);
-    for (int i = MUTE; i < MANNERS; i++) {
-        struct child *other;
+    return visitor;
+}
 
-        child_kill(real);
-        other = spawn(world, "impostor");
-        child_tell(other, "manner", i);
-        child_tell(other, "endpoint", endpoint);
-        child_hear(other, "ready");
-        printf("    %s: %s\n", manners[i], code_text(visit(visitor, false)));
-        child_tell(other, "stop", 0);
-        child_end(other);
-        real = raise_server(world, &endpoint);
-        CHECK_THAT(visit(visitor, true), ==, 0);
-    }
+/* Kills the server, has another program take its place and be visited, and starts a server again. Returns the code that
+ * the visitor got meanwhile. */
+static int replaced(struct world *world, struct child *visitor, struct child **real, int64_t endpoint, const char *role,
+                    enum manner manner)
+{
+    struct child *other;
+    int code;
+
+    child_kill(*real);
+    other = spawn(world, role);
+    child_tell(other, "manner", manner);
+    child_tell(other, "endpoint", endpoint);
+    child_hear(other, "ready");
+    code = visit(visitor, false);
+    child_tell(other, "stop", 0);
+    child_end(other);
+    *real = raise_server(world, &endpoint);
+    CHECK_THAT(visit(visitor, true), ==, 0);
+    return code;
+}
+
+static void end(struct child *visitor, struct child *real)
+{
     child_tell(real, "stop", 0);
     child_end(real);
     child_tell(visitor, "a peer is there", -1);
     child_end(visitor);
+}
+
+static void impostors(struct world *world)
+{
+    struct child *real, *visitor;
+    int64_t endpoint;
+
+    visitor = begin(world, &real, &endpoint);
+    note_local_name(real);
+    CHECK(!port_is("local") || getenv("LOCAL_NAME") != NULL);
+    for (int i = MUTE; i < MANNERS; i++)
+        printf("    %s: %s\n", manners[i],
+               code_text(replaced(world, visitor, &real, endpoint, "impostor", (enum manner)i)));
+    end(visitor, real);
 }
 
 static void another_key(struct world *world)
 {
-    int64_t endpoint = 0;
-    struct child *real = raise_server(world, &endpoint), *visitor = spawn(world, "client");
-    struct child *other;
+    struct child *real, *visitor;
+    int64_t endpoint;
 
-    child_tell(visitor, "endpoint", endpoint);
-    CHECK_THAT(visit(visitor, true), ==, 0);
-    child_kill(real);
-    other = spawn(world, "other");
-    child_tell(other, "endpoint", endpoint);
-    child_hear(other, "ready");
-    CHECK_THAT(visit(visitor, false), ==, -BMI_ECONNREFUSED);
-    child_tell(other, "stop", 0);
-    child_end(other);
-    real = raise_server(world, &endpoint);
-    CHECK_THAT(visit(visitor, true), ==, 0);
-    child_tell(real, "stop", 0);
-    child_end(real);
-    child_tell(visitor, "a peer is there", -1);
-    child_end(visitor);
+    visitor = begin(world, &real, &endpoint);
+    CHECK_THAT(replaced(world, visitor, &real, endpoint, "other", MUTE), ==, -BMI_ECONNREFUSED);
+    end(visitor, real);
 }
 
-static const struct scenario scenarios[] = {
+TESTS_AFTER(port_notices_deaths_soon(),
     DIRECTED(a_program_that_has_taken_a_dead_servers_address_is_not_believed, impostors,
              {"server", server}, {"client", client}, {"impostor", impostor}),
     DIRECTED(an_endpoint_with_another_key_at_a_dead_servers_address_refuses, another_key,
-             {"server", server}, {"client", client}, {"other", other_key}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    port_notices_deaths_soon();
-    return harness_main(argc, argv, scenarios);
-}
+             {"server", server}, {"client", client}, {"other", other_key}))

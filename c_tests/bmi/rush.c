@@ -11,12 +11,6 @@
  */
 #include "../support/pair.h"
 #include "../support/memory.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MIB (1024 * 1024)
 
@@ -34,6 +28,7 @@ enum {
     TAG_DATA = 4,
     TAG_END = 5,
     TAG_FIRST = 6,
+    ALONE = 1, /* a variant: without a helper thread */
 };
 
 /* ---- the server ---- */
@@ -141,7 +136,9 @@ static void server(struct side *side)
     int64_t left = (LEFT_MIB + (port_is("rdm") ? LIBFABRIC_MIB : 0)) * 1024, before, most, now;
     deadline_t deadline;
 
-    tell(side, "endpoint", host_start_server());
+    if (side->variant == ALONE)
+        setenv("MX_HELPER", "off", 1);
+    pair_serve(side);
     serve_until(side, "rush");
     before = resident_kib(0);
     tell(side, "ready", 0);
@@ -158,22 +155,15 @@ static void server(struct side *side)
     host_stop();
 }
 
-static void server_alone(struct side *side)
-{
-    setenv("MX_HELPER", "off", 1);
-    server(side);
-}
-
 /* ---- the clients ---- */
 
 static void ask(struct bmi_method_addr *address, bmi_msg_tag_t what, void *answer, bmi_size_t size,
                 bmi_msg_tag_t tag)
 {
-    struct op receive = {0}, request = {0};
+    struct op receive = {0};
 
     CHECK_THAT(op_recv(&receive, address, answer, size, tag), >=, 0);
-    CHECK_THAT(op_send_unexpected(&request, address, "please", 6, what), >=, 0);
-    op_sent(&request);
+    send_request(address, "please", 6, what);
     op_received(&receive, size);
 }
 
@@ -185,8 +175,7 @@ static void client(struct side *side)
 
     CHECK(file != NULL);
     memset(file, 2, FILE_SIZE);
-    host_start_client();
-    address = host_lookup_endpoint((int)hear(side, "endpoint"));
+    address = pair_join(side);
     ask(address, TAG_SMALL, small, sizeof small, TAG_SMALL);
     tell(side, "ready", 0);
     pair_hear(side, "go");
@@ -206,12 +195,9 @@ static void client(struct side *side)
 static void first_client(struct side *side)
 {
     char *bytes = malloc(FIRST);
-    struct bmi_method_addr *address;
 
     CHECK(bytes != NULL);
-    host_start_client();
-    address = host_lookup_endpoint((int)hear(side, "endpoint"));
-    ask(address, TAG_FIRST, bytes, FIRST, TAG_DATA);
+    ask(pair_join(side), TAG_FIRST, bytes, FIRST, TAG_DATA);
     host_stop();
     free(bytes);
 }
@@ -239,15 +225,8 @@ static void comes_and_goes(struct world *world)
     child_end(house);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(a_server_gives_back_what_fifty_clients_needed_once_they_have_left, comes_and_goes,
              {"server", server}, {"first", first_client}, {"client", client}),
-    DIRECTED(so_does_one_without_a_helper_thread, comes_and_goes, {"server", server_alone},
-             {"first", first_client}, {"client", client}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    DIRECTED_OF(so_does_one_without_a_helper_thread, ALONE, comes_and_goes, {"server", server},
+                {"first", first_client}, {"client", client}))

@@ -6,33 +6,33 @@
  * Each side writes a file of its own, which is gone as soon as it has been read.
  */
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/secret_file.h"
 
-#include <stdlib.h>
+enum { NONE, OURS, ANOTHER };
 
-static const char ours[] = "one and the same for all", another[] = "something else altogether";
+/* The secret that a side knows, by its variant. */
+static const char *const secrets[] = {NULL, "one and the same for all", "something else altogether"};
 
 /* ---- both know it ---- */
 
-/* `meet` is pair_server or pair_client. */
-static void knowing(struct side *side, mode_t mode, struct bmi_method_addr *(*meet)(struct side *))
+/* `meet` is pair_server or pair_client; the variant is the file's mode. */
+static void knowing(struct side *side, struct bmi_method_addr *(*meet)(struct side *))
 {
-    secret_file(ours, mode);
+    secret_file(secrets[OURS], (mode_t)side->variant);
     meet(side);
     secret_file_gone();
     pair_part(side);
 }
 
-static void knowing_server(struct side *side) { knowing(side, 0600, pair_server); }
-static void knowing_client(struct side *side) { knowing(side, 0400, pair_client); }
+static void knowing_server(struct side *side) { knowing(side, pair_server); }
+static void knowing_client(struct side *side) { knowing(side, pair_client); }
 
 /* ---- not the same ---- */
 
 /* No peer gets in. */
-static void lonely(struct side *side, const char *letters)
+static void lonely(struct side *side)
 {
-    secret_file(letters, 0600);
+    secret_file(secrets[side->variant], 0600);
     pair_serve(side);
     secret_file_gone();
     pair_hear(side, "refused");
@@ -42,20 +42,19 @@ static void lonely(struct side *side, const char *letters)
 }
 
 /* It is not let in, which it learns at once, each time. */
-static void unwanted(struct side *side, const char *letters)
+static void unwanted(struct side *side)
 {
     struct bmi_method_addr *server;
 
-    secret_file(letters, 0600);
+    secret_file(secrets[side->variant], 0600);
     server = pair_join(side);
     secret_file_gone();
     for (int attempt = 0; attempt < 3; attempt++) {
         struct op request = {0};
         int64_t before = now_ms();
 
-        if (op_send_unexpected(&request, server, "hello", 5, 1) == 0)
-            op_wait(&request);
-        CHECK_THAT(request.posted < 0 ? request.posted : request.error, ==, -BMI_EACCES);
+        op_send_unexpected(&request, server, "hello", 5, 1);
+        CHECK_THAT(op_code(&request), ==, -BMI_EACCES);
         CHECK_THAT(now_ms() - before, <, WAIT_MS / 2 * slower());
     }
     tell(side, "refused", 0);
@@ -63,21 +62,14 @@ static void unwanted(struct side *side, const char *letters)
     host_stop();
 }
 
-static void server_with_ours(struct side *side) { lonely(side, ours); }
-static void server_without(struct side *side) { lonely(side, NULL); }
-static void client_with_ours(struct side *side) { unwanted(side, ours); }
-static void client_with_another(struct side *side) { unwanted(side, another); }
-static void client_without(struct side *side) { unwanted(side, NULL); }
-
 /* ---- a file that keeps no secret ---- */
 
 static void readable_by_all(struct side *side)
 {
     static const mode_t modes[] = {0644, 0640, 0604, 0660};
 
-    (void)side;
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
-        secret_file(ours, modes[i]);
+        secret_file(secrets[OURS], modes[i]);
         CHECK_THAT(host_try_server(3000 + (int)i), ==, -BMI_EINVAL);
         secret_file_gone();
     }
@@ -85,17 +77,9 @@ static void readable_by_all(struct side *side)
     CHECK_THAT(host_try_server(3000), ==, -BMI_EINVAL);
 }
 
-static const struct scenario scenarios[] = {
-    PAIR(who_knows_the_secret_gets_in, knowing_server, knowing_client),
-    PAIR(who_has_none_does_not, server_with_ours, client_without),
-    PAIR(who_has_another_does_not, server_with_ours, client_with_another),
-    PAIR(who_has_none_is_not_believed_when_called, server_without, client_with_ours),
-    SOLO(a_file_that_others_can_read_starts_nothing, readable_by_all),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    port_notices_deaths_soon();
-    return harness_main(argc, argv, scenarios);
-}
+TESTS_AFTER(port_notices_deaths_soon(),
+    PAIR_OF(who_knows_the_secret_gets_in, 0600, knowing_server, 0400, knowing_client),
+    PAIR_OF(who_has_none_does_not, OURS, lonely, NONE, unwanted),
+    PAIR_OF(who_has_another_does_not, OURS, lonely, ANOTHER, unwanted),
+    PAIR_OF(who_has_none_is_not_believed_when_called, NONE, lonely, OURS, unwanted),
+    SOLO(a_file_that_others_can_read_starts_nothing, readable_by_all))

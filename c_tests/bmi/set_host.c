@@ -15,8 +15,6 @@
 
 #include <dlfcn.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     REG = 1,
@@ -41,6 +39,8 @@ static int (*set_host)(const struct bmi_mx_host *host);
 static BMI_addr_t given_reg(struct bmi_method_addr *address)
 {
     CHECK(address != NULL);
+    CHECK_THAT(address->method_type, ==, HOSTLESS_ID);
+    address->parent = &given;
     return GIVEN_NAME + ++given.registered;
 }
 
@@ -128,6 +128,7 @@ static int give(size_t size, unsigned members)
         struct bmi_mx_host host;
         unsigned char bytes[FILLED_MAX + 1];
     } room;
+    int result;
 
     memset(&room, 0x5a, sizeof room);
     room.host.size = size;
@@ -136,7 +137,9 @@ static int give(size_t size, unsigned members)
     room.host.log = members & LOG ? given_log : NULL;
     if (size < WHOLE)
         memset(room.bytes + size, 0x5a, sizeof room - size);
-    return set_host(&room.host);
+    result = set_host(&room.host);
+    memset(&room, 0x5a, sizeof room); /* it has been copied */
+    return result;
 }
 
 static void pump(struct method_drop_addr_query *query)
@@ -178,14 +181,15 @@ static void one_life(struct side *side, unsigned members)
     query.addr = hostless_take("good morning");
     CHECK_THAT(given.registered, ==, want_given.registered);
     CHECK_THAT(exported.registered, ==, want_exported.registered);
+    if (want_given.registered)
+        CHECK(query.addr->parent == &given);
+    CHECK_THAT(query.addr->method_type, ==, HOSTLESS_ID);
+    CHECK(table->rev_lookup_unexpected(query.addr) != NULL);
     CHECK_THAT(given.forgotten + exported.forgotten, ==, 0);
     tell(side, "served", 0);
-    for (deadline_t deadline = deadline_in(WAIT_MS);
-         query.response != 1 || given.forgotten != want_given.forgotten ||
-         exported.forgotten != want_exported.forgotten;) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (query.response == 1 && given.forgotten == want_given.forgotten &&
+           exported.forgotten == want_exported.forgotten)
         pump(&query);
-    }
     for (int i = 0; i < 3; i++) /* no other is told, and none twice */
         pump(&query);
     CHECK_THAT(given.registered, ==, want_given.registered);
@@ -288,7 +292,6 @@ static void wrong_sizes(struct side *side)
 {
     const struct bmi_mx_host *odd = (const void *)((const char *)&lives + 1);
 
-    (void)side;
     begin();
     CHECK_THAT(give(WHOLE, LOG), ==, 0);
     for (size_t size = 0; size < 16; size++)
@@ -308,15 +311,7 @@ static void wrong_sizes(struct side *side)
     }
 }
 
-static const struct scenario scenarios[] = {
+TESTS_AFTER(port_notices_deaths_soon(),
     DIRECTED(each_peer_is_named_and_forgotten_by_the_same_host, members_and_sizes,
              {"server", server}, {"client", client}),
-    SOLO(sizes_without_a_member_are_refused, wrong_sizes),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    port_notices_deaths_soon();
-    return harness_main(argc, argv, scenarios);
-}
+    SOLO(sizes_without_a_member_are_refused, wrong_sizes))

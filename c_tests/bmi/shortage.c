@@ -13,15 +13,9 @@
  * when they cannot is not this library's to say.
  */
 #include "../support/limit.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
 #include "../support/stage.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     POSTS_MAX = 1000000, /* more than fit */
@@ -69,8 +63,15 @@ static int flood_with(struct op *all, struct bmi_method_addr *peer, post_fn post
     return count;
 }
 
-static void posts_too_much(struct side *side, post_fn post, bool starved)
+enum { RECEIVES, SENDS, REQUESTS, STARVED = 4 };
+
+static const post_fn posts[] = {[RECEIVES] = post_receive, [SENDS] = post_large_send, [REQUESTS] = post_unexpected};
+
+/* The variant says of which kind, and whether all memory is the program's. */
+static void posts_too_much(struct side *side)
 {
+    post_fn post = posts[side->variant % STARVED];
+    bool starved = side->variant >= STARVED;
     struct bmi_method_addr *peer = pair_server(side);
     struct op *all = untouched(POSTS_MAX * sizeof *all);
 
@@ -90,12 +91,6 @@ static void posts_too_much(struct side *side, post_fn post, bool starved)
     }
     pair_part(side);
 }
-
-static void posts_receives(struct side *side) { posts_too_much(side, post_receive, false); }
-static void posts_sends(struct side *side) { posts_too_much(side, post_large_send, false); }
-static void posts_unexpected(struct side *side) { posts_too_much(side, post_unexpected, false); }
-static void starves_receives(struct side *side) { posts_too_much(side, post_receive, true); }
-static void starves_sends(struct side *side) { posts_too_much(side, post_large_send, true); }
 
 static void is_posted_to(struct side *side)
 {
@@ -160,7 +155,6 @@ static struct child *flood_survive(struct world *world, const struct flood *floo
     return honest;
 }
 
-
 /* ---- messages without receives ---- */
 
 /* Takes nothing until it is told to, then everything, then serves. `starved`: all memory is the
@@ -168,12 +162,9 @@ static struct child *flood_survive(struct world *world, const struct flood *floo
 static void take_nothing(struct side *side, bool starved)
 {
     struct arrival arrival;
-    struct rlimit files;
 
-    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
-    files.rlim_cur = files.rlim_max;
-    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
-    tell(side, "endpoint", host_start_server());
+    limit_to(RLIMIT_NOFILE, RLIM_INFINITY);
+    pair_serve(side);
     leave_only((size_t)hear(side, "mib"));
     if (starved)
         take_all();
@@ -254,19 +245,16 @@ static void flood_with_strangers(struct world *world)
                             .word = UINT64_C(0xb) << 60 | 5,
                             .length = 32768,
                             .body_length = 32768};
-    struct rlimit files;
     struct flood flood;
     size_t size;
     int left_behind = 0;
 
     if (port_is("rdm"))
         skip_test("the strangers speak tcp");
-    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
-    files.rlim_cur = files.rlim_max < 8192 ? files.rlim_max : 8192;
-    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    limit_to(RLIMIT_NOFILE, 8192);
     size = record_tcp(world, opening);
     flood = flood_begin(world, "taker", 24);
-    for (int i = 0; i < STRANGERS && i + 64 < (int)files.rlim_cur; i++) {
+    for (int i = 0; i < STRANGERS && i + 64 < (int)sysconf(_SC_OPEN_MAX); i++) {
         /* As another peer each: from an address of its own. */
         fds[i] = wire_dial_from(2 + (unsigned)i, SOCK_STREAM | SOCK_NONBLOCK, (int)flood.endpoint);
         if (fds[i] < 0)
@@ -323,24 +311,16 @@ static void flood_with_clients(struct world *world)
     recovers(world, &flood);
 }
 
-static const struct scenario scenarios[] = {
-    PAIR(receives_without_end_are_refused_and_then_others_go_on, posts_receives, is_posted_to),
-    PAIR(sends_without_end_are_refused_and_then_others_go_on, posts_sends, is_posted_to),
-    PAIR(requests_without_end_are_refused_and_then_others_go_on, posts_unexpected, is_posted_to),
-    PAIR(receives_without_memory_are_refused_and_then_others_go_on, starves_receives,
-         is_posted_to),
-    PAIR(sends_without_memory_are_refused_and_then_others_go_on, starves_sends, is_posted_to),
+TESTS_AFTER(port_notices_deaths_soon(),
+    PAIR_OF(receives_without_end_are_refused_and_then_others_go_on, RECEIVES, posts_too_much, 0, is_posted_to),
+    PAIR_OF(sends_without_end_are_refused_and_then_others_go_on, SENDS, posts_too_much, 0, is_posted_to),
+    PAIR_OF(requests_without_end_are_refused_and_then_others_go_on, REQUESTS, posts_too_much, 0, is_posted_to),
+    PAIR_OF(receives_without_memory_are_refused_and_then_others_go_on, STARVED + RECEIVES, posts_too_much,
+            0, is_posted_to),
+    PAIR_OF(sends_without_memory_are_refused_and_then_others_go_on, STARVED + SENDS, posts_too_much, 0, is_posted_to),
     DIRECTED(messages_without_receives_end_no_process, flood_with_messages, {"taker", takes_nothing},
              {"sender", sends_without_end}, {"asker", asks_without_end}, {"good", good_client}),
     DIRECTED(parts_of_messages_end_no_process, flood_with_strangers, {"taker", takes_nothing},
              {"good", good_client}, {"dialler", dialler}),
     DIRECTED(clients_that_come_when_there_is_no_memory_are_served_later, flood_with_clients,
-             {"starved", has_nothing}, {"member", stays_connected}, {"good", good_client}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    port_notices_deaths_soon();
-    return harness_main(argc, argv, scenarios);
-}
+             {"starved", has_nothing}, {"member", stays_connected}, {"good", good_client}))

@@ -8,15 +8,13 @@
  */
 #include "../support/stage.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* ---- noise ---- */
 
-static void speak_nonsense(struct world *world, enum wire_door door)
+static void speak_nonsense(struct world *world)
 {
+    enum wire_door door = (enum wire_door)variant_of(world);
     static const char *const words[] = {
         "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n",
         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "MX", "\x93MXTCP", "\x93MXTCP\x01",
@@ -59,16 +57,6 @@ static void speak_nonsense(struct world *world, enum wire_door door)
             close(silent[i]);
     }
     take_down(&stage);
-}
-
-static void nonsense_at_tcp(struct world *world)
-{
-    speak_nonsense(world, DOOR_TCP);
-}
-
-static void nonsense_at_local(struct world *world)
-{
-    speak_nonsense(world, DOOR_LOCAL);
 }
 
 /* ---- recorded openings, damaged ---- */
@@ -185,69 +173,8 @@ static void send_harm(struct world *world)
     take_down(&stage);
 }
 
-/* ---- a server of strangers: it listens and never answers (fault 8) ---- */
-
-static void waits_in_vain(struct side *side)
-{
-    char text[ADDRESS_SIZE], options[] = "BMI_MX_CONNECT_TIMEOUT_MS=1500";
-    int64_t endpoint = hear(side, "endpoint"), begin;
-    struct op receive = {0}, send = {0}, unexpected = {0};
-    struct bmi_method_addr *server;
-    char buffer[64];
-
-    host_load();
-    CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, options), ==, 0);
-    CHECK_THAT(ops->open_context(0), ==, 0);
-    snprintf(text, sizeof text, "mx://127.0.0.1:0:%d", (int)endpoint);
-    server = ops->method_addr_lookup(text);
-    CHECK(server != NULL);
-    begin = now_ms();
-    CHECK_THAT(op_recv(&receive, server, buffer, sizeof buffer, 1), ==, 0);
-    CHECK_THAT(op_send(&send, server, buffer, sizeof buffer, 1), ==, 0);
-    CHECK_THAT(op_send_unexpected(&unexpected, server, buffer, sizeof buffer, 1), ==, 0);
-    op_wait(&receive);
-    op_wait(&send);
-    op_wait(&unexpected);
-    CHECK_THAT(receive.error, <, 0);
-    CHECK_THAT(send.error, <, 0);
-    CHECK_THAT(unexpected.error, <, 0);
-    CHECK_THAT(now_ms() - begin, <, 6000 * slower());
-    ops->close_context(0);
-    CHECK_THAT(ops->finalize(), ==, 0);
-    CHECK_THAT(ops->set_info(BMI_DROP_ADDR, server), ==, 0);
-}
-
-static void never_answer(struct world *world)
-{
-    struct child *victim = spawn(world, "server"), *client;
-    int endpoint = (int)child_hear(victim, "endpoint"), tcp, local = -1, type = 0;
-    char name[108];
-    size_t length;
-    bool named = wire_local_name(child_pid(victim), name, &length, &type);
-
-    child_kill(victim);
-    tcp = wire_listen(&endpoint);
-    if (named)
-        CHECK((local = wire_listen_local(name, length, type)) >= 0);
-    client = spawn(world, "client");
-    child_tell(client, "endpoint", endpoint);
-    child_end(client);
-    close(tcp);
-    if (local >= 0)
-        close(local);
-}
-
-static const struct scenario scenarios[] = {
-    DIRECTED(nonsense_at_the_tcp_port_is_shrugged_off, nonsense_at_tcp, STAGE),
-    DIRECTED(nonsense_at_the_unix_socket_is_shrugged_off, nonsense_at_local, STAGE),
+TESTS(
+    DIRECTED_OF(nonsense_at_the_tcp_port_is_shrugged_off, DOOR_TCP, speak_nonsense, STAGE),
+    DIRECTED_OF(nonsense_at_the_unix_socket_is_shrugged_off, DOOR_LOCAL, speak_nonsense, STAGE),
     DIRECTED(damaged_openings_are_turned_away, replay_damaged, STAGE),
-    DIRECTED(harmful_packets_inside_a_session_hurt_no_other_peer, send_harm, STAGE),
-    DIRECTED(operations_towards_a_silent_stranger_time_out, never_answer,
-             {"server", echo_server}, {"client", waits_in_vain}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    DIRECTED(harmful_packets_inside_a_session_hurt_no_other_peer, send_harm, STAGE))

@@ -9,17 +9,10 @@
  * And what an administrator can get wrong, and the end of a server with many clients.
  */
 #include "../support/memory.h"
-#include "../support/pattern.h"
 #include "../support/stage.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
-
-#include "../support/port.h"
 
 enum {
     KIND_CONNECT = 1,
@@ -364,7 +357,6 @@ static void refused_with(const char *name, const char *value, const char *why)
 
 static void wrong_settings(struct side *side)
 {
-    (void)side;
     host_load();
     refused_with("MX_UNEXPECTED_BYTES", "17", "4682K to 64G");
     refused_with("MX_UNEXPECTED_BYTES", "65G", "4682K to 64G");
@@ -447,17 +439,10 @@ static void leave(struct world *world)
     }
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(a_peer_that_breaks_the_rules_is_cut_off_and_no_other_notices, break_rules, STAGE),
     DIRECTED(a_flood_grows_a_server_that_fetches_nothing_no_further_than_its_limits, flood,
              {"server", hoarding_server}, {"good", good_client}, {"dialler", dialler}),
     SOLO(impossible_settings_are_refused_by_name_and_range, wrong_settings),
     DIRECTED(a_server_that_leaves_tells_all_and_does_not_wait_for_stopped_ones, leave,
-             {"server", leaving_server}, {"guest", guest}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"server", leaving_server}, {"guest", guest}))

@@ -8,14 +8,11 @@
  * The growth of the server's memory is held against a limit, and a newcomer is served meanwhile. The
  * figures are printed.
  */
+#include "../support/limit.h"
 #include "../support/memory.h"
-#include "../support/port.h"
 #include "../support/stage.h"
 
-#include <stdio.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     PARTS = 3000,
@@ -31,9 +28,7 @@ enum {
 
 static void few_descriptors(struct side *side)
 {
-    struct rlimit few = {FEW, FEW};
-
-    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    limit_to(RLIMIT_NOFILE, FEW);
     echo_server(side);
 }
 
@@ -62,8 +57,10 @@ static void close_all(const int *fds, int count)
         close(fds[i]);
 }
 
-static void leave_parts(struct world *world, bool introduced)
+/* The variant: of those who have introduced themselves, or of strangers. */
+static void leave_parts(struct world *world)
 {
+    bool introduced = variant_of(world) != 0;
     static int fds[PARTS];
     unsigned char opening[OPENING_MAX], heard[WIRE_PREAMBLE + WIRE_HEADER];
     struct child *server = spawn(world, "server");
@@ -108,16 +105,6 @@ end:
     child_end(server);
 }
 
-static void parts_of_strangers(struct world *world)
-{
-    leave_parts(world, false);
-}
-
-static void parts_of_peers(struct world *world)
-{
-    leave_parts(world, true);
-}
-
 static void silence(struct world *world)
 {
     static int fds[SILENT];
@@ -142,17 +129,8 @@ static void silence(struct world *world)
     child_end(server);
 }
 
-static const struct scenario scenarios[] = {
-    DIRECTED(parts_of_messages_of_strangers_are_not_kept, parts_of_strangers,
-             STAGE),
-    DIRECTED(parts_of_messages_of_peers_are_kept_up_to_the_limit, parts_of_peers,
-             STAGE),
+TESTS(
+    DIRECTED_OF(parts_of_messages_of_strangers_are_not_kept, false, leave_parts, STAGE),
+    DIRECTED_OF(parts_of_messages_of_peers_are_kept_up_to_the_limit, true, leave_parts, STAGE),
     DIRECTED(more_silent_ones_than_descriptors_keep_no_peer_out, silence, {"server", few_descriptors},
-             {"good", good_client}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"good", good_client}))

@@ -8,13 +8,9 @@
  * Datagrams are made from docs/dgram.md. Where the server has no UDP port they go nowhere.
  */
 #include "../support/memory.h"
-#include "../support/port.h"
 #include "../support/stage.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     HEADER = 64,
@@ -165,13 +161,6 @@ static void flood_of_sessions(struct world *world)
     take_down(&stage);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(a_flood_of_first_datagrams_leaves_nothing_behind, flood_of_hellos, STAGE),
-    DIRECTED(one_address_with_all_its_sessions_keeps_no_peer_out, flood_of_sessions, STAGE),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    DIRECTED(one_address_with_all_its_sessions_keeps_no_peer_out, flood_of_sessions, STAGE))

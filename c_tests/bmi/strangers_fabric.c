@@ -7,15 +7,10 @@
  * and the address may lead nowhere, to the server itself, or to a socket that never answers. The
  * good client, over rdm, notices nothing. Layouts: docs/wire-format.md.
  */
-#include "../support/port.h"
 #include "../support/stage.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum {
     FIXED = 36,         /* of an endpoint address, before name and address */
@@ -190,14 +185,6 @@ static void lead_astray(struct world *world)
     take_down(&stage);
 }
 
-static const struct scenario scenarios[] = {
+TESTS_AFTER(setenv("MX_PORT", "rdm", 1),
     DIRECTED(strange_questions_are_answered_or_turned_away, ask_strangely, STAGE),
-    DIRECTED(endpoint_addresses_that_lead_astray_hurt_no_other_peer, lead_astray, STAGE),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    setenv("MX_PORT", "rdm", 1);
-    return harness_main(argc, argv, scenarios);
-}
+    DIRECTED(endpoint_addresses_that_lead_astray_hurt_no_other_peer, lead_astray, STAGE))

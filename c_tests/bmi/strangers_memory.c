@@ -8,12 +8,9 @@
  */
 #include "../support/stage.h"
 
-#include <fcntl.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- descriptors over sockets ---- */
 
@@ -291,14 +288,7 @@ static void talk_in_sleep(struct world *world)
     take_down(&stage);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(wrong_shared_memory_is_turned_away, hand_over_wrong_memory, STAGE),
     DIRECTED(scribbling_over_shared_memory_hurts_no_other_peer, scribble, STAGE),
-    DIRECTED(words_about_memory_out_of_place_hurt_no_other_peer, talk_in_sleep, STAGE),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    DIRECTED(words_about_memory_out_of_place_hurt_no_other_peer, talk_in_sleep, STAGE))

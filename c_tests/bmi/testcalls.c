@@ -5,14 +5,6 @@
  * is lost shows as the whole idle time (seconds), never as a few milliseconds.
  */
 #include "../support/pair.h"
-#include "../support/pattern.h"
-
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 
 enum { LONG_IDLE_MS = 8000, SOON_MS = 3000, MANY = 30 };
 
@@ -20,18 +12,12 @@ enum { LONG_IDLE_MS = 8000, SOON_MS = 3000, MANY = 30 };
  * was sent before a later message that has been received. */
 static void after_marker(struct bmi_method_addr *peer)
 {
-    struct op receive = {0};
-
-    CHECK_THAT(op_recv(&receive, peer, NULL, 0, 0x3a3a), >=, 0);
-    op_received(&receive, 0);
+    receive_message(peer, NULL, 0, 0x3a3a);
 }
 
 static void send_marker(struct bmi_method_addr *peer)
 {
-    struct op send = {0};
-
-    CHECK_THAT(op_send(&send, peer, NULL, 0, 0x3a3a), >=, 0);
-    op_sent(&send);
+    send_message(peer, NULL, 0, 0x3a3a);
 }
 
 /* ---- a client that sends what the server asks for, one note at a time ---- */
@@ -87,8 +73,7 @@ static void tests_one(struct side *side)
     CHECK_THAT(outcount, ==, 0);
     tell(side, "send", 3);
     /* Exactly the one asked for is reported, though all three complete. */
-    for (deadline_t deadline = deadline_in(WAIT_MS); outcount == 0;) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (outcount != 0) {
         result = ops->test(receive[1].id, &outcount, &error, &size, &user, 10, 0);
         CHECK_THAT(result, >=, 0);
     }
@@ -97,12 +82,9 @@ static void tests_one(struct side *side)
     CHECK_THAT(size, ==, 1);
     CHECK(user == &receive[1]);
     /* user_ptr may be NULL. */
-    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
-        CHECK(!deadline_over(deadline));
+    outcount = 0;
+    UNTIL (outcount == 1)
         CHECK_THAT(ops->test(receive[2].id, &outcount, &error, &size, NULL, 10, 0), >=, 0);
-        if (outcount == 1)
-            break;
-    }
     CHECK_THAT(size, ==, 2);
     host_leave_test_call();
     op_received(&receive[0], 0); /* the third by testcontext, and only that one */
@@ -127,10 +109,8 @@ static void tests_some(struct side *side)
     CHECK_THAT(ops->cancel(receive[0].id, 0), ==, 0);
     ids[0] = 0;
     ids[1] = receive[0].id;
-    for (deadline_t deadline = deadline_in(WAIT_MS); only == 0;) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (only != 0)
         CHECK_THAT(ops->testsome(2, ids, &only, &index, &error, &size, NULL, 0, 0), >=, 0);
-    }
     CHECK(only == 1 && index == 1 && error == -BMI_ECANCEL);
     memset(&receive[0], 0, sizeof receive[0]);
     for (int i = 0; i < MANY; i++) {
@@ -192,8 +172,7 @@ static void tests_some_polling(struct side *side)
     }
     tell(side, "send", MANY);
     host_enter_test_call();
-    for (deadline_t deadline = deadline_in(WAIT_MS); done < MANY;) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (done >= MANY) {
         CHECK_THAT(ops->testsome(MANY, ids, &outcount, indices, errors, amounts, NULL, 0, 0),
                    >=, 0);
         for (int k = 0; k < outcount; k++) {
@@ -252,16 +231,6 @@ static void tests_context_singly(struct side *side)
 
 /* ---- waiting and waking ---- */
 
-static void *ask_soon(void *argument)
-{
-    struct side *side = ((void **)argument)[0];
-    const struct timespec pause = {.tv_nsec = 150 * 1000 * 1000};
-
-    nanosleep(&pause, NULL); /* so that the main thread is asleep by then */
-    tell(side, "send", *(int64_t *)((void **)argument)[1]);
-    return NULL;
-}
-
 /* Everything that connecting causes has been seen to: testcontext now really waits. */
 static void settle(void)
 {
@@ -271,107 +240,102 @@ static void settle(void)
     }
 }
 
+/* A thread that has the other side send something in a moment, when this one is asleep. */
+static struct {
+    struct side *side;
+    int64_t request, begin;
+    pthread_t thread;
+} asker;
+
+static void *ask(void *unused)
+{
+    pause_ms(150);
+    tell(asker.side, "send", asker.request);
+    return NULL;
+}
+
+static void ask_soon(struct side *side, int64_t request)
+{
+    asker.side = side;
+    asker.request = request;
+    CHECK_THAT(pthread_create(&asker.thread, NULL, ask, NULL), ==, 0);
+    asker.begin = now_ms();
+}
+
+static void woken_soon(void)
+{
+    CHECK_THAT(now_ms() - asker.begin, <, (int64_t)SOON_MS * slower());
+    CHECK_THAT(pthread_join(asker.thread, NULL), ==, 0);
+}
+
 static void wakes_for_unexpected(struct side *side)
 {
-    int64_t request = 0;
-    void *argument[2] = {side, &request};
-    pthread_t asker;
-    int64_t begin;
     int got;
 
     pair_server(side);
     settle();
-    CHECK_THAT(pthread_create(&asker, NULL, ask_soon, argument), ==, 0);
-    begin = now_ms();
+    ask_soon(side, 0);
     CHECK_THAT(host_testcontext(5, 0, LONG_IDLE_MS * slower()), ==, 0);
-    CHECK_THAT(now_ms() - begin, <, (int64_t)SOON_MS * slower());
-    CHECK_THAT(pthread_join(asker, NULL), ==, 0);
-    for (deadline_t deadline = deadline_in(WAIT_MS); (got = host_testunexpected(5, 0)) == 0;)
-        CHECK(!deadline_over(deadline));
+    woken_soon();
+    UNTIL ((got = host_testunexpected(5, 0)) != 0)
+        continue;
     CHECK_THAT(got, ==, 1);
     dismiss(side);
 }
 
 static void wakes_for_completion(struct side *side)
 {
-    int64_t request = 1;
-    void *argument[2] = {side, &request};
     struct bmi_method_addr *client = pair_server(side);
-    struct op receive = {0}, marker = {0};
+    struct op receive = {0};
     char buffer[16];
-    pthread_t asker;
-    int64_t begin;
 
     settle();
     CHECK_THAT(op_recv(&receive, client, buffer, 16, 1), ==, 0);
-    CHECK_THAT(pthread_create(&asker, NULL, ask_soon, argument), ==, 0);
-    begin = now_ms();
+    ask_soon(side, 1);
     CHECK_THAT(host_testcontext(1, 0, LONG_IDLE_MS * slower()), ==, 1);
-    CHECK_THAT(now_ms() - begin, <, (int64_t)SOON_MS * slower());
+    woken_soon();
     CHECK(op_done(&receive));
-    CHECK_THAT(pthread_join(asker, NULL), ==, 0);
-    CHECK_THAT(op_recv(&marker, client, NULL, 0, 0x3a3a), >=, 0);
-    op_received(&marker, 0);
+    after_marker(client);
     dismiss(side);
 }
 
 static void unexpected_waits(struct side *side)
 {
-    int64_t request = 0;
-    void *argument[2] = {side, &request};
-    pthread_t asker;
-    int64_t begin;
-
     pair_server(side);
     settle();
-    CHECK_THAT(pthread_create(&asker, NULL, ask_soon, argument), ==, 0);
-    begin = now_ms();
+    ask_soon(side, 0);
     CHECK_THAT(host_testunexpected(5, LONG_IDLE_MS * slower()), ==, 1);
-    CHECK_THAT(now_ms() - begin, <, (int64_t)SOON_MS * slower());
-    CHECK_THAT(pthread_join(asker, NULL), ==, 0);
+    woken_soon();
     dismiss(side);
 }
 
 static void test_waits(struct side *side)
 {
-    int64_t request = 1;
-    void *argument[2] = {side, &request};
     struct bmi_method_addr *client = pair_server(side);
     struct op receive = {0};
     char buffer[16];
     bmi_error_code_t error = 1;
     bmi_size_t size = 1;
     int outcount = 0;
-    pthread_t asker;
-    int64_t begin;
 
     settle();
     CHECK_THAT(op_recv(&receive, client, buffer, 16, 1), ==, 0);
-    CHECK_THAT(pthread_create(&asker, NULL, ask_soon, argument), ==, 0);
-    begin = now_ms();
+    ask_soon(side, 1);
     host_enter_test_call();
     while (outcount == 0) {
         CHECK_THAT(ops->test(receive.id, &outcount, &error, &size, NULL,
                              LONG_IDLE_MS * slower(), 0), >=, 0);
-        CHECK_THAT(now_ms() - begin, <, (int64_t)SOON_MS * slower());
+        CHECK_THAT(now_ms() - asker.begin, <, (int64_t)SOON_MS * slower());
     }
     host_leave_test_call();
     CHECK_THAT(error, ==, 0);
     CHECK_THAT(size, ==, 0);
-    CHECK_THAT(pthread_join(asker, NULL), ==, 0);
+    woken_soon();
     after_marker(client);
     dismiss(side);
 }
 
 /* ---- idle is idle: a blocked call returns when its time is over, and sleeps until then ---- */
-
-static int64_t cpu_ms(void)
-{
-    struct timespec used;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    return (int64_t)used.tv_sec * 1000 + used.tv_nsec / 1000000;
-}
 
 static void *wait_in_context(void *context)
 {
@@ -385,7 +349,6 @@ static void sleeps(struct side *side)
     pthread_t threads[4];
     int64_t begin, used;
 
-    (void)side;
     host_start_server();
     settle();
     /* Idle 0 does not wait. The machine may keep us waiting, but not each time. */
@@ -435,8 +398,7 @@ static void unexpected_in_batches(struct side *side)
     tell(side, "send", 1);
     CHECK_THAT(op_recv(&first, client, NULL, 0, 1), >=, 0);
     CHECK_THAT(op_recv(&marker, client, NULL, 0, 0x3a3a), >=, 0);
-    for (deadline_t deadline = deadline_in(WAIT_MS); !op_done(&marker);) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (op_done(&marker)) {
         host_testcontext(8, 0, 5);
     }
     CHECK(op_done(&first));
@@ -453,7 +415,7 @@ static void unexpected_in_batches(struct side *side)
     dismiss(side);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     PAIR(test_reports_exactly_the_operation_asked_for, tests_one, obedient_client),
     PAIR(testsome_skips_zero_ids_and_reports_positions, tests_some, obedient_client),
     PAIR(testsome_alone_makes_progress, tests_some_polling, obedient_client),
@@ -465,11 +427,4 @@ static const struct scenario scenarios[] = {
     PAIR(blocked_testunexpected_wakes_for_a_message, unexpected_waits, obedient_client),
     PAIR(blocked_test_wakes_for_its_operation, test_waits, obedient_client),
     SOLO(idle_calls_wait_their_time_asleep, sleeps),
-    PAIR(testunexpected_gives_many_messages_per_call, unexpected_in_batches, obedient_client),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    PAIR(testunexpected_gives_many_messages_per_call, unexpected_in_batches, obedient_client))

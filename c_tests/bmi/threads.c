@@ -8,13 +8,6 @@
  * Each message is checked by its receiver, each operation completes exactly once.
  */
 #include "../support/pair.h"
-#include "../support/pattern.h"
-
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 enum { POSTERS = 4, ROUNDS = 150, WINDOW = 8 };
 
@@ -37,7 +30,6 @@ static void await(struct op *op)
 
 static void *pump_all(void *nothing)
 {
-    (void)nothing;
     while (!atomic_load(&stop))
         host_pump(2);
     return NULL;
@@ -89,7 +81,6 @@ static void *cancel_away(void *nothing)
 {
     char buffer[64];
 
-    (void)nothing;
     for (int i = 0; i < 300; i++) {
         struct op receive = {0};
         void *memory = ops->memalloc(1 + i * 97, BMI_RECV);
@@ -109,7 +100,6 @@ enum { BURST = 200 };
 
 static void *send_burst(void *nothing)
 {
-    (void)nothing;
     for (int i = 0; i < BURST; i++) {
         int64_t number = i;
         struct op send = {0};
@@ -124,7 +114,6 @@ static void *send_burst(void *nothing)
 /* Reads that any thread may do at any time. */
 static void *ask_around(void *nothing)
 {
-    (void)nothing;
     while (!atomic_load(&stop)) {
         int size = 0;
         const char *name;
@@ -274,9 +263,11 @@ static void two_sleepers(struct side *side)
         receive[c].context = c;
         CHECK_THAT(op_recv(&receive[c], peer, buffer[c], 8, c), ==, 0);
     }
-    for (int c = 0; c < 2; c++)
+    for (int c = 0; c < 2; c++) {
         CHECK_THAT(pthread_create(&sleepers[c], NULL, sleep_in_context, (void *)(intptr_t)c),
                    ==, 0);
+        pause_ms(100); /* asleep: the first polls for both, and has to wake the second */
+    }
     for (int c = 1; c >= 0; c--) {
         deadline_t deadline = deadline_in(4000); /* half the idle time: lost means late */
 
@@ -295,13 +286,8 @@ static void two_sleepers(struct side *side)
 static void wakes_sleepers(struct side *side)
 {
     peer = pair_client(side);
-    for (int i = 0; i < 2; i++) {
-        int tag = (int)pair_hear(side, "send");
-        struct op send = {0};
-
-        CHECK_THAT(op_send(&send, peer, "12345678", 8, tag), >=, 0);
-        op_sent(&send);
-    }
+    for (int i = 0; i < 2; i++)
+        send_message(peer, "12345678", 8, (bmi_msg_tag_t)pair_hear(side, "send"));
     pair_part(side);
 }
 
@@ -349,15 +335,49 @@ static void takes_post(struct side *side)
     pair_part(side);
 }
 
-static const struct scenario scenarios[] = {
+/* ---- a post to oneself wakes the thread that waits ---- */
+
+static void *post_to_self(void *unexpected)
+{
+    struct op send = {.context = 1};
+
+    pause_ms(150); /* the other one is asleep */
+    if (unexpected != NULL)
+        CHECK_THAT(op_send_unexpected(&send, peer, "1234567", 8, 4), ==, 1);
+    else
+        CHECK_THAT(op_send(&send, peer, "1234567", 8, 4), ==, 1);
+    return NULL;
+}
+
+static void wakes_itself(struct side *side)
+{
+    peer = host_lookup_endpoint(host_start_server());
+    pair_exchange(peer, 8, 1);
+    ops_on_many_threads = true;
+    CHECK_THAT(ops->open_context(1), ==, 0);
+    for (int unexpected = 0; unexpected < 2; unexpected++) {
+        deadline_t deadline = deadline_in(4000);
+        struct op receive = {0};
+        pthread_t poster;
+        char buffer[8];
+
+        CHECK_THAT(op_recv(&receive, peer, buffer, 8, 4), ==, 0);
+        CHECK_THAT(pthread_create(&poster, NULL, post_to_self, unexpected ? &peer : NULL), ==, 0);
+        CHECK_THAT(host_testcontext(1, 0, 8000 * slower()), ==, !unexpected);
+        CHECK(!deadline_over(deadline));
+        CHECK_THAT(pthread_join(poster, NULL), ==, 0);
+        if (unexpected) {
+            CHECK_THAT(host_testunexpected(1, 0), ==, 1);
+            CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
+            op_failed(&receive, BMI_ECANCEL);
+        }
+    }
+    host_stop();
+}
+
+TESTS(
     PAIR(all_entry_points_at_once_from_many_threads, busy_server, busy_client),
     PAIR(first_posts_of_many_threads_race_with_the_connect, race_server, race_client),
     PAIR(threads_asleep_in_two_contexts_wake_for_their_own, two_sleepers, wakes_sleepers),
     PAIR(a_post_goes_out_while_another_thread_sleeps_in_testcontext, takes_post, sleeper_posts),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    SOLO(a_post_to_oneself_wakes_the_thread_that_waits, wakes_itself))

@@ -8,16 +8,12 @@
  * refused, "auto" goes over tcp, and "local" nowhere.
  */
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/reap.h"
 #include "../support/syscalls.h"
 #include "../support/user.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 enum { TAG = 5 };
 
@@ -48,21 +44,16 @@ static bool guard(long number, long arguments[6], long *answer)
     return false;
 }
 
-static void without_local_sockets(void)
-{
-    no_local_sockets = true;
-    syscall_guard = guard;
-}
+/* A side's variant. */
+enum { BY_AUTO = 1, WITHOUT_SOCKETS = 2, WITHOUT_CREDENTIALS = 4 };
 
-static void without_credentials(void)
+static void prepare(const struct side *side)
 {
-    no_credentials = true;
+    if (side->variant & BY_AUTO)
+        CHECK(setenv("MX_PORT", "auto", 1) == 0);
+    no_local_sockets = (side->variant & WITHOUT_SOCKETS) != 0;
+    no_credentials = (side->variant & WITHOUT_CREDENTIALS) != 0;
     syscall_guard = guard;
-}
-
-static void by_auto(void)
-{
-    CHECK(setenv("MX_PORT", "auto", 1) == 0);
 }
 
 /* ---- roles ---- */
@@ -87,6 +78,7 @@ static void roots_server(struct side *side)
 
 static void others_server(struct side *side)
 {
+    prepare(side);
     become_for_good(ANOTHER_USER);
     greets(side, host_start_server());
 }
@@ -102,14 +94,7 @@ static void server_that_was_root(struct side *side)
 static void others_client(struct side *side)
 {
     become_for_good(SOME_USER);
-    pair_client(side);
-    pair_part(side);
-}
-
-static void roots_client(struct side *side)
-{
-    pair_client(side);
-    pair_part(side);
+    only_client(side);
 }
 
 static void client_that_was_root(struct side *side)
@@ -117,6 +102,7 @@ static void client_that_was_root(struct side *side)
     struct bmi_method_addr *server;
     int endpoint = (int)hear(side, "endpoint");
 
+    prepare(side);
     host_start_client();
     become_for_good(SOME_USER);
     server = host_lookup_endpoint(endpoint);
@@ -157,8 +143,7 @@ static void client_with_a_child(struct side *side)
     pid_t child;
 
     pair_hello(server);
-    child = fork();
-    CHECK(child >= 0);
+    child = fork_child();
     if (child == 0) {
         become_for_good(SOME_USER);
         pair_hello(server);
@@ -168,33 +153,6 @@ static void client_with_a_child(struct side *side)
     reap_fork(child);
     pair_hello(server);
     pair_part(side);
-}
-
-/* The same by auto. */
-static void server_by_auto(struct side *side)
-{
-    by_auto();
-    others_server(side);
-}
-
-static void client_that_was_root_by_auto(struct side *side)
-{
-    by_auto();
-    client_that_was_root(side);
-}
-
-static void client_without_shared_memory_by_auto(struct side *side)
-{
-    by_auto();
-    without_local_sockets();
-    client_that_was_root(side);
-}
-
-static void client_denied_shared_memory_by_auto(struct side *side)
-{
-    by_auto();
-    without_credentials();
-    client_that_was_root(side);
 }
 
 /* ---- to and fro, between the connect and the answer ---- */
@@ -226,14 +184,10 @@ static void client_to_and_fro(struct side *side)
 
 static void waits_for_requests(struct side *side)
 {
-    struct arrival request;
-
     become_for_good(ANOTHER_USER);
-    tell(side, "endpoint", host_start_server());
+    pair_serve(side);
     hear(side, "go");
-    request = host_next();
-    CHECK_THAT(request.tag, ==, TAG);
-    arrival_free(&request);
+    host_take(TAG);
     pair_hear(side, "stop");
     host_stop();
 }
@@ -262,7 +216,7 @@ static void to_and_fro(struct world *world)
 static void unreached_server(struct side *side)
 {
     become_for_good(ANOTHER_USER);
-    tell(side, "endpoint", host_start_server());
+    pair_serve(side);
     pair_hear(side, "tried");
     CHECK(!host_waiting());
     tell(side, "stop", 0);
@@ -270,58 +224,46 @@ static void unreached_server(struct side *side)
 }
 
 /* A root process has become another user meanwhile. */
-static void reaches_no_peer(struct side *side, int code)
+static void reaches_no_peer(struct side *side)
 {
-    struct bmi_method_addr *server = pair_join(side);
+    struct bmi_method_addr *server;
     struct op request = {0};
 
+    prepare(side);
+    server = pair_join(side);
     become_for_good(SOME_USER);
     if (port_is("local")) {
-        if (op_send_unexpected(&request, server, "hello", 5, 1) == 0)
-            op_wait(&request);
-        CHECK_THAT(request.posted < 0 ? request.posted : request.error, ==, code);
+        op_send_unexpected(&request, server, "hello", 5, 1);
+        CHECK_THAT(op_code(&request), ==, side->variant == WITHOUT_SOCKETS ? -BMI_EHOSTUNREACH : -BMI_EPERM);
     }
     tell(side, "tried", 0);
     pair_hear(side, "stop");
     host_stop();
 }
 
-static void client_without_shared_memory(struct side *side)
-{
-    without_local_sockets();
-    reaches_no_peer(side, -BMI_EHOSTUNREACH);
-}
-
-static void client_denied_shared_memory(struct side *side)
-{
-    without_credentials();
-    reaches_no_peer(side, -BMI_EPERM);
-}
-
-static const struct scenario scenarios[] = {
-    PAIR(users_who_were_never_others_meet, others_server, others_client),
-    PAIR(a_client_that_was_root_reaches_roots_server, roots_server, client_that_was_root),
-    PAIR(a_client_that_was_root_reaches_a_users_server, others_server, client_that_was_root),
-    PAIR(a_server_that_was_root_calls_another, others_server, caller_that_was_root),
-    PAIR(a_server_that_was_root_is_reached_by_root, server_that_was_root, roots_client),
-    PAIR(a_server_that_was_root_is_reached_by_a_user, server_that_was_root, others_client),
-    PAIR(both_were_root, server_that_was_root, client_that_was_root),
-    PAIR(who_becomes_another_stays_connected, others_server, client_that_changes_while_connected),
-    PAIR(a_child_of_fork_can_be_another_user, others_server, client_with_a_child),
-    PAIR(by_auto_too, server_by_auto, client_that_was_root_by_auto),
-    PAIR(without_shared_memory_auto_goes_over_tcp, server_by_auto, client_without_shared_memory_by_auto),
-    PAIR(without_shared_memory_local_leads_nowhere, unreached_server, client_without_shared_memory),
-    PAIR(where_it_is_denied_auto_goes_over_tcp, server_by_auto, client_denied_shared_memory_by_auto),
-    PAIR(where_it_is_denied_local_leads_nowhere, unreached_server, client_denied_shared_memory),
-    DIRECTED(who_changes_to_and_fro_gets_in_each_time, to_and_fro, {"server", waits_for_requests},
-             {"client", client_to_and_fro}),
-    {0},
-};
-
-int main(int argc, char **argv)
+static void prepare_all(void)
 {
     port_notices_deaths_soon();
     if (!users_can_be_had())
         skip_tests("only root can give up its user");
-    return harness_main(argc, argv, scenarios);
 }
+
+TESTS_AFTER(prepare_all(),
+    PAIR(users_who_were_never_others_meet, others_server, others_client),
+    PAIR(a_client_that_was_root_reaches_roots_server, roots_server, client_that_was_root),
+    PAIR(a_client_that_was_root_reaches_a_users_server, others_server, client_that_was_root),
+    PAIR(a_server_that_was_root_calls_another, others_server, caller_that_was_root),
+    PAIR(a_server_that_was_root_is_reached_by_root, server_that_was_root, only_client),
+    PAIR(a_server_that_was_root_is_reached_by_a_user, server_that_was_root, others_client),
+    PAIR(both_were_root, server_that_was_root, client_that_was_root),
+    PAIR(who_becomes_another_stays_connected, others_server, client_that_changes_while_connected),
+    PAIR(a_child_of_fork_can_be_another_user, others_server, client_with_a_child),
+    PAIR_OF(by_auto_too, BY_AUTO, others_server, BY_AUTO, client_that_was_root),
+    PAIR_OF(without_shared_memory_auto_goes_over_tcp, BY_AUTO, others_server,
+            BY_AUTO | WITHOUT_SOCKETS, client_that_was_root),
+    PAIR_OF(without_shared_memory_local_leads_nowhere, 0, unreached_server, WITHOUT_SOCKETS, reaches_no_peer),
+    PAIR_OF(where_it_is_denied_auto_goes_over_tcp, BY_AUTO, others_server,
+            BY_AUTO | WITHOUT_CREDENTIALS, client_that_was_root),
+    PAIR_OF(where_it_is_denied_local_leads_nowhere, 0, unreached_server, WITHOUT_CREDENTIALS, reaches_no_peer),
+    DIRECTED(who_changes_to_and_fro_gets_in_each_time, to_and_fro, {"server", waits_for_requests},
+             {"client", client_to_and_fro}))

@@ -12,13 +12,7 @@
 #include "../support/pair.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 enum { ROUNDS = 200, WARM = 20, WORKERS = 2, REQUEST = 120, REPLY = 40, IDLE_MS = 500 };
 
@@ -55,8 +49,7 @@ long syscall(long number, ...)
 
 /* ---- the sides ---- */
 
-/* Replies take no time. */
-static bool at_once;
+static bool replies_at_once;
 
 /* Leaves a mark in the trace. */
 static void mark(const char *path)
@@ -69,7 +62,7 @@ static void reply(struct bmi_method_addr *client)
     static const char bytes[REPLY];
     struct op *send = calloc(1, sizeof *send);
 
-    if (!at_once)
+    if (!replies_at_once)
         pause_ms(1);
     CHECK(send != NULL);
     /* So short that it is complete at once. */
@@ -86,12 +79,16 @@ static void *work(void *client)
     return NULL;
 }
 
-static void serve(struct side *side, int workers)
+enum { ALONE, WITH_WORKERS, WITH_QUICK_WORKERS };
+
+static void serve(struct side *side)
 {
+    int workers = side->variant == ALONE ? 0 : WORKERS;
     struct bmi_method_addr *client = pair_server(side);
     pthread_t threads[WORKERS];
     int fds[2], futexes;
 
+    replies_at_once = side->variant == WITH_QUICK_WORKERS;
     ops_on_many_threads = workers > 0;
     CHECK_THAT(pipe(fds), ==, 0);
     CHECK_THAT(dup2(fds[0], TAKE_FD), ==, TAKE_FD);
@@ -125,22 +122,6 @@ static void serve(struct side *side, int workers)
     tell(side, "futexes", futexes);
 }
 
-static void alone(struct side *side)
-{
-    serve(side, 0);
-}
-
-static void with_workers(struct side *side)
-{
-    serve(side, WORKERS);
-}
-
-static void with_quick_workers(struct side *side)
-{
-    at_once = true;
-    serve(side, WORKERS);
-}
-
 static void client(struct side *side)
 {
     struct bmi_method_addr *server = pair_client(side);
@@ -155,10 +136,8 @@ static void client(struct side *side)
         pause_ms(1);
         CHECK_THAT(op_recv(&receive, server, answer, sizeof answer, 7), ==, 0);
         CHECK_THAT(op_send_unexpected(&send, server, request, sizeof request, 1), ==, 1);
-        for (deadline_t deadline = deadline_in(WAIT_MS); !op_done(&receive);) {
-            CHECK(!deadline_over(deadline));
+        UNTIL (op_done(&receive))
             host_testcontext(8, 0, IDLE_MS);
-        }
     }
     mark("/counted/end");
     pair_part(side);
@@ -248,7 +227,16 @@ static struct child *spawn_traced(struct world *world, const char *role, char *p
     return child;
 }
 
-static void exchange(struct world *world, const char *server_role)
+static void see_off(struct child *server, struct child *client)
+{
+    child_tell(client, "endpoint", child_hear(server, "endpoint"));
+    child_hear(server, "bye");
+    child_hear(client, "bye");
+    child_tell(server, "bye", 0);
+    child_tell(client, "bye", 0);
+}
+
+static void exchange(struct world *world)
 {
     const char *port = getenv("MX_PORT");
     char paths[2][64];
@@ -259,21 +247,17 @@ static void exchange(struct world *world, const char *server_role)
     if (getenv("C_TESTS_WRAP") != NULL || getenv("ASAN_OPTIONS") != NULL
         || system("strace -D -f -o /dev/null true >/dev/null 2>&1") != 0)
         skip_test("there is no strace, or something else looks on already");
-    server = spawn_traced(world, server_role, paths[0], sizeof paths[0]);
+    server = spawn_traced(world, "server", paths[0], sizeof paths[0]);
     client = spawn_traced(world, "client", paths[1], sizeof paths[1]);
-    child_tell(client, "endpoint", child_hear(server, "endpoint"));
-    child_hear(server, "bye");
-    child_hear(client, "bye");
-    child_tell(server, "bye", 0);
-    child_tell(client, "bye", 0);
+    see_off(server, client);
     child_end(server);
     child_end(client);
     for (int i = 0; i < 2; i++) {
         count(&tally, paths[i]);
         unlink(paths[i]);
     }
-    printf("    %s, %s: %.2f system calls a wake-up, both sides together:\n", port, server_role,
-           tally.calls / wakeups);
+    printf("    %s, %s: %.2f system calls a wake-up, both sides together:\n", port,
+           variant_of(world) == ALONE ? "alone" : "workers", tally.calls / wakeups);
     for (int i = 0; i < tally.kinds; i++) {
         double calls = tally.counts[i].calls / wakeups;
 
@@ -285,27 +269,13 @@ static void exchange(struct world *world, const char *server_role)
             CHECK(steady <= most[i].calls);
 }
 
-static void exchange_alone(struct world *world)
-{
-    exchange(world, "alone");
-}
-
-static void exchange_with_workers(struct world *world)
-{
-    exchange(world, "workers");
-}
-
 /* Not traced, for that makes each call take long, with whatever lock is held meanwhile. */
 static void exchange_at_once(struct world *world)
 {
-    struct child *server = spawn(world, "quick"), *client = spawn(world, "client");
+    struct child *server = spawn(world, "server"), *client = spawn(world, "client");
     double futexes;
 
-    child_tell(client, "endpoint", child_hear(server, "endpoint"));
-    child_hear(server, "bye");
-    child_hear(client, "bye");
-    child_tell(server, "bye", 0);
-    child_tell(client, "bye", 0);
+    see_off(server, client);
     futexes = (double)child_hear(server, "futexes") / ROUNDS;
     child_end(server);
     child_end(client);
@@ -313,17 +283,9 @@ static void exchange_at_once(struct world *world)
     CHECK(futexes <= 1.0);
 }
 
-static const struct scenario scenarios[] = {
-    DIRECTED(a_wake_up_costs_few_system_calls, exchange_alone, {"alone", alone},
-             {"client", client}),
-    DIRECTED(no_thread_is_woken_by_threads_that_post, exchange_with_workers,
-             {"workers", with_workers}, {"client", client}),
-    DIRECTED(threads_that_post_seldom_meet_the_lock, exchange_at_once,
-             {"quick", with_quick_workers}, {"client", client}),
-    {0},
-};
+#define SIDES {"server", serve}, {"client", client}
 
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+TESTS(
+    DIRECTED_OF(a_wake_up_costs_few_system_calls, ALONE, exchange, SIDES),
+    DIRECTED_OF(no_thread_is_woken_by_threads_that_post, WITH_WORKERS, exchange, SIDES),
+    DIRECTED_OF(threads_that_post_seldom_meet_the_lock, WITH_QUICK_WORKERS, exchange_at_once, SIDES))

@@ -5,26 +5,20 @@
  *                └─► the documented code, and one line that names the limit or the call
  */
 #include "../support/ids.h"
+#include "../support/limit.h"
 #include "../support/log.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/syscalls.h"
 #include "../support/user.h"
+#include "../support/wire.h"
 
-#include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <netinet/in.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 static void refused(int code, const char *word)
 {
@@ -43,21 +37,17 @@ static void begins(void)
 
 static void without_threads(struct side *side)
 {
-    struct rlimit before, one;
+    rlim_t before;
 
-    (void)side;
     log_take();
     become_for_good(SOME_USER);
-    CHECK(getrlimit(RLIMIT_NPROC, &before) == 0);
-    one = before;
-    one.rlim_cur = 1;
-    CHECK(setrlimit(RLIMIT_NPROC, &one) == 0);
+    before = limit_to(RLIMIT_NPROC, 1);
     for (int i = 0; i < 3; i++)
         refused(-BMI_EAGAIN, "RLIMIT_NPROC is 1");
     CHECK(setenv("MX_HELPER", "off", 1) == 0);
     begins();
     /* The look for leaks at the end has a thread. */
-    CHECK(setrlimit(RLIMIT_NPROC, &before) == 0);
+    limit_to(RLIMIT_NPROC, before);
 }
 
 static void refuse_call(unsigned call, unsigned error)
@@ -76,7 +66,6 @@ static void refuse_call(unsigned call, unsigned error)
 
 static void without_clone3(struct side *side)
 {
-    (void)side;
     log_take();
     refuse_call(SYS_clone3, EPERM);
     /* valgrind has clone for it. */
@@ -91,7 +80,6 @@ static void without_clone3(struct side *side)
 /* As old kernels and most filters answer: the C library has another call. */
 static void with_clone_only(struct side *side)
 {
-    (void)side;
     log_take();
     refuse_call(SYS_clone3, ENOSYS);
     host_load();
@@ -100,16 +88,26 @@ static void with_clone_only(struct side *side)
 
 /* ---- no eventfd ---- */
 
-static int no_eventfd;
+/* Number of the call that fails, and its error; with 0 it works again. */
+static long failing_call;
+static int failing_with;
+static atomic_int asked;
 
-static bool guard_eventfd(long number, long arguments[6], long *answer)
+static bool fail_call(long number, long arguments[6], long *answer)
 {
-    (void)arguments;
-    if (number != SYS_eventfd2 || no_eventfd == 0)
+    if (number != failing_call || failing_with == 0)
         return false;
-    errno = no_eventfd;
+    asked++;
+    errno = failing_with;
     *answer = -1;
     return true;
+}
+
+static void let_fail(long call, int error)
+{
+    failing_call = call;
+    failing_with = error;
+    syscall_guard = fail_call;
 }
 
 static void without_eventfd(struct side *side)
@@ -118,19 +116,17 @@ static void without_eventfd(struct side *side)
         int number, code;
     } errors[] = {{EMFILE, -BMI_EMFILE}, {ENFILE, -BMI_EMFILE}, {EPERM, -BMI_EPERM}, {ENOMEM, -BMI_ENOMEM}};
 
-    (void)side;
-    syscall_guard = guard_eventfd;
     log_take();
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
-        no_eventfd = errors[i].number;
+        let_fail(SYS_eventfd2, errors[i].number);
         refused(errors[i].code, "eventfd");
     }
-    no_eventfd = 0;
+    failing_with = 0;
     begins();
     /* And where it had them once. */
-    no_eventfd = EMFILE;
+    failing_with = EMFILE;
     refused(-BMI_EMFILE, "RLIMIT_NOFILE is ");
-    no_eventfd = 0;
+    failing_with = 0;
     begins();
 }
 
@@ -141,13 +137,10 @@ enum { FEWEST = 8, MOST = 80, ENOUGH = 4 };
 /* Serves one client, or says that it cannot. */
 static void server_with_few(struct side *side)
 {
-    struct rlimit few;
     int attempt = 0, endpoint = ids_try(attempt), result;
 
     log_take();
-    CHECK(getrlimit(RLIMIT_NOFILE, &few) == 0);
-    few.rlim_cur = (rlim_t)hear(side, "descriptors");
-    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    limit_to(RLIMIT_NOFILE, (rlim_t)hear(side, "descriptors"));
     while ((result = host_try_server(endpoint)) == -BMI_EADDRINUSE) {
         log_forget();
         endpoint = ids_try(++attempt);
@@ -161,12 +154,6 @@ static void server_with_few(struct side *side)
     CHECK_THAT(ops->open_context(0), ==, 0);
     tell(side, "endpoint", endpoint);
     pair_accept();
-    pair_part(side);
-}
-
-static void client_of_few(struct side *side)
-{
-    pair_hello(pair_join(side));
     pair_part(side);
 }
 
@@ -203,22 +190,14 @@ enum { LIMIT = 48, SILENT = 60 };
 
 static void server_at_its_limit(struct side *side)
 {
-    struct rlimit few;
-    int endpoint;
-
     log_take();
-    CHECK(getrlimit(RLIMIT_NOFILE, &few) == 0);
-    few.rlim_cur = LIMIT;
-    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    limit_to(RLIMIT_NOFILE, LIMIT);
     CHECK(setenv("MX_HELPER", "off", 1) == 0);
-    endpoint = host_start_server();
-    tell(side, "endpoint", endpoint);
+    pair_serve(side);
     /* All are found in one poll, in which none is dropped for another. */
     hear(side, "dialled");
-    for (deadline_t deadline = deadline_in(WAIT_MS); log_said("turned away: ") == 0;) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (log_said("turned away: ") != 0)
         host_pump(5);
-    }
     CHECK_THAT(log_said("; RLIMIT_NOFILE is 48: raise it with ulimit -n or LimitNOFILE="), >, 0);
     tell(side, "said", 0);
     host_stop();
@@ -228,14 +207,9 @@ static void silent_connections(struct world *world)
 {
     struct child *server = spawn(world, "server");
     int endpoint = (int)child_hear(server, "endpoint"), sockets[SILENT];
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)endpoint)};
 
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    for (int i = 0; i < SILENT; i++) {
-        sockets[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        CHECK(sockets[i] >= 0);
-        CHECK(connect(sockets[i], (struct sockaddr *)&to, sizeof to) == 0);
-    }
+    for (int i = 0; i < SILENT; i++)
+        CHECK((sockets[i] = wire_connect(DOOR_TCP, child_pid(server), endpoint)) >= 0);
     child_tell(server, "dialled", 0);
     child_hear(server, "said");
     for (int i = 0; i < SILENT; i++)
@@ -243,25 +217,9 @@ static void silent_connections(struct world *world)
     child_end(server);
 }
 
-/* ---- no epoll_pwait2 ---- */
-
-static int no_pwait2;
-static atomic_int asked;
-
-static bool guard_pwait2(long number, long arguments[6], long *answer)
-{
-    (void)arguments;
-    if (number != SYS_epoll_pwait2 || no_pwait2 == 0)
-        return false;
-    asked++;
-    errno = no_pwait2;
-    *answer = -1;
-    return true;
-}
-
 /* ---- no membarrier ---- */
 
-enum { SLEEPS = 500 };
+enum { SLEEPS = 500, WITHOUT = -1 };
 
 static void refuse_membarrier(void)
 {
@@ -295,69 +253,53 @@ static void sleeps(struct bmi_method_addr *peer, bool first)
     }
 }
 
+/* The variant: without membarrier. */
 static void server_sleeps(struct side *side)
 {
+    if (side->variant == WITHOUT)
+        refuse_membarrier();
     sleeps(pair_server(side), false);
     pair_part(side);
 }
 
 static void client_sleeps(struct side *side)
 {
+    if (side->variant == WITHOUT)
+        refuse_membarrier();
     sleeps(pair_client(side), true);
     pair_part(side);
 }
 
-static void server_without_membarrier(struct side *side)
-{
-    refuse_membarrier();
-    server_sleeps(side);
-}
+/* ---- no epoll_pwait2 ---- */
 
-static void client_without_membarrier(struct side *side)
+/* The library asks for the call once, and an answer that filters give does not keep it awake. The variant is the answer. */
+static void without_pwait2(struct side *side, void (*sleep)(struct side *))
 {
-    refuse_membarrier();
-    client_sleeps(side);
-}
-
-/* Asked for once; and what filters answer does not keep it awake. */
-static void without_pwait2(struct side *side, int error, void (*sleep)(struct side *))
-{
-    struct timespec used;
-
     CHECK(setenv("MX_SPIN_US", "0", 1) == 0);
-    no_pwait2 = error;
-    syscall_guard = guard_pwait2;
+    let_fail(SYS_epoll_pwait2, (int)side->variant);
     sleep(side);
     CHECK_THAT(asked, ==, 1);
-    CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0);
-    CHECK_THAT(used.tv_sec, <, 5 * slower());
+    CHECK_THAT(cpu_ms(), <, 5000 * slower());
 }
 
-static void server_without_pwait2(struct side *side)
-{
-    without_pwait2(side, ENOSYS, server_sleeps);
-}
+static void server_without_pwait2(struct side *side) { without_pwait2(side, server_sleeps); }
+static void client_without_pwait2(struct side *side) { without_pwait2(side, client_sleeps); }
 
-static void client_without_pwait2(struct side *side)
-{
-    without_pwait2(side, EPERM, client_sleeps);
-}
-
-#define ALWAYS                                                                            \
-    SOLO(without_clone3_it_says_so, without_clone3),                                      \
-        SOLO(where_clone3_is_unknown_it_begins, with_clone_only),                         \
-        SOLO(without_eventfd_it_says_so, without_eventfd),                                \
-        PAIR(without_epoll_pwait2_it_is_asked_for_once, server_without_pwait2, client_without_pwait2)
+#define ALWAYS \
+    SOLO(without_clone3_it_says_so, without_clone3), \
+    SOLO(where_clone3_is_unknown_it_begins, with_clone_only), \
+    SOLO(without_eventfd_it_says_so, without_eventfd), \
+    PAIR_OF(without_epoll_pwait2_it_is_asked_for_once, ENOSYS, server_without_pwait2, EPERM, client_without_pwait2)
 /* libfabric opens what it likes. */
-#define FEW                                                                               \
+#define FEW \
     DIRECTED(who_begins_with_few_descriptors_serves, few_descriptors, {"server", server_with_few}, \
-             {"client", client_of_few}),                                                             \
-        DIRECTED(a_server_at_its_limit_of_descriptors_names_it, silent_connections, {"server", server_at_its_limit})
+             {"client", only_client}), \
+    DIRECTED(a_server_at_its_limit_of_descriptors_names_it, silent_connections, {"server", server_at_its_limit})
 /* Where the other side has it, neither relies on it. */
-#define NO_BARRIERS                                                                       \
-    PAIR(without_membarrier_sleepers_are_woken, server_without_membarrier, client_without_membarrier), \
-        PAIR(a_server_without_membarrier_wakes_and_is_woken, server_without_membarrier, client_sleeps),  \
-        PAIR(a_client_without_membarrier_wakes_and_is_woken, server_sleeps, client_without_membarrier)
+#define NO_BARRIERS \
+    PAIR_OF(without_membarrier_sleepers_are_woken, WITHOUT, server_sleeps, WITHOUT, client_sleeps), \
+    PAIR_OF(a_server_without_membarrier_wakes_and_is_woken, WITHOUT, server_sleeps, 0, client_sleeps), \
+    PAIR_OF(a_client_without_membarrier_wakes_and_is_woken, 0, server_sleeps, WITHOUT, client_sleeps)
 
 static const struct scenario as_root[] = {SOLO(without_threads_it_says_so, without_threads), ALWAYS, FEW, NO_BARRIERS, {0}};
 static const struct scenario as_user[] = {ALWAYS, FEW, NO_BARRIERS, {0}};

@@ -6,11 +6,6 @@
  */
 #include "support/party.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "../support/pattern.h"
-
 static mx_endpoint_t ep, other;
 static mx_endpoint_addr_t me, to_other;
 static mx_status_t status, blank;
@@ -62,7 +57,6 @@ static void outputs_left_out(struct side *side)
     char nameless[] = "";
     char in[8] = "";
 
-    (void)side;
     set_up();
     OK(mx_decompose_endpoint_addr2(me, &wanted_nic, &id, &wanted_session));
     CHECK_THAT(id, ==, id_of(ep));
@@ -99,10 +93,8 @@ static void outputs_left_out(struct side *side)
     OK(mx_irecv(ep, &segment, 1, 0x4712, EXACTLY, NULL, NULL));
     OK(mx_iconnect(ep, local_nic(), id_of(other), KEY, 0x4713, NULL, NULL));
     succeed(ep, send_to(ep, me, "7654321", 8, 0x4712), 8);
-    for (deadline_t deadline = deadline_in(WAIT_MS); in[6] != '1';) {
-        CHECK(!deadline_over(deadline));
+    UNTIL (in[6] == '1')
         OK(mx_progress(ep));
-    }
     result = 77;
 
     /* No parameters, of which there may be a list or none, and more than anyone has. */
@@ -172,7 +164,6 @@ static void bad_segments(struct side *side)
 {
     static mx_segment_t list[300];
 
-    (void)side;
     set_up();
     for (int i = 0; i < 300; i++)
         list[i] = (mx_segment_t){buffer, 1};
@@ -229,7 +220,6 @@ static void unusual_segments(struct side *side)
         uint32_t count;
     } nothing[] = {{NULL, 0}, {&text, 0}, {&nowhere, 1}, {&somewhere, 1}, {most, 256}};
 
-    (void)side;
     set_up();
     for (size_t out = 0; out < sizeof nothing / sizeof nothing[0]; out++)
         for (size_t in = 0; in < sizeof nothing / sizeof nothing[0]; in++)
@@ -293,16 +283,12 @@ static void nothing_both_ways(struct side *side)
 
 static void matched(void *context, uint64_t bits, int length)
 {
-    (void)context;
-    (void)bits;
-    (void)length;
 }
 
 static void retired_functions(struct side *side)
 {
     mx_request_t out = (mx_request_t)&out, was = out;
 
-    (void)side;
     set_up();
     REFUSED(mx_iput(ep, buffer, 10, to_other, 0, NULL, &out), MX_FAILURE);
     REFUSED(mx_iget(ep, buffer, 10, to_other, 0, NULL, &out), MX_FAILURE);
@@ -312,16 +298,9 @@ static void retired_functions(struct side *side)
     take_down();
 }
 
-int main(int argc, char **argv)
-{
-    static const struct scenario scenarios[] = {
-        SOLO(outputs_and_inputs_that_may_be_left_out, outputs_left_out),
-        SOLO(segment_lists_are_checked_before_anything_is_posted, bad_segments),
-        SOLO(no_bytes_and_more_room_than_a_message_needs_are_answered, unusual_segments),
-        PAIR(no_bytes_go_both_ways_however_they_are_named, nothing_both_ways, nothing_both_ways),
-        SOLO(one_sided_calls_and_the_old_callback_are_refused, retired_functions),
-        {0},
-    };
-
-    return party_main(argc, argv, scenarios);
-}
+PARTY_TESTS(
+    SOLO(outputs_and_inputs_that_may_be_left_out, outputs_left_out),
+    SOLO(segment_lists_are_checked_before_anything_is_posted, bad_segments),
+    SOLO(no_bytes_and_more_room_than_a_message_needs_are_answered, unusual_segments),
+    PAIR(no_bytes_go_both_ways_however_they_are_named, nothing_both_ways, nothing_both_ways),
+    SOLO(one_sided_calls_and_the_old_callback_are_refused, retired_functions))

@@ -1,169 +1,96 @@
 /*
- * Threads that are cancelled (pthread_cancel) while they are in a call.
- *
- *     worker 1..n ── call, call, call ... ◄── pthread_cancel ── main: joins them, then exchanges a message
+ * Threads that are cancelled while they are in a call (support/workers.h); then this one exchanges a message.
  */
 #include "support/party.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
+#include "../support/workers.h"
 
-enum { WORKERS = 3, ROUNDS = 20, IDLE_MS = 40 };
+enum { IDLE_MS = 40 };
 
 /* Bits that nothing is sent with. */
 #define UNUSED UINT64_C(0x77)
 
-struct worker {
-    void (*work)(struct worker *worker);
-    atomic_bool begun;
-    pthread_t thread;
+/* State of each thread. */
+static struct {
     mx_request_t never;
     mx_endpoint_t own;
     char in;
-};
+} threads[WORKERS];
 
 /* ---- what they do ---- */
 
-static void waits(struct worker *worker)
+static void waits(int number)
 {
     mx_status_t status;
     uint32_t result = 0;
 
-    OK(mx_wait(b, &worker->never, IDLE_MS, &status, &result));
+    OK(mx_wait(b, &threads[number].never, IDLE_MS, &status, &result));
     CHECK_THAT(result, ==, 0);
 }
 
-static void waits_for_any(struct worker *worker)
+static void waits_for_any(int number)
 {
     mx_status_t status;
     uint32_t result = 0;
 
-    (void)worker;
     OK(mx_wait_any(b, IDLE_MS, UNUSED, EXACTLY, &status, &result));
 }
 
-static void probes(struct worker *worker)
+static void probes(int number)
 {
     mx_status_t status;
     uint32_t result = 0;
 
-    (void)worker;
     OK(mx_probe(b, IDLE_MS, UNUSED, EXACTLY, &status, &result));
     OK(mx_iprobe(b, UNUSED, EXACTLY, &status, &result));
 }
 
-static void posts(struct worker *worker)
+static void posts(int number)
 {
-    mx_request_t request = receive(b, &worker->in, 1, UNUSED, EXACTLY);
+    mx_request_t request = receive(b, &threads[number].in, 1, UNUSED, EXACTLY);
     uint32_t result = 0;
 
     OK(mx_cancel(b, &request, &result));
 }
 
-static void opens(struct worker *worker)
+static void opens(int number)
 {
-    OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 0, &worker->own));
-    OK(mx_close_endpoint(worker->own));
-    worker->own = NULL;
+    OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 0, &threads[number].own));
+    OK(mx_close_endpoint(threads[number].own));
+    threads[number].own = NULL;
 }
 
 /* ---- and their end ---- */
 
-static void *works(void *argument)
+static const work_fn works[] = {waits, waits_for_any, probes, posts, opens};
+
+static void cancels(struct side *side)
 {
-    struct worker *worker = argument;
+    open_two();
+    for (int round = 0; round < CANCEL_ROUNDS; round++) {
+        int count;
 
-    for (;;) {
-        atomic_store(&worker->begun, true);
-        worker->work(worker);
-        pthread_testcancel();
-    }
-    return NULL;
-}
+        for (int i = 0; i < WORKERS; i++)
+            threads[i].never = receive(b, &threads[i].in, 1, UNUSED + 1 + (uint64_t)i, EXACTLY);
+        count = workers_cancel(works[side->variant], round);
+        for (int i = 0; i < WORKERS; i++) {
+            uint32_t result = 0;
 
-static void cancel_some(void (*work)(struct worker *), int count, int round)
-{
-    static struct worker workers[WORKERS];
-
-    for (int i = 0; i < count; i++) {
-        workers[i] = (struct worker){.work = work};
-        workers[i].never = receive(b, &workers[i].in, 1, UNUSED + 1 + (uint64_t)i, EXACTLY);
-        CHECK(pthread_create(&workers[i].thread, NULL, works, &workers[i]) == 0);
-    }
-    for (int i = 0; i < count; i++) {
-        deadline_t deadline = deadline_in(WAIT_MS);
-
-        while (!atomic_load(&workers[i].begun))
-            CHECK(!deadline_over(deadline));
-    }
-    /* Anywhere: as it begins, as it spins, asleep. */
-    pause_ms(round % 5);
-    for (int i = 0; i < count; i++)
-        CHECK(pthread_cancel(workers[i].thread) == 0);
-    for (int i = 0; i < count; i++) {
-        void *ended = NULL;
-        uint32_t result = 0;
-
-        CHECK(pthread_join(workers[i].thread, &ended) == 0);
-        CHECK(ended == PTHREAD_CANCELED);
-        OK(mx_cancel(b, &workers[i].never, &result));
-        CHECK_THAT(result, ==, 1);
-        /* It may have been closed already. */
-        if (workers[i].own != NULL)
-            (void)mx_close_endpoint(workers[i].own);
-    }
-}
-
-static void cancels(void (*work)(struct worker *))
-{
-        open_two();
-    for (int round = 0; round < 2 * ROUNDS; round++) {
-        cancel_some(work, 1 + round % WORKERS, round);
+            OK(mx_cancel(b, &threads[i].never, &result));
+            CHECK_THAT(result, ==, 1);
+            /* It may have been closed already. */
+            if (i < count && threads[i].own != NULL)
+                (void)mx_close_endpoint(threads[i].own);
+            threads[i].own = NULL;
+        }
         exchange(a, to_b, b, 100, 5);
     }
     close_two();
 }
 
-static void cancels_waiters(struct side *side)
-{
-    (void)side;
-    cancels(waits);
-}
-
-static void cancels_takers(struct side *side)
-{
-    (void)side;
-    cancels(waits_for_any);
-}
-
-static void cancels_probers(struct side *side)
-{
-    (void)side;
-    cancels(probes);
-}
-
-static void cancels_posters(struct side *side)
-{
-    (void)side;
-    cancels(posts);
-}
-
-static void cancels_openers(struct side *side)
-{
-    (void)side;
-    cancels(opens);
-}
-
-static const struct scenario scenarios[] = {
-    SOLO(threads_in_mx_wait, cancels_waiters),
-    SOLO(threads_in_mx_wait_any, cancels_takers),
-    SOLO(threads_in_mx_probe, cancels_probers),
-    SOLO(threads_that_post_and_cancel, cancels_posters),
-    SOLO(threads_that_open_and_close, cancels_openers),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return party_main(argc, argv, scenarios);
-}
+PARTY_TESTS(
+    SOLO_OF(threads_in_mx_wait, 0, cancels),
+    SOLO_OF(threads_in_mx_wait_any, 1, cancels),
+    SOLO_OF(threads_in_mx_probe, 2, cancels),
+    SOLO_OF(threads_that_post_and_cancel, 3, cancels),
+    SOLO_OF(threads_that_open_and_close, 4, cancels))

@@ -12,13 +12,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
-
-#include "../support/pattern.h"
-#include "../support/port.h"
 
 static const uint64_t NO_NIC = UINT64_C(0x0123456789ab);
 static const uint64_t TOO_LONG = UINT64_C(1) << 48; /* a NIC id has 48 bits */
@@ -60,7 +54,6 @@ static void connects_are_refused(struct side *side)
     uint64_t nic = local_nic();
     uint32_t timeout = (uint32_t)(WAIT_MS * slower());
 
-    (void)side;
     memset(&address, 0x3c, sizeof address);
     before = address;
     REFUSED(mx_connect(ep, nic, id, KEY + 1, timeout, &address), MX_BAD_CONNECTION_KEY);
@@ -163,7 +156,6 @@ static void ids_pass_in_two_halves(struct side *side)
     uint64_t nics[64];
     uint32_t boards;
 
-    (void)side;
     OK(mx_get_info(NULL, MX_NIC_COUNT, NULL, 0, &boards, sizeof boards));
     CHECK(boards > 0 && boards < 64);
     OK(mx_get_info(NULL, MX_NIC_IDS, NULL, 0, nics, (boards + 1) * (uint32_t)sizeof *nics));
@@ -189,7 +181,6 @@ static void disconnect_ends_everything(struct side *side)
     uint64_t nic;
     void *context;
 
-    (void)side;
     OK(mx_set_endpoint_addr_context(to_b, large));
     /* A message of b's lies here unexpected. */
     succeed(b, send_to(b, connect_to(b, id_of(a)), large, 100, 9), 100);
@@ -369,7 +360,6 @@ static void says_no_process_only_where_there_is_none(struct side *side)
     struct sockaddr_in name = {.sin_family = AF_INET};
     mx_endpoint_addr_t address;
 
-    (void)side;
     name.sin_addr.s_addr = htonl(INADDR_ANY);
     name.sin_port = htons((uint16_t)((uint32_t)atoi(getenv("MX_PORT_BASE")) + silent));
     REFUSED(mx_connect(ep, local_nic(), silent, KEY, timeout, &address), MX_CONNECTION_FAILED);
@@ -417,22 +407,15 @@ static void two_guests(struct side *side)
     party_close(first);
 }
 
-int main(int argc, char **argv)
-{
-    static const struct scenario scenarios[] = {
-        SOLO(connects_are_refused_with_the_code_that_says_why, connects_are_refused),
-        PAIR(addresses_tell_nic_endpoint_and_session, addresses_tell_who_it_is,
-             addresses_tell_who_it_is),
-        SOLO(nic_ids_have_48_bits_and_pass_in_two_halves, ids_pass_in_two_halves),
-        SOLO(disconnect_ends_what_is_under_way_and_the_address, disconnect_ends_everything),
-        DIRECTED(a_restarted_peer_keeps_its_context_and_shows_a_new_session, restarts,
-                 {"survivor", survivor}, {"short", short_life}),
-        SOLO(that_no_process_has_an_endpoint_open_is_said_of_no_other_failure,
-             says_no_process_only_where_there_is_none),
-        PAIR(a_peer_that_has_no_room_says_so, host_of_one, two_guests),
-        PAIR(shared_memory_can_be_forgone, without_shared_memory, with_shared_memory),
-        {0},
-    };
-
-    return party_main(argc, argv, scenarios);
-}
+PARTY_TESTS(
+    SOLO(connects_are_refused_with_the_code_that_says_why, connects_are_refused),
+    PAIR(addresses_tell_nic_endpoint_and_session, addresses_tell_who_it_is,
+         addresses_tell_who_it_is),
+    SOLO(nic_ids_have_48_bits_and_pass_in_two_halves, ids_pass_in_two_halves),
+    SOLO(disconnect_ends_what_is_under_way_and_the_address, disconnect_ends_everything),
+    DIRECTED(a_restarted_peer_keeps_its_context_and_shows_a_new_session, restarts,
+             {"survivor", survivor}, {"short", short_life}),
+    SOLO(that_no_process_has_an_endpoint_open_is_said_of_no_other_failure,
+         says_no_process_only_where_there_is_none),
+    PAIR(a_peer_that_has_no_room_says_so, host_of_one, two_guests),
+    PAIR(shared_memory_can_be_forgone, without_shared_memory, with_shared_memory))

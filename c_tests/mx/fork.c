@@ -9,14 +9,7 @@
  */
 #include "support/party.h"
 
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include "../support/pattern.h"
 
 static mx_endpoint_t ep, other;
 static mx_endpoint_addr_t to_other;
@@ -121,8 +114,12 @@ static void opens_without_init(void)
 
 static void closes_only(void)
 {
+    mx_request_t request = pending;
+    void *context = NULL;
+
     OK(mx_close_endpoint(ep));
     REFUSED(mx_close_endpoint(ep), MX_BAD_ENDPOINT);
+    REFUSED(mx_context(&request, &context), MX_BAD_REQUEST);
     OK(mx_close_endpoint(other));
     OK(mx_finalize());
 }
@@ -146,9 +143,9 @@ static void a_child_is_born(struct side *side)
                                          closes_only, only_leaves, finalizes_only};
     char in[16], text[16];
 
-    (void)side;
     ep = party_open();
     other = open_any();
+    OK(mx_close_endpoint(open_any())); /* a place that is empty at the fork is the parent's too */
     to_other = connect_to(ep, id_of(other));
     pending = receive(ep, in, sizeof in, 0x40, EXACTLY);
     snprintf(text, sizeof text, "%u", id_of(ep));
@@ -160,6 +157,37 @@ static void a_child_is_born(struct side *side)
     exchange(ep, to_other, other, 300000, 6);
     exchange(ep, to_other, other, 100, 7);
     OK(mx_close_endpoint(other));
+    party_close(ep);
+}
+
+/* ---- a handler that forks, and comes back in both ---- */
+
+static pid_t forked;
+
+static mx_unexp_handler_action_t forks(void *context, mx_endpoint_addr_t source, uint64_t bits, uint32_t length,
+                                       void *data)
+{
+    forked = fork();
+    return MX_RECV_CONTINUE;
+}
+
+/* The parent's call goes on; in the child the message is gone, and the endpoint is in use. */
+static void the_handler_forks(struct side *side)
+{
+    mx_status_t status;
+    uint32_t result = 0;
+    mx_return_t code;
+    int ended;
+
+    ep = party_open();
+    OK(mx_register_unexp_handler(ep, forks, NULL));
+    OK(mx_isend(ep, NULL, 0, address_of(ep), 1, NULL, NULL));
+    errors_begin();
+    code = mx_probe(ep, 2 * WAIT_MS, 1, EXACTLY, &status, &result);
+    if (forked == 0)
+        _exit(code != MX_BUSY);
+    CHECK(code == MX_SUCCESS && result == 1);
+    CHECK(waitpid(forked, &ended, 0) == forked && ended == 0);
     party_close(ep);
 }
 
@@ -278,15 +306,9 @@ static void daemonizes(struct side *side)
     _exit(0);
 }
 
-int main(int argc, char **argv)
-{
-    static const struct scenario scenarios[] = {
-        SOLO(a_child_gets_clean_errors_and_may_open_its_own, a_child_is_born),
-        PAIR(a_child_goes_on_when_its_parent_ends, daemonizes, daemonizes),
-        PAIR(a_child_does_not_keep_its_parents_endpoint_alive, the_parent_dies_first,
-             the_parent_dies_first),
-        {0},
-    };
-
-    return party_main(argc, argv, scenarios);
-}
+PARTY_TESTS(
+    SOLO(a_child_gets_clean_errors_and_may_open_its_own, a_child_is_born),
+    SOLO(a_handler_may_fork, the_handler_forks),
+    PAIR(a_child_goes_on_when_its_parent_ends, daemonizes, daemonizes),
+    PAIR(a_child_does_not_keep_its_parents_endpoint_alive, the_parent_dies_first,
+         the_parent_dies_first))

@@ -8,12 +8,7 @@
  */
 #include "support/party.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "../support/pattern.h"
 
 enum { SMALL = 1000, LARGE = 300000, NOTED = 4096 };
 
@@ -78,7 +73,6 @@ static void is_told_of_messages(struct side *side)
     mx_status_t status;
     int token;
 
-    (void)side;
     open_two();
     OK(mx_register_unexp_handler(b, handler, &token));
     fill(out, LARGE, 6);
@@ -131,7 +125,6 @@ static void finishes_messages_off(struct side *side)
     mx_status_t status;
     uint32_t result;
 
-    (void)side;
     open_two();
     OK(mx_register_unexp_handler(b, handler, NULL));
     seen.action = MX_RECV_FINISHED;
@@ -169,9 +162,6 @@ static void do_everything(mx_endpoint_addr_t source, uint64_t bits, uint32_t len
     void *context;
     static int token;
 
-    (void)bits;
-    (void)length;
-    (void)data;
     OK(mx_set_endpoint_addr_context(source, &token));
     OK(mx_get_endpoint_addr_context(source, &context));
     CHECK(context == &token);
@@ -203,7 +193,6 @@ static void may_do_what_it_likes(struct side *side)
 {
     mx_request_t answer;
 
-    (void)side;
     open_two();
     OK(mx_register_unexp_handler(b, handler, NULL));
     seen.act = do_everything;
@@ -234,9 +223,6 @@ static void *progress_until_told(void *stop)
 /* Long enough that others would have the time to come in. */
 static void dawdle(mx_endpoint_addr_t source, uint64_t bits, uint32_t length, void *data)
 {
-    (void)source;
-    (void)length;
-    (void)data;
     for (int i = 0; i < 20 && bits % 10 == 0; i++)
         OK(mx_progress(b));
 }
@@ -248,7 +234,6 @@ static void runs_one_at_a_time_in_order(struct side *side)
     pthread_t threads[THREADS];
     char *out = fenced(LARGE);
 
-    (void)side;
     open_two();
     OK(mx_register_unexp_handler(b, handler, NULL));
     seen.action = MX_RECV_FINISHED;
@@ -277,10 +262,6 @@ static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
 static void wait_at_the_gate(mx_endpoint_addr_t source, uint64_t bits, uint32_t length, void *data)
 {
-    (void)source;
-    (void)bits;
-    (void)length;
-    (void)data;
     pthread_mutex_lock(&gate);
     pthread_mutex_unlock(&gate);
 }
@@ -289,7 +270,6 @@ static atomic_bool unregistered;
 
 static void *unregister(void *unused)
 {
-    (void)unused;
     OK(mx_register_unexp_handler(b, NULL, NULL));
     unregistered = true;
     CHECK_THAT(seen.inside, ==, 0); /* it had come back */
@@ -304,7 +284,6 @@ static void others_go_on_meanwhile(struct side *side)
     pthread_t thread;
     int in = 0, out = 5;
 
-    (void)side;
     open_two();
     early = receive(b, &in, sizeof in, 7, EXACTLY);
     succeed(a, send_to(a, to_b, &out, sizeof out, 7), sizeof out);
@@ -345,16 +324,9 @@ static void others_go_on_meanwhile(struct side *side)
     close_two();
 }
 
-int main(int argc, char **argv)
-{
-    static const struct scenario scenarios[] = {
-        SOLO(the_handler_is_told_of_every_message_without_a_receive, is_told_of_messages),
-        SOLO(a_message_it_has_finished_is_gone_and_its_sender_knows, finishes_messages_off),
-        SOLO(inside_everything_works_but_closing, may_do_what_it_likes),
-        SOLO(it_runs_one_at_a_time_in_the_order_of_messages, runs_one_at_a_time_in_order),
-        SOLO(while_it_runs_other_calls_work_and_nothing_arrives, others_go_on_meanwhile),
-        {0},
-    };
-
-    return party_main(argc, argv, scenarios);
-}
+PARTY_TESTS(
+    SOLO(the_handler_is_told_of_every_message_without_a_receive, is_told_of_messages),
+    SOLO(a_message_it_has_finished_is_gone_and_its_sender_knows, finishes_messages_off),
+    SOLO(inside_everything_works_but_closing, may_do_what_it_likes),
+    SOLO(it_runs_one_at_a_time_in_the_order_of_messages, runs_one_at_a_time_in_order),
+    SOLO(while_it_runs_other_calls_work_and_nothing_arrives, others_go_on_meanwhile))

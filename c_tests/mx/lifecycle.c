@@ -6,19 +6,12 @@
 #include "support/party.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
+#include "../support/limit.h"
 #include "../support/memory.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
 
 /* ---- init, finalize ---- */
 
@@ -26,7 +19,6 @@ static void nothing_is_left_behind(struct side *side)
 {
     int descriptors = 0, threads = 0;
 
-    (void)side;
     for (int life = 0; life < 6; life++) {
         mx_endpoint_t a = party_open(), b = open_any();
         mx_endpoint_addr_t to_b = connect_to(a, id_of(b));
@@ -60,7 +52,6 @@ static void environment_is_read_at_init(struct side *side)
     mx_endpoint_t ep, was = ep = NULL;
     char other[16];
 
-    (void)side;
     snprintf(other, sizeof other, "%d", base + 10);
     name.sin_addr.s_addr = htonl(INADDR_ANY);
     name.sin_port = htons((uint16_t)(base + 10 + ID));
@@ -102,7 +93,6 @@ static void the_handler_answers(struct side *side)
     mx_request_t request;
     mx_endpoint_addr_t no_address;
 
-    (void)side;
     memset(&no_address, 0, sizeof no_address);
     /* The one before is returned, from the start. */
     CHECK(mx_set_error_handler(note_error) == MX_ERRORS_ARE_FATAL);
@@ -137,7 +127,6 @@ static int own_calls;
 
 static mx_return_t own_handler(char *text, mx_return_t code)
 {
-    (void)text;
     own_calls++;
     return code;
 }
@@ -152,7 +141,6 @@ static void endpoints_have_handlers_of_their_own(struct side *side)
     mx_status_t status;
     uint32_t result;
 
-    (void)side;
     memset(&no_address, 0, sizeof no_address);
     party_start();
     OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, params, 1, &with));
@@ -240,7 +228,6 @@ static void the_default_is_fatal(struct side *side)
                 {second_init, MX_ALREADY_INITIALIZED},
                 {failed_request, MX_BAD_ENDPOINT_ID}};
 
-    (void)side;
     unsetenv("MX_LOG");
     for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++) {
         char text[4096];
@@ -273,7 +260,6 @@ static void says_nothing_of_variables_of_mx(struct side *side)
 {
     char text[4096];
 
-    (void)side;
     unsetenv("MX_LOG");
     for (size_t i = 0; i < sizeof of_mx / sizeof of_mx[0]; i++)
         setenv(of_mx[i], i % 2 == 0 ? "1" : "0", 1);
@@ -289,7 +275,6 @@ static void errors_need_not_be_fatal(struct side *side)
 {
     char text[4096];
 
-    (void)side;
     unsetenv("MX_LOG");
     setenv("MX_ERRORS_ARE_FATAL", "0", 1);
     CHECK_THAT(last_words(refused_call, text, sizeof text), ==, 0);
@@ -301,7 +286,6 @@ static void errors_need_not_be_fatal(struct side *side)
 /* The library's own thread, or none. */
 static void helper_can_be_forgone(struct side *side)
 {
-    (void)side;
     for (int without = 0; without < 2; without++) {
         mx_endpoint_t ep;
         int before;
@@ -358,7 +342,6 @@ static void what_cannot_be_opened(struct side *side)
     } fields[] = {{17, 0}, {255, 0}, {16, 49}, {1, 64}, {8, 255}};
     mx_endpoint_t ep = (mx_endpoint_t)&params, was = ep;
 
-    (void)side;
     party_start();
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
         REFUSED(mx_open_endpoint(MX_ANY_NIC, ids[i], KEY, NULL, 0, &ep), MX_BAD_ENDPOINT);
@@ -391,21 +374,17 @@ static void what_cannot_be_opened(struct side *side)
 
 static void without_means(struct side *side)
 {
-    struct rlimit limit, few;
     mx_endpoint_t ep = NULL;
+    rlim_t before;
 
-    (void)side;
     party_start();
     OK(mx_close_endpoint(open_any()));
-    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    few = limit;
-    few.rlim_cur = (rlim_t)entries("/proc/self/fd") + 1;
-    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    before = limit_to(RLIMIT_NOFILE, (rlim_t)entries("/proc/self/fd") + 1);
     for (int i = 0; i < 5; i++)
         REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 0, &ep),
                 MX_NO_RESOURCES);
     CHECK(ep == NULL);
-    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit_to(RLIMIT_NOFILE, before);
     ep = open_any();
     exchange(ep, address_of(ep), ep, 1000, 1);
     party_close(ep);
@@ -432,7 +411,6 @@ static void closes_descriptors(struct side *side)
     uint32_t result = 0;
     deadline_t deadline;
 
-    (void)side;
     expect_leaks();
     for (int fd = 0; fd < MOST; fd++)
         before[fd] = fcntl(fd, F_GETFD) >= 0;
@@ -460,7 +438,6 @@ static void without_a_fabric(struct side *side)
 {
     mx_endpoint_t ep = NULL;
 
-    (void)side;
     setenv("MX_PORT", "rdm", 1);
     setenv("MX_PROVIDER", "no-such-provider", 1);
     party_start();
@@ -469,24 +446,17 @@ static void without_a_fabric(struct side *side)
     party_stop();
 }
 
-int main(int argc, char **argv)
-{
-    static const struct scenario scenarios[] = {
-        SOLO(after_finalize_no_descriptor_and_no_thread_is_left, nothing_is_left_behind),
-        SOLO(the_environment_is_read_when_init_is_called, environment_is_read_at_init),
-        SOLO(what_the_handler_returns_is_the_answer, the_handler_answers),
-        SOLO(an_endpoints_own_handler_comes_first, endpoints_have_handlers_of_their_own),
-        SOLO(by_default_an_error_prints_a_line_and_exits, the_default_is_fatal),
-        SOLO(nothing_is_said_of_variables_of_mx, says_nothing_of_variables_of_mx),
-        SOLO(a_variable_makes_errors_return, errors_need_not_be_fatal),
-        SOLO(a_variable_forgoes_the_helper_thread, helper_can_be_forgone),
-        PAIR(an_id_belongs_to_one_until_it_is_closed, keeps_an_id, wants_the_id),
-        SOLO(what_cannot_be_opened_is_refused_with_the_reason, what_cannot_be_opened),
-        SOLO(without_descriptors_nothing_is_opened_and_nothing_lost, without_means),
-        SOLO(an_endpoint_ends_whose_descriptors_are_closed, closes_descriptors),
-        SOLO(a_fabric_that_cannot_be_had_is_no_device, without_a_fabric),
-        {0},
-    };
-
-    return party_main(argc, argv, scenarios);
-}
+PARTY_TESTS(
+    SOLO(after_finalize_no_descriptor_and_no_thread_is_left, nothing_is_left_behind),
+    SOLO(the_environment_is_read_when_init_is_called, environment_is_read_at_init),
+    SOLO(what_the_handler_returns_is_the_answer, the_handler_answers),
+    SOLO(an_endpoints_own_handler_comes_first, endpoints_have_handlers_of_their_own),
+    SOLO(by_default_an_error_prints_a_line_and_exits, the_default_is_fatal),
+    SOLO(nothing_is_said_of_variables_of_mx, says_nothing_of_variables_of_mx),
+    SOLO(a_variable_makes_errors_return, errors_need_not_be_fatal),
+    SOLO(a_variable_forgoes_the_helper_thread, helper_can_be_forgone),
+    PAIR(an_id_belongs_to_one_until_it_is_closed, keeps_an_id, wants_the_id),
+    SOLO(what_cannot_be_opened_is_refused_with_the_reason, what_cannot_be_opened),
+    SOLO(without_descriptors_nothing_is_opened_and_nothing_lost, without_means),
+    SOLO(an_endpoint_ends_whose_descriptors_are_closed, closes_descriptors),
+    SOLO(a_fabric_that_cannot_be_had_is_no_device, without_a_fabric))

@@ -5,11 +5,6 @@
  */
 #include "support/party.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "../support/pattern.h"
-
 /* Around everything that might be a limit: inline lines, the 32 KiB eager limit, ring slots, a whole
  * ring, what is pulled in pieces. */
 static const size_t sizes[] = {0,     1,     7,     8,     24,     63,     64,      127,
@@ -207,15 +202,8 @@ static void has_too_little_room(struct side *side)
     pair_close(&pair);
 }
 
-int main(int argc, char **argv)
-{
-    static const struct scenario scenarios[] = {
-        PAIR(messages_of_every_size_go_there_and_back, echo, echoed),
-        PAIR(up_to_256_segments_make_one_message, pieces_out, pieces_in),
-        PAIR(a_longer_message_is_truncated_and_nothing_written_behind, sends_too_much,
-             has_too_little_room),
-        {0},
-    };
-
-    return party_main(argc, argv, scenarios);
-}
+PARTY_TESTS(
+    PAIR(messages_of_every_size_go_there_and_back, echo, echoed),
+    PAIR(up_to_256_segments_make_one_message, pieces_out, pieces_in),
+    PAIR(a_longer_message_is_truncated_and_nothing_written_behind, sends_too_much,
+         has_too_little_room))

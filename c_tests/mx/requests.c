@@ -12,10 +12,6 @@
 #include "support/party.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "../support/pattern.h"
 
 enum { SMALL = 1000, EAGER = 32768, LARGE = 500000, PENDING_MS = 60, SHORT_MS = 150 };
 
@@ -38,7 +34,6 @@ static void any_takes_what_fits(struct side *side)
     uint32_t result;
     int in[6], out = 5;
 
-    (void)side;
     memset(&status, 0x5a, sizeof status);
     OK(mx_test_any(ep, 0, ANYTHING, &status, &result));
     CHECK_THAT(result, ==, 0);
@@ -88,7 +83,6 @@ static void any_finds_all_kinds(struct side *side)
     mx_segment_t segment = {&out, sizeof out};
     mx_request_t request;
 
-    (void)side;
     OK(mx_iconnect(ep, local_nic(), id_of(ep), KEY, 0x701, &token[0], &request));
     OK(mx_isend(ep, &segment, 1, me, 0x702, &token[1], &request));
     segment.segment_ptr = &in;
@@ -120,7 +114,6 @@ static void peek_leaves_it(struct side *side)
     uint32_t result = 77;
     int in[2];
 
-    (void)side;
     first = receive(ep, &in[0], sizeof in[0], 1, EXACTLY);
     second = receive(ep, &in[1], sizeof in[1], 2, EXACTLY);
     OK(mx_ipeek(ep, &peeked, &result));
@@ -154,7 +147,6 @@ static void probe_sees_unexpected_messages(struct side *side)
     mx_status_t status;
     uint32_t result = 77;
 
-    (void)side;
     open_two();
     memset(&status, 0x5a, sizeof status);
     OK(mx_iprobe(b, 0, ANYTHING, &status, &result));
@@ -205,7 +197,6 @@ static void time_outs_are_kept(struct side *side)
     mx_status_t status;
     uint32_t result;
 
-    (void)side;
     memset(&status, 0x5a, sizeof status);
     for (int which = 0; which < 4; which++) {
         int64_t begin = now_ms(), took;
@@ -265,7 +256,6 @@ static void a_cancelled_receive_is_gone(struct side *side)
 {
     static const size_t sizes[] = {0, SMALL, LARGE};
 
-    (void)side;
     open_two();
     for (int i = 0; i < 3; i++) {
         char *early = fenced(LARGE), *late = fenced(LARGE), *out = fenced(LARGE);
@@ -293,7 +283,6 @@ static void sends_cannot_be_cancelled(struct side *side)
     mx_request_t requests[3];
     uint32_t result = 77;
 
-    (void)side;
     open_two();
     fill(out, LARGE, 4);
     requests[0] = send_to(a, to_b, out, SMALL, 0);
@@ -325,7 +314,6 @@ static void connects_can_be_cancelled(struct side *side)
     mx_status_t status;
     uint32_t result = 77, id;
 
-    (void)side;
     a = party_open();
     deaf = open_any();
     id = id_of(deaf);
@@ -367,7 +355,6 @@ static void a_forgotten_request_goes_on(struct side *side)
     char *in = fenced(SMALL), *out = fenced(SMALL);
     mx_request_t request;
 
-    (void)side;
     open_two();
     fill(out, SMALL, 8);
     request = receive(b, in, SMALL, 5, EXACTLY);
@@ -402,7 +389,6 @@ static void small_sends_complete_alone(struct side *side)
     char *out = fenced(EAGER), *in = fenced(EAGER);
     uint32_t most = 0;
 
-    (void)side;
     open_two();
     OK(mx_get_info(a, MX_COPY_SEND_MAX, NULL, 0, &most, sizeof most));
     CHECK_THAT(most, <=, EAGER);
@@ -425,7 +411,6 @@ static void synchronous_sends_wait_for_a_match(struct side *side)
     char *out = fenced(LARGE), *in = fenced(LARGE);
     mx_endpoint_addr_t me;
 
-    (void)side;
     open_two();
     me = address_of(a);
     for (int i = 0; i < 5; i++) {
@@ -464,7 +449,6 @@ static void synchronous_sends_tell_of_truncation(struct side *side)
     static const size_t sizes[] = {1, SMALL, EAGER, LARGE};
     char *out = fenced(LARGE), *in = fenced(LARGE);
 
-    (void)side;
     open_two();
     for (int i = 0; i < 4; i++) {
         mx_request_t request = ssend_to(a, to_b, out, sizes[i], 3);
@@ -489,7 +473,6 @@ static void buffered_says_when_the_buffer_is_free(struct side *side)
     mx_status_t status;
     uint32_t result = 77;
 
-    (void)side;
     open_two();
     fill(out, SMALL, 1);
     small = send_to(a, to_b, out, SMALL, 1);
@@ -538,7 +521,6 @@ static void requests_know_their_context(struct side *side)
     void *context = NULL;
     char out[8] = "context", in[8];
 
-    (void)side;
     open_two();
     receiving = receive(b, in, sizeof in, 4, EXACTLY);
     OK(mx_context(&receiving, &context));
@@ -567,7 +549,6 @@ static void a_small_unexpected_queue(struct side *side)
     mx_status_t status;
     int complete = 0;
 
-    (void)side;
     a = party_open();
     OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, &room, 1, &b));
     to_b = connect_to(a, id_of(b));
@@ -616,7 +597,6 @@ enum { FIELDS = sizeof fields / sizeof fields[0] };
 
 static void masks_must_cover_the_field(struct side *side)
 {
-    (void)side;
     party_start();
     for (int i = 0; i < FIELDS; i++) {
         mx_endpoint_t ep = open_with(fields[i].bits, fields[i].shift);
@@ -656,11 +636,6 @@ static atomic_int handler_calls;
 static mx_unexp_handler_action_t counts(void *context, mx_endpoint_addr_t source, uint64_t bits,
                                         uint32_t length, void *data)
 {
-    (void)context;
-    (void)source;
-    (void)bits;
-    (void)length;
-    (void)data;
     handler_calls++;
     return MX_RECV_CONTINUE;
 }
@@ -672,7 +647,6 @@ static void disabled_and_enabled(struct side *side)
     mx_status_t status;
     uint32_t result = 77;
 
-    (void)side;
     open_two();
     fill(out, LARGE, 1);
     receiving = receive(b, in, SMALL, 1, EXACTLY);
@@ -780,7 +754,6 @@ static void later_requests(struct side *side)
     mx_request_t earlier, request;
     int64_t begin;
 
-    (void)side;
     open_deaf();
     earlier = ssend_to(ep, to_deaf, buffer, 100, 1);
     OK(mx_set_request_timeout(ep, NULL, SHORT_MS));
@@ -801,7 +774,6 @@ static void one_request(struct side *side)
     mx_request_t hurried, patient;
     int64_t begin;
 
-    (void)side;
     open_deaf();
     patient = ssend_to(ep, to_deaf, buffer, LARGE, 1);
     hurried = ssend_to(ep, to_deaf, buffer, LARGE, 2);
@@ -834,32 +806,25 @@ static void nothing_that_moves(struct side *side)
     free(huge);
 }
 
-int main(int argc, char **argv)
-{
-    static const struct scenario scenarios[] = {
-        SOLO(test_any_takes_the_oldest_that_fits_its_mask, any_takes_what_fits),
-        SOLO(test_any_finds_sends_receives_and_connects, any_finds_all_kinds),
-        SOLO(peek_shows_the_oldest_and_leaves_it, peek_leaves_it),
-        SOLO(probe_sees_what_has_no_receive_and_leaves_it, probe_sees_unexpected_messages),
-        SOLO(a_wait_that_is_in_vain_takes_its_time_and_changes_nothing, time_outs_are_kept),
-        SOLO(a_cancelled_receive_takes_no_message, a_cancelled_receive_is_gone),
-        SOLO(a_send_cannot_be_cancelled_and_goes_on, sends_cannot_be_cancelled),
-        SOLO(a_connect_that_is_not_answered_can_be_cancelled, connects_can_be_cancelled),
-        SOLO(a_forgotten_request_goes_on_and_is_not_reported, a_forgotten_request_goes_on),
-        SOLO(small_sends_complete_without_a_receiver, small_sends_complete_alone),
-        SOLO(synchronous_sends_of_any_size_wait_for_a_match, synchronous_sends_wait_for_a_match),
-        SOLO(synchronous_sends_of_any_size_tell_of_truncation, synchronous_sends_tell_of_truncation),
-        SOLO(buffered_says_when_a_sends_buffer_is_free, buffered_says_when_the_buffer_is_free),
-        SOLO(a_receiver_with_little_room_makes_senders_wait, a_small_unexpected_queue),
-        SOLO(a_requests_context_can_be_asked_for_until_it_is_tested, requests_know_their_context),
-        SOLO(receives_name_their_context_and_peeking_is_refused, masks_must_cover_the_field),
-        SOLO(while_progression_is_disabled_nothing_moves_and_nothing_is_lost, disabled_and_enabled),
-        PAIR(messages_move_while_the_program_computes, computes, sends_to_who_computes),
-        SOLO(a_time_out_of_the_endpoint_concerns_later_sends, later_requests),
-        SOLO(a_time_out_of_a_request_concerns_that_one, one_request),
-        PAIR(a_transfer_that_gets_on_does_not_time_out, nothing_that_moves, nothing_that_moves),
-        {0},
-    };
-
-    return party_main(argc, argv, scenarios);
-}
+PARTY_TESTS(
+    SOLO(test_any_takes_the_oldest_that_fits_its_mask, any_takes_what_fits),
+    SOLO(test_any_finds_sends_receives_and_connects, any_finds_all_kinds),
+    SOLO(peek_shows_the_oldest_and_leaves_it, peek_leaves_it),
+    SOLO(probe_sees_what_has_no_receive_and_leaves_it, probe_sees_unexpected_messages),
+    SOLO(a_wait_that_is_in_vain_takes_its_time_and_changes_nothing, time_outs_are_kept),
+    SOLO(a_cancelled_receive_takes_no_message, a_cancelled_receive_is_gone),
+    SOLO(a_send_cannot_be_cancelled_and_goes_on, sends_cannot_be_cancelled),
+    SOLO(a_connect_that_is_not_answered_can_be_cancelled, connects_can_be_cancelled),
+    SOLO(a_forgotten_request_goes_on_and_is_not_reported, a_forgotten_request_goes_on),
+    SOLO(small_sends_complete_without_a_receiver, small_sends_complete_alone),
+    SOLO(synchronous_sends_of_any_size_wait_for_a_match, synchronous_sends_wait_for_a_match),
+    SOLO(synchronous_sends_of_any_size_tell_of_truncation, synchronous_sends_tell_of_truncation),
+    SOLO(buffered_says_when_a_sends_buffer_is_free, buffered_says_when_the_buffer_is_free),
+    SOLO(a_receiver_with_little_room_makes_senders_wait, a_small_unexpected_queue),
+    SOLO(a_requests_context_can_be_asked_for_until_it_is_tested, requests_know_their_context),
+    SOLO(receives_name_their_context_and_peeking_is_refused, masks_must_cover_the_field),
+    SOLO(while_progression_is_disabled_nothing_moves_and_nothing_is_lost, disabled_and_enabled),
+    PAIR(messages_move_while_the_program_computes, computes, sends_to_who_computes),
+    SOLO(a_time_out_of_the_endpoint_concerns_later_sends, later_requests),
+    SOLO(a_time_out_of_a_request_concerns_that_one, one_request),
+    PAIR(a_transfer_that_gets_on_does_not_time_out, nothing_that_moves, nothing_that_moves))

@@ -3,13 +3,7 @@
  */
 #include "support/party.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "../support/pattern.h"
-#include "../support/port.h"
 
 enum { EACH = 150 };
 
@@ -109,7 +103,6 @@ static void woken_and_closed(struct side *side)
     mx_status_t status;
     uint32_t result = 77;
 
-    (void)side;
     a = party_open();
     b = open_any();
     /* Not kept: no thread waits for this one. */
@@ -200,7 +193,6 @@ static void everything_at_once(struct side *side)
 {
     pthread_t talkers[4], meddlers[3];
 
-    (void)side;
     open_two();
     to_a = connect_to(b, id_of(a));
     start_all(meddlers, 3, meddles);
@@ -211,13 +203,6 @@ static void everything_at_once(struct side *side)
     close_two();
 }
 
-int main(int argc, char **argv)
-{
-    static const struct scenario scenarios[] = {
-        SOLO(threads_that_wait_are_woken_and_return_when_their_endpoint_is_closed, woken_and_closed),
-        SOLO(all_calls_at_once_do_no_harm, everything_at_once),
-        {0},
-    };
-
-    return party_main(argc, argv, scenarios);
-}
+PARTY_TESTS(
+    SOLO(threads_that_wait_are_woken_and_return_when_their_endpoint_is_closed, woken_and_closed),
+    SOLO(all_calls_at_once_do_no_harm, everything_at_once))

@@ -11,9 +11,6 @@
 #include "support/party.h"
 
 #include <dlfcn.h>
-#include <string.h>
-
-#include "../support/pattern.h"
 
 static void no_symbol_is_in_both(struct side *side)
 {
@@ -23,7 +20,6 @@ static void no_symbol_is_in_both(struct side *side)
     void *own = dlopen("libmyriexpress.so.1", RTLD_NOW | RTLD_NOLOAD);
     Dl_info where;
 
-    (void)side;
     CHECK(bmi != NULL && own != NULL);
     for (size_t i = 0; i < sizeof mx / sizeof mx[0]; i++) {
         void *symbol = dlsym(bmi, mx[i]);
@@ -101,13 +97,6 @@ static void client(struct side *side)
     host_stop(); /* the other way round here */
 }
 
-int main(int argc, char **argv)
-{
-    static const struct scenario scenarios[] = {
-        SOLO(each_library_keeps_its_symbols_to_itself, no_symbol_is_in_both),
-        PAIR(both_libraries_work_side_by_side_in_one_process, server, client),
-        {0},
-    };
-
-    return party_main(argc, argv, scenarios);
-}
+PARTY_TESTS(
+    SOLO(each_library_keeps_its_symbols_to_itself, no_symbol_is_in_both),
+    PAIR(both_libraries_work_side_by_side_in_one_process, server, client))

@@ -10,11 +10,7 @@
  */
 #include "../support/machines.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/service.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 enum {
     ENDPOINT = 3,
@@ -103,8 +99,7 @@ static void server_first(struct world *world)
 {
     struct child *home, *servers[LISTENS], *local, *client;
 
-    needs_machines(NULL);
-    machines_begin();
+    machines_begin(NULL);
     home = machine(world, "home");
     machine_on(home);
     client = machine(world, "client");
@@ -122,9 +117,8 @@ static void server_first(struct world *world)
     child_end(client);
     child_tell(local, "again", 0);
     child_end(local);
-    for (int i = 0; i < LISTENS; i++) {
+    for (int i = 0; i < LISTENS; i++)
         end_service(servers[i], WHATEVER);
-    }
     child_tell(home, "stop", 0);
     child_end(home);
 }
@@ -148,8 +142,7 @@ static void client_first(struct world *world)
     struct child *server, *client;
     int64_t begin, failed;
 
-    needs_machines(NULL);
-    machines_begin();
+    machines_begin(NULL);
     server = machine(world, "server");
     client = machine(world, "client");
     plug(server, "eth0", "storage", SERVER "/24");
@@ -169,15 +162,14 @@ static void client_first(struct world *world)
 
 /* ---- addresses change ---- */
 
-/* While it is renumbered it is idle, or has requests. */
+/* While it is renumbered it is idle, or, in the second variant, has requests. */
 static void renumbered(struct side *side)
 {
     struct bmi_method_addr *server;
+    bool busy = side->variant != 0;
     int failed = 0, code;
-    bool busy;
 
     become_machine(side);
-    busy = hear(side, "busy") != 0;
     host_start_client();
     server = service_of(SERVER, ENDPOINT);
     converse(server, CLIENT);
@@ -197,13 +189,13 @@ static void renumbered(struct side *side)
     host_stop();
 }
 
-static void renumber(struct world *world, bool busy)
+static void renumber(struct world *world)
 {
+    bool busy = variant_of(world) != 0;
     struct child *server, *client;
     int64_t begin, failed;
 
-    needs_machines(NULL);
-    machines_begin();
+    machines_begin(NULL);
     server = machine(world, "server");
     client = machine(world, "client");
     plug(server, "eth0", "storage", SERVER "/24");
@@ -211,7 +203,6 @@ static void renumber(struct world *world, bool busy)
     child_hear(server, "serving");
     plug(client, "eth0", "storage", CLIENT "/24");
     machine_on(client);
-    child_tell(client, "busy", busy);
     child_hear(client, "well");
     /* As systemd has it; otherwise the second address of a network goes with its first. */
     at(client, "echo 1 > /proc/sys/net/ipv4/conf/all/promote_secondaries");
@@ -224,16 +215,6 @@ static void renumber(struct world *world, bool busy)
     check_soon(begin);
     child_end(client);
     end_service(server, WHATEVER);
-}
-
-static void renumber_idle(struct world *world)
-{
-    renumber(world, false);
-}
-
-static void renumber_busy(struct world *world)
-{
-    renumber(world, true);
 }
 
 /* Its server's name moves to another machine. */
@@ -253,13 +234,16 @@ static void faithful(struct side *side)
     host_stop();
 }
 
-static void move_name(struct world *world, const char *file)
+/* The variant: in which file. */
+static const char *const files[] = {"peers", "hosts"};
+
+static void move_name(struct world *world)
 {
+    const char *file = files[variant_of(world)];
     struct child *first, *second, *client;
     int64_t begin;
 
-    needs_machines(NULL);
-    machines_begin();
+    machines_begin(NULL);
     first = machine(world, "server");
     second = machine(world, "server");
     setenv("MX_PEERS", MACHINE_FILES "/peers", 1);
@@ -287,34 +271,17 @@ static void move_name(struct world *world, const char *file)
     end_service(second, 1);
 }
 
-static void move_in_peers(struct world *world)
-{
-    move_name(world, "peers");
-}
-
-static void move_in_hosts(struct world *world)
-{
-    move_name(world, "hosts");
-}
-
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(servers_are_reached_over_a_network_that_came_after_them, server_first,
              {"home", be_a_machine}, {"server", one_of_several}, {"local", neighbour},
              {"client", later_guest}),
     DIRECTED(a_client_uses_a_network_that_came_after_it, client_first, {"server", server},
              {"client", early}),
-    DIRECTED(an_idle_client_may_get_another_address, renumber_idle, {"server", server},
-             {"client", renumbered}),
-    DIRECTED(a_busy_client_may_get_another_address, renumber_busy, {"server", server},
-             {"client", renumbered}),
-    DIRECTED(an_address_object_follows_its_name_in_the_peers_file, move_in_peers,
-             {"server", server}, {"client", faithful}),
-    DIRECTED(an_address_object_follows_its_name_in_the_hosts_file, move_in_hosts,
-             {"server", server}, {"client", faithful}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+    DIRECTED_OF(an_idle_client_may_get_another_address, false, renumber, {"server", server},
+                {"client", renumbered}),
+    DIRECTED_OF(a_busy_client_may_get_another_address, true, renumber, {"server", server},
+                {"client", renumbered}),
+    DIRECTED_OF(an_address_object_follows_its_name_in_the_peers_file, 0, move_name,
+                {"server", server}, {"client", faithful}),
+    DIRECTED_OF(an_address_object_follows_its_name_in_the_hosts_file, 1, move_name,
+                {"server", server}, {"client", faithful}))

@@ -15,10 +15,6 @@
 #include "../support/machines.h"
 #include "../support/pair.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum {
     ENDPOINT = 3,
     NETWORKS = 2,
@@ -199,8 +195,7 @@ static void cross(struct world *world)
 {
     struct child *hosts[HOSTS];
 
-    needs_machines(NULL);
-    machines_begin();
+    machines_begin(NULL);
     for (int i = 0; i < HOSTS; i++) {
         char address[32];
 
@@ -226,12 +221,5 @@ static void cross(struct world *world)
         child_end(hosts[i]);
 }
 
-static const struct scenario scenarios[] = {
-    DIRECTED(servers_that_call_each_other_over_two_networks_are_one_peer_each, cross, {"host", host}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+TESTS(
+    DIRECTED(servers_that_call_each_other_over_two_networks_are_one_peer_each, cross, {"host", host}))

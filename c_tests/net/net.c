@@ -13,14 +13,6 @@
  */
 #include "../support/net.h"
 #include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define MIB (1024 * 1024)
 
@@ -34,6 +26,12 @@ enum {
     TAG_LOST = 100,
     TAG_OFFER = 200,
 };
+
+enum pull { SILENT, PULLED, CUTS };
+static const char *const cuts[CUTS] = {"silent", "pulled"};
+
+/* A test's variant: a pull, or one while nothing is sent, only received. */
+enum { IDLE = CUTS };
 
 /* ---- sides ---- */
 
@@ -74,23 +72,10 @@ static int64_t load_times_out(struct load *load, bool sends)
 /* Says hello until it works. */
 static void greet(struct bmi_method_addr *server)
 {
-    for (deadline_t deadline = deadline_in(2 * WAIT_MS);;) {
-        struct op receive = {0}, send = {0};
-        int64_t out = 1, in = 0;
+    int64_t out = 1, in;
 
-        CHECK(!deadline_over(deadline));
-        if (op_recv(&receive, server, &in, sizeof in, 1) < 0) {
-            host_pump(5);
-            continue;
-        }
-        if (op_send_unexpected(&send, server, &out, sizeof out, 1) >= 0)
-            op_wait(&send);
-        if ((send.posted < 0 || send.error != 0) && !op_done(&receive))
-            CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
-        op_wait(&receive);
-        if (receive.error == 0)
-            return;
-    }
+    UNTIL_WITHIN (2 * WAIT_MS, try_ask(server, &out, &in, sizeof in, 1))
+        host_pump(5);
 }
 
 /* Has operations with the client too; answers every greeting. */
@@ -98,7 +83,7 @@ static void server(struct side *side)
 {
     static struct load load;
     struct bmi_method_addr *client = NULL;
-    bool sends = hear(side, "sends"), loaded = false;
+    bool sends = side->variant < CUTS, loaded = false;
     char *big = calloc(1, MIB);
 
     become_host(side);
@@ -119,8 +104,8 @@ static void server(struct side *side)
         {
             struct op reply = {0};
 
-            if (op_send(&reply, arrival.from, arrival.buffer, arrival.size, arrival.tag) >= 0)
-                op_wait(&reply);
+            op_send(&reply, arrival.from, arrival.buffer, arrival.size, arrival.tag);
+            op_code(&reply);
         }
         arrival_free(&arrival);
         if (client == NULL) {
@@ -139,14 +124,13 @@ static void client(struct side *side)
 {
     static struct load load, after;
     struct bmi_method_addr *server;
-    bool sends = hear(side, "sends");
+    bool sends = side->variant < CUTS;
     char *big = calloc(1, MIB);
     int64_t begin, end;
 
     become_host(side);
     CHECK(big != NULL);
-    host_start_client();
-    server = look_up(1, (int)hear(side, "endpoint"));
+    server = net_join(side, 1);
     greet(server);
     load_post(&load, server, big, sends);
     tell(side, "loaded", 0);
@@ -168,9 +152,6 @@ static void client(struct side *side)
 
 /* ---- the hub ---- */
 
-enum pull { SILENT, PULLED, CUTS };
-static const char *const cuts[CUTS] = {"silent", "pulled"};
-
 static void cut(enum pull how)
 {
     run(how == SILENT ? "ip link set port1 nomaster" : "ip link set port1 down");
@@ -181,12 +162,11 @@ static void heal(enum pull how)
     run(how == SILENT ? "ip link set port1 master hub" : "ip link set port1 up");
 }
 
-static void start_both(struct world *world, struct child *sides[HOSTS], bool sends)
+static void start_both(struct world *world, struct child *sides[HOSTS])
 {
     sides[0] = spawn(world, "client");
     sides[1] = spawn(world, "server");
     for (int i = 0; i < HOSTS; i++) {
-        child_tell(sides[i], "sends", sends);
         plug_in(sides[i], i);
     }
     child_tell(sides[0], "endpoint", child_hear(sides[1], "endpoint"));
@@ -201,7 +181,7 @@ static void cut_and_heal(struct world *world, enum pull how, bool sends, const c
     int64_t begin, took[HOSTS];
 
     make_hub();
-    start_both(world, sides, sends);
+    start_both(world, sides);
     pause_ms(300); /* until nothing is on its way any more */
     begin = now_ms();
     cut(how);
@@ -225,21 +205,11 @@ static void cut_and_heal(struct world *world, enum pull how, bool sends, const c
 
 /* ---- who notices ---- */
 
-static void watched(struct world *world, enum pull how)
+static void watched(struct world *world)
 {
     set_ms("BMI_MX_PEER_TIMEOUT_MS", TIMEOUT_MS);
-    cut_and_heal(world, how, true, "peer watch", TIMEOUT_MS);
+    cut_and_heal(world, (enum pull)variant_of(world), true, "peer watch", TIMEOUT_MS);
     unsetenv("BMI_MX_PEER_TIMEOUT_MS");
-}
-
-static void watch_silent(struct world *world)
-{
-    watched(world, SILENT);
-}
-
-static void watch_pulled(struct world *world)
-{
-    watched(world, PULLED);
 }
 
 /* After how much silence a port gives a peer up. */
@@ -251,8 +221,10 @@ static const char *keepalive(void)
 }
 
 /* The transport's own keep-alive: the kernel's for TCP, else the port's. */
-static void kept_alive(struct world *world, enum pull how, bool sends)
+static void kept_alive(struct world *world)
 {
+    enum pull how = (enum pull)(variant_of(world) % CUTS);
+    bool sends = variant_of(world) < CUTS;
     int timeout_ms = port_is("tcp") ? TCP_TIMEOUT_MS : TIMEOUT_MS;
 
     set_ms("BMI_MX_PEER_TIMEOUT_MS", 0);
@@ -260,21 +232,6 @@ static void kept_alive(struct world *world, enum pull how, bool sends)
     cut_and_heal(world, how, sends, "keep-alive", timeout_ms);
     unsetenv("BMI_MX_PEER_TIMEOUT_MS");
     unsetenv(keepalive());
-}
-
-static void keepalive_idle(struct world *world)
-{
-    kept_alive(world, SILENT, false);
-}
-
-static void keepalive_busy(struct world *world)
-{
-    kept_alive(world, SILENT, true);
-}
-
-static void keepalive_pulled(struct world *world)
-{
-    kept_alive(world, PULLED, true);
 }
 
 /* ---- a cut shorter than the time-outs ---- */
@@ -339,8 +296,7 @@ static void talking_client(struct side *side)
     struct bmi_method_addr *server;
 
     become_host(side);
-    host_start_client();
-    server = look_up(1, (int)hear(side, "endpoint"));
+    server = net_join(side, 1);
     pair_hello(server);
     talk(side, server, true);
 }
@@ -379,22 +335,16 @@ static void cuts_briefly(struct world *world)
 
 #define HOSTS_OF(server, client) {"server", server}, {"client", client}
 
-static const struct scenario scenarios[] = {
-    DIRECTED(a_silent_cut_is_noticed_by_the_peer_watch_and_heals, watch_silent,
-             HOSTS_OF(server, client)),
-    DIRECTED(a_pulled_cable_is_noticed_by_the_peer_watch_and_heals, watch_pulled,
-             HOSTS_OF(server, client)),
-    DIRECTED(a_silent_cut_is_noticed_by_keep_alive_although_nothing_is_sent, keepalive_idle,
-             HOSTS_OF(server, client)),
-    DIRECTED(a_silent_cut_is_noticed_by_keep_alive_while_something_is_sent, keepalive_busy,
-             HOSTS_OF(server, client)),
-    DIRECTED(a_pulled_cable_is_noticed_by_keep_alive, keepalive_pulled, HOSTS_OF(server, client)),
+TESTS(
+    DIRECTED_OF(a_silent_cut_is_noticed_by_the_peer_watch_and_heals, SILENT, watched,
+                HOSTS_OF(server, client)),
+    DIRECTED_OF(a_pulled_cable_is_noticed_by_the_peer_watch_and_heals, PULLED, watched,
+                HOSTS_OF(server, client)),
+    DIRECTED_OF(a_silent_cut_is_noticed_by_keep_alive_although_nothing_is_sent, IDLE + SILENT, kept_alive,
+                HOSTS_OF(server, client)),
+    DIRECTED_OF(a_silent_cut_is_noticed_by_keep_alive_while_something_is_sent, SILENT, kept_alive,
+                HOSTS_OF(server, client)),
+    DIRECTED_OF(a_pulled_cable_is_noticed_by_keep_alive, PULLED, kept_alive,
+                HOSTS_OF(server, client)),
     DIRECTED(a_cut_shorter_than_the_time_outs_loses_nothing, cuts_briefly,
-             HOSTS_OF(talking_server, talking_client)),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             HOSTS_OF(talking_server, talking_client)))

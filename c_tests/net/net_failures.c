@@ -12,13 +12,6 @@
 #include "../support/cable.h"
 #include "../support/net.h"
 #include "../support/pair.h"
-#include "../support/pattern.h"
-#include "../support/port.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { ROUNDS = 3, AWAY_MS = 1500, MANY = 16, CLIENT = 0, SERVER = 1 };
 
@@ -91,13 +84,10 @@ static int last_told(const struct op *op, int last, const char *what)
  * (docs/hosts.md, Calls). Whether all of them went well. */
 static bool exchanges_end(struct exchanges *all, int incount, int ms)
 {
-    deadline_t deadline = deadline_in(ms);
     bool well = true;
     int told = 0;
 
-    while (!are_over(all)) {
-        if (deadline_over(deadline))
-            FAIL("exchanges do not end");
+    UNTIL_WITHIN (ms, are_over(all)) {
         host_testunexpected(4, 0);
         host_testcontext(incount, 0, 5);
     }
@@ -230,7 +220,7 @@ static void server(struct side *side)
 {
     int endpoint;
 
-    enter_host((pid_t)hear(side, "machine"));
+    enter_namespace((pid_t)hear(side, "machine"), "net");
     endpoint = (int)hear(side, "endpoint");
     tell(side, "endpoint", host_serve_at(endpoint));
     exchanges_serve(side);
@@ -239,13 +229,8 @@ static void server(struct side *side)
 
 static void client(struct side *side)
 {
-    int incount = (int)hear(side, "incount");
-    struct bmi_method_addr *server;
-
     become_host(side);
-    host_start_client();
-    server = look_up(SERVER, (int)hear(side, "endpoint"));
-    exchanges_lose_servers(side, server, incount);
+    exchanges_lose_servers(side, net_join(side, SERVER), (int)side->variant);
     host_stop();
 }
 
@@ -261,15 +246,16 @@ static struct child *begin_server(struct world *world, int64_t machine, int64_t 
     return server;
 }
 
-static void restart(struct world *world, int incount)
+/* The variant: how many completions the client takes at a time. */
+static void restart(struct world *world)
 {
+    int incount = (int)variant_of(world);
     struct child *machine, *client, *server;
     int64_t endpoint = 0, home, worst = 0, refused = 0;
     struct cable *cable;
 
     make_hub();
     client = spawn(world, "client");
-    child_tell(client, "incount", incount);
     machine = spawn(world, "machine");
     plug_in_plain(client, CLIENT, true);
     plug_in_plain(machine, SERVER, true);
@@ -304,29 +290,16 @@ static void restart(struct world *world, int incount)
     cable_remove(cable);
 }
 
-static void restarts_one(struct world *world)
-{
-    restart(world, 1);
-}
-
-static void restarts_many(struct world *world)
-{
-    restart(world, MANY);
-}
-
-static const struct scenario scenarios[] = {
-    DIRECTED(restarts_over_a_path_with_completions_one_at_a_time, restarts_one,
-             {"machine", machine}, {"server", server}, {"client", client}),
-    DIRECTED(restarts_over_a_path_with_many_completions_at_a_time, restarts_many,
-             {"machine", machine}, {"server", server}, {"client", client}),
-    {0},
-};
-
-int main(int argc, char **argv)
+static void prepare(void)
 {
     /* Nothing ends between two posts. */
     setenv("MX_HELPER", "off", 1);
     /* The server dies once for each case. */
     set_ms("MX_DGRAM_GIVE_UP_MS", 1500 * slower());
-    return harness_main(argc, argv, scenarios);
 }
+
+#define SIDES {"machine", machine}, {"server", server}, {"client", client}
+
+TESTS_AFTER(prepare(),
+    DIRECTED_OF(restarts_over_a_path_with_completions_one_at_a_time, 1, restart, SIDES),
+    DIRECTED_OF(restarts_over_a_path_with_many_completions_at_a_time, MANY, restart, SIDES))

@@ -9,11 +9,6 @@
 #include "../support/net.h"
 #include "../support/port.h"
 
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 enum {
     CLIENT = 0,
     SERVER = 1,
@@ -105,13 +100,6 @@ static void copies(struct world *world)
     run("rm -rf %s", files);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(files_are_copied_intact_over_a_cable_that_loses, copies, {"server", server},
-             {"client", client}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"client", client}))

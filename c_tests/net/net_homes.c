@@ -11,16 +11,10 @@
  */
 #include "../support/net.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/traffic.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { ROUNDS = 3, PINGS = 200, WITHIN_MS = 20000, CLIENT = 0, SERVER = 1 };
 
@@ -32,15 +26,13 @@ struct home {
     const char *way; /* how the client gets there; NULL: it is a neighbour */
 };
 
+/* A test's variant: which home, and whether the server listens there only. */
+enum { INTERFACE, BEHIND, ONLY };
+
 static const struct home homes[] = {
     {"198.51.100.77/24", "side0", NULL},
     {"203.0.113.77/32", "lo", "203.0.113.77/32 via 198.51.100.2"},
 };
-
-static const struct home *hear_home(struct side *side)
-{
-    return &homes[hear(side, "home")];
-}
 
 /* Its address in mx://. */
 static void name_home(char text[ADDRESS_SIZE], const struct home *home, int endpoint)
@@ -66,27 +58,6 @@ static int start_only_at(const struct home *home)
     return endpoint;
 }
 
-static void converse(struct bmi_method_addr *peer, bool leads, deadline_t deadline)
-{
-    struct talk *talk = calloc(1, sizeof *talk);
-
-    CHECK(talk != NULL);
-    talk_begin(talk, peer, leads, !leads, leads, LARGEST);
-    for (int round = 0; round < ROUNDS; round++)
-        talk_round(talk, 1, deadline);
-    talk_end(talk);
-    free(talk);
-}
-
-static void end_side(struct side *side)
-{
-    tell(side, "done", 0);
-    while (!heard_anything(side))
-        host_pump(5);
-    hear(side, "end");
-    host_stop();
-}
-
 /* Does a connection to that port of the server's first address succeed? */
 static bool is_open_at_first(int port)
 {
@@ -105,8 +76,8 @@ static bool is_open_at_first(int port)
 
 static void server(struct side *side)
 {
-    const struct home *home = hear_home(side);
-    bool only = hear(side, "only") != 0;
+    const struct home *home = &homes[side->variant % ONLY];
+    bool only = (side->variant & ONLY) != 0;
     deadline_t deadline = deadline_in(WITHIN_MS);
     struct bmi_method_addr *client;
 
@@ -114,15 +85,16 @@ static void server(struct side *side)
     run("ip address add %s dev %s", home->address, home->device);
     tell(side, "endpoint", only ? start_only_at(home) : host_start_server());
     client = pair_accept();
-    converse(client, false, deadline);
+    talk_rounds(client, false, LARGEST, ROUNDS, deadline);
     pong(client, PINGS, deadline);
-    end_side(side);
+    tell(side, "done", 0);
+    net_part(side);
 }
 
 static void client(struct side *side)
 {
-    const struct home *home = hear_home(side);
-    bool only = hear(side, "only") != 0;
+    const struct home *home = &homes[side->variant % ONLY];
+    bool only = (side->variant & ONLY) != 0;
     deadline_t deadline = deadline_in(WITHIN_MS);
     struct bmi_method_addr *server;
     char text[ADDRESS_SIZE];
@@ -138,12 +110,13 @@ static void client(struct side *side)
     server = host_lookup(text);
     CHECK(server != NULL);
     pair_hello(server);
-    converse(server, true, deadline);
+    talk_rounds(server, true, LARGEST, ROUNDS, deadline);
     ping(server, PINGS, deadline);
-    end_side(side);
+    tell(side, "done", 0);
+    net_part(side);
 }
 
-static void called_at(struct world *world, int home, bool only)
+static void called_at(struct world *world)
 {
     struct child *sides[2];
 
@@ -151,8 +124,6 @@ static void called_at(struct world *world, int home, bool only)
     sides[CLIENT] = spawn(world, "client");
     sides[SERVER] = spawn(world, "server");
     for (int i = 0; i < 2; i++) {
-        child_tell(sides[i], "home", home);
-        child_tell(sides[i], "only", only);
         plug_in(sides[i], i);
     }
     child_tell(sides[CLIENT], "endpoint", child_hear(sides[SERVER], "endpoint"));
@@ -164,39 +135,10 @@ static void called_at(struct world *world, int home, bool only)
     }
 }
 
-static void on_the_interface(struct world *world)
-{
-    called_at(world, 0, false);
-}
+#define SIDES {"client", client}, {"server", server}
 
-static void behind_it(struct world *world)
-{
-    called_at(world, 1, false);
-}
-
-static void only_on_the_interface(struct world *world)
-{
-    called_at(world, 0, true);
-}
-
-static void only_behind_it(struct world *world)
-{
-    called_at(world, 1, true);
-}
-
-static const struct scenario scenarios[] = {
-    DIRECTED(a_second_address_of_the_interface_answers_for_itself, on_the_interface,
-             {"client", client}, {"server", server}),
-    DIRECTED(an_address_behind_the_interface_answers_for_itself, behind_it, {"client", client},
-             {"server", server}),
-    DIRECTED(a_second_address_may_be_the_only_one_that_answers, only_on_the_interface,
-             {"client", client}, {"server", server}),
-    DIRECTED(an_address_behind_the_interface_may_be_the_only_one, only_behind_it, {"client", client},
-             {"server", server}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+TESTS(
+    DIRECTED_OF(a_second_address_of_the_interface_answers_for_itself, INTERFACE, called_at, SIDES),
+    DIRECTED_OF(an_address_behind_the_interface_answers_for_itself, BEHIND, called_at, SIDES),
+    DIRECTED_OF(a_second_address_may_be_the_only_one_that_answers, INTERFACE | ONLY, called_at, SIDES),
+    DIRECTED_OF(an_address_behind_the_interface_may_be_the_only_one, BEHIND | ONLY, called_at, SIDES))

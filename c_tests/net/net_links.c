@@ -10,15 +10,9 @@
 #include "../support/cable.h"
 #include "../support/net.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/traffic.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define KIB (INT64_C(1024))
 #define MIB (1024 * KIB)
@@ -57,19 +51,6 @@ static void tell_plan(struct child *child, const struct plan *plan)
 
 /* ---- sides ---- */
 
-static void converse(struct bmi_method_addr *peer, bool leads, const struct plan *plan,
-                     deadline_t deadline)
-{
-    struct talk *talk = calloc(1, sizeof *talk);
-
-    CHECK(talk != NULL);
-    talk_begin(talk, peer, leads, !leads, leads, plan->largest);
-    for (int round = 0; round < ROUNDS; round++)
-        talk_round(talk, 1, deadline);
-    talk_end(talk);
-    free(talk);
-}
-
 /* The library's warnings, kept for the end; they are said then, too. */
 static int warnings = -1, old_stderr = -1;
 
@@ -100,14 +81,10 @@ static void begin_side(struct side *side)
     become_host(side);
 }
 
-/* Waits as long as it takes: the director has the deadline. */
 static void end_side(struct side *side)
 {
     tell(side, "done", warnings >= 0 && warned_of("MTU"));
-    while (!heard_anything(side))
-        host_pump(5);
-    hear(side, "end");
-    host_stop();
+    net_part(side);
 }
 
 static void server(struct side *side)
@@ -119,7 +96,7 @@ static void server(struct side *side)
     begin_side(side);
     tell(side, "endpoint", host_start_server());
     client = pair_accept();
-    converse(client, false, &plan, deadline);
+    talk_rounds(client, false, plan.largest, ROUNDS, deadline);
     pong(client, PINGS, deadline);
     tell(side, "there", (int64_t)take_stream(client, plan.piece, deadline));
     outflow(client, plan.piece, STREAM_MS, deadline);
@@ -135,13 +112,12 @@ static void client(struct side *side)
     int64_t begin;
 
     begin_side(side);
-    host_start_client();
-    server = look_up(SERVER, (int)hear(side, "endpoint"));
+    server = net_join(side, SERVER);
     begin = now_ms();
     pair_hello(server);
     tell(side, "hello", now_ms() - begin);
     begin = now_ms();
-    converse(server, true, &plan, deadline);
+    talk_rounds(server, true, plan.largest, ROUNDS, deadline);
     tell(side, "talk", now_ms() - begin);
     pings = ping(server, PINGS, deadline);
     tell(side, "median", pings.median_us);

@@ -12,11 +12,7 @@
 #include "../support/cable.h"
 #include "../support/net.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/traffic.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 #define KIB (INT64_C(1024))
 #define MIB (1024 * KIB)
@@ -81,9 +77,7 @@ static void incast_server(struct side *side)
     for (int i = 0; i < CLIENTS; i++)
         inflow_end(&flows[i]);
     tell(side, "all in", now_ms() - begin);
-    while (!heard_anything(side))
-        host_pump(5);
-    host_stop();
+    net_part(side);
 }
 
 static void incast_client(struct side *side)
@@ -92,15 +86,12 @@ static void incast_client(struct side *side)
     struct bmi_method_addr *server;
 
     become_host(side);
-    host_start_client();
-    server = look_up(SERVER, (int)hear(side, "endpoint"));
+    server = net_join(side, SERVER);
     pair_hello(server);
     tell(side, "ready", 0);
     pair_hear(side, "go");
     outflow(server, piece, INCAST_MS, deadline_in(WITHIN_MS));
-    while (!heard_anything(side))
-        host_pump(5);
-    host_stop();
+    net_part(side);
 }
 
 /* ---- crowd ---- */
@@ -117,14 +108,13 @@ static void crowd_server(struct side *side)
     tell(side, "endpoint", host_start_server());
     await_clients(clients);
     for (int i = 0; i < CLIENTS; i++)
-        talk_begin(&talks[i], clients[i], 1, 0, false, largest);
+        talk_begin(&talks[i], clients[i], 0, 1, false, largest);
     tell(side, "ready", 0);
     deadline = deadline_in(WITHIN_MS);
     for (int round = 0; round < ROUNDS; round++)
         talk_round(talks, CLIENTS, deadline);
     tell(side, "talked", 0);
-    while (!heard_anything(side))
-        host_pump(5);
+    pair_idle(side);
     for (int i = 0; i < CLIENTS; i++)
         talk_end(&talks[i]);
     free(talks);
@@ -133,28 +123,17 @@ static void crowd_server(struct side *side)
 
 static void crowd_client(struct side *side)
 {
-    struct talk *talk = calloc(1, sizeof *talk);
     bmi_size_t largest = hear(side, "piece");
     struct bmi_method_addr *server;
-    deadline_t deadline;
 
-    CHECK(talk != NULL);
     become_host(side);
-    host_start_client();
-    server = look_up(SERVER, (int)hear(side, "endpoint"));
+    server = net_join(side, SERVER);
     pair_hello(server);
-    talk_begin(talk, server, 0, 1, true, largest);
     tell(side, "ready", 0);
     pair_hear(side, "go");
-    deadline = deadline_in(WITHIN_MS);
-    for (int round = 0; round < ROUNDS; round++)
-        talk_round(talk, 1, deadline);
+    talk_rounds(server, true, largest, ROUNDS, deadline_in(WITHIN_MS));
     tell(side, "talked", 0);
-    while (!heard_anything(side))
-        host_pump(5);
-    talk_end(talk);
-    free(talk);
-    host_stop();
+    net_part(side);
 }
 
 /* ---- the director ---- */
@@ -195,8 +174,13 @@ static void take_down(struct scene *scene)
     cable_remove(scene->cable);
 }
 
-static void incast(struct world *world, int64_t piece, const struct way *way)
+static const struct way narrow = {.delay_us = 200, .rate_mbit = 100, .queue_kib = 64};
+
+/* The variant: the size of messages. */
+static void incast(struct world *world)
 {
+    const struct way *way = &narrow;
+    int64_t piece = variant_of(world);
     struct scene scene;
     int64_t bytes[CLIENTS], sum = 0, took, all;
     double seconds;
@@ -223,18 +207,6 @@ static void incast(struct world *world, int64_t piece, const struct way *way)
         CHECK_THAT(bytes[i] * CLIENTS * 100, >=, sum * SHARE_MIN_PERCENT);
 }
 
-static const struct way narrow = {.delay_us = 200, .rate_mbit = 100, .queue_kib = 64};
-
-static void incast_of_large(struct world *world)
-{
-    incast(world, 256 * KIB, &narrow);
-}
-
-static void incast_of_small(struct world *world)
-{
-    incast(world, 8 * KIB, &narrow);
-}
-
 static void crowd(struct world *world)
 {
     static const struct way bad = {.delay_us = 1000, .loss = 20, .duplicate = 5, .reorder = 10,
@@ -254,17 +226,10 @@ static void crowd(struct world *world)
     take_down(&scene);
 }
 
-static const struct scenario scenarios[] = {
-    DIRECTED(eight_senders_of_large_messages_share_a_narrow_cable, incast_of_large,
-             {"server", incast_server}, {"client", incast_client}),
-    DIRECTED(eight_senders_of_small_messages_share_a_narrow_cable, incast_of_small,
-             {"server", incast_server}, {"client", incast_client}),
+TESTS(
+    DIRECTED_OF(eight_senders_of_large_messages_share_a_narrow_cable, 256 * KIB, incast,
+                {"server", incast_server}, {"client", incast_client}),
+    DIRECTED_OF(eight_senders_of_small_messages_share_a_narrow_cable, 8 * KIB, incast,
+                {"server", incast_server}, {"client", incast_client}),
     DIRECTED(eight_clients_talk_to_a_server_over_a_cable_that_loses, crowd,
-             {"server", crowd_server}, {"client", crowd_client}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"server", crowd_server}, {"client", crowd_client}))

@@ -10,7 +10,6 @@
  */
 #include "../support/machines.h"
 #include "../support/pair.h"
-#include "../support/port.h"
 #include "../support/service.h"
 
 enum { ENDPOINT = 3, ROUNDS = 5, CLIENTS = 2 };
@@ -97,8 +96,7 @@ static void management_first(struct world *world)
 {
     struct child *server, *client;
 
-    needs_machines(NULL);
-    machines_begin();
+    machines_begin(NULL);
     server = machine(world, "server");
     client = machine(world, "client");
     plug(server, "eth8", "management", "192.168.51.1/24");
@@ -111,8 +109,7 @@ static void named_after_the_second(struct world *world)
 {
     struct child *server, *client;
 
-    needs_machines(NULL);
-    machines_begin();
+    machines_begin(NULL);
     server = machine(world, "server");
     client = machine(world, "client");
     name_machine(server, "hosts", SERVER, "storage1");
@@ -126,28 +123,18 @@ static void add_docker(struct child *machine)
                 "ip link set docker0 up");
 }
 
-static void docker_first(struct world *world, bool both)
+/* The variant: the server has such a bridge, too. */
+static void docker_first(struct world *world)
 {
     struct child *server, *client;
 
-    needs_machines(NULL);
-    machines_begin();
+    machines_begin(NULL);
     server = machine(world, "server");
     client = machine(world, "client");
-    if (both)
+    if (variant_of(world))
         add_docker(server);
     add_docker(client);
     meet(server, client);
-}
-
-static void docker_on_both(struct world *world)
-{
-    docker_first(world, true);
-}
-
-static void docker_on_the_client(struct world *world)
-{
-    docker_first(world, false);
 }
 
 /* ---- a client with two addresses ---- */
@@ -156,8 +143,7 @@ static void two_addresses(struct world *world)
 {
     struct child *server, *home, *second;
 
-    needs_machines(NULL);
-    machines_begin();
+    machines_begin(NULL);
     server = machine(world, "server");
     home = machine(world, "client");
     plug(server, "eth0", "storage", SERVER "/24");
@@ -179,8 +165,7 @@ static void behind_firewall(struct world *world)
 {
     struct child *server, *client;
 
-    needs_machines("nft --version");
-    machines_begin();
+    machines_begin("nft --version");
     server = machine(world, "server");
     client = machine(world, "client");
     at(client, "nft \"add table ip wall; add chain ip wall in { type filter hook input priority 0; "
@@ -214,8 +199,7 @@ static void behind_translator(struct world *world)
 {
     struct child *server, *router, *clients[CLIENTS];
 
-    needs_machines("nft --version");
-    machines_begin();
+    machines_begin("nft --version");
     server = machine(world, "server");
     router = machine(world, "router");
     machine_on(router);
@@ -246,25 +230,17 @@ static void behind_translator(struct world *world)
     child_end(router);
 }
 
-static const struct scenario scenarios[] = {
+TESTS(
     DIRECTED(the_first_network_of_each_may_be_one_that_the_other_is_not_on, management_first,
              {"server", server}, {"client", client}),
     DIRECTED(a_server_is_found_at_the_address_of_its_name, named_after_the_second,
              {"server", named_server}, {"client", client_of_a_name}),
-    DIRECTED(a_bridge_of_containers_may_come_first_on_both, docker_on_both, {"server", server},
-             {"client", client}),
-    DIRECTED(a_bridge_of_containers_may_come_first_on_the_client, docker_on_the_client,
-             {"server", server}, {"client", client}),
+    DIRECTED_OF(a_bridge_of_containers_may_come_first_on_both, true, docker_first, {"server", server}, {"client", client}),
+    DIRECTED_OF(a_bridge_of_containers_may_come_first_on_the_client, false, docker_first, {"server", server},
+                {"client", client}),
     DIRECTED(a_client_with_two_addresses_is_seen_as_the_one_that_it_calls_from, two_addresses,
              {"server", server}, {"client", client}, {"second", over_the_second}),
     DIRECTED(a_client_may_be_behind_a_firewall, behind_firewall, {"server", server},
              {"client", client}),
     DIRECTED(clients_behind_a_translator_may_have_the_same_number, behind_translator,
-             {"server", server}, {"router", be_a_machine}, {"client", translated}),
-    {0},
-};
-
-int main(int argc, char **argv)
-{
-    return harness_main(argc, argv, scenarios);
-}
+             {"server", server}, {"router", be_a_machine}, {"client", translated}))

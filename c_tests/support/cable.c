@@ -3,14 +3,8 @@
 
 #include "net.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum {
     FRAME = 1514,           /* the largest without offloads */

@@ -1,12 +1,6 @@
 /* See check.h. */
 #include "check.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "world.h"
 
 void check_failed(const char *file, int line, const char *format, ...)
@@ -20,12 +14,22 @@ void check_failed(const char *file, int line, const char *format, ...)
     world_give_up(file, line, text);
 }
 
-int64_t now_ms(void)
+static int64_t clock_ms(clockid_t clock)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int64_t now_ms(void)
+{
+    return clock_ms(CLOCK_MONOTONIC);
+}
+
+int64_t cpu_ms(void)
+{
+    return clock_ms(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 void pause_ms(int ms)

@@ -17,10 +17,20 @@
 #define _GNU_SOURCE 1
 #endif
 
+/* Headers that most programs use. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #define CHECK(condition)                                                                 \
     ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, "%s", #condition))
@@ -45,6 +55,8 @@ const char *code_text(long long code);
 
 /* Milliseconds of the monotonic clock. */
 int64_t now_ms(void);
+/* Milliseconds that this process has used its processors. */
+int64_t cpu_ms(void);
 /* Sleeps for so long, however slow the machine is. */
 void pause_ms(int ms);
 /* 1 normally, more under a memory checker. */
@@ -59,5 +71,11 @@ int deadline_left(deadline_t deadline);
 
 /* Time of one wait before a test gives up. */
 #define WAIT_MS 10000
+
+/* UNTIL(op_done(&op)) host_pump(5): repeats a step until the condition holds, and fails the test after WAIT_MS. */
+#define UNTIL(condition) UNTIL_WITHIN(WAIT_MS, condition)
+#define UNTIL_WITHIN(ms, condition)                                                      \
+    for (deadline_t until_ = deadline_in(ms); !(condition);                              \
+         deadline_over(until_) ? FAIL("not in time: %s", #condition) : (void)0)
 
 #endif

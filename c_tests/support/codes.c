@@ -1,8 +1,6 @@
 /* The BMI method's codes by their names; see check.h. */
 #include "bmi.h"
 
-#include <stdio.h>
-
 static const struct {
     long long code;
     const char *text;

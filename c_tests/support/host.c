@@ -1,12 +1,7 @@
 /* See host.h. */
 #include "host.h"
 
-#include <pthread.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "ids.h"
 #include "op.h"
@@ -442,6 +437,15 @@ struct arrival host_next(void)
         FAIL("no unexpected message came");
     CHECK_THAT(arrival.error, ==, 0);
     return arrival;
+}
+
+struct bmi_method_addr *host_take(bmi_msg_tag_t tag)
+{
+    struct arrival arrival = host_next();
+
+    CHECK_THAT(arrival.tag, ==, tag);
+    arrival_free(&arrival);
+    return arrival.from;
 }
 
 void arrival_free(struct arrival *arrival)

@@ -85,6 +85,8 @@ int host_testunexpected(int incount, int idle_ms);
 struct arrival host_next(void);
 /* The same, without failing: false when none came in time. */
 bool host_next_within(struct arrival *arrival, int ms);
+/* Takes the oldest message, which has that tag, and frees it; returns who sent it. */
+struct bmi_method_addr *host_take(bmi_msg_tag_t tag);
 /* Would it come at once? Makes no call. */
 bool host_waiting(void);
 /* unexpected_free */

@@ -1,9 +1,6 @@
 /* See hostless.h. */
 #include "hostless.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "ids.h"
 
 const struct bmi_method_ops *table;

@@ -1,11 +1,8 @@
 /* See ids.h. */
 #include "ids.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 enum {
     FIRST = 29 * 1024, /* behind the library's own block */

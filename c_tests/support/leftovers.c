@@ -5,11 +5,6 @@
 #include "port.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* ---- lists of texts ---- */
 

@@ -3,19 +3,25 @@
 
 #include "memory.h"
 
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 enum { MIB = 1 << 20, LEFT = MIB / 8 };
 
-void leave_only(size_t mib)
+rlim_t limit_to(int resource, rlim_t value)
 {
     struct rlimit limit;
+    rlim_t before;
 
-    CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
-    limit.rlim_cur = (rlim_t)address_space_kib(0) * 1024 + mib * MIB;
-    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    CHECK(getrlimit(resource, &limit) == 0);
+    before = limit.rlim_cur;
+    limit.rlim_cur = value < limit.rlim_max ? value : limit.rlim_max;
+    CHECK(setrlimit(resource, &limit) == 0);
+    return before;
+}
+
+void leave_only(size_t mib)
+{
+    limit_to(RLIMIT_AS, (rlim_t)address_space_kib(0) * 1024 + mib * MIB);
 }
 
 /* Each piece begins with the address of the one before it. */

@@ -1,5 +1,5 @@
 /*
- * A process with little memory: RLIMIT_AS a little above what it uses now.
+ * A process with little of a resource, or with little memory: RLIMIT_AS a little above what it uses now.
  *
  *     leave_only(48)   48 MiB more, and malloc has no more
  *     take_all()       the program has all of that itself      give_all()
@@ -11,6 +11,11 @@
 #define C_TESTS_LIMIT_H
 
 #include "check.h"
+
+#include <sys/resource.h>
+
+/* Sets the soft limit of a resource, to the hard one where that is less; returns the one of before. */
+rlim_t limit_to(int resource, rlim_t value);
 
 /* From now on this process may use so many MiB more. */
 void leave_only(size_t mib);

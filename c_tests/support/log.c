@@ -3,10 +3,6 @@
 
 #include "bmi.h"
 
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char lines[1 << 18]; /* the level first in each */
 static size_t used;

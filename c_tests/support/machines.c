@@ -1,13 +1,8 @@
 /* See machines.h. */
 #include "machines.h"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
-#include <unistd.h>
 
 #include "net.h"
 
@@ -38,30 +33,18 @@ void be_a_machine(struct side *side)
         pause_ms(20);
 }
 
-static void enter(pid_t other, const char *kind)
-{
-    char path[64];
-    int namespace;
-
-    snprintf(path, sizeof path, "/proc/%d/ns/%s", (int)other, kind);
-    namespace = open(path, O_RDONLY | O_CLOEXEC);
-    CHECK(namespace >= 0);
-    CHECK(setns(namespace, 0) == 0);
-    close(namespace);
-}
-
 void enter_machine(struct side *side)
 {
     pid_t other = (pid_t)hear(side, "machine");
 
-    enter(other, "net");
-    enter(other, "uts");
-    enter(other, "mnt");
+    enter_namespace(other, "net");
+    enter_namespace(other, "uts");
+    enter_namespace(other, "mnt");
 }
 
 /* ---- for directors ---- */
 
-void needs_machines(const char *needs)
+void machines_begin(const char *needs)
 {
     static char why[128];
     const char *missing = NULL;
@@ -78,10 +61,6 @@ void needs_machines(const char *needs)
         snprintf(why, sizeof why, "there is no %s", missing);
         skip_test(why);
     }
-}
-
-void machines_begin(void)
-{
     CHECK(unshare(CLONE_NEWNET) == 0);
 }
 

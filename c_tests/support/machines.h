@@ -34,12 +34,10 @@ void enter_machine(struct side *side);
 
 /* ---- for directors ---- */
 
-/* Skips this test where machines cannot be made, and says what is missing. `needs` is another program
- * that is needed, or NULL. */
-void needs_machines(const char *needs);
 /* This process goes to a namespace of its own, without networks; those of the test before go with its last
- * process. */
-void machines_begin(void);
+ * process. Skips this test where machines cannot be made, and says what is missing. `needs` is another program
+ * that is needed, or NULL. */
+void machines_begin(const char *needs);
 /* A machine, made by a side that becomes one. It has lo, which is up. */
 struct child *machine(struct world *world, const char *role);
 /* A side that enters a machine. */

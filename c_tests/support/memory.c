@@ -2,9 +2,6 @@
 #include "memory.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 struct pages {
     long mapped, resident;

@@ -1,11 +1,9 @@
 /* See net.h. */
 #include "net.h"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
+
+#include "pair.h"
 
 enum { COMMAND = 1000 };
 
@@ -46,27 +44,35 @@ int become_host(struct side *side)
     return host;
 }
 
-void enter_host(pid_t other)
+void enter_namespace(pid_t other, const char *kind)
 {
     char path[64];
     int namespace;
 
-    snprintf(path, sizeof path, "/proc/%d/ns/net", (int)other);
+    snprintf(path, sizeof path, "/proc/%d/ns/%s", (int)other, kind);
     namespace = open(path, O_RDONLY | O_CLOEXEC);
     CHECK(namespace >= 0);
-    CHECK(setns(namespace, CLONE_NEWNET) == 0);
+    CHECK(setns(namespace, 0) == 0);
     close(namespace);
 }
 
-struct bmi_method_addr *look_up(int host, int endpoint)
+struct bmi_method_addr *net_join(struct side *side, int host)
 {
     char text[ADDRESS_SIZE];
     struct bmi_method_addr *address;
 
-    snprintf(text, sizeof text, "mx://198.51.100.%d:0:%d", host + 1, endpoint);
+    host_start_client();
+    snprintf(text, sizeof text, "mx://198.51.100.%d:0:%d", host + 1, (int)hear(side, "endpoint"));
     address = host_lookup(text);
     CHECK(address != NULL);
     return address;
+}
+
+void net_part(struct side *side)
+{
+    pair_idle(side); /* however long that takes: the director has the deadline */
+    hear(side, "end");
+    host_stop();
 }
 
 void make_hub(void)

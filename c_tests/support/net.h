@@ -27,10 +27,12 @@ bool tried(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* This process becomes the host that the director plugs in next; its number. */
 int become_host(struct side *side);
-/* This process goes to the host that another process has become. */
-void enter_host(pid_t other);
-/* An endpoint of a host. */
-struct bmi_method_addr *look_up(int host, int endpoint);
+/* Moves this process to a namespace of another one; "net" is that of a host. */
+void enter_namespace(pid_t other, const char *kind);
+/* As pair_join(), with a server on that host. */
+struct bmi_method_addr *net_join(struct side *side, int host);
+/* Keeps the library moving until the director says that this is the end. */
+void net_part(struct side *side);
 
 /* ---- for directors ---- */
 

@@ -1,9 +1,6 @@
 /* See op.h. */
 #include "op.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "host.h"
 
 bool ops_on_many_threads;
@@ -202,4 +199,52 @@ void op_failed(struct op *op, int error)
 {
     op_wait(op);
     CHECK_THAT(op->error, ==, -error);
+}
+
+int op_code(struct op *op)
+{
+    if (op->posted < 0)
+        return op->posted;
+    op_wait(op);
+    return op->error;
+}
+
+void send_message(struct bmi_method_addr *to, const void *buffer, bmi_size_t size, bmi_msg_tag_t tag)
+{
+    struct op send = {0};
+
+    CHECK_THAT(op_send(&send, to, buffer, size, tag), >=, 0);
+    op_sent(&send);
+}
+
+void send_request(struct bmi_method_addr *to, const void *buffer, bmi_size_t size, bmi_msg_tag_t tag)
+{
+    struct op send = {0};
+
+    CHECK_THAT(op_send_unexpected(&send, to, buffer, size, tag), >=, 0);
+    op_sent(&send);
+}
+
+void receive_message(struct bmi_method_addr *from, void *buffer, bmi_size_t size, bmi_msg_tag_t tag)
+{
+    struct op receive = {0};
+
+    CHECK_THAT(op_recv(&receive, from, buffer, size, tag), >=, 0);
+    op_received(&receive, size);
+}
+
+bool try_ask(struct bmi_method_addr *server, const void *request, void *answer, bmi_size_t size, bmi_msg_tag_t tag)
+{
+    struct op receive = {0}, send = {0};
+
+    if (op_recv(&receive, server, answer, size, tag) != 0)
+        return false;
+    op_send_unexpected(&send, server, request, size, tag);
+    if (op_code(&send) != 0 && !op_done(&receive))
+        CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
+    op_wait(&receive);
+    if (receive.error != 0)
+        return false;
+    CHECK_THAT(receive.size, ==, size);
+    return true;
 }

@@ -74,5 +74,18 @@ void op_sent(struct op *op);
 void op_received(struct op *op, bmi_size_t size);
 /* Waits and checks for one certain error. */
 void op_failed(struct op *op, int error);
+/* Returns the code of a refused post; waits for any other operation, and returns the code with which it ended. */
+int op_code(struct op *op);
+
+/* ---- one operation, posted and waited for, which must succeed ---- */
+
+void send_message(struct bmi_method_addr *to, const void *buffer, bmi_size_t size, bmi_msg_tag_t tag);
+/* Likewise, as an unexpected message. */
+void send_request(struct bmi_method_addr *to, const void *buffer, bmi_size_t size, bmi_msg_tag_t tag);
+/* The message has all of `size` bytes. */
+void receive_message(struct bmi_method_addr *from, void *buffer, bmi_size_t size, bmi_msg_tag_t tag);
+/* A request, and its answer of the same size, with its tag. False when either ended with an error; neither is
+ * left. An answer that lay there before the request answers an earlier one, whose receive had ended: also false. */
+bool try_ask(struct bmi_method_addr *server, const void *request, void *answer, bmi_size_t size, bmi_msg_tag_t tag);
 
 #endif

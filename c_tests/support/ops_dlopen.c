@@ -5,8 +5,6 @@
 #include "bmi.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static void *handle;
 

@@ -1,10 +1,6 @@
 /* See pair.h. */
 #include "pair.h"
 
-#include <string.h>
-
-#include "pattern.h"
-
 enum { HELLO_TAG = 0x0e110 };
 
 static const char hello[] = "hello";
@@ -29,33 +25,22 @@ struct bmi_method_addr *pair_accept(void)
 {
     struct arrival arrival = host_next();
     struct bmi_method_addr *client = arrival.from;
-    struct op reply = {0};
 
     CHECK_THAT(arrival.tag, ==, HELLO_TAG);
     CHECK_THAT(arrival.size, ==, sizeof hello);
     CHECK(memcmp(arrival.buffer, hello, sizeof hello) == 0);
     arrival_free(&arrival);
-    CHECK_THAT(op_send(&reply, client, hello, sizeof hello, HELLO_TAG), >=, 0);
-    op_sent(&reply);
+    send_message(client, hello, sizeof hello, HELLO_TAG);
     return client;
 }
 
 bool pair_try_hello(struct bmi_method_addr *server)
 {
-    struct op send = {0}, receive = {0};
-    char buffer[64];
+    char answer[sizeof hello];
 
-    if (op_recv(&receive, server, buffer, sizeof buffer, HELLO_TAG) < 0)
+    if (!try_ask(server, hello, answer, sizeof hello, HELLO_TAG))
         return false;
-    if (op_send_unexpected(&send, server, hello, sizeof hello, HELLO_TAG) >= 0)
-        op_wait(&send);
-    if ((send.posted < 0 || send.error != 0) && !op_done(&receive))
-        CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
-    op_wait(&receive);
-    if (receive.error != 0)
-        return false;
-    CHECK_THAT(receive.size, ==, sizeof hello);
-    CHECK(memcmp(buffer, hello, sizeof hello) == 0);
+    CHECK(memcmp(answer, hello, sizeof hello) == 0);
     return true;
 }
 
@@ -100,17 +85,72 @@ int64_t pair_hear(struct side *side, const char *word)
 
 void pair_exchange(struct bmi_method_addr *peer, size_t size, bmi_msg_tag_t tag)
 {
-    struct op send = {0}, receive = {0};
+    struct op receive = {0};
     char *out = fenced(size), *in = fenced(size);
 
     fill(out, size, (uint64_t)tag);
     CHECK_THAT(op_recv(&receive, peer, in, (bmi_size_t)size, tag), >=, 0);
-    CHECK_THAT(op_send(&send, peer, out, (bmi_size_t)size, tag), >=, 0);
-    op_sent(&send);
+    send_message(peer, out, (bmi_size_t)size, tag);
     op_received(&receive, (bmi_size_t)size);
     check_filled(in, size, (uint64_t)tag);
     fenced_free(out);
     fenced_free(in);
+}
+
+void send_pattern(struct bmi_method_addr *to, bmi_size_t size, bmi_msg_tag_t tag, uint64_t seed)
+{
+    void *out = fenced((size_t)size);
+
+    fill(out, (size_t)size, seed);
+    send_message(to, out, size, tag);
+    fenced_free(out);
+}
+
+void receive_pattern(struct bmi_method_addr *from, bmi_size_t size, bmi_msg_tag_t tag, uint64_t seed)
+{
+    void *in = fenced((size_t)size);
+
+    receive_message(from, in, size, tag);
+    check_filled(in, (size_t)size, seed);
+    fenced_free(in);
+}
+
+struct bmi_method_addr *take_pattern(bmi_size_t size, bmi_msg_tag_t tag, uint64_t seed)
+{
+    struct arrival arrival = host_next();
+
+    CHECK_THAT(arrival.tag, ==, tag);
+    CHECK_THAT(arrival.size, ==, size);
+    check_filled(arrival.buffer, (size_t)size, seed);
+    arrival_free(&arrival);
+    return arrival.from;
+}
+
+void pair_exchange_all(struct bmi_method_addr *peer, int times)
+{
+    static const size_t sizes[] = {0, 8, 5000, 32768, 300000, 3000000};
+
+    for (int i = 0; i < times; i++)
+        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] - (i > 0); k++)
+            pair_exchange(peer, sizes[k], i);
+}
+
+void pair_idle(struct side *side)
+{
+    while (!heard_anything(side))
+        host_pump(5);
+}
+
+void only_server(struct side *side)
+{
+    pair_server(side);
+    pair_part(side);
+}
+
+void only_client(struct side *side)
+{
+    pair_client(side);
+    pair_part(side);
 }
 
 void pair_sync(struct side *side)

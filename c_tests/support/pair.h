@@ -13,6 +13,8 @@
 
 #include "host.h"
 #include "op.h"
+#include "pattern.h"
+#include "port.h"
 #include "world.h"
 
 /* Server on a free endpoint; tells it to the other end of the line; returns it. */
@@ -23,7 +25,7 @@ struct bmi_method_addr *pair_join(struct side *side);
 struct bmi_method_addr *pair_accept(void);
 void pair_hello(struct bmi_method_addr *server);
 
-/* The same; false when it ended with an error, as with a connection that the server had dropped before. */
+/* Likewise; false when it ended with an error, as with a connection that the server had dropped before. */
 bool pair_try_hello(struct bmi_method_addr *server);
 /* Keeps the library moving until this process is killed. */
 _Noreturn void pair_await_death(void);
@@ -34,8 +36,20 @@ struct bmi_method_addr *pair_client(struct side *side);
 int64_t pair_hear(struct side *side, const char *word);
 /* One message each way, posted by both sides with the same size and tag; the peer may be oneself. */
 void pair_exchange(struct bmi_method_addr *peer, size_t size, bmi_msg_tag_t tag);
+/* Messages of no byte to three million, the largest once: below and above every limit of a port. */
+void pair_exchange_all(struct bmi_method_addr *peer, int times);
+/* Sends a message filled with a pattern; takes one, expected or unexpected, which must be all of it. */
+void send_pattern(struct bmi_method_addr *to, bmi_size_t size, bmi_msg_tag_t tag, uint64_t seed);
+void receive_pattern(struct bmi_method_addr *from, bmi_size_t size, bmi_msg_tag_t tag, uint64_t seed);
+struct bmi_method_addr *take_pattern(bmi_size_t size, bmi_msg_tag_t tag, uint64_t seed);
+/* Keeps the library moving until any note comes. */
+void pair_idle(struct side *side);
 /* Both sides meet here; neither goes on before the other has come. */
 void pair_sync(struct side *side);
 void pair_part(struct side *side);
+
+/* Roles that do nothing but meet and part. */
+void only_server(struct side *side);
+void only_client(struct side *side);
 
 #endif

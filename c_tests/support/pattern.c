@@ -1,9 +1,6 @@
 /* See pattern.h. */
 #include "pattern.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum {
     FENCE = 64,
     FENCE_BYTE = 0xfe,

@@ -1,10 +1,6 @@
 /* See port.h. */
 #include "port.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* A fraction of WAIT_MS. A busy machine can leave a living process without its processor for as long. */
 enum { GIVE_UP_MS = 1500 };
 

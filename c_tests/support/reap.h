@@ -12,6 +12,8 @@
 
 #include <sys/types.h>
 
+/* Forks; the child ends by itself should it hang. */
+pid_t fork_child(void);
 /* Ends a forked child with that status by way of another program: at an exit of its own a leak checker would count
  * what belonged to the parent's threads, which are not in the child. */
 _Noreturn void leave_fork(const char *status);

@@ -1,11 +1,7 @@
 /* See secret_file.h. */
 #include "secret_file.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static char path[64];
 

@@ -1,11 +1,6 @@
 /* See service.h. */
 #include "service.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "op.h"
 #include "pattern.h"
 

@@ -3,14 +3,8 @@
 
 #include "check.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
-#include <unistd.h>
 
 enum { GUARD = 1 << 20, NESTED = 1, PAINT = 0xa5 };
 

@@ -5,9 +5,6 @@
 #include "layout.h"
 #include "standalone.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* docs/hosts.md, Layouts, written out from the document by hand. */
 SIZE(struct bmi_method_ops, 176);
 AT(struct bmi_method_ops, method_name, 0);

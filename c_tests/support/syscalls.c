@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <stdarg.h>
-#include <unistd.h>
 
 bool (*syscall_guard)(long number, long arguments[6], long *answer);
 

@@ -3,10 +3,6 @@
 
 #include "pattern.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 enum {
     TAG_TALK = 1000,
     TAG_CALL = 2000,
@@ -146,6 +142,18 @@ void talk_end(struct talk *talk)
     }
 }
 
+void talk_rounds(struct bmi_method_addr *peer, bool leads, int64_t largest, int rounds, deadline_t deadline)
+{
+    struct talk *talk = calloc(1, sizeof *talk);
+
+    CHECK(talk != NULL);
+    talk_begin(talk, peer, leads, !leads, leads, largest);
+    for (int round = 0; round < rounds; round++)
+        talk_round(talk, 1, deadline);
+    talk_end(talk);
+    free(talk);
+}
+
 /* ---- pings ---- */
 
 static int64_t now_us(void)
@@ -213,8 +221,8 @@ struct mark {
     int64_t number, last;
 };
 
-static void send_message(struct op *op, struct bmi_method_addr *peer, char *buffer,
-                         bmi_size_t size, const struct mark *mark)
+static void post_marked(struct op *op, struct bmi_method_addr *peer, char *buffer, bmi_size_t size,
+                        const struct mark *mark)
 {
     memcpy(buffer, mark, sizeof *mark);
     memset(op, 0, sizeof *op);
@@ -240,8 +248,7 @@ void outflow(struct bmi_method_addr *peer, bmi_size_t size, int ms, deadline_t d
         if (mark.number >= STREAM_AHEAD)
             wait_until(&sends[i], deadline, "a send of a stream");
         mark.last |= now_ms() >= end;
-        send_message(&sends[i], peer, buffers[i], after > 0 ? (bmi_size_t)sizeof mark : size,
-                     &mark);
+        post_marked(&sends[i], peer, buffers[i], after > 0 ? (bmi_size_t)sizeof mark : size, &mark);
         after += mark.last;
     }
     for (int i = 0; i < STREAM_AHEAD; i++)

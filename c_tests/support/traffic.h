@@ -40,6 +40,8 @@ void talk_begin(struct talk *talk, struct bmi_method_addr *peer, int64_t me, int
 /* One round with each of these peers at the same time. Fails when it is not over in time. */
 void talk_round(struct talk *talks, int count, deadline_t deadline);
 void talk_end(struct talk *talk);
+/* Talks so many rounds with one peer. */
+void talk_rounds(struct bmi_method_addr *peer, bool leads, int64_t largest, int rounds, deadline_t deadline);
 
 /* ---- pings ---- */
 

@@ -1,10 +1,7 @@
 /* See user.h. */
 #include "user.h"
 
-#include <signal.h>
-#include <stdio.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 bool users_can_be_had(void)
 {

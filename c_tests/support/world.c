@@ -2,19 +2,12 @@
 #include "world.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 /* After the headers it needs. */
 #include <cmocka.h>
@@ -149,7 +142,6 @@ static bool stopped(pid_t pid)
 
 static void await_stop(pid_t pid)
 {
-
     for (deadline_t deadline = deadline_in(WAIT_MS); !stopped(pid);) {
         if (deadline_over(deadline))
             FAIL("process %d does not stop", (int)pid);
@@ -237,6 +229,11 @@ struct child *spawn(struct world *world, const char *role)
 
     line_pair(fds);
     return start(world, role, fds[1], fds[0]);
+}
+
+int64_t variant_of(const struct world *world)
+{
+    return world->scenario->variants[0];
 }
 
 pid_t child_pid(const struct child *child)
@@ -445,6 +442,7 @@ static int run_role(const struct scenario *scenarios, const char *name, const ch
                 continue;
             role_name = role;
             scenario_name = name;
+            side.variant = s->variants[i];
             s->roles[i].run(&side);
             return 0;
         }

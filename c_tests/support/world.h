@@ -31,6 +31,7 @@ struct note {
 /* One process of a test, seen from inside. */
 struct side {
     int line;
+    int64_t variant; /* number of this role in the scenario */
 };
 
 struct world;
@@ -47,18 +48,39 @@ struct role {
 /* One test. Exactly one of the three forms below. */
 struct scenario {
     const char *name;
+    int64_t variants[4]; /* of the roles; the first is the director's too */
     director_fn direct; /* NULL: run role 0 alone, or roles 0 and 1 as a pair */
     struct role roles[4];
 };
 
-#define SOLO(sentence, only) {#sentence, NULL, {{"only", only}}}
-#define PAIR(sentence, first, second) {#sentence, NULL, {{"a", first}, {"b", second}}}
-#define DIRECTED(sentence, director, ...) {#sentence, director, {__VA_ARGS__}}
+#define SOLO(sentence, only) SOLO_OF(sentence, 0, only)
+#define PAIR(sentence, first, second) PAIR_OF(sentence, 0, first, 0, second)
+#define DIRECTED(sentence, director, ...) DIRECTED_OF(sentence, 0, director, __VA_ARGS__)
+
+/* Likewise, where tests that differ in one thing have the same functions: a number each, `side->variant`. */
+#define SOLO_OF(sentence, variant, only) {#sentence, {variant}, NULL, {{"only", only}}}
+#define PAIR_OF(sentence, variant_a, first, variant_b, second)                           \
+    {#sentence, {variant_a, variant_b}, NULL, {{"a", first}, {"b", second}}}
+/* A variant that the director, by variant_of(), and all roles have. */
+#define DIRECTED_OF(sentence, variant, director, ...)                                    \
+    {#sentence, {variant, variant, variant, variant}, director, {__VA_ARGS__}}
 
 /* Before harness_main(): every test of this program is skipped, for this reason. */
 void skip_tests(const char *why);
-/* main() of every test program. `scenarios` ends with a NULL name. */
+/* Runs the tests, or one side of one. `scenarios` ends with a NULL name. */
 int harness_main(int argc, char **argv, const struct scenario *scenarios);
+
+/* main() of a program with these tests. */
+#define TESTS(...) TESTS_AFTER((void)0, __VA_ARGS__)
+/* Likewise; the director and every side do `preparation` first. */
+#define TESTS_AFTER(preparation, ...)                                    \
+    int main(int argc, char **argv)                                      \
+    {                                                                    \
+        static const struct scenario scenarios[] = {__VA_ARGS__, {0}};   \
+                                                                         \
+        preparation;                                                     \
+        return harness_main(argc, argv, scenarios);                      \
+    }
 
 /* ---- for sides ---- */
 
@@ -71,6 +93,7 @@ bool heard_anything(struct side *side);
 
 /* ---- for directors ---- */
 
+int64_t variant_of(const struct world *world);
 struct child *spawn(struct world *world, const char *role);
 void child_tell(struct child *child, const char *word, int64_t value);
 int64_t child_hear(struct child *child, const char *word);

@@ -9,16 +9,17 @@
 
 use crate::own_process::in_own_process;
 use libc::{c_char, c_void};
-use mx_sys::nic;
+use mx_sys::{nic, published};
 use myriexpress_api::abi::{
-    MX_ANY_ENDPOINT, MX_ANY_NIC, MX_API, mx_endpoint_addr_t, mx_endpoint_t, mx_request_t,
-    mx_segment_t, mx_status_t,
+    MX_ANY_ENDPOINT, MX_ANY_NIC, MX_API, MX_MAX_STR_LEN, mx_endpoint_addr_t, mx_endpoint_t,
+    mx_request_t, mx_segment_t, mx_status_t,
 };
 use myriexpress_api::error::Code;
 use myriexpress_api::exports::{
     complete::*, endpoint::*, kept::*, lifecycle::*, names::*, peer::*, post::*,
 };
 use myriexpress_api::handles::Address;
+use myriexpress_api::info::Key;
 use std::ptr::{null_mut, without_provenance_mut};
 
 const TIMEOUT: u32 = 1;
@@ -243,8 +244,15 @@ fn messages_that_make_no_sense(ep: mx_endpoint_t) {
 fn names_and_questions_that_make_no_sense(ep: mx_endpoint_t) {
     let long = vec![b'x'; 4096];
     let long = long.as_ptr().cast_mut().cast::<c_char>();
-    let mut board = u64::MAX;
+    let (mut board, mut absent, mut small) = (u64::MAX, 1000_u32, 250_u8);
     let board = (&raw mut board).cast::<c_void>();
+    let absent = (&raw mut absent).cast::<c_void>();
+    let small = (&raw mut small).cast::<c_void>();
+    let labels = (published::COUNT * MX_MAX_STR_LEN - 1) as u32;
+    let values = (published::COUNT * 4 - 1) as u32;
+    let mut mapper = 77_u64;
+    let mut room = vec![77_u8; labels as usize];
+    let room = room.as_mut_ptr().cast::<c_void>();
     refused! { out:
         BadHostnameArgs = mx_hostname_to_nic_id(null_mut(), &raw mut out.wide);
         BadHostnameArgs = mx_hostname_to_nic_id(long, &raw mut out.wide);
@@ -259,15 +267,29 @@ fn names_and_questions_that_make_no_sense(ep: mx_endpoint_t) {
         BadParamList = mx_open_endpoint(0, 0, 0, null_mut(), 1, (&raw mut out.request).cast());
         BadInfoKey = mx_get_info(ep, 0, null_mut(), 0, (&raw mut out.wide).cast(), 8);
         BadInfoKey = mx_get_info(ep, 17, null_mut(), 0, (&raw mut out.wide).cast(), 8);
+        BadInfoKey = mx_get_info(ep, 9999, null_mut(), 0, (&raw mut out.wide).cast(), 8);
+        BadInfoKey = mx_get_info(ep, u32::MAX, null_mut(), 0, (&raw mut out.wide).cast(), 8);
         BadInfoLength = mx_get_info(ep, 2, null_mut(), 0, (&raw mut out.wide).cast(), 7);
         BadInfoLength = mx_get_info(ep, 16, board, 2, (&raw mut out.wide).cast(), 8);
         BadInfoVal = mx_get_info(ep, 16, board, 1, (&raw mut out.wide).cast(), 8);
         BadInfoVal = mx_get_info(ep, 16, board, 4, (&raw mut out.wide).cast(), 8);
         BadInfoVal = mx_get_info(ep, 16, board, 8, (&raw mut out.wide).cast(), 8);
+        BadInfoVal = mx_get_info(null_mut(), 16, absent, 4, (&raw mut out.wide).cast(), 8);
+        BadInfoVal = mx_get_info(null_mut(), 16, small, 1, (&raw mut out.wide).cast(), 8);
+        BadInfoLength = mx_get_info(ep, 16, absent, 3, (&raw mut out.wide).cast(), 8);
+        BadInfoLength = mx_get_info(ep, Key::CountersLabels as u32, null_mut(), 0, room, labels);
+        BadInfoLength = mx_get_info(ep, Key::CountersValues as u32, null_mut(), 0, room, values);
+        BoardUnknown = mx_board_number_to_nic_id(1000, &raw mut out.wide);
+        NicNotFound = mx_nic_id_to_board_number(0x0123_4567_89ab_cdef, &raw mut out.narrow);
+        BoardUnknown = mx_open_board(1000, (&raw mut out.narrow).cast());
+        BoardUnknown = mx__get_mapper_state(1000, (&raw mut mapper).cast());
     }
     for key in 1..=16 {
         refused! { out:
+            BadInfoLength = mx_get_info(ep, key, null_mut(), 0, (&raw mut out.wide).cast(), 0);
             BadInfoLength = mx_get_info(ep, key, null_mut(), 0, (&raw mut out.wide).cast(), 1);
+            BadInfoLength = mx_get_info(ep, key, null_mut(), 0, (&raw mut out.wide).cast(), 3);
+            BadInfoVal = mx_get_info(ep, key, null_mut(), 0, null_mut(), 4);
         }
     }
 }

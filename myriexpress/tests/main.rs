@@ -7,7 +7,6 @@ mod own_process;
 
 mod allocations;
 mod arguments;
-mod fork;
 mod header;
 mod info;
 mod lifecycle;

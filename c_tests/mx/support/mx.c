@@ -1,9 +1,6 @@
 /* See mx.h. */
 #include "mx.h"
 
-#include <stdio.h>
-#include <string.h>
-
 _Thread_local struct errors errors;
 
 static const char *const returns[] = {

@@ -1,13 +1,7 @@
 /* See party.h. */
 #include "party.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../../support/ids.h"
-#include "../../support/pattern.h"
-#include "../../support/port.h"
 
 enum {
     BLOCK = 1024,          /* endpoint ids that are moved by MX_PORT_BASE */
@@ -26,12 +20,11 @@ static void claim_ids(void)
     setenv("MX_PORT_BASE", text, 1);
 }
 
-int party_main(int argc, char **argv, const struct scenario *scenarios)
+void party_prepare(int argc, char **argv)
 {
     if (argc < 2 || strcmp(argv[1], "--role") != 0)
         claim_ids();
     port_notices_deaths_soon();
-    return harness_main(argc, argv, scenarios);
 }
 
 void party_start(void)

@@ -14,6 +14,8 @@
 #ifndef MX_TESTS_PARTY_H
 #define MX_TESTS_PARTY_H
 
+#include "../../support/pattern.h"
+#include "../../support/port.h"
 #include "../../support/world.h"
 #include "mx.h"
 
@@ -23,8 +25,10 @@
 #define EXACTLY MX_MATCH_MASK_NONE
 #define ANYTHING UINT64_C(0)
 
-/* main() of every program: claims ids, has deaths noticed soon, and runs the scenarios. */
-int party_main(int argc, char **argv, const struct scenario *scenarios);
+/* Claims ids in the director, and has deaths noticed soon. */
+void party_prepare(int argc, char **argv);
+/* main() of every program. */
+#define PARTY_TESTS(...) TESTS_AFTER(party_prepare(argc, argv), __VA_ARGS__)
 
 /* ---- life ---- */
 

@@ -3,7 +3,6 @@
 
 use parking_lot::{Mutex, MutexGuard};
 
-mod faults;
 mod published;
 mod races;
 

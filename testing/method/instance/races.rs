@@ -62,6 +62,7 @@ fn stop((listen, own): (Addr, Addr)) {
     instance::finalize().unwrap();
     instance::drop_addr(own.0);
     instance::drop_addr(listen.0);
+    assert_eq!(bmi_method::address::count(), 0);
 }
 
 /// Memory that an operation has until a thread hears of its end.
