@@ -212,18 +212,19 @@ impl<S: Script> Net<S> {
         Sent::Part(part)
     }
 
-    /// Takes `part` bytes of the rest of a packet, whose length is checked. `None`: there is no such packet.
+    /// Takes `part` bytes of the rest of a packet, which is `len` bytes.
     pub(super) fn go_on(
         &mut self,
         link: LinkId,
         memory: &S::Memory,
         (offset, len): (usize, usize),
         part: usize,
-    ) -> Option<Sent> {
-        let mut packet = self.end_mut(link).open.take()?;
+    ) -> Sent {
+        let open = self.end_mut(link).open.take();
+        let mut packet = open.expect("a packet is open");
         assert_eq!(packet.bytes.len() + len, packet.len, "not the rest");
         copy(&mut packet.bytes, memory, offset, part);
-        Some(self.accept(link, *packet, part))
+        self.accept(link, *packet, part)
     }
 
     pub(super) fn close(&mut self, link: LinkId) {

@@ -201,19 +201,23 @@ impl<S: Script> Port<S::Memory> for ScriptedPort<S> {
         len: usize,
     ) -> Result<Sent, SendError> {
         self.net.with(|net| {
-            let open = net.end(link).open.as_ref().ok_or(SendError::Down)?;
-            net.may_send(link, &{ open.header }, true)?;
+            let end = net.end(link);
+            if end.closed {
+                return Err(SendError::Down);
+            }
+            let header = end.open.as_ref().expect("a packet is open").header;
+            net.may_send(link, &header, true)?;
             let part = net.script.part(len, false);
-            Ok(net
-                .go_on(link, memory, (offset, len), part)
-                .expect("it is open"))
+            Ok(net.go_on(link, memory, (offset, len), part))
         })
     }
 
     fn detach(&mut self, link: LinkId, memory: &S::Memory, offset: usize, len: usize) {
-        // A link that has ended has no packet.
-        self.net
-            .with(|net| net.go_on(link, memory, (offset, len), len));
+        self.net.with(|net| {
+            if !net.end(link).closed {
+                net.go_on(link, memory, (offset, len), len);
+            }
+        });
     }
 
     fn poll<T: Sink<S::Memory>>(&mut self, _: Instant, budget: usize, sink: &mut T) -> bool {
