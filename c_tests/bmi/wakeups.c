@@ -20,11 +20,12 @@ enum { ROUNDS = 200, WARM = 20, WORKERS = 2, REQUEST = 120, REPLY = 40, IDLE_MS 
 enum { TAKE_FD = 500, GIVE_FD = 501 };
 
 /* System calls of a wake-up, both sides together, without those that depend on how long it takes: the helper's,
- * which ticks, and of threads that meet at the lock. */
+ * which ticks and looks at a descriptor then, and of threads that meet at the lock. A wake-up with one call more is
+ * beyond them on any machine; rounds that come with time are not. */
 static const struct most {
     const char *port;
     double calls;
-} most[] = {{"local", 4.0}, {"tcp", 4.2}};
+} most[] = {{"local", 4.0}, {"tcp", 4.5}};
 
 /* ---- futex calls of this process that the library makes, which go through here ---- */
 
@@ -172,9 +173,12 @@ static void note_call(struct tally *tally, const char *name, int length)
     tally->calls++;
 }
 
-static bool takes_its_time(const char *name)
+/* 1 for a call that counts as one of a wake-up, 0 for one that comes with time, -1 for a tick, which has an fstat. */
+static int share(const char *name)
 {
-    return strcmp(name, "ppoll") == 0 || strcmp(name, "futex") == 0;
+    if (strcmp(name, "futex") == 0)
+        return 0;
+    return strcmp(name, "ppoll") == 0 ? -1 : 1;
 }
 
 static bool is_ours(const char *call)
@@ -262,7 +266,7 @@ static void exchange(struct world *world)
         double calls = tally.counts[i].calls / wakeups;
 
         printf("        %6.2f %s\n", calls, tally.counts[i].name);
-        steady += takes_its_time(tally.counts[i].name) ? 0 : calls;
+        steady += share(tally.counts[i].name) * calls;
     }
     for (size_t i = 0; port != NULL && i < sizeof most / sizeof *most; i++)
         if (strcmp(most[i].port, port) == 0)
