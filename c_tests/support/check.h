@@ -70,7 +70,7 @@ bool deadline_over(deadline_t deadline);
 int deadline_left(deadline_t deadline);
 
 /* Time of one wait before a test gives up. */
-#define WAIT_MS 10000
+#define WAIT_MS 20000
 
 /* UNTIL(op_done(&op)) host_pump(5): repeats a step until the condition holds, and fails the test after WAIT_MS. */
 #define UNTIL(condition) UNTIL_WITHIN(WAIT_MS, condition)
