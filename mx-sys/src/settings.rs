@@ -192,7 +192,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 |s| Value::Number(s.as_ref().spin.as_micros() as u64)
             ],
                 "microseconds a blocked test call polls before it sleeps in the kernel, while four of five waits end \
-                within that time";
+                within that time; half as long where a poll makes system calls";
             "MX_HELPER", ValueKind::Switch, (helper),
                 "a helper thread, asleep in the kernel, keeps connections moving while the application computes";
             "MX_EAGER_MAX", ValueKind::Bytes(128, 1024 * K), (endpoint.eager_max),

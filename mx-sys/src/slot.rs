@@ -434,6 +434,11 @@ impl<E: Engine> Progress for Slot<E> {
         self.open().map(|open| open.engine.endpoint().port().set())
     }
 
+    fn looks_at_memory(&self) -> bool {
+        self.open()
+            .is_none_or(|open| open.engine.endpoint().port().looks_at_memory())
+    }
+
     fn deadline(&self) -> Option<Instant> {
         self.open().and_then(|open| open.engine.deadline())
     }

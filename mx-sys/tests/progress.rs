@@ -284,6 +284,39 @@ fn in_a_fast_exchange_no_thread_sleeps() {
     );
 }
 
+#[test]
+fn a_thread_goes_on_polling_while_anything_happens() {
+    let (shared, feeder) = shared(1_000_000);
+    let feeder = &feeder;
+    let before = thread::scope(|scope| {
+        // Fast answers, so that waits poll.
+        for item in 0..16 {
+            let answering = scope.spawn(move || {
+                thread::sleep(Duration::from_millis(1));
+                feeder.push(1, item);
+            });
+            assert_eq!(wait(&shared, 1, NEVER), Some(item));
+            join([answering]);
+        }
+        let before = shared.wait_stats();
+        let answering = scope.spawn(|| {
+            for item in 0..8 {
+                thread::sleep(Duration::from_millis(150));
+                feeder.push(0, item);
+            }
+            feeder.push(1, 16);
+        });
+        assert_eq!(wait(&shared, 1, NEVER), Some(16));
+        join([answering]);
+        before
+    });
+    let after = shared.wait_stats();
+    assert_eq!(after.spins, before.spins + 1);
+    // A program that took the processor for long ends a spin, too.
+    let ended = after.long_yields > before.long_yields;
+    assert_eq!(after.vain_spins > before.vain_spins, ended);
+}
+
 /// Every item reaches a thread that waits for its class, whatever the threads do.
 #[test]
 fn nothing_is_lost_between_many_threads() {

@@ -135,8 +135,8 @@ fn the_one_that_follows_hears_of_its_own_while_the_other_goes_on_waiting() {
 fn engine_that_spins() -> (Engine, Feeder) {
     let (engine, feeder) = engine(SPIN);
     let mut core = engine.acquire();
-    while core.waiting.spin.budget().is_zero() {
-        core.waiting.spin.on_end(true, Duration::ZERO);
+    while core.waiting.spin.budget(true).is_zero() {
+        core.waiting.spin.on_end(true, Duration::ZERO, true);
     }
     drop(core);
     (engine, feeder)

@@ -58,7 +58,7 @@ pub type Interest = u64;
 /// Everything.
 pub const EVERYTHING: Interest = u64::MAX;
 
-/// The default time that a waiting thread polls before it sleeps: a little more than a metadata
+/// The default time that a waiting thread polls memory before it sleeps: a little more than a metadata
 /// server takes for an answer from its memory (0.12 ms in OrangeFS).
 const DEFAULT_SPIN: Duration = Duration::from_micros(200);
 
@@ -93,6 +93,11 @@ pub trait Progress {
     /// stands for too; and a number that no other one of this process has had.
     fn set(&self) -> Option<(RawFd, u64)> {
         None
+    }
+
+    /// Whether [`Progress::progress`] looks at memory alone nearly always at present; otherwise it makes system calls.
+    fn looks_at_memory(&self) -> bool {
+        true
     }
 
     /// The time at which [`Progress::progress`] should be called although nothing arrives.
@@ -145,7 +150,8 @@ fn give_back_if_due<T: Progress>() {
 /// Settings of waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tuning {
-    /// The time that a waiting thread polls before it sleeps; zero on a machine with one processor.
+    /// The time that a waiting thread polls before it sleeps, where a poll looks at memory alone; half of it where a poll makes
+    /// system calls. Zero on a machine with one processor.
     pub spin: Duration,
 }
 

@@ -331,21 +331,21 @@ impl<T: Progress> Shared<T> {
         timeout: Option<Duration>,
         check: &mut impl FnMut(&mut T) -> Option<R>,
     ) -> Option<R> {
-        let began = MonotonicClock.now();
-        let until = timeout.map(|timeout| began.after(timeout));
+        // The beginning of the wait, or the time at which anything last happened in it.
+        let mut last = MonotonicClock.now();
+        let until = timeout.map(|timeout| last.after(timeout));
         loop {
-            let budget = core.waiting.spin.budget();
-            if !budget.is_zero() {
-                let spin_until = earlier(until, Some(MonotonicClock.now().after(budget)));
+            let budget = core.waiting.spin.budget(core.value.looks_at_memory());
+            if !budget.is_zero() && MonotonicClock.now() < last.after(budget) {
                 let found;
-                (core, found) = self.drive(core, spin_until, check);
+                (core, found) = self.drive(core, (budget, until), &mut last, check);
                 if found.is_some() {
-                    return self.leave(core, found, began);
+                    return self.leave(core, found, last);
                 }
                 core.waiting.spin.on_vain();
             }
             if until.is_some_and(|until| until <= MonotonicClock.now()) {
-                return self.leave(core, None, began);
+                return self.leave(core, None, last);
             }
             core = if core.waiting.progress_thread.is_some() || core.waiting.pollers > 0 {
                 self.follow(core, interest, until)
@@ -355,19 +355,24 @@ impl<T: Progress> Shared<T> {
             // Here and not after the check: between a check and going to sleep the lock must not
             // be given away, or no thread sees what is produced meanwhile.
             core = self.let_others_in(core);
-            core.value.progress();
+            let some = core.value.progress();
             let found = check(&mut core.value);
             if found.is_some() {
-                return self.leave(core, found, began);
+                return self.leave(core, found, last);
+            }
+            if some {
+                last = MonotonicClock.now();
             }
         }
     }
 
-    /// Polls until `check` returns something or `until` has come, or until another program holds the processor for long.
+    /// Polls until `check` returns something, nothing has happened for `budget` since the last event, or `until` has come; or until
+    /// another program holds the processor for long.
     fn drive<'a, R>(
         &'a self,
         mut core: CoreGuard<'a, T>,
-        until: Option<Instant>,
+        (budget, until): (Duration, Option<Instant>),
+        last_event: &mut Instant,
         check: &mut impl FnMut(&mut T) -> Option<R>,
     ) -> (CoreGuard<'a, T>, Option<R>) {
         core.waiting.stats.spins += 1;
@@ -376,10 +381,15 @@ impl<T: Progress> Shared<T> {
             // Peers need not wake the progress thread while this thread looks.
             core.value.disarm();
         }
-        let is_over = |now: Instant| until.is_none_or(|until| until <= now);
-        let (mut polls, mut last) = (0u32, false);
+        let (mut polls, mut some, mut last) = (0u32, false, false);
+        let mut is_over = |now: Instant, some: &mut bool| {
+            if mem::take(some) {
+                *last_event = now;
+            }
+            last_event.after(budget) <= now || until.is_some_and(|until| until <= now)
+        };
         let found = loop {
-            core.value.progress();
+            some |= core.value.progress();
             let found = check(&mut core.value);
             if found.is_some() || last {
                 break found;
@@ -398,11 +408,11 @@ impl<T: Progress> Shared<T> {
                 let long = core.waiting.spin.on_yield(now.since(began));
                 core.waiting.stats.long_yields += u64::from(long);
                 // The thread looks once more: others may have run for long.
-                last = long || is_over(now);
+                last = is_over(now, &mut some) || long;
                 continue;
             }
             if polls % POLLS_PER_LOOK == 0 {
-                last = is_over(MonotonicClock.now());
+                last = is_over(MonotonicClock.now(), &mut some);
             }
             core = self.let_others_in(core);
             std::hint::spin_loop();
@@ -503,10 +513,11 @@ impl<T: Progress> Shared<T> {
         core
     }
 
-    /// Ends a wait.
-    fn leave<R>(&self, mut core: CoreGuard<'_, T>, found: Option<R>, began: Instant) -> Option<R> {
-        let waited = MonotonicClock.now().since(began);
-        core.waiting.spin.on_end(found.is_some(), waited);
+    /// Ends a wait in which anything last happened, before what was found, at `last`.
+    fn leave<R>(&self, mut core: CoreGuard<'_, T>, found: Option<R>, last: Instant) -> Option<R> {
+        let waited = MonotonicClock.now().since(last);
+        let in_memory = core.value.looks_at_memory();
+        core.waiting.spin.on_end(found.is_some(), waited, in_memory);
         if !core.waiting.no_sleepers() {
             let rings = core.notify();
             core.waiting.hand_over();

@@ -641,6 +641,13 @@ impl<R: FabricPort> HostPorts<R> {
     }
 }
 
+impl<R> HostPorts<R> {
+    /// Whether polls look at memory alone nearly always; without active links through memory they make system calls.
+    pub fn looks_at_memory(&self) -> bool {
+        self.local.as_ref().is_some_and(LocalPort::has_active)
+    }
+}
+
 impl HostPorts {
     /// The name of the port that carries `link`, for people.
     pub fn port_name(link: LinkId) -> &'static str {

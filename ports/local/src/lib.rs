@@ -303,6 +303,11 @@ impl LocalPort {
         }
     }
 
+    /// There are links that were active lately.
+    pub fn has_active(&self) -> bool {
+        !self.active.is_empty()
+    }
+
     /// There are active links, and it is known of nothing else that is to be looked at.
     #[inline]
     pub fn is_active(&self) -> bool {
