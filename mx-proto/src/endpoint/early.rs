@@ -14,19 +14,17 @@
 //! tombstone of the pool.
 
 use super::commands::inbound_status;
-use super::outbound::notify_code;
 use super::{Core, DeferredAction};
 use crate::early::{Body, Early, Stage};
 use crate::event::Verdict;
 use crate::flow::cost;
-use crate::ids::{EntryId, RemoteId, RequestId};
+use crate::ids::{EntryId, RequestId};
 use crate::memory::{Memory, Source};
 use crate::ops::{Fetch, Pulling, State};
 use crate::owner::Owner;
 use crate::status::Status;
 use crate::time::Instant;
 use crate::timeouts::TimeOuts;
-use crate::wire::{self, Header};
 
 /// Memory of the owner's with these bytes in it. `None`: there is none.
 pub(super) fn filled<O: Owner, B: Source + ?Sized>(owner: &mut O, body: &B) -> Option<O::Memory> {
@@ -96,19 +94,6 @@ impl<O: Owner> Core<O> {
         {
             self.finish_offer(message.source, send_id, 0, told);
         }
-    }
-
-    /// Tells the sender of an offer that no more of its bytes are wanted, and how its send ends.
-    pub(super) fn finish_offer(
-        &mut self,
-        source: RemoteId,
-        send_id: u64,
-        transferred: u32,
-        told: Status,
-    ) {
-        let mut done = Header::new(wire::Kind::Notify, send_id, transferred);
-        done.aux = notify_code(told);
-        self.push_control(source, done, &[]);
     }
 
     /// Takes a message out, wherever it is: it takes no more room here. Its sender does not learn of it.

@@ -29,6 +29,7 @@ mod introductions;
 mod liveness;
 mod outbound;
 mod pending;
+mod rendezvous;
 mod sessions;
 mod streamed;
 mod tombstones;
@@ -653,7 +654,7 @@ impl<O: Owner> Core<O> {
                     self.early.names.remove(&name);
                 }
                 if let (Some(link), true) = (tx, pulling.reading) {
-                    actions.push(DeferredAction::Recall(link, read_token(id)));
+                    actions.push(DeferredAction::Recall(link, rendezvous::read_token(id)));
                 }
             }
             _ => {}
@@ -693,7 +694,7 @@ impl<O: Owner> Core<O> {
             // Its sender has nothing more to do with what came at once.
             State::Pulling(pulling) if pulling.send_id != STREAMED => {
                 let mut header = wire::Header::new(wire::Kind::Notify, pulling.send_id, 0);
-                header.aux = outbound::notify_code(Status::Aborted);
+                header.aux = rendezvous::notify_code(Status::Aborted);
                 Some(header)
             }
             _ => None,
@@ -706,25 +707,6 @@ impl<O: Owner> Core<O> {
         if connects {
             self.drop_if_unwanted(to);
         }
-    }
-
-    /// Asks the receiver of a send not to read it any more; with its answer, or without it a little later,
-    /// the send is over.
-    fn withdraw(&mut self, id: RequestId, registered: RemoteKey, status: Status, now: Instant) {
-        let record = self.ops.record_mut(id.index());
-        let to = record.remote;
-        record.become_next(|memory| State::Withdrawn {
-            memory,
-            registered,
-            status,
-        });
-        if let Some(queues) = self.remotes.of_mut(to).and_then(Remote::queues_mut) {
-            queues.forget(id);
-        }
-        self.start_timer(id, now);
-        let mut header = wire::Header::new(wire::Kind::Withdraw, id.to_word(), 0);
-        header.aux = wire::ANSWER;
-        self.push_farewell(to, header);
     }
 
     /// Queues a packet without message data for a remote.
@@ -791,19 +773,6 @@ impl<O: Owner> Core<O> {
         }
     }
 }
-
-/// The token of an operation's read of remote memory: none of a port's own.
-fn read_token(id: RequestId) -> u64 {
-    READS | id.to_word()
-}
-
-/// The inverse. `None`: it is a port's.
-fn reader(token: u64) -> Option<RequestId> {
-    (token & READS != 0).then(|| RequestId::from_word(token & !READS))
-}
-
-/// Names of operations stay below it.
-const READS: u64 = 1 << 63;
 
 /// The cost of a waiting message in the tables, beside its bytes ([`Claim::new`]).
 const MESSAGE_COST: usize = 512;

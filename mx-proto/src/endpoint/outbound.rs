@@ -8,18 +8,18 @@
 //! A packet that the port refuses stays where it was, and its remote leaves the round until the
 //! port reports room.
 
-use super::{Core, Endpoint, read_token};
+use super::{Core, Endpoint};
 use crate::flow::{self, Borrower, Flow, Lane, Paid};
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Memory;
 use crate::ops::{Form, NO_REMOTE, Ops, State, Strand};
 use crate::owner::Owner;
-use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
-use crate::queues::{Partial, Queues, Stream};
+use crate::port::{Body, Close, LinkDown, Port, SendError, Sent};
+use crate::queues::{Partial, Queues};
 use crate::remote::{Life, Remote, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
-use crate::wire::{self, Header, OfferBody, PullBody};
+use crate::wire::{self, Header, OfferBody};
 
 /// The end of a remote's burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -340,60 +340,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(())
     }
 
-    fn send_data(&mut self, id: RemoteId, link: LinkId) -> Result<(), SendError> {
-        let Core {
-            remotes,
-            ops,
-            flow,
-            stats,
-            ..
-        } = &mut self.core;
-        let Some(remote) = remotes.of_mut(id) else {
-            return Ok(());
-        };
-        let (Life::Met(met), Some(queues)) = (&mut remote.life, &mut remote.queues) else {
-            return Ok(());
-        };
-        let Some(&stream) = queues.streams.front() else {
-            return Ok(());
-        };
-        let record = ops.get_mut(stream.request);
-        let Some((memory, touched)) = record.and_then(|record| {
-            let memory = record.state.memory()?;
-            Some((memory, &mut record.touched))
-        }) else {
-            queues.streams.pop_front();
-            return Ok(());
-        };
-        let len = (met.reach.data_max as usize).min(stream.end - stream.at);
-        // Offsets of a message stay below 2^32, and so do parts of it.
-        let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
-        header.body_len = len as u32;
-        header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
-        let body = Body::Memory {
-            memory,
-            offset: stream.at,
-            len,
-        };
-        let sent = self.port.send(link, &header.emit(), body)?;
-        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
-        stats.packets_out += 1;
-        *touched = true;
-        if let Sent::Part(taken) = sent {
-            queues.partial = Some(Partial {
-                request: stream.request,
-                at: stream.at + taken.min(len),
-                end: stream.at + len,
-            });
-        }
-        queues.advance_stream(len);
-        if matches!(sent, Sent::Part(_)) {
-            Err(SendError::WouldBlock)
-        } else {
-            Ok(())
-        }
-    }
-
     fn send_rest(&mut self, id: RemoteId, link: LinkId, partial: Partial) -> Result<(), SendError> {
         let Core { remotes, ops, .. } = &mut self.core;
         let Some(queues) = remotes.of_mut(id).and_then(Remote::queues_mut) else {
@@ -431,111 +377,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         Ok(())
     }
-
-    /// Reads a message that its sender has registered.
-    pub(super) fn read_remote(&mut self, id: RequestId) {
-        let core = &mut self.core;
-        let Some(record) = core.ops.get_mut(id) else {
-            return;
-        };
-        let State::Pulling(pulling) = &mut record.state else {
-            return;
-        };
-        if pulling.reading {
-            // Its message was withdrawn and another took its place before this action was run:
-            // there are two of them, and the first has begun.
-            return;
-        }
-        let Some(key) = pulling.key.as_deref().copied() else {
-            return;
-        };
-        let (len, token) = (pulling.wanted as usize, read_token(id));
-        let memory = &mut pulling.memory;
-        let remote = core.remotes.of(record.remote);
-        let link = remote.and_then(Remote::tx_link);
-        let started = link.is_some_and(|link| {
-            let read = RemoteRead {
-                key,
-                from: 0,
-                memory,
-                at: 0,
-                len,
-                token,
-            };
-            let remote = self.port.remote_memory(link);
-            remote.is_some_and(|it| it.read(link, read).is_ok())
-        });
-        if started {
-            pulling.reading = true;
-        } else {
-            pulling.key = None;
-            pulling.requested = 0;
-            core.continue_pull(id);
-        }
-    }
 }
 
-impl<O: Owner> Core<O> {
-    /// A send has been matched: the time-out of transfers counts from now on, if it is another one.
-    pub(super) fn serving(&mut self, id: RequestId, clock: &impl Clock) {
-        if let Some(record) = self.ops.get_mut(id)
-            && record.waiting != record.timeout
-        {
-            record.touched = false;
-            self.start_timer(id, clock.now());
-        }
-    }
-
-    /// The receiver asks for a part of an offered message.
-    pub(super) fn on_pull(
-        &mut self,
-        from: RemoteId,
-        header: &Header,
-        pull: PullBody,
-        clock: &impl Clock,
-    ) {
-        let id = RequestId::from_word(header.word);
-        let asked = self.ops.get_mut(id).filter(|asked| asked.remote == from);
-        let Some(record) = asked else {
-            self.stats.stale += 1;
-            return;
-        };
-        let (first, registered) = match record.state {
-            State::Offered { registered, .. } => (true, registered),
-            State::Serving { registered, .. } => (false, registered),
-            _ => {
-                self.stats.stale += 1;
-                return;
-            }
-        };
-        let at = header.length as usize;
-        let end = at + pull.len as usize;
-        if pull.len == 0 || end > record.state.room() as usize {
-            self.stats.stale += 1;
-            return;
-        }
-        record.touched = true;
-        if first {
-            record.become_next(|memory| State::Serving { memory, registered });
-            self.serving(id, clock);
-        }
-        let Some(remote) = self.remotes.of_mut(from) else {
-            return;
-        };
-        let part = Stream {
-            request: id,
-            recv_id: pull.recv_id,
-            at,
-            end,
-        };
-        if !self.spares.fill(&mut remote.queues).extend_stream(part) {
-            // More at once than a receiver of ours has outstanding.
-            self.stats.stale += 1;
-            return;
-        }
-        self.make_ready(from);
-    }
-}
+impl<O: Owner> Core<O> {}
 
 /// Limit of what may wait for a remote before it gets no more credits, or on another link, when there are
 /// `all` packets for all of them, of which `many` are enough.
@@ -545,24 +389,6 @@ pub(super) fn unread_max(all: usize, many: usize) -> usize {
         UNREAD_MAX
     } else {
         UNREAD_WHEN_FULL
-    }
-}
-
-/// A receive's end as the number it has in a notify packet.
-pub(super) fn notify_code(status: Status) -> u32 {
-    match status {
-        Status::Success => 0,
-        Status::Truncated => 1,
-        _ => 2,
-    }
-}
-
-/// The inverse; what it does not know counts as aborted.
-pub(super) fn notify_status(code: u32) -> Status {
-    match code {
-        0 => Status::Success,
-        1 => Status::Truncated,
-        _ => Status::Aborted,
     }
 }
 

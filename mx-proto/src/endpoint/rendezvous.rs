@@ -1,0 +1,626 @@
+//! Large messages: offered by the sender, pulled or read by the receiver.
+//!
+//! ```text
+//!   sender                                             receiver
+//!   Queued --Offer: id, length, key ------------------> match: Pulling; no receive: early
+//!   Offered
+//!     |   <------------- Pull: two blocks at a time --- without a key
+//!   Serving --Data ... Data --------------------------> into the receive's memory
+//!     |   <............. the port reads by itself ..... with a key; if that fails, Pull
+//!     |   <------------- Notify: status, length ------- all has come, or nothing more is wanted
+//!   over
+//!
+//!   Withdrawn --Withdraw -----------------------------> the receive returns to its position
+//!     |   <------------- Notify, if asked for --------- once nothing reads the sender's memory
+//!   over
+//! ```
+//!
+//! Owns: nothing; a message's state is in the records of its send ([`State::Offered`], `Serving`, `Withdrawn`)
+//! and its receive ([`State::Pulling`]), and in `early` before a receive is found.
+//! Cost: one control packet for two blocks of data; none of the data is copied by the endpoint.
+
+use super::commands::inbound_status;
+use super::inbound::{Found, Inbound};
+use super::{Core, Endpoint};
+use crate::early::{self, Early, Named, Stage};
+use crate::flow::Flow;
+use crate::ids::{LinkId, MatchBits, RemoteId, RequestId};
+use crate::memory::{Memory, Source};
+use crate::ops::{Head, Position, Pulling, State};
+use crate::owner::Owner;
+use crate::port::{
+    Body, Destination, Place, Port, RemoteKey, RemoteRead, RemoteUse, SendError, Sent,
+};
+use crate::queues::{Partial, Stream};
+use crate::remote::{Life, Remote};
+use crate::status::{Status, Violation};
+use crate::time::{Clock, Instant};
+use crate::wire::{self, Header, OfferBody, PullBody};
+
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
+    pub(super) fn send_data(&mut self, id: RemoteId, link: LinkId) -> Result<(), SendError> {
+        let Core {
+            remotes,
+            ops,
+            flow,
+            stats,
+            ..
+        } = &mut self.core;
+        let Some(remote) = remotes.of_mut(id) else {
+            return Ok(());
+        };
+        let (Life::Met(met), Some(queues)) = (&mut remote.life, &mut remote.queues) else {
+            return Ok(());
+        };
+        let Some(&stream) = queues.streams.front() else {
+            return Ok(());
+        };
+        let record = ops.get_mut(stream.request);
+        let Some((memory, touched)) = record.and_then(|record| {
+            let memory = record.state.memory()?;
+            Some((memory, &mut record.touched))
+        }) else {
+            queues.streams.pop_front();
+            return Ok(());
+        };
+        let len = (met.reach.data_max as usize).min(stream.end - stream.at);
+        // Offsets of a message stay below 2^32, and so do parts of it.
+        let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
+        header.body_len = len as u32;
+        header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
+        let body = Body::Memory {
+            memory,
+            offset: stream.at,
+            len,
+        };
+        let sent = self.port.send(link, &header.emit(), body)?;
+        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
+        stats.packets_out += 1;
+        *touched = true;
+        if let Sent::Part(taken) = sent {
+            queues.partial = Some(Partial {
+                request: stream.request,
+                at: stream.at + taken.min(len),
+                end: stream.at + len,
+            });
+        }
+        queues.advance_stream(len);
+        if matches!(sent, Sent::Part(_)) {
+            Err(SendError::WouldBlock)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Reads a message that its sender has registered.
+    pub(super) fn read_remote(&mut self, id: RequestId) {
+        let core = &mut self.core;
+        let Some(record) = core.ops.get_mut(id) else {
+            return;
+        };
+        let State::Pulling(pulling) = &mut record.state else {
+            return;
+        };
+        if pulling.reading {
+            // Its message was withdrawn and another took its place before this action was run:
+            // there are two of them, and the first has begun.
+            return;
+        }
+        let Some(key) = pulling.key.as_deref().copied() else {
+            return;
+        };
+        let (len, token) = (pulling.wanted as usize, read_token(id));
+        let memory = &mut pulling.memory;
+        let remote = core.remotes.of(record.remote);
+        let link = remote.and_then(Remote::tx_link);
+        let started = link.is_some_and(|link| {
+            let read = RemoteRead {
+                key,
+                from: 0,
+                memory,
+                at: 0,
+                len,
+                token,
+            };
+            let remote = self.port.remote_memory(link);
+            remote.is_some_and(|it| it.read(link, read).is_ok())
+        });
+        if started {
+            pulling.reading = true;
+        } else {
+            pulling.key = None;
+            pulling.requested = 0;
+            core.continue_pull(id);
+        }
+    }
+}
+
+impl<O: Owner, C: Clock> Inbound<'_, O, C> {
+    pub(super) fn offer(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        from: RemoteId,
+        header: &Header,
+        body: &[u8],
+    ) {
+        let Some(OfferBody { send_id, key }) = OfferBody::parse(body) else {
+            return self.core.violation(link, cookie, Violation::Offer);
+        };
+        let paid = match self.core.received(from, header.aux, 1) {
+            Ok(received) => received,
+            Err(violation) => return self.core.violation(link, cookie, violation),
+        };
+        let bits = MatchBits(header.word);
+        if self.core.early.undecided() == 0 {
+            match self.core.find_receive(from, bits) {
+                Found::Receive(id) => {
+                    self.core.stats.matched += 1;
+                    self.core.consumed(from, paid);
+                    let (offer, now) = ((send_id, key), self.clock.now());
+                    return self
+                        .core
+                        .match_offer(id, from, offer, bits, header.length, now);
+                }
+                Found::Foreign => return self.foreign(link, from, paid),
+                Found::Nothing => {}
+            }
+        }
+        if !self.has_room(link, from, paid) {
+            return;
+        }
+        let what = (from, bits, header.length);
+        let message = Early::new(what, paid, Some(send_id), early::Body::There(key));
+        let id = self.core.early.add(message);
+        let verdict = self.judge::<[u8]>(what, None);
+        self.core.keep(id, verdict);
+    }
+
+    pub(super) fn data<B: Source + ?Sized>(&mut self, from: RemoteId, header: &Header, body: &B) {
+        let id = RequestId::from_word(header.word);
+        if let Some(record) = self.core.ops.get_mut(id)
+            && record.remote == from
+            && let State::Pulling(pulling) = &mut record.state
+            && pulling.accepts(header)
+        {
+            let memory = &mut pulling.memory;
+            memory.fill(header.length as usize, body.len(), body, 0);
+            pulling.received += header.body_len;
+            record.touched = true;
+            self.core.continue_pull(id);
+        } else {
+            self.core.stats.stale += 1;
+        }
+    }
+
+    /// The destination of a part of a message that is being pulled. `None`: it is not wanted.
+    pub(super) fn place_data(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        header: &Header,
+    ) -> Option<Place<'_, O::Memory>> {
+        let from = self.core.remote_of(link, cookie);
+        if !self.core.trusts(link, from) {
+            return None;
+        }
+        let id = RequestId::from_word(header.word);
+        let record = self.core.ops.get_mut(id)?;
+        let State::Pulling(pulling) = &mut record.state else {
+            return None;
+        };
+        if record.remote != from || !pulling.accepts(header) {
+            return None;
+        }
+        record.touched = true;
+        if let Some(met) = self.core.remotes.met_mut(from) {
+            // A packet of which nothing but parts arrives for long.
+            met.silent = 0;
+        }
+        Some(Place {
+            memory: Destination::Memory(&mut pulling.memory),
+            offset: header.length as usize,
+        })
+    }
+
+    /// A part of a message has been written where [`Self::place_data`] said.
+    pub(super) fn data_placed(&mut self, link: LinkId, cookie: u64, header: &Header) {
+        self.core.stats.packets_in += 1;
+        let from = self.core.remote_of(link, cookie);
+        self.heed(from, header);
+        let id = RequestId::from_word(header.word);
+        if let Some(record) = self.core.ops.get_mut(id)
+            && record.remote == from
+            && let State::Pulling(pulling) = &mut record.state
+            && pulling.accepts(header)
+        {
+            pulling.received += header.body_len;
+            self.core.continue_pull(id);
+        } else {
+            self.core.stats.stale += 1;
+        }
+    }
+
+    /// Bytes of a message are being read by the port, here or at the peer's.
+    pub(super) fn being_read(&mut self, what: RemoteUse) {
+        let id = match what {
+            RemoteUse::Reading(token) => reader(token),
+            RemoteUse::Registered(token) => Some(RequestId::from_word(token)),
+        };
+        let Some(id) = id else { return };
+        let Some(record) = self.core.ops.get_mut(id) else {
+            return;
+        };
+        if matches!(what, RemoteUse::Reading(_)) && !record.state.is_reading() {
+            return;
+        }
+        record.touched = true;
+        let from = record.remote;
+        if let State::Offered { registered, .. } = record.state {
+            record.become_next(|memory| State::Serving { memory, registered });
+            self.core.serving(id, self.clock);
+        }
+        if let Some(met) = self.core.remotes.met_mut(from) {
+            met.silent = 0;
+        }
+    }
+
+    /// The port has read a message, or failed.
+    pub(super) fn has_read(&mut self, token: u64, ok: bool) {
+        let id = reader(token).filter(|id| {
+            let record = self.core.ops.get(*id);
+            record.is_some_and(|record| record.state.is_reading())
+        });
+        let record = id.and_then(|id| Some((id, self.core.ops.get_mut(id)?)));
+        let Some((id, record)) = record else {
+            self.core.stats.stale += 1;
+            return;
+        };
+        let State::Pulling(pulling) = &mut record.state else {
+            return;
+        };
+        (pulling.key, pulling.reading) = (None, false);
+        if let Some(answer) = pulling.withdrawn.take() {
+            let (from, send_id) = (record.remote, pulling.send_id);
+            self.core.unmatch(id, self.clock.now());
+            if answer {
+                let told = Status::Aborted;
+                self.core.finish_offer(from, send_id, 0, told);
+            }
+            return;
+        }
+        // If reading failed, Pull is used instead.
+        pulling.requested = if ok { pulling.wanted } else { 0 };
+        pulling.received = pulling.requested;
+        self.core.continue_pull(id);
+    }
+}
+
+/// The receiver's side.
+impl<O: Owner> Core<O> {
+    /// A message that `from` has offered goes into a receive that is in no list.
+    pub(super) fn match_offer(
+        &mut self,
+        id: RequestId,
+        from: RemoteId,
+        offer: (u64, Option<RemoteKey>),
+        bits: MatchBits,
+        length: u32,
+        now: Instant,
+    ) {
+        let record = self.ops.record_mut(id.index());
+        let position = record.state.position();
+        record.become_next(|memory| {
+            State::Pulling(Pulling::new(memory, offer, bits, length, position))
+        });
+        self.begin_pull(id, from, now);
+    }
+
+    /// The data of a receive that has become `Pulling` is on its way, or will be.
+    pub(super) fn begin_pull(&mut self, id: RequestId, from: RemoteId, now: Instant) {
+        let reach = self.remotes.reach(from);
+        let State::Pulling(pulling) = &mut self.ops.record_mut(id.index()).state else {
+            return;
+        };
+        if !reach.remote_read {
+            pulling.key = None;
+        }
+        if pulling.fetch.is_none() {
+            let name = (from, pulling.send_id);
+            self.early.names.insert(name, Named::Pull(id));
+        }
+        if !self.ops.record(id.index()).from_one {
+            self.attach_op(id, from);
+        }
+        self.start_timer(id, now);
+        self.continue_pull(id);
+    }
+
+    /// Asks for more of a message, or finishes it.
+    pub(super) fn continue_pull(&mut self, id: RequestId) {
+        let Some(record) = self.ops.get_mut(id) else {
+            return;
+        };
+        let from = record.remote;
+        let State::Pulling(pulling) = &mut record.state else {
+            return;
+        };
+        let send_id = pulling.send_id;
+        if pulling.received == pulling.wanted {
+            let status = inbound_status(pulling.received, pulling.length);
+            let received = pulling.received;
+            // The sender is told when it has been decided what becomes of it.
+            let message = pulling.fetch.and_then(|it| self.early.at(it.place()));
+            let undecided = message.is_some_and(|(_, it)| it.stage == Stage::Undecided);
+            self.complete(id, status, received);
+            if !undecided {
+                self.finish_offer(from, send_id, received, status);
+            }
+            return;
+        }
+        if pulling.key.is_some() {
+            if pulling.requested == 0 {
+                pulling.requested = pulling.wanted;
+                self.actions.push(super::DeferredAction::Read(id));
+            }
+            return;
+        }
+        let block = self.remotes.reach(from).pull_block;
+        while let Some(State::Pulling(pulling)) =
+            self.ops.get_mut(id).map(|record| &mut record.state)
+            && pulling.requested < pulling.wanted
+            && pulling.requested - pulling.received < block.saturating_mul(2)
+        {
+            let at = pulling.requested;
+            let len = block.min(pulling.wanted - at);
+            pulling.requested += len;
+            let body = PullBody {
+                recv_id: id.to_word(),
+                len,
+            }
+            .emit();
+            self.push_control(from, Header::new(wire::Kind::Pull, send_id, at), &body);
+        }
+    }
+
+    /// Tells the sender of an offer that no more of its bytes are wanted, and how its send ends.
+    pub(super) fn finish_offer(
+        &mut self,
+        source: RemoteId,
+        send_id: u64,
+        transferred: u32,
+        told: Status,
+    ) {
+        let mut done = Header::new(wire::Kind::Notify, send_id, transferred);
+        done.aux = notify_code(told);
+        self.push_control(source, done, &[]);
+    }
+
+    /// The sender calls an offered message off. A receive that had matched it goes back to where
+    /// it was, as if the message had never been.
+    pub(super) fn on_withdraw(&mut self, from: RemoteId, header: &Header, now: Instant) {
+        let (send_id, answer) = (header.word, header.aux == wire::ANSWER);
+        let Some(named) = self.early.names.get(&(from, send_id)).copied() else {
+            // It has been answered already.
+            self.stats.stale += 1;
+            return;
+        };
+        let op = match named {
+            Named::Pull(op) => Some(op),
+            Named::Early(id) => self.early.get(id).and_then(Early::fetch),
+        };
+        if let Some(op) = op {
+            if self.stops_reading(op, from, answer) {
+                return;
+            }
+            self.unmatch(op, now);
+        }
+        if let Named::Early(id) = named {
+            self.take_out(id);
+        }
+        if answer {
+            self.finish_offer(from, send_id, 0, Status::Aborted);
+        }
+    }
+
+    /// A message that is called off, and that the port may be reading into its receive's memory: it reports when
+    /// it has stopped. False: it does not read it.
+    fn stops_reading(&mut self, id: RequestId, from: RemoteId, answer: bool) -> bool {
+        let state = self.ops.get_mut(id).map(|record| &mut record.state);
+        let Some(State::Pulling(pulling)) = state.filter(|state| state.is_reading()) else {
+            return false;
+        };
+        pulling.withdrawn = Some(answer);
+        if let Some(link) = self.remotes.of(from).and_then(Remote::tx_link) {
+            let token = read_token(id);
+            self.actions
+                .push(super::DeferredAction::StopReading(link, token));
+        }
+        true
+    }
+
+    /// Undoes the match of a receive with a message that will not come.
+    pub(super) fn unmatch(&mut self, id: RequestId, now: Instant) {
+        let Some(record) = self.ops.get_mut(id) else {
+            return;
+        };
+        let State::Pulling(pulling) = &record.state else {
+            return;
+        };
+        let Some(position) = pulling.position else {
+            return self.complete(id, Status::Cancelled, 0);
+        };
+        let name = (record.remote, pulling.send_id);
+        record.touched = false;
+        let from_one = record.from_one;
+        if self.early.names.get(&name) == Some(&Named::Pull(id)) {
+            self.early.names.remove(&name);
+        }
+        if !from_one {
+            self.estrange(id);
+        }
+        self.repost(id, position, now);
+    }
+
+    /// A receive whose message was withdrawn waits again, unless another message has come
+    /// meanwhile that it would have taken. Those that are undecided find it when it is their turn.
+    fn repost(&mut self, id: RequestId, position: Position, now: Instant) {
+        let record = self.ops.record(id.index());
+        let (from, bits) = (record.remote, record.bits);
+        if let Some(early) = self.find_early(from, bits, position.mask) {
+            return self.fill_early(id, early, now);
+        }
+        // The link of another remote may have ended, but not that of the receive's own.
+        let record = self.ops.record_mut(id.index());
+        record.become_next(|memory| State::Posted {
+            memory,
+            position,
+            head: Head::NONE,
+        });
+        self.posted.enter(&mut self.ops, id.index());
+        self.start_timer(id, now);
+    }
+}
+
+/// The sender's side.
+impl<O: Owner> Core<O> {
+    /// A send has been matched: the time-out of transfers counts from now on, if it is another one.
+    pub(super) fn serving(&mut self, id: RequestId, clock: &impl Clock) {
+        if let Some(record) = self.ops.get_mut(id)
+            && record.waiting != record.timeout
+        {
+            record.touched = false;
+            self.start_timer(id, clock.now());
+        }
+    }
+
+    /// The receiver asks for a part of an offered message.
+    pub(super) fn on_pull(
+        &mut self,
+        from: RemoteId,
+        header: &Header,
+        pull: PullBody,
+        clock: &impl Clock,
+    ) {
+        let id = RequestId::from_word(header.word);
+        let asked = self.ops.get_mut(id).filter(|asked| asked.remote == from);
+        let Some(record) = asked else {
+            self.stats.stale += 1;
+            return;
+        };
+        let (first, registered) = match record.state {
+            State::Offered { registered, .. } => (true, registered),
+            State::Serving { registered, .. } => (false, registered),
+            _ => {
+                self.stats.stale += 1;
+                return;
+            }
+        };
+        let at = header.length as usize;
+        let end = at + pull.len as usize;
+        if pull.len == 0 || end > record.state.room() as usize {
+            self.stats.stale += 1;
+            return;
+        }
+        record.touched = true;
+        if first {
+            record.become_next(|memory| State::Serving { memory, registered });
+            self.serving(id, clock);
+        }
+        let Some(remote) = self.remotes.of_mut(from) else {
+            return;
+        };
+        let part = Stream {
+            request: id,
+            recv_id: pull.recv_id,
+            at,
+            end,
+        };
+        if !self.spares.fill(&mut remote.queues).extend_stream(part) {
+            // More at once than a receiver of ours has outstanding.
+            self.stats.stale += 1;
+            return;
+        }
+        self.make_ready(from);
+    }
+
+    pub(super) fn on_notify(&mut self, from: RemoteId, header: &Header) {
+        let id = RequestId::from_word(header.word);
+        if let Some(record) = self.ops.get(id)
+            && record.remote == from
+            && let State::Offered { .. } | State::Serving { .. } | State::Withdrawn { .. } =
+                record.state
+            && header.length <= record.state.room()
+        {
+            self.complete(id, notify_status(header.aux), header.length);
+        } else {
+            self.stats.stale += 1;
+        }
+    }
+
+    /// Asks the receiver of a send not to read it any more; with its answer, or without it a little later,
+    /// the send is over.
+    pub(super) fn withdraw(
+        &mut self,
+        id: RequestId,
+        registered: RemoteKey,
+        status: Status,
+        now: Instant,
+    ) {
+        let record = self.ops.record_mut(id.index());
+        let to = record.remote;
+        record.become_next(|memory| State::Withdrawn {
+            memory,
+            registered,
+            status,
+        });
+        if let Some(queues) = self.remotes.of_mut(to).and_then(Remote::queues_mut) {
+            queues.forget(id);
+        }
+        self.start_timer(id, now);
+        let mut header = Header::new(wire::Kind::Withdraw, id.to_word(), 0);
+        header.aux = wire::ANSWER;
+        self.push_farewell(to, header);
+    }
+}
+
+impl<M> Pulling<M> {
+    /// Whether this is the next part of the message.
+    fn accepts(&self, header: &Header) -> bool {
+        header.length == self.received
+            && header.body_len != 0
+            && header.body_len <= self.requested - self.received
+            && self.key.is_none()
+    }
+}
+
+/// A receive's end as the number it has in a notify packet.
+pub(super) fn notify_code(status: Status) -> u32 {
+    match status {
+        Status::Success => 0,
+        Status::Truncated => 1,
+        _ => 2,
+    }
+}
+
+/// The inverse; what it does not know counts as aborted.
+pub(super) fn notify_status(code: u32) -> Status {
+    match code {
+        0 => Status::Success,
+        1 => Status::Truncated,
+        _ => Status::Aborted,
+    }
+}
+
+/// The token of an operation's read of remote memory: none of a port's own.
+pub(super) fn read_token(id: RequestId) -> u64 {
+    READS | id.to_word()
+}
+
+/// The inverse. `None`: it is a port's.
+pub(super) fn reader(token: u64) -> Option<RequestId> {
+    (token & READS != 0).then(|| RequestId::from_word(token & !READS))
+}
+
+/// Names of operations stay below it.
+const READS: u64 = 1 << 63;
