@@ -183,12 +183,6 @@ impl Unmatched {
         self.over_quota.pop()
     }
 
-    /// Whether a peer is over its share.
-    #[inline]
-    pub(crate) fn has_over_quota(&self) -> bool {
-        !self.over_quota.is_empty()
-    }
-
     /// Has an unexpected message come up since the last call?
     #[inline]
     pub(crate) fn take_events(&mut self) -> bool {

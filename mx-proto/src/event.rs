@@ -28,6 +28,8 @@ pub struct Outcome {
     pub kind: OpKind,
     /// The result.
     pub status: Status,
+    /// The reason for the loss of the remote with which the operation ended; `None`: it ended for another reason.
+    pub lost: Option<DownReason>,
     /// The other side: destination of a send, source of a receive, peer of a connect.
     pub remote: RemoteId,
     /// The message's match bits (a receive: as sent).
@@ -54,6 +56,7 @@ impl Outcome {
         Self {
             kind: OpKind::Recv,
             status,
+            lost: None,
             remote,
             bits,
             length,

@@ -52,9 +52,6 @@ pub struct Host {
     produced: u64,
     pub(super) ends: VecDeque<End>,
     pub(super) downs: VecDeque<Down>,
-    /// Receives that have ended without a message, and for whose: should their remote be told lost next, they
-    /// end with the cause of that.
-    pub(super) ended: Vec<(RequestId, RemoteId)>,
     /// Reminders that are due, see [`Method::on_due`](super::Method::on_due).
     pub(super) due: Vec<u64>,
     /// Messages are of no interest any more.
@@ -71,7 +68,6 @@ impl Host {
             produced: 0,
             ends: VecDeque::new(),
             downs: VecDeque::new(),
-            ended: Vec::new(),
             due: Vec::new(),
             discarding: false,
         }
@@ -127,12 +123,6 @@ impl Host {
         self.done[context % CONTEXTS].len()
     }
 
-    /// Is there something else that the method looks at after each call of the endpoint?
-    #[inline]
-    pub(super) fn has_rest(&self) -> bool {
-        !self.ended.is_empty() | self.unmatched.has_over_quota()
-    }
-
     /// The contexts, one bit each, that have got something since the last call.
     #[inline]
     pub(super) fn take_produced(&mut self) -> u64 {
@@ -149,7 +139,6 @@ impl Host {
     pub(super) fn forget_events(&mut self) {
         self.ends.clear();
         self.downs.clear();
-        self.ended.clear();
         self.due.clear();
         self.unmatched.forget();
     }
@@ -166,18 +155,17 @@ impl Host {
             return;
         };
         let (key, tag) = (word.peer, word.tag);
-        let (pending, set) = (word.pending, word.error != 0);
-        let mut error = match how.status {
-            Status::Timeout => word.timeout_code(),
-            status => code_of(status),
+        let pending = word.pending;
+        let mut error = match (how.lost, how.status) {
+            (Some(reason), _) => Cause::of_down(reason).code(),
+            (None, Status::Timeout) => word.timeout_code(),
+            (None, status) => code_of(status),
         };
-        if error != 0 && kind == PostKind::Recv && !how.matched {
-            if matches!(how.status, Status::Timeout | Status::Cancelled) {
-                self.give_up(key, tag);
-            }
-            if !set && how.status != Status::Cancelled {
-                self.ended.push((op, how.remote));
-            }
+        if kind == PostKind::Recv
+            && !how.matched
+            && matches!(how.status, Status::Timeout | Status::Cancelled)
+        {
+            self.give_up(key, tag);
         }
         if (pending || how.status == Status::Unreachable)
             && let Some(peer) = self.peers.get_mut(key)
@@ -253,16 +241,7 @@ impl Owner for Host {
         }
     }
 
-    #[inline]
-    fn down(&mut self, ops: &mut Ops<Self>, down: Down) {
-        let cause = Cause::of_down(down.reason).code();
-        for (op, remote) in self.ended.drain(..) {
-            if remote == down.remote
-                && let Some(word) = ops.word_mut(op)
-            {
-                word.error = cause;
-            }
-        }
+    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
         self.downs.push_back(down);
     }
 

@@ -265,7 +265,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.watch_memory();
         }
         let host = self.endpoint.owner();
-        if host.has_events() || host.has_rest() {
+        if host.has_events() {
             return self.follow_up(busy);
         }
         busy
@@ -274,11 +274,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Follow-up work after a call of the endpoint. `busy`: it has found something.
     #[inline(never)]
     fn follow_up(&mut self, mut busy: bool) -> bool {
-        if self.endpoint.owner().has_events() {
-            busy |= self.drain();
-        } else {
-            self.endpoint.owner_mut().ended.clear();
-        }
+        busy |= self.drain();
         while let Some(key) = self.unmatched_mut().pop_over_quota() {
             self.shed(key);
         }
@@ -383,7 +379,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Takes in everything the endpoint has to say. Returns whether there was anything.
     pub(crate) fn drain(&mut self) -> bool {
         let mut busy = false;
-        self.endpoint.owner_mut().ended.clear();
         loop {
             let host = self.endpoint.owner_mut();
             if let Some(end) = host.ends.pop_front() {

@@ -63,6 +63,7 @@ use crate::time::{Clock, Instant};
 use crate::timeouts::{TimeOuts, Timeout};
 use crate::timer::Wheel;
 use crate::wire;
+use commands::RemoteEnd;
 use deadlines::Deadline;
 use foldhash::fast::RandomState;
 use inbound::Inbound;
@@ -544,10 +545,29 @@ impl<O: Owner> Core<O> {
 
     /// Ends an operation and reports it. From here on its memory is not touched.
     fn complete(&mut self, id: RequestId, status: Status, transferred: u32) {
+        self.complete_for(id, status, None, transferred);
+    }
+
+    /// Ends an operation with its remote, and reports it.
+    fn complete_with_remote(&mut self, id: RequestId, end: RemoteEnd) {
+        self.complete_for(id, end.status(), end.reason(), 0);
+    }
+
+    #[inline]
+    fn complete_for(
+        &mut self,
+        id: RequestId,
+        status: Status,
+        lost: Option<DownReason>,
+        transferred: u32,
+    ) {
         if let Some(fetch) = self.ops.get(id).and_then(|record| record.state.fetches()) {
             return self.end_fetch(id, fetch, status);
         }
         if let Some(outcome) = self.finish_op(id, status, transferred) {
+            // A withdrawn send ends with the result that it was withdrawn for.
+            let lost = lost.filter(|_| outcome.status == status);
+            let outcome = Outcome { lost, ..outcome };
             self.owner.completed(&mut self.ops, id, outcome);
         }
     }
@@ -572,6 +592,7 @@ impl<O: Owner> Core<O> {
         let outcome = Outcome {
             kind,
             status,
+            lost: None,
             remote: record.remote,
             bits,
             length,

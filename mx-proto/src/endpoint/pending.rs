@@ -74,6 +74,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let outcome = Outcome {
                 kind: OpKind::Send,
                 status: Status::Success,
+                lost: None,
                 remote: to,
                 bits,
                 length: len,

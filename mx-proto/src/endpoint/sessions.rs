@@ -22,6 +22,7 @@
 //! by its address (the interface that the network has proven or that was called, and the endpoint number)
 //! and by its life (session).
 
+use super::commands::RemoteEnd;
 use super::introductions::{Distrust, Due};
 use super::outbound::{UNREAD_ALL, unread_max};
 use super::{Core, DeferredAction};
@@ -589,7 +590,7 @@ impl<O: Owner> Core<O> {
 
     /// Removes a remote that the owner does not know.
     pub(super) fn leave(&mut self, id: RemoteId) {
-        if let Some(remote) = self.dissolve(id, Status::Unreachable, false) {
+        if let Some(remote) = self.dissolve(id, RemoteEnd::Parted(Status::Unreachable), false) {
             for (link, _) in &remote.links {
                 self.close_later(*link, Close::Now);
             }

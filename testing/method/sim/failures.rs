@@ -4,6 +4,7 @@
 use crate::rig::{NIC, Rig, context_of};
 use bmi_method::abi::constants::*;
 use bmi_method::method::Settings;
+use mx_proto::port::LinkDown;
 use mx_sim::{NodeId, Profile};
 use std::time::Duration;
 
@@ -78,6 +79,22 @@ fn with_a_peer_that_was_restarted() {
         rig.restart(b, Profile::default());
         rig.host(b).send_unexpected(a, 7, b"new life");
     });
+}
+
+#[test]
+fn with_a_link_that_ends_all_for_its_reason() {
+    for (reason, code) in [
+        (LinkDown::Reset, BMI_ENETRESET),
+        (LinkDown::Unreachable, BMI_EHOSTUNREACH),
+        (LinkDown::TimedOut, BMI_ETIMEDOUT),
+        (LinkDown::Protocol, BMI_EPROTO),
+    ] {
+        let (mut rig, a, b) = pair(8, None);
+        rig.introduce(a, b);
+        all_fail(&mut rig, a, b, code, |rig| {
+            rig.fabric.break_links(a, b, reason)
+        });
+    }
 }
 
 #[test]

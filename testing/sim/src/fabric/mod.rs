@@ -237,9 +237,14 @@ impl<M: Memory> Fabric<M> {
 
     /// Breaks every link between two nodes now; they can connect again at once.
     pub fn reset_links(&self, a: NodeId, b: NodeId) {
+        self.break_links(a, b, LinkDown::Reset);
+    }
+
+    /// Breaks every link between two nodes now, for a reason that both are told.
+    pub fn break_links(&self, a: NodeId, b: NodeId, reason: LinkDown) {
         let mut inner = self.inner.borrow_mut();
         for (host, link) in inner.links_between(|x, y| x == a && y == b) {
-            inner.reset(host, link);
+            inner.break_link(host, link, reason);
         }
     }
 

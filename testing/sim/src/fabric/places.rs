@@ -8,6 +8,7 @@
 use super::{Fabric, Host, HostId, Inner};
 use crate::world::NodeId;
 use mx_proto::origin::{Address, Seen, Source};
+use mx_proto::port::LinkDown;
 use mx_proto::{EndpointId, LinkId, Memory, NicId};
 
 /// The only address that an interface has.
@@ -36,7 +37,7 @@ impl<M: Memory> Fabric<M> {
             return inner.darken(|x, y| x == node || y == node);
         }
         for (host, link) in inner.links_between(|x, _| x == node) {
-            inner.reset(host, link);
+            inner.break_link(host, link, LinkDown::Reset);
         }
     }
 }

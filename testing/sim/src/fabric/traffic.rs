@@ -218,10 +218,10 @@ impl<M: Memory> Inner<M> {
     }
 
     /// The link breaks for both sides; each hears of it from its own port.
-    pub(crate) fn reset(&mut self, host: HostId, link: LinkId) {
-        self.tell_peer_down(host, link, LinkDown::Reset, false);
+    pub(crate) fn break_link(&mut self, host: HostId, link: LinkId, reason: LinkDown) {
+        self.tell_peer_down(host, link, reason, false);
         let now = self.world.now();
-        self.put(now, host, link, What::Down(LinkDown::Reset));
+        self.put(now, host, link, What::Down(reason));
         if let Some(end) = self.end_mut(host, link) {
             end.dark = true;
         }
@@ -295,7 +295,7 @@ impl<M: Memory> Inner<M> {
         }
         let Some((owner, memory)) = self.registered.get(&key.key) else {
             if connected {
-                self.reset(host, link);
+                self.break_link(host, link, LinkDown::Reset);
             }
             return Some(false);
         };
