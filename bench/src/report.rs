@@ -3,6 +3,7 @@
 use crate::bursts::Bursts;
 use crate::figures::Spread;
 use crate::targets::Target;
+use serde_json::json;
 
 /// One measured figure with its reference.
 #[derive(Clone, Debug)]
@@ -109,8 +110,8 @@ fn as_json(row: &Row) -> String {
         line += &format!(r#","p99_us":{p99:.4}"#);
     }
     if let Some((name, value)) = &row.reference {
-        let (name, value) = (escaped(name), value.median);
-        line += &format!(r#","reference":"{name}","reference_value":{value:.4}"#);
+        let (name, value) = (json!(name), value.median);
+        line += &format!(r#","reference":{name},"reference_value":{value:.4}"#);
     }
     if let Some(Spread { median, min, max }) = row.ratio {
         line += &format!(r#","ratio":{median:.4},"ratio_min":{min:.4},"ratio_max":{max:.4}"#);
@@ -136,19 +137,6 @@ fn as_json(row: &Row) -> String {
     line + "}"
 }
 
-/// Text as it stands in a JSON string; what has no short form there becomes a blank.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 fn unit(name: &str) -> &str {
     match name {
         "median_us" => "us",
@@ -163,8 +151,8 @@ fn unit(name: &str) -> &str {
 /// Says that a port was not measured, and why.
 pub(crate) fn not_measured(port: &str, why: &str, json: bool) {
     if json {
-        let why = escaped(why);
-        println!(r#"{{"port":"{port}","not_measured":"{why}"}}"#);
+        let why = json!(why);
+        println!(r#"{{"port":"{port}","not_measured":{why}}}"#);
     } else {
         println!("{port} was not measured: {why}");
     }
@@ -281,6 +269,10 @@ mod unit_tests {
 
     #[test]
     fn quotes_do_not_end_a_string() {
-        assert_eq!(escaped("a\"b\\c\nd"), r#"a\"b\\c d"#);
+        let row = Row {
+            reference: beside("a\"b\\c\nd", 0.2),
+            ..row("latency", 8, "median_us", 0.6)
+        };
+        assert!(as_json(&row).contains(r#","reference":"a\"b\\c\nd","reference_value":0.2000"#));
     }
 }

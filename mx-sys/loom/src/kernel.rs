@@ -7,11 +7,11 @@
 //!
 //! Owns: one lock, and the time.
 
-use libc_real::{
-    c_int, c_long, c_void, clockid_t, nfds_t, pollfd, sigset_t, size_t, ssize_t, timespec,
-};
+use libc_real::{c_int, c_long, clockid_t, nfds_t, pollfd, sigset_t, timespec};
 use loom::sync::{Condvar, Mutex};
+use nix_real::{Result, unistd};
 use std::cell::Cell;
+use std::os::fd::AsFd;
 
 struct Kernel {
     lock: Mutex<()>,
@@ -35,22 +35,16 @@ pub(crate) fn reset() {
     TIME.set(0);
 }
 
-/// # Safety
-/// As the real one.
-pub unsafe fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
+pub fn write(fd: impl AsFd, from: &[u8]) -> Result<usize> {
     let _kernel = KERNEL.lock.lock().unwrap();
-    // SAFETY: the caller's promise.
-    let written = unsafe { libc_real::write(fd, from, len) };
+    let written = unistd::write(fd, from);
     KERNEL.changed.notify_all();
     written
 }
 
-/// # Safety
-/// As the real one.
-pub unsafe fn read(fd: c_int, into: *mut c_void, len: size_t) -> ssize_t {
+pub fn read(fd: impl AsFd, into: &mut [u8]) -> Result<usize> {
     let _kernel = KERNEL.lock.lock().unwrap();
-    // SAFETY: the caller's promise.
-    unsafe { libc_real::read(fd, into, len) }
+    unistd::read(fd, into)
 }
 
 /// # Safety

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   progress; ports/base: fork, eventfd, clock      as they are
-//!        |  lock::{Mutex, Condvar}          libc::{ppoll, read, write, clock_gettime, ..}
+//!        |  lock::{Mutex, Condvar}          libc::{ppoll, clock_gettime, ..}, nix::unistd::{read, write}
 //!        v                                  v
 //!   locks of loom's                    kernel: real eventfds; who sleeps, sleeps in loom
 //! ```
@@ -23,6 +23,7 @@
 extern crate self as libc;
 extern crate self as mx_reserve;
 extern crate self as mx_sys;
+extern crate self as nix;
 
 #[path = "../../../ports/base/src/clock.rs"]
 pub mod clock;
@@ -92,7 +93,7 @@ mod epoll {
 /// Nor does anything fork.
 mod close_on_fork {
     use std::io;
-    use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+    use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
     #[derive(Debug)]
     pub(crate) struct CloseOnForkFd(OwnedFd);
@@ -100,14 +101,22 @@ mod close_on_fork {
     pub(crate) struct CloseOnFork;
 
     impl CloseOnFork {
-        pub(crate) fn open(open: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<CloseOnForkFd> {
-            open().map(CloseOnForkFd)
+        pub(crate) fn open(
+            open: impl FnOnce() -> nix_real::Result<OwnedFd>,
+        ) -> io::Result<CloseOnForkFd> {
+            Ok(CloseOnForkFd(open()?))
         }
     }
 
     impl CloseOnForkFd {
         pub(crate) fn is_intact(&self) -> bool {
             true
+        }
+    }
+
+    impl AsFd for CloseOnForkFd {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
         }
     }
 
@@ -119,7 +128,12 @@ mod close_on_fork {
 }
 #[path = "sync.rs"]
 pub mod lock;
+/// The calls of nix that loom has to know of.
+pub mod unistd {
+    pub use crate::kernel::{read, write};
+}
 
-pub use kernel::{clock_gettime, ppoll, read, sysconf, write};
+pub use kernel::{clock_gettime, ppoll, sysconf};
 pub use libc_real::*;
+pub use nix_real::{errno, sys};
 pub use progress::{Helper, Interest, Progress, Shared, Tuning};

@@ -5,12 +5,14 @@
 //! ```
 //!
 //! Owns: the descriptor, closed when it is dropped.
-//! Cost: one system call each. They are `libc`'s, for which `mx-sys/loom` has its own.
+//! Cost: one system call each. `mx-sys/loom` has its own `read` and `write`.
 
 use crate::cancellation::Off;
 use crate::close_on_fork::{CloseOnFork, CloseOnForkFd};
+use nix::sys::eventfd::{self, EfdFlags};
+use nix::unistd::{read, write};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// An `eventfd`, non-blocking and closed on exec.
 #[derive(Debug)]
@@ -21,34 +23,23 @@ pub struct EventFd {
 impl EventFd {
     /// A silent one.
     pub fn new() -> io::Result<Self> {
-        let fd = CloseOnFork::open(|| {
-            // SAFETY: no pointers; the result is checked.
-            let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // SAFETY: a fresh descriptor, not owned elsewhere.
-            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-        })?;
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        let open = || eventfd::EventFd::from_flags(flags).map(OwnedFd::from);
+        let fd = CloseOnFork::open(open)?;
         Ok(Self { fd })
     }
 
     /// Makes it readable. Ringing twice is ringing once.
     pub fn ring(&self) {
         let _off = Off::new();
-        let one = 1u64;
         // The only failure is a counter that is full, and then it is readable anyway.
-        // SAFETY: eight bytes at `one` are readable.
-        unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
+        let _ = write(&self.fd, &1u64.to_ne_bytes());
     }
 
     /// Makes it silent. Returns whether it had been rung.
     pub fn silence(&self) -> bool {
         let _off = Off::new();
-        let mut count = 0u64;
-        // SAFETY: eight bytes at `count` are writable.
-        let got = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut count).cast(), 8) };
-        got == 8
+        read(&self.fd, &mut [0; 8]) == Ok(8)
     }
 
     /// False when the host has closed the descriptor, and its number is no anonymous file's.

@@ -8,10 +8,13 @@
 //! `getifaddrs` does not tell a bridge from a card. The files below `/sys/class/net` do, but they are those of
 //! the network namespace that was there when they were mounted, which need not be the caller's.
 //!
-//! Owns: the sockets, and the format of the messages.
+//! Owns: the sockets, and the meaning of the messages; headers and lengths are netlink-packet-core's.
 //! Not here: which interfaces are used.
 
 use crate::close_on_fork::CloseOnForkFd;
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NLMSG_ALIGNTO, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator,
+};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
@@ -35,9 +38,6 @@ pub struct InterfaceKind {
 
 /// Bytes of one answer of the kernel at most: it takes more only for a question with a larger buffer.
 const ANSWER: usize = 32 << 10;
-
-/// The length of an attribute's header.
-const ATTRIBUTE: usize = 4;
 
 /// The length of a message's header.
 const HEADER: usize = 16;
@@ -74,66 +74,33 @@ fn open(groups: u32) -> io::Result<OwnedFd> {
 
 /// For all interfaces.
 fn question() -> Vec<u8> {
-    let len = (HEADER + LINK) as u32;
-    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-    let mut message = Vec::with_capacity(HEADER + LINK);
-    message.extend(len.to_ne_bytes());
-    message.extend(libc::RTM_GETLINK.to_ne_bytes());
-    message.extend(flags.to_ne_bytes());
-    message.resize(HEADER + LINK, 0);
-    message
+    let mut bytes = vec![0; HEADER + LINK];
+    let mut message = NetlinkBuffer::new(&mut bytes);
+    message.set_length((HEADER + LINK) as u32);
+    message.set_message_type(libc::RTM_GETLINK);
+    message.set_flags(NLM_F_REQUEST | NLM_F_DUMP);
+    bytes
 }
 
 /// Takes in one answer. False: it was the last.
 fn take_in(mut answer: &[u8], kinds: &mut Vec<InterfaceKind>) -> io::Result<bool> {
-    while let Some((len, kind)) = header(answer) {
-        let (message, rest) = answer.split_at(len);
-        match i32::from(kind) {
-            libc::NLMSG_DONE => return Ok(false),
-            libc::NLMSG_ERROR => {
-                let code = message.get(HEADER..).and_then(<[u8]>::first_chunk);
+    while !answer.is_empty() {
+        let message = NetlinkBuffer::new_checked(answer).map_err(io::Error::other)?;
+        let content = message.payload();
+        match message.message_type() {
+            NLMSG_DONE => return Ok(false),
+            NLMSG_ERROR => {
+                let code = content.first_chunk();
                 let code = code.map_or(0, |code| i32::from_ne_bytes(*code));
                 return Err(io::Error::from_raw_os_error(-code));
             }
-            _ if kind == libc::RTM_NEWLINK => {
-                kinds.push(kind_of(message.get(HEADER + LINK..).unwrap_or_default()));
-            }
+            libc::RTM_NEWLINK => kinds.push(kind_of(content.get(LINK..).unwrap_or_default())),
             _ => {}
         }
-        answer = rest.get(padding(len)..).unwrap_or_default();
+        let end = (message.length() as usize).next_multiple_of(NLMSG_ALIGNTO.into());
+        answer = answer.get(end..).unwrap_or_default();
     }
-    if answer.is_empty() {
-        Ok(true)
-    } else {
-        Err(io::ErrorKind::InvalidData.into())
-    }
-}
-
-/// The length and the type of the first message, if all of it is there.
-fn header(answer: &[u8]) -> Option<(usize, u16)> {
-    let len = u32::from_ne_bytes(*answer.first_chunk()?) as usize;
-    let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
-    (HEADER..=answer.len())
-        .contains(&len)
-        .then_some((len, kind))
-}
-
-/// Bytes to the next multiple of four.
-fn padding(len: usize) -> usize {
-    len.wrapping_neg() % 4
-}
-
-/// Calls `found` with the type and the value of each attribute.
-fn attributes<'a>(mut bytes: &'a [u8], mut found: impl FnMut(u16, &'a [u8])) {
-    while let Some(header) = bytes.first_chunk::<ATTRIBUTE>() {
-        let len = usize::from(u16::from_ne_bytes([header[0], header[1]]));
-        let kind = u16::from_ne_bytes([header[2], header[3]]) & libc::NLA_TYPE_MASK as u16;
-        let Some(value) = bytes.get(ATTRIBUTE..len) else {
-            return;
-        };
-        found(kind, value);
-        bytes = bytes.get(len + padding(len)..).unwrap_or_default();
-    }
+    Ok(true)
 }
 
 fn kind_of(bytes: &[u8]) -> InterfaceKind {
@@ -146,15 +113,21 @@ fn kind_of(bytes: &[u8]) -> InterfaceKind {
         kind: String::new(),
         master: String::new(),
     };
-    attributes(bytes, |kind, value| match kind {
-        libc::IFLA_IFNAME => of.name = text(value),
-        libc::IFLA_LINKINFO => attributes(value, |kind, value| match kind {
-            libc::IFLA_INFO_KIND => of.kind = text(value),
-            IFLA_INFO_SLAVE_KIND => of.master = text(value),
+    for attribute in NlasIterator::new(bytes).flatten() {
+        match attribute.kind() {
+            libc::IFLA_IFNAME => of.name = text(attribute.value()),
+            libc::IFLA_LINKINFO => {
+                for info in NlasIterator::new(attribute.value()).flatten() {
+                    match info.kind() {
+                        libc::IFLA_INFO_KIND => of.kind = text(info.value()),
+                        IFLA_INFO_SLAVE_KIND => of.master = text(info.value()),
+                        _ => {}
+                    }
+                }
+            }
             _ => {}
-        }),
-        _ => {}
-    });
+        }
+    }
     of
 }
 
@@ -266,10 +239,10 @@ mod tests {
     }
 
     fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let len = (ATTRIBUTE + value.len()) as u16;
+        let len = (4 + value.len()) as u16;
         let mut bytes = [len.to_ne_bytes(), kind.to_ne_bytes()].concat();
         bytes.extend(value);
-        bytes.resize(bytes.len() + padding(bytes.len()), 0);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
     }
 
@@ -279,7 +252,7 @@ mod tests {
         bytes.extend(kind.to_ne_bytes());
         bytes.resize(HEADER, 0);
         bytes.extend(rest);
-        bytes.resize(bytes.len() + padding(bytes.len()), 0);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
     }
 

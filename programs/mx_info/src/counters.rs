@@ -8,10 +8,10 @@
 
 use crate::again::Again;
 use crate::endpoints::{Endpoint, Which};
-use crate::json::Json;
 use crate::prometheus;
-use crate::text::{aligned, show};
+use crate::text::{aligned, non_empty, show};
 use clap::Parser;
+use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -101,26 +101,27 @@ impl Watch {
     fn json(&mut self, endpoints: &[Endpoint], passed: Option<Duration>) -> String {
         let mut out = String::new();
         for endpoint in endpoints {
-            let mut fields = vec![
-                ("pid".to_owned(), endpoint.pid.into()),
-                ("program".to_owned(), Json::text_or_null(&endpoint.program)),
-                ("library".to_owned(), Json::text(&endpoint.library)),
-                ("board".to_owned(), endpoint.board.into()),
-                ("endpoint".to_owned(), endpoint.endpoint.into()),
-                ("counters".to_owned(), endpoint.counters_json()),
-            ];
-            let rates: Vec<(String, Json)> = endpoint
+            let mut line = json!({
+                "pid": endpoint.pid,
+                "program": non_empty(&endpoint.program),
+                "library": endpoint.library,
+                "board": endpoint.board,
+                "endpoint": endpoint.endpoint,
+                "counters": endpoint.counters_json(),
+            });
+            let rates: Map<String, Value> = endpoint
                 .counters
                 .iter()
                 .filter_map(|(label, value)| {
                     let rate = self.rate(endpoint, label, *value, passed)?;
-                    Some((label.clone(), Json::Fraction(rate)))
+                    // Parsed from its digits: a whole rate is `1`, not `1.0`.
+                    Some((label.clone(), rate.to_string().parse().ok()?))
                 })
                 .collect();
             if !rates.is_empty() {
-                fields.push(("per_second".to_owned(), Json::Object(rates)));
+                line["per_second"] = rates.into();
             }
-            let _ = writeln!(out, "{}", Json::Object(fields));
+            let _ = writeln!(out, "{line}");
         }
         self.remember(endpoints);
         out

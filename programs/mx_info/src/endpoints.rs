@@ -6,12 +6,12 @@
 //!
 //! Owns: the words for what a process published.
 
-use crate::json::Json;
-use crate::text::{printable, show};
+use crate::text::{non_empty, printable, show};
 use clap::Parser;
 use mx_proto::NicId;
 use mx_sys::published::{self, Found, Peer};
 use mx_sys::{PortMap, Settings, nic, settings};
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -48,7 +48,7 @@ impl Args {
     pub(crate) fn show(&self) -> Result<(), String> {
         let found = self.which.find();
         if self.json {
-            let list: Json = found.iter().map(Endpoint::json).collect();
+            let list: Value = found.iter().map(Endpoint::json).collect();
             show(&format!("{list}\n"));
         } else {
             let blocks: Vec<String> = found.iter().map(Endpoint::block).collect();
@@ -221,35 +221,26 @@ impl Endpoint {
     }
 
     /// Everything.
-    pub(crate) fn json(&self) -> Json {
-        let tcp_port = self.tcp_port.map(|port| u32::from(port).into());
-        Json::object([
-            ("pid", self.pid.into()),
-            ("program", Json::text_or_null(&self.program)),
-            ("library", Json::text(&self.library)),
-            ("board", self.board.into()),
-            ("endpoint", self.endpoint.into()),
-            ("nic_id", Json::text(nic_text(self.nic))),
-            ("session", Json::text(format!("{:016x}", self.session))),
-            ("opened", Json::Number(self.opened)),
-            (
-                "ports",
-                self.ports.iter().copied().map(Json::text).collect(),
-            ),
-            ("tcp_port", tcp_port.unwrap_or(Json::Null)),
-            ("provider", Json::text_or_null(&self.provider)),
-            ("counters", self.counters_json()),
-        ])
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "pid": self.pid,
+            "program": non_empty(&self.program),
+            "library": self.library,
+            "board": self.board,
+            "endpoint": self.endpoint,
+            "nic_id": nic_text(self.nic),
+            "session": format!("{:016x}", self.session),
+            "opened": self.opened,
+            "ports": self.ports,
+            "tcp_port": self.tcp_port,
+            "provider": non_empty(&self.provider),
+            "counters": self.counters_json(),
+        })
     }
 
     /// The counters by their names.
-    pub(crate) fn counters_json(&self) -> Json {
-        let fields = self.counters.iter();
-        Json::Object(
-            fields
-                .map(|(label, value)| (label.clone(), Json::Number(*value)))
-                .collect(),
-        )
+    pub(crate) fn counters_json(&self) -> Value {
+        self.counters.iter().cloned().collect()
     }
 
     /// `local tcp:28675 rdm`.

@@ -10,13 +10,13 @@
 
 use crate::endpoints::{Endpoint, HEADING, Which, nic_text};
 use crate::fabrics;
-use crate::json::Json;
-use crate::text::{aligned, or_none, printable, show};
+use crate::text::{aligned, non_empty, or_none, printable, show};
 use libfabric_sys::Library;
 use mx_port_rdm::{hardware, survey};
 use mx_proto::NicId;
 use mx_sys::nic::{self, KnownPeer};
 use mx_sys::{Settings, settings};
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -166,26 +166,19 @@ impl Machine {
     }
 
     /// For programs.
-    fn json(&self) -> Json {
-        let file = self.peers_file.as_ref();
-        Json::object([
-            ("version", Json::text(env!("CARGO_PKG_VERSION"))),
-            ("host", Json::text(&self.host)),
-            ("port", Json::text(&self.port)),
-            ("port_base", u32::from(self.port_base).into()),
-            ("boards", self.boards.iter().map(Board::json).collect()),
-            (
-                "endpoints",
-                self.endpoints.iter().map(Endpoint::json).collect(),
-            ),
-            ("fabric", self.fabric.json()),
-            ("advice", self.advice.iter().map(Advice::json).collect()),
-            (
-                "peers_file",
-                file.map_or(Json::Null, |file| Json::text(file.to_string_lossy())),
-            ),
-            ("peers", self.peers.iter().map(peer_json).collect()),
-        ])
+    fn json(&self) -> Value {
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "host": self.host,
+            "port": self.port,
+            "port_base": self.port_base,
+            "boards": self.boards.iter().map(Board::json).collect::<Value>(),
+            "endpoints": self.endpoints.iter().map(Endpoint::json).collect::<Value>(),
+            "fabric": self.fabric.json(),
+            "advice": self.advice.iter().map(Advice::json).collect::<Value>(),
+            "peers_file": self.peers_file.as_ref().map(|file| file.to_string_lossy()),
+            "peers": self.peers.iter().map(peer_json).collect::<Value>(),
+        })
     }
 }
 
@@ -200,14 +193,14 @@ impl Board {
         ]
     }
 
-    fn json(&self) -> Json {
-        Json::object([
-            ("board", self.number.into()),
-            ("interface", Json::text(&self.interface)),
-            ("address", Json::text(&self.address)),
-            ("nic_id", Json::text(nic_text(self.nic))),
-            ("name", Json::text_or_null(&self.name)),
-        ])
+    fn json(&self) -> Value {
+        json!({
+            "board": self.number,
+            "interface": self.interface,
+            "address": self.address,
+            "nic_id": nic_text(self.nic),
+            "name": non_empty(&self.name),
+        })
     }
 }
 
@@ -229,12 +222,8 @@ impl Advice {
         [self.name, self.value, self.text].map(str::to_owned).into()
     }
 
-    fn json(&self) -> Json {
-        Json::object([
-            ("setting", Json::text(self.name)),
-            ("value", Json::text(self.value)),
-            ("advice", Json::text(self.text)),
-        ])
+    fn json(&self) -> Value {
+        json!({"setting": self.name, "value": self.value, "advice": self.text})
     }
 }
 
@@ -270,24 +259,20 @@ impl Fabric {
         out
     }
 
-    fn json(&self) -> Json {
+    fn json(&self) -> Value {
         let (version, rows, error) = match &self.providers {
-            Ok(it) => (it.version.as_str(), it.rows.as_slice(), ""),
-            Err(why) => ("", &[][..], why.as_str()),
+            Ok(it) => (Some(&it.version), it.rows.as_slice(), None),
+            Err(why) => (None, &[][..], Some(why)),
         };
         let rows = rows.iter().map(|[provider, verdict, why]| {
-            Json::object([
-                ("provider", Json::text(provider)),
-                ("verdict", Json::text(verdict)),
-                ("why", Json::text_or_null(why)),
-            ])
+            json!({"provider": provider, "verdict": verdict, "why": non_empty(why)})
         });
-        Json::object([
-            ("libfabric", Json::text_or_null(version)),
-            ("error", Json::text_or_null(error)),
-            ("adapters", self.adapters.iter().map(Json::text).collect()),
-            ("providers", rows.collect()),
-        ])
+        json!({
+            "libfabric": version,
+            "error": error,
+            "adapters": self.adapters,
+            "providers": rows.collect::<Value>(),
+        })
     }
 }
 
@@ -296,13 +281,13 @@ fn peer_row(peer: &KnownPeer) -> Vec<String> {
     vec![peer.address.to_string(), nic_text(peer.nic), names]
 }
 
-fn peer_json(peer: &KnownPeer) -> Json {
-    Json::object([
-        ("address", Json::text(peer.address.to_string())),
-        ("nic_id", Json::text(nic_text(peer.nic))),
-        ("names", peer.names.iter().map(Json::text).collect()),
-        ("local", Json::Bool(peer.is_local)),
-    ])
+fn peer_json(peer: &KnownPeer) -> Value {
+    json!({
+        "address": peer.address.to_string(),
+        "nic_id": nic_text(peer.nic),
+        "names": peer.names,
+        "local": peer.is_local,
+    })
 }
 
 /// A setting as its environment variable would say it.

@@ -8,7 +8,7 @@
 //!                       for a node exporter, with meanings      prometheus
 //!   mx_info fabrics     libfabric's providers, one by one       fabrics
 //!                                  |
-//!                       text, json: how they are shown
+//!                       text, serde_json: how they are shown
 //! ```
 //!
 //! It looks from outside: at the kernel's interfaces, at libfabric's providers, and at the pages that
@@ -19,7 +19,6 @@ mod again;
 mod counters;
 mod endpoints;
 mod fabrics;
-mod json;
 mod machine;
 mod peers;
 mod prometheus;

@@ -8,13 +8,13 @@
 
 use crate::again::Again;
 use crate::endpoints::{Endpoint, Which, nic_text};
-use crate::json::Json;
-use crate::text::{aligned, or_none};
+use crate::text::{aligned, non_empty, or_none};
 use clap::Parser;
 use mx_proto::{Clock, Instant, Phase};
 use mx_sys::clock::MonotonicClock;
 use mx_sys::nic;
 use mx_sys::published::Peer;
+use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -112,33 +112,31 @@ fn row(peer: &Peer, now: Instant) -> Vec<String> {
 }
 
 fn json(endpoint: &Endpoint, peers: &[&Peer], now: Instant) -> String {
-    let seconds =
-        |span: Option<Duration>| span.map_or(Json::Null, |span| Json::Fraction(span.as_secs_f64()));
-    let since = |at: Option<Instant>| seconds(at.map(|at| now.since(at)));
+    let since = |at: Option<Instant>| at.map(|at| now.since(at).as_secs_f64());
     let peers = peers.iter().map(|peer| {
-        Json::object([
-            ("peer", Json::text(name(peer))),
-            ("nic_id", Json::text(nic_text(peer.nic))),
-            ("endpoint", peer.endpoint.0.into()),
-            ("state", Json::text(state(peer.phase))),
-            ("port", peer.port.map_or(Json::Null, Json::text)),
-            ("round_trip", seconds(peer.figures.round_trip)),
-            ("heard", since(peer.figures.heard_at)),
-            ("operations", peer.operations.into()),
-            ("queued", peer.queued.into()),
-            ("oldest", since(peer.oldest_since)),
-            ("credits", peer.credits.into()),
-            ("resent", peer.figures.resent.into()),
-            ("as_of", since(Some(peer.written))),
-        ])
+        json!({
+            "peer": name(peer),
+            "nic_id": nic_text(peer.nic),
+            "endpoint": peer.endpoint.0,
+            "state": state(peer.phase),
+            "port": peer.port,
+            "round_trip": peer.figures.round_trip.map(|span| span.as_secs_f64()),
+            "heard": since(peer.figures.heard_at),
+            "operations": peer.operations,
+            "queued": peer.queued,
+            "oldest": since(peer.oldest_since),
+            "credits": peer.credits,
+            "resent": peer.figures.resent,
+            "as_of": since(Some(peer.written)),
+        })
     });
-    let line = Json::object([
-        ("pid", endpoint.pid.into()),
-        ("program", Json::text_or_null(&endpoint.program)),
-        ("board", endpoint.board.into()),
-        ("endpoint", endpoint.endpoint.into()),
-        ("peers", peers.collect()),
-    ]);
+    let line = json!({
+        "pid": endpoint.pid,
+        "program": non_empty(&endpoint.program),
+        "board": endpoint.board,
+        "endpoint": endpoint.endpoint,
+        "peers": peers.collect::<Value>(),
+    });
     format!("{line}\n")
 }
 

@@ -33,6 +33,11 @@ pub(crate) fn aligned(heading: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
+/// Returns a text for JSON, where an empty one is null.
+pub(crate) fn non_empty(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
 /// A table as it is, or that there is none.
 pub(crate) fn or_none(table: String) -> String {
     if table.is_empty() {

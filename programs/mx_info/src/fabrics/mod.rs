@@ -15,13 +15,13 @@
 mod names;
 mod row;
 
-use crate::json::Json;
 use crate::text::{aligned, show};
 use clap::Parser;
 use libfabric_sys::Library;
 use mx_port_rdm::{hardware, survey};
 use row::Row;
 pub(crate) use row::verdict;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 const ABOUT: &str = "\
@@ -109,15 +109,12 @@ fn markdown(machine: &Machine, rows: &[Row]) -> String {
     out
 }
 
-fn json(machine: &Machine, rows: &[Row]) -> Json {
-    Json::object([
-        ("libfabric", Json::text(&machine.version)),
-        (
-            "adapters",
-            machine.adapters.iter().map(Json::text).collect(),
-        ),
-        ("providers", rows.iter().map(Row::json).collect()),
-    ])
+fn json(machine: &Machine, rows: &[Row]) -> Value {
+    json!({
+        "libfabric": machine.version,
+        "adapters": machine.adapters,
+        "providers": rows.iter().map(Row::json).collect::<Value>(),
+    })
 }
 
 /// Names, one a line.

@@ -8,8 +8,8 @@
 //! Not here: headings, and which table has it.
 
 use super::names;
-use crate::json::Json;
 use mx_port_rdm::{Finding, Verdict};
+use serde_json::{Value, json};
 
 /// One provider.
 #[derive(Clone, Debug)]
@@ -106,31 +106,26 @@ impl Row {
         line([&self.provider, self.verdict, &self.reason])
     }
 
-    pub(super) fn json(&self) -> Json {
-        let mut fields = vec![
-            ("provider", Json::text(&self.provider)),
-            ("version", Json::text(&self.version)),
-            ("verdict", Json::text(self.verdict)),
-            ("reason", Json::text(&self.reason)),
-            ("endpoint", Json::text(&self.ep_type)),
-            ("inject", Json::Number(self.inject as u64)),
-            ("address", Json::text(&self.address)),
-            (
-                "capabilities",
-                self.caps.iter().copied().map(Json::text).collect(),
-            ),
-            ("mode", self.mode.iter().map(Json::text).collect()),
-            ("mr_mode", self.mr_mode.iter().map(Json::text).collect()),
-        ];
+    pub(super) fn json(&self) -> Value {
+        let mut row = json!({
+            "provider": self.provider,
+            "version": self.version,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "endpoint": self.ep_type,
+            "inject": self.inject,
+            "address": self.address,
+            "capabilities": self.caps,
+            "mode": self.mode,
+            "mr_mode": self.mr_mode,
+        });
         if let Some(paths) = &self.paths {
-            fields.extend([
-                ("small", Json::text(&paths.small)),
-                ("medium", Json::text(&paths.medium)),
-                ("large", Json::text(&paths.large)),
-                ("waits", Json::text(paths.waits)),
-            ]);
+            row["small"] = json!(paths.small);
+            row["medium"] = json!(paths.medium);
+            row["large"] = json!(paths.large);
+            row["waits"] = json!(paths.waits);
         }
-        Json::object(fields)
+        row
     }
 
     /// In which order rows are shown.
