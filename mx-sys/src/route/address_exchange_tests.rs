@@ -21,6 +21,7 @@ use mx_proto::{
     Clock, EndpointId, Identity, Instant, LinkId, Memory, NicId, Route, SessionId, Target,
 };
 use mx_sim::recorder::{Recorder, Seen, header_of};
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -35,7 +36,7 @@ const NOWHERE: NicId = NicId(5);
 
 /// A fabric on which every peer is heard at once, and nothing else is.
 #[derive(Debug, Default)]
-struct Double {
+pub(super) struct Double {
     provider: &'static str,
     made: u32,
     open: Vec<LinkId>,
@@ -46,7 +47,7 @@ struct Double {
     from: HashMap<LinkId, SocketAddr>,
     doubted: Vec<LinkId>,
     /// It takes no more links.
-    full: bool,
+    pub(super) full: bool,
     /// Links closed by the endpoint of which something is left.
     leaving: Vec<LinkId>,
     /// The time at which anything last came over any link.
@@ -54,7 +55,7 @@ struct Double {
 }
 
 impl Double {
-    fn new(provider: &'static str) -> Self {
+    pub(super) fn new(provider: &'static str) -> Self {
         Self {
             provider,
             ..Self::default()
@@ -234,28 +235,30 @@ impl Clock for Hasty {
     }
 }
 
-fn listening() -> TcpPort {
+pub(super) fn listening() -> TcpPort {
     listening_for(usize::MAX)
 }
 
 fn listening_for(max_links: usize) -> TcpPort {
     let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
-    let resolver = |target: Target| {
-        if target.nic == NOWHERE {
-            return Err(ConnectError::UnknownNic);
-        }
-        let port = PortMap::default().port(target.endpoint);
-        let port = port.map_err(|_| ConnectError::BadEndpoint)?;
-        Ok([SocketAddr::from((Ipv4Addr::LOCALHOST, port))]
-            .into_iter()
-            .collect())
-    };
-    let options = TcpOptions::new(listen, Box::new(resolver));
+    let options = TcpOptions::new(listen, Box::new(resolve));
     TcpPort::open(TcpOptions {
         max_links: max_links.min(options.max_links),
         ..options
     })
     .unwrap()
+}
+
+/// A resolver for which every machine but [`NOWHERE`] is this one.
+pub(super) fn resolve(target: Target) -> Result<SmallVec<[SocketAddr; 2]>, ConnectError> {
+    if target.nic == NOWHERE {
+        return Err(ConnectError::UnknownNic);
+    }
+    let port = PortMap::default().port(target.endpoint);
+    let port = port.map_err(|_| ConnectError::BadEndpoint)?;
+    Ok([SocketAddr::from((Ipv4Addr::LOCALHOST, port))]
+        .into_iter()
+        .collect())
 }
 
 fn target_of(port: u16, route: Route) -> Target {

@@ -15,6 +15,8 @@ mod address_exchange;
 #[cfg(test)]
 mod address_exchange_tests;
 pub mod anew;
+#[cfg(test)]
+mod connect_tests;
 mod dgram;
 mod filter;
 pub mod host;
