@@ -1,19 +1,14 @@
 //! All ports of a machine behind one.
 //!
 //! ```text
-//!   target                        route
-//!     this very endpoint  ------> loopback
-//!     this host           ------> local   --Refused--> tcp
-//!     elsewhere           ------> rdm, if that is open --Elsewhere--> tcp
-//!     asked for, or all   ------> dgram                --Elsewhere--> tcp
-//!
 //!   control nest {local, tcp}    data nest {control, loopback, local's links, tcp, dgram, rdm's while
 //!                                           it is armed}
 //!   a link's name says whose it is ([`LinkId::port`])
 //! ```
 //!
-//! A link over rdm begins with an address exchange over TCP (`exchange`), which the endpoint does
-//! not see, and so does one over datagrams where addresses do not follow from host and number.
+//! [`choice`](super::choice) says which ports may carry a link. A link over rdm begins with an address
+//! exchange over TCP (`address_exchange`), which the endpoint does not see, and so does one over datagrams
+//! where addresses do not follow from host and number.
 //!
 //! A port without a link is *quiet*: it is not polled, so that TCP costs nothing to a process that
 //! uses only shared memory. It is polled again when its control descriptor is readable: a sleeping
@@ -34,11 +29,12 @@ use mx_port_dgram::DgramPort;
 use mx_port_local::LocalPort;
 
 use super::address_exchange::{AddressExchange, Askers};
+use super::choice::{Location, choose};
 use super::filter::{ExchangeFilter, FallbackFilter, Relay};
 use super::interface::Interface;
 use super::lazy::Lazy;
 use super::loopback::LoopbackPort;
-use super::open::{BOARD, is_oneself};
+use super::open::BOARD;
 use super::seen::{self, seen};
 use crate::nic::{self, Watching};
 use mx_port_base::cancellation::Off;
@@ -422,7 +418,25 @@ impl<R: FabricPort> HostPorts<R> {
         port.send(link, header, body)
     }
 
-    /// Starts a link over shared memory. `strict`: that and nothing else is asked for.
+    /// Starts a link over the port of that number. `strict`: a link that does not come up is not made over
+    /// another port.
+    fn connect_over(
+        &mut self,
+        port: u8,
+        target: Target,
+        strict: bool,
+        now: Instant,
+    ) -> Result<LinkId, ConnectError> {
+        match port {
+            LOOPBACK => self.loopback.connect(target, now),
+            LOCAL => self.connect_local(target, strict, now),
+            RDM => self.connect_rdm(target, strict, now),
+            DGRAM => self.connect_dgram(target, strict, now),
+            _ => self.connect_tcp(target, now),
+        }
+    }
+
+    /// Starts a link over shared memory.
     fn connect_local(
         &mut self,
         target: Target,
@@ -445,7 +459,7 @@ impl<R: FabricPort> HostPorts<R> {
         Ok(link)
     }
 
-    /// Starts a link over libfabric. `strict`: that and nothing else is asked for. Not inlined, as `connect_dgram`.
+    /// Starts a link over libfabric. Not inlined, as `connect_dgram`.
     #[inline(never)]
     fn connect_rdm(
         &mut self,
@@ -469,7 +483,7 @@ impl<R: FabricPort> HostPorts<R> {
         Ok(link)
     }
 
-    /// Starts a link over datagrams. `strict`: that and nothing else is asked for.
+    /// Starts a link over datagrams.
     ///
     /// Not inlined: its stack frame would be `connect`'s, below the log lines of every other port.
     #[inline(never)]
@@ -672,44 +686,25 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
             return Err(ConnectError::BadEndpoint);
         };
         self.follow(now, nic::look_again());
-        if is_oneself(&self.own, target.nic, target.endpoint) {
-            return self.loopback.connect(target, now);
-        }
-        let strict = target.route != Route::AUTO;
-        let route = if strict { target.route } else { self.policy };
-        let here = nic::is_local(target.nic);
-        match route {
-            Route::AUTO if here => match self.connect_local(target, false, now) {
-                // No endpoint there, as far as can be seen, or no memory left.
-                Err(ConnectError::NoRoute | ConnectError::Refused | ConnectError::NoResources) => {
-                    self.connect_tcp(target, now)
-                }
-                other => other,
-            },
-            ROUTE_RDM if strict => self.connect_rdm(target, true, now),
-            ROUTE_DGRAM => match self.connect_dgram(target, strict, now) {
-                // It has as many links as it can have, or does not lead there.
-                Err(ConnectError::NoResources | ConnectError::NoRoute) if !strict => {
-                    self.connect_tcp(target, now)
-                }
-                other => other,
-            },
-            Route::AUTO | ROUTE_RDM if self.rdm.offered => {
-                match self.connect_rdm(target, false, now) {
-                    // It has as many links as it can have, or has broken down.
-                    Err(ConnectError::NoResources | ConnectError::NoRoute) => {
-                        self.connect_tcp(target, now)
-                    }
-                    other => other,
-                }
-            }
-            Route::AUTO | ROUTE_TCP => self.connect_tcp(target, now),
-            ROUTE_LOCAL if here => self.connect_local(target, true, now),
-            _ if nic::socket_addresses(target.nic, tcp_port).is_empty() => {
-                Err(ConnectError::UnknownNic)
-            }
-            _ => Err(ConnectError::NoRoute),
-        }
+        let location = match (nic::is_local(target.nic), target.endpoint) {
+            (true, endpoint) if endpoint == self.own.endpoint => Location::Oneself,
+            (true, _) => Location::ThisMachine,
+            (false, _) => Location::Elsewhere,
+        };
+        let Some(choice) = choose(self.policy, target.route, location, self.rdm.offered) else {
+            let known = !nic::socket_addresses(target.nic, tcp_port).is_empty();
+            return Err(if known {
+                ConnectError::NoRoute
+            } else {
+                ConnectError::UnknownNic
+            });
+        };
+        let only = choice.fallback.is_none();
+        self.connect_over(choice.first, target, only, now)
+            .or_else(|error| match choice.after(error) {
+                Some(port) => self.connect_over(port, target, true, now),
+                None => Err(error),
+            })
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {

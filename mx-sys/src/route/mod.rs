@@ -15,8 +15,7 @@ mod address_exchange;
 #[cfg(test)]
 mod address_exchange_tests;
 pub mod anew;
-#[cfg(test)]
-mod connect_tests;
+mod choice;
 mod dgram;
 mod filter;
 pub mod host;

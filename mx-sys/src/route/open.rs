@@ -41,7 +41,7 @@ use mx_port_rdm::{RdmError, RdmOptions, RdmPort, hardware};
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::port::ConnectError;
 use mx_proto::reliability::ReliableConfig;
-use mx_proto::{EndpointId, Identity, NicId, Route, SessionId};
+use mx_proto::{EndpointId, Identity, Route, SessionId};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -540,12 +540,6 @@ fn resolver(ports: PortMap) -> Resolver {
             Ok(addresses.into_iter().collect())
         }
     })
-}
-
-/// `nic` is this host's and `endpoint` is `own`: the target is the endpoint itself. The interface that the
-/// endpoint went under when it was opened may be another machine's by now.
-pub(super) fn is_oneself(own: &Identity, nic: NicId, endpoint: EndpointId) -> bool {
-    endpoint == own.endpoint && nic::is_local(nic)
 }
 
 #[cfg(test)]

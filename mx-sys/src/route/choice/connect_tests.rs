@@ -1,11 +1,12 @@
-//! The table of ports for a link, held against `HostPorts::connect`.
+//! The table of `choice`, held against `HostPorts::connect` with all ports and with TCP alone.
 
-use super::address_exchange_tests::{Double, listening, resolve};
-use super::dgram::Dgram;
-use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
-use super::lazy::Lazy;
-use super::open::BOARD;
+use super::tests::cases;
 use crate::nic;
+use crate::route::address_exchange_tests::{Double, listening, resolve};
+use crate::route::dgram::Dgram;
+use crate::route::host::HostPorts;
+use crate::route::lazy::Lazy;
+use crate::route::open::BOARD;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_base::endpoint_port::PortMap;
 use mx_port_dgram::{self as dgram, BackendChoice, DgramOptions};
@@ -15,79 +16,8 @@ use mx_proto::port::LinkControl;
 use mx_proto::{Clock, EndpointId, Identity, Route, SessionId, Target};
 use std::net::Ipv4Addr;
 
-/// The ports of a link in their order. `rdm`: whether that port was opened with the endpoint.
-const TABLE: &str = "
-    MX_PORT  address  rdm     this machine  elsewhere
-
-    auto     -        closed  local,tcp     tcp
-    auto     -        open    local,tcp     rdm,tcp
-    local    -        either  local         none
-    tcp      -        either  tcp           tcp
-    rdm      -        closed  none          none
-    rdm      -        open    rdm,tcp       rdm,tcp
-    dgram    -        either  dgram,tcp     dgram,tcp
-    any      local@   either  local         none
-    any      tcp@     either  tcp           tcp
-    any      rdm@     either  rdm           rdm
-    any      dgram@   either  dgram         dgram
-    any      other@   either  none          none
-";
-
-/// The routes that `MX_PORT` or an address can name.
-const ROUTES: [(&str, Route); 5] = [
-    ("auto", Route::AUTO),
-    ("local", ROUTE_LOCAL),
-    ("tcp", ROUTE_TCP),
-    ("rdm", ROUTE_RDM),
-    ("dgram", ROUTE_DGRAM),
-];
-
-/// An endpoint that nobody has opened.
-const NOBODY: EndpointId = EndpointId(1023);
-
-/// One case of the table.
-#[derive(Clone, Debug)]
-struct Case {
-    policy: Route,
-    asked: Route,
-    rdm_open: bool,
-    this_machine: Vec<&'static str>,
-    elsewhere: Vec<&'static str>,
-}
-
-/// All cases, those that a word stands for one by one.
-fn cases() -> Vec<Case> {
-    let list = |ports: &'static str| ports.split(',').filter(|name| *name != "none").collect();
-    let mut cases = Vec::new();
-    for row in TABLE.lines().skip(3).filter(|row| !row.trim().is_empty()) {
-        let [policy, address, rdm, this_machine, elsewhere] =
-            *Vec::from_iter(row.split_whitespace())
-        else {
-            panic!("{row}");
-        };
-        let asked = match address.strip_suffix('@') {
-            None => Route::AUTO,
-            Some(name) => {
-                let known = ROUTES.iter().find(|(known, _)| *known == name);
-                known.map_or(Route(77), |(_, route)| *route)
-            }
-        };
-        for (name, policy_route) in ROUTES {
-            for (word, rdm_open) in [("closed", false), ("open", true)] {
-                if [name, "any"].contains(&policy) && [word, "either"].contains(&rdm) {
-                    cases.push(Case {
-                        policy: policy_route,
-                        asked,
-                        rdm_open,
-                        this_machine: list(this_machine),
-                        elsewhere: list(elsewhere),
-                    });
-                }
-            }
-        }
-    }
-    cases
-}
+/// Number of an endpoint that no process has opened.
+const UNOPENED: EndpointId = EndpointId(1023);
 
 /// Ports of an endpoint. `able`: all of them carry links; else TCP alone does.
 fn ports(policy: Route, offered: bool, able: bool) -> HostPorts<Double> {
@@ -148,13 +78,13 @@ fn a_link_takes_the_first_port_that_can_carry_it() {
             let there = there.identity().endpoint;
             for (nic, endpoint, list) in [
                 (own.nic, there, &case.this_machine),
-                (own.nic, NOBODY, &case.this_machine),
+                (own.nic, UNOPENED, &case.this_machine),
                 (elsewhere, there, &case.elsewhere),
             ] {
                 let reached = connect(nic, endpoint);
                 let can = |name: &str| match name {
                     "tcp" => true,
-                    "local" => able && endpoint != NOBODY,
+                    "local" => able && endpoint != UNOPENED,
                     _ => able,
                 };
                 match list.iter().find(|name| can(name)) {
