@@ -1,12 +1,12 @@
 //! Two `HostPorts` in one process find each other over TCP, for a fabric that only exists here.
 
 use super::dgram::Dgram;
-use super::host::{HostPorts, ROUTE_RDM, ROUTE_TCP};
+use super::host::HostPorts;
 use super::lazy::Lazy;
 use crate::nic;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_base::endpoint_port::PortMap;
-use mx_port_base::numbers::{RDM, TCP};
+use mx_port_base::ports::{RDM, ROUTE_RDM, ROUTE_TCP, TCP};
 use mx_port_fabric::Addresses;
 use mx_port_fabric::endpoint_address::{ANSWER_MAX, Answer, EndpointAddress, Refusal};
 use mx_port_rdm::FabricPort;

@@ -8,8 +8,7 @@
 //!
 //! Not here: the ports.
 
-use super::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
-use mx_port_base::numbers::{DGRAM, LOCAL, LOOPBACK, RDM, TCP};
+use mx_port_base::ports::{self, LOCAL, LOOPBACK, RDM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, TCP};
 use mx_proto::Route;
 use mx_proto::port::ConnectError;
 
@@ -49,9 +48,9 @@ pub(super) fn choose(
         Route::AUTO if rdm_open => (RDM, true),
         Route::AUTO | ROUTE_TCP => (TCP, false),
         ROUTE_LOCAL if location == Location::ThisMachine => (LOCAL, false),
-        ROUTE_RDM if strict || rdm_open => (RDM, !strict),
-        ROUTE_DGRAM => (DGRAM, !strict),
-        _ => return None,
+        ROUTE_LOCAL => return None,
+        ROUTE_RDM if !strict && !rdm_open => return None,
+        other => (ports::of_route(other)?.number, !strict),
     };
     Some(Choice {
         first,
@@ -79,7 +78,7 @@ mod connect_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mx_port_base::numbers;
+    use mx_port_base::ports::{DGRAM, ROUTE_WORDS};
 
     /// The ports of a link in their order. `rdm`: whether that port was opened with the endpoint.
     const TABLE: &str = "
@@ -98,15 +97,6 @@ mod tests {
     any      dgram@   either  dgram         dgram
     any      other@   either  none          none
 ";
-
-    /// The routes that `MX_PORT` or an address can name.
-    const ROUTES: [(&str, Route); 5] = [
-        ("auto", Route::AUTO),
-        ("local", ROUTE_LOCAL),
-        ("tcp", ROUTE_TCP),
-        ("rdm", ROUTE_RDM),
-        ("dgram", ROUTE_DGRAM),
-    ];
 
     /// One case of the table.
     #[derive(Clone, Debug)]
@@ -131,15 +121,15 @@ mod tests {
             let asked = match address.strip_suffix('@') {
                 None => Route::AUTO,
                 Some(name) => {
-                    let known = ROUTES.iter().find(|(known, _)| *known == name);
-                    known.map_or(Route(77), |(_, route)| *route)
+                    let known = ROUTE_WORDS.iter().position(|known| *known == name);
+                    known.map_or(Route(77), |number| Route(number as u8))
                 }
             };
-            for (name, policy_route) in ROUTES {
+            for (number, name) in (0..).zip(ROUTE_WORDS) {
                 for (word, rdm_open) in [("closed", false), ("open", true)] {
                     if [name, "any"].contains(&policy) && [word, "either"].contains(&rdm) {
                         cases.push(Case {
-                            policy: policy_route,
+                            policy: Route(number),
                             asked,
                             rdm_open,
                             this_machine: list(this_machine),
@@ -159,7 +149,7 @@ mod tests {
                 let choice = choose(case.policy, case.asked, location, case.rdm_open);
                 let numbers = choice.map(|it| [Some(it.first), it.fallback]);
                 let numbers = numbers.into_iter().flatten().flatten();
-                Vec::from_iter(numbers.filter_map(numbers::name))
+                Vec::from_iter(numbers.filter_map(ports::name))
             };
             assert_eq!(choose(Location::Oneself), ["loopback"], "{case:?}");
             assert_eq!(choose(Location::ThisMachine), case.this_machine, "{case:?}");

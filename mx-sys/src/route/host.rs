@@ -42,8 +42,8 @@ use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::epoll::Epoll;
 use mx_port_base::nest;
 use mx_port_base::netlink::Watch;
-use mx_port_base::numbers::{self, DGRAM, LOCAL, LOOPBACK, RDM, TCP};
 use mx_port_base::origin::Origin;
+use mx_port_base::ports::{self, DGRAM, LOCAL, LOOPBACK, PORTS, RDM, ROUTE_TCP, TCP};
 use mx_port_base::random;
 use mx_port_rdm::{Device, FabricPort, RdmPort};
 use mx_port_tcp::TcpPort;
@@ -59,22 +59,11 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Shared memory, or nothing.
-pub const ROUTE_LOCAL: Route = Route(1);
-/// TCP, also on this host.
-pub const ROUTE_TCP: Route = Route(2);
-
-/// libfabric, also on this host.
-pub const ROUTE_RDM: Route = Route(3);
-
-/// Datagrams, also on this host.
-pub const ROUTE_DGRAM: Route = Route(4);
-
 /// A member of the data nest, beside the ports: the control nest.
-const CONTROL: u8 = DGRAM + 1;
+const CONTROL: u8 = PORTS.len() as u8;
 
 /// A member of the control nest, beside the ports: the kernel's word that interfaces have changed.
-const INTERFACES: u8 = DGRAM + 2;
+const INTERFACES: u8 = CONTROL + 1;
 
 /// An address that is gone may come back within this time, and links that go from it stay: a service of the
 /// machine that starts anew takes all of them away for a moment.
@@ -163,9 +152,6 @@ macro_rules! by_number {
         }
     };
 }
-
-/// All ports.
-const ALL: [u8; 5] = [LOCAL, TCP, LOOPBACK, RDM, DGRAM];
 
 impl<R: FabricPort> HostPorts<R> {
     /// Puts opened ports together; [`HostPorts::open`] opens them.
@@ -378,7 +364,7 @@ impl<R: FabricPort> HostPorts<R> {
     }
 
     /// A port by its number ([`LinkId::port`]), if it is open.
-    fn port(&self, number: u8) -> Option<&dyn LinkControl> {
+    pub(crate) fn port(&self, number: u8) -> Option<&dyn LinkControl> {
         by_number!(self, number, as_ref)
     }
 
@@ -399,7 +385,7 @@ impl<R: FabricPort> HostPorts<R> {
 
     /// All that are open.
     fn ports(&self) -> impl Iterator<Item = &dyn LinkControl> {
-        ALL.into_iter().filter_map(|number| self.port(number))
+        PORTS.iter().filter_map(|port| self.port(port.number))
     }
 
     /// [`Port::send`] of whatever has not a link of the local port.
@@ -665,7 +651,7 @@ impl<R> HostPorts<R> {
 impl HostPorts {
     /// The name of the port that carries `link`, for people.
     pub fn port_name(link: LinkId) -> &'static str {
-        numbers::name(link.port()).unwrap_or("no port")
+        ports::name(link.port()).unwrap_or("no port")
     }
 }
 
@@ -789,8 +775,8 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
         if self.lost {
             return;
         }
-        for number in ALL {
-            if let Some(port) = self.port_mut(number) {
+        for port in PORTS {
+            if let Some(port) = self.port_mut(port.number) {
                 port.keep_alive(now);
             }
         }
@@ -829,8 +815,8 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
         }
         self.turn |= ROUND - 1;
         self.armed = false;
-        for number in ALL {
-            if let Some(port) = self.port_mut(number) {
+        for port in PORTS {
+            if let Some(port) = self.port_mut(port.number) {
                 port.disarm();
             }
         }
