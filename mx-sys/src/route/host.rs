@@ -13,7 +13,8 @@
 //! A port without a link is *quiet*: it is not polled, so that TCP costs nothing to a process that
 //! uses only shared memory. It is polled again when its control descriptor is readable: a sleeping
 //! thread reports that ([`HostPorts::note_control`]), and polls check it within a few milliseconds.
-//! The rdm port may have work without a link, which arming it reports.
+//! The rdm port may have work without a link, which arming it reports. The dgram port, which has no
+//! control descriptor, is polled now and then for strangers.
 //!
 //! The ports follow this machine's interfaces ([`HostPorts::follow`]):
 //!
@@ -25,12 +26,12 @@
 //! Owns: the ports.
 
 use super::dgram::Dgram;
-use mx_port_dgram::DgramPort;
+use mx_port_dgram::{self as dgram, DgramPort};
 use mx_port_local::LocalPort;
 
 use super::address_exchange::{AddressExchange, Askers};
 use super::choice::{Location, choose};
-use super::filter::{ExchangeFilter, FallbackFilter, Relay};
+use super::filter::{ExchangeFilter, Relay};
 use super::interface::Interface;
 use super::lazy::Lazy;
 use super::loopback::LoopbackPort;
@@ -103,9 +104,8 @@ pub struct HostPorts<R = RdmPort> {
     /// From then on what is gone will not come back.
     settled_at: Option<Instant>,
     secret: Option<Secret>,
-    local_quiet: bool,
-    tcp_quiet: bool,
-    rdm_quiet: bool,
+    /// Bits of the ports that are quiet, by number.
+    quiet: u8,
     /// The next poll looks at the control descriptors.
     look: bool,
     /// The kernel has just told what there is: the next poll does not ask.
@@ -125,6 +125,9 @@ pub struct HostPorts<R = RdmPort> {
     /// No other data nest of this process has it.
     number: u64,
 }
+
+/// The order in which ports are armed: those first for which it is cheap.
+const ARMING: [u8; PORTS.len()] = [LOOPBACK, TCP, LOCAL, RDM, DGRAM];
 
 /// Data nests so far.
 static NESTS: AtomicU64 = AtomicU64::new(0);
@@ -147,7 +150,7 @@ macro_rules! by_number {
             TCP => Some(&$($mut)? $self.tcp),
             LOOPBACK => Some(&$($mut)? $self.loopback),
             RDM => $self.rdm.port.$get().map(|port| port as _),
-            DGRAM => $self.dgram.lazy.port.$get().map(|port| port as _),
+            DGRAM => $self.dgram.port.$get().map(|port| port as _),
             _ => None,
         }
     };
@@ -204,9 +207,7 @@ impl<R: FabricPort> HostPorts<R> {
             followed: nic::look_again(),
             settled_at: None,
             secret: None,
-            local_quiet: true,
-            tcp_quiet: true,
-            rdm_quiet: true,
+            quiet: 1 << LOCAL | 1 << TCP | 1 << RDM,
             look: true,
             told: false,
             turn: 0,
@@ -334,25 +335,48 @@ impl<R: FabricPort> HostPorts<R> {
 
     /// The port over datagrams, when it is open.
     pub fn dgram(&self) -> Option<&DgramPort> {
-        self.dgram.lazy.port.as_ref()
+        self.dgram.port.as_ref()
     }
 
     /// The figures of a link, for tools, if it goes over a network.
     pub fn figures(&self, link: LinkId, now: Instant) -> Option<LinkFigures> {
         match link.port() {
             TCP => self.tcp.figures(link, now),
-            DGRAM => self.dgram.lazy.port.as_ref()?.figures(link),
+            DGRAM => self.dgram.port.as_ref()?.figures(link),
             _ => None,
         }
     }
 
     /// Links of all ports at the moment that others have an end of.
     pub fn link_count(&self) -> usize {
-        let local = self.local.as_ref().map_or(0, LocalPort::link_count);
-        let rdm = self.rdm.port.as_ref().map_or(0, R::link_count);
-        let tcp = self.tcp.link_count();
-        let tcp = tcp.saturating_sub(self.exchange.watch_count());
-        local + tcp + rdm + self.dgram.link_count()
+        let links: usize = PORTS.iter().map(|port| self.links_of(port.number)).sum();
+        links.saturating_sub(self.exchange.watch_count())
+    }
+
+    fn links_of(&self, port: u8) -> usize {
+        match port {
+            LOCAL => self.local.as_ref().map_or(0, LocalPort::link_count),
+            TCP => self.tcp.link_count(),
+            RDM => self.rdm.port.as_ref().map_or(0, R::link_count),
+            DGRAM => self.dgram.port.as_ref().map_or(0, DgramPort::sessions),
+            _ => 0,
+        }
+    }
+
+    fn is_quiet(&self, port: u8) -> bool {
+        self.quiet & (1 << port) != 0
+    }
+
+    fn set_quiet(&mut self, port: u8, quiet: bool) {
+        self.quiet = self.quiet & !(1 << port) | u8::from(quiet) << port;
+    }
+
+    /// Makes a port quiet whose poll found nothing (`some` is false), if it has no link and no deadline.
+    fn note_poll(&mut self, port: u8, some: bool) -> bool {
+        let deadline = || self.port(port).and_then(LinkControl::deadline);
+        let quiet = !some && self.links_of(port) == 0 && deadline().is_none();
+        self.set_quiet(port, quiet);
+        some
     }
 
     /// The largest message that goes with its data over whichever port is open.
@@ -413,46 +437,32 @@ impl<R: FabricPort> HostPorts<R> {
         strict: bool,
         now: Instant,
     ) -> Result<LinkId, ConnectError> {
-        match port {
+        let link = match port {
             LOOPBACK => self.loopback.connect(target, now),
-            LOCAL => self.connect_local(target, strict, now),
-            RDM => self.connect_rdm(target, strict, now),
-            DGRAM => self.connect_dgram(target, strict, now),
-            _ => self.connect_tcp(target, now),
-        }
+            LOCAL => self.connect_local((target, strict), now),
+            RDM => self.connect_rdm((target, strict), now),
+            DGRAM => self.connect_dgram((target, strict), now),
+            _ => self.tcp.connect(target, now),
+        }?;
+        self.set_quiet(link.port(), false);
+        Ok(link)
     }
 
     /// Starts a link over shared memory.
-    fn connect_local(
-        &mut self,
-        target: Target,
-        strict: bool,
-        now: Instant,
-    ) -> Result<LinkId, ConnectError> {
+    fn connect_local(&mut self, to: (Target, bool), now: Instant) -> Result<LinkId, ConnectError> {
+        let (target, strict) = to;
         let local = self.local.as_mut().ok_or(ConnectError::NoRoute)?;
-        let link = if strict {
-            local.connect_to(BOARD, target.endpoint.0, now)?
+        if strict {
+            local.connect_to(BOARD, target.endpoint.0, now)
         } else {
-            local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, now)?
-        };
-        self.local_quiet = false;
-        Ok(link)
-    }
-
-    fn connect_tcp(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
-        let link = self.tcp.connect(target, now)?;
-        self.tcp_quiet = false;
-        Ok(link)
+            local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, now)
+        }
     }
 
     /// Starts a link over libfabric. Not inlined, as `connect_dgram`.
     #[inline(never)]
-    fn connect_rdm(
-        &mut self,
-        target: Target,
-        strict: bool,
-        now: Instant,
-    ) -> Result<LinkId, ConnectError> {
+    fn connect_rdm(&mut self, to: (Target, bool), now: Instant) -> Result<LinkId, ConnectError> {
+        let (target, strict) = to;
         let data = self.data.as_fd();
         let rdm = self.rdm.get("rdm", |port| port.wake_through(data))?;
         if let Some(mut peer) = nic::address(target.nic) {
@@ -460,64 +470,50 @@ impl<R: FabricPort> HostPorts<R> {
             rdm.face(peer);
         }
         let link = rdm.reserve(now, (!strict).then_some(ROUTE_TCP))?;
-        let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
-        if let Err(error) = exchange.search(link, (target, strict), tcp, now) {
-            rdm.close(link, Close::Now);
-            return Err(error);
-        }
-        (self.rdm_quiet, self.tcp_quiet) = (false, false);
-        Ok(link)
+        self.search(link, to, now)
     }
 
     /// Starts a link over datagrams.
     ///
     /// Not inlined: its stack frame would be `connect`'s, below the log lines of every other port.
     #[inline(never)]
-    fn connect_dgram(
-        &mut self,
-        target: Target,
-        strict: bool,
-        now: Instant,
-    ) -> Result<LinkId, ConnectError> {
-        let nest = (&self.data, DGRAM);
-        let link = self.dgram.connect(target, nest, now)?;
-        let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
+    fn connect_dgram(&mut self, to: (Target, bool), now: Instant) -> Result<LinkId, ConnectError> {
+        let wake = |port: &mut _| dgram::wake_through(port, &self.data, DGRAM);
+        let link = self.dgram.get("dgram", wake)?.connect(to.0, now)?;
         if !self.dgram.asks() {
-            exchange.expect(link, (target, strict));
+            self.exchange.expect(link, to);
             return Ok(link);
         }
-        if let Err(error) = exchange.search(link, (target, strict), tcp, now) {
-            if let Some(port) = self.port_mut(link.port()) {
-                port.close(link, Close::Now);
-            }
-            return Err(error);
+        self.search(link, to, now)
+    }
+
+    /// Asks the peer of a new link for its endpoint address. The link is closed if that fails.
+    fn search(
+        &mut self,
+        link: LinkId,
+        target: (Target, bool),
+        now: Instant,
+    ) -> Result<LinkId, ConnectError> {
+        let asked = self.exchange.search(link, target, &mut self.tcp, now);
+        self.set_quiet(TCP, false);
+        if asked.is_err()
+            && let Some(port) = self.port_mut(link.port())
+        {
+            port.close(link, Close::Now);
         }
-        self.tcp_quiet = false;
-        Ok(link)
+        asked.map(|()| link)
     }
 
-    fn poll_rdm<M: Memory, S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool
-    where
-        R: Port<M>,
-    {
-        let Some(rdm) = &mut self.rdm.port else {
-            self.rdm_quiet = true;
-            return false;
-        };
-        let filter = FallbackFilter {
-            exchange: &mut self.exchange,
-            ours: &self.rdm.provider,
-        };
-        let mut sink = Relay { sink, filter };
-        let some = Port::<M>::poll(rdm, now, budget, &mut sink);
-        self.rdm_quiet = !some && rdm.link_count() == 0 && rdm.deadline().is_none();
-        some
-    }
-
-    fn arm_rdm(&mut self) -> bool {
-        let ready = self.rdm.port.as_mut().is_none_or(LinkControl::arm);
-        // The next poll takes in what there is.
-        self.rdm_quiet &= ready;
+    fn arm_port(&mut self, port: u8) -> bool {
+        // Quiet ports have no link, and control descriptors need no arming. Over a fabric something
+        // may come all the same, for a link that is gone; its descriptor would stay readable.
+        if matches!(port, LOCAL | TCP) && self.is_quiet(port) {
+            return true;
+        }
+        let ready = self.port_mut(port).is_none_or(LinkControl::arm);
+        if !ready {
+            self.set_quiet(port, false);
+        }
         ready
     }
 
@@ -538,37 +534,27 @@ impl<R: FabricPort> HostPorts<R> {
         };
         if self.exchange.run((ports, &mut self.tcp), now, sink) {
             some = true;
-            self.rdm_quiet = false;
+            self.set_quiet(RDM, false);
+            self.set_quiet(DGRAM, false);
         }
-        self.tcp_quiet = !some && self.tcp.link_count() == 0 && self.tcp.deadline().is_none();
         some
     }
 
     /// The origin of a link, or the address it was made to.
     fn origin(&self, link: LinkId) -> Origin {
-        match link.port() {
-            LOOPBACK => Origin::Oneself,
-            TCP => self.tcp.origin(link),
-            LOCAL => match &self.local {
-                Some(local) => local.origin(link),
-                None => Origin::Unknown,
-            },
-            DGRAM => {
-                let address = self
-                    .dgram
-                    .lazy
-                    .port
-                    .as_ref()
-                    .and_then(|dgram| dgram.address(link));
-                address.map_or(Origin::Unknown, |address| self.dgram.origin(address))
-            }
-            // An address of a fabric proves nothing about an interface.
+        let origin = match link.port() {
+            LOOPBACK => Some(Origin::Oneself),
+            TCP => Some(self.tcp.origin(link)),
+            LOCAL => self.local.as_ref().map(|local| local.origin(link)),
+            DGRAM => self.dgram.origin(link),
             RDM => {
+                // An address of a fabric proves nothing about an interface.
                 let address = self.rdm.port.as_ref().and_then(|rdm| rdm.address(link));
-                address.map_or(Origin::Unknown, Origin::Address)
+                address.map(Origin::Address)
             }
-            _ => Origin::Unknown,
-        }
+            _ => None,
+        };
+        origin.unwrap_or(Origin::Unknown)
     }
 
     /// If this machine's interfaces have changed, so many times by now, the ports are told.
@@ -589,7 +575,7 @@ impl<R: FabricPort> HostPorts<R> {
         if let Some(rdm) = &mut self.rdm.port {
             rdm.follow(self.interface.device(&self.device), settled);
             rdm.provider().clone_into(&mut self.rdm.provider);
-            self.rdm_quiet = false;
+            self.set_quiet(RDM, false);
         }
     }
 
@@ -600,6 +586,7 @@ impl<R: FabricPort> HostPorts<R> {
         self.touched = true;
         self.tcp.leave_old_addresses();
         self.dgram.leave_old_addresses();
+        self.set_quiet(DGRAM, false);
         self.follow_fabric(true);
     }
 
@@ -628,15 +615,14 @@ impl<R: FabricPort> HostPorts<R> {
             self.watch.let_go();
             self.follow(now, nic::look_at_once());
         }
+        self.quiet &= !readable;
         if readable & (1 << LOCAL) != 0
             && let Some(local) = &mut self.local
         {
             local.note_control();
-            self.local_quiet = false;
         }
         if readable & (1 << TCP) != 0 {
             self.tcp.note_control();
-            self.tcp_quiet = false;
         }
     }
 }
@@ -753,7 +739,7 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
 
     /// Only for datagrams: a dead peer is noticed only when something is sent.
     fn monitor(&mut self, link: LinkId, wanted: bool) {
-        if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.lazy.port.as_mut()) {
+        if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.port.as_mut()) {
             self.touched = true;
             dgram.monitor(link, wanted);
         }
@@ -793,14 +779,7 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
         if self.armed && !self.touched && !self.look {
             return true;
         }
-        // Quiet ports have no link, and control descriptors need no arming. Over a fabric something
-        // may come all the same, for a link that is gone; its descriptor would stay readable.
-        let ready = !self.look
-            && self.loopback.arm()
-            && (self.tcp_quiet || self.tcp.arm())
-            && (self.local_quiet || self.local.as_mut().is_none_or(LinkControl::arm))
-            && self.arm_rdm()
-            && self.dgram.lazy.port.as_mut().is_none_or(LinkControl::arm);
+        let ready = !self.look && ARMING.into_iter().all(|port| self.arm_port(port));
         if !ready {
             self.disarm();
         }
@@ -896,22 +875,23 @@ impl<M: Memory, R: FabricPort + Port<M>> Port<M> for HostPorts<R> {
         if !self.loopback.is_idle() {
             any |= self.loopback.poll(now, budget, sink);
         }
-        if !self.local_quiet
+        if !self.is_quiet(LOCAL)
             && let Some(local) = &mut self.local
         {
             let some = local.poll(self.turn, now, budget, sink);
-            any |= some;
-            self.local_quiet = !some && local.link_count() == 0 && local.deadline().is_none();
+            any |= self.note_poll(LOCAL, some);
         }
-        if !self.rdm_quiet {
-            any |= self.poll_rdm(now, budget, sink);
+        if !self.is_quiet(RDM) {
+            let some = self.rdm.poll((now, budget), &mut self.exchange, sink);
+            any |= self.note_poll(RDM, some);
         }
-        if round || !(any || self.dgram.is_idle()) {
-            let exchange = &mut self.exchange;
-            any |= self.dgram.poll::<M, S>((now, budget), exchange, sink);
+        if round || !(any || self.is_quiet(DGRAM)) {
+            let some = self.dgram.poll((now, budget), &mut self.exchange, sink);
+            any |= self.note_poll(DGRAM, some);
         }
-        if !self.tcp_quiet && (round || !any) {
-            any |= self.poll_tcp(now, budget, sink);
+        if !self.is_quiet(TCP) && (round || !any) {
+            let some = self.poll_tcp(now, budget, sink);
+            any |= self.note_poll(TCP, some);
         }
         any
     }

@@ -24,7 +24,7 @@
 //!
 //! Not here: links.
 
-use super::dgram::{Dgram, provider as dgram_provider};
+use super::dgram::provider as dgram_provider;
 use super::host::HostPorts;
 use super::interface::Interface;
 use super::lazy::{self, Lazy};
@@ -252,15 +252,7 @@ fn put_together(
         Route::AUTO if !options.shared_memory => ROUTE_TCP,
         policy => policy,
     };
-    let ports = HostPorts::new(
-        own,
-        policy,
-        options.ports,
-        local,
-        claim.tcp,
-        *rdm,
-        Dgram::new(dgram),
-    );
+    let ports = HostPorts::new(own, policy, options.ports, local, claim.tcp, *rdm, dgram);
     ports.map(Box::new).map_err(OpenError::System)
 }
 

@@ -3,7 +3,6 @@
 use super::tests::cases;
 use crate::nic;
 use crate::route::address_exchange_tests::{Double, listening, resolve};
-use crate::route::dgram::Dgram;
 use crate::route::host::HostPorts;
 use crate::route::lazy::Lazy;
 use crate::route::open::BOARD;
@@ -50,7 +49,6 @@ fn ports(policy: Route, offered: bool, able: bool) -> HostPorts<Double> {
     };
     let dgram = Lazy::new(None, able.then_some(Box::new(open) as _), |_| "");
     let local = able.then(local);
-    let dgram = Dgram::new(dgram);
     HostPorts::new(own, policy, PortMap::default(), local, tcp, rdm, dgram).unwrap()
 }
 
