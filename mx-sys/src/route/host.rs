@@ -6,9 +6,9 @@
 //!   a link's name says whose it is ([`LinkId::port`])
 //! ```
 //!
-//! [`choice`](super::choice) says which ports may carry a link. A link over rdm begins with an address
-//! exchange over TCP (`address_exchange`), which the endpoint does not see, and so does one over datagrams
-//! where addresses do not follow from host and number.
+//! `choice` says which ports may carry a link. A link over rdm begins with an address exchange over TCP
+//! (`address_exchange`), which the endpoint does not see, and so does one over datagrams where addresses do
+//! not follow from host and number.
 //!
 //! A port without a link is *quiet*: it is not polled, so that TCP costs nothing to a process that
 //! uses only shared memory. It is polled again when its control descriptor is readable: a sleeping
