@@ -158,8 +158,9 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mx_sys::settings::PortChoice;
+    use mx_proto::Route;
     use mx_sys::tunable::{NAME_MAX, PATH_MAX, Value};
+    use mx_sys::{ROUTE_RDM, ROUTE_TCP};
     use std::collections::HashMap;
 
     fn load_all(pairs: &[(&str, &str)]) -> (Config, Vec<Refused>) {
@@ -251,7 +252,7 @@ mod tests {
             ],
             Some("MX_PORT=tcp, MX_HELPER=off"),
         );
-        assert_eq!(config.mx.port, PortChoice::Tcp);
+        assert_eq!(config.mx.port, ROUTE_TCP);
         assert_eq!(config.mx.spin, Duration::from_micros(7));
         assert_eq!(config.mx.endpoint.eager_max, 4096);
         assert!(!config.mx.helper);
@@ -268,7 +269,7 @@ mod tests {
             ],
             Some("nonsense,MX_HELPER=maybe"),
         );
-        assert_eq!(config.mx.port, PortChoice::Auto);
+        assert_eq!(config.mx.port, Route::AUTO);
         assert_eq!(config.mx.spin, Config::default().mx.spin);
         assert_eq!(
             refused,
@@ -309,7 +310,7 @@ mod tests {
             Some("MX_PORT=rdm;MX_RDM_KEEPALIVE_MS=5000"),
         );
         assert_eq!(config.mx.provider.as_deref(), Some("psm3"));
-        assert_eq!(config.mx.port, PortChoice::Rdm);
+        assert_eq!(config.mx.port, ROUTE_RDM);
         assert_eq!(config.mx.rdm.keepalive, Duration::from_secs(5));
         assert_eq!(
             refused,

@@ -95,7 +95,7 @@ impl Error {
             OpenError::Endpoint(_) | OpenError::Secret(_) => bmi::BMI_EINVAL,
             OpenError::InUse { .. } => bmi::BMI_EADDRINUSE,
             OpenError::NoneFree => bmi::BMI_EADDRNOTAVAIL,
-            OpenError::Rdm(_) | OpenError::Dgram(_) => bmi::BMI_EDEVINIT,
+            OpenError::Port(..) => bmi::BMI_EDEVINIT,
             OpenError::Descriptors(_) => bmi::BMI_EMFILE,
             OpenError::Listen { error, .. } | OpenError::System(error) => system_code(error),
         };
@@ -247,10 +247,11 @@ mod tests {
 
     #[test]
     fn a_fabric_that_cannot_be_had_is_no_matter_of_addresses() {
-        let reason = OpenError::Rdm(RdmError::Refused {
+        let refused = RdmError::Refused {
             provider: "sockets".to_owned(),
             why: "it loses messages".to_owned(),
-        });
+        };
+        let reason = OpenError::Port("rdm", refused.into());
         let error = Error::open("mx://rdm@localhost:3", &reason);
         assert_eq!(error.code(), -bmi::BMI_EDEVINIT);
         assert_eq!(

@@ -4,7 +4,7 @@
 //!   "tcp://a:3334, mx://tcp@oss7.example:0:3\n"
 //!                  |    |   |            | endpoint
 //!                  |    |   host         board (left out: any)
-//!                  |    route: `local@`, `tcp@`, `rdm@`, `dgram@` (left out: the ports choose)
+//!                  |    route: the name of a port (left out: the ports choose)
 //!                  the first entry of the list that is ours: `mx://` or `mx-<zone>://`
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! Owns: the syntax and its error messages.
 
 use mx_proto::Route;
-pub use mx_sys::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
+use mx_sys::ports::{self, PORTS};
 use std::fmt;
 use std::net::Ipv6Addr;
 
@@ -31,13 +31,6 @@ pub const MAX_HOST_LEN: usize = 253;
 
 const TOO_MANY_NUMBERS: &str =
     "more than two numbers after the host (an IPv6 address stands in brackets)";
-
-const ROUTES: [(&str, Route); 4] = [
-    ("local", ROUTE_LOCAL),
-    ("tcp", ROUTE_TCP),
-    ("rdm", ROUTE_RDM),
-    ("dgram", ROUTE_DGRAM),
-];
 
 /// A peer by name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -55,8 +48,8 @@ pub struct PeerName {
 impl fmt::Display for PeerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("mx://")?;
-        if let Some((text, _)) = ROUTES.iter().find(|(_, route)| *route == self.route) {
-            write!(f, "{text}@")?;
+        if let Some(port) = ports::of_route(self.route) {
+            write!(f, "{}@", port.name)?;
         }
         if self.host.contains(':') {
             write!(f, "[{}]", self.host)?
@@ -193,11 +186,14 @@ fn parse_numbers(numbers: &str, at: usize) -> Result<(Option<u32>, Option<u32>),
 }
 
 fn parse_route(text: &str, at: usize) -> Result<Route, Wrong> {
-    match ROUTES.iter().find(|(known, _)| *known == text) {
-        Some((_, route)) => Ok(*route),
+    let known = PORTS
+        .iter()
+        .filter_map(|port| Some((port.name, port.route?)));
+    match known.clone().find(|(name, _)| *name == text) {
+        Some((_, route)) => Ok(route),
         None => {
-            let known = "local, tcp, rdm or dgram";
-            wrong(at, format!("{text:?} is no route ({known})"))
+            let known: Vec<&str> = known.map(|(name, _)| name).collect();
+            wrong(at, format!("{text:?} is no route ({})", known.join(", ")))
         }
     }
 }
@@ -275,6 +271,7 @@ fn number(what: &'static str, text: &str, at: usize, max: u32) -> Result<u32, Wr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mx_sys::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 
     fn name(host: &str, board: Option<u32>, endpoint: u32, route: Route) -> PeerName {
         PeerName {
@@ -401,7 +398,7 @@ mod tests {
         assert_eq!(good("mx://h:3/tcp,tcp://h:1").to_string(), "mx://tcp@h:3");
         assert_eq!(
             bad("mx://h:3/udp"),
-            "address \"mx://h:3/udp\": \"udp\" is no route (local, tcp, rdm or dgram) at position 9"
+            "address \"mx://h:3/udp\": \"udp\" is no route (local, tcp, rdm, dgram) at position 9"
         );
         for (text, problem) in [
             ("mx://udp@h:3", "\"udp\" is no route"),

@@ -14,12 +14,12 @@
 //! opened.
 
 use crate::progress::Tuning;
-use crate::route::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 use crate::route::open::{EndpointChoice, OpenOptions};
 use crate::route::seen;
 use crate::tunable::{self, Field, G, K, M, Reason, Refused, Tunable, Value, ValueKind};
 use crate::{choice, tunables};
 use mx_port_base::endpoint_port::{self, PortMap};
+use mx_port_base::ports::ROUTE_WORDS;
 use mx_port_dgram::faults::{self, FaultPlan};
 use mx_port_dgram::{BackendChoice, DgramOptions};
 use mx_port_fabric::is_elevated;
@@ -34,8 +34,8 @@ use std::time::Duration;
 /// Settings of endpoints, their ports and their threads.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The ports to use.
-    pub port: PortChoice,
+    /// The ports to use; an address may say otherwise.
+    pub port: Route,
     /// First TCP port of the block for endpoints below 1024.
     pub port_base: u16,
     /// Settings of the protocol endpoint.
@@ -62,7 +62,7 @@ pub struct Settings {
     pub peers: Option<PathBuf>,
     /// The file with the site's secret, if there is one.
     pub secret_file: Option<PathBuf>,
-    /// [`PortChoice::Auto`] takes no shared memory on this machine, if either is set.
+    /// [`Route::AUTO`] takes no shared memory on this machine, if either is set.
     pub disable_shmem: bool,
     /// See `disable_shmem`.
     pub disable_shared: bool,
@@ -70,21 +70,6 @@ pub struct Settings {
     pub monothread: bool,
     /// An error ends a program for the MX C API that has set no error handler.
     pub errors_are_fatal: bool,
-}
-
-/// The answer to "which port?" for the whole process; an address may say otherwise.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PortChoice {
-    /// Shared memory on this host; to others libfabric where there is an adapter for it, else TCP.
-    Auto,
-    /// Shared memory only.
-    Local,
-    /// TCP only.
-    Tcp,
-    /// libfabric, also on this host; TCP to peers that cannot be reached over it.
-    Rdm,
-    /// Datagrams, also on this host; TCP to peers that cannot be reached over them.
-    Dgram,
 }
 
 /// The peers file unless `MX_PEERS` names another.
@@ -178,8 +163,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
     const {
         &tunables! {
             @as_ref as_mut:
-            "MX_PORT", ValueKind::Choice(&["auto", "local", "tcp", "rdm", "dgram"]), (port),
-                "which ports carry traffic; `local@`, `tcp@`, `rdm@` or `dgram@` before the host of an address wins";
+            "MX_PORT", ValueKind::Choice(&ROUTE_WORDS), (port),
+                "which ports carry traffic; one of them before the host of an address, as in `tcp@`, wins";
             "MX_PORT_BASE", ValueKind::PortNumber(1024, 64512), (port_base),
                 "TCP and UDP port of endpoint 0; endpoints below 1024 use the block from here on, and it must be the \
                 same on all machines";
@@ -258,7 +243,6 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
     }
 }
 
-choice!(PortChoice: Auto, Local, Tcp, Rdm, Dgram);
 choice!(BackendChoice: Auto, Udp, Fabric);
 choice!(Wait: Fd, Poll);
 
@@ -279,7 +263,7 @@ impl Default for Settings {
     /// The defaults of the method of file systems.
     fn default() -> Self {
         Self {
-            port: PortChoice::Auto,
+            port: Route::AUTO,
             port_base: endpoint_port::DEFAULT_PORT_BASE,
             endpoint: mx_proto::Config {
                 name_of: seen::name_of,
@@ -385,7 +369,7 @@ impl Settings {
     /// Options for opening `endpoint`, on the first board.
     pub fn open_options(&self, endpoint: EndpointChoice) -> OpenOptions {
         OpenOptions {
-            policy: self.port.route(),
+            policy: self.port,
             shared_memory: !(self.disable_shmem || self.disable_shared),
             rdm: RdmOptions {
                 provider: self.provider.clone(),
@@ -427,19 +411,6 @@ impl Settings {
     }
 }
 
-impl PortChoice {
-    /// The policy of an endpoint.
-    pub fn route(self) -> Route {
-        match self {
-            Self::Auto => Route::AUTO,
-            Self::Local => ROUTE_LOCAL,
-            Self::Tcp => ROUTE_TCP,
-            Self::Rdm => ROUTE_RDM,
-            Self::Dgram => ROUTE_DGRAM,
-        }
-    }
-}
-
 /// The peers file of a process that has not loaded its settings yet. A value that would be refused
 /// is left to [`tunable::load`] to complain about.
 pub fn peers_file(environment: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
@@ -451,6 +422,7 @@ pub fn peers_file(environment: impl Fn(&str) -> Option<String>) -> Option<PathBu
 mod tests {
     use super::*;
     use crate::tunable::{NAME_MAX, PATH_MAX};
+    use mx_port_base::ports::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 
     fn load(pairs: &[(&str, &str)]) -> (Settings, Vec<String>) {
         let (settings, refused) = Settings::load(|name| {
@@ -608,7 +580,7 @@ mod tests {
         assert_eq!(options.endpoint, EndpointChoice::Lowest);
         assert_eq!((options.policy, options.board), (ROUTE_TCP, None));
         assert_eq!(options.ports.base(), 2048);
-        assert!(!options.shared_memory && !options.rdm_required);
+        assert!(!options.shared_memory && options.required == Route::AUTO);
         assert_eq!(options.rdm.provider.as_deref(), Some("psm3"));
         assert_eq!(options.rdm.keepalive, Duration::from_secs(5));
         assert_eq!(options.tcp_keepalive, Duration::from_secs(3));
@@ -632,7 +604,6 @@ mod tests {
             ..ReliableConfig::default()
         };
         assert_eq!(dgram.reliable, expected);
-        assert!(!options.dgram_required);
         assert_eq!(settings.tuning().spin, Duration::from_micros(3));
         let usual = Settings::default().open_options(EndpointChoice::Any);
         let plain = OpenOptions::new(EndpointChoice::Any);
@@ -643,7 +614,7 @@ mod tests {
             ("rdm", ROUTE_RDM),
             ("dgram", ROUTE_DGRAM),
         ] {
-            assert_eq!(load(&[("MX_PORT", word)]).0.port.route(), route);
+            assert_eq!(load(&[("MX_PORT", word)]).0.port, route);
         }
     }
 

@@ -15,6 +15,7 @@
 //! Not here: the settings themselves (`settings`, and the libraries above).
 
 use mx_port_fabric::is_elevated;
+use mx_proto::Route;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -101,6 +102,7 @@ field! {
     u16, Number(v) => v as Self, me => (*me).into();
     u32, Number(v) => v as Self, me => (*me).into();
     usize, Number(v) => v as Self, me => *me as u64;
+    Route, Number(v) => Self(v as u8), me => me.0.into();
     Duration, Number(v) => Self::from_millis(v), me => me.as_millis() as u64;
     Option<Duration>, Number(v) => (v > 0).then(|| Duration::from_millis(v)), me => me.map_or(0, |me| me.as_millis() as u64);
     Option<String>, Text(v) => v, me => me.clone();

@@ -7,7 +7,7 @@ use crate::tcp_common::{Pieces, Recorder, frame, preamble};
 use mx_port_rdm::{Device, RdmOptions, RdmPort};
 use mx_proto::Clock;
 use mx_proto::port::{LinkControl, LinkDown, Port};
-use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_TCP, nic};
+use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_RDM, ROUTE_TCP, nic};
 use std::io::Write;
 use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -135,7 +135,7 @@ fn an_rdm_device_moves_to_the_interface_that_is_asked_for_when_that_is_there() {
     }
     let open = |name: Option<&str>| {
         Node::open(OpenOptions {
-            rdm_required: true,
+            required: ROUTE_RDM,
             address: name.map(address),
             board: name.map(|_| 0),
             ..OpenOptions::new(EndpointChoice::Any)

@@ -17,11 +17,11 @@ use crate::error::{Code, Error};
 use crate::handles::{EndpointHandle, REQUESTS_MAX, SLOTS_MAX};
 use crate::numbers::numbers;
 use crate::{library, process};
-use mx_proto::NicId;
 use mx_proto::port::PACKET_LEAST;
+use mx_proto::{NicId, Route};
 use mx_sys::hardware;
 use mx_sys::interfaces::Board;
-use mx_sys::{PortChoice, Settings, nic, published};
+use mx_sys::{ROUTE_RDM, Settings, nic, published};
 use std::fs;
 use std::path::Path;
 
@@ -170,9 +170,9 @@ fn copy_send_max(endpoint: Option<EndpointHandle>, settings: &Settings) -> Resul
     let least = open.filter_map(|endpoint| process::copy_send_max(endpoint).ok());
     Ok(least.min().unwrap_or_else(|| {
         let fabric = match settings.port {
-            PortChoice::Rdm => true,
-            PortChoice::Auto => !hardware::adapters().is_empty(),
-            PortChoice::Local | PortChoice::Tcp | PortChoice::Dgram => false,
+            ROUTE_RDM => true,
+            Route::AUTO => !hardware::adapters().is_empty(),
+            _ => false,
         };
         let most = if fabric { PACKET_LEAST } else { usize::MAX };
         settings.endpoint.eager_max.min(most)

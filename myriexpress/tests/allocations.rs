@@ -7,8 +7,7 @@
 
 use crate::counting::allocations;
 use crate::own_process::in_own_process;
-use mx_sys::settings::PortChoice;
-use mx_sys::{Settings, UserMemory};
+use mx_sys::{ROUTE_LOCAL, Settings, UserMemory};
 use myriexpress_api::handles::{Address, EndpointHandle};
 use myriexpress_api::process::{self, OpenParams, SendMode};
 use std::time::Duration;
@@ -19,7 +18,7 @@ const LONG: Option<Duration> = Some(Duration::from_secs(20));
 
 fn open() -> EndpointHandle {
     let settings = Settings {
-        port: PortChoice::Local,
+        port: ROUTE_LOCAL,
         helper: false,
         ..Settings::for_mx()
     };

@@ -11,8 +11,8 @@
 //! access. For `make tsan` threads are joined one by one: the order that the standard library makes
 //! is not seen.
 
-use mx_sys::settings::PortChoice;
-use mx_sys::{Settings, UserMemory};
+use mx_proto::Route;
+use mx_sys::{ROUTE_LOCAL, ROUTE_TCP, Settings, UserMemory};
 use myriexpress_api::error::{Code, Error};
 use myriexpress_api::handles::{Address, EndpointHandle, RequestHandle};
 use myriexpress_api::process::{self, OpenParams, SendMode};
@@ -33,7 +33,7 @@ const KEY: u32 = 7;
 /// Messages of a class have these bits.
 const CLASS: u64 = 0xff << 32;
 
-fn settings(port: PortChoice) -> Settings {
+fn settings(port: Route) -> Settings {
     Settings {
         port,
         // Below the library's own block, sixteen processes apart; not those of the unit tests.
@@ -42,7 +42,7 @@ fn settings(port: PortChoice) -> Settings {
     }
 }
 
-fn open(port: PortChoice) -> EndpointHandle {
+fn open(port: Route) -> EndpointHandle {
     let params = OpenParams {
         key: KEY,
         ..OpenParams::default()
@@ -133,12 +133,12 @@ const LENGTHS: [usize; 4] = [0, 80, 5_000, 100_000];
 
 #[test]
 fn what_threads_send_receive_and_cancel_in_each_others_way_ends_exactly_once() {
-    for port in [PortChoice::Local, PortChoice::Tcp] {
+    for port in [ROUTE_LOCAL, ROUTE_TCP] {
         exchange(port);
     }
 }
 
-fn exchange(port: PortChoice) {
+fn exchange(port: Route) {
     const CLASSES: u64 = 3;
     const EACH: u64 = 300;
     let (a, b) = (open(port), open(port));
@@ -263,7 +263,7 @@ fn busy_until_the_end(ep: EndpointHandle, own: Address, lent: &Lent, role: usize
 fn who_waits_for_an_endpoint_that_is_closed_hears_of_it_and_its_memory_is_left_alone() {
     // A peer that connects and talks to the endpoint that is there, and endpoints that take
     // places which have just become free.
-    let peer = open(PortChoice::Local);
+    let peer = open(ROUTE_LOCAL);
     let over = &AtomicBool::new(false);
     let current = &AtomicU64::new(0);
     thread::scope(|scope| {
@@ -291,7 +291,7 @@ fn who_waits_for_an_endpoint_that_is_closed_hears_of_it_and_its_memory_is_left_a
         });
         let reopening = scope.spawn(move || {
             while !over.load(Ordering::Acquire) {
-                let other = open(PortChoice::Local);
+                let other = open(ROUTE_LOCAL);
                 thread::yield_now();
                 process::close(other).unwrap();
             }
@@ -308,7 +308,7 @@ fn who_waits_for_an_endpoint_that_is_closed_hears_of_it_and_its_memory_is_left_a
 
 fn one_life(current: &AtomicU64, pause: Duration) {
     const ROLES: usize = 9;
-    let ep = open(PortChoice::Local);
+    let ep = open(ROUTE_LOCAL);
     let own = process::own_address(ep).unwrap();
     current.store(ep.0, Ordering::Release);
     let lent = &Lent::default();

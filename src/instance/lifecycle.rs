@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::host;
 use crate::match_layout::KEY;
 use crate::method::{Host, Method, Settings};
-use crate::peer_name::{PeerName, ROUTE_DGRAM, ROUTE_RDM};
+use crate::peer_name::PeerName;
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Identity, Route};
 use mx_sys::slot::{Open, Trouble};
@@ -207,8 +207,7 @@ fn open_options(listen: Option<&Address>, config: &Config) -> OpenOptions {
         board: listen.and_then(|name| name.board),
         address,
         // Peers that know us by that name come over it or not at all.
-        rdm_required: listen.is_some_and(|name| name.route == ROUTE_RDM),
-        dgram_required: listen.is_some_and(|name| name.route == ROUTE_DGRAM),
+        required: listen.map_or(Route::AUTO, |name| name.route),
         ..config.mx.open_options(endpoint)
     }
 }
@@ -291,14 +290,15 @@ fn leave(method: &mut HostMethod, at_most: Duration) {
 mod tests {
     use super::*;
     use crate::peer_name;
+    use mx_sys::{ROUTE_DGRAM, ROUTE_RDM, ROUTE_TCP};
 
     #[test]
     fn what_the_name_to_listen_on_says_has_to_be_there() {
-        for (text, board, rdm, dgram) in [
-            ("mx://x", None, false, false),
-            ("mx://tcp@x:2:7", Some(2), false, false),
-            ("mx://rdm@x:0:7", Some(0), true, false),
-            ("mx://x:1:7/dgram", Some(1), false, true),
+        for (text, board, required) in [
+            ("mx://x", None, Route::AUTO),
+            ("mx://tcp@x:2:7", Some(2), ROUTE_TCP),
+            ("mx://rdm@x:0:7", Some(0), ROUTE_RDM),
+            ("mx://x:1:7/dgram", Some(1), ROUTE_DGRAM),
         ] {
             let name = peer_name::parse(text).unwrap().unwrap();
             let object = address::create(name, None);
@@ -306,8 +306,7 @@ mod tests {
             assert!(address::remove(object.as_ptr()));
             let options = open_options(Some(&listen), &Config::default());
             assert_eq!((options.board, options.address), (board, None), "{text}");
-            let required = (options.rdm_required, options.dgram_required);
-            assert_eq!(required, (rdm, dgram), "{text}");
+            assert_eq!(options.required, required, "{text}");
         }
     }
 }

@@ -12,8 +12,10 @@
 //! Not here: pages, tools.
 //! Cost: [`values`] copies words; no allocation, no system call.
 
+use super::layout;
 use crate::progress::WaitStats;
 use crate::route::host::HostPorts;
+use mx_port_base::ports::PORTS;
 use mx_port_local::{LocalPort, LocalStats};
 use mx_port_rdm::{RdmPort, RdmStats};
 use mx_port_tcp::TcpStats;
@@ -44,6 +46,8 @@ pub struct PortView<'a> {
     pub rdm: Option<(&'a str, RdmStats)>,
     /// Datagrams.
     pub dgram: Option<ReliableStats>,
+    /// Bits of all that are open ([`layout::port_bit`]).
+    pub(super) open: u32,
     /// Links of all of them.
     pub links: usize,
 }
@@ -58,6 +62,12 @@ impl<'a> PortView<'a> {
                 .rdm()
                 .map(|rdm: &RdmPort| (rdm.provider(), rdm.stats())),
             dgram: ports.dgram().map(|dgram| *dgram.stats()),
+            open: {
+                let open = PORTS
+                    .iter()
+                    .filter(|port| ports.port(port.number).is_some());
+                open.map(layout::port_bit).sum()
+            },
             links: ports.link_count(),
         }
     }
@@ -173,7 +183,6 @@ pub fn all_counters() -> impl Iterator<Item = &'static Counter> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::published::layout;
     use std::collections::HashSet;
 
     #[test]

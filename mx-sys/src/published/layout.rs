@@ -17,6 +17,8 @@
 //!
 //! Not here: mapping and reading.
 
+use mx_port_base::ports::PortInfo;
+
 /// Bytes of what is written as a whole: two pages of 4 KiB, where they are no larger.
 pub(super) const LEN: usize = 8192;
 
@@ -61,10 +63,10 @@ pub(super) const PEERS_AT: usize = 1016;
 /// Counters a page has room for.
 pub(super) const COUNTERS_MAX: usize = 200;
 
-pub(super) const PORT_LOCAL: u32 = 1;
-pub(super) const PORT_TCP: u32 = 2;
-pub(super) const PORT_RDM: u32 = 4;
-pub(super) const PORT_DGRAM: u32 = 8;
+/// Returns the bit of an open port; 0 for loopback, which is not shown.
+pub(super) fn port_bit(port: &PortInfo) -> u32 {
+    port.route.map_or(0, |route| 1 << (route.0 - 1))
+}
 
 const _: () = {
     assert!(LIBRARY_AT + LIBRARY_WORDS == PROVIDER_AT);

@@ -19,7 +19,7 @@ mod publisher;
 
 pub use counters::{COUNT, Gauges, MethodGauges, PortView, Sample, all_counters, counters, values};
 pub use find::{Found, find, find_in};
-pub use page::{OpenPorts, Page};
+pub use page::Page;
 pub use peers::Peer;
 pub use publisher::Publisher;
 

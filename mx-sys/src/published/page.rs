@@ -10,21 +10,9 @@
 //! Owns: a copy.
 
 use super::layout::{self, halves};
+use mx_port_base::ports::PORTS;
 use mx_proto::{EndpointId, NicId, SessionId};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// The open ports of an endpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OpenPorts {
-    /// Shared memory.
-    pub local: bool,
-    /// TCP.
-    pub tcp: bool,
-    /// libfabric.
-    pub rdm: bool,
-    /// Datagrams.
-    pub dgram: bool,
-}
 
 /// The contents of an endpoint's page.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,8 +32,8 @@ pub struct Page {
     pub session: SessionId,
     /// Since when it is open.
     pub opened: SystemTime,
-    /// Its ports.
-    pub ports: OpenPorts,
+    /// Names of its open ports.
+    pub ports: Vec<&'static str>,
     /// libfabric's provider; empty when that is not open.
     pub provider: String,
     /// Its counters, each with what it is called.
@@ -96,11 +84,11 @@ impl Page {
             nic: NicId::new(word(bytes, layout::NIC_AT)?)?,
             session: SessionId(word(bytes, layout::SESSION_AT)?),
             opened: UNIX_EPOCH.checked_add(opened)?,
-            ports: OpenPorts {
-                local: ports & layout::PORT_LOCAL != 0,
-                tcp: ports & layout::PORT_TCP != 0,
-                rdm: ports & layout::PORT_RDM != 0,
-                dgram: ports & layout::PORT_DGRAM != 0,
+            ports: {
+                let open = PORTS
+                    .iter()
+                    .filter(|port| ports & layout::port_bit(port) != 0);
+                open.map(|port| port.name).collect()
             },
             provider: text(bytes, layout::PROVIDER_AT, layout::PROVIDER_WORDS)?,
             counters,

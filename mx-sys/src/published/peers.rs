@@ -17,7 +17,7 @@
 
 use super::layout::{self, halves, word};
 use crate::route::host::HostPorts;
-use mx_port_base::numbers;
+use mx_port_base::ports;
 use mx_proto::port::LinkFigures;
 use mx_proto::{Clock, Endpoint, EndpointId, Instant, NicId, Owner, Phase, RemoteView};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -81,7 +81,7 @@ impl Peer {
             nic: NicId::new(nic)?,
             endpoint: EndpointId(endpoint),
             phase: Phase::from_word(phase)?,
-            port: numbers::name(port),
+            port: ports::name(port),
             operations,
             queued,
             oldest_since: some(since).map(Instant),
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     fn row() -> Row {
-        let state = u32::from_ne_bytes([Phase::NoCredits as u8, numbers::TCP, 0, 0]);
+        let state = u32::from_ne_bytes([Phase::NoCredits as u8, ports::TCP, 0, 0]);
         [
             5_000,
             0x4d58_c000_0201,

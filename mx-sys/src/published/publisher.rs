@@ -164,15 +164,10 @@ impl Published {
         let ports = &sample.ports;
         let provider = ports.rdm.map_or("", |(provider, _)| provider);
         let provider: [u64; layout::PROVIDER_WORDS] = layout::text(provider);
-        let bit = |open: bool, bit: u32| if open { bit } else { 0 };
-        let open = bit(ports.local.is_some(), layout::PORT_LOCAL)
-            | bit(ports.tcp.is_some(), layout::PORT_TCP)
-            | bit(ports.rdm.is_some(), layout::PORT_RDM)
-            | bit(ports.dgram.is_some(), layout::PORT_DGRAM);
         self.store(layout::SEQUENCE_AT, &[self.sequence.wrapping_add(1)]);
         // Nothing of what follows is seen with the even sequence of before.
         fence(Ordering::Release);
-        self.store(layout::ENDPOINT_AT, &[word(self.endpoint, open)]);
+        self.store(layout::ENDPOINT_AT, &[word(self.endpoint, ports.open)]);
         self.store(layout::PROVIDER_AT, &provider);
         self.store(layout::VALUES_AT, &values);
         if self.method {

@@ -44,9 +44,9 @@ mod watches;
 pub(super) use packet::{What, recognise};
 pub(super) use trouble::Peer;
 
-use super::host::ROUTE_TCP;
 use guard::{Guard, Proven};
 use mx_port_base::origin::Origin;
+use mx_port_base::ports::ROUTE_TCP;
 use mx_port_fabric::Addresses;
 use mx_port_fabric::endpoint_address::{
     ANSWER_MAX, Answer, ENDPOINT_ADDRESS_MAX, EndpointAddress, Refusal,

@@ -1,12 +1,11 @@
 //! Two `HostPorts` in one process find each other over TCP, for a fabric that only exists here.
 
-use super::dgram::Dgram;
-use super::host::{HostPorts, ROUTE_RDM, ROUTE_TCP};
+use super::host::HostPorts;
 use super::lazy::Lazy;
 use crate::nic;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_base::endpoint_port::PortMap;
-use mx_port_base::numbers::{RDM, TCP};
+use mx_port_base::ports::{RDM, ROUTE_RDM, ROUTE_TCP, TCP};
 use mx_port_fabric::Addresses;
 use mx_port_fabric::endpoint_address::{ANSWER_MAX, Answer, EndpointAddress, Refusal};
 use mx_port_rdm::FabricPort;
@@ -21,6 +20,7 @@ use mx_proto::{
     Clock, EndpointId, Identity, Instant, LinkId, Memory, NicId, Route, SessionId, Target,
 };
 use mx_sim::recorder::{Recorder, Seen, header_of};
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -35,7 +35,7 @@ const NOWHERE: NicId = NicId(5);
 
 /// A fabric on which every peer is heard at once, and nothing else is.
 #[derive(Debug, Default)]
-struct Double {
+pub(super) struct Double {
     provider: &'static str,
     made: u32,
     open: Vec<LinkId>,
@@ -46,7 +46,7 @@ struct Double {
     from: HashMap<LinkId, SocketAddr>,
     doubted: Vec<LinkId>,
     /// It takes no more links.
-    full: bool,
+    pub(super) full: bool,
     /// Links closed by the endpoint of which something is left.
     leaving: Vec<LinkId>,
     /// The time at which anything last came over any link.
@@ -54,7 +54,7 @@ struct Double {
 }
 
 impl Double {
-    fn new(provider: &'static str) -> Self {
+    pub(super) fn new(provider: &'static str) -> Self {
         Self {
             provider,
             ..Self::default()
@@ -234,28 +234,30 @@ impl Clock for Hasty {
     }
 }
 
-fn listening() -> TcpPort {
+pub(super) fn listening() -> TcpPort {
     listening_for(usize::MAX)
 }
 
 fn listening_for(max_links: usize) -> TcpPort {
     let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
-    let resolver = |target: Target| {
-        if target.nic == NOWHERE {
-            return Err(ConnectError::UnknownNic);
-        }
-        let port = PortMap::default().port(target.endpoint);
-        let port = port.map_err(|_| ConnectError::BadEndpoint)?;
-        Ok([SocketAddr::from((Ipv4Addr::LOCALHOST, port))]
-            .into_iter()
-            .collect())
-    };
-    let options = TcpOptions::new(listen, Box::new(resolver));
+    let options = TcpOptions::new(listen, Box::new(resolve));
     TcpPort::open(TcpOptions {
         max_links: max_links.min(options.max_links),
         ..options
     })
     .unwrap()
+}
+
+/// A resolver for which every machine but [`NOWHERE`] is this one.
+pub(super) fn resolve(target: Target) -> Result<SmallVec<[SocketAddr; 2]>, ConnectError> {
+    if target.nic == NOWHERE {
+        return Err(ConnectError::UnknownNic);
+    }
+    let port = PortMap::default().port(target.endpoint);
+    let port = port.map_err(|_| ConnectError::BadEndpoint)?;
+    Ok([SocketAddr::from((Ipv4Addr::LOCALHOST, port))]
+        .into_iter()
+        .collect())
 }
 
 fn target_of(port: u16, route: Route) -> Target {
@@ -294,7 +296,7 @@ impl Side {
             None,
             tcp,
             rdm,
-            Dgram::new(Lazy::new(None, None, |_| "")),
+            Lazy::new(None, None, |_| ""),
         );
         Self {
             ports: ports.unwrap(),

@@ -1,16 +1,12 @@
-//! The dgram port within `HostPorts`: opened on first use, polled less often while it is idle.
+//! The dgram port within `HostPorts`: opened on first use.
 //!
 //! ```text
 //!   connect --> open the port --> link --> address known? no: the address exchange asks for it
-//!
-//!   idle        while there is no session: polled only now and then, for strangers
 //! ```
 //!
 //! Owns: the port, once it is open.
 //! Not here: the other ports.
 
-use super::address_exchange::AddressExchange;
-use super::filter::{FallbackFilter, Relay};
 use super::lazy::Lazy;
 use mx_port_base::epoll::Epoll;
 use mx_port_base::interfaces::Interfaces;
@@ -19,64 +15,35 @@ use mx_port_dgram::fabric::FabricDatagrams;
 use mx_port_dgram::{self as dgram, AnyAddress, DgramPort, Service};
 use mx_port_fabric::Addresses;
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
-use mx_proto::port::{ConnectError, LinkControl, LinkDown, Port, Sink};
-use mx_proto::{Instant, LinkId, Memory, Target};
+use mx_proto::port::LinkDown;
+use mx_proto::{Instant, LinkId, Target};
 use std::io;
 use std::net::SocketAddr;
 
-/// The port and what is known of its links.
-#[derive(Debug)]
-pub(super) struct Dgram {
-    pub(super) lazy: Lazy<DgramPort>,
-    /// There was nothing to do at the last look, and no session.
-    idle: bool,
-}
+/// The port, or the way to it.
+pub(super) type Dgram = Lazy<DgramPort>;
 
 impl Dgram {
-    pub(super) fn new(lazy: Lazy<DgramPort>) -> Self {
-        Self { lazy, idle: false }
-    }
-
-    /// Links there are, those that linger included.
-    pub(super) fn link_count(&self) -> usize {
-        self.lazy.port.as_ref().map_or(0, DgramPort::sessions)
-    }
-
     /// This machine's interfaces are others now.
     pub(super) fn follow(&mut self, interfaces: &Interfaces) {
-        if let Some(port) = &mut self.lazy.port {
+        if let Some(port) = &mut self.port {
             dgram::follow(port, interfaces);
         }
     }
 
     /// Addresses that this machine has lost will not come back.
     pub(super) fn leave_old_addresses(&mut self) {
-        if let Some(port) = &mut self.lazy.port {
+        if let Some(port) = &mut self.port {
             dgram::leave_old_addresses(port);
-            self.idle = false;
         }
     }
 
     /// Sets the nest on which threads sleep from now on.
     pub(super) fn wake_through(&mut self, nest: &Epoll, member: u8) -> io::Result<()> {
-        match &mut self.lazy.port {
+        match &mut self.port {
             Some(port) => dgram::wake_through(port, nest, member),
             None => Ok(()),
         }
-    }
-
-    /// Starts a link.
-    pub(super) fn connect(
-        &mut self,
-        target: Target,
-        (nest, member): (&Epoll, u8),
-        now: Instant,
-    ) -> Result<LinkId, ConnectError> {
-        let wake = |port: &mut _| dgram::wake_through(port, nest, member);
-        let port = self.lazy.get("dgram", wake)?;
-        let link = port.connect(target, now)?;
-        self.idle = false;
-        Ok(link)
     }
 
     /// The peers of its links have to be looked for.
@@ -84,62 +51,33 @@ impl Dgram {
         self.fabric().is_some_and(FabricDatagrams::asks)
     }
 
-    /// The origin of what comes from an address: an address of a fabric that is none of IP is known by
-    /// the connection over which its holder has asked for ours.
-    pub(super) fn origin(&self, address: AnyAddress) -> Origin {
+    /// Returns the origin of a link: an address of a fabric that is none of IP is known by the connection
+    /// over which its holder has asked for ours.
+    pub(super) fn origin(&self, link: LinkId) -> Option<Origin> {
+        let address = self.port.as_ref()?.address(link)?;
         match (address, self.fabric()) {
             (AnyAddress::Fabric(name), Some(fabric)) if address.origin() == Origin::Unknown => {
-                let asker = fabric.asker(&name);
-                asker.map_or(Origin::Unknown, Origin::Address)
+                fabric.asker(&name).map(Origin::Address)
             }
-            _ => address.origin(),
+            _ => Some(address.origin()),
         }
     }
 
     /// The source of endpoint addresses for the address exchange, if the port is open.
     #[inline]
     pub(super) fn endpoint_addresses(&mut self) -> Option<&mut dyn Addresses> {
-        self.lazy.port.is_some().then_some(self as _)
+        self.port.is_some().then_some(self as _)
     }
 
-    /// Whether there is nothing to do but to accept strangers.
-    pub(super) fn is_idle(&self) -> bool {
-        self.idle
-    }
-
-    pub(super) fn poll<M: Memory, S: Sink<M>>(
-        &mut self,
-        (now, budget): (Instant, usize),
-        exchange: &mut AddressExchange,
-        sink: &mut S,
-    ) -> bool {
-        let Some(port) = &mut self.lazy.port else {
-            return false;
-        };
-        let mut sink = Relay {
-            sink,
-            filter: FallbackFilter {
-                exchange,
-                ours: &self.lazy.provider,
-            },
-        };
-        let some = Port::<M>::poll(port, now, budget, &mut sink);
-        self.idle = !some && port.sessions() == 0 && port.deadline().is_none();
-        some
-    }
-}
-
-impl Dgram {
     fn fabric(&self) -> Option<&FabricDatagrams> {
-        match &self.lazy.port.as_ref()?.datagrams().service {
+        match &self.port.as_ref()?.datagrams().service {
             Service::Fabric(fabric) => Some(fabric),
             Service::Udp(_) => None,
         }
     }
 
     fn fabric_mut(&mut self) -> Option<&mut FabricDatagrams> {
-        self.idle = false;
-        match &mut self.lazy.port.as_mut()?.datagrams_mut().service {
+        match &mut self.port.as_mut()?.datagrams_mut().service {
             Service::Fabric(fabric) => Some(fabric),
             Service::Udp(_) => None,
         }
@@ -159,13 +97,13 @@ const KERNEL: &str = "kernel-udp";
 /// Addresses are those of the command endpoint. The reliability layer identifies links by itself.
 impl Addresses for Dgram {
     fn provider(&self) -> &str {
-        &self.lazy.provider
+        &self.provider
     }
 
     fn endpoint_address(&self, _link: LinkId) -> Option<EndpointAddress> {
         let fabric = self.fabric()?;
         Some(EndpointAddress {
-            provider: self.lazy.provider.clone(),
+            provider: self.provider.clone(),
             format: fabric.address_format(),
             address: fabric.command_name().to_vec(),
             incarnation: 0,
@@ -181,7 +119,7 @@ impl Addresses for Dgram {
         from: SocketAddr,
         _now: Instant,
     ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
-        if theirs.provider != self.lazy.provider {
+        if theirs.provider != self.provider {
             return Err(Refusal::Provider);
         }
         let ours = self

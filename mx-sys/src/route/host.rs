@@ -1,24 +1,20 @@
 //! All ports of a machine behind one.
 //!
 //! ```text
-//!   target                        route
-//!     this very endpoint  ------> loopback
-//!     this host           ------> local   --Refused--> tcp
-//!     elsewhere           ------> rdm, if that is open --Elsewhere--> tcp
-//!     asked for, or all   ------> dgram                --Elsewhere--> tcp
-//!
 //!   control nest {local, tcp}    data nest {control, loopback, local's links, tcp, dgram, rdm's while
 //!                                           it is armed}
 //!   a link's name says whose it is ([`LinkId::port`])
 //! ```
 //!
-//! A link over rdm begins with an address exchange over TCP (`exchange`), which the endpoint does
-//! not see, and so does one over datagrams where addresses do not follow from host and number.
+//! `choice` says which ports may carry a link. A link over rdm begins with an address exchange over TCP
+//! (`address_exchange`), which the endpoint does not see, and so does one over datagrams where addresses do
+//! not follow from host and number.
 //!
 //! A port without a link is *quiet*: it is not polled, so that TCP costs nothing to a process that
 //! uses only shared memory. It is polled again when its control descriptor is readable: a sleeping
 //! thread reports that ([`HostPorts::note_control`]), and polls check it within a few milliseconds.
-//! The rdm port may have work without a link, which arming it reports.
+//! The rdm port may have work without a link, which arming it reports. The dgram port, which has no
+//! control descriptor, is polled now and then for strangers.
 //!
 //! The ports follow this machine's interfaces ([`HostPorts::follow`]):
 //!
@@ -30,15 +26,16 @@
 //! Owns: the ports.
 
 use super::dgram::Dgram;
-use mx_port_dgram::DgramPort;
+use mx_port_dgram::{self as dgram, DgramPort};
 use mx_port_local::LocalPort;
 
 use super::address_exchange::{AddressExchange, Askers};
-use super::filter::{ExchangeFilter, FallbackFilter, Relay};
+use super::choice::{Location, choose};
+use super::filter::{ExchangeFilter, Relay};
 use super::interface::Interface;
 use super::lazy::Lazy;
 use super::loopback::LoopbackPort;
-use super::open::{BOARD, is_oneself};
+use super::open::BOARD;
 use super::seen::{self, seen};
 use crate::nic::{self, Watching};
 use mx_port_base::cancellation::Off;
@@ -46,8 +43,8 @@ use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::epoll::Epoll;
 use mx_port_base::nest;
 use mx_port_base::netlink::Watch;
-use mx_port_base::numbers::{self, DGRAM, LOCAL, LOOPBACK, RDM, TCP};
 use mx_port_base::origin::Origin;
+use mx_port_base::ports::{self, DGRAM, LOCAL, LOOPBACK, PORTS, RDM, ROUTE_TCP, TCP};
 use mx_port_base::random;
 use mx_port_rdm::{Device, FabricPort, RdmPort};
 use mx_port_tcp::TcpPort;
@@ -63,22 +60,11 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Shared memory, or nothing.
-pub const ROUTE_LOCAL: Route = Route(1);
-/// TCP, also on this host.
-pub const ROUTE_TCP: Route = Route(2);
-
-/// libfabric, also on this host.
-pub const ROUTE_RDM: Route = Route(3);
-
-/// Datagrams, also on this host.
-pub const ROUTE_DGRAM: Route = Route(4);
-
 /// A member of the data nest, beside the ports: the control nest.
-const CONTROL: u8 = DGRAM + 1;
+const CONTROL: u8 = PORTS.len() as u8;
 
 /// A member of the control nest, beside the ports: the kernel's word that interfaces have changed.
-const INTERFACES: u8 = DGRAM + 2;
+const INTERFACES: u8 = CONTROL + 1;
 
 /// An address that is gone may come back within this time, and links that go from it stay: a service of the
 /// machine that starts anew takes all of them away for a moment.
@@ -118,9 +104,8 @@ pub struct HostPorts<R = RdmPort> {
     /// From then on what is gone will not come back.
     settled_at: Option<Instant>,
     secret: Option<Secret>,
-    local_quiet: bool,
-    tcp_quiet: bool,
-    rdm_quiet: bool,
+    /// Bits of the ports that are quiet, by number.
+    quiet: u8,
     /// The next poll looks at the control descriptors.
     look: bool,
     /// The kernel has just told what there is: the next poll does not ask.
@@ -140,6 +125,9 @@ pub struct HostPorts<R = RdmPort> {
     /// No other data nest of this process has it.
     number: u64,
 }
+
+/// The order in which ports are armed: those first for which it is cheap.
+const ARMING: [u8; PORTS.len()] = [LOOPBACK, TCP, LOCAL, RDM, DGRAM];
 
 /// Data nests so far.
 static NESTS: AtomicU64 = AtomicU64::new(0);
@@ -162,14 +150,11 @@ macro_rules! by_number {
             TCP => Some(&$($mut)? $self.tcp),
             LOOPBACK => Some(&$($mut)? $self.loopback),
             RDM => $self.rdm.port.$get().map(|port| port as _),
-            DGRAM => $self.dgram.lazy.port.$get().map(|port| port as _),
+            DGRAM => $self.dgram.port.$get().map(|port| port as _),
             _ => None,
         }
     };
 }
-
-/// All ports.
-const ALL: [u8; 5] = [LOCAL, TCP, LOOPBACK, RDM, DGRAM];
 
 impl<R: FabricPort> HostPorts<R> {
     /// Puts opened ports together; [`HostPorts::open`] opens them.
@@ -222,9 +207,7 @@ impl<R: FabricPort> HostPorts<R> {
             followed: nic::look_again(),
             settled_at: None,
             secret: None,
-            local_quiet: true,
-            tcp_quiet: true,
-            rdm_quiet: true,
+            quiet: 1 << LOCAL | 1 << TCP | 1 << RDM,
             look: true,
             told: false,
             turn: 0,
@@ -352,25 +335,48 @@ impl<R: FabricPort> HostPorts<R> {
 
     /// The port over datagrams, when it is open.
     pub fn dgram(&self) -> Option<&DgramPort> {
-        self.dgram.lazy.port.as_ref()
+        self.dgram.port.as_ref()
     }
 
     /// The figures of a link, for tools, if it goes over a network.
     pub fn figures(&self, link: LinkId, now: Instant) -> Option<LinkFigures> {
         match link.port() {
             TCP => self.tcp.figures(link, now),
-            DGRAM => self.dgram.lazy.port.as_ref()?.figures(link),
+            DGRAM => self.dgram.port.as_ref()?.figures(link),
             _ => None,
         }
     }
 
     /// Links of all ports at the moment that others have an end of.
     pub fn link_count(&self) -> usize {
-        let local = self.local.as_ref().map_or(0, LocalPort::link_count);
-        let rdm = self.rdm.port.as_ref().map_or(0, R::link_count);
-        let tcp = self.tcp.link_count();
-        let tcp = tcp.saturating_sub(self.exchange.watch_count());
-        local + tcp + rdm + self.dgram.link_count()
+        let links: usize = PORTS.iter().map(|port| self.links_of(port.number)).sum();
+        links.saturating_sub(self.exchange.watch_count())
+    }
+
+    fn links_of(&self, port: u8) -> usize {
+        match port {
+            LOCAL => self.local.as_ref().map_or(0, LocalPort::link_count),
+            TCP => self.tcp.link_count(),
+            RDM => self.rdm.port.as_ref().map_or(0, R::link_count),
+            DGRAM => self.dgram.port.as_ref().map_or(0, DgramPort::sessions),
+            _ => 0,
+        }
+    }
+
+    fn is_quiet(&self, port: u8) -> bool {
+        self.quiet & (1 << port) != 0
+    }
+
+    fn set_quiet(&mut self, port: u8, quiet: bool) {
+        self.quiet = self.quiet & !(1 << port) | u8::from(quiet) << port;
+    }
+
+    /// Makes a port quiet whose poll found nothing (`some` is false), if it has no link and no deadline.
+    fn note_poll(&mut self, port: u8, some: bool) -> bool {
+        let deadline = || self.port(port).and_then(LinkControl::deadline);
+        let quiet = !some && self.links_of(port) == 0 && deadline().is_none();
+        self.set_quiet(port, quiet);
+        some
     }
 
     /// The largest message that goes with its data over whichever port is open.
@@ -382,7 +388,7 @@ impl<R: FabricPort> HostPorts<R> {
     }
 
     /// A port by its number ([`LinkId::port`]), if it is open.
-    fn port(&self, number: u8) -> Option<&dyn LinkControl> {
+    pub(crate) fn port(&self, number: u8) -> Option<&dyn LinkControl> {
         by_number!(self, number, as_ref)
     }
 
@@ -403,7 +409,7 @@ impl<R: FabricPort> HostPorts<R> {
 
     /// All that are open.
     fn ports(&self) -> impl Iterator<Item = &dyn LinkControl> {
-        ALL.into_iter().filter_map(|number| self.port(number))
+        PORTS.iter().filter_map(|port| self.port(port.number))
     }
 
     /// [`Port::send`] of whatever has not a link of the local port.
@@ -422,37 +428,41 @@ impl<R: FabricPort> HostPorts<R> {
         port.send(link, header, body)
     }
 
-    /// Starts a link over shared memory. `strict`: that and nothing else is asked for.
-    fn connect_local(
+    /// Starts a link over the port of that number. `strict`: a link that does not come up is not made over
+    /// another port.
+    fn connect_over(
         &mut self,
+        port: u8,
         target: Target,
         strict: bool,
         now: Instant,
     ) -> Result<LinkId, ConnectError> {
+        let link = match port {
+            LOOPBACK => self.loopback.connect(target, now),
+            LOCAL => self.connect_local((target, strict), now),
+            RDM => self.connect_rdm((target, strict), now),
+            DGRAM => self.connect_dgram((target, strict), now),
+            _ => self.tcp.connect(target, now),
+        }?;
+        self.set_quiet(link.port(), false);
+        Ok(link)
+    }
+
+    /// Starts a link over shared memory.
+    fn connect_local(&mut self, to: (Target, bool), now: Instant) -> Result<LinkId, ConnectError> {
+        let (target, strict) = to;
         let local = self.local.as_mut().ok_or(ConnectError::NoRoute)?;
-        let link = if strict {
-            local.connect_to(BOARD, target.endpoint.0, now)?
+        if strict {
+            local.connect_to(BOARD, target.endpoint.0, now)
         } else {
-            local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, now)?
-        };
-        self.local_quiet = false;
-        Ok(link)
+            local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, now)
+        }
     }
 
-    fn connect_tcp(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
-        let link = self.tcp.connect(target, now)?;
-        self.tcp_quiet = false;
-        Ok(link)
-    }
-
-    /// Starts a link over libfabric. `strict`: that and nothing else is asked for. Not inlined, as `connect_dgram`.
+    /// Starts a link over libfabric. Not inlined, as `connect_dgram`.
     #[inline(never)]
-    fn connect_rdm(
-        &mut self,
-        target: Target,
-        strict: bool,
-        now: Instant,
-    ) -> Result<LinkId, ConnectError> {
+    fn connect_rdm(&mut self, to: (Target, bool), now: Instant) -> Result<LinkId, ConnectError> {
+        let (target, strict) = to;
         let data = self.data.as_fd();
         let rdm = self.rdm.get("rdm", |port| port.wake_through(data))?;
         if let Some(mut peer) = nic::address(target.nic) {
@@ -460,64 +470,50 @@ impl<R: FabricPort> HostPorts<R> {
             rdm.face(peer);
         }
         let link = rdm.reserve(now, (!strict).then_some(ROUTE_TCP))?;
-        let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
-        if let Err(error) = exchange.search(link, (target, strict), tcp, now) {
-            rdm.close(link, Close::Now);
-            return Err(error);
-        }
-        (self.rdm_quiet, self.tcp_quiet) = (false, false);
-        Ok(link)
+        self.search(link, to, now)
     }
 
-    /// Starts a link over datagrams. `strict`: that and nothing else is asked for.
+    /// Starts a link over datagrams.
     ///
     /// Not inlined: its stack frame would be `connect`'s, below the log lines of every other port.
     #[inline(never)]
-    fn connect_dgram(
-        &mut self,
-        target: Target,
-        strict: bool,
-        now: Instant,
-    ) -> Result<LinkId, ConnectError> {
-        let nest = (&self.data, DGRAM);
-        let link = self.dgram.connect(target, nest, now)?;
-        let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
+    fn connect_dgram(&mut self, to: (Target, bool), now: Instant) -> Result<LinkId, ConnectError> {
+        let wake = |port: &mut _| dgram::wake_through(port, &self.data, DGRAM);
+        let link = self.dgram.get("dgram", wake)?.connect(to.0, now)?;
         if !self.dgram.asks() {
-            exchange.expect(link, (target, strict));
+            self.exchange.expect(link, to);
             return Ok(link);
         }
-        if let Err(error) = exchange.search(link, (target, strict), tcp, now) {
-            if let Some(port) = self.port_mut(link.port()) {
-                port.close(link, Close::Now);
-            }
-            return Err(error);
+        self.search(link, to, now)
+    }
+
+    /// Asks the peer of a new link for its endpoint address. The link is closed if that fails.
+    fn search(
+        &mut self,
+        link: LinkId,
+        target: (Target, bool),
+        now: Instant,
+    ) -> Result<LinkId, ConnectError> {
+        let asked = self.exchange.search(link, target, &mut self.tcp, now);
+        self.set_quiet(TCP, false);
+        if asked.is_err()
+            && let Some(port) = self.port_mut(link.port())
+        {
+            port.close(link, Close::Now);
         }
-        self.tcp_quiet = false;
-        Ok(link)
+        asked.map(|()| link)
     }
 
-    fn poll_rdm<M: Memory, S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool
-    where
-        R: Port<M>,
-    {
-        let Some(rdm) = &mut self.rdm.port else {
-            self.rdm_quiet = true;
-            return false;
-        };
-        let filter = FallbackFilter {
-            exchange: &mut self.exchange,
-            ours: &self.rdm.provider,
-        };
-        let mut sink = Relay { sink, filter };
-        let some = Port::<M>::poll(rdm, now, budget, &mut sink);
-        self.rdm_quiet = !some && rdm.link_count() == 0 && rdm.deadline().is_none();
-        some
-    }
-
-    fn arm_rdm(&mut self) -> bool {
-        let ready = self.rdm.port.as_mut().is_none_or(LinkControl::arm);
-        // The next poll takes in what there is.
-        self.rdm_quiet &= ready;
+    fn arm_port(&mut self, port: u8) -> bool {
+        // Quiet ports have no link, and control descriptors need no arming. Over a fabric something
+        // may come all the same, for a link that is gone; its descriptor would stay readable.
+        if matches!(port, LOCAL | TCP) && self.is_quiet(port) {
+            return true;
+        }
+        let ready = self.port_mut(port).is_none_or(LinkControl::arm);
+        if !ready {
+            self.set_quiet(port, false);
+        }
         ready
     }
 
@@ -538,37 +534,27 @@ impl<R: FabricPort> HostPorts<R> {
         };
         if self.exchange.run((ports, &mut self.tcp), now, sink) {
             some = true;
-            self.rdm_quiet = false;
+            self.set_quiet(RDM, false);
+            self.set_quiet(DGRAM, false);
         }
-        self.tcp_quiet = !some && self.tcp.link_count() == 0 && self.tcp.deadline().is_none();
         some
     }
 
     /// The origin of a link, or the address it was made to.
     fn origin(&self, link: LinkId) -> Origin {
-        match link.port() {
-            LOOPBACK => Origin::Oneself,
-            TCP => self.tcp.origin(link),
-            LOCAL => match &self.local {
-                Some(local) => local.origin(link),
-                None => Origin::Unknown,
-            },
-            DGRAM => {
-                let address = self
-                    .dgram
-                    .lazy
-                    .port
-                    .as_ref()
-                    .and_then(|dgram| dgram.address(link));
-                address.map_or(Origin::Unknown, |address| self.dgram.origin(address))
-            }
-            // An address of a fabric proves nothing about an interface.
+        let origin = match link.port() {
+            LOOPBACK => Some(Origin::Oneself),
+            TCP => Some(self.tcp.origin(link)),
+            LOCAL => self.local.as_ref().map(|local| local.origin(link)),
+            DGRAM => self.dgram.origin(link),
             RDM => {
+                // An address of a fabric proves nothing about an interface.
                 let address = self.rdm.port.as_ref().and_then(|rdm| rdm.address(link));
-                address.map_or(Origin::Unknown, Origin::Address)
+                address.map(Origin::Address)
             }
-            _ => Origin::Unknown,
-        }
+            _ => None,
+        };
+        origin.unwrap_or(Origin::Unknown)
     }
 
     /// If this machine's interfaces have changed, so many times by now, the ports are told.
@@ -589,7 +575,7 @@ impl<R: FabricPort> HostPorts<R> {
         if let Some(rdm) = &mut self.rdm.port {
             rdm.follow(self.interface.device(&self.device), settled);
             rdm.provider().clone_into(&mut self.rdm.provider);
-            self.rdm_quiet = false;
+            self.set_quiet(RDM, false);
         }
     }
 
@@ -600,6 +586,7 @@ impl<R: FabricPort> HostPorts<R> {
         self.touched = true;
         self.tcp.leave_old_addresses();
         self.dgram.leave_old_addresses();
+        self.set_quiet(DGRAM, false);
         self.follow_fabric(true);
     }
 
@@ -628,15 +615,14 @@ impl<R: FabricPort> HostPorts<R> {
             self.watch.let_go();
             self.follow(now, nic::look_at_once());
         }
+        self.quiet &= !readable;
         if readable & (1 << LOCAL) != 0
             && let Some(local) = &mut self.local
         {
             local.note_control();
-            self.local_quiet = false;
         }
         if readable & (1 << TCP) != 0 {
             self.tcp.note_control();
-            self.tcp_quiet = false;
         }
     }
 }
@@ -651,7 +637,7 @@ impl<R> HostPorts<R> {
 impl HostPorts {
     /// The name of the port that carries `link`, for people.
     pub fn port_name(link: LinkId) -> &'static str {
-        numbers::name(link.port()).unwrap_or("no port")
+        ports::name(link.port()).unwrap_or("no port")
     }
 }
 
@@ -672,44 +658,25 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
             return Err(ConnectError::BadEndpoint);
         };
         self.follow(now, nic::look_again());
-        if is_oneself(&self.own, target.nic, target.endpoint) {
-            return self.loopback.connect(target, now);
-        }
-        let strict = target.route != Route::AUTO;
-        let route = if strict { target.route } else { self.policy };
-        let here = nic::is_local(target.nic);
-        match route {
-            Route::AUTO if here => match self.connect_local(target, false, now) {
-                // No endpoint there, as far as can be seen, or no memory left.
-                Err(ConnectError::NoRoute | ConnectError::Refused | ConnectError::NoResources) => {
-                    self.connect_tcp(target, now)
-                }
-                other => other,
-            },
-            ROUTE_RDM if strict => self.connect_rdm(target, true, now),
-            ROUTE_DGRAM => match self.connect_dgram(target, strict, now) {
-                // It has as many links as it can have, or does not lead there.
-                Err(ConnectError::NoResources | ConnectError::NoRoute) if !strict => {
-                    self.connect_tcp(target, now)
-                }
-                other => other,
-            },
-            Route::AUTO | ROUTE_RDM if self.rdm.offered => {
-                match self.connect_rdm(target, false, now) {
-                    // It has as many links as it can have, or has broken down.
-                    Err(ConnectError::NoResources | ConnectError::NoRoute) => {
-                        self.connect_tcp(target, now)
-                    }
-                    other => other,
-                }
-            }
-            Route::AUTO | ROUTE_TCP => self.connect_tcp(target, now),
-            ROUTE_LOCAL if here => self.connect_local(target, true, now),
-            _ if nic::socket_addresses(target.nic, tcp_port).is_empty() => {
-                Err(ConnectError::UnknownNic)
-            }
-            _ => Err(ConnectError::NoRoute),
-        }
+        let location = match (nic::is_local(target.nic), target.endpoint) {
+            (true, endpoint) if endpoint == self.own.endpoint => Location::Oneself,
+            (true, _) => Location::ThisMachine,
+            (false, _) => Location::Elsewhere,
+        };
+        let Some(choice) = choose(self.policy, target.route, location, self.rdm.offered) else {
+            let known = !nic::socket_addresses(target.nic, tcp_port).is_empty();
+            return Err(if known {
+                ConnectError::NoRoute
+            } else {
+                ConnectError::UnknownNic
+            });
+        };
+        let only = choice.fallback.is_none();
+        self.connect_over(choice.first, target, only, now)
+            .or_else(|error| match choice.after(error) {
+                Some(port) => self.connect_over(port, target, true, now),
+                None => Err(error),
+            })
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
@@ -772,7 +739,7 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
 
     /// Only for datagrams: a dead peer is noticed only when something is sent.
     fn monitor(&mut self, link: LinkId, wanted: bool) {
-        if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.lazy.port.as_mut()) {
+        if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.port.as_mut()) {
             self.touched = true;
             dgram.monitor(link, wanted);
         }
@@ -794,8 +761,8 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
         if self.lost {
             return;
         }
-        for number in ALL {
-            if let Some(port) = self.port_mut(number) {
+        for port in PORTS {
+            if let Some(port) = self.port_mut(port.number) {
                 port.keep_alive(now);
             }
         }
@@ -812,14 +779,7 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
         if self.armed && !self.touched && !self.look {
             return true;
         }
-        // Quiet ports have no link, and control descriptors need no arming. Over a fabric something
-        // may come all the same, for a link that is gone; its descriptor would stay readable.
-        let ready = !self.look
-            && self.loopback.arm()
-            && (self.tcp_quiet || self.tcp.arm())
-            && (self.local_quiet || self.local.as_mut().is_none_or(LinkControl::arm))
-            && self.arm_rdm()
-            && self.dgram.lazy.port.as_mut().is_none_or(LinkControl::arm);
+        let ready = !self.look && ARMING.into_iter().all(|port| self.arm_port(port));
         if !ready {
             self.disarm();
         }
@@ -834,8 +794,8 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
         }
         self.turn |= ROUND - 1;
         self.armed = false;
-        for number in ALL {
-            if let Some(port) = self.port_mut(number) {
+        for port in PORTS {
+            if let Some(port) = self.port_mut(port.number) {
                 port.disarm();
             }
         }
@@ -915,22 +875,23 @@ impl<M: Memory, R: FabricPort + Port<M>> Port<M> for HostPorts<R> {
         if !self.loopback.is_idle() {
             any |= self.loopback.poll(now, budget, sink);
         }
-        if !self.local_quiet
+        if !self.is_quiet(LOCAL)
             && let Some(local) = &mut self.local
         {
             let some = local.poll(self.turn, now, budget, sink);
-            any |= some;
-            self.local_quiet = !some && local.link_count() == 0 && local.deadline().is_none();
+            any |= self.note_poll(LOCAL, some);
         }
-        if !self.rdm_quiet {
-            any |= self.poll_rdm(now, budget, sink);
+        if !self.is_quiet(RDM) {
+            let some = self.rdm.poll((now, budget), &mut self.exchange, sink);
+            any |= self.note_poll(RDM, some);
         }
-        if round || !(any || self.dgram.is_idle()) {
-            let exchange = &mut self.exchange;
-            any |= self.dgram.poll::<M, S>((now, budget), exchange, sink);
+        if round || !(any || self.is_quiet(DGRAM)) {
+            let some = self.dgram.poll((now, budget), &mut self.exchange, sink);
+            any |= self.note_poll(DGRAM, some);
         }
-        if !self.tcp_quiet && (round || !any) {
-            any |= self.poll_tcp(now, budget, sink);
+        if !self.is_quiet(TCP) && (round || !any) {
+            let some = self.poll_tcp(now, budget, sink);
+            any |= self.note_poll(TCP, some);
         }
         any
     }

@@ -17,7 +17,7 @@
 //! Cost: no system call, and no allocation once the buffers have grown.
 
 use mx_port_base::eventfd::EventFd;
-use mx_port_base::numbers;
+use mx_port_base::ports;
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port, SendError, Sent,
     Sink, WakeDescriptors,
@@ -116,7 +116,7 @@ impl LoopbackPort {
             packets: 0,
             blocked: false,
         };
-        self.ends.insert(end).at_port(numbers::LOOPBACK)
+        self.ends.insert(end).at_port(ports::LOOPBACK)
     }
 
     fn push(&mut self, event: Event) {

@@ -15,6 +15,7 @@ mod address_exchange;
 #[cfg(test)]
 mod address_exchange_tests;
 pub mod anew;
+mod choice;
 mod dgram;
 mod filter;
 pub mod host;

@@ -24,8 +24,8 @@
 //!
 //! Not here: links.
 
-use super::dgram::{Dgram, provider as dgram_provider};
-use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
+use super::dgram::provider as dgram_provider;
+use super::host::HostPorts;
 use super::interface::Interface;
 use super::lazy::{self, Lazy};
 use crate::nic::{self, ResolveError};
@@ -34,14 +34,16 @@ use mx_port_base::Resolver;
 use mx_port_base::descriptors::{self, TooFew};
 use mx_port_base::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
 use mx_port_base::limits::of_descriptors;
+use mx_port_base::ports::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 use mx_port_base::random;
 use mx_port_dgram::{self as dgram, DgramError, DgramOptions, DgramPort};
 use mx_port_local::{LocalOptions, LocalPort};
-use mx_port_rdm::{RdmError, RdmOptions, RdmPort, hardware};
+use mx_port_rdm::{RdmOptions, RdmPort, hardware};
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::port::ConnectError;
 use mx_proto::reliability::ReliableConfig;
-use mx_proto::{EndpointId, Identity, NicId, Route, SessionId};
+use mx_proto::{EndpointId, Identity, Route, SessionId};
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -88,13 +90,11 @@ pub struct OpenOptions {
     pub tcp_keepalive: Duration,
     /// Bytes of parts of packets that all TCP links together keep.
     pub tcp_kept_bytes: usize,
-    /// The port over libfabric has to be there, whatever the policy.
-    pub rdm_required: bool,
-    /// Options of the port.
+    /// Route over a port that has to be there, whatever the policy; [`Route::AUTO`]: none.
+    pub required: Route,
+    /// Options of the port over libfabric.
     pub rdm: RdmOptions,
-    /// The port over datagrams has to be there, whatever the policy.
-    pub dgram_required: bool,
-    /// Options of the port.
+    /// Options of the port over datagrams.
     pub dgram: DgramOptions,
 }
 
@@ -114,9 +114,8 @@ impl OpenOptions {
             secret_file: None,
             tcp_keepalive: Duration::from_secs(20),
             tcp_kept_bytes: 2 << 20,
-            rdm_required: false,
+            required: Route::AUTO,
             rdm: RdmOptions::default(),
-            dgram_required: false,
             dgram: DgramOptions::default(),
         }
     }
@@ -145,10 +144,8 @@ pub enum OpenError {
         /// The error.
         error: io::Error,
     },
-    /// The port over libfabric was asked for and cannot be had.
-    Rdm(RdmError),
-    /// The port over datagrams was asked for and cannot be had.
-    Dgram(DgramError),
+    /// The port of that name was asked for and cannot be had.
+    Port(&'static str, Box<dyn Error + Send + Sync>),
     /// There is to be a secret, and it cannot be used.
     Secret(SecretError),
     /// No peer could be served.
@@ -173,8 +170,7 @@ impl fmt::Display for OpenError {
                     of_descriptors(error)
                 )
             }
-            Self::Rdm(error) => write!(f, "no rdm port: {error}"),
-            Self::Dgram(error) => write!(f, "no dgram port: {error}"),
+            Self::Port(name, error) => write!(f, "no {name} port: {error}"),
             Self::Secret(error) => error.fmt(f),
             Self::Descriptors(error) => error.fmt(f),
             Self::System(error) => write!(
@@ -186,7 +182,7 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {}
+impl Error for OpenError {}
 
 /// Descriptors of an endpoint and one peer, on the port that needs fewest. Checked first, so that one line says so instead of
 /// whatever comes to need one in vain.
@@ -221,7 +217,7 @@ impl HostPorts {
             source_share: options.source_share,
             ..options.rdm.clone()
         };
-        let rdm = open_rdm(options.policy, options.rdm_required, rdm, interface)?;
+        let rdm = open_rdm((options.policy, options.required), rdm, interface)?;
         let session = random::nonzero().map_err(OpenError::System)?;
         let own = Identity {
             nic,
@@ -256,23 +252,14 @@ fn put_together(
         Route::AUTO if !options.shared_memory => ROUTE_TCP,
         policy => policy,
     };
-    let ports = HostPorts::new(
-        own,
-        policy,
-        options.ports,
-        local,
-        claim.tcp,
-        *rdm,
-        Dgram::new(dgram),
-    );
+    let ports = HostPorts::new(own, policy, options.ports, local, claim.tcp, *rdm, dgram);
     ports.map(Box::new).map_err(OpenError::System)
 }
 
 /// The port over libfabric: at once, later or not at all.
 #[inline(never)]
 fn open_rdm(
-    policy: Route,
-    required: bool,
+    (policy, required): (Route, Route),
     options: RdmOptions,
     interface: Interface,
 ) -> Result<Box<Lazy<RdmPort>>, OpenError> {
@@ -280,14 +267,16 @@ fn open_rdm(
         device: interface.device(&options.device),
         ..options.clone()
     };
+    let wanted = [policy, required].contains(&ROUTE_RDM);
     let adapters = match policy {
-        Route::AUTO if !required => hardware::adapters(),
+        Route::AUTO if !wanted => hardware::adapters(),
         _ => Vec::new(),
     };
     let names = adapters.join(", ");
     let mut opened = None;
-    if required || policy == ROUTE_RDM {
-        let port = RdmPort::open(now(&options)).map_err(OpenError::Rdm)?;
+    if wanted {
+        let port = RdmPort::open(now(&options));
+        let port = port.map_err(|error| OpenError::Port("rdm", error.into()))?;
         log::info!("rdm port over {}", port.provider());
         opened = Some(port);
     } else if !adapters.is_empty() {
@@ -460,7 +449,7 @@ fn claim_dgram(
     endpoint: EndpointId,
     port: u16,
 ) -> Result<Option<DgramPort>, OpenError> {
-    if !options.dgram_required && options.policy != ROUTE_DGRAM {
+    if ![options.policy, options.required].contains(&ROUTE_DGRAM) {
         return Ok(None);
     }
     match dgram::open(&dgram_options(options, port), resolver(options.ports)) {
@@ -469,7 +458,7 @@ fn claim_dgram(
             Ok(Some(dgram))
         }
         Err(DgramError::InUse(_)) => Err(OpenError::InUse { endpoint, port }),
-        Err(error) => Err(OpenError::Dgram(error)),
+        Err(error) => Err(OpenError::Port("dgram", error.into())),
     }
 }
 
@@ -540,12 +529,6 @@ fn resolver(ports: PortMap) -> Resolver {
             Ok(addresses.into_iter().collect())
         }
     })
-}
-
-/// `nic` is this host's and `endpoint` is `own`: the target is the endpoint itself. The interface that the
-/// endpoint went under when it was opened may be another machine's by now.
-pub(super) fn is_oneself(own: &Identity, nic: NicId, endpoint: EndpointId) -> bool {
-    endpoint == own.endpoint && nic::is_local(nic)
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ fn a_provider_that_is_not_there_or_never_used_is_named_and_so_is_what_to_do() {
             ..RdmOptions::default()
         };
         let error = Node::open(options, Config::default(), true).unwrap_err();
-        assert!(matches!(error, OpenError::Rdm(_)), "{error:?}");
+        assert!(matches!(error, OpenError::Port("rdm", _)), "{error:?}");
         let text = error.to_string();
         assert!(text.starts_with("no rdm port: "), "{text}");
         assert!(text.contains(provider) && text.contains(says), "{text}");

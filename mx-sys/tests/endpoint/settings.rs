@@ -3,7 +3,7 @@
 use crate::node::Node;
 use libfabric_fake::{Fake, Shape};
 use mx_proto::{Route, Status};
-use mx_sys::{EndpointChoice, OpenOptions, RdmOptions, Settings};
+use mx_sys::{EndpointChoice, OpenOptions, ROUTE_RDM, RdmOptions, Settings};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The options of a program that sets these variables.
@@ -58,7 +58,7 @@ fn without_shared_memory_this_host_is_reached_over_the_fabric_where_there_is_one
     let fake = Fake::new(Shape::psm3(), 1);
     let on_fabric = |variables: &[(&str, &str)], library| {
         open(OpenOptions {
-            rdm_required: true,
+            required: ROUTE_RDM,
             rdm: RdmOptions {
                 library: Some(library),
                 ..RdmOptions::default()

@@ -147,7 +147,7 @@ fn refused(error: &OpenError) -> Error {
         }
         OpenError::Secret(_) => Code::NoPerm,
         OpenError::Listen { .. } => Code::NoResources,
-        OpenError::Rdm(_) | OpenError::Dgram(_) => Code::NoDev,
+        OpenError::Port(..) => Code::NoDev,
     };
     Error::new(code, error.to_string())
 }

@@ -4,7 +4,7 @@
 //!   sources of links          origin  nic_id  strangers  remembered
 //!   packets in pieces         incoming
 //!   sleeping                  nest  eventfd
-//!   numbers                   endpoint_port (of endpoints)  numbers (of ports)
+//!   numbers                   endpoint_port (of endpoints)  ports (the table of ports)
 //!   sockets                   socket_option
 //!   the machine               clock  descriptors  interfaces  netlink  random
 //!   cancelled threads         cancellation
@@ -30,9 +30,9 @@ pub mod lock;
 pub mod nest;
 pub mod netlink;
 pub mod nic_id;
-pub mod numbers;
 pub mod origin;
 pub mod page;
+pub mod ports;
 pub mod random;
 pub mod remembered;
 pub mod sealed;

@@ -26,7 +26,7 @@ use faults::Faults;
 use mx_port_base::Resolver;
 use mx_port_base::epoll::Epoll;
 use mx_port_base::interfaces::Interfaces;
-use mx_port_base::{numbers, random};
+use mx_port_base::{ports, random};
 use mx_proto::reliability::{DatagramPort, Reliable, ReliableConfig};
 use nix::sys::socket::SockaddrStorage;
 use std::io;
@@ -55,7 +55,7 @@ pub fn open(options: &DgramOptions, resolver: Resolver) -> Result<DgramPort, Dgr
     let faults = options.faults.map(|plan| Box::new(Faults::new(plan)));
     let key = random::key().map_err(DgramError::Udp)?;
     let config = ReliableConfig {
-        port: numbers::DGRAM,
+        port: ports::DGRAM,
         ..options.reliable
     };
     Ok(Reliable::new(Backend { service, faults }, config, key))

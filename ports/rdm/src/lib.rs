@@ -246,7 +246,7 @@ impl RdmPort {
         }
         self.let_go();
         self.armed = Some(fd);
-        if let Err(error) = self.nest.join(mx_port_base::numbers::RDM, Some(fd)) {
+        if let Err(error) = self.nest.join(mx_port_base::ports::RDM, Some(fd)) {
             log::warn!(
                 "provider {}: polled from now on: {error}",
                 self.choice.provider()

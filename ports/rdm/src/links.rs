@@ -29,8 +29,8 @@ pub(super) use link::{Control, Link, Peer, State};
 
 use super::frame::{Frame, FrameKind};
 use super::sequence::Sequence;
-use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
+use mx_port_base::ports;
 use mx_port_base::strangers::Strangers;
 use mx_proto::origin::Source;
 use mx_proto::port::{BOUND_WITHIN, LinkDown};
@@ -290,7 +290,7 @@ impl Links {
         now: Instant,
     ) -> LinkId {
         let link = |id: LinkId| Link {
-            id: id.at_port(numbers::RDM),
+            id: id.at_port(ports::RDM),
             state,
             cookie,
             word: 0,
@@ -313,7 +313,7 @@ impl Links {
             doubted: None,
             fallback,
         };
-        let id = self.table.insert_with(link).at_port(numbers::RDM);
+        let id = self.table.insert_with(link).at_port(ports::RDM);
         self.young.push(id);
         id
     }

@@ -18,8 +18,8 @@ use super::poll_set::Activation;
 use super::{TcpPort, frame, poll_set, reason, sys};
 use mx_port_base::epoll::{READABLE, WRITABLE};
 use mx_port_base::limits;
-use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
+use mx_port_base::ports;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
 use mx_proto::time::PeerDeadline;
@@ -195,7 +195,7 @@ impl TcpPort {
         let (attempt, until, worst) = (dial.attempt, dial.until.at(), dial.worst);
         self.places.take(Source::TRUSTED, 1);
         let link = Link::new(fd, peer, Phase::Dialling(Box::new(dial)));
-        let id = self.links.insert(Box::new(link)).at_port(numbers::TCP);
+        let id = self.links.insert(Box::new(link)).at_port(ports::TCP);
         self.poll_set.pending += 1;
         self.poll_set.control_due = true;
         if failed {
@@ -408,7 +408,7 @@ impl TcpPort {
                 // The peer has closed; its earlier packets are still delivered.
                 link.failed = Some(reason(&error));
             }
-            let id = self.links.insert(Box::new(link)).at_port(numbers::TCP);
+            let id = self.links.insert(Box::new(link)).at_port(ports::TCP);
             self.poll_set.pending += 1;
             self.strangers.add(id, source, now);
             let Some(link) = self.links.get_mut(id) else {

@@ -45,8 +45,8 @@ use link::{Link, Phase, Table};
 use mx_port_base::descriptors;
 use mx_port_base::epoll::READABLE;
 use mx_port_base::interfaces::is_of_this_host;
-use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
+use mx_port_base::ports;
 use mx_port_base::strangers::Strangers;
 use mx_proto::port::{
     BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown,
@@ -166,7 +166,7 @@ impl TcpPort {
     pub fn leave_old_addresses(&mut self) {
         let mut known: Vec<(IpAddr, bool)> = Vec::new();
         for (id, link) in self.links.iter_mut() {
-            let id = id.at_port(numbers::TCP);
+            let id = id.at_port(ports::TCP);
             let Ok(local) = sys::local_address(&link.fd) else {
                 continue;
             };

@@ -110,7 +110,7 @@ pub(crate) struct Endpoint {
     pub(crate) nic: NicId,
     /// Differs each time the endpoint is opened.
     pub(crate) session: u64,
-    /// Open ports: `local`, `tcp`, `rdm`, `dgram`.
+    /// Names of the open ports.
     pub(crate) ports: Vec<&'static str>,
     /// The TCP port others connect to; `None` when it has none.
     pub(crate) tcp_port: Option<u16>,
@@ -134,13 +134,6 @@ fn port_map() -> PortMap {
 impl Endpoint {
     fn new(found: Found, map: PortMap) -> Self {
         let Found { pid, page, peers } = found;
-        let open = page.ports;
-        let ports = [
-            (open.local, "local"),
-            (open.tcp, "tcp"),
-            (open.rdm, "rdm"),
-            (open.dgram, "dgram"),
-        ];
         let since = |t: SystemTime| t.elapsed().unwrap_or_default();
         let unix = page.opened.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -151,12 +144,8 @@ impl Endpoint {
             endpoint: page.endpoint.0,
             nic: page.nic,
             session: page.session.0,
-            ports: ports
-                .iter()
-                .filter(|(open, _)| *open)
-                .map(|(_, name)| *name)
-                .collect(),
-            tcp_port: map.port(page.endpoint).ok().filter(|_| open.tcp),
+            tcp_port: (map.port(page.endpoint).ok()).filter(|_| page.ports.contains(&"tcp")),
+            ports: page.ports,
             provider: printable(&page.provider),
             age: since(page.opened),
             opened: unix.as_secs(),

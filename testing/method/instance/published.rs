@@ -25,7 +25,7 @@ fn the_endpoint_is_seen_from_initialize_to_finalize_and_its_counters_move() {
     assert_eq!(pages.len(), 1);
     let page = &pages[0];
     assert_eq!((&*page.library, page.board), ("bmi_mx", 0));
-    assert!(page.ports.tcp && page.nic.0 != 0 && page.endpoint.0 != 0);
+    assert!(page.ports.contains(&"tcp") && page.nic.0 != 0 && page.endpoint.0 != 0);
     let shown: Vec<&str> = page.counters.iter().map(|(label, _)| &**label).collect();
     assert!(
         shown

@@ -4,7 +4,7 @@
 //!   'L', what, "mx", length of the body, version, zeroes        32 bytes (docs/wire-format.md)
 //! ```
 
-use mx_port_base::numbers;
+use mx_port_base::ports;
 use mx_port_tcp::TcpPort;
 use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, Port, SendError, Sent};
 use mx_proto::{LinkId, Source};
@@ -74,7 +74,7 @@ impl For {
     /// The port that has a link.
     pub(in crate::route) fn of(link: LinkId) -> Self {
         match link.port() {
-            numbers::RDM => Self::Rdm,
+            ports::RDM => Self::Rdm,
             _ => Self::Dgram,
         }
     }

@@ -77,7 +77,7 @@ unsafe extern "C" fn on_unexpected(
 
 #[test]
 fn it_is_told_of_messages_without_a_receive_and_may_consume_them() {
-    for port in [PortChoice::Local, PortChoice::Tcp] {
+    for port in [ROUTE_LOCAL, ROUTE_TCP] {
         let (a, b, to_b) = pair(port);
         let log = Log::at(&b);
         log.answer.store(1, Ordering::Relaxed);
@@ -118,7 +118,7 @@ fn it_is_told_of_messages_without_a_receive_and_may_consume_them() {
 
 #[test]
 fn a_receive_it_posts_takes_the_message() {
-    let (a, b, to_b) = pair(PortChoice::Local);
+    let (a, b, to_b) = pair(ROUTE_LOCAL);
     let log = Log::at(&b);
     for len in [10, 100_000] {
         *log.into.lock().unwrap() = vec![0; len].into();
@@ -139,7 +139,7 @@ fn a_receive_it_posts_takes_the_message() {
 
 #[test]
 fn while_it_runs_others_post_and_test_and_who_ends_it_waits() {
-    let (a, b, to_b) = pair(PortChoice::Local);
+    let (a, b, to_b) = pair(ROUTE_LOCAL);
     let log = Log::at(&b);
     let mut byte = [1];
     for end in 0..3 {
@@ -184,7 +184,7 @@ fn while_it_runs_others_post_and_test_and_who_ends_it_waits() {
 
 #[test]
 fn a_stream_of_messages_does_not_keep_a_test_for_ever() {
-    let (a, b, to_b) = pair(PortChoice::Local);
+    let (a, b, to_b) = pair(ROUTE_LOCAL);
     let log = Log::at(&b);
     log.answer.store(1, Ordering::Relaxed);
     register_handler(b.0, log.handler()).unwrap();

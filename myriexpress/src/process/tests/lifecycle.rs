@@ -8,7 +8,7 @@ fn an_endpoint_is_described_by_what_it_was_opened_with() {
         error_handler: 0xe44,
         ..OpenParams::default()
     };
-    let a = opened_with(PortChoice::Local, params);
+    let a = opened_with(ROUTE_LOCAL, params);
     assert_eq!(error_handler_of(a.0), Some(0xe44));
     assert_eq!(board_of(a.0), Ok(0));
     assert!(open_endpoints().contains(&a.0));
@@ -27,7 +27,7 @@ fn what_cannot_be_opened_is_refused_and_takes_no_place() {
         board: Some(5000),
         ..OpenParams::default()
     };
-    let settings = settings(PortChoice::Local);
+    let settings = settings(ROUTE_LOCAL);
     for _ in 0..crate::handles::SLOTS_MAX + 1 {
         assert_eq!(code(open(&settings, params)), Code::BoardUnknown);
     }

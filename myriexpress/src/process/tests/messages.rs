@@ -2,7 +2,7 @@
 
 use super::*;
 
-const PORTS: [PortChoice; 3] = [PortChoice::Auto, PortChoice::Local, PortChoice::Tcp];
+const PORTS: [Route; 3] = [Route::AUTO, ROUTE_LOCAL, ROUTE_TCP];
 
 #[test]
 fn connecting_tells_why_it_failed() {
@@ -21,7 +21,7 @@ fn connecting_tells_why_it_failed() {
 
 #[test]
 fn a_request_time_out_ends_an_unanswered_request() {
-    let (a, _b, to_b) = pair(PortChoice::Local);
+    let (a, _b, to_b) = pair(ROUTE_LOCAL);
     set_timeout(a.0, None, Some(Duration::from_millis(30))).unwrap();
     let mut byte = [0];
     let request = issend(&a, to_b, 0, &mut byte);

@@ -6,11 +6,11 @@ mod messages;
 mod threads;
 
 use super::*;
-use mx_sys::settings::PortChoice;
-use mx_sys::{Settings, nic};
+use mx_proto::Route;
+use mx_sys::{ROUTE_LOCAL, ROUTE_TCP, Settings, nic};
 
 /// Settings of this process's own, so that tests of other processes do not meet them.
-pub(super) fn settings(port: PortChoice) -> Settings {
+pub(super) fn settings(port: Route) -> Settings {
     Settings {
         port,
         // Below the library's own block, sixteen processes apart.
@@ -37,11 +37,11 @@ pub(super) const LONG: Option<Duration> = Some(Duration::from_secs(20));
 
 pub(super) const NOW: Option<Duration> = Some(Duration::ZERO);
 
-pub(super) fn opened(port: PortChoice) -> Opened {
+pub(super) fn opened(port: Route) -> Opened {
     opened_with(port, OpenParams::default())
 }
 
-pub(super) fn opened_with(port: PortChoice, params: OpenParams) -> Opened {
+pub(super) fn opened_with(port: Route, params: OpenParams) -> Opened {
     let params = OpenParams { key: KEY, ..params };
     Opened(open(&settings(port), params).expect("an endpoint"))
 }
@@ -59,7 +59,7 @@ pub(super) fn connected(from: &Opened, to: &Opened) -> Address {
 }
 
 /// Two endpoints, and the second's address for the first.
-pub(super) fn pair(port: PortChoice) -> (Opened, Opened, Address) {
+pub(super) fn pair(port: Route) -> (Opened, Opened, Address) {
     let (a, b) = (opened(port), opened(port));
     let address = connected(&a, &b);
     (a, b, address)

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 #[test]
 fn a_wait_without_a_result_ends_by_its_time() {
-    let (a, _b, _) = pair(PortChoice::Local);
+    let (a, _b, _) = pair(ROUTE_LOCAL);
     let span = Duration::from_millis(20);
     let mut byte = [0];
     let request = recv(&a, 0, 0, &mut byte);
@@ -27,7 +27,7 @@ fn a_wait_without_a_result_ends_by_its_time() {
 
 #[test]
 fn a_wake_up_ends_every_wait_and_is_not_kept() {
-    let a = opened(PortChoice::Tcp);
+    let a = opened(ROUTE_TCP);
     let ep = a.0;
     // No thread waits: nothing happens.
     wakeup(ep).unwrap();
@@ -38,7 +38,7 @@ fn a_wake_up_ends_every_wait_and_is_not_kept() {
     // A listener that never answers.
     let silent = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let port = silent.local_addr().unwrap().port();
-    let endpoint = match mx_sys::PortMap::new(settings(PortChoice::Tcp).port_base) {
+    let endpoint = match mx_sys::PortMap::new(settings(ROUTE_TCP).port_base) {
         Some(map) => map.endpoint(port).unwrap().0,
         None => unreachable!("the base is a good one"),
     };
@@ -68,7 +68,7 @@ fn a_wake_up_ends_every_wait_and_is_not_kept() {
 
 #[test]
 fn what_is_posted_forgotten_is_handed_to_no_thread() {
-    let (a, _b, to_b) = pair(PortChoice::Local);
+    let (a, _b, to_b) = pair(ROUTE_LOCAL);
     let (ep, (nic, endpoint)) = (a.0, name(&a));
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -101,7 +101,7 @@ fn what_is_posted_forgotten_is_handed_to_no_thread() {
 fn each_completion_goes_to_one_of_many_waiting_threads() {
     const THREADS: u64 = 6;
     const EACH: u64 = 200;
-    for port in [PortChoice::Local, PortChoice::Tcp] {
+    for port in [ROUTE_LOCAL, ROUTE_TCP] {
         let (a, b, to_b) = pair(port);
         let mut byte = [0u8; 1];
         for n in 0..THREADS * EACH {
@@ -153,7 +153,7 @@ fn each_completion_goes_to_one_of_many_waiting_threads() {
 
 #[test]
 fn nothing_is_processed_while_progression_is_disabled() {
-    let (a, b, to_b) = pair(PortChoice::Local);
+    let (a, b, to_b) = pair(ROUTE_LOCAL);
     set_progression(b.0, false).unwrap();
     set_progression(b.0, false).unwrap();
     let mut byte = [1];

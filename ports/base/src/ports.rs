@@ -1,0 +1,86 @@
+//! The table of ports: all that the rest of the product knows of a port by its number, name or route.
+//!
+//! ```text
+//!   number   part of its links' ids ([`LinkId::at_port`]), member of a nest, row of the table
+//!   name     in the log and in tools, a choice of MX_PORT, before the `@` of an address, before its counters
+//!   route    what MX_PORT and an address ask for; its bit in a published page
+//! ```
+//!
+//! Not here: the ports. `ports/README.md` lists what else a new one touches.
+//!
+//! [`LinkId::at_port`]: mx_proto::LinkId::at_port
+
+use mx_proto::Route;
+
+/// Shared memory.
+pub const LOCAL: u8 = 0;
+/// Kernel TCP.
+pub const TCP: u8 = 1;
+/// An endpoint's links to itself.
+pub const LOOPBACK: u8 = 2;
+/// libfabric's reliable datagrams.
+pub const RDM: u8 = 3;
+/// Datagrams.
+pub const DGRAM: u8 = 4;
+
+/// Shared memory, or nothing.
+pub const ROUTE_LOCAL: Route = Route(1);
+/// TCP, also on this machine.
+pub const ROUTE_TCP: Route = Route(2);
+/// libfabric, also on this machine.
+pub const ROUTE_RDM: Route = Route(3);
+/// Datagrams, also on this machine.
+pub const ROUTE_DGRAM: Route = Route(4);
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct PortInfo {
+    /// Index of the row.
+    pub number: u8,
+    /// The port's name.
+    pub name: &'static str,
+    /// Route over this port alone; `None`: it cannot be asked for.
+    pub route: Option<Route>,
+}
+
+/// All ports, by number.
+pub const PORTS: [PortInfo; 5] = [
+    row(LOCAL, "local", Some(ROUTE_LOCAL)),
+    row(TCP, "tcp", Some(ROUTE_TCP)),
+    row(LOOPBACK, "loopback", None),
+    row(RDM, "rdm", Some(ROUTE_RDM)),
+    row(DGRAM, "dgram", Some(ROUTE_DGRAM)),
+];
+
+const fn row(number: u8, name: &'static str, route: Option<Route>) -> PortInfo {
+    PortInfo {
+        number,
+        name,
+        route,
+    }
+}
+
+/// Words for the routes, by number, which are the choices of `MX_PORT`: `auto`, then the names of all ports
+/// but loopback.
+pub const ROUTE_WORDS: [&str; PORTS.len()] = {
+    let mut words = ["auto"; PORTS.len()];
+    let mut at = 0;
+    while at < PORTS.len() {
+        assert!(PORTS[at].number as usize == at);
+        if let Some(route) = PORTS[at].route {
+            words[route.0 as usize] = PORTS[at].name;
+        }
+        at += 1;
+    }
+    words
+};
+
+/// Returns the name of the port of that number, if there is one.
+pub fn name(port: u8) -> Option<&'static str> {
+    PORTS.get(usize::from(port)).map(|port| port.name)
+}
+
+/// Returns the port that `route` asks for; `None` for [`Route::AUTO`] and unknown routes.
+pub fn of_route(route: Route) -> Option<&'static PortInfo> {
+    PORTS.iter().find(|port| port.route == Some(route))
+}
