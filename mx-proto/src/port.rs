@@ -43,10 +43,10 @@ pub fn body_len(header: &HeaderBytes) -> usize {
 /// Bytes of a body that every link carries.
 pub const PACKET_LEAST: usize = 4 << 10;
 
-/// Time after which a port drops an incoming link that has not been bound ([`LinkControl::bind`]). A
+/// Time after which a port drops an incoming link that has not been accepted ([`LinkControl::accept`]). A
 /// correct caller introduces itself as soon as it can; a lost packet is retransmitted half a dozen
 /// times in this time.
-pub const BOUND_WITHIN: Duration = Duration::from_secs(5);
+pub const ACCEPTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A packet's header as it stands on the wire (see `wire`).
 pub type HeaderBytes = [u8; HEADER_LEN];
@@ -273,9 +273,9 @@ pub trait LinkControl {
     /// [`Port::poll`].
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError>;
 
-    /// Attaches a word to `link`, which comes back with everything about it. It is 0 before. A link
-    /// that a stranger began and that has none goes down ([`BOUND_WITHIN`]).
-    fn bind(&mut self, link: LinkId, cookie: u64);
+    /// Accepts a link: its peer has been met. One that a stranger began and that is not accepted goes down
+    /// ([`ACCEPTED_WITHIN`]).
+    fn accept(&mut self, _link: LinkId) {}
 
     /// Whether a link that returned [`SendError::WouldBlock`] has room again. Called before a send;
     /// implemented by ports that can find out cheaply. Others only call [`Sink::on_writable`].
@@ -527,23 +527,21 @@ where
     }
 }
 
-/// The events that a port reports to its endpoint. `cookie` is the value that [`LinkControl::bind`]
-/// attached to the link.
+/// The events that a port reports to its endpoint.
 pub trait Sink<M: Memory> {
+    /// Whether a link is known to the endpoint, because it has called or met a peer there.
+    fn is_bound(&self, _link: LinkId) -> bool {
+        false
+    }
+
     /// A link that [`LinkControl::connect`] started can carry packets.
-    fn on_up(&mut self, link: LinkId, cookie: u64);
+    fn on_up(&mut self, link: LinkId);
 
     /// A link is gone. Everything that arrived on it has been delivered before.
-    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown);
+    fn on_down(&mut self, link: LinkId, reason: LinkDown);
 
     /// A packet arrived. Links from strangers begin with their first packet.
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        header: &HeaderBytes,
-        body: &B,
-    );
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B);
 
     /// Called for a header whose body has not arrived completely, by a port that can read into
     /// application memory: returns the destination of the body. May be called again for the same
@@ -554,26 +552,20 @@ pub trait Sink<M: Memory> {
     /// `begin`: all before the packet has been delivered, and a message that comes with its data is
     /// matched now. When it has a place, the rest of it is asked for without that word, and no other
     /// packet of the link comes before its [`Self::on_placed`].
-    fn place(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        header: &HeaderBytes,
-        begin: bool,
-    ) -> Option<Place<'_, M>>;
+    fn place(&mut self, link: LinkId, header: &HeaderBytes, begin: bool) -> Option<Place<'_, M>>;
 
     /// The whole body of a packet has been written where [`Sink::place`] said.
-    fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes);
+    fn on_placed(&mut self, link: LinkId, header: &HeaderBytes);
 
     /// A link that had no room has some again.
-    fn on_writable(&mut self, link: LinkId, cookie: u64);
+    fn on_writable(&mut self, link: LinkId);
 
     /// Bytes are moving in a [`RemoteMemory::read`] that has not ended. Reported often enough for
     /// time-outs of seconds.
-    fn on_remote_activity(&mut self, link: LinkId, cookie: u64, what: RemoteUse);
+    fn on_remote_activity(&mut self, link: LinkId, what: RemoteUse);
 
     /// A [`RemoteMemory::read`] has ended; `false` when it failed.
-    fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool);
+    fn on_remote_read(&mut self, link: LinkId, token: u64, ok: bool);
 }
 
 #[cfg(test)]

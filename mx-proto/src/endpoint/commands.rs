@@ -574,7 +574,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(remote) = self.core.remotes.of_mut(id) {
             remote.links.push((link, LinkState::Dialled));
         }
-        self.port.bind(link, id.to_word());
+        self.core.bound.bind(link, id);
+        self.port.accept(link);
     }
 
     /// Connects over `route`, which the port named when its own failed.

@@ -239,12 +239,12 @@ impl<O: Owner> Core<O> {
     }
 
     /// A remote has answered a Revoke.
-    pub(super) fn on_return(&mut self, link: LinkId, cookie: u64, from: RemoteId, header: &Header) {
+    pub(super) fn on_return(&mut self, link: LinkId, from: RemoteId, header: &Header) {
         let back = self
             .flow
             .returned(&mut self.remotes, from.index(), header.length);
         if let Err(violation) = back {
-            self.violation(link, cookie, violation);
+            self.violation(link, violation);
         }
     }
 }

@@ -33,40 +33,39 @@ pub(super) struct Inbound<'a, O: Owner, C> {
 }
 
 impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
-    fn on_up(&mut self, link: LinkId, cookie: u64) {
-        let remote = self.core.remote_of(link, cookie);
+    #[inline]
+    fn is_bound(&self, link: LinkId) -> bool {
+        self.core.bound.get(link).is_some()
+    }
+
+    fn on_up(&mut self, link: LinkId) {
+        let remote = self.core.remote_of(link);
         self.core.link_up(link, remote);
     }
 
-    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
+    fn on_down(&mut self, link: LinkId, reason: LinkDown) {
         self.core.log_silent(link, reason);
+        let remote = self.core.remote_of(link);
         let cut = self.core.forget_link(link);
-        let remote = self.core.remote_of(link, cookie);
         self.core.link_down(link, remote, reason);
         self.core.lose(cut, reason);
     }
 
     #[inline]
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        bytes: &HeaderBytes,
-        body: &B,
-    ) {
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, bytes: &HeaderBytes, body: &B) {
         self.core.stats.packets_in += 1;
         let header = match Header::parse(bytes) {
             Some(header) if header.body_len as usize == body.len() => header,
-            _ => return self.core.violation(link, cookie, Violation::NotOurs),
+            _ => return self.core.violation(link, Violation::NotOurs),
         };
-        let Some(from) = self.sender(link, cookie, &header, body) else {
+        let Some(from) = self.sender(link, &header, body) else {
             return;
         };
-        if self.is_in_order(link, cookie, from, &header) {
+        if self.is_in_order(link, from, &header) {
             match header.kind {
-                wire::Kind::Eager => self.eager(link, cookie, from, &header, body),
+                wire::Kind::Eager => self.eager(link, from, &header, body),
                 wire::Kind::Data => self.data(from, &{ header }, body),
-                _ => self.control(link, cookie, from, &{ header }, body),
+                _ => self.control(link, from, &{ header }, body),
             }
         }
     }
@@ -74,39 +73,38 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
     fn place(
         &mut self,
         link: LinkId,
-        cookie: u64,
         bytes: &HeaderBytes,
         begin: bool,
     ) -> Option<Place<'_, O::Memory>> {
         let header = Header::parse(bytes)?;
         match header.kind {
-            wire::Kind::Data => self.place_data(link, cookie, &header),
-            wire::Kind::Eager if begin => self.begin_streamed(link, cookie, &header),
+            wire::Kind::Data => self.place_data(link, &header),
+            wire::Kind::Eager if begin => self.begin_streamed(link, &header),
             wire::Kind::Eager => self.place_streamed(link),
             _ => None,
         }
     }
 
-    fn on_placed(&mut self, link: LinkId, cookie: u64, bytes: &HeaderBytes) {
+    fn on_placed(&mut self, link: LinkId, bytes: &HeaderBytes) {
         let Some(header) = Header::parse(bytes) else {
             return;
         };
         if header.kind == wire::Kind::Eager {
             return self.end_streamed(link, &header);
         }
-        self.data_placed(link, cookie, &header);
+        self.data_placed(link, &header);
     }
 
-    fn on_writable(&mut self, link: LinkId, cookie: u64) {
-        let id = self.core.remote_of(link, cookie);
+    fn on_writable(&mut self, link: LinkId) {
+        let id = self.core.remote_of(link);
         self.core.open(id, link);
     }
 
-    fn on_remote_activity(&mut self, _link: LinkId, _cookie: u64, what: RemoteUse) {
+    fn on_remote_activity(&mut self, _link: LinkId, what: RemoteUse) {
         self.being_read(what);
     }
 
-    fn on_remote_read(&mut self, _link: LinkId, _cookie: u64, token: u64, ok: bool) {
+    fn on_remote_read(&mut self, _link: LinkId, token: u64, ok: bool) {
         self.has_read(token, ok);
     }
 }
@@ -118,13 +116,12 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     fn sender<B: Source + ?Sized>(
         &mut self,
         link: LinkId,
-        cookie: u64,
         header: &Header,
         body: &B,
     ) -> Option<RemoteId> {
-        let from = self.core.remote_of(link, cookie);
+        let from = self.core.remote_of(link);
         let Some(remote) = self.core.remotes.of(from) else {
-            self.stranger_packet(link, cookie, &{ *header }, body);
+            self.stranger_packet(link, &{ *header }, body);
             return None;
         };
         let introduces = matches!(
@@ -144,12 +141,12 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     /// Reads the credit fields. Returns false when the packet comes before the handshake, or its remote has ended over
     /// them.
     #[inline(always)]
-    fn is_in_order(&mut self, link: LinkId, cookie: u64, from: RemoteId, header: &Header) -> bool {
+    fn is_in_order(&mut self, link: LinkId, from: RemoteId, header: &Header) -> bool {
         let core = &mut *self.core;
         let is_message = matches!(header.kind, wire::Kind::Eager | wire::Kind::Offer);
         let Some(met) = core.remotes.met_mut(from) else {
             if is_message {
-                core.violation(link, cookie, Violation::TooEarly);
+                core.violation(link, Violation::TooEarly);
             }
             return !is_message;
         };
@@ -168,19 +165,18 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     fn eager<B: Source + ?Sized>(
         &mut self,
         link: LinkId,
-        cookie: u64,
         from: RemoteId,
         header: &Header,
         body: &B,
     ) {
         let len = header.body_len;
         if header.length != len {
-            return self.core.violation(link, cookie, Violation::Length);
+            return self.core.violation(link, Violation::Length);
         }
         let core = &mut *self.core;
         let paid = match core.received(from, header.aux, flow::cost(len)) {
             Ok(paid) => paid,
-            Err(violation) => return core.violation(link, cookie, violation),
+            Err(violation) => return core.violation(link, violation),
         };
         let bits = MatchBits(header.word);
         // Nothing overtakes an undecided message.
@@ -210,25 +206,16 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     }
 
     #[cold]
-    fn stranger_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        header: &Header,
-        body: &B,
-    ) {
-        if self.core.changing.get(&link) == Some(&NO_REMOTE) {
-            // Packets after a violation or a refusal are ignored.
-            self.core.stats.stale += 1;
-        } else if cookie != 0 {
-            // A remote that has been disconnected while this was under way.
+    fn stranger_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &Header, body: &B) {
+        if self.core.bound.get(link).is_some() {
+            // Behind a violation, a refusal, or the end of a remote.
             self.core.stats.stale += 1;
         } else if header.kind == wire::Kind::Connect {
             self.core.on_connect(link, None, header, &body.to_vec());
         } else if header.kind == wire::Kind::Prove {
             self.core.on_prove(link, &body.to_vec());
         } else {
-            self.core.violation(link, cookie, Violation::TooEarly);
+            self.core.violation(link, Violation::TooEarly);
         }
     }
 
@@ -314,20 +301,18 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     #[cold]
     pub(super) fn foreign(&mut self, link: LinkId, from: RemoteId, paid: Paid) {
         self.core.consumed(from, paid);
-        self.core
-            .violation(link, from.to_word(), Violation::Foreign);
+        self.core.violation(link, Violation::Foreign);
     }
 
     fn control<B: Source + ?Sized>(
         &mut self,
         link: LinkId,
-        cookie: u64,
         from: RemoteId,
         header: &Header,
         body: &B,
     ) {
         if body.len() > CONTROL_BODY_MAX {
-            return self.core.violation(link, cookie, Violation::Oversized);
+            return self.core.violation(link, Violation::Oversized);
         }
         let mut bytes = [0; CONTROL_BODY_MAX];
         let bytes = &mut bytes[..body.len()];
@@ -337,10 +322,10 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             wire::Kind::Reply => self
                 .core
                 .on_reply(link, from, header, bytes, self.clock.now()),
-            wire::Kind::Offer => self.offer(link, cookie, from, header, bytes),
+            wire::Kind::Offer => self.offer(link, from, header, bytes),
             wire::Kind::Pull => match PullBody::parse(bytes) {
                 Some(pull) => self.core.on_pull(from, header, pull, self.clock),
-                None => self.core.violation(link, cookie, Violation::Pull),
+                None => self.core.violation(link, Violation::Pull),
             },
             wire::Kind::Notify => self.core.on_notify(from, header),
             wire::Kind::Withdraw => self.core.on_withdraw(from, header, self.clock.now()),
@@ -356,10 +341,10 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             wire::Kind::Confirmed => self.core.on_confirmed(from, header.length == 1),
             wire::Kind::Challenge => self.core.on_challenge(link, from, bytes),
             wire::Kind::Prove => {
-                self.core.violation(link, cookie, Violation::Proof);
+                self.core.violation(link, Violation::Proof);
             }
             wire::Kind::Revoke => self.core.on_revoke(from, header),
-            wire::Kind::Return => self.core.on_return(link, cookie, from, header),
+            wire::Kind::Return => self.core.on_return(link, from, header),
             // These two never get here; see `on_packet`.
             wire::Kind::Eager | wire::Kind::Data => {}
         }
@@ -367,30 +352,19 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
 }
 
 impl<O: Owner> Core<O> {
-    /// The remote of a link. A link that has been bound anew during the same poll still has its old
-    /// cookie, or none; one that is about to be closed has no remote.
+    /// The remote of a link. A stranger's has none, nor has one that is about to be closed.
     #[inline]
-    pub(super) fn remote_of(&self, link: LinkId, cookie: u64) -> RemoteId {
-        let id = RemoteId::from_word(cookie);
-        match self.remotes.of(id) {
-            Some(remote) if remote.owns(link) => id,
-            _ => self.remote_bound(link),
-        }
-    }
-
-    #[cold]
-    fn remote_bound(&self, link: LinkId) -> RemoteId {
-        let bound = self.changing.get(&link).copied();
+    pub(super) fn remote_of(&self, link: LinkId) -> RemoteId {
         let owns = |id: &RemoteId| self.remotes.of(*id).is_some_and(|of| of.owns(link));
-        bound.filter(owns).unwrap_or(NO_REMOTE)
+        self.bound.get(link).filter(owns).unwrap_or(NO_REMOTE)
     }
 
     /// The peer does not speak our protocol: its link, and with it the remote, ends.
     #[cold]
-    pub(super) fn violation(&mut self, link: LinkId, cookie: u64, what: Violation) {
+    pub(super) fn violation(&mut self, link: LinkId, what: Violation) {
         self.stats.malformed += 1;
         self.forget_introduction(link);
-        let remote = self.remote_of(link, cookie);
+        let remote = self.remote_of(link);
         log::debug!("link {link:?}: {what}; closing it");
         self.close_later(link, Close::Now);
         self.fail_remote(remote, DownReason::Protocol(what));

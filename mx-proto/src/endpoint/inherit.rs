@@ -93,7 +93,7 @@ impl<O: Owner> Core<O> {
             liveness,
             ready,
             unmet,
-            changing,
+            bound,
             streamed,
             bodies: _,
             introductions,
@@ -115,7 +115,7 @@ impl<O: Owner> Core<O> {
         (*starved, *epoch_ends) = (false, false);
         *controls = 0;
         ready.clear();
-        changing.clear();
+        bound.clear();
         actions.clear();
     }
 }

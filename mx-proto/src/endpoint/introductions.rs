@@ -107,13 +107,13 @@ pub(super) enum Due {
     /// A link has a hello, or its peer has proven the site's secret.
     Look(LinkId),
     /// The peer that we connected to has sent a challenge.
-    Challenge(LinkId, RemoteId, Box<ChallengeBody>),
+    Challenge(LinkId, Box<ChallengeBody>),
     /// A remote that we have called is perhaps one that has called us: it is to be asked.
     Ask(RemoteId),
     /// A remote asks whether a call was ours.
     Confirm(RemoteId, ConfirmBody),
     /// The peer that we have called has a remote of our life, and perhaps sees us there now, too.
-    Known(LinkId, RemoteId, RequestId, Box<(Hello, u32)>),
+    Known(LinkId, RequestId, Box<(Hello, u32)>),
 }
 
 impl Introductions {
@@ -156,20 +156,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             busy = true;
             match due {
                 Due::Look(link) => self.look_at(link, now),
-                Due::Challenge(link, from, body) => {
+                Due::Challenge(link, body) => {
                     let binding = self.port.binding(link);
-                    self.core.answer_challenge(link, from, binding, &body);
+                    self.core.answer_challenge(link, binding, &body);
                 }
                 Due::Ask(id) => self.ask_caller(id),
                 Due::Confirm(from, asked) => {
                     let here = self.port.has_address(asked.from);
                     self.core.confirm(from, &asked, here);
                 }
-                Due::Known(link, from, connect, said) => {
+                Due::Known(link, connect, said) => {
                     let (hello, length) = *said;
                     let ours = length & 1 == 1 || self.port.has_interface(hello.to.0);
                     let said = (Candidate::from_word(length >> 1), ours);
-                    self.core.on_known(link, from, connect, &hello, said, now);
+                    self.core.on_known(link, connect, &hello, said, now);
                 }
             }
         }
@@ -235,7 +235,7 @@ impl<O: Owner> Core<O> {
         let Some(introduction) = waiting.get_mut(&link) else {
             let proven = self.challenges.take(link);
             if proven.is_some_and(|life| life != hello.identity.session) {
-                return self.violation(link, 0, Violation::AnotherName);
+                return self.violation(link, Violation::AnotherName);
             }
             let introduction = Introduction {
                 header: *header,
@@ -251,7 +251,7 @@ impl<O: Owner> Core<O> {
             return due.push_back(Due::Look(link));
         };
         if introduction.hello.identity != hello.identity {
-            return self.violation(link, 0, Violation::AnotherName);
+            return self.violation(link, Violation::AnotherName);
         }
         if introduction.more.len() < MORE_MAX {
             introduction.more.push((*header, hello));
@@ -305,7 +305,7 @@ impl<O: Owner> Core<O> {
         let Introduction { header, hello, .. } = introduction;
         let call = self.call_with(&hello.nonce).filter(|_| seen.oneself);
         let Some(remote) = call.and_then(|id| self.remotes.of_mut(id)) else {
-            return self.violation(link, 0, Violation::OwnHello);
+            return self.violation(link, Violation::OwnHello);
         };
         let ours = remote.links.first().map(|first| first.0);
         if let Some(ours) = ours {
@@ -326,7 +326,7 @@ impl<O: Owner> Core<O> {
         if let Some(remote) = self.remotes.of_mut(id) {
             remote.links.push((link, LinkState::Met));
         }
-        self.bind_later(link, id);
+        self.bind(link, id);
         for (header, hello) in [(header, hello)].into_iter().chain(introduction.more) {
             self.reply_to(id, link, header.word, hello.key);
         }
@@ -353,7 +353,7 @@ impl<O: Owner> Core<O> {
             ..
         } = introduction;
         for (header, mut hello) in [(header, hello)].into_iter().chain(more) {
-            let bound = self.remote_of(link, 0);
+            let bound = self.remote_of(link);
             if self.remotes.of(bound).is_some() {
                 self.connect_on(link, bound, &header, &hello);
             } else {
@@ -466,11 +466,11 @@ impl<O: Owner> Core<O> {
     /// not being polled.
     pub(super) fn on_confirm(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
         if self.unread_sessions(link, Some(from)) {
-            return self.violation(link, from.to_word(), Violation::UnreadQuestions);
+            return self.violation(link, Violation::UnreadQuestions);
         }
         match ConfirmBody::parse(body) {
             Some(asked) => self.introductions.note(Due::Confirm(from, asked)),
-            None => self.violation(link, from.to_word(), Violation::Question),
+            None => self.violation(link, Violation::Question),
         }
     }
 
@@ -528,7 +528,7 @@ impl<O: Owner> Core<O> {
         }
         self.unmet.set_closes(link, true);
         // Nothing counts that comes on it until then.
-        self.changing.insert(link, NO_REMOTE);
+        self.bound.close(link);
     }
 
     /// A link is no more, perhaps because its peer has been asked for the site's secret.

@@ -17,6 +17,7 @@
 //! port reports during a poll (closing links, recalling memory) are carried out before
 //! [`Endpoint::progress`] returns, hence before the completions can be seen.
 
+mod bound;
 mod commands;
 mod deadlines;
 mod deferred;
@@ -63,11 +64,11 @@ use crate::time::{Clock, Instant};
 use crate::timeouts::{TimeOuts, Timeout};
 use crate::timer::Wheel;
 use crate::wire;
+use bound::BoundLinks;
 use commands::RemoteEnd;
 use deadlines::Deadline;
-use foldhash::fast::RandomState;
 use inbound::Inbound;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 use streamed::STREAMED;
 use unmet::Unmet;
@@ -113,9 +114,7 @@ struct Core<O: Owner> {
     ready: VecDeque<RemoteId>,
     /// Control packets for other links than those of remotes that are met.
     unmet: Unmet,
-    /// Links whose remote the port has yet to be told: the remote, [`NO_REMOTE`] if the link is to be closed,
-    /// now or after its last packet.
-    changing: HashMap<LinkId, RemoteId, RandomState>,
+    bound: BoundLinks,
     /// Messages whose bodies are coming, by the link on which they come.
     streamed: streamed::AllStreamed,
     bodies: streamed::Bodies,
@@ -130,7 +129,7 @@ struct Core<O: Owner> {
 /// Something the port is to be told as soon as it is not being polled.
 #[derive(Debug)]
 enum DeferredAction<M> {
-    Bind(LinkId, RemoteId),
+    Accept(LinkId),
     Close(LinkId, Close),
     Detach {
         link: LinkId,
@@ -185,7 +184,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             wheel: Wheel::new(deadlines::TICK),
             ready: VecDeque::new(),
             unmet: Unmet::default(),
-            changing: HashMap::default(),
+            bound: BoundLinks::default(),
             streamed: streamed::AllStreamed::default(),
             bodies: streamed::Bodies::default(),
             introductions: introductions::Introductions::default(),
@@ -439,10 +438,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         for action in std::mem::take(&mut self.core.actions) {
             match action {
-                DeferredAction::Bind(link, id) => {
-                    self.core.changing.remove(&link);
-                    self.port.bind(link, id.to_word());
-                }
+                DeferredAction::Accept(link) => self.port.accept(link),
                 DeferredAction::Close(link, how) => self.close_link(link, how),
                 DeferredAction::Detach {
                     link,
@@ -755,20 +751,20 @@ impl<O: Owner> Core<O> {
     }
 
     /// The link is a remote's from now on.
-    fn bind_later(&mut self, link: LinkId, id: RemoteId) {
-        self.changing.insert(link, id);
-        self.actions.push(DeferredAction::Bind(link, id));
+    fn bind(&mut self, link: LinkId, id: RemoteId) {
+        self.bound.bind(link, id);
+        self.actions.push(DeferredAction::Accept(link));
     }
 
     /// The link ends, as soon as the port is not being polled.
     fn close_later(&mut self, link: LinkId, how: Close) {
-        self.changing.insert(link, NO_REMOTE);
+        self.bound.close(link);
         self.actions.push(DeferredAction::Close(link, how));
     }
 
     /// A link is no more, or is about to be closed. Gives the sender of what was coming on it.
     fn forget_link(&mut self, link: LinkId) -> Option<RemoteId> {
-        self.changing.remove(&link);
+        self.bound.forget(link);
         self.unmet.take(link);
         self.challenges.forget(link);
         self.forget_introduction(link);

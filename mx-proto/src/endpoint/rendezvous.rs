@@ -136,20 +136,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl<O: Owner, C: Clock> Inbound<'_, O, C> {
-    pub(super) fn offer(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        from: RemoteId,
-        header: &Header,
-        body: &[u8],
-    ) {
+    pub(super) fn offer(&mut self, link: LinkId, from: RemoteId, header: &Header, body: &[u8]) {
         let Some(OfferBody { send_id, key }) = OfferBody::parse(body) else {
-            return self.core.violation(link, cookie, Violation::Offer);
+            return self.core.violation(link, Violation::Offer);
         };
         let paid = match self.core.received(from, header.aux, 1) {
             Ok(received) => received,
-            Err(violation) => return self.core.violation(link, cookie, violation),
+            Err(violation) => return self.core.violation(link, violation),
         };
         let bits = MatchBits(header.word);
         if self.core.early.undecided() == 0 {
@@ -197,10 +190,9 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     pub(super) fn place_data(
         &mut self,
         link: LinkId,
-        cookie: u64,
         header: &Header,
     ) -> Option<Place<'_, O::Memory>> {
-        let from = self.core.remote_of(link, cookie);
+        let from = self.core.remote_of(link);
         if !self.core.trusts(link, from) {
             return None;
         }
@@ -224,9 +216,9 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     }
 
     /// A part of a message has been written where [`Self::place_data`] said.
-    pub(super) fn data_placed(&mut self, link: LinkId, cookie: u64, header: &Header) {
+    pub(super) fn data_placed(&mut self, link: LinkId, header: &Header) {
         self.core.stats.packets_in += 1;
-        let from = self.core.remote_of(link, cookie);
+        let from = self.core.remote_of(link);
         self.heed(from, header);
         let id = RequestId::from_word(header.word);
         if let Some(record) = self.core.ops.get_mut(id)

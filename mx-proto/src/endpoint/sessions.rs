@@ -125,13 +125,12 @@ impl<O: Owner> Core<O> {
         header: &Header,
         body: &[u8],
     ) {
-        let cookie = from.map_or(0, RemoteId::to_word);
         let hello = match Hello::parse(body) {
             Ok(hello) => hello,
-            Err(what) => return self.violation(link, cookie, what),
+            Err(what) => return self.violation(link, what),
         };
         if self.unread_sessions(link, from) {
-            return self.violation(link, cookie, Violation::UnreadIntroductions);
+            return self.violation(link, Violation::UnreadIntroductions);
         }
         let Some(from) = from else {
             return self.come(link, header, hello);
@@ -156,7 +155,7 @@ impl<O: Owner> Core<O> {
         let known = self.remotes.of(from).and_then(Remote::met);
         let is_own = hello.identity.session == self.identity.session;
         if !is_own && !known.is_some_and(|met| met.is(hello)) {
-            return self.violation(link, from.to_word(), Violation::AnotherName);
+            return self.violation(link, Violation::AnotherName);
         }
         // An answer would have the peer use what is perhaps given up.
         if let Some(met) = self.remotes.met_mut(from)
@@ -204,7 +203,7 @@ impl<O: Owner> Core<O> {
             return self.unmet.set_closes(link, true);
         }
         let id = self.add_remote(hello.identity.name(), source);
-        self.bind_later(link, id);
+        self.bind(link, id);
         if let Some(remote) = self.remotes.of_mut(id) {
             remote.links.push((link, LinkState::Met));
         }
@@ -249,13 +248,12 @@ impl<O: Owner> Core<O> {
     pub(super) fn on_known(
         &mut self,
         link: LinkId,
-        from: RemoteId,
         connect: RequestId,
         hello: &Hello,
         (is, ours): (Candidate, bool),
         now: Instant,
     ) {
-        let from = self.remote_of(link, from.to_word());
+        let from = self.remote_of(link);
         if !self.awaits(from, connect) {
             self.stats.stale += 1;
             return;
@@ -267,7 +265,7 @@ impl<O: Owner> Core<O> {
         if let Some(remote) = self.remotes.of_mut(from) {
             remote.told += 1;
             if remote.told > TOLD_MAX {
-                return self.violation(link, from.to_word(), Violation::Repeated);
+                return self.violation(link, Violation::Repeated);
             }
         }
         let about = self.call_nonce(from, link);
@@ -354,10 +352,10 @@ impl<O: Owner> Core<O> {
     ) {
         let hello = match Hello::parse(body) {
             Ok(hello) => hello,
-            Err(what) => return self.violation(link, from.to_word(), what),
+            Err(what) => return self.violation(link, what),
         };
         if self.unread_sessions(link, Some(from)) {
-            return self.violation(link, from.to_word(), Violation::UnreadReplies);
+            return self.violation(link, Violation::UnreadReplies);
         }
         if !self.trusts(link, from) {
             return self.refused_by(from, header, &hello);
@@ -393,7 +391,7 @@ impl<O: Owner> Core<O> {
     ) {
         let connect = RequestId::from_word(header.word);
         if header.aux == REPLY_KNOWN {
-            let due = Due::Known(link, from, connect, Box::new((*hello, header.length)));
+            let due = Due::Known(link, connect, Box::new((*hello, header.length)));
             return self.introductions.note(due);
         }
         let status = reply_status(header.aux);
@@ -406,7 +404,7 @@ impl<O: Owner> Core<O> {
             };
             match remote.met() {
                 Some(met) if met.is(hello) => {}
-                Some(_) => return self.violation(link, from.to_word(), Violation::OtherReply),
+                Some(_) => return self.violation(link, Violation::OtherReply),
                 None => {
                     if !self.answered(link, from, header, hello, now) {
                         return;
@@ -435,7 +433,7 @@ impl<O: Owner> Core<O> {
         let theirs = hello.identity.session;
         let is_to_oneself = self.remotes.of(id).is_some_and(|of| of.links.len() > 1);
         if (theirs == self.identity.session) != is_to_oneself {
-            self.violation(link, id.to_word(), Violation::OwnHello);
+            self.violation(link, Violation::OwnHello);
             return false;
         }
         let known = self.remotes.of_life(theirs);

@@ -88,10 +88,9 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     pub(super) fn begin_streamed(
         &mut self,
         link: LinkId,
-        cookie: u64,
         header: &Header,
     ) -> Option<Place<'_, O::Memory>> {
-        let from = self.core.remote_of(link, cookie);
+        let from = self.core.remote_of(link);
         // A stranger's message is examined when it is complete.
         let remote = self.core.remotes.of(from)?;
         let met = matches!(remote.life, Life::Met(_));
@@ -113,7 +112,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 self.place_streamed(link)
             }
             Err(what) => {
-                self.core.violation(link, cookie, what);
+                self.core.violation(link, what);
                 None
             }
         }
@@ -232,9 +231,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 }
                 Found::Foreign => {
                     self.core.take_out(id);
-                    return self
-                        .core
-                        .violation(link, from.to_word(), Violation::Foreign);
+                    return self.core.violation(link, Violation::Foreign);
                 }
                 Found::Nothing => {}
             }

@@ -23,8 +23,6 @@ pub(super) struct Link<A> {
     pub(super) data_credit: usize,
     pub(super) session: Session,
     pub(super) reassembly: Reassembly,
-    /// The word [`crate::port::LinkControl::bind`] attached.
-    pub(super) cookie: u64,
     /// The layer above has heard of it, or began it.
     pub(super) known: bool,
     /// They began it.
@@ -74,7 +72,6 @@ impl<A: Copy + Eq> Link<A> {
             data_credit: 0,
             session,
             reassembly: Reassembly::new(0),
-            cookie: 0,
             known,
             called: !known,
             trial: None,

@@ -25,7 +25,7 @@ use super::session::{Caller, Session};
 use crate::ids::LinkId;
 use crate::memory::Memory;
 use crate::origin::Source;
-use crate::port::{BOUND_WITHIN, LinkDown, Sink};
+use crate::port::{ACCEPTED_WITHIN, LinkDown, Sink};
 use crate::shares::Shares;
 use crate::stats::ReliableStats;
 use crate::time::{Instant, PeerDeadline};
@@ -195,7 +195,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return None;
         }
         let first = self.config.first_seq.map_or(first, Seq);
-        let trial = caller.map(|_| PeerDeadline::new(now.after(BOUND_WITHIN)));
+        let trial = caller.map(|_| PeerDeadline::new(now.after(ACCEPTED_WITHIN)));
         if trial.is_some() {
             self.trials.take(source, 1);
             self.places.take(source, 1);
@@ -221,14 +221,13 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         may
     }
 
-    /// The layer above attaches a word. With that a link that they began is known to it.
-    pub(super) fn bind(&mut self, id: LinkId, cookie: u64) {
+    /// The layer above has met the peer of a link.
+    pub(super) fn accept(&mut self, id: LinkId) {
         let source = self.source;
         let Some(link) = self.attached(id) else {
             return;
         };
-        link.cookie = cookie;
-        if cookie != 0 && link.trial.take().is_some() {
+        if link.trial.take().is_some() {
             let source = source(link.address);
             self.trials.give_back(source, 1);
         }
@@ -399,7 +398,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         };
         log::debug!("link {id:?} to {:?} is down: {reason}", link.address);
         if link.known && !link.session.is_closing() {
-            sink.on_down(id, link.cookie, reason);
+            sink.on_down(id, reason);
         }
     }
 
@@ -434,7 +433,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let Some(need) = link.blocked else { return };
         if link.session.is_open() && link.has_room(need, &config) {
             link.blocked = None;
-            sink.on_writable(id, link.cookie);
+            sink.on_writable(id);
         }
     }
 

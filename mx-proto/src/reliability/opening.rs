@@ -119,14 +119,14 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if !link.session.on_welcome(now, header) {
             return;
         }
-        let (cookie, blocked) = (link.cookie, link.blocked.is_some());
+        let blocked = link.blocked.is_some();
         if let Ok(name) = <[u8; GREETING]>::try_from(payload) {
             self.named.push((id, name));
         }
         let again = link.session.was_welcome_before();
         self.touch(id);
         if !again {
-            sink.on_up(id, cookie);
+            sink.on_up(id);
         }
         if blocked {
             self.look_at(now, id, sink);

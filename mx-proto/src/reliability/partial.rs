@@ -153,7 +153,7 @@ impl Partial {
         &mut self,
         chunk: &Chunk<'_>,
         turn: Order,
-        who: (LinkId, u64),
+        link: LinkId,
         limits: BodyLimits,
         sink: &mut S,
     ) -> Result<(), BadFragment> {
@@ -172,13 +172,13 @@ impl Partial {
             (at, body) = (self.contiguous, rest);
         }
         if chunk.offset == 0 || turn == Order::Front {
-            self.decide(turn, who, limits, sink);
+            self.decide(turn, link, limits, sink);
         }
         if body.is_empty() {
             return Ok(());
         }
         if self.way == Way::Placed {
-            match place(who, &self.header, (self.body_len(), false), sink) {
+            match place(link, &self.header, (self.body_len(), false), sink) {
                 Some(mut place) => {
                     let offset = place.offset + at as usize - HEADER_LEN;
                     place.memory.fill(offset, body.len(), body, 0);
@@ -196,7 +196,7 @@ impl Partial {
     pub(super) fn decide<M: Memory, S: Sink<M>>(
         &mut self,
         turn: Order,
-        who: (LinkId, u64),
+        link: LinkId,
         limits: BodyLimits,
         sink: &mut S,
     ) {
@@ -204,7 +204,7 @@ impl Partial {
             return;
         }
         let body_len = self.body_len();
-        let (found, begun) = find(turn, who, &self.header, body_len, sink);
+        let (found, begun) = find(turn, link, &self.header, body_len, sink);
         if let Some(mut place) = found {
             for piece in &self.pieces {
                 let offset = place.offset + piece.at as usize - HEADER_LEN;
@@ -229,14 +229,10 @@ impl Partial {
     }
 
     /// All is here, and it is this fragment's turn.
-    pub(super) fn deliver<M: Memory, S: Sink<M>>(
-        &mut self,
-        (link, cookie): (LinkId, u64),
-        sink: &mut S,
-    ) {
+    pub(super) fn deliver<M: Memory, S: Sink<M>>(&mut self, link: LinkId, sink: &mut S) {
         match self.way {
-            Way::Placed => sink.on_placed(link, cookie, &self.header),
-            Way::Kept => sink.on_packet(link, cookie, &self.header, &self.bytes[..]),
+            Way::Placed => sink.on_placed(link, &self.header),
+            Way::Kept => sink.on_packet(link, &self.header, &self.bytes[..]),
             Way::Dropped => {}
             Way::Unknown => debug_assert!(false, "delivered before its turn"),
         }
@@ -335,12 +331,12 @@ impl Partial {
 /// Asks where a body belongs, or begins ([`Sink::place`]). A place it does not fit into is none.
 #[inline]
 pub(super) fn place<'a, M: Memory + 'a, S: Sink<M>>(
-    (link, cookie): (LinkId, u64),
+    link: LinkId,
     header: &HeaderBytes,
     (len, begin): (usize, bool),
     sink: &'a mut S,
 ) -> Option<Place<'a, M>> {
-    let place = sink.place(link, cookie, header, begin)?;
+    let place = sink.place(link, header, begin)?;
     let room = place.memory.len().checked_sub(place.offset)?;
     (len <= room).then_some(place)
 }
@@ -349,27 +345,28 @@ pub(super) fn place<'a, M: Memory + 'a, S: Sink<M>>(
 #[inline]
 pub(super) fn find<'a, M: Memory + 'a, S: Sink<M>>(
     turn: Order,
-    who: (LinkId, u64),
+    link: LinkId,
     header: &HeaderBytes,
     len: usize,
     sink: &'a mut S,
 ) -> (Option<Place<'a, M>>, bool) {
     // A body that has a place without being begun does not keep those behind it from asking.
-    let begin =
-        turn == Order::Front && len > BEGUN_MIN && place(who, header, (len, false), sink).is_none();
-    (place(who, header, (len, begin), sink), begin)
+    let begin = turn == Order::Front
+        && len > BEGUN_MIN
+        && place(link, header, (len, false), sink).is_none();
+    (place(link, header, (len, begin), sink), begin)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::reassembly::tests::{Above, LIMITS, Seen, WHO, body, chunks, packet};
+    use super::super::reassembly::tests::{Above, LIMITS, LINK, Seen, body, chunks, packet};
     use super::*;
 
     /// Adds these chunks of a fragment that is cut into chunks of 100 bytes.
     fn add(partial: &mut Partial, packet: &[u8], order: &[usize], turn: Order, above: &mut Above) {
         let all = chunks(0, packet, 100);
         for &at in order {
-            let added = partial.add(&all[at], turn, WHO, LIMITS, above);
+            let added = partial.add(&all[at], turn, LINK, LIMITS, above);
             assert_eq!(added, Ok(()));
         }
     }
@@ -404,7 +401,7 @@ mod tests {
             "{}",
             partial.bytes.capacity()
         );
-        partial.deliver(WHO, &mut above);
+        partial.deliver(LINK, &mut above);
         assert_eq!(above.seen, [Seen::Packet(1, body(1, 950))]);
         // Asked once: the answer is final.
         assert_eq!(above.asked, 1);

@@ -180,13 +180,13 @@ impl Reassembly {
         }
     }
 
-    /// Adds a new chunk, and delivers the packets that it completes, at most `budget`. `who`: the
+    /// Adds a new chunk, and delivers the packets that it completes, at most `budget`. `link`: the
     /// link and the value that the layer above attached to it.
     #[inline]
     pub(super) fn take<M: Memory, S: Sink<M>>(
         &mut self,
         chunk: &Chunk<'_>,
-        who: (LinkId, u64),
+        link: LinkId,
         limits: BodyLimits,
         budget: &mut usize,
         sink: &mut S,
@@ -206,20 +206,20 @@ impl Reassembly {
             }
             self.next = self.next.wrapping_add(1);
             *budget -= 1;
-            deliver_whole(chunk.payload, who, limits, sink);
+            deliver_whole(chunk.payload, link, limits, sink);
         } else {
-            self.keep(chunk, ahead == 0, who, limits, sink)?;
+            self.keep(chunk, ahead == 0, link, limits, sink)?;
         }
         if self.waiting.is_empty() {
             return Ok(Taken::default());
         }
-        Ok(self.deliver(who, limits, budget, sink))
+        Ok(self.deliver(link, limits, budget, sink))
     }
 
     /// Delivers what waits, at most `budget` packets.
     pub(super) fn deliver<M: Memory, S: Sink<M>>(
         &mut self,
-        who: (LinkId, u64),
+        link: LinkId,
         limits: BodyLimits,
         budget: &mut usize,
         sink: &mut S,
@@ -232,7 +232,7 @@ impl Reassembly {
                 self.spare = None;
                 // Everything that could change the answer has been delivered.
                 self.kept -= partial.charge();
-                partial.decide(Order::Front, who, limits, sink);
+                partial.decide(Order::Front, link, limits, sink);
                 self.kept += partial.charge();
             }
             if matches!(front.what, What::Fin) {
@@ -248,10 +248,10 @@ impl Reassembly {
             self.kept -= waiting.base_cost();
             *budget -= 1;
             match waiting.what {
-                What::Whole(bytes) => deliver_whole(&bytes, who, limits, sink),
+                What::Whole(bytes) => deliver_whole(&bytes, link, limits, sink),
                 What::Partial(mut partial) => {
                     // It is contiguous, so it has no charge beyond its base.
-                    partial.deliver(who, sink);
+                    partial.deliver(link, sink);
                     self.spare = Some(partial);
                 }
                 What::Fin => {}
@@ -282,7 +282,7 @@ impl Reassembly {
         &mut self,
         chunk: &Chunk<'_>,
         is_front: bool,
-        who: (LinkId, u64),
+        link: LinkId,
         limits: BodyLimits,
         sink: &mut S,
     ) -> Result<(), BadFragment> {
@@ -325,7 +325,7 @@ impl Reassembly {
             return Err(BadFragment);
         };
         self.kept -= partial.charge();
-        let added = partial.add(chunk, turn, who, limits, sink);
+        let added = partial.add(chunk, turn, link, limits, sink);
         self.kept += partial.charge();
         added
     }
@@ -393,7 +393,7 @@ impl Chunk<'_> {
 #[inline]
 fn deliver_whole<M: Memory, S: Sink<M>>(
     packet: &[u8],
-    (link, cookie): (LinkId, u64),
+    link: LinkId,
     limits: BodyLimits,
     sink: &mut S,
 ) {
@@ -401,12 +401,10 @@ fn deliver_whole<M: Memory, S: Sink<M>>(
         return;
     };
     if body.len() <= limits.kept {
-        sink.on_packet(link, cookie, header, body);
-    } else if let (Some(mut place), _) =
-        find(Order::Front, (link, cookie), header, body.len(), sink)
-    {
+        sink.on_packet(link, header, body);
+    } else if let (Some(mut place), _) = find(Order::Front, link, header, body.len(), sink) {
         place.memory.fill(place.offset, body.len(), body, 0);
-        sink.on_placed(link, cookie, header);
+        sink.on_placed(link, header);
     }
 }
 

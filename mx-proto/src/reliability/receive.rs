@@ -228,10 +228,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         link.session.on_segment(now, header, Verdict::Next);
         link.session.recv.mark(header.seq);
         link.known = true;
-        let who = (id, link.cookie);
         let taken = link
             .reassembly
-            .take(&chunk, who, self.limits, &mut self.budget, sink);
+            .take(&chunk, id, self.limits, &mut self.budget, sink);
         if taken.is_err() {
             self.on_bad(now, id, sink);
             return true;
@@ -344,8 +343,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         link.session.on_segment(now, header, verdict);
         link.session.recv.mark(header.seq);
         link.known = true;
-        let who = (id, link.cookie);
-        let taken = link.reassembly.take(&chunk, who, *limits, budget, sink);
+        let taken = link.reassembly.take(&chunk, id, *limits, budget, sink);
         *early_bytes = *early_bytes + shared(link.reassembly.kept_bytes()) - shared(before);
         match taken {
             Ok(taken) if taken.fin => self.on_fin(now, id, sink),
@@ -360,10 +358,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return;
         };
         let before = link.reassembly.kept_bytes();
-        let who = (id, link.cookie);
         let taken = link
             .reassembly
-            .deliver(who, self.limits, &mut self.budget, sink);
+            .deliver(id, self.limits, &mut self.budget, sink);
         let kept = link.reassembly.kept_bytes();
         self.early_bytes = self.early_bytes + shared(kept) - shared(before);
         if taken.fin {

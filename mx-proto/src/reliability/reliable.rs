@@ -328,8 +328,8 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
         Ok(id)
     }
 
-    fn bind(&mut self, link: LinkId, cookie: u64) {
-        self.links.bind(link, cookie);
+    fn accept(&mut self, link: LinkId) {
+        self.links.accept(link);
     }
 
     fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {

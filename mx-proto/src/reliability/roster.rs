@@ -53,7 +53,6 @@ struct SuspendedLink<A> {
     session: SuspendedSession,
     /// The fragment that is delivered next.
     fragment: u32,
-    cookie: u64,
     timer: Option<(Instant, TimerId)>,
     known: bool,
     called: bool,
@@ -194,7 +193,6 @@ impl<A: Copy + Eq> SuspendedLink<A> {
             data: link.data?,
             session: link.session.suspend()?,
             fragment: link.reassembly.suspended()?,
-            cookie: link.cookie,
             timer: link.timer,
             known: link.known,
             called: link.called,
@@ -209,7 +207,6 @@ impl<A: Copy + Eq> SuspendedLink<A> {
             data: Some(self.data),
             data_credit: usize::MAX,
             reassembly: Reassembly::new(self.fragment),
-            cookie: self.cookie,
             called: self.called,
             sum: self.sum,
             timer: self.timer,

@@ -119,7 +119,7 @@ impl Stage {
         self.send(session, 0, At(0, whole, 0), &header(whole));
         let link = self.user.link.take().expect("a packet of its own");
         self.user.packets = 0;
-        self.port.bind(link, 1);
+        self.port.accept(link);
         session
     }
 

@@ -5,9 +5,7 @@ use super::script::{Packet, Stage};
 use mx_proto::flow::{Lane, OVERHEAD, Paid, Slots, cost};
 use mx_proto::origin::Source;
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
-use mx_proto::{
-    Arrival, Config, DownReason, MatchBits, MatchMask, Posted, RemoteId, SendMode, Verdict,
-};
+use mx_proto::{Arrival, Config, DownReason, MatchBits, MatchMask, Posted, SendMode, Verdict};
 use mx_sim::CallOff;
 use std::time::Duration;
 
@@ -50,7 +48,7 @@ fn flood(stage: &mut Stage, peers: u32, len: usize) -> u32 {
 #[test]
 fn a_peer_is_over_quota_while_its_messages_take_most_of_its_credit() {
     let (mut stage, _) = one_peer(1 << 20);
-    let peer = id_of(&stage, 0);
+    let peer = stage.remote_of(0);
     assert!(!stage.node.is_over_quota(peer));
     let sent = flood(&mut stage, 1, 100);
     assert!(stage.node.is_over_quota(peer));
@@ -104,10 +102,6 @@ fn one_peer(limit: usize) -> (Stage, isize) {
     (stage, live())
 }
 
-fn id_of(stage: &Stage, n: u32) -> RemoteId {
-    RemoteId::from_word(stage.cookie_of(n))
-}
-
 /// A peer that does not read its answers gets no credits for more.
 #[test]
 fn an_answer_brings_new_credits_only_if_at_most_256_are_unread() {
@@ -154,7 +148,7 @@ fn a_peer_that_sends_but_reads_nothing_has_one_ping_waiting() {
         ..limited(1 << 20)
     };
     let mut stage = Stage::with_peers(config, 1);
-    let to = id_of(&stage, 0);
+    let to = stage.remote_of(0);
     let sent = stage
         .node
         .send(to, MatchBits(1), vec![0; 8], 0, SendMode::Synchronous);
@@ -179,7 +173,7 @@ fn a_peer_that_sends_but_reads_nothing_has_one_ping_waiting() {
 #[test]
 fn one_that_introduces_itself_with_another_session_ends_its_link() {
     let (mut stage, _) = one_peer(1 << 20);
-    let id = id_of(&stage, 0);
+    let id = stage.remote_of(0);
     stage.call_from((0, 0, 6), VERSION, 1 << 30);
     stage.run();
     let down = stage.node.owner_mut().next_down().unwrap();
@@ -193,7 +187,7 @@ fn a_remote_whose_sends_wait_for_credits_is_stalled() {
     let mut stage = Stage::new(Config::default());
     stage.call_as(0, 0, VERSION, 0);
     stage.run();
-    let to = id_of(&stage, 0);
+    let to = stage.remote_of(0);
     stage.peers(|peers| peers.listen = true);
     // Without credits there is a slot for one message.
     for (n, len) in [(0, 8), (1, 5000)] {
@@ -234,7 +228,7 @@ fn pings_that_could_not_be_answered_are_answered_once_and_with_the_last_number()
 #[test]
 fn a_peer_that_pulls_without_end_gets_little_data() {
     let (mut stage, _) = one_peer(1 << 20);
-    let to = id_of(&stage, 0);
+    let to = stage.remote_of(0);
     let memory = vec![0; 1 << 20];
     let sent = stage
         .node
@@ -316,7 +310,7 @@ fn answers_that_strangers_do_not_read_take_a_bounded_room() {
 #[test]
 fn what_is_called_off_for_one_that_reads_nothing_ends_it_at_last() {
     let (mut stage, _) = one_peer(1 << 20);
-    let to = id_of(&stage, 0);
+    let to = stage.remote_of(0);
     let offer = |stage: &mut Stage| {
         let sent = stage
             .node
@@ -383,7 +377,7 @@ fn messages_of_peers_that_left_count_until_they_are_received() {
 fn a_peer_that_is_failed_for_a_message_leaves_none_of_its_credits_behind() {
     for offered in [false, true] {
         let mut stage = Stage::with_peers(limited(1 << 20), 2);
-        let [honest, _] = [0, 1].map(|n| id_of(&stage, n));
+        let [honest, _] = [0, 1].map(|n| stage.remote_of(n));
         let exact = MatchMask::EXACT;
         let posted = stage
             .node
@@ -456,7 +450,7 @@ fn each_of_many_that_go_together_costs_what_it_has_left() {
         stage.offer(n, n.into(), 8);
         stage.offer(n, 1 << 50, 8);
         stage.eager(n, 2 << 50, &[1]);
-        let to = RemoteId::from_word(stage.cookie_of(n));
+        let to = stage.remote_of(n);
         let send = stage
             .node
             .send(to, MatchBits(3), vec![0; 8], 0, SendMode::Synchronous);

@@ -2,7 +2,7 @@
 
 use super::live;
 use super::script::Stage;
-use mx_proto::{Config, MatchBits, MatchMask, Posted, RemoteId, SendMode};
+use mx_proto::{Config, MatchBits, MatchMask, Posted, SendMode};
 use mx_sim::CallOff;
 use std::time::Instant;
 
@@ -41,7 +41,7 @@ fn a_quiet_remote_takes_little_memory_whether_it_was_busy_or_not() {
                     stage.node.cancel(id);
                 }
             }
-            let to = RemoteId::from_word(stage.cookie_of(n));
+            let to = stage.remote_of(n);
             for len in [100, 50_000] {
                 let posted = stage
                     .node

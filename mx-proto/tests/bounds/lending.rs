@@ -3,7 +3,7 @@
 use super::script::{Stage, UNEXPECTED};
 use mx_proto::flow::{CreditFields, EPOCH_TIME, Lane, Slots};
 use mx_proto::wire::{Header, Kind, VERSION};
-use mx_proto::{Arrival, Clock, Config, MatchBits, RemoteId, SendMode, Verdict};
+use mx_proto::{Arrival, Clock, Config, MatchBits, SendMode, Verdict};
 
 /// Peers that want more than there is, together.
 const BUSY: u32 = 6;
@@ -157,7 +157,7 @@ fn what_we_send_in_one_lane_passes_what_waits_in_the_other_and_only_then() {
         // It lends nothing, so there are the slots.
         stage.call_as(0, 0, VERSION, 0);
         stage.run();
-        let to = RemoteId::from_word(stage.cookie_of(0));
+        let to = stage.remote_of(0);
         let bits = |lane| MatchBits([0, UNEXPECTED][lane as usize]);
         let other = Lane::ALL[1 - full as usize];
         for (number, lane) in [full, full, other, full, other].into_iter().enumerate() {

@@ -11,8 +11,8 @@ use mx_proto::origin::{self, Seen};
 use mx_proto::port::{HeaderBytes, Limits};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
-    Arrival, Config, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits, NicId, SessionId,
-    Source, Verdict,
+    Arrival, Config, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits, NicId, RemoteId,
+    SessionId, Source, Verdict,
 };
 use mx_sim::script::{Ends, Event};
 use mx_sim::{Queue, Script, ScriptedNet, ScriptedPort, Verdicts, VirtualClock};
@@ -155,9 +155,10 @@ impl Stage {
         self.net.with(|net| look(&mut net.script))
     }
 
-    /// The endpoint's cookie for the peer with this link.
-    pub(crate) fn cookie_of(&self, n: u32) -> u64 {
-        self.net.with(|net| net.end(link(n)).cookie)
+    /// The endpoint's name for peer `n`, which has called under its own name.
+    pub(crate) fn remote_of(&self, n: u32) -> RemoteId {
+        let remote = self.node.remote_of(NicId(u64::from(n) + 1), EndpointId(2));
+        remote.expect("it has called")
     }
 
     /// A peer says something.

@@ -238,16 +238,16 @@ impl Pair {
         let (now, user) = (self.now(), &mut self.users[end]);
         self.ports[end].poll(now, budget, &mut Hearing(user));
         if self.binds {
-            self.bind(end);
+            self.accept(end);
         }
     }
 
-    fn bind(&mut self, end: usize) {
+    fn accept(&mut self, end: usize) {
         let new = self.users[end]
             .from
             .filter(|link| self.bound != Some(*link));
         if let Some(link) = new {
-            self.ports[end].bind(link, 7);
+            self.ports[end].accept(link);
             self.bound = Some(link);
         }
     }

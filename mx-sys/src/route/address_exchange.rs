@@ -551,7 +551,7 @@ impl AddressExchange {
     /// on it before the question may have been an introduction, which must not wait any longer.
     fn tell_of_end<M: Memory, S: Sink<M>>(&self, tcp: &TcpPort, link: LinkId, sink: &mut S) {
         if self.watches.has(link) || address_of(tcp, link).is_none() {
-            sink.on_down(link, 0, LinkDown::Closed);
+            sink.on_down(link, LinkDown::Closed);
         }
     }
 

@@ -175,8 +175,6 @@ impl LinkControl for Double {
         Err(ConnectError::NoRoute)
     }
 
-    fn bind(&mut self, _: LinkId, _: u64) {}
-
     fn close(&mut self, link: LinkId, _: Close) {
         self.open.retain(|open| *open != link);
         self.from.remove(&link);
@@ -215,10 +213,10 @@ impl<M: Memory> Port<M> for Double {
         );
         let some = !ups.is_empty() || !downs.is_empty();
         for link in ups {
-            sink.on_up(link, 0);
+            sink.on_up(link);
         }
         for (link, reason) in downs {
-            sink.on_down(link, 0, reason);
+            sink.on_down(link, reason);
         }
         some
     }
@@ -345,7 +343,7 @@ impl Side {
 
     /// Events since the last time, but for ends of links that the endpoint never knew.
     fn heard(&mut self) -> Vec<Seen> {
-        let strangers = |seen: &Seen| matches!(seen, Seen::Down(_, 0, LinkDown::Closed));
+        let strangers = |seen: &Seen| matches!(seen, Seen::Down(_, LinkDown::Closed));
         let mut seen = self.sink.take();
         seen.retain(|seen| !strangers(seen));
         seen
@@ -411,7 +409,7 @@ fn a_link_comes_up_when_each_side_has_the_others_endpoint_address_and_tcp_watche
         for route in [Route::AUTO, ROUTE_RDM] {
             let link = a.connect(b.target(route)).unwrap();
             assert_eq!(link.port(), RDM);
-            assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+            assert_eq!(both(&mut a, &mut b), [Seen::Up(link)]);
             assert_eq!(HostPorts::port_name(link), "rdm");
         }
         let index = |side: &Side| Vec::from_iter(side.fabric().open.iter().map(|it| it.index()));
@@ -430,10 +428,12 @@ fn linked(a: &mut Side, b: &mut Side, count: usize) -> Vec<(LinkId, LinkId)> {
     let mut links = Vec::new();
     for _ in 0..count {
         let link = a.connect(b.target(ROUTE_RDM)).unwrap();
-        assert_eq!(both(a, b), [Seen::Up(link, 0)]);
+        assert_eq!(both(a, b), [Seen::Up(link)]);
         let theirs = *b.fabric().open.last().unwrap();
-        a.ports.bind(link, 5);
-        b.ports.bind(theirs, 6);
+        a.ports.accept(link);
+        a.sink.bound.push(link);
+        b.ports.accept(theirs);
+        b.sink.bound.push(theirs);
         links.push((link, theirs));
     }
     b.heard();
@@ -520,10 +520,11 @@ fn a_stranger_is_watched_no_longer_than_it_may_stay() {
     let [mut a, mut b] = sides();
     let [bound, stranger] = [(); 2].map(|()| {
         let link = a.connect(b.target(ROUTE_RDM)).unwrap();
-        assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+        assert_eq!(both(&mut a, &mut b), [Seen::Up(link)]);
         *b.fabric().open.last().unwrap()
     });
-    b.ports.bind(bound, 6);
+    b.ports.accept(bound);
+    b.sink.bound.push(bound);
     b.clock.0.set(Duration::from_secs(6));
     settle(&mut a, &mut b, (1, 1));
     assert_eq!(b.fabric().doubted, []);
@@ -542,7 +543,8 @@ fn what_comes_on_a_link_that_watches_is_not_for_the_endpoint() {
         b.fabric().answered.len() == 1
     });
     let link = b.fabric().open[0];
-    b.ports.bind(link, 6);
+    b.ports.accept(link);
+    b.sink.bound.push(link);
     // An introduction, another question, a large packet.
     let large = [header_of(3, 100_000).to_vec(), vec![7; 100_000]].concat();
     for bytes in [header_of(3, 0).to_vec(), question(&ours), large] {
@@ -571,13 +573,13 @@ fn a_peer_without_our_fabric_is_reached_over_tcp_unless_its_address_forbids() {
         let mut b = Side::new(ROUTE_TCP, fabric);
         let link = a.connect(b.target(Route::AUTO)).unwrap();
         let elsewhere = LinkDown::Elsewhere(ROUTE_TCP);
-        assert_eq!(both(&mut a, &mut b), [Seen::Down(link, 0, elsewhere)]);
+        assert_eq!(both(&mut a, &mut b), [Seen::Down(link, elsewhere)]);
         let link = a.connect(b.target(ROUTE_RDM)).unwrap();
         let unreachable = LinkDown::Unreachable;
-        assert_eq!(both(&mut a, &mut b), [Seen::Down(link, 0, unreachable)]);
+        assert_eq!(both(&mut a, &mut b), [Seen::Down(link, unreachable)]);
         // As the endpoint does then.
         let link = a.connect(b.target(ROUTE_TCP)).unwrap();
-        assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+        assert_eq!(both(&mut a, &mut b), [Seen::Up(link)]);
         assert_eq!(link.port(), TCP);
         assert_eq!(a.fabric().link_count(), 0);
         assert_eq!(b.heard(), []);
@@ -615,7 +617,7 @@ fn a_peer_that_closes_the_link_or_answers_nonsense_is_reached_over_tcp() {
                 Port::<Vec<u8>>::send(&mut peer, link, &header, body).unwrap();
             }
         });
-        assert_eq!(seen, [Seen::Down(link, 0, LinkDown::Elsewhere(ROUTE_TCP))]);
+        assert_eq!(seen, [Seen::Down(link, LinkDown::Elsewhere(ROUTE_TCP))]);
         assert!(answer.is_some() || a.tcp_links() == 0);
     }
 }
@@ -646,7 +648,7 @@ fn a_peer_that_says_nothing_is_given_five_seconds() {
     let left = due.since(a.clock.now()) + Duration::from_millis(1);
     a.clock.0.set(Duration::from_secs(60) + left);
     let seen = told(&mut a, || {});
-    assert_eq!(seen, [Seen::Down(link, 0, LinkDown::Elsewhere(ROUTE_TCP))]);
+    assert_eq!(seen, [Seen::Down(link, LinkDown::Elsewhere(ROUTE_TCP))]);
     assert_eq!(a.tcp_links(), 0);
 }
 
@@ -657,7 +659,7 @@ fn without_a_listener_the_link_fails_as_over_tcp() {
     for route in [Route::AUTO, ROUTE_RDM] {
         let link = a.connect(target_of(port, route)).unwrap();
         let seen = told(&mut a, || {});
-        assert_eq!(seen, [Seen::Down(link, 0, LinkDown::Refused)]);
+        assert_eq!(seen, [Seen::Down(link, LinkDown::Refused)]);
     }
     let nowhere = Target {
         nic: NOWHERE,
@@ -693,9 +695,9 @@ fn the_port_is_opened_for_the_first_address_that_asks_and_not_for_others() {
     let link = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(link.port(), TCP);
     assert!(a.ports.rdm().is_none());
-    assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+    assert_eq!(both(&mut a, &mut b), [Seen::Up(link)]);
     let link = a.connect(b.target(ROUTE_RDM)).unwrap();
-    assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+    assert_eq!(both(&mut a, &mut b), [Seen::Up(link)]);
     assert_eq!(link.port(), RDM);
     // It still carries only what asks for it.
     let link = a.connect(b.target(Route::AUTO)).unwrap();
@@ -794,7 +796,7 @@ fn strangers_get_one_answer_whatever_they_say_and_leave_nothing_behind() {
     // More than any question has is not even taken in.
     assert_eq!(stranger(&mut b, &question(&vec![0; 40_000])), []);
     let seen = b.heard();
-    assert!(matches!(seen[..], [Seen::Down(_, 0, LinkDown::Protocol)]));
+    assert!(matches!(seen[..], [Seen::Down(_, LinkDown::Protocol)]));
     assert!(b.fabric().answered.is_empty());
     assert_eq!(b.fabric().link_count(), 0);
 
@@ -846,7 +848,7 @@ fn an_introduction_that_waits_ends_with_the_question_behind_it_whenever_that_com
             match &b.sink.take()[..] {
                 [
                     Seen::Packet { link, .. },
-                    Seen::Down(down, 0, LinkDown::Closed),
+                    Seen::Down(down, LinkDown::Closed),
                 ] => {
                     assert_eq!((link, link.port()), (down, TCP));
                 }
@@ -861,7 +863,7 @@ fn a_peer_over_the_fabric_is_named_by_the_address_the_endpoint_addresses_went_to
     let [mut a, mut b] = sides();
     let ours = a.connect(b.target(ROUTE_RDM)).unwrap();
     assert_eq!(a.seen(ours), None, "not exchanged yet");
-    assert_eq!(both(&mut a, &mut b), [Seen::Up(ours, 0)]);
+    assert_eq!(both(&mut a, &mut b), [Seen::Up(ours)]);
     let theirs = b.fabric().open[0];
     for (side, link, other) in [(&a, ours, &b), (&b, theirs, &a)] {
         assert_eq!(side.seen(link), Some(other.ports.identity().nic));
@@ -880,7 +882,7 @@ fn a_question_on_a_link_of_a_remote_is_a_packet_like_any_other() {
     let mut a = Side::new(ROUTE_TCP, None);
     let mut b = Side::new(ROUTE_RDM, tcp());
     let link = a.connect(b.target(ROUTE_TCP)).unwrap();
-    assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+    assert_eq!(both(&mut a, &mut b), [Seen::Up(link)]);
     let send = |a: &mut Side, header: HeaderBytes| {
         Port::<Vec<u8>>::send(&mut a.ports, link, &header, Body::EMPTY).unwrap()
     };
@@ -888,15 +890,13 @@ fn a_question_on_a_link_of_a_remote_is_a_packet_like_any_other() {
     let Seen::Packet { link: theirs, .. } = both(&mut b, &mut a)[0] else {
         panic!("no packet");
     };
-    b.ports.bind(theirs, 77);
+    b.ports.accept(theirs);
+    b.sink.bound.push(theirs);
     let mut header = [0; HEADER_LEN];
     header.copy_from_slice(&question(b""));
     send(&mut a, header);
     let seen = both(&mut b, &mut a);
-    assert!(
-        matches!(seen[..], [Seen::Packet { cookie: 77, .. }]),
-        "{seen:?}"
-    );
+    assert!(matches!(seen[..], [Seen::Packet { .. }]), "{seen:?}");
     assert_eq!(theirs.port(), TCP);
     assert_eq!(b.tcp_links(), 1);
 }
@@ -915,7 +915,7 @@ fn without_the_secret_nothing_is_made_and_the_link_ends_at_once() {
         let (mut a, mut b) = (a.knowing(ours), b.knowing(theirs));
         let link = a.connect(b.target(ROUTE_RDM)).unwrap();
         let seen = both(&mut a, &mut b);
-        assert_eq!(seen, [Seen::Down(link, 0, LinkDown::Unreachable)]);
+        assert_eq!(seen, [Seen::Down(link, LinkDown::Unreachable)]);
         assert!(b.fabric().answered.is_empty() && a.fabric().greeted.is_empty());
         assert_eq!(b.fabric().link_count(), 0, "{ours:?} {theirs:?}");
         settle(&mut a, &mut b, (0, 0));

@@ -52,59 +52,52 @@ pub(super) struct Relay<'a, S, W> {
 }
 
 impl<M: Memory, S: Sink<M>, W: Filter> Sink<M> for Relay<'_, S, W> {
-    fn on_up(&mut self, link: LinkId, cookie: u64) {
+    #[inline]
+    fn is_bound(&self, link: LinkId) -> bool {
+        self.sink.is_bound(link)
+    }
+
+    fn on_up(&mut self, link: LinkId) {
         if self.filter.on_up(link) {
-            self.sink.on_up(link, cookie);
+            self.sink.on_up(link);
         }
     }
 
-    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
+    fn on_down(&mut self, link: LinkId, reason: LinkDown) {
         if let Some(reason) = self.filter.on_down(link, reason) {
-            self.sink.on_down(link, cookie, reason);
+            self.sink.on_down(link, reason);
         }
     }
 
     #[inline]
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
-        if cookie != 0 || self.filter.on_stranger(link, header, body) {
-            self.sink.on_packet(link, cookie, header, body);
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
+        if self.sink.is_bound(link) || self.filter.on_stranger(link, header, body) {
+            self.sink.on_packet(link, header, body);
         }
     }
 
     #[inline]
-    fn place(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        header: &HeaderBytes,
-        begin: bool,
-    ) -> Option<Place<'_, M>> {
-        self.sink.place(link, cookie, header, begin)
+    fn place(&mut self, link: LinkId, header: &HeaderBytes, begin: bool) -> Option<Place<'_, M>> {
+        self.sink.place(link, header, begin)
     }
 
     #[inline]
-    fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) {
-        self.sink.on_placed(link, cookie, header);
+    fn on_placed(&mut self, link: LinkId, header: &HeaderBytes) {
+        self.sink.on_placed(link, header);
     }
 
-    fn on_writable(&mut self, link: LinkId, cookie: u64) {
+    fn on_writable(&mut self, link: LinkId) {
         if self.filter.on_writable(link) {
-            self.sink.on_writable(link, cookie);
+            self.sink.on_writable(link);
         }
     }
 
-    fn on_remote_activity(&mut self, link: LinkId, cookie: u64, what: RemoteUse) {
-        self.sink.on_remote_activity(link, cookie, what);
+    fn on_remote_activity(&mut self, link: LinkId, what: RemoteUse) {
+        self.sink.on_remote_activity(link, what);
     }
 
-    fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool) {
-        self.sink.on_remote_read(link, cookie, token, ok);
+    fn on_remote_read(&mut self, link: LinkId, token: u64, ok: bool) {
+        self.sink.on_remote_read(link, token, ok);
     }
 }
 

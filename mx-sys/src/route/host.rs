@@ -679,12 +679,12 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
             })
     }
 
-    fn bind(&mut self, link: LinkId, cookie: u64) {
+    fn accept(&mut self, link: LinkId) {
         let _off = Off::new();
         if let Some(port) = self.port_mut(link.port()) {
-            port.bind(link, cookie);
+            port.accept(link);
         }
-        if link.port() == RDM && cookie != 0 {
+        if link.port() == RDM {
             self.exchange.keep(link, &mut self.tcp);
         }
     }

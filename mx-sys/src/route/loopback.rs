@@ -65,7 +65,6 @@ pub struct LoopbackPort {
 struct End {
     /// The other one. It may be gone already.
     other: LinkId,
-    cookie: u64,
     /// The endpoint knows of it.
     known: bool,
     /// Bytes under way from here.
@@ -110,7 +109,6 @@ impl LoopbackPort {
     fn open_end(&mut self) -> LinkId {
         let end = End {
             other: LinkId::new(0, 0),
-            cookie: 0,
             known: false,
             bytes: 0,
             packets: 0,
@@ -160,12 +158,11 @@ impl LoopbackPort {
             return;
         };
         end.known = true;
-        let cookie = end.cookie;
         if body.len() <= LIMITS.packet_max {
-            sink.on_packet(to, cookie, header, body);
-        } else if let Some(mut place) = sink.place(to, cookie, header, false) {
+            sink.on_packet(to, header, body);
+        } else if let Some(mut place) = sink.place(to, header, false) {
             place.memory.fill(place.offset, body.len(), body, 0);
-            sink.on_placed(to, cookie, header);
+            sink.on_placed(to, header);
         }
     }
 }
@@ -187,12 +184,6 @@ impl LinkControl for LoopbackPort {
         }
         self.push(Event::Up(near));
         Ok(near)
-    }
-
-    fn bind(&mut self, link: LinkId, cookie: u64) {
-        if let Some(end) = self.ends.get_mut(link) {
-            end.cookie = cookie;
-        }
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
@@ -299,8 +290,8 @@ impl<M: Memory> Port<M> for LoopbackPort {
             some = true;
             match event {
                 Event::Up(link) => {
-                    if let Some(end) = self.ends.get(link) {
-                        sink.on_up(link, end.cookie);
+                    if self.ends.get(link).is_some() {
+                        sink.on_up(link);
                     }
                 }
                 Event::Packet {
@@ -314,16 +305,16 @@ impl<M: Memory> Port<M> for LoopbackPort {
                     self.recycle(body);
                 }
                 Event::Writable(link) => {
-                    if let Some(end) = self.ends.get(link) {
-                        sink.on_writable(link, end.cookie);
+                    if self.ends.get(link).is_some() {
+                        sink.on_writable(link);
                     }
                 }
                 Event::Down(link) => {
                     if let Some(end) = self.ends.get(link) {
-                        let (known, cookie) = (end.known, end.cookie);
+                        let known = end.known;
                         self.ends.remove(link);
                         if known {
-                            sink.on_down(link, cookie, LinkDown::Closed);
+                            sink.on_down(link, LinkDown::Closed);
                         }
                     }
                 }
@@ -347,7 +338,7 @@ mod tests {
         let mut sink = Recorder::default();
         let link = connect(&mut port);
         poll(&mut port, &mut sink);
-        assert_eq!(sink.take(), [Seen::Up(link, 0)]);
+        assert_eq!(sink.take(), [Seen::Up(link)]);
         (port, sink, link)
     }
 
@@ -373,41 +364,27 @@ mod tests {
         Port::<Buffer>::send(port, link, &header_of(tag, body.len()), Body::Bytes(body))
     }
 
-    fn bind(port: &mut LoopbackPort, link: LinkId, cookie: u64) {
-        port.bind(link, cookie);
-    }
-
     #[test]
     fn packets_arrive_whole_and_in_order_at_the_other_end_and_answers_come_back() {
         let (mut port, mut sink, near) = connected();
-        bind(&mut port, near, 7);
         for tag in 0..100 {
             assert_eq!(send(&mut port, near, tag, &[tag; 9]), Ok(Sent::Whole));
         }
         assert!(poll(&mut port, &mut sink));
         let seen = sink.take();
-        let Seen::Packet {
-            link: far,
-            cookie: 0,
-            ..
-        } = seen[0]
-        else {
+        let Seen::Packet { link: far, .. } = seen[0] else {
             panic!("{seen:?}");
         };
         assert_ne!(far, near);
         for (tag, seen) in seen.iter().enumerate() {
-            assert_eq!(*seen, Seen::packet(far, 0, tag as u8, &[tag as u8; 9]));
+            assert_eq!(*seen, Seen::packet(far, tag as u8, &[tag as u8; 9]));
         }
-        bind(&mut port, far, 8);
         send(&mut port, far, 1, b"back").unwrap();
         send(&mut port, near, 2, b"").unwrap();
         poll(&mut port, &mut sink);
         assert_eq!(
             sink.take(),
-            [
-                Seen::packet(near, 7, 1, b"back"),
-                Seen::packet(far, 8, 2, b"")
-            ]
+            [Seen::packet(near, 1, b"back"), Seen::packet(far, 2, b"")]
         );
         assert!(!poll(&mut port, &mut sink));
     }
@@ -452,7 +429,7 @@ mod tests {
         poll(&mut port, &mut sink);
         let seen = sink.take();
         assert_eq!(seen.len(), sent + 1);
-        assert_eq!(seen[sent], Seen::Writable(near, 0));
+        assert_eq!(seen[sent], Seen::Writable(near));
         assert_eq!(send(&mut port, near, 0, &body), Ok(Sent::Whole));
     }
 
@@ -466,7 +443,7 @@ mod tests {
         let seen = sink.take();
         let [
             Seen::Packet { link: far, .. },
-            Seen::Down(down, 0, LinkDown::Closed),
+            Seen::Down(down, LinkDown::Closed),
         ] = seen[..]
         else {
             panic!("{seen:?}");

@@ -30,7 +30,7 @@ impl Incoming {
     #[inline]
     pub fn take<M: Memory, S: Sink<M>, B: Source + ?Sized>(
         place: &mut Option<Self>,
-        (link, cookie): (LinkId, u64),
+        link: LinkId,
         (header, piece): (Option<&HeaderBytes>, &B),
         most: usize,
         sink: &mut S,
@@ -52,7 +52,7 @@ impl Incoming {
             return false;
         }
         if incoming.wanted {
-            let into = sink.place(link, cookie, &whole, header.is_some());
+            let into = sink.place(link, &whole, header.is_some());
             incoming.wanted = into.is_some();
             if let Some(mut into) = into {
                 into.memory.fill(into.offset + at, piece.len(), piece, 0);
@@ -61,7 +61,7 @@ impl Incoming {
         if incoming.got < len {
             *place = Some(incoming);
         } else if incoming.wanted {
-            sink.on_placed(link, cookie, &whole);
+            sink.on_placed(link, &whole);
         }
         true
     }
@@ -81,12 +81,11 @@ mod tests {
     }
 
     impl Sink<Vec<u8>> for User {
-        fn on_packet<B: Source + ?Sized>(&mut self, _: LinkId, _: u64, _: &HeaderBytes, _: &B) {}
+        fn on_packet<B: Source + ?Sized>(&mut self, _: LinkId, _: &HeaderBytes, _: &B) {}
 
         fn place(
             &mut self,
             _: LinkId,
-            _: u64,
             header: &HeaderBytes,
             _: bool,
         ) -> Option<Place<'_, Vec<u8>>> {
@@ -97,15 +96,15 @@ mod tests {
             })
         }
 
-        fn on_placed(&mut self, _: LinkId, _: u64, _: &HeaderBytes) {
+        fn on_placed(&mut self, _: LinkId, _: &HeaderBytes) {
             self.placed += 1;
         }
 
-        fn on_up(&mut self, _: LinkId, _: u64) {}
-        fn on_down(&mut self, _: LinkId, _: u64, _: LinkDown) {}
-        fn on_writable(&mut self, _: LinkId, _: u64) {}
-        fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {}
-        fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
+        fn on_up(&mut self, _: LinkId) {}
+        fn on_down(&mut self, _: LinkId, _: LinkDown) {}
+        fn on_writable(&mut self, _: LinkId) {}
+        fn on_remote_activity(&mut self, _: LinkId, _: RemoteUse) {}
+        fn on_remote_read(&mut self, _: LinkId, _: u64, _: bool) {}
     }
 
     /// The most of a body here.
@@ -127,7 +126,7 @@ mod tests {
         /// A piece comes: the first of a body of `first` bytes, or another one.
         fn take(&mut self, first: Option<usize>, piece: &[u8]) -> bool {
             let header = first.map(header);
-            let id = (LinkId::new(0, 1), 0);
+            let id = LinkId::new(0, 1);
             let piece = (header.as_ref(), piece);
             Incoming::take(&mut self.incoming, id, piece, MOST, &mut self.user)
         }

@@ -163,9 +163,8 @@ impl LocalPort {
                 entry.known = true;
                 link.idle = 0;
                 let may_stream = !entry.stranger;
-                let name = (id, entry.cookie);
                 let (header, body) = (&packet.header, &packet.body);
-                if !pieces::deliver(&mut entry.incoming, may_stream, name, header, body, sink) {
+                if !pieces::deliver(&mut entry.incoming, may_stream, id, header, body, sink) {
                     link.failed = true;
                     return After::FAILED;
                 }
@@ -203,7 +202,7 @@ impl LocalPort {
         let Some(entry) = self.links.get_mut(id) else {
             return 0;
         };
-        let (cookie, blocked) = (entry.cookie, entry.blocked);
+        let blocked = entry.blocked;
         let Some(link) = entry.up() else { return 0 };
         let room = if blocked {
             link.producer.has_room()
@@ -218,7 +217,7 @@ impl LocalPort {
             return 1;
         }
         if room == Ok(true) && entry.socket.is_some() {
-            self.unblock(id, cookie, sink);
+            self.unblock(id, sink);
             return 1;
         }
         if streams {

@@ -414,7 +414,6 @@ impl LocalPort {
                 return self.end_unmet(id, LinkDown::Protocol, sink);
             }
         };
-        let cookie = entry.cookie;
         let up = self.bring_up(id, peer, |state| match state {
             State::Greeting(Some(memory)) => State::Offered(memory),
             _ => State::Plain,
@@ -423,7 +422,7 @@ impl LocalPort {
             return self.end_unmet(id, LinkDown::Reset, sink);
         }
         self.stats.initiated += 1;
-        sink.on_up(id, cookie);
+        sink.on_up(id);
     }
 
     /// There is no place, or no descriptor, for a new link of ours, here or at the peer's.

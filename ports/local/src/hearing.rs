@@ -264,9 +264,8 @@ impl LocalPort {
                     {
                         entry.known = true;
                         let may_stream = !entry.stranger;
-                        let name = (id, entry.cookie);
                         let incoming = &mut entry.incoming;
-                        if pieces::deliver(incoming, may_stream, name, header, body, sink) {
+                        if pieces::deliver(incoming, may_stream, id, header, body, sink) {
                             self.offer(id);
                             Ok(())
                         } else {
@@ -342,8 +341,7 @@ impl LocalPort {
             && entry.socket.is_some()
             && !entry.doomed
         {
-            let cookie = entry.cookie;
-            return self.unblock(id, cookie, sink);
+            return self.unblock(id, sink);
         }
         false
     }

@@ -50,7 +50,7 @@ use mx_port_base::nest;
 use mx_port_base::strangers::Strangers;
 use mx_proto::log_limit::LogLimit;
 use mx_proto::port::{
-    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port,
+    ACCEPTED_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port,
     SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::shares::Shares;
@@ -198,7 +198,7 @@ impl LocalPort {
             // Other descriptors wake the same sleeper under the tokens from there on.
             links_max: options.max_links.min(nest::FIRST_TOKEN as usize),
             places: Shares::new(strangers::places(options.max_links), options.share),
-            strangers: Strangers::new(BOUND_WITHIN),
+            strangers: Strangers::new(ACCEPTED_WITHIN),
             active: Vec::new(),
             turn: 0,
             idle: 0,
@@ -434,10 +434,9 @@ impl LinkControl for LocalPort {
         self.connect_to(self.name.board, target.endpoint.0, now)
     }
 
-    fn bind(&mut self, link: LinkId, cookie: u64) {
+    fn accept(&mut self, link: LinkId) {
         if let Some(entry) = self.links.get_mut(link) {
-            entry.cookie = cookie;
-            if cookie != 0 && std::mem::take(&mut entry.stranger) {
+            if std::mem::take(&mut entry.stranger) {
                 let source = entry.source;
                 self.unstrange(source);
             }

@@ -45,7 +45,6 @@ pub(super) struct Entry {
     pub(super) source: Source,
     /// The peer began it, and the endpoint has not bound it.
     pub(super) stranger: bool,
-    pub(super) cookie: u64,
     /// The endpoint has heard of it: it started the link, or had a packet from it.
     pub(super) known: bool,
     /// The endpoint was told "no room" and waits for `on_writable`.
@@ -151,7 +150,6 @@ impl Entry {
             endpoint: None,
             source: Source::TRUSTED,
             stranger: false,
-            cookie: 0,
             known: ours,
             blocked: false,
             bye: false,

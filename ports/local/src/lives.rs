@@ -96,7 +96,7 @@ impl LocalPort {
             }
             log::debug!("{:?}: {id:?} down: {reason}", self.name);
             if entry.known {
-                sink.on_down(id, entry.cookie, reason);
+                sink.on_down(id, reason);
             }
         }
     }

@@ -170,18 +170,13 @@ impl LocalPort {
 
     /// There is room on a link that had none: the rest of a body goes first, then the endpoint is told. False: that
     /// took it all.
-    pub(super) fn unblock<M: Memory, S: Sink<M>>(
-        &mut self,
-        id: LinkId,
-        cookie: u64,
-        sink: &mut S,
-    ) -> bool {
+    pub(super) fn unblock<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> bool {
         if let Some(entry) = self.links.get_mut(id) {
             entry.blocked = false;
         }
         let free = self.send_rest(id);
         if free {
-            sink.on_writable(id, cookie);
+            sink.on_writable(id);
         }
         free
     }
@@ -212,23 +207,23 @@ impl LocalPort {
 pub(super) fn deliver<M: Memory, S: Sink<M>, B: Source + ?Sized>(
     incoming: &mut Option<Incoming>,
     may_stream: bool,
-    (link, cookie): (LinkId, u64),
+    link: LinkId,
     header: &HeaderBytes,
     body: &B,
     sink: &mut S,
 ) -> bool {
     if incoming.is_none() && body_len(header) == body.len() {
-        sink.on_packet(link, cookie, header, body);
+        sink.on_packet(link, header, body);
         return true;
     }
-    may_stream && take(incoming, (link, cookie), header, body, sink)
+    may_stream && take(incoming, link, header, body, sink)
 }
 
 #[cold]
 #[inline(never)]
 fn take<M: Memory, S: Sink<M>, B: Source + ?Sized>(
     incoming: &mut Option<Incoming>,
-    link: (LinkId, u64),
+    link: LinkId,
     header: &HeaderBytes,
     piece: &B,
     sink: &mut S,

@@ -38,58 +38,40 @@ pub(super) enum Event {
 #[derive(Default)]
 pub(super) struct Recorder {
     pub(super) events: Vec<Event>,
-    pub(super) cookies: Vec<u64>,
     /// A body that comes in pieces.
     pieces: Vec<u8>,
 }
 
 impl Sink<Vec<u8>> for Recorder {
-    fn on_up(&mut self, link: LinkId, cookie: u64) {
+    fn on_up(&mut self, link: LinkId) {
         self.events.push(Event::Up(link));
-        self.cookies.push(cookie);
     }
-    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
+    fn on_down(&mut self, link: LinkId, reason: LinkDown) {
         self.events.push(Event::Down(link, reason));
-        self.cookies.push(cookie);
     }
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
         // Whatever the peer does, what is handed on is what was checked.
         let len = header[BODY_LEN_AT..BODY_LEN_AT + 4].try_into().unwrap();
         assert_eq!(u32::from_le_bytes(len) as usize, body.len());
         self.events.push(Event::Packet(link, body.to_vec()));
-        self.cookies.push(cookie);
     }
-    fn place(
-        &mut self,
-        _: LinkId,
-        _: u64,
-        header: &HeaderBytes,
-        _: bool,
-    ) -> Option<Place<'_, Vec<u8>>> {
+    fn place(&mut self, _: LinkId, header: &HeaderBytes, _: bool) -> Option<Place<'_, Vec<u8>>> {
         self.pieces.resize(body_len(header), 0);
         Some(Place {
             memory: Destination::Bytes(&mut self.pieces),
             offset: 0,
         })
     }
-    fn on_placed(&mut self, link: LinkId, cookie: u64, _: &HeaderBytes) {
+    fn on_placed(&mut self, link: LinkId, _: &HeaderBytes) {
         let body = std::mem::take(&mut self.pieces);
         self.events.push(Event::Packet(link, body));
-        self.cookies.push(cookie);
     }
-    fn on_writable(&mut self, link: LinkId, cookie: u64) {
+    fn on_writable(&mut self, link: LinkId) {
         self.events.push(Event::Writable(link));
-        self.cookies.push(cookie);
     }
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
+    fn on_remote_activity(&mut self, _: LinkId, _: mx_proto::port::RemoteUse) {}
 
-    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
+    fn on_remote_read(&mut self, _: LinkId, _: u64, _: bool) {}
 }
 
 /// A port with everything it needs to be polled.
@@ -154,7 +136,7 @@ impl Node {
                 && let Some(entry) = self.port.links.get(*link)
                 && entry.stranger
             {
-                self.port.bind(*link, 1);
+                self.port.accept(*link);
             }
         }
         any

@@ -94,7 +94,7 @@ fn is_closed(event: &(LinkId, Event)) -> bool {
 fn accepted(node: &mut Node) -> LinkId {
     node.until("a link", |node| node.port.stats().accepted == 1);
     let link = LinkId::new(0, 1);
-    node.port.bind(link, 1);
+    node.port.accept(link);
     link
 }
 

@@ -27,7 +27,7 @@ pub(super) fn take<M: Memory, S: Sink<M>>(
     sink: &mut S,
 ) -> bool {
     let Some(link) = link else { return true };
-    let name = (link.id, link.word);
+    let name = link.id;
     let (header, piece) = match kind {
         FrameKind::Packet => match bytes.split_first_chunk::<HEADER_LEN>() {
             Some((header, body)) => (Some(header), body),
@@ -40,7 +40,7 @@ pub(super) fn take<M: Memory, S: Sink<M>>(
         && body_len(header) <= piece.len()
     {
         // The sink checks that the body is not too long.
-        sink.on_packet(name.0, name.1, header, piece);
+        sink.on_packet(name, header, piece);
         return true;
     }
     !link.is_stranger()

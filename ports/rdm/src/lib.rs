@@ -118,7 +118,7 @@ pub struct RdmPort {
     /// Drawn when the fabric was opened.
     incarnation: u64,
     /// Ends of links that the endpoint has not been told of.
-    downs: Vec<(LinkId, u64, LinkDown)>,
+    downs: Vec<(LinkId, LinkDown)>,
     /// Links whose provider could not be brought to send; taken out when nothing is borrowed.
     broken: Vec<LinkId>,
     /// Links that had no room, the one that has waited longest first.
@@ -353,9 +353,8 @@ impl RdmPort {
             return;
         };
         let known = !matches!(link.state, State::Waiting | State::Closing { .. });
-        let word = link.word;
         if self.drop_link(id) && known {
-            self.downs.push((id, word, reason));
+            self.downs.push((id, reason));
         }
     }
 

@@ -33,7 +33,7 @@ use mx_port_base::origin::Origin;
 use mx_port_base::ports;
 use mx_port_base::strangers::Strangers;
 use mx_proto::origin::Source;
-use mx_proto::port::{BOUND_WITHIN, LinkDown};
+use mx_proto::port::{ACCEPTED_WITHIN, LinkDown};
 use mx_proto::shares::Shares;
 use mx_proto::table::Table;
 use mx_proto::{Instant, LinkId, Route};
@@ -133,7 +133,7 @@ impl Links {
         Self {
             table: Table::default(),
             young: Vec::new(),
-            strangers: Strangers::new(BOUND_WITHIN),
+            strangers: Strangers::new(ACCEPTED_WITHIN),
             places: Shares::new(LINKS_MAX, share),
             held: 0,
             held_strange: Shares::new(HELD_STRANGE_MAX, share),
@@ -222,15 +222,11 @@ impl Links {
         id
     }
 
-    /// The endpoint attaches a word to a link. False: its source has too many of them already.
-    pub(super) fn bind(&mut self, id: LinkId, word: u64) -> bool {
-        let Some(link) = self.of_mut(id) else {
+    /// The endpoint has met the peer of a link. False: its source has too many of them already.
+    pub(super) fn accept(&mut self, id: LinkId) -> bool {
+        let Some(link) = self.of_mut(id).filter(|link| link.stranger) else {
             return true;
         };
-        link.word = word;
-        if word == 0 || !link.stranger {
-            return true;
-        }
         link.stranger = false;
         let (source, held) = (link.source, link.sequence.held_bytes());
         self.held_strange.give_back(source, held);
@@ -293,7 +289,6 @@ impl Links {
             id: id.at_port(ports::RDM),
             state,
             cookie,
-            word: 0,
             peer,
             from: None,
             called: false,

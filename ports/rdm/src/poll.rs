@@ -205,7 +205,7 @@ impl RdmPort {
             self.stats.stale += 1;
             return;
         };
-        let (id, word) = (link.id, link.word);
+        let id = link.id;
         if frame.kind == FrameKind::Reset {
             // While connecting, or before the peer is known to be there, timeouts decide.
             if matches!(link.state, State::Up | State::Closing { .. }) {
@@ -236,7 +236,7 @@ impl RdmPort {
         }
         match self.links.on_frame(id, frame.kind) {
             Heard::Carries => {}
-            Heard::CameUp => sink.on_up(id, word),
+            Heard::CameUp => sink.on_up(id),
             Heard::Ignored => return,
             Heard::Over => {
                 self.drop_link(id);
@@ -374,16 +374,16 @@ impl RdmPort {
         {
             any = true;
             let id = report.link();
-            let Some(word) = self.links.of(id).map(|link| link.word) else {
+            if self.links.of(id).is_none() {
                 continue;
-            };
+            }
             match report {
-                Report::ReadDone { token, ok, .. } => sink.on_remote_read(id, word, token, ok),
+                Report::ReadDone { token, ok, .. } => sink.on_remote_read(id, token, ok),
                 Report::Registered { token, .. } => {
-                    sink.on_remote_activity(id, word, RemoteUse::Registered(token));
+                    sink.on_remote_activity(id, RemoteUse::Registered(token));
                 }
                 Report::Reading { token, .. } => {
-                    sink.on_remote_activity(id, word, RemoteUse::Reading(token));
+                    sink.on_remote_activity(id, RemoteUse::Reading(token));
                 }
                 Report::Broken { .. } => self.disconnect(id),
             }
@@ -421,7 +421,7 @@ impl RdmPort {
                 && std::mem::take(&mut link.wanted)
             {
                 any = true;
-                sink.on_writable(id, link.word);
+                sink.on_writable(id);
             }
         }
         any
@@ -452,8 +452,8 @@ impl RdmPort {
             self.fail(id, reason);
         }
         let any = !self.downs.is_empty();
-        for (id, word, reason) in std::mem::take(&mut self.downs) {
-            sink.on_down(id, word, reason);
+        for (id, reason) in std::mem::take(&mut self.downs) {
+            sink.on_down(id, reason);
         }
         any
     }

@@ -49,14 +49,10 @@ impl LinkControl for RdmPort {
         Err(ConnectError::NoRoute)
     }
 
-    fn bind(&mut self, link: LinkId, cookie: u64) {
-        if self.links.of(link).is_some() {
-            if !self.links.bind(link, cookie) {
-                // It arrived with too many others; the next poll reports the end.
-                self.broken.push(link);
-            }
-        } else if let Some((_, word, _)) = self.downs.iter_mut().find(|(id, ..)| *id == link) {
-            *word = cookie;
+    fn accept(&mut self, link: LinkId) {
+        if !self.links.accept(link) {
+            // It arrived with too many others; the next poll reports the end.
+            self.broken.push(link);
         }
     }
 
@@ -65,7 +61,7 @@ impl LinkControl for RdmPort {
     }
 
     fn close(&mut self, id: LinkId, how: Close) {
-        self.downs.retain(|(down, ..)| *down != id);
+        self.downs.retain(|(down, _)| *down != id);
         let Some(link) = self.links.of_mut(id) else {
             return;
         };

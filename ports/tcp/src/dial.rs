@@ -314,16 +314,16 @@ impl TcpPort {
             return;
         };
         log::debug!("tcp: connected to {}", link.peer);
-        let (cookie, waiting) = (link.cookie, std::mem::take(&mut link.waiting));
+        let waiting = std::mem::take(&mut link.waiting);
         let greeted = link.tx.greet(&link.fd, &frame::preamble());
         if link.tx.has_backlog() {
             self.poll_set.block(id, link);
         }
         self.poll_set
             .activate(id, &mut self.links, &mut self.pool, Activation::Expected);
-        sink.on_up(id, cookie);
+        sink.on_up(id);
         if waiting {
-            sink.on_writable(id, cookie);
+            sink.on_writable(id);
         }
         if let Err(error) = greeted {
             self.sending_failed(id, &error);

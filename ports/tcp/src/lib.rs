@@ -49,7 +49,7 @@ use mx_port_base::origin::Origin;
 use mx_port_base::ports;
 use mx_port_base::strangers::Strangers;
 use mx_proto::port::{
-    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown,
+    ACCEPTED_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown,
     LinkFigures, Port, SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::shares::Shares;
@@ -121,7 +121,7 @@ impl TcpPort {
             local_port,
             links: Table::default(),
             links_max: most,
-            strangers: Strangers::new(BOUND_WITHIN),
+            strangers: Strangers::new(ACCEPTED_WITHIN),
             places: Shares::new(most, options.source_share),
             pool: Pool::new(options.kept_bytes),
             scratch: vec![0; send::SCRATCH].into_boxed_slice(),
@@ -316,13 +316,10 @@ impl LinkControl for TcpPort {
         self.start_dialling(target, now)
     }
 
-    fn bind(&mut self, id: LinkId, cookie: u64) {
-        if let Some(link) = self.links.get_mut(id) {
-            link.cookie = cookie;
-            if cookie != 0 && !self.keep(id) {
-                // It arrived with too many others; the next poll reports the end.
-                self.fallen.push((id, LinkDown::Reset));
-            }
+    fn accept(&mut self, id: LinkId) {
+        if self.links.get(id).is_some() && !self.keep(id) {
+            // It arrived with too many others; the next poll reports the end.
+            self.fallen.push((id, LinkDown::Reset));
         }
     }
 

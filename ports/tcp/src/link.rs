@@ -54,7 +54,6 @@ pub(super) type Table = table::Table<LinkId, Box<Link>>;
 pub(super) struct Link {
     pub(super) fd: sys::TcpSocket,
     pub(super) peer: SocketAddr,
-    pub(super) cookie: u64,
     pub(super) phase: Phase,
     pub(super) rx: Rx,
     pub(super) tx: Tx,
@@ -95,7 +94,6 @@ impl Link {
         Self {
             fd,
             peer,
-            cookie: 0,
             stranger: false,
             source: Source::TRUSTED,
             known: matches!(phase, Phase::Dialling(_)),

@@ -528,7 +528,6 @@ impl TcpPort {
         let greeting = !link.rx.is_greeted();
         let to = Addressee {
             link: id,
-            cookie: link.cookie,
             stranger: link.stranger,
             known: &mut link.known,
             sink,
@@ -631,7 +630,7 @@ impl TcpPort {
         };
         log::debug!("tcp: {}: {reason}", link.peer);
         if link.known {
-            sink.on_down(id, link.cookie, reason);
+            sink.on_down(id, reason);
         }
     }
 
@@ -689,7 +688,7 @@ impl TcpPort {
         if matches!(link.phase, Phase::Lingering) {
             sys::finish_sending(&link.fd);
         } else if std::mem::take(&mut link.waiting) {
-            sink.on_writable(id, link.cookie);
+            sink.on_writable(id);
         }
         true
     }

@@ -136,7 +136,6 @@ pub(super) struct TurnResult {
 /// The receiver of a link's packets.
 pub(super) struct Addressee<'a, S> {
     pub(super) link: LinkId,
-    pub(super) cookie: u64,
     /// The endpoint has not bound it yet.
     pub(super) stranger: bool,
     /// Set when the sink has heard of the link.
@@ -338,7 +337,7 @@ impl Rx {
                         }
                         *to.known = true;
                         let body = &staging.staged()[HEADER_LEN..whole];
-                        to.sink.on_packet(to.link, to.cookie, &header, body);
+                        to.sink.on_packet(to.link, &header, body);
                         turn.packets += 1;
                         staging.consume(whole);
                         continue;
@@ -376,7 +375,7 @@ impl Rx {
                     let len = body_len(header);
                     let have = *got as usize;
                     if have == len {
-                        to.sink.on_placed(to.link, to.cookie, header);
+                        to.sink.on_placed(to.link, header);
                         turn.packets += 1;
                         self.state = State::Boundary;
                     } else if staging.len() == 0 {
@@ -526,7 +525,7 @@ fn place<'a, M: Memory + 'a, S: Sink<M>>(
     len: usize,
     begin: bool,
 ) -> Option<Place<'a, M>> {
-    let place = to.sink.place(to.link, to.cookie, header, begin)?;
+    let place = to.sink.place(to.link, header, begin)?;
     let room = place.memory.len().checked_sub(place.offset)?;
     debug_assert!(
         len <= room,
@@ -599,7 +598,6 @@ mod tests {
         while !posted.complete {
             let to = Addressee {
                 link: LinkId::new(0, 0),
-                cookie: 0,
                 stranger: false,
                 known: &mut known,
                 sink: &mut Hearing(&mut posted),

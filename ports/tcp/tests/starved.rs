@@ -18,7 +18,7 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
     until_one(&mut b, "a packet", |b| b.sink.packet_count() == 1);
     // Otherwise its place is given to the late one.
     let link = b.sink.first_link();
-    b.bind(link, 7);
+    b.accept(link);
 
     let late = TcpStream::connect(("127.0.0.1", b.port.local_port())).unwrap();
     let mut limit = libc::rlimit {
@@ -76,7 +76,7 @@ fn few_descriptors_are_the_limit_that_a_refusal_names() {
     let _in = b.raw(&[frame(1, b"in")]);
     until_one(&mut b, "a packet", |b| b.sink.packet_count() == 1);
     let link = b.sink.first_link();
-    b.bind(link, 7);
+    b.accept(link);
     let _refused = b.raw(&[]);
     let lines = mx_sim::log_lines(|| {
         until_one(&mut b, "one is refused", |b| {

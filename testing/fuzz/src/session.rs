@@ -203,7 +203,7 @@ impl World {
         );
         let did = within(1 + end, || port.poll(now, budget, user));
         for link in &user.links {
-            within(1 + end, || port.bind(*link, 1));
+            within(1 + end, || port.accept(*link));
         }
         for link in std::mem::take(&mut user.up) {
             self.send_on(end, link, 0);

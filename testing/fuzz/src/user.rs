@@ -93,14 +93,14 @@ impl User {
 }
 
 impl Sink<Vec<u8>> for User {
-    fn on_up(&mut self, link: LinkId, _: u64) {
+    fn on_up(&mut self, link: LinkId) {
         within(0, || {
             self.calls += 1;
             self.up.push(link);
         });
     }
 
-    fn on_down(&mut self, link: LinkId, _: u64, reason: LinkDown) {
+    fn on_down(&mut self, link: LinkId, reason: LinkDown) {
         within(0, || {
             self.calls += 1;
             self.links.retain(|known| *known != link);
@@ -110,13 +110,7 @@ impl Sink<Vec<u8>> for User {
         });
     }
 
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        _: u64,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
         within(0, || {
             self.calls += 1;
             assert_eq!(body_len(header), body.len(), "a header that lies");
@@ -129,13 +123,7 @@ impl Sink<Vec<u8>> for User {
         });
     }
 
-    fn place(
-        &mut self,
-        link: LinkId,
-        _: u64,
-        header: &HeaderBytes,
-        _: bool,
-    ) -> Option<Place<'_, Vec<u8>>> {
+    fn place(&mut self, link: LinkId, header: &HeaderBytes, _: bool) -> Option<Place<'_, Vec<u8>>> {
         within(0, || {
             self.calls += 1;
             let len = body_len(header);
@@ -152,7 +140,7 @@ impl Sink<Vec<u8>> for User {
         })
     }
 
-    fn on_placed(&mut self, link: LinkId, _: u64, header: &HeaderBytes) {
+    fn on_placed(&mut self, link: LinkId, header: &HeaderBytes) {
         within(0, || {
             self.calls += 1;
             let body = self.rooms.remove(&(link, *header));
@@ -166,15 +154,15 @@ impl Sink<Vec<u8>> for User {
         });
     }
 
-    fn on_writable(&mut self, _: LinkId, _: u64) {
+    fn on_writable(&mut self, _: LinkId) {
         self.calls += 1;
     }
 
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {
+    fn on_remote_activity(&mut self, _: LinkId, _: RemoteUse) {
         self.calls += 1;
     }
 
-    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {
+    fn on_remote_read(&mut self, _: LinkId, _: u64, _: bool) {
         self.calls += 1;
     }
 }

@@ -38,46 +38,34 @@ pub trait Ear<M: Memory = Vec<u8>> {
 pub struct Hearing<'a, E>(pub &'a mut E);
 
 impl<M: Memory, E: Ear<M>> Sink<M> for Hearing<'_, E> {
-    fn on_up(&mut self, link: LinkId, _: u64) {
+    fn on_up(&mut self, link: LinkId) {
         self.0.on_up(link);
     }
 
-    fn on_down(&mut self, link: LinkId, _: u64, reason: LinkDown) {
+    fn on_down(&mut self, link: LinkId, reason: LinkDown) {
         self.0.on_down(link, reason);
     }
 
     #[inline]
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        _: u64,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
         self.0.on_packet(link, header, body);
     }
 
-    fn place(
-        &mut self,
-        link: LinkId,
-        _: u64,
-        header: &HeaderBytes,
-        _: bool,
-    ) -> Option<Place<'_, M>> {
+    fn place(&mut self, link: LinkId, header: &HeaderBytes, _: bool) -> Option<Place<'_, M>> {
         self.0.place(link, header)
     }
 
-    fn on_placed(&mut self, link: LinkId, _: u64, header: &HeaderBytes) {
+    fn on_placed(&mut self, link: LinkId, header: &HeaderBytes) {
         self.0.on_placed(link, header);
     }
 
-    fn on_writable(&mut self, link: LinkId, _: u64) {
+    fn on_writable(&mut self, link: LinkId) {
         self.0.on_writable(link);
     }
 
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {}
+    fn on_remote_activity(&mut self, _: LinkId, _: RemoteUse) {}
 
-    fn on_remote_read(&mut self, link: LinkId, _: u64, token: u64, ok: bool) {
+    fn on_remote_read(&mut self, link: LinkId, token: u64, ok: bool) {
         self.0.on_remote_read(link, token, ok);
     }
 }

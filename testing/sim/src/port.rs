@@ -127,7 +127,6 @@ impl<M: Memory> SimPort<M> {
         let Some(end) = inner.end_mut(self.host, link) else {
             return;
         };
-        let cookie = end.cookie;
         let mut assembly = match header {
             Some(header) => Assembly {
                 header,
@@ -147,10 +146,10 @@ impl<M: Memory> SimPort<M> {
             && assembly.len <= self.profile.packet_max
             && !try_place
         {
-            sink.on_packet(link, cookie, &assembly.header, &bytes[..]);
+            sink.on_packet(link, &assembly.header, &bytes[..]);
             return;
         }
-        self.feed(link, cookie, &mut assembly, &bytes, sink);
+        self.feed(link, &mut assembly, &bytes, sink);
         if assembly.got < assembly.len {
             if let Some(end) = self.fabric.inner.borrow_mut().end_mut(self.host, link) {
                 end.assembly = Some(assembly);
@@ -158,24 +157,17 @@ impl<M: Memory> SimPort<M> {
             return;
         }
         match assembly.into {
-            Into::Placed => sink.on_placed(link, cookie, &assembly.header),
-            Into::Kept(body) => sink.on_packet(link, cookie, &assembly.header, &body[..]),
+            Into::Placed => sink.on_placed(link, &assembly.header),
+            Into::Kept(body) => sink.on_packet(link, &assembly.header, &body[..]),
             Into::Undecided | Into::Nowhere => {}
         }
     }
 
-    fn feed<S: Sink<M>>(
-        &self,
-        link: LinkId,
-        cookie: u64,
-        assembly: &mut Assembly,
-        bytes: &[u8],
-        sink: &mut S,
-    ) {
+    fn feed<S: Sink<M>>(&self, link: LinkId, assembly: &mut Assembly, bytes: &[u8], sink: &mut S) {
         if matches!(assembly.into, Into::Undecided | Into::Placed) {
             let first = matches!(assembly.into, Into::Undecided);
             let begin = first && self.profile.streamed_max > 0;
-            match sink.place(link, cookie, &assembly.header, begin) {
+            match sink.place(link, &assembly.header, begin) {
                 Some(mut place) => {
                     let at = place.offset + assembly.got;
                     let written = place.memory.fill(at, bytes.len(), bytes, 0);
@@ -217,9 +209,9 @@ impl<M: Memory> LinkControl for SimPort<M> {
         inner.connect(self.host, target)
     }
 
-    fn bind(&mut self, link: LinkId, cookie: u64) {
+    fn accept(&mut self, link: LinkId) {
         if let Some(end) = self.fabric.inner.borrow_mut().end_mut(self.host, link) {
-            end.cookie = cookie;
+            end.accepted = true;
         }
     }
 
@@ -366,47 +358,47 @@ impl<M: Memory> Port<M> for SimPort<M> {
                 continue;
             };
             busy = true;
-            let cookie = end.cookie;
+            let accepted = end.accepted;
             match what {
                 What::Up => {
                     end.up = true;
                     let blocked = std::mem::take(&mut end.blocked);
                     drop(inner);
-                    sink.on_up(link, cookie);
+                    sink.on_up(link);
                     if blocked {
-                        sink.on_writable(link, cookie);
+                        sink.on_writable(link);
                     }
                 }
                 What::Down(reason) => {
                     inner.remove(self.host, link);
                     drop(inner);
-                    sink.on_down(link, cookie, reason);
+                    sink.on_down(link, reason);
                 }
                 What::Piece { header, bytes } => {
                     let spurious = inner.rng.chance(self.profile.spurious);
                     drop(inner);
                     self.deliver(link, header, bytes, sink);
                     if spurious && self.fabric.inner.borrow().end(self.host, link).is_some() {
-                        sink.on_writable(link, cookie);
+                        sink.on_writable(link);
                     }
                 }
                 What::Writable => {
                     drop(inner);
-                    sink.on_writable(link, cookie);
+                    sink.on_writable(link);
                 }
                 What::Unbound => {
-                    if cookie == 0 {
+                    if !accepted {
                         inner.tell_peer_down(self.host, link, LinkDown::Closed, false);
                         inner.remove(self.host, link);
                         drop(inner);
-                        sink.on_down(link, cookie, LinkDown::TimedOut);
+                        sink.on_down(link, LinkDown::TimedOut);
                     }
                 }
                 What::RemoteRead { token } => {
                     let ok = inner.finish_read(self.host, link, token);
                     drop(inner);
                     if let Some(ok) = ok {
-                        sink.on_remote_read(link, cookie, token, ok);
+                        sink.on_remote_read(link, token, ok);
                     }
                 }
             }

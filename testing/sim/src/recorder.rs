@@ -6,16 +6,14 @@ use mx_proto::{LinkId, Source};
 /// One call of a sink's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// `on_up`: link, cookie.
-    Up(LinkId, u64),
-    /// `on_down`: link, cookie, reason.
-    Down(LinkId, u64, LinkDown),
+    /// `on_up`: link.
+    Up(LinkId),
+    /// `on_down`: link, reason.
+    Down(LinkId, LinkDown),
     /// `on_packet`.
     Packet {
         /// On which link.
         link: LinkId,
-        /// The cookie that the link is bound to.
-        cookie: u64,
         /// Its header.
         header: HeaderBytes,
         /// Its body.
@@ -25,23 +23,20 @@ pub enum Seen {
     Placed {
         /// On which link.
         link: LinkId,
-        /// The cookie that the link is bound to.
-        cookie: u64,
         /// Its header.
         header: HeaderBytes,
     },
-    /// `on_writable`: link, cookie.
-    Writable(LinkId, u64),
-    /// `on_remote_read`: link, cookie, which, whether it succeeded.
-    RemoteRead(LinkId, u64, u64, bool),
+    /// `on_writable`: link.
+    Writable(LinkId),
+    /// `on_remote_read`: link, which, whether it succeeded.
+    RemoteRead(LinkId, u64, bool),
 }
 
 impl Seen {
     /// A packet with a [`header_of`].
-    pub fn packet(link: LinkId, cookie: u64, tag: u8, body: &[u8]) -> Self {
+    pub fn packet(link: LinkId, tag: u8, body: &[u8]) -> Self {
         Self::Packet {
             link,
-            cookie,
             header: header_of(tag, body.len()),
             body: body.to_vec(),
         }
@@ -60,6 +55,8 @@ pub fn header_of(tag: u8, body_len: usize) -> HeaderBytes {
 pub struct Recorder {
     /// All calls since the last [`take`](Self::take).
     pub seen: Vec<Seen>,
+    /// The links that it says it knows.
+    pub bound: Vec<LinkId>,
     /// Where they belong.
     pub place: Option<Vec<u8>>,
 }
@@ -72,51 +69,47 @@ impl Recorder {
 }
 
 impl Sink<Vec<u8>> for Recorder {
-    fn on_up(&mut self, link: LinkId, cookie: u64) {
-        self.seen.push(Seen::Up(link, cookie));
+    fn is_bound(&self, link: LinkId) -> bool {
+        self.bound.contains(&link)
     }
 
-    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
-        self.seen.push(Seen::Down(link, cookie, reason));
+    fn on_up(&mut self, link: LinkId) {
+        self.seen.push(Seen::Up(link));
     }
 
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
+    fn on_down(&mut self, link: LinkId, reason: LinkDown) {
+        self.seen.push(Seen::Down(link, reason));
+    }
+
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
         self.seen.push(Seen::Packet {
             link,
-            cookie,
             header: *header,
             body: body.to_vec(),
         });
     }
 
-    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes, _: bool) -> Option<Place<'_, Vec<u8>>> {
+    fn place(&mut self, _: LinkId, _: &HeaderBytes, _: bool) -> Option<Place<'_, Vec<u8>>> {
         self.place.as_mut().map(|memory| Place {
             memory: Destination::Memory(memory),
             offset: 2,
         })
     }
 
-    fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) {
+    fn on_placed(&mut self, link: LinkId, header: &HeaderBytes) {
         self.seen.push(Seen::Placed {
             link,
-            cookie,
             header: *header,
         });
     }
 
-    fn on_writable(&mut self, link: LinkId, cookie: u64) {
-        self.seen.push(Seen::Writable(link, cookie));
+    fn on_writable(&mut self, link: LinkId) {
+        self.seen.push(Seen::Writable(link));
     }
 
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
+    fn on_remote_activity(&mut self, _: LinkId, _: mx_proto::port::RemoteUse) {}
 
-    fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool) {
-        self.seen.push(Seen::RemoteRead(link, cookie, token, ok));
+    fn on_remote_read(&mut self, link: LinkId, token: u64, ok: bool) {
+        self.seen.push(Seen::RemoteRead(link, token, ok));
     }
 }

@@ -121,7 +121,7 @@ impl<O: Owner> Core<O> {
             _ => None,
         });
         let (Some(secret), Some((introduction, number, binding))) = (&config.secret, asked) else {
-            return self.violation(link, 0, Violation::Proof);
+            return self.violation(link, Violation::Proof);
         };
         let said = ChallengeBody::said(identity, &secret::nonce(&config.key.0, number));
         let caller = caller(&introduction.hello);
@@ -138,12 +138,12 @@ impl<O: Owner> Core<O> {
     /// after the poll.
     pub(in crate::endpoint) fn on_challenge(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
         if self.unread_sessions(link, Some(from)) {
-            return self.violation(link, from.to_word(), Violation::UnreadQuestions);
+            return self.violation(link, Violation::UnreadQuestions);
         }
         let Some(body) = ChallengeBody::parse(body) else {
-            return self.violation(link, from.to_word(), Violation::Challenge);
+            return self.violation(link, Violation::Challenge);
         };
-        let due = Due::Challenge(link, from, Box::new(body));
+        let due = Due::Challenge(link, Box::new(body));
         self.introductions.note(due);
     }
 
@@ -151,12 +151,11 @@ impl<O: Owner> Core<O> {
     pub(super) fn answer_challenge(
         &mut self,
         link: LinkId,
-        from: RemoteId,
         binding: Binding,
         body: &ChallengeBody,
     ) {
         // The link may have another remote by now, or none.
-        let from = self.remote_of(link, from.to_word());
+        let from = self.remote_of(link);
         let Some(remote) = self.remotes.of(from) else {
             return;
         };

@@ -5,7 +5,7 @@ use super::*;
 use crate::memory::Source;
 use crate::port::{BODY_LEN_AT, Destination, HeaderBytes, LinkDown, Place, RemoteUse};
 
-pub(in crate::reliability) const WHO: (LinkId, u64) = (LinkId::new(3, 1), 77);
+pub(in crate::reliability) const LINK: LinkId = LinkId::new(3, 1);
 pub(in crate::reliability) const LIMITS: BodyLimits = BodyLimits {
     kept: 1000,
     any: 100_000,
@@ -30,22 +30,15 @@ pub(in crate::reliability) struct Above {
 }
 
 impl Sink<Vec<u8>> for Above {
-    fn on_up(&mut self, _: LinkId, _: u64) {}
-    fn on_down(&mut self, _: LinkId, _: u64, _: LinkDown) {}
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
-        assert_eq!((link, cookie), WHO);
+    fn on_up(&mut self, _: LinkId) {}
+    fn on_down(&mut self, _: LinkId, _: LinkDown) {}
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
+        assert_eq!(link, LINK);
         self.seen.push(Seen::Packet(header[0], body.to_vec()));
     }
     fn place(
         &mut self,
         _: LinkId,
-        _: u64,
         header: &HeaderBytes,
         begin: bool,
     ) -> Option<Place<'_, Vec<u8>>> {
@@ -63,7 +56,7 @@ impl Sink<Vec<u8>> for Above {
             offset: 5,
         })
     }
-    fn on_placed(&mut self, _: LinkId, _: u64, header: &HeaderBytes) {
+    fn on_placed(&mut self, _: LinkId, header: &HeaderBytes) {
         if let Some((tag, memory)) = self.begun.pop_if(|_| header[0] >= 100) {
             assert_eq!(
                 (tag, &memory[5..]),
@@ -72,9 +65,9 @@ impl Sink<Vec<u8>> for Above {
         }
         self.seen.push(Seen::Placed(header[0]));
     }
-    fn on_writable(&mut self, _: LinkId, _: u64) {}
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {}
-    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
+    fn on_writable(&mut self, _: LinkId) {}
+    fn on_remote_activity(&mut self, _: LinkId, _: RemoteUse) {}
+    fn on_remote_read(&mut self, _: LinkId, _: u64, _: bool) {}
 }
 
 pub(in crate::reliability) fn body(tag: u8, len: usize) -> Vec<u8> {
@@ -143,7 +136,7 @@ impl Rig {
         let fits = |window: &usize| reassembly.admits(&chunk, false, *window) == Admission::Yes;
         let window = [0, 96, 400, 800].into_iter().find(fits);
         let before = reassembly.kept_bytes();
-        let taken = reassembly.take(&chunk, WHO, LIMITS, budget, above);
+        let taken = reassembly.take(&chunk, LINK, LIMITS, budget, above);
         // A chunk that is not admitted is refused; one that is too long shows only when it is taken.
         assert!(admitted == Admission::Yes || taken.is_err());
         assert!(window.is_none_or(|window| reassembly.kept_bytes() <= before + window));
@@ -184,7 +177,7 @@ fn the_budget_leaves_the_rest_for_the_next_time() {
         let mut budget = 1;
         let taken = rig
             .reassembly
-            .deliver(WHO, LIMITS, &mut budget, &mut rig.above);
+            .deliver(LINK, LIMITS, &mut budget, &mut rig.above);
         assert_eq!((taken.fin, budget), (i == 3, 0));
         assert_eq!(rig.seen(), [whole(i, 10)]);
     }
@@ -401,7 +394,7 @@ fn random_orders_give_the_packets_in_order_and_leave_nothing() {
         }
         rig.budget = usize::MAX;
         rig.reassembly
-            .deliver(WHO, LIMITS, &mut rig.budget, &mut rig.above);
+            .deliver(LINK, LIMITS, &mut rig.budget, &mut rig.above);
         assert!(deferred > 0 && !rig.reassembly.has_ready());
         let mut expected = Vec::new();
         for (tag, packet) in (0..20u8).zip(&packets) {

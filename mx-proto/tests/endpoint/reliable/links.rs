@@ -114,7 +114,7 @@ fn an_idle_link_is_suspended_and_keeps_its_word() {
     let (now, mut heard) = (pair.now(), Recorder::default());
     pair.ports[1].poll(now, 10, &mut heard);
     let called = pair.users[1].from.unwrap();
-    assert_eq!(heard.seen, [Seen::packet(called, 7, 2, b"awake")]);
+    assert_eq!(heard.seen, [Seen::packet(called, 2, b"awake")]);
 }
 
 fn impatient() -> ReliableConfig {
@@ -210,7 +210,7 @@ fn of_a_caller_that_is_not_bound_nothing_larger_than_an_introduction_is_kept() {
     let segments = sent.iter().filter(|(_, _, kind)| *kind == DATA).count();
     assert!(segments > 5);
     assert_eq!(pair.stats(1).outside_window, segments as u64 - 1);
-    pair.bind(1);
+    pair.accept(1);
     pair.run(2 * SECOND);
     let lengths: Vec<usize> = pair.users[1].packets.iter().map(|it| it.1.len()).collect();
     assert_eq!(lengths, [100, 20_000, 2_000, 100]);
@@ -231,7 +231,7 @@ fn a_caller_that_is_not_bound_takes_no_place_of_our_own_calls() {
     assert_eq!(call(&mut pair), Err(ConnectError::NoResources));
     assert_eq!(pair.stats(1).refused, 1);
     pair.close(1, ours, Close::Now);
-    pair.bind(1);
+    pair.accept(1);
     pair.send(0, link, 1, &bytes(20_000)).unwrap();
     pair.run(millis(50));
     assert_eq!(pair.users[1].packets.len(), 1);

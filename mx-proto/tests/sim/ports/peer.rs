@@ -313,7 +313,7 @@ impl<P: Port<Buffer>> Drive for Peer<P> {
             .poll(now, self.budget, &mut Hearing(&mut self.heard));
         let port = &mut self.port;
         self.heard.strange.retain(|link| {
-            port.bind(*link, 1);
+            port.accept(*link);
             !Greeting::Answer.send(port, *link)
         });
         busy |= self.send_some();

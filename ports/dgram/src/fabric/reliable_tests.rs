@@ -50,10 +50,10 @@ impl Pair {
             for seen in self.seen[end].take() {
                 match seen {
                     Seen::Packet { link, body, .. } => {
-                        self.ports[end].bind(link, 1);
+                        self.ports[end].accept(link);
                         self.packets[end].push((link, body));
                     }
-                    Seen::Up(link, _) => self.up.push(link),
+                    Seen::Up(link) => self.up.push(link),
                     Seen::Writable(..) => (),
                     other => panic!("{other:?}"),
                 }

@@ -76,7 +76,7 @@ impl Node {
         );
         // As an endpoint does with those it has met: a stranger's goes after a while.
         for (link, _) in &sink.0 {
-            self.port.bind(*link, 1);
+            self.port.accept(*link);
         }
         self.events.extend(sink.0);
         any

@@ -23,8 +23,6 @@ pub(crate) struct Link {
     pub(crate) state: State,
     /// The cookie that frames to us must carry.
     pub(crate) cookie: u64,
-    /// The endpoint's word.
-    pub(crate) word: u64,
     /// `None` only while locating.
     pub(crate) peer: Option<Peer>,
     /// The address to which our endpoint address was sent. Frames with our cookie come from there.

@@ -56,7 +56,7 @@ fn a_silent_peer_is_asked_once_and_failed_after_the_configured_time() {
     assert!(links.addressed(id.index(), 8, at(0)).is_none());
     assert!(links.addressed(id.index(), 7, at(0)).is_some());
     assert_eq!(links.on_frame(id, FrameKind::Hello), Heard::Carries);
-    assert!(links.bind(id, 1));
+    assert!(links.accept(id));
     assert_eq!(alarms(&mut links, at(4)), []);
     assert_eq!(alarms(&mut links, at(6)), [Alarm::Ping(id)]);
     assert_eq!(alarms(&mut links, at(12)), []);
@@ -75,7 +75,7 @@ fn a_death_is_noticed_when_its_time_is_over_and_not_a_round_later() {
         let last = at(1).after(keepalive / 37);
         links.addressed(id.index(), 7, last).unwrap();
         links.on_frame(id, FrameKind::Packet);
-        assert!(links.bind(id, 1));
+        assert!(links.accept(id));
         let (mut now, mut seen) = (last, Vec::new());
         while seen
             .last()
@@ -125,7 +125,7 @@ fn up<const N: usize>(links: &mut Links) -> [LinkId; N] {
         let id = links.answer(7, PEER, from(), at(0));
         links.addressed(id.index(), 7, at(0)).unwrap();
         links.on_frame(id, FrameKind::Hello);
-        assert!(links.bind(id, 1));
+        assert!(links.accept(id));
         id
     })
 }
@@ -197,7 +197,7 @@ fn a_stranger_keeps_its_link_for_five_seconds_whatever_it_says() {
         links.addressed(id.index(), cookie, at(3)).unwrap();
         links.on_frame(id, FrameKind::Ping);
     }
-    assert!(links.bind(known, 1));
+    assert!(links.accept(known));
     assert_eq!(over(&mut links, (0, 4)), []);
     links.addressed(talks.index(), 7, at(4)).unwrap();
     links.on_frame(talks, FrameKind::Ping);
@@ -207,8 +207,8 @@ fn a_stranger_keeps_its_link_for_five_seconds_whatever_it_says() {
     assert_eq!(over(&mut links, (5, 100)), []);
     assert!(links.len() == 1 && links.of(known).is_some());
     assert_eq!((links.strangers.len(), links.places.used()), (0, 1));
-    // It is bound for good.
-    assert!(links.bind(known, 0) && links.bind(known, 2));
+    // It is accepted once.
+    assert!(links.accept(known));
     assert_eq!(links.places.used(), 1);
     links.take(known).unwrap();
     assert_eq!((links.places.used(), links.deadline()), (0, None));
@@ -252,7 +252,7 @@ fn ten_thousand_clients_fit_into_one_machines_share_and_others_get_in() {
             links.vacancy_for(from()),
             links.answer(7, PEER, from(), at(0)),
         );
-        if !links.bind(id, 1) {
+        if !links.accept(id) {
             assert_eq!(room, Vacancy::None);
             break;
         }
@@ -263,10 +263,10 @@ fn ten_thousand_clients_fit_into_one_machines_share_and_others_get_in() {
     assert!(bound > 10_000);
     assert_eq!(links.vacancy_for(elsewhere()), Vacancy::Free);
     let id = links.answer(7, PEER, elsewhere(), at(0));
-    assert!(links.bind(id, 1));
+    assert!(links.accept(id));
     // Links that we begin ourselves have no share.
     let ours = links.reserve(7, None, at(0));
-    assert!(links.bind(ours, 1));
+    assert!(links.accept(ours));
     for id in links.ids() {
         links.take(id).unwrap();
     }
@@ -282,7 +282,7 @@ fn a_stranger_says_no_more_than_an_introduction() {
     assert!(takes(&links, FrameKind::Packet, INTRODUCTION_MAX));
     assert!(!takes(&links, FrameKind::Packet, INTRODUCTION_MAX + 1));
     assert!(!takes(&links, FrameKind::Reading, 1));
-    links.bind(id, 1);
+    links.accept(id);
     assert!(takes(&links, FrameKind::Packet, 1 << 20) && takes(&links, FrameKind::Reading, 64));
 }
 
@@ -309,7 +309,7 @@ fn what_strangers_make_us_hold_is_bounded_and_one_source_has_a_share_of_it() {
     let (other, bytes) = fill(elsewhere(), &mut links);
     assert!(bytes > HELD_STRANGE_MAX / 5);
     // Once it is bound, its frames do not count as a stranger's.
-    links.bind(first, 1);
+    links.accept(first);
     let held = links.held;
     let (_, again) = fill(from(), &mut links);
     assert!(again > HELD_STRANGE_MAX / 5 && links.held > held);
@@ -368,13 +368,13 @@ fn frames_before_their_turn_are_bounded_on_all_links_together() {
         assert!(!links.hold(id, &early, &body, at(0)), "of a stranger");
         assert_eq!(links.held, before);
         links.on_frame(id, FrameKind::Hello);
-        links.bind(id, 1);
+        links.accept(id);
         assert!(links.hold(id, &early, &body, at(0)));
         kept.push(id);
     }
     let id = links.answer(7, PEER, from(), at(0));
     links.on_frame(id, FrameKind::Hello);
-    links.bind(id, 1);
+    links.accept(id);
     assert!(!links.hold(id, &early, &body, at(0)), "one too many");
     links.take(id).unwrap();
     let next = links.of_mut(kept[0]).unwrap().sequence.arrived(0);

@@ -97,8 +97,8 @@ impl LinkControl for DirectPort {
         Ok(link)
     }
 
-    fn bind(&mut self, link: LinkId, cookie: u64) {
-        self.port.borrow_mut().bind(link, cookie);
+    fn accept(&mut self, link: LinkId) {
+        self.port.borrow_mut().accept(link);
     }
 
     fn close(&mut self, link: LinkId, how: Close) {

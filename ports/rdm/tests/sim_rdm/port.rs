@@ -143,8 +143,8 @@ impl LinkControl for SimRdm {
         Ok(link)
     }
 
-    fn bind(&mut self, link: LinkId, cookie: u64) {
-        self.port().bind(link, cookie);
+    fn accept(&mut self, link: LinkId) {
+        self.port().accept(link);
     }
 
     fn close(&mut self, link: LinkId, how: Close) {

@@ -101,13 +101,13 @@ fn bodies_around_every_limit_arrive_whole() {
                 !b.sink.events.is_empty()
             });
             match &b.sink.events[..] {
-                [Event::Packet(_, 22, got, body)] => {
+                [Event::Packet(_, got, body)] => {
                     assert!(
                         len <= 48 * 1024 && *got == tag && *body == bytes,
                         "{len} whole"
                     );
                 }
-                [Event::Placed(_, 22, got)] => {
+                [Event::Placed(_, got)] => {
                     assert!(
                         *got == tag && b.sink.posted[&tag].bytes() == bytes,
                         "{len} placed"
@@ -128,7 +128,7 @@ fn a_place_withdrawn_in_the_middle_is_not_written_any_more() {
     raw.write_all(&frame(1, b"hello")).unwrap();
     until_one(&mut b, "the first packet", |b| b.sink.packet_count() == 1);
     let link = b.sink.first_link();
-    b.bind(link, 7);
+    b.accept(link);
     b.sink.posted.insert(2, Pieces::zeros(&[LARGE]));
 
     let body = vec![9; LARGE];
@@ -264,7 +264,7 @@ fn a_link_closed_with_a_large_body_under_way_cuts_it() {
     until(&mut a, &mut b, "the peer learns it", |_, b| {
         !b.sink.downs().is_empty()
     });
-    assert_eq!(b.sink.events, [Event::Down(at_b, 22, LinkDown::Reset)]);
+    assert_eq!(b.sink.events, [Event::Down(at_b, LinkDown::Reset)]);
     assert!(!b.sink.is_placed(5));
 }
 

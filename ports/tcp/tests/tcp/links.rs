@@ -60,9 +60,9 @@ fn a_number_without_a_listener_refuses() {
     let number = free_number();
     let mut a = Node::open(Ipv4Addr::LOCALHOST);
     let link = a.connect(4, number);
-    a.bind(link, 77);
+    a.accept(link);
     until_one(&mut a, "it is refused", |a| !a.sink.events.is_empty());
-    assert_eq!(a.sink.events, [Event::Down(link, 77, LinkDown::Refused)]);
+    assert_eq!(a.sink.events, [Event::Down(link, LinkDown::Refused)]);
     assert_eq!(a.send(link, 1, b"x"), Err(SendError::Down));
     assert_eq!(a.port.link_count(), 0);
 }
@@ -100,7 +100,7 @@ fn an_address_that_does_not_answer_times_out() {
     assert!(a.sink.events.is_empty(), "not before its time");
     a.clock.advance(Duration::from_nanos(1));
     a.look();
-    assert_eq!(a.sink.events, [Event::Down(link, 0, LinkDown::TimedOut)]);
+    assert_eq!(a.sink.events, [Event::Down(link, LinkDown::TimedOut)]);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn what_was_sent_before_an_orderly_close_arrives_before_the_end() {
     assert_eq!(b.sink.packet_count() as u64, sent);
     assert_eq!(
         b.sink.events.last(),
-        Some(&Event::Down(at_b, 22, LinkDown::Closed))
+        Some(&Event::Down(at_b, LinkDown::Closed))
     );
     until(&mut a, &mut b, "nothing is left", |a, b| {
         a.port.link_count() == 0 && b.port.link_count() == 0
@@ -277,7 +277,7 @@ fn a_stale_name_reaches_no_link_although_its_slot_is_used_again() {
     assert_eq!(new.index(), old.index());
     assert_ne!(new, old);
     until(&mut a, &mut b, "it is up", |a, _| a.sink.is_up(new));
-    a.bind(old, 5);
+    a.accept(old);
     assert_eq!(a.send(old, 1, b"x"), Err(SendError::Down));
     a.close(old, Close::Flush);
     a.send(new, 2, b"y").unwrap();

@@ -56,7 +56,7 @@ fn packets_arrive_whole_and_in_order_over_both_families() {
             b.sink
                 .events
                 .iter()
-                .all(|event| matches!(event, Event::Packet(_, 22, ..)))
+                .all(|event| matches!(event, Event::Packet(_, ..)))
         );
     }
 }
@@ -80,7 +80,7 @@ fn a_full_link_says_so_loses_nothing_and_tells_when_there_is_room() {
     until(&mut a, &mut b, "there is room again", |a, _| {
         a.sink.writables() == 1
     });
-    assert_eq!(a.sink.events.last(), Some(&Event::Writable(at_a, 11)));
+    assert_eq!(a.sink.events.last(), Some(&Event::Writable(at_a)));
     a.send(at_a, sent, b"last").expect("there is room");
     until(&mut a, &mut b, "all arrive", |_, b| {
         b.sink.packet_count() as u64 == sent + 1

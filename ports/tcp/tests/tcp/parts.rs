@@ -27,7 +27,7 @@ fn crowd(b: &mut Node, count: usize) -> Vec<TcpStream> {
         until_one(b, "it is in", |b| b.sink.packet_count() == n + 1);
         if let Some(Event::Packet(link, ..)) = b.sink.events.last() {
             let link = *link;
-            b.bind(link, 7);
+            b.accept(link);
         }
         peers.push(peer);
     }

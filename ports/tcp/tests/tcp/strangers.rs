@@ -76,7 +76,7 @@ fn let_in(b: &mut Node, count: usize) -> Vec<TcpStream> {
 fn bind_all(b: &mut Node) {
     let links: Vec<_> = b.sink.events.iter().filter_map(packet_link).collect();
     for link in links {
-        b.bind(link, 7);
+        b.accept(link);
     }
 }
 

@@ -17,11 +17,11 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    Up(LinkId, u64),
-    Down(LinkId, u64, LinkDown),
-    Packet(LinkId, u64, u64, Vec<u8>),
-    Placed(LinkId, u64, u64),
-    Writable(LinkId, u64),
+    Up(LinkId),
+    Down(LinkId, LinkDown),
+    Packet(LinkId, u64, Vec<u8>),
+    Placed(LinkId, u64),
+    Writable(LinkId),
 }
 
 /// Writes down what a port tells. A packet's tag is at 8 of its header.
@@ -39,7 +39,7 @@ impl Recorder {
         self.events
             .iter()
             .filter_map(|event| match event {
-                Event::Packet(_, _, tag, body) => Some((*tag, body.clone())),
+                Event::Packet(_, tag, body) => Some((*tag, body.clone())),
                 _ => None,
             })
             .collect()
@@ -56,7 +56,7 @@ impl Recorder {
         self.events
             .iter()
             .filter_map(|event| match event {
-                Event::Down(_, _, reason) => Some(*reason),
+                Event::Down(_, reason) => Some(*reason),
                 _ => None,
             })
             .collect()
@@ -65,13 +65,13 @@ impl Recorder {
     pub fn is_up(&self, link: LinkId) -> bool {
         self.events
             .iter()
-            .any(|event| matches!(event, Event::Up(up, _) if *up == link))
+            .any(|event| matches!(event, Event::Up(up) if *up == link))
     }
 
     pub fn is_placed(&self, tag: u64) -> bool {
         self.events
             .iter()
-            .any(|event| matches!(event, Event::Placed(_, _, placed) if *placed == tag))
+            .any(|event| matches!(event, Event::Placed(_, placed) if *placed == tag))
     }
 
     pub fn writables(&self) -> usize {
@@ -94,32 +94,20 @@ impl Recorder {
 }
 
 impl Sink<Pieces> for Recorder {
-    fn on_up(&mut self, link: LinkId, cookie: u64) {
-        self.events.push(Event::Up(link, cookie));
+    fn on_up(&mut self, link: LinkId) {
+        self.events.push(Event::Up(link));
     }
 
-    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
-        self.events.push(Event::Down(link, cookie, reason));
+    fn on_down(&mut self, link: LinkId, reason: LinkDown) {
+        self.events.push(Event::Down(link, reason));
     }
 
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
         self.events
-            .push(Event::Packet(link, cookie, tag_of(header), body.to_vec()));
+            .push(Event::Packet(link, tag_of(header), body.to_vec()));
     }
 
-    fn place(
-        &mut self,
-        _: LinkId,
-        _: u64,
-        header: &HeaderBytes,
-        _: bool,
-    ) -> Option<Place<'_, Pieces>> {
+    fn place(&mut self, _: LinkId, header: &HeaderBytes, _: bool) -> Option<Place<'_, Pieces>> {
         let memory = self.posted.get_mut(&tag_of(header))?;
         self.asked += 1;
         Some(Place {
@@ -128,18 +116,17 @@ impl Sink<Pieces> for Recorder {
         })
     }
 
-    fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) {
-        self.events
-            .push(Event::Placed(link, cookie, tag_of(header)));
+    fn on_placed(&mut self, link: LinkId, header: &HeaderBytes) {
+        self.events.push(Event::Placed(link, tag_of(header)));
     }
 
-    fn on_writable(&mut self, link: LinkId, cookie: u64) {
-        self.events.push(Event::Writable(link, cookie));
+    fn on_writable(&mut self, link: LinkId) {
+        self.events.push(Event::Writable(link));
     }
 
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
+    fn on_remote_activity(&mut self, _: LinkId, _: mx_proto::port::RemoteUse) {}
 
-    fn on_remote_read(&mut self, _link: LinkId, _cookie: u64, _token: u64, _ok: bool) {
+    fn on_remote_read(&mut self, _link: LinkId, _token: u64, _ok: bool) {
         panic!("this port reads nothing remotely");
     }
 }
@@ -208,8 +195,8 @@ impl Node {
             .expect("it starts")
     }
 
-    pub fn bind(&mut self, link: LinkId, cookie: u64) {
-        self.port.bind(link, cookie);
+    pub fn accept(&mut self, link: LinkId) {
+        self.port.accept(link);
     }
 
     pub fn send(&mut self, link: LinkId, tag: u64, body: &[u8]) -> Result<Sent, SendError> {
@@ -247,14 +234,14 @@ impl Node {
 /// A link from `a` to `b` over which one packet (tag 0) has gone each way, as seen from both.
 pub fn linked(a: &mut Node, b: &mut Node, nic: u64) -> (LinkId, LinkId) {
     let at_a = a.connect(nic, b.port.local_port());
-    a.bind(at_a, 11);
+    a.accept(at_a);
     until(a, b, "the link is up", |a, _| a.sink.is_up(at_a));
     a.send(at_a, 0, b"first").expect("it is sent");
     until(a, b, "the first packet arrives", |_, b| {
         b.sink.packet_count() == 1
     });
     let at_b = b.sink.first_link();
-    b.bind(at_b, 22);
+    b.accept(at_b);
     b.send(at_b, 0, b"second").expect("it is sent");
     until(a, b, "the answer arrives", |a, _| {
         a.sink.packet_count() == 1

@@ -91,7 +91,7 @@ pub(crate) struct Host {
 /// One host's end of a link.
 #[derive(Debug)]
 pub(crate) struct End {
-    pub(crate) cookie: u64,
+    pub(crate) accepted: bool,
     pub(crate) up: bool,
     /// Nothing gets through any more, and the ends have not noticed yet.
     dark: bool,
@@ -326,7 +326,7 @@ impl<M: Memory> Inner<M> {
 
     fn add_end(&mut self, host: HostId, up: bool, now: Instant) -> LinkId {
         let end = End {
-            cookie: 0,
+            accepted: false,
             up,
             dark: false,
             peer: None,

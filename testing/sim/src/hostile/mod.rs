@@ -422,7 +422,7 @@ impl<P: Port<Buffer>> Hostile<P> {
     fn on_packet(&mut self, link: LinkId, packet: &Packet) {
         self.gang.borrow_mut().hear(&packet.0, &packet.1);
         let known = self.links.entry(link).or_insert_with(|| {
-            self.port.bind(link, 1);
+            self.port.accept(link);
             Known {
                 up: true,
                 ..Known::default()

@@ -13,8 +13,8 @@ use std::rc::Rc;
 pub struct End {
     /// Number of the node that has it; `None` for the test.
     node: Option<usize>,
-    /// The word that the node's endpoint has bound to the link.
-    pub cookie: u64,
+    /// The node's endpoint has accepted the link.
+    pub accepted: bool,
     /// The port has closed the link, or has been told that it is down.
     pub closed: bool,
     /// Half of the first event, a packet, has been handed over.
@@ -54,7 +54,6 @@ impl End {
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) link: LinkId,
-    pub(super) cookie: u64,
     pub(super) rest: Option<Event>,
     pub(super) event: Event,
 }
@@ -243,7 +242,7 @@ impl<S: Script> Net<S> {
             let at = self.next_ready(node)?;
             let link = self.ready[node].remove(at)?;
             let end = self.end_mut(link);
-            let (cookie, is_begun) = (end.cookie, std::mem::take(&mut end.begun));
+            let is_begun = std::mem::take(&mut end.begun);
             let rest = is_begun.then(|| end.inbox.pop_front()).flatten();
             let Some(event) = end.inbox.pop_front() else {
                 // Its link has ended.
@@ -256,7 +255,6 @@ impl<S: Script> Net<S> {
             self.wake_sender(peer(link));
             return Some(Step {
                 link,
-                cookie,
                 rest: rest.filter(|_| !is_down),
                 event,
             });

@@ -32,23 +32,18 @@ impl<S: Script> ScriptedPort<S> {
     }
 
     fn give<T: Sink<S::Memory>>(&self, step: Step, sink: &mut T) {
-        let Step {
-            link,
-            cookie,
-            rest,
-            event,
-        } = step;
+        let Step { link, rest, event } = step;
         if let Some(Event::Packet(header, body, _)) = rest {
-            self.give_rest((link, cookie), (header, body), sink);
+            self.give_rest(link, (header, body), sink);
         }
         match event {
-            Event::Up => sink.on_up(link, cookie),
-            Event::Writable => sink.on_writable(link, cookie),
-            Event::Activity(what) => sink.on_remote_activity(link, cookie, what),
-            Event::Read(token, ok) => sink.on_remote_read(link, cookie, token, ok),
-            Event::Down(reason) => sink.on_down(link, cookie, reason),
+            Event::Up => sink.on_up(link),
+            Event::Writable => sink.on_writable(link),
+            Event::Activity(what) => sink.on_remote_activity(link, what),
+            Event::Read(token, ok) => sink.on_remote_read(link, token, ok),
+            Event::Down(reason) => sink.on_down(link, reason),
             Event::Packet(header, body, delivery) => {
-                self.give_packet((link, cookie), (header, body), delivery, sink);
+                self.give_packet(link, (header, body), delivery, sink);
             }
         }
     }
@@ -56,21 +51,21 @@ impl<S: Script> ScriptedPort<S> {
     /// Hands over the second half of a body.
     fn give_rest<T: Sink<S::Memory>>(
         &self,
-        (link, cookie): (LinkId, u64),
+        link: LinkId,
         (header, body): (HeaderBytes, Vec<u8>),
         sink: &mut T,
     ) {
-        if let Some(mut place) = sink.place(link, cookie, &header, false) {
+        if let Some(mut place) = sink.place(link, &header, false) {
             let (at, len) = (body.len() / 2, body.len().div_ceil(2));
             place.memory.fill(place.offset + at, len, &body[..], at);
-            sink.on_placed(link, cookie, &header);
+            sink.on_placed(link, &header);
         }
         aside(|| drop(body));
     }
 
     fn give_packet<T: Sink<S::Memory>>(
         &self,
-        (link, cookie): (LinkId, u64),
+        link: LinkId,
         (header, body): (HeaderBytes, Vec<u8>),
         delivery: Delivery,
         sink: &mut T,
@@ -80,7 +75,7 @@ impl<S: Script> ScriptedPort<S> {
             Delivery::Placed { begin } => Some(begin),
             Delivery::Halves => Some(true),
         };
-        let place = begin.and_then(|begin| sink.place(link, cookie, &header, begin));
+        let place = begin.and_then(|begin| sink.place(link, &header, begin));
         if let Some(mut place) = place {
             let room = place.memory.len() - place.offset;
             assert!(body.len() <= room, "a place too small");
@@ -90,12 +85,12 @@ impl<S: Script> ScriptedPort<S> {
                 if self.net.with(|net| net.halts) {
                     return self.net.with(|net| net.put_back(link, header, body));
                 }
-                return self.give_rest((link, cookie), (header, body), sink);
+                return self.give_rest(link, (header, body), sink);
             }
             place.memory.fill(place.offset, body.len(), &body[..], 0);
-            sink.on_placed(link, cookie, &header);
+            sink.on_placed(link, &header);
         } else if body.len() <= self.limits(link).packet_max {
-            sink.on_packet(link, cookie, &header, &body[..]);
+            sink.on_packet(link, &header, &body[..]);
         }
         aside(|| drop(body));
     }
@@ -117,8 +112,8 @@ impl<S: Script> LinkControl for ScriptedPort<S> {
         })
     }
 
-    fn bind(&mut self, link: LinkId, cookie: u64) {
-        self.net.with(|net| net.end_mut(link).cookie = cookie);
+    fn accept(&mut self, link: LinkId) {
+        self.net.with(|net| net.end_mut(link).accepted = true);
     }
 
     fn has_room(&mut self, link: LinkId) -> bool {
