@@ -44,7 +44,8 @@ pub struct Config {
     /// Packets given out to one remote before it is the next one's turn.
     pub burst: usize,
     /// [Copies](crate::SendMode::Buffered) of messages to one remote that may wait for its link: as
-    /// many as a server answers at once, and less than a window of sends that are to wait.
+    /// many as a server answers at once, and less than a window of sends that are to wait. Programs for
+    /// MX have no such limit: small sends complete while the peer computes and takes nothing in.
     pub copies: usize,
     /// A message that could go with its data if there were credits is not announced before the remote
     /// has been asked for some and has answered. So messages to a remote that has credits to lend go in
