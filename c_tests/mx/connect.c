@@ -291,9 +291,24 @@ static void survivor(struct side *side)
     party_close(ep);
 }
 
+/* Connects to each life of a peer, without a call in between that could tell it of the end of the life before. */
+static void connects_to_each_life(struct side *side)
+{
+    mx_endpoint_t ep = party_open();
+
+    for (int life = 0; life < 3; life++) {
+        mx_endpoint_addr_t address = connect_to(ep, (uint32_t)hear(side, "id"));
+
+        succeed(ep, send_to(ep, address, "message", 8, 1), 8);
+        tell(side, "sent", 0);
+    }
+    party_close(ep);
+}
+
 static void restarts(struct world *world)
 {
     struct child *survivor = spawn(world, "survivor");
+    bool notices = variant_of(world) != 0;
     int64_t id = MX_ANY_ENDPOINT;
 
     for (int life = 0; life < 3; life++) {
@@ -310,8 +325,10 @@ static void restarts(struct world *world)
             child_tell(child, "close", 0);
             child_end(child);
         }
-        child_tell(survivor, "gone", 0);
-        child_hear(survivor, "noticed");
+        if (notices) {
+            child_tell(survivor, "gone", 0);
+            child_hear(survivor, "noticed");
+        }
     }
     child_end(survivor);
 }
@@ -413,8 +430,10 @@ PARTY_TESTS(
          addresses_tell_who_it_is),
     SOLO(nic_ids_have_48_bits_and_pass_in_two_halves, ids_pass_in_two_halves),
     SOLO(disconnect_ends_what_is_under_way_and_the_address, disconnect_ends_everything),
-    DIRECTED(a_restarted_peer_keeps_its_context_and_shows_a_new_session, restarts,
-             {"survivor", survivor}, {"short", short_life}),
+    DIRECTED_OF(a_restarted_peer_keeps_its_context_and_shows_a_new_session, true, restarts,
+                {"survivor", survivor}, {"short", short_life}),
+    DIRECTED_OF(a_peer_whose_end_was_not_noticed_is_connected_to_again, false, restarts,
+                {"survivor", connects_to_each_life}, {"short", short_life}),
     SOLO(that_no_process_has_an_endpoint_open_is_said_of_no_other_failure,
          says_no_process_only_where_there_is_none),
     PAIR(a_peer_that_has_no_room_says_so, host_of_one, two_guests),

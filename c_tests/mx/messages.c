@@ -1,5 +1,5 @@
 /*
- * Messages: every size class, segments, masks, truncation, to others and to oneself.
+ * Messages: every size class, segments, masks, many before a receive, truncation, to others and to oneself.
  *
  * Knows nothing of: order, completion other than by mx_wait.
  */
@@ -202,8 +202,31 @@ static void has_too_little_room(struct side *side)
     pair_close(&pair);
 }
 
+/* ---- many small ones ---- */
+
+/* Messages that cost far more than the credits that a peer lends unasked. */
+enum { MANY = 400, SMALL = 1000 };
+
+static void sends_all_before_it_receives(struct side *side)
+{
+    struct pair pair = pair_open(side);
+    unsigned char out[SMALL], in[SMALL];
+
+    for (uint64_t i = 0; i < MANY; i++) {
+        fill(out, SMALL, i);
+        succeed(pair.ep, send_to(pair.ep, pair.peer, out, SMALL, i), SMALL);
+    }
+    for (uint64_t i = 0; i < MANY; i++) {
+        succeed(pair.ep, receive(pair.ep, in, SMALL, i, EXACTLY), SMALL);
+        check_filled(in, SMALL, i);
+    }
+    pair_close(&pair);
+}
+
 PARTY_TESTS(
     PAIR(messages_of_every_size_go_there_and_back, echo, echoed),
     PAIR(up_to_256_segments_make_one_message, pieces_out, pieces_in),
+    PAIR(two_peers_send_many_small_messages_before_they_receive, sends_all_before_it_receives,
+         sends_all_before_it_receives),
     PAIR(a_longer_message_is_truncated_and_nothing_written_behind, sends_too_much,
          has_too_little_room))

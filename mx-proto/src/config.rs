@@ -44,11 +44,13 @@ pub struct Config {
     /// Packets given out to one remote before it is the next one's turn.
     pub burst: usize,
     /// [Copies](crate::SendMode::Buffered) of messages to one remote that may wait for its link: as
-    /// many as a server answers at once, and less than a window of sends that are to wait.
+    /// many as a server answers at once, and less than a window of sends that are to wait. Programs for
+    /// MX have no such limit: small sends complete while the peer computes and takes nothing in.
     pub copies: usize,
     /// A message that could go with its data if there were credits is not announced before the remote
     /// has been asked for some and has answered. So messages to a remote that has credits to lend go in
-    /// order, with their data; for MX. A method whose large messages are mostly expected announces at once.
+    /// order, with their data; for MX, where two programs may each send many small messages before they
+    /// receive any. A method whose large messages are mostly expected announces at once.
     pub ask_before_announcing: bool,
     /// Remotes at the same time; strangers beyond it are refused.
     pub max_remotes: usize,
@@ -69,7 +71,9 @@ pub struct Config {
     /// The supply of memory.
     pub supply: Supply,
     /// A connect that meets the end of a session goes to the endpoint's next one instead of
-    /// failing with it. Such connects take any route ([`crate::Route::AUTO`]).
+    /// failing with it. Programs for MX open an endpoint id again right after its end, and the
+    /// others connect to it at once, whether their library has noticed that end or not. Such connects
+    /// take any route ([`crate::Route::AUTO`]).
     pub connect_again: bool,
 }
 

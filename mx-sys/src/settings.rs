@@ -235,7 +235,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 (dgram_faults),
                 "faults in the datagrams this process receives, by a seeded generator: for tests";
             PEERS, ValueKind::Path, (peers),
-                "the file with addresses and names of machines, used before the resolver; it need not exist";
+                "the file with addresses and names of machines, used before the resolver, read again when it has \
+                changed; it need not exist";
             SECRET, ValueKind::Path, (secret_file),
                 "the file with the secret of the site, 16 to 4096 bytes, mode 0600 or 0400, of the process's user or \
                 root; peers that do not know it are refused";

@@ -5,6 +5,8 @@
 //!                                  --changed----> read, parse, report bad lines
 //! ```
 //!
+//! An administrator edits the file when a server moves; clients follow without a remount or a restart.
+//!
 //! Owns: the contents of the file at the last check.
 //! Cost: checking an unchanged file is one system call.
 

@@ -12,6 +12,8 @@
 //! bad link loses the same share at any rate. So the first reduction is an experiment, and its
 //! result is remembered as the random loss rate.
 //!
+//! `docs/dgram.md`, *What each rule brings*, has what a path carries with and without.
+//!
 //! Owns: the count of losses, the state before the last reduction.
 //! Not here: numbers, segments, clocks.
 

@@ -1,4 +1,4 @@
-//! A suspended session: the state of an idle one, in a tenth of the memory.
+//! A suspended session: the state of an idle one, in a fraction of the memory (see `roster`).
 //!
 //! ```text
 //!   Session --suspend--> SuspendedSession        nothing in flight, no ACK, Ping or probe due
