@@ -14,7 +14,7 @@ use mx_proto::{
     Arrival, Config, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits, NicId, RemoteId,
     SessionId, Source, Verdict,
 };
-use mx_sim::script::{Ends, Event};
+use mx_sim::script::{self, Ends, Event};
 use mx_sim::{Queue, Script, ScriptedNet, ScriptedPort, Verdicts, VirtualClock};
 use std::collections::VecDeque;
 
@@ -91,7 +91,7 @@ impl Script for Peers {
 
 /// The endpoint's end of the link of peer `n`.
 fn link(n: u32) -> LinkId {
-    LinkId::new(n, 1)
+    script::link(n, 1)
 }
 
 /// Answers as a test wants.

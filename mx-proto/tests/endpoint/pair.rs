@@ -9,7 +9,7 @@ use mx_proto::{
     NicId, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
     Verdict,
 };
-use mx_sim::script::{Delivery, Ends, Event, RemoteCall};
+use mx_sim::script::{self, Delivery, Ends, Event, RemoteCall};
 use mx_sim::{
     Buffer, Completion, Queue, Script, ScriptedNet, ScriptedPort, Verdicts, VirtualClock,
 };
@@ -277,7 +277,7 @@ impl Script for Ports {
 
 /// The end of a cable that began it, and the other one.
 fn ends(cable: usize) -> [LinkId; 2] {
-    [0, 1].map(|end| LinkId::new(cable as u32, end))
+    [0, 1].map(|end| script::link(cable as u32, end))
 }
 
 pub(crate) struct Pair {

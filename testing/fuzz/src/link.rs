@@ -79,7 +79,7 @@ const SENT_MAX: usize = 16;
 
 /// Opens a link from a peer.
 pub(crate) fn open(net: &mut Net<Links>) -> LinkId {
-    LinkId::new(net.lay([None, Some(0)]), 1)
+    mx_sim::script::link(net.lay([None, Some(0)]), 1)
 }
 
 /// Tells an event of every link.

@@ -16,7 +16,7 @@
 mod net;
 mod port;
 
-pub use net::{End, Net, ScriptedNet};
+pub use net::{End, Net, ScriptedNet, link};
 pub use port::ScriptedPort;
 
 use mx_proto::origin::{Address, Seen};

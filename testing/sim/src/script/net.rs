@@ -155,7 +155,7 @@ impl<S: Script> Net<S> {
 
     fn all(&self) -> impl Iterator<Item = LinkId> + use<S> {
         let cables = 0..self.cables.len() as u32;
-        cables.flat_map(|cable| [0, 1].map(|end| LinkId::new(cable, end)))
+        cables.flat_map(|cable| [0, 1].map(|end| link(cable, end)))
     }
 
     pub(super) fn end_mut(&mut self, link: LinkId) -> &mut End {
@@ -289,9 +289,14 @@ pub(super) fn copy(into: &mut Vec<u8>, memory: &impl Memory, offset: usize, len:
     assert_eq!(into.len() - before, len, "more than there is");
 }
 
+/// The link at end 0 or 1 of a cable. A node may have both, so they are of two ports.
+pub fn link(cable: u32, end: u32) -> LinkId {
+    LinkId::new(cable, end).at_port(end as u8)
+}
+
 /// The other end of a cable.
-fn peer(link: LinkId) -> LinkId {
-    LinkId::new(link.index(), 1 - link.generation())
+fn peer(end: LinkId) -> LinkId {
+    link(end.index(), 1 - end.generation())
 }
 
 /// A handle of a scripted network, which has no cables to begin with.

@@ -3,7 +3,7 @@
 //! Keeps a port's own promises and checks the endpoint's: lengths, limits, and the rest of a packet that was
 //! taken in part.
 
-use super::net::{Net, Open, ScriptedNet, Step, copy};
+use super::net::{Net, Open, ScriptedNet, Step, copy, link};
 use super::{Delivery, Event, RemoteCall, Script};
 use crate::aside::aside;
 use mx_proto::origin::{Address, Seen};
@@ -104,7 +104,7 @@ impl<S: Script> LinkControl for ScriptedPort<S> {
     fn connect(&mut self, target: Target, _: Instant) -> Result<LinkId, ConnectError> {
         self.net.with(|net| {
             let (to, first) = net.script.connect(self.node, target)?;
-            let link = LinkId::new(net.lay([Some(self.node), to]), 0);
+            let link = link(net.lay([Some(self.node), to]), 0);
             if let Some(event) = first {
                 net.tell(link, event);
             }
