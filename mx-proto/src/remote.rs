@@ -13,7 +13,7 @@
 //! Cost: the memory of an idle remote is measured in `tests/bounds`.
 
 use crate::event::Identity;
-use crate::flow::{Borrower, Lane, Lender};
+use crate::flow::{Borrower, CreditFields, Lane, Lender};
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, Route, SessionId, Target};
 use crate::ops::List;
 use crate::origin::Source;
@@ -270,6 +270,15 @@ impl Remote {
     pub(crate) fn state_of(&self, link: LinkId) -> Option<LinkState> {
         let known = self.links.iter().find(|(id, _)| *id == link)?;
         Some(known.1)
+    }
+
+    /// Reads credit fields that have come from it. Returns whether it has its turn now, as there are credits for what waits.
+    #[inline(always)]
+    pub(crate) fn takes_turn_for(&mut self, fields: &CreditFields) -> bool {
+        let Life::Met(met) = &mut self.life else {
+            return false;
+        };
+        met.borrows.on_credit_fields(fields) && self.has_pending() && self.takes_turn()
     }
 
     /// Whether this is one of its links.

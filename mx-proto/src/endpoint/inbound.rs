@@ -58,10 +58,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             Some(header) if header.body_len as usize == body.len() => header,
             _ => return self.core.violation(link, Violation::NotOurs),
         };
-        let Some(from) = self.sender(link, &header, body) else {
-            return;
-        };
-        if self.is_in_order(link, from, &header) {
+        if let Some(from) = self.sender(link, &header, body) {
             match header.kind {
                 wire::Kind::Eager => self.eager(link, from, &header, body),
                 wire::Kind::Data => self.data(from, &{ header }, body),
@@ -110,8 +107,8 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
 }
 
 impl<O: Owner, C: Clock> Inbound<'_, O, C> {
-    /// The remote that a packet is from. `None`: there is none, or none that may send it, and the packet has been
-    /// dealt with.
+    /// The remote that a packet is from; its credit fields have been read. `None`: there is none, or none that may send
+    /// the packet, which has been dealt with.
     #[inline(always)]
     fn sender<B: Source + ?Sized>(
         &mut self,
@@ -119,45 +116,44 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         header: &Header,
         body: &B,
     ) -> Option<RemoteId> {
-        let from = self.core.remote_of(link);
-        let Some(remote) = self.core.remotes.of(from) else {
+        let core = &mut *self.core;
+        let from = core.remote_of(link);
+        let Some(remote) = core.remotes.of_mut(from) else {
             self.stranger_packet(link, &{ *header }, body);
             return None;
         };
-        let introduces = matches!(
-            header.kind,
-            wire::Kind::Connect | wire::Kind::Reply | wire::Kind::Challenge
-        );
-        if self.core.config.secret.is_some()
+        if core.config.secret.is_some()
             && remote.state_of(link) < Some(LinkState::Proven)
-            && !introduces
+            && !matches!(
+                header.kind,
+                wire::Kind::Connect | wire::Kind::Reply | wire::Kind::Challenge
+            )
         {
-            self.core.distrust(from, None, Distrust::Unasked);
+            core.distrust(from, None, Distrust::Unasked);
             return None;
         }
-        Some(from)
-    }
-
-    /// Reads the credit fields. Returns false when the packet comes before the handshake, or its remote has ended over
-    /// them.
-    #[inline(always)]
-    fn is_in_order(&mut self, link: LinkId, from: RemoteId, header: &Header) -> bool {
-        let core = &mut *self.core;
         let is_message = matches!(header.kind, wire::Kind::Eager | wire::Kind::Offer);
-        let Some(met) = core.remotes.met_mut(from) else {
+        let Life::Met(met) = &mut remote.life else {
             if is_message {
                 core.violation(link, Violation::TooEarly);
             }
-            return !is_message;
+            return (!is_message).then_some(from);
         };
         met.silent = 0;
         if is_message && met.asks.is_some() {
             core.use_while_asked(from);
+            return self.heed(from, header);
         }
         if header.kind.has_credit_fields() {
-            self.heed(from, header);
+            if remote.takes_turn_for(&header.credit_fields) {
+                core.ready.push_back(from);
+            }
+            if header.credit_fields.wanted > 0 {
+                core.note_request(from, &{ header.credit_fields });
+                return core.remotes.of(from).map(|_| from);
+            }
         }
-        self.core.remotes.met_mut(from).is_some()
+        Some(from)
     }
 
     /// A message that has come with its data.
@@ -169,24 +165,35 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         header: &Header,
         body: &B,
     ) {
+        let core = &mut *self.core;
         let len = header.body_len;
         if header.length != len {
-            return self.core.violation(link, Violation::Length);
+            return core.violation(link, Violation::Length);
         }
-        let core = &mut *self.core;
-        let paid = match core.received(from, header.aux, flow::cost(len)) {
+        let paid = match Paid::of(header.aux, flow::cost(len)) {
             Ok(paid) => paid,
             Err(violation) => return core.violation(link, violation),
         };
+        let Some(mut remote) = core.remotes.of_mut(from) else {
+            return;
+        };
+        match core.flow.arrived(&mut remote.lends, paid) {
+            Ok(false) => {}
+            Ok(true) => {
+                core.flow.note_use(&mut core.remotes, from.index());
+                match core.remotes.of_mut(from) {
+                    Some(again) => remote = again,
+                    None => return,
+                }
+            }
+            Err(violation) => return core.violation(link, violation),
+        }
         let bits = MatchBits(header.word);
         // Nothing overtakes an undecided message.
         if core.early.undecided() == 0
             && let Some(place) = core.posted.take(&mut core.ops, bits)
         {
             let record = core.ops.record_mut(place);
-            let Some(remote) = core.remotes.of_mut(from) else {
-                return;
-            };
             if record.from_one {
                 if record.remote != from {
                     core.posted.enter(&mut core.ops, place);
@@ -219,25 +226,17 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         }
     }
 
-    /// Reads the credit fields of a header.
-    #[inline(always)]
-    pub(super) fn heed(&mut self, from: RemoteId, header: &Header) {
+    /// Reads the credit fields of a header. Gives its remote, if that is still there.
+    pub(super) fn heed(&mut self, from: RemoteId, header: &Header) -> Option<RemoteId> {
         let core = &mut *self.core;
-        let Some(remote) = core.remotes.of_mut(from) else {
-            return;
-        };
-        let Life::Met(met) = &mut remote.life else {
-            return;
-        };
-        if met.borrows.on_credit_fields(&header.credit_fields)
-            && remote.has_pending()
-            && remote.takes_turn()
-        {
+        let remote = core.remotes.of_mut(from)?;
+        if remote.takes_turn_for(&header.credit_fields) {
             core.ready.push_back(from);
         }
         if header.credit_fields.wanted > 0 {
             core.note_request(from, &{ header.credit_fields });
         }
+        core.remotes.of(from).map(|_| from)
     }
 
     /// A message that has come with its data, for which there is no receive.
@@ -355,8 +354,9 @@ impl<O: Owner> Core<O> {
     /// The remote of a link. A stranger's has none, nor has one that is about to be closed.
     #[inline]
     pub(super) fn remote_of(&self, link: LinkId) -> RemoteId {
-        let owns = |id: &RemoteId| self.remotes.of(*id).is_some_and(|of| of.owns(link));
-        self.bound.get(link).filter(owns).unwrap_or(NO_REMOTE)
+        let id = self.bound.get(link).unwrap_or(NO_REMOTE);
+        debug_assert!(self.remotes.of(id).is_none_or(|of| of.owns(link)));
+        id
     }
 
     /// The peer does not speak our protocol: its link, and with it the remote, ends.

@@ -219,7 +219,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     pub(super) fn data_placed(&mut self, link: LinkId, header: &Header) {
         self.core.stats.packets_in += 1;
         let from = self.core.remote_of(link);
-        self.heed(from, header);
+        let _ = self.heed(from, header);
         let id = RequestId::from_word(header.word);
         if let Some(record) = self.core.ops.get_mut(id)
             && record.remote == from

@@ -204,7 +204,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             return;
         };
         self.core.stats.packets_in += 1;
-        self.heed(from, header);
+        let _ = self.heed(from, header);
         match into {
             Into::Receive(id) => {
                 let state = self.core.ops.get(id).map(|record| &record.state);

@@ -435,11 +435,11 @@ impl LinkControl for LocalPort {
     }
 
     fn accept(&mut self, link: LinkId) {
-        if let Some(entry) = self.links.get_mut(link) {
-            if std::mem::take(&mut entry.stranger) {
-                let source = entry.source;
-                self.unstrange(source);
-            }
+        if let Some(entry) = self.links.get_mut(link)
+            && std::mem::take(&mut entry.stranger)
+        {
+            let source = entry.source;
+            self.unstrange(source);
         }
     }
 
