@@ -561,6 +561,17 @@ impl Remotes {
         }
     }
 
+    /// The state, the queues and the lent credits of a remote whose hello has come, for sending to it. `None`: it has not, or
+    /// nothing waits.
+    #[inline]
+    pub(crate) fn sending(&mut self, id: RemoteId) -> Option<(&mut Met, &mut Queues, &mut Lender)> {
+        let remote = self.of_mut(id)?;
+        match (&mut remote.life, &mut remote.queues) {
+            (Life::Met(met), Some(queues)) => Some((met, queues, &mut remote.lends)),
+            _ => None,
+        }
+    }
+
     /// The limits of a remote's sending link.
     pub(crate) fn reach(&self, id: RemoteId) -> Reach {
         let met = self.of(id).and_then(Remote::met);

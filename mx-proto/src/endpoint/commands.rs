@@ -606,7 +606,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.core.remotes.of(id).and_then(copies) == Some(true) {
             self.burst(id);
         }
-        let Some(remote) = self.core.dissolve(id, RemoteEnd::Parted(status), false) else {
+        let Some(remote) = self.core.dissolve(id, (status, None), false) else {
             return;
         };
         // Memory is free before the end is reported.
@@ -704,13 +704,18 @@ impl<O: Owner> Core<O> {
         Some(id)
     }
 
-    /// Takes a remote out of everything; its operations complete with it. Its messages stay if `keep`, those that
-    /// may.
-    pub(super) fn dissolve(&mut self, id: RemoteId, end: RemoteEnd, keep: bool) -> Option<Remote> {
+    /// Takes a remote out of everything; its operations complete with this result, and the reason if it is lost. Its
+    /// messages stay if `keep`, those that may.
+    pub(super) fn dissolve(
+        &mut self,
+        id: RemoteId,
+        (status, lost): (Status, Option<DownReason>),
+        keep: bool,
+    ) -> Option<Remote> {
         // Its place may be another's by now.
         self.remotes.of(id)?;
         while let Some(op) = self.next_of(id) {
-            self.complete_with_remote(op, end);
+            self.complete_for(op, status, lost, 0);
         }
         self.cut_all(id);
         self.close_account(id, keep);
@@ -789,7 +794,7 @@ impl<O: Owner> Core<O> {
         reason: DownReason,
         keep: bool,
     ) -> Option<Remote> {
-        let remote = self.dissolve(id, RemoteEnd::Lost(reason), keep)?;
+        let remote = self.dissolve(id, (reason.status(), Some(reason)), keep)?;
         let tombstone = self.tombstones.made.take();
         let identity = remote.identity();
         log::debug!("remote {id:?} ({identity:?}) is down: {reason}");
@@ -805,33 +810,6 @@ impl<O: Owner> Core<O> {
             self.owner.down(&mut self.ops, down);
         }
         Some(remote)
-    }
-}
-
-/// The way in which a remote ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum RemoteEnd {
-    /// By a call of this endpoint's user: its operations have this result.
-    Parted(Status),
-    /// By itself, for this reason.
-    Lost(DownReason),
-}
-
-impl RemoteEnd {
-    /// Returns the result of operations that end with the remote.
-    pub(super) fn status(self) -> Status {
-        match self {
-            Self::Parted(status) => status,
-            Self::Lost(reason) => reason.status(),
-        }
-    }
-
-    /// Returns the reason for a loss.
-    pub(super) fn reason(self) -> Option<DownReason> {
-        match self {
-            Self::Parted(_) => None,
-            Self::Lost(reason) => Some(reason),
-        }
     }
 }
 

@@ -145,12 +145,12 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             return self.heed(from, header);
         }
         if header.kind.has_credit_fields() {
+            // A remote may end over a request, so it is looked up once more.
+            if header.credit_fields.wanted > 0 {
+                return self.heed(from, &{ *header });
+            }
             if remote.takes_turn_for(&header.credit_fields) {
                 core.ready.push_back(from);
-            }
-            if header.credit_fields.wanted > 0 {
-                core.note_request(from, &{ header.credit_fields });
-                return core.remotes.of(from).map(|_| from);
             }
         }
         Some(from)

@@ -65,7 +65,6 @@ use crate::timeouts::{TimeOuts, Timeout};
 use crate::timer::Wheel;
 use crate::wire;
 use bound::BoundLinks;
-use commands::RemoteEnd;
 use deadlines::Deadline;
 use inbound::Inbound;
 use std::collections::VecDeque;
@@ -544,11 +543,7 @@ impl<O: Owner> Core<O> {
         self.complete_for(id, status, None, transferred);
     }
 
-    /// Ends an operation with its remote, and reports it.
-    fn complete_with_remote(&mut self, id: RequestId, end: RemoteEnd) {
-        self.complete_for(id, end.status(), end.reason(), 0);
-    }
-
+    /// Ends an operation, perhaps because its remote is lost, and reports it.
     #[inline]
     fn complete_for(
         &mut self,

@@ -149,10 +149,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 stats,
                 ..
             } = &mut self.core;
-            let Some(remote) = remotes.of_mut(id) else {
-                return Burst::Done;
-            };
-            let (Life::Met(met), Some(queues)) = (&mut remote.life, &mut remote.queues) else {
+            let Some((met, queues, _)) = remotes.sending(id) else {
                 return Burst::Done;
             };
             let link = met.tx.link();
@@ -201,12 +198,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             controls,
             ..
         } = &mut self.core;
-        let (waiting, count, account) = match remotes.of_mut(id) {
-            Some(remote) => {
-                let (Life::Met(met), Some(queues)) = (&mut remote.life, &mut remote.queues) else {
-                    return Ok(());
-                };
-                let account = (&mut remote.lends, &mut met.borrows, queues.cost);
+        let (waiting, count, account) = match remotes.sending(id) {
+            Some((met, queues, lends)) => {
+                let account = (lends, &mut met.borrows, queues.cost);
                 (Some(&mut queues.control), controls, Some(account))
             }
             None => {
@@ -256,10 +250,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             stats,
             ..
         } = &mut self.core;
-        let Some(remote) = remotes.of_mut(id) else {
-            return Ok(());
-        };
-        let (Life::Met(met), Some(queues)) = (&mut remote.life, &mut remote.queues) else {
+        let Some((met, queues, lends)) = remotes.sending(id) else {
             return Ok(());
         };
         let Next { send, lane, .. } = next;
@@ -278,7 +269,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let mut header = Header::new(kind, record.bits.0, len);
         header.aux = next.paid.aux();
-        header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
+        header.credit_fields = flow.credit_fields(lends, &met.borrows, queues.cost);
         if next.eager {
             header.body_len = len;
             let body = Body::Memory {
@@ -287,7 +278,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 len: len as usize,
             };
             let sent = self.port.send(link, &header.emit(), body)?;
-            Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
+            Flow::on_told(lends, &mut met.borrows, &header.credit_fields);
             if stand.form != Form::Copied {
                 met.borrows.pay(next.paid);
             }
@@ -328,7 +319,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             return Err(error);
         }
-        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
+        Flow::on_told(lends, &mut met.borrows, &header.credit_fields);
         met.borrows.pay(next.paid);
         queues.exit(lane, stand);
         stats.packets_out += 1;

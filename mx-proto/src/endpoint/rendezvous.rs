@@ -26,13 +26,13 @@ use crate::early::{self, Early, Named, Stage};
 use crate::flow::Flow;
 use crate::ids::{LinkId, MatchBits, RemoteId, RequestId};
 use crate::memory::{Memory, Source};
-use crate::ops::{Head, Position, Pulling, State};
+use crate::ops::{Head, Ops, Position, Pulling, State};
 use crate::owner::Owner;
 use crate::port::{
     Body, Destination, Place, Port, RemoteKey, RemoteRead, RemoteUse, SendError, Sent,
 };
 use crate::queues::{Partial, Stream};
-use crate::remote::{Life, Remote};
+use crate::remote::Remote;
 use crate::status::{Status, Violation};
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -46,10 +46,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             stats,
             ..
         } = &mut self.core;
-        let Some(remote) = remotes.of_mut(id) else {
-            return Ok(());
-        };
-        let (Life::Met(met), Some(queues)) = (&mut remote.life, &mut remote.queues) else {
+        let Some((met, queues, lends)) = remotes.sending(id) else {
             return Ok(());
         };
         let Some(&stream) = queues.streams.front() else {
@@ -67,14 +64,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // Offsets of a message stay below 2^32, and so do parts of it.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
         header.body_len = len as u32;
-        header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
+        header.credit_fields = flow.credit_fields(lends, &met.borrows, queues.cost);
         let body = Body::Memory {
             memory,
             offset: stream.at,
             len,
         };
         let sent = self.port.send(link, &header.emit(), body)?;
-        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
+        Flow::on_told(lends, &mut met.borrows, &header.credit_fields);
         stats.packets_out += 1;
         *touched = true;
         if let Sent::Part(taken) = sent {
@@ -170,17 +167,12 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     }
 
     pub(super) fn data<B: Source + ?Sized>(&mut self, from: RemoteId, header: &Header, body: &B) {
-        let id = RequestId::from_word(header.word);
-        if let Some(record) = self.core.ops.get_mut(id)
-            && record.remote == from
-            && let State::Pulling(pulling) = &mut record.state
-            && pulling.accepts(header)
-        {
+        if let Some((touched, pulling)) = next_part(&mut self.core.ops, from, header) {
             let memory = &mut pulling.memory;
             memory.fill(header.length as usize, body.len(), body, 0);
             pulling.received += header.body_len;
-            record.touched = true;
-            self.core.continue_pull(id);
+            *touched = true;
+            self.core.continue_pull(RequestId::from_word(header.word));
         } else {
             self.core.stats.stale += 1;
         }
@@ -196,16 +188,10 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         if !self.core.trusts(link, from) {
             return None;
         }
-        let id = RequestId::from_word(header.word);
-        let record = self.core.ops.get_mut(id)?;
-        let State::Pulling(pulling) = &mut record.state else {
-            return None;
-        };
-        if record.remote != from || !pulling.accepts(header) {
-            return None;
-        }
-        record.touched = true;
-        if let Some(met) = self.core.remotes.met_mut(from) {
+        let Core { ops, remotes, .. } = &mut *self.core;
+        let (touched, pulling) = next_part(ops, from, header)?;
+        *touched = true;
+        if let Some(met) = remotes.met_mut(from) {
             // A packet of which nothing but parts arrives for long.
             met.silent = 0;
         }
@@ -220,14 +206,9 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         self.core.stats.packets_in += 1;
         let from = self.core.remote_of(link);
         let _ = self.heed(from, header);
-        let id = RequestId::from_word(header.word);
-        if let Some(record) = self.core.ops.get_mut(id)
-            && record.remote == from
-            && let State::Pulling(pulling) = &mut record.state
-            && pulling.accepts(header)
-        {
+        if let Some((_, pulling)) = next_part(&mut self.core.ops, from, header) {
             pulling.received += header.body_len;
-            self.core.continue_pull(id);
+            self.core.continue_pull(RequestId::from_word(header.word));
         } else {
             self.core.stats.stale += 1;
         }
@@ -576,13 +557,25 @@ impl<O: Owner> Core<O> {
     }
 }
 
-impl<M> Pulling<M> {
-    /// Whether this is the next part of the message.
-    fn accepts(&self, header: &Header) -> bool {
-        header.length == self.received
-            && header.body_len != 0
-            && header.body_len <= self.requested - self.received
-            && self.key.is_none()
+/// The receive for which a packet from `from` brings the next part, and whether it has been touched. `None`: there is
+/// none, or none any more.
+fn next_part<'a, O: Owner>(
+    ops: &'a mut Ops<O>,
+    from: RemoteId,
+    header: &Header,
+) -> Option<(&'a mut bool, &'a mut Pulling<O::Memory>)> {
+    let record = ops.get_mut(RequestId::from_word(header.word))?;
+    match &mut record.state {
+        State::Pulling(pulling)
+            if record.remote == from
+                && header.length == pulling.received
+                && header.body_len != 0
+                && header.body_len <= pulling.requested - pulling.received
+                && pulling.key.is_none() =>
+        {
+            Some((&mut record.touched, pulling))
+        }
+        _ => None,
     }
 }
 

@@ -22,7 +22,6 @@
 //! by its address (the interface that the network has proven or that was called, and the endpoint number)
 //! and by its life (session).
 
-use super::commands::RemoteEnd;
 use super::introductions::{Distrust, Due};
 use super::outbound::{UNREAD_ALL, unread_max};
 use super::{Core, DeferredAction};
@@ -588,7 +587,7 @@ impl<O: Owner> Core<O> {
 
     /// Removes a remote that the owner does not know.
     pub(super) fn leave(&mut self, id: RemoteId) {
-        if let Some(remote) = self.dissolve(id, RemoteEnd::Parted(Status::Unreachable), false) {
+        if let Some(remote) = self.dissolve(id, (Status::Unreachable, None), false) {
             for (link, _) in &remote.links {
                 self.close_later(*link, Close::Now);
             }

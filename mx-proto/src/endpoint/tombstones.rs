@@ -14,7 +14,6 @@
 //! Owns: the number of such messages. They wait in the same queues as all others, and their credits
 //! are a tombstone of the pool until then.
 
-use super::commands::RemoteEnd;
 use super::{Core, Endpoint};
 use crate::early::Stage;
 use crate::flow::Paid;
@@ -57,7 +56,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub fn forget_tombstone(&mut self, tombstone: RemoteId) {
         if self.is_tombstone(tombstone) {
             self.core
-                .dissolve(tombstone, RemoteEnd::Parted(Status::Unreachable), false);
+                .dissolve(tombstone, (Status::Unreachable, None), false);
         }
     }
 
