@@ -38,6 +38,7 @@ pub mod port;
 mod queues;
 pub mod reliability;
 mod remote;
+pub mod round;
 pub mod secret;
 pub mod shares;
 mod stats;

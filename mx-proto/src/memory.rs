@@ -102,6 +102,18 @@ impl Source for [u8] {
     }
 }
 
+impl<S: Source + ?Sized> Source for &S {
+    #[inline]
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    #[inline]
+    fn copy_to(&self, at: usize, into: &mut [u8]) {
+        (**self).copy_to(at, into);
+    }
+}
+
 /// A buffer of its own, for tests and for messages an endpoint keeps.
 impl Memory for Vec<u8> {
     fn len(&self) -> usize {

@@ -1,0 +1,143 @@
+//! Events of a port, polled out one at a time.
+//!
+//! ```text
+//!   begin(now, budget) --> next --> Event --> handled: any call of the port is legal --> next --> ... --> End
+//!                                    |
+//!                                    |-- Packet: `body` lends its bytes
+//!                                    `-- Part:   `read` copies its bytes to their place, or `skip` drops the body
+//! ```
+//!
+//! A round takes in what has happened since the last one, and has an end. The bytes of a packet or a part lie
+//! in the port's memory until the next call of [`Rounds::next`]; they are read or skipped before it. While an
+//! event is handled its link may be closed: then nothing of it follows.
+//!
+//! Owns: nothing; the position within a round is the port's.
+
+use crate::ids::LinkId;
+use crate::memory::{Memory, Source};
+use crate::port::{HeaderBytes, LinkDown, Place, RemoteUse, Sink};
+use crate::time::Instant;
+
+/// One thing that has happened at a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PortEvent {
+    /// A link that [`connect`](crate::port::LinkControl::connect) started can carry packets.
+    Up(LinkId),
+    /// A link is gone. Everything that arrived on it has been given out before.
+    Down(LinkId, LinkDown),
+    /// A link that had no room has some again.
+    Writable(LinkId),
+    /// A packet arrived, and all of its body is at hand ([`Rounds::body`]). Links from strangers begin with their
+    /// first packet.
+    Packet {
+        /// The link on which it came.
+        link: LinkId,
+        /// The packet's header.
+        header: HeaderBytes,
+    },
+    /// Bytes of a body that arrives in parts, of a port that can read into application memory. Answered with
+    /// [`Rounds::read`] or [`Rounds::skip`].
+    Part {
+        /// The link on which they came.
+        link: LinkId,
+        /// The packet's header.
+        header: HeaderBytes,
+        /// All before the packet has been given out, and a message that comes with its data is matched now. When
+        /// it is read, its other parts come without that word, and no other packet of the link comes before its
+        /// [`PortEvent::Placed`].
+        begin: bool,
+    },
+    /// The whole body of a packet has been read.
+    Placed {
+        /// The link on which it came.
+        link: LinkId,
+        /// The packet's header.
+        header: HeaderBytes,
+    },
+    /// Bytes are moving in a read of memory, ours or the peer's, that has not ended. Given out often enough for
+    /// time-outs of seconds.
+    RemoteActivity(LinkId, RemoteUse),
+    /// A [`read`](crate::port::RemoteMemory::read) of the peer's memory has ended; `ok` is false when it failed.
+    RemoteRead {
+        /// The link over which it went.
+        link: LinkId,
+        /// The token it was started with.
+        token: u64,
+        /// All bytes are there.
+        ok: bool,
+    },
+}
+
+/// The answer of [`Rounds::next`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Something has happened.
+    Event(PortEvent),
+    /// The round is over, and no memory of the port is lent any more.
+    End {
+        /// There was anything in this round, an event or not.
+        any: bool,
+    },
+}
+
+/// A port whose events are polled out.
+pub trait Rounds<M: Memory> {
+    /// Begins a round of at most about `budget` packets. Never blocks.
+    fn begin(&mut self, now: Instant, budget: usize);
+
+    /// The next event of the round. Called until the [`Next::End`].
+    fn next(&mut self) -> Next;
+
+    /// The body of the [`PortEvent::Packet`] that [`Self::next`] has given last; no bytes after another event.
+    fn body(&self) -> impl Source
+    where
+        Self: Sized;
+
+    /// Reads the bytes of the [`PortEvent::Part`] that [`Self::next`] has given last to `place`, which is where the
+    /// packet's whole body belongs. The port knows how much of it is there.
+    fn read(&mut self, place: Place<'_, M>);
+
+    /// The body of that part has no place now. Of a packet that may be given out whole
+    /// ([`Limits::packet_max`](crate::port::Limits::packet_max)) and of which nothing has been read, a
+    /// [`PortEvent::Packet`] follows when all of it is there; the rest of any other is dropped.
+    fn skip(&mut self);
+}
+
+/// One round of a port, told to a sink.
+#[inline]
+pub fn drain<M: Memory, P: Rounds<M>, S: Sink<M>>(
+    port: &mut P,
+    now: Instant,
+    budget: usize,
+    sink: &mut S,
+) -> bool {
+    port.begin(now, budget);
+    loop {
+        match port.next() {
+            Next::Event(event) => tell(port, event, sink),
+            Next::End { any } => return any,
+        }
+    }
+}
+
+/// Tells a sink of one event.
+#[inline]
+pub fn tell<M: Memory, P: Rounds<M>, S: Sink<M>>(port: &mut P, event: PortEvent, sink: &mut S) {
+    match event {
+        PortEvent::Packet { link, header } => sink.on_packet(link, &header, &port.body()),
+        PortEvent::Part {
+            link,
+            header,
+            begin,
+        } => match sink.place(link, &header, begin) {
+            Some(place) => port.read(place),
+            None => port.skip(),
+        },
+        PortEvent::Placed { link, header } => sink.on_placed(link, &header),
+        PortEvent::Up(link) => sink.on_up(link),
+        PortEvent::Down(link, reason) => sink.on_down(link, reason),
+        PortEvent::Writable(link) => sink.on_writable(link),
+        PortEvent::RemoteActivity(link, what) => sink.on_remote_activity(link, what),
+        PortEvent::RemoteRead { link, token, ok } => sink.on_remote_read(link, token, ok),
+    }
+}
