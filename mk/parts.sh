@@ -81,6 +81,11 @@ if [ ${#failed[@]} -eq 0 ] && [ ${#skipped[@]} -gt 0 ]; then
 elif [ ${#failed[@]} -eq 0 ]; then
     echo "$name: all $total parts passed, $((SECONDS - begun)) s"
 else
+    # Once more, for whoever sees only the last lines.
+    for part in "${failed[@]}"; do
+        grep -h -E '^FAIL |^ +[a-z].*, (side|director)|^test .*FAILED$|panicked at|^error' "$logs/$part.log" |
+            head -n 12 | cut -c1-200 | sed "s/^/  $part: /"
+    done
     echo "$name: ${#failed[@]} of $total parts failed, $((SECONDS - begun)) s: ${failed[*]} (make $name PARTS='${failed[*]}' runs them alone; logs: $logs)"
     exit 1
 fi
