@@ -1,67 +1,117 @@
 //! Packets whose body comes in several pieces.
 //!
 //! ```text
-//!   header and the body's beginning --place, begin--> its destination, or none
-//!   more of it                      --place-------->        "
-//!   the end                         --place-------->        "               --> on_placed
+//!   piece arrives --take_piece--> Part --read_piece, or not--> end_piece --all has been read--> Placed
+//!                       |
+//!                       |-- an earlier piece was not read: dropped
+//!                       `-- no peer of ours sends it there: BadPiece
 //! ```
 //!
 //! Each piece is copied once, out of the memory it came in. No other packet of the link comes between
 //! them.
 //!
 //! Owns: the received length of a link's packet.
-//! Not here: the order of pieces.
+//! Not here: the order of pieces, their bytes.
 
-use mx_proto::port::{HeaderBytes, Sink, body_len};
+use mx_proto::port::{HeaderBytes, Place, Sink, body_len};
+use mx_proto::round::PortEvent;
 use mx_proto::{LinkId, Memory, Source};
 
 /// A packet of which not all is here.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming {
     header: HeaderBytes,
+    /// Bytes of the body that have arrived, those of the latest piece included.
     got: usize,
-    /// It has a place.
+    /// The latest piece has been read. Until then it counts as unwanted, and with it the rest of the packet.
     wanted: bool,
 }
 
+/// A piece that no peer of ours sends at this point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadPiece;
+
 impl Incoming {
-    /// Takes in one piece of a packet of a link, whose body has at most `most` bytes: with `header` the first.
-    /// False when no peer of ours sends it there.
+    /// Takes in a piece of `len` bytes of the `packet` of a link, whose body has at most `most` bytes. The first
+    /// piece comes with the packet's header. Returns the event that asks for the piece's place, after which
+    /// [`Self::end_piece`] has to be called; `None` when the packet is unwanted.
     #[inline]
-    pub fn take<M: Memory, S: Sink<M>, B: Source + ?Sized>(
-        place: &mut Option<Self>,
+    pub fn take_piece(
+        packet: &mut Option<Self>,
         link: LinkId,
-        (header, piece): (Option<&HeaderBytes>, &B),
+        header: Option<&HeaderBytes>,
+        len: usize,
         most: usize,
-        sink: &mut S,
-    ) -> bool {
-        let mut incoming = match (place.take(), header) {
+    ) -> Result<Option<PortEvent>, BadPiece> {
+        let begin = header.is_some();
+        let mut incoming = match (packet.take(), header) {
             (None, Some(header)) => Self {
                 header: *header,
                 got: 0,
                 wanted: true,
             },
             // An empty one would keep an incomplete packet alive for ever.
-            (Some(incoming), None) if piece.len() != 0 => incoming,
-            _ => return false,
+            (Some(incoming), None) if len != 0 => incoming,
+            _ => return Err(BadPiece),
         };
-        let (whole, at) = (incoming.header, incoming.got);
-        incoming.got += piece.len();
-        let len = body_len(&whole);
-        if len > most || incoming.got > len {
+        let (header, whole) = (incoming.header, body_len(&incoming.header));
+        incoming.got += len;
+        if whole > most || incoming.got > whole {
+            return Err(BadPiece);
+        }
+        if std::mem::take(&mut incoming.wanted) {
+            *packet = Some(incoming);
+            return Ok(Some(PortEvent::Part {
+                link,
+                header,
+                begin,
+            }));
+        }
+        *packet = Some(incoming).filter(|incoming| incoming.got < whole);
+        Ok(None)
+    }
+
+    /// Copies the bytes of the piece that [`Self::take_piece`] has taken in last to the place of the packet's body.
+    #[inline]
+    pub fn read_piece<M: Memory>(
+        &mut self,
+        mut place: Place<'_, M>,
+        piece: &(impl Source + ?Sized),
+    ) {
+        self.wanted = true;
+        let at = place.offset + self.got - piece.len();
+        place.memory.fill(at, piece.len(), piece, 0);
+    }
+
+    /// Ends the handling of a piece. Returns the event that follows the last piece of a packet that was read.
+    #[inline]
+    pub fn end_piece(packet: &mut Option<Self>, link: LinkId) -> Option<PortEvent> {
+        let Self { header, wanted, .. } =
+            packet.take_if(|incoming| incoming.got == body_len(&incoming.header))?;
+        wanted.then_some(PortEvent::Placed { link, header })
+    }
+
+    /// Takes in one piece of a packet and tells a sink of it. False when no peer of ours sends it there.
+    #[inline]
+    pub fn take<M: Memory, S: Sink<M>, B: Source + ?Sized>(
+        packet: &mut Option<Self>,
+        link: LinkId,
+        (header, piece): (Option<&HeaderBytes>, &B),
+        most: usize,
+        sink: &mut S,
+    ) -> bool {
+        let Ok(event) = Self::take_piece(packet, link, header, piece.len(), most) else {
             return false;
-        }
-        if incoming.wanted {
-            let into = sink.place(link, &whole, header.is_some());
-            incoming.wanted = into.is_some();
-            if let Some(mut into) = into {
-                into.memory.fill(into.offset + at, piece.len(), piece, 0);
+        };
+        if let Some(PortEvent::Part { header, begin, .. }) = event {
+            if let Some(place) = sink.place(link, &header, begin)
+                && let Some(incoming) = packet
+            {
+                incoming.read_piece(place, piece);
             }
-        }
-        if incoming.got < len {
-            *place = Some(incoming);
-        } else if incoming.wanted {
-            sink.on_placed(link, &whole);
+            if Self::end_piece(packet, link).is_some() {
+                sink.on_placed(link, &header);
+            }
         }
         true
     }
@@ -70,42 +120,7 @@ impl Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mx_proto::port::{BODY_LEN_AT, Destination, HEADER_LEN, LinkDown, Place, RemoteUse};
-
-    /// Wants what comes, until it does not.
-    #[derive(Default)]
-    struct User {
-        unwanted: bool,
-        body: Vec<u8>,
-        placed: usize,
-    }
-
-    impl Sink<Vec<u8>> for User {
-        fn on_packet<B: Source + ?Sized>(&mut self, _: LinkId, _: &HeaderBytes, _: &B) {}
-
-        fn place(
-            &mut self,
-            _: LinkId,
-            header: &HeaderBytes,
-            _: bool,
-        ) -> Option<Place<'_, Vec<u8>>> {
-            self.body.resize(body_len(header), 0);
-            (!self.unwanted).then_some(Place {
-                memory: Destination::Bytes(&mut self.body),
-                offset: 0,
-            })
-        }
-
-        fn on_placed(&mut self, _: LinkId, _: &HeaderBytes) {
-            self.placed += 1;
-        }
-
-        fn on_up(&mut self, _: LinkId) {}
-        fn on_down(&mut self, _: LinkId, _: LinkDown) {}
-        fn on_writable(&mut self, _: LinkId) {}
-        fn on_remote_activity(&mut self, _: LinkId, _: RemoteUse) {}
-        fn on_remote_read(&mut self, _: LinkId, _: u64, _: bool) {}
-    }
+    use mx_proto::port::{BODY_LEN_AT, Destination, HEADER_LEN};
 
     /// The most of a body here.
     const MOST: usize = 6;
@@ -116,19 +131,40 @@ mod tests {
         header
     }
 
+    /// A link whose user wants what comes, until it does not.
     #[derive(Default)]
     struct Link {
         incoming: Option<Incoming>,
-        user: User,
+        unwanted: bool,
+        /// A part was the first of its packet, for each that was asked about.
+        begun: Vec<bool>,
+        body: Vec<u8>,
+        placed: usize,
     }
 
     impl Link {
-        /// A piece comes: the first of a body of `first` bytes, or another one.
+        /// A piece comes: the first of a body of `first` bytes, or another one. False if it is refused.
         fn take(&mut self, first: Option<usize>, piece: &[u8]) -> bool {
-            let header = first.map(header);
             let id = LinkId::new(0, 1);
-            let piece = (header.as_ref(), piece);
-            Incoming::take(&mut self.incoming, id, piece, MOST, &mut self.user)
+            let (packet, header) = (&mut self.incoming, first.map(header));
+            let taken = Incoming::take_piece(packet, id, header.as_ref(), piece.len(), MOST);
+            let Ok(event) = taken else { return false };
+            let Some(event) = event else { return true };
+            let PortEvent::Part { header, begin, .. } = event else {
+                panic!("{event:?}");
+            };
+            self.begun.push(begin);
+            self.body.resize(body_len(&header), 0);
+            if !self.unwanted {
+                let memory = Destination::<Vec<u8>>::Bytes(&mut self.body);
+                let place = Place { memory, offset: 0 };
+                packet.as_mut().unwrap().read_piece(place, piece);
+            }
+            if let Some(event) = Incoming::end_piece(packet, id) {
+                assert_eq!(event, PortEvent::Placed { link: id, header });
+                self.placed += 1;
+            }
+            true
         }
     }
 
@@ -136,9 +172,10 @@ mod tests {
     fn a_body_is_put_together() {
         let mut link = Link::default();
         assert!(link.take(Some(6), b"ab") && link.take(None, b"cd"));
-        assert_eq!(link.user.placed, 0);
+        assert_eq!(link.placed, 0);
         assert!(link.take(None, b"ef"));
-        assert_eq!((&link.user.body[..], link.user.placed), (&b"abcdef"[..], 1));
+        assert_eq!((&link.body[..], link.placed), (&b"abcdef"[..], 1));
+        assert_eq!(link.begun, [true, false, false]);
         assert!(link.incoming.is_none());
     }
 
@@ -146,12 +183,12 @@ mod tests {
     fn an_unwanted_body_is_dropped_to_its_end() {
         let mut link = Link::default();
         assert!(link.take(Some(6), b"ab"));
-        link.user.unwanted = true;
+        link.unwanted = true;
         assert!(link.take(None, b"cd"));
-        link.user.unwanted = false;
+        link.unwanted = false;
         assert!(link.take(None, b"ef"));
-        let user = &link.user;
-        assert_eq!((&user.body[..], user.placed), (&b"ab\0\0\0\0"[..], 0));
+        assert_eq!((&link.body[..], link.placed), (&b"ab\0\0\0\0"[..], 0));
+        assert_eq!(link.begun, [true, false]);
         assert!(link.incoming.is_none());
     }
 
@@ -170,7 +207,7 @@ mod tests {
             let ((first, last), before) = pieces.split_last().unwrap();
             assert!(before.iter().all(|(first, piece)| link.take(*first, piece)));
             assert!(!link.take(*first, last));
-            assert_eq!(link.user.placed, 0);
+            assert_eq!(link.placed, 0);
         }
     }
 }
