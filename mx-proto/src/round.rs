@@ -68,6 +68,22 @@ pub enum PortEvent {
     },
 }
 
+impl PortEvent {
+    /// The link at which it has happened.
+    pub fn link(&self) -> LinkId {
+        match *self {
+            Self::Up(link)
+            | Self::Down(link, _)
+            | Self::Writable(link)
+            | Self::Packet { link, .. }
+            | Self::Part { link, .. }
+            | Self::Placed { link, .. }
+            | Self::RemoteActivity(link, _)
+            | Self::RemoteRead { link, .. } => link,
+        }
+    }
+}
+
 /// The answer of [`Rounds::next`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
@@ -112,6 +128,12 @@ pub fn drain<M: Memory, P: Rounds<M>, S: Sink<M>>(
     sink: &mut S,
 ) -> bool {
     port.begin(now, budget);
+    tell_all(port, sink)
+}
+
+/// Tells a sink of all events of a round that has begun.
+#[inline]
+pub fn tell_all<M: Memory, P: Rounds<M>, S: Sink<M>>(port: &mut P, sink: &mut S) -> bool {
     loop {
         match port.next() {
             Next::Event(event) => tell(port, event, sink),
@@ -122,7 +144,7 @@ pub fn drain<M: Memory, P: Rounds<M>, S: Sink<M>>(
 
 /// Tells a sink of one event.
 #[inline]
-pub fn tell<M: Memory, P: Rounds<M>, S: Sink<M>>(port: &mut P, event: PortEvent, sink: &mut S) {
+fn tell<M: Memory, P: Rounds<M>, S: Sink<M>>(port: &mut P, event: PortEvent, sink: &mut S) {
     match event {
         PortEvent::Packet { link, header } => sink.on_packet(link, &header, &port.body()),
         PortEvent::Part {

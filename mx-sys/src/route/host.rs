@@ -53,6 +53,7 @@ use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkFigures, PACKET_LEAST, Port,
     RemoteMemory, SendError, Sent, Sink, WakeDescriptors,
 };
+use mx_proto::round::tell_all;
 use mx_proto::secret::{Binding, Secret};
 use mx_proto::{Config, Identity, Instant, Key, LinkId, Memory, NicId, Route, Target};
 use std::io;
@@ -856,7 +857,8 @@ impl<M: Memory, R: FabricPort + Port<M>> Port<M> for HostPorts<R> {
         if self.turn % ROUND == 0 || self.look || !self.loopback.is_idle() {
             return None;
         }
-        Some(local.poll_active(budget, sink))
+        local.begin_active(budget);
+        Some(tell_all(local, sink))
     }
 
     #[inline(never)]
@@ -878,7 +880,8 @@ impl<M: Memory, R: FabricPort + Port<M>> Port<M> for HostPorts<R> {
         if !self.is_quiet(LOCAL)
             && let Some(local) = &mut self.local
         {
-            let some = local.poll(self.turn, now, budget, sink);
+            local.begin_round(self.turn, now, budget);
+            let some = tell_all(local, sink);
             any |= self.note_poll(LOCAL, some);
         }
         if !self.is_quiet(RDM) {

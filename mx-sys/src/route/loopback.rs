@@ -19,11 +19,12 @@
 use mx_port_base::eventfd::EventFd;
 use mx_port_base::ports;
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port, SendError, Sent,
-    Sink, WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Place, Port, SendError,
+    Sent, Sink, WakeDescriptors,
 };
+use mx_proto::round::{Next, PortEvent, Rounds, drain};
 use mx_proto::table::Table;
-use mx_proto::{Instant, LinkId, Memory, Target};
+use mx_proto::{Instant, LinkId, Memory, Source, Target};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -53,6 +54,13 @@ pub struct LoopbackPort {
     ends: Table<LinkId, End>,
     queue: VecDeque<Event>,
     spare: Vec<Vec<u8>>,
+    /// Events that may still be given out in this round, and whether there has been one.
+    left: usize,
+    any: bool,
+    /// The packet that has been given out last.
+    lent: Option<Packet>,
+    /// Its body has been read.
+    placed: bool,
     /// A thread may sleep; the next event rings the doorbell.
     armed: bool,
     /// The doorbell has been rung and not silenced since.
@@ -77,14 +85,17 @@ struct End {
 #[derive(Debug)]
 enum Event {
     Up(LinkId),
-    Packet {
-        from: LinkId,
-        to: LinkId,
-        header: HeaderBytes,
-        body: Vec<u8>,
-    },
+    Packet(Packet),
     Writable(LinkId),
     Down(LinkId),
+}
+
+#[derive(Debug)]
+struct Packet {
+    from: LinkId,
+    to: LinkId,
+    header: HeaderBytes,
+    body: Vec<u8>,
 }
 
 impl LoopbackPort {
@@ -94,6 +105,10 @@ impl LoopbackPort {
             ends: Table::default(),
             queue: VecDeque::new(),
             spare: Vec::new(),
+            left: 0,
+            any: false,
+            lent: None,
+            placed: false,
             armed: false,
             rung: false,
             doorbell: EventFd::new()?,
@@ -134,8 +149,10 @@ impl LoopbackPort {
         }
     }
 
-    /// A packet has left the queue: its sender has room again.
-    fn landed(&mut self, from: LinkId, bytes: usize) {
+    /// A packet has been taken: its sender has room again.
+    fn landed(&mut self, Packet { from, body, .. }: Packet) {
+        let bytes = body.len();
+        self.recycle(body);
         let Some(end) = self.ends.get_mut(from) else {
             return;
         };
@@ -147,22 +164,35 @@ impl LoopbackPort {
         }
     }
 
-    fn deliver<M: Memory, S: Sink<M>>(
-        &mut self,
-        to: LinkId,
-        header: &HeaderBytes,
-        body: &[u8],
-        sink: &mut S,
-    ) {
-        let Some(end) = self.ends.get_mut(to) else {
-            return;
-        };
-        end.known = true;
-        if body.len() <= LIMITS.packet_max {
-            sink.on_packet(to, header, body);
-        } else if let Some(mut place) = sink.place(to, header, false) {
-            place.memory.fill(place.offset, body.len(), body, 0);
-            sink.on_placed(to, header);
+    /// What an event that was queued comes to by now.
+    fn take(&mut self, event: Event) -> Option<PortEvent> {
+        match event {
+            Event::Up(link) => self.ends.get(link).map(|_| PortEvent::Up(link)),
+            Event::Writable(link) => self.ends.get(link).map(|_| PortEvent::Writable(link)),
+            Event::Down(link) => {
+                let end = self.ends.remove(link)?;
+                end.known.then_some(PortEvent::Down(link, LinkDown::Closed))
+            }
+            Event::Packet(packet) => {
+                let (link, header) = (packet.to, packet.header);
+                let Some(end) = self.ends.get_mut(link) else {
+                    self.landed(packet);
+                    return None;
+                };
+                end.known = true;
+                let whole = packet.body.len() <= LIMITS.packet_max;
+                self.lent = Some(packet);
+                Some(if whole {
+                    PortEvent::Packet { link, header }
+                } else {
+                    let begin = false;
+                    PortEvent::Part {
+                        link,
+                        header,
+                        begin,
+                    }
+                })
+            }
         }
     }
 }
@@ -193,7 +223,7 @@ impl LinkControl for LoopbackPort {
         let other = end.other;
         if how == Close::Now {
             self.queue
-                .retain(|event| !matches!(event, Event::Packet { from, .. } if *from == link));
+                .retain(|event| !matches!(event, Event::Packet(packet) if packet.from == link));
         }
         self.ends.remove(link);
         self.push(Event::Down(other));
@@ -259,12 +289,12 @@ impl<M: Memory> Port<M> for LoopbackPort {
                 bytes.resize(len, 0);
             }
         }
-        self.push(Event::Packet {
+        self.push(Event::Packet(Packet {
             from: link,
             to,
             header: *header,
             body: bytes,
-        });
+        }));
         Ok(Sent::Whole)
     }
 
@@ -281,47 +311,48 @@ impl<M: Memory> Port<M> for LoopbackPort {
 
     fn detach(&mut self, _link: LinkId, _memory: &M, _offset: usize, _len: usize) {}
 
-    fn poll<S: Sink<M>>(&mut self, _now: Instant, budget: usize, sink: &mut S) -> bool {
-        let mut some = false;
-        for _ in 0..budget.max(1) {
-            let Some(event) = self.queue.pop_front() else {
-                break;
-            };
-            some = true;
-            match event {
-                Event::Up(link) => {
-                    if self.ends.get(link).is_some() {
-                        sink.on_up(link);
-                    }
-                }
-                Event::Packet {
-                    from,
-                    to,
-                    header,
-                    body,
-                } => {
-                    self.deliver(to, &header, &body, sink);
-                    self.landed(from, body.len());
-                    self.recycle(body);
-                }
-                Event::Writable(link) => {
-                    if self.ends.get(link).is_some() {
-                        sink.on_writable(link);
-                    }
-                }
-                Event::Down(link) => {
-                    if let Some(end) = self.ends.get(link) {
-                        let known = end.known;
-                        self.ends.remove(link);
-                        if known {
-                            sink.on_down(link, LinkDown::Closed);
-                        }
-                    }
-                }
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        drain(self, now, budget, sink)
+    }
+}
+
+impl<M: Memory> Rounds<M> for LoopbackPort {
+    fn begin(&mut self, _now: Instant, budget: usize) {
+        (self.left, self.any) = (budget.max(1), false);
+    }
+
+    fn next(&mut self) -> Next {
+        if let Some(packet) = self.lent.take() {
+            let (link, header) = (packet.to, packet.header);
+            self.landed(packet);
+            if std::mem::take(&mut self.placed) && self.ends.get(link).is_some() {
+                return Next::Event(PortEvent::Placed { link, header });
             }
         }
-        some
+        while self.left != 0
+            && let Some(event) = self.queue.pop_front()
+        {
+            (self.left, self.any) = (self.left - 1, true);
+            if let Some(event) = self.take(event) {
+                return Next::Event(event);
+            }
+        }
+        Next::End { any: self.any }
     }
+
+    fn body(&self) -> impl Source {
+        let lent = self.lent.as_ref();
+        lent.map_or(&[][..], |packet| &packet.body[..])
+    }
+
+    fn read(&mut self, mut place: Place<'_, M>) {
+        if let Some(Packet { body, .. }) = &self.lent {
+            place.memory.fill(place.offset, body.len(), &body[..], 0);
+            self.placed = true;
+        }
+    }
+
+    fn skip(&mut self) {}
 }
 
 #[cfg(test)]

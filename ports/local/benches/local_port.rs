@@ -13,6 +13,7 @@ use bare_ring::{CHUNK, End, RING_LEN};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_local::LocalPort;
 use mx_proto::port::{Body, HeaderBytes, LinkControl, Port, SendError};
+use mx_proto::round::tell_all;
 use mx_proto::{Clock, LinkId, Source};
 use mx_sim::{Ear, Hearing, header_of};
 use std::time::Instant;
@@ -98,7 +99,8 @@ impl Ported {
                 }
             };
             while sink.link != Some(link) {
-                port.poll(0, MonotonicClock.now(), 64, &mut Hearing(&mut sink));
+                port.begin_round(0, MonotonicClock.now(), 64);
+                tell_all(&mut port, &mut Hearing(&mut sink));
             }
             link
         } else {
@@ -116,15 +118,17 @@ impl Ported {
 }
 
 impl Ported {
+    #[inline]
+    fn poll(&mut self) -> bool {
+        self.port.begin_round(1, MonotonicClock.now(), 64);
+        tell_all(&mut self.port, &mut Hearing(&mut self.sink))
+    }
+
     /// Receives one packet of 8 bytes, asleep.
     fn receive_asleep(&mut self) {
         self.sink.buffer.resize(8, 0);
         while self.sink.filled < 8 {
-            if !self
-                .port
-                .poll(1, MonotonicClock.now(), 64, &mut Hearing(&mut self.sink))
-                && self.port.arm()
-            {
+            if !self.poll() && self.port.arm() {
                 let fds = self.port.descriptors();
                 sleep_on(&[fds.control.unwrap_or(-1), fds.data.unwrap_or(-1)]);
                 self.port.disarm();
@@ -150,8 +154,7 @@ impl Pipe for Ported {
             match Port::send(&mut self.port, self.link, &header, body) {
                 Ok(_) => offset += len,
                 Err(SendError::WouldBlock) => {
-                    self.port
-                        .poll(1, MonotonicClock.now(), 64, &mut Hearing(&mut self.sink));
+                    self.poll();
                 }
                 Err(SendError::Down) => panic!("link down"),
             }
@@ -163,8 +166,7 @@ impl Pipe for Ported {
         std::mem::swap(into, &mut self.sink.buffer);
         let wanted = self.sink.buffer.len();
         while self.sink.filled < wanted {
-            self.port
-                .poll(1, MonotonicClock.now(), 64, &mut Hearing(&mut self.sink));
+            self.poll();
         }
         self.sink.filled -= wanted;
         std::mem::swap(into, &mut self.sink.buffer);

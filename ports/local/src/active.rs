@@ -11,37 +11,9 @@
 //! Not here: descriptors, links that are not up.
 
 use super::link::{Entry, State, UNREAD_MAX};
-use super::pieces;
-use super::{
-    ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LARGE, LocalPort, STREAM, barrier, ring, ring_doorbell,
-};
-use mx_proto::port::Sink;
-use mx_proto::{LinkId, Memory, Source};
+use super::{ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LocalPort, STREAM, barrier};
+use mx_proto::LinkId;
 use smallvec::SmallVec;
-
-/// The state after a packet has been read.
-#[derive(Clone, Copy)]
-pub(super) struct After {
-    /// There is another one.
-    more: bool,
-    /// Something is to be seen to that is not in the ring.
-    odd: bool,
-    /// There was one.
-    pub(super) taken: bool,
-}
-
-impl After {
-    const NOTHING: Self = Self {
-        more: false,
-        odd: false,
-        taken: false,
-    };
-
-    const FAILED: Self = Self {
-        odd: true,
-        ..Self::NOTHING
-    };
-}
 
 impl LocalPort {
     /// [`mx_proto::port::LinkControl::arm`].
@@ -98,112 +70,15 @@ impl LocalPort {
         }
     }
 
-    /// Takes packets from the active links. `all`: also looks for what is not in their rings.
-    #[inline(always)]
-    pub(super) fn poll_active_set<M: Memory, S: Sink<M>>(
-        &mut self,
-        budget: usize,
-        sink: &mut S,
-        all: bool,
-    ) -> bool {
-        let mut links = self.active.len();
-        let mut left = budget;
-        while links != 0 && left != 0 {
-            links -= 1;
-            let next = self.turn + 1;
-            self.turn = if next < self.active.len() { next } else { 0 };
-            let Some(id) = self.active.get(self.turn).copied() else {
-                break;
-            };
-            let Some(entry) = self.links.get_mut(id) else {
-                continue;
-            };
-            let State::Up(link) = &mut entry.state else {
-                continue;
-            };
-            let mut odd = false;
-            if link.consumer.is_ready() {
-                let quota = match self.active.len() {
-                    1 => left,
-                    _ => (budget / 4).clamp(1, left),
-                };
-                for _ in 0..quota {
-                    left -= 1;
-                    let after = Self::take(entry, id, sink);
-                    odd |= after.odd;
-                    if !after.more {
-                        break;
-                    }
-                }
-            } else if all {
-                link.idle = link.idle.saturating_add(1);
-                // Checking for space transfers the peer's cache line: not done on a busy link.
-                let cooling = link.idle >= IDLE_AFTER && self.active.len() > ACTIVE_KEPT;
-                odd = cooling || entry.is_odd();
-            }
-            if odd {
-                left = left.saturating_sub(self.visit_oddity(id, sink));
-            }
-        }
-        left != budget
-    }
-
-    /// Takes the packet that is next on a link.
-    #[inline(never)]
-    pub(super) fn take<M: Memory, S: Sink<M>>(
-        entry: &mut Entry,
-        id: LinkId,
-        sink: &mut S,
-    ) -> After {
-        let State::Up(link) = &mut entry.state else {
-            return After::NOTHING;
-        };
-        match link.consumer.peek() {
-            Ok(Some(packet)) => {
-                entry.known = true;
-                link.idle = 0;
-                let may_stream = !entry.stranger;
-                let (header, body) = (&packet.header, &packet.body);
-                if !pieces::deliver(&mut entry.incoming, may_stream, id, header, body, sink) {
-                    link.failed = true;
-                    return After::FAILED;
-                }
-                let mut rung = link.consumer.release(&packet.body);
-                let more = link.consumer.is_ready();
-                if !more && !rung {
-                    rung = link.consumer.finish();
-                }
-                if rung {
-                    ring_doorbell(&entry.socket);
-                }
-                let mut odd = entry.blocked | entry.socket.is_none();
-                if packet.body.len() >= LARGE && link.chunks < STREAM {
-                    link.chunks += 1;
-                    odd |= link.chunks == STREAM;
-                }
-                After {
-                    more,
-                    odd,
-                    taken: true,
-                }
-            }
-            Ok(None) => After::NOTHING,
-            Err(ring::Corrupt) => {
-                link.failed = true;
-                After::FAILED
-            }
-        }
-    }
-
     /// Rare events of a visit: room again, the end, retirement, a stream.
     #[cold]
     #[inline(never)]
-    fn visit_oddity<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> usize {
+    pub(super) fn visit_oddity(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(id) else {
-            return 0;
+            return;
         };
         let blocked = entry.blocked;
-        let Some(link) = entry.up() else { return 0 };
+        let Some(link) = entry.up() else { return };
         let room = if blocked {
             link.producer.has_room()
         } else {
@@ -213,12 +88,11 @@ impl LocalPort {
         let cooling = link.idle >= IDLE_AFTER && !blocked;
         let streams = link.chunks == STREAM;
         if let Some(reason) = entry.verdict() {
-            self.end(id, reason, sink);
-            return 1;
+            return self.end(id, reason);
         }
         if room == Ok(true) && entry.socket.is_some() {
-            self.unblock(id, sink);
-            return 1;
+            self.unblock(id);
+            return;
         }
         if streams {
             self.grow(id);
@@ -226,7 +100,6 @@ impl LocalPort {
         if cooling && self.active.len() > ACTIVE_KEPT {
             self.retire(IDLE_AFTER);
         }
-        0
     }
 
     /// Notes that a link is in use. An idle one becomes active: every poll looks at it, and it need not ring.

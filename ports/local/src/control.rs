@@ -19,8 +19,9 @@ use mx_port_base::epoll::{self, ENDED, ONCE, READABLE};
 use mx_port_base::limits;
 use mx_port_base::origin::Origin;
 use mx_proto::origin::Source;
-use mx_proto::port::{ConnectError, LinkDown, Sink};
-use mx_proto::{Instant, LinkId, Memory as Bytes, Route};
+use mx_proto::port::{ConnectError, LinkDown};
+use mx_proto::round::PortEvent;
+use mx_proto::{Instant, LinkId, Route};
 use std::io;
 use std::time::Duration;
 
@@ -37,33 +38,10 @@ pub(super) const HEARD: u32 = READABLE | ENDED;
 pub(super) const DOORBELL: u32 = READABLE | ONCE;
 
 impl LocalPort {
-    /// Looks at all descriptors, and at the rings again when one of them rang.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn poll_descriptors<M: Bytes, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        budget: usize,
-        sink: &mut S,
-    ) -> bool {
-        let mut any = false;
-        // Also doorbells of active links: a peer may ask one of them to go idle.
-        self.slept = false;
-        if self.take_doorbells() {
-            any = self.hear_loud(sink) | self.poll_active_set(budget, sink, true);
-        }
-        any |= self.poll_control(now, sink);
-        self.hear_loud(sink) | any
-    }
-
     /// Takes in what the control descriptors say, and what is due.
     #[cold]
     #[inline(never)]
-    pub(super) fn poll_control<M: Bytes, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        sink: &mut S,
-    ) -> bool {
+    pub(super) fn poll_control(&mut self, now: Instant) -> bool {
         self.strangers.next_round();
         let mut events = epoll::room::<BATCH>();
         let ready = self.control.ready(&mut events);
@@ -73,14 +51,14 @@ impl LocalPort {
         for event in ready {
             match event.u64 {
                 LISTENER => self.accept_some(now),
-                token => self.handle_socket(LinkId::from_word(token), sink),
+                token => self.handle_socket(LinkId::from_word(token)),
             }
         }
         if !self.timed.is_empty() || self.accept_again.is_some() || !self.strangers.is_empty() {
-            any |= self.handle_timers(now, sink);
+            any |= self.handle_timers(now);
         }
         self.tend(now);
-        any | self.bury(sink)
+        any | self.bury()
     }
 
     /// A link's doorbell has rung, or its peer has said something, as the data set has told. False: the
@@ -300,14 +278,14 @@ impl LocalPort {
     }
 
     /// Something happened on a link's socket other than a wake-up.
-    fn handle_socket<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+    fn handle_socket(&mut self, id: LinkId) {
         let Some(entry) = self.links.get(id) else {
             return;
         };
         match &entry.state {
             State::Dialing(_) | State::Changing => {}
             State::Accepted => self.handle_hello(id),
-            State::Greeting(_) => self.handle_welcome(id, sink),
+            State::Greeting(_) => self.handle_welcome(id),
             State::Plain | State::Offered(_) | State::Up(_) => self.note_loud(id),
         }
     }
@@ -378,7 +356,7 @@ impl LocalPort {
     }
 
     /// The acceptor has answered.
-    fn handle_welcome<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+    fn handle_welcome(&mut self, id: LinkId) {
         let mut message = [0; MESSAGE_LEN];
         let Some(entry) = self.links.get_mut(id) else {
             return;
@@ -395,23 +373,23 @@ impl LocalPort {
             Ok(Received::Nothing) => return,
             Ok(Received::Message(len, fd)) => (len, fd),
             // A Welcome has no descriptor.
-            Ok(Received::CutOff(_)) => return self.end_unmet(id, LinkDown::Protocol, sink),
+            Ok(Received::CutOff(_)) => return self.end_unmet(id, LinkDown::Protocol),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return self.end_unmet(id, LinkDown::Protocol, sink);
+                return self.end_unmet(id, LinkDown::Protocol);
             }
             // A dead peer is not reached over other ports either. One of another version is.
-            Ok(Received::HangUp) | Err(_) => return self.end_unmet(id, LinkDown::Refused, sink),
+            Ok(Received::HangUp) | Err(_) => return self.end_unmet(id, LinkDown::Refused),
         };
         let peer = match (
             ControlMessage::decode(message.get(..len).unwrap_or(&[])),
             fd,
         ) {
             (Ok(ControlMessage::Welcome { asymmetric }), None) => asymmetric,
-            (Ok(ControlMessage::Later(_)), None) => return self.end_without_room(id, sink),
-            (Ok(ControlMessage::Denied), None) => return self.end_denied(id, sink),
+            (Ok(ControlMessage::Later(_)), None) => return self.end_without_room(id),
+            (Ok(ControlMessage::Denied), None) => return self.end_denied(id),
             (answer, _) => {
                 log::debug!("{:?}: {id:?} answered: {answer:?}", self.name);
-                return self.end_unmet(id, LinkDown::Protocol, sink);
+                return self.end_unmet(id, LinkDown::Protocol);
             }
         };
         let up = self.bring_up(id, peer, |state| match state {
@@ -419,20 +397,20 @@ impl LocalPort {
             _ => State::Plain,
         });
         if up.is_err() {
-            return self.end_unmet(id, LinkDown::Reset, sink);
+            return self.end_unmet(id, LinkDown::Reset);
         }
         self.stats.initiated += 1;
-        sink.on_up(id);
+        self.tell(PortEvent::Up(id));
     }
 
     /// There is no place, or no descriptor, for a new link of ours, here or at the peer's.
-    fn end_without_room<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+    fn end_without_room(&mut self, id: LinkId) {
         self.stats.turned_away += 1;
-        self.end_unmet(id, LinkDown::Unreachable, sink);
+        self.end_unmet(id, LinkDown::Unreachable);
     }
 
     /// The peer does not find the endpoint for which we speak, or finds it open by another user.
-    fn end_denied<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+    fn end_denied(&mut self, id: LinkId) {
         let whom = self.links.get(id).map(|entry| (entry.user, entry.endpoint));
         if let Some((user, Some(endpoint))) = whom
             && let Some(times) = self.denied.again((user, endpoint))
@@ -443,13 +421,13 @@ impl LocalPort {
                 self.name
             );
         }
-        self.end_unmet(id, LinkDown::Denied, sink);
+        self.end_unmet(id, LinkDown::Denied);
     }
 
     /// A new link of ours does not come up.
-    fn end_unmet<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, reason: LinkDown, sink: &mut S) {
+    fn end_unmet(&mut self, id: LinkId, reason: LinkDown) {
         let unmet = self.links.get(id).map(|entry| entry.unmet(reason));
-        self.end(id, unmet.unwrap_or(reason), sink);
+        self.end(id, unmet.unwrap_or(reason));
     }
 
     /// The handshake is over.
@@ -475,7 +453,7 @@ impl LocalPort {
         Ok(())
     }
 
-    fn handle_timers<M: Bytes, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) -> bool {
+    fn handle_timers(&mut self, now: Instant) -> bool {
         let mut any = false;
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_again = None;
@@ -491,19 +469,13 @@ impl LocalPort {
             any = true;
             if let Some(State::Dialing(dialing)) = self.links.get(id).map(|entry| &entry.state) {
                 let dialing = *dialing;
-                self.dial_again(id, dialing, now, sink);
+                self.dial_again(id, dialing, now);
             }
         }
         any | self.drop_strangers(now)
     }
 
-    fn dial_again<M: Bytes, S: Sink<M>>(
-        &mut self,
-        id: LinkId,
-        mut dialing: Dialing,
-        now: Instant,
-        sink: &mut S,
-    ) {
+    fn dial_again(&mut self, id: LinkId, mut dialing: Dialing, now: Instant) {
         let name = Name {
             board: dialing.board,
             endpoint: dialing.endpoint,
@@ -522,7 +494,7 @@ impl LocalPort {
                 self.timed.retain(|other| *other != id);
                 match self.watch_handshake(id) {
                     Ok(()) => self.bring_memory(id),
-                    Err(_) => self.end_without_room(id, sink),
+                    Err(_) => self.end_without_room(id),
                 }
             }
             Err(error) if is_transient(&error) => {
@@ -530,10 +502,10 @@ impl LocalPort {
                 dialing.next_try = now.after(dialing.pause);
                 self.turn(id, |_| State::Dialing(dialing));
             }
-            Err(error) if is_exhaustion(&error) => self.end_without_room(id, sink),
+            Err(error) if is_exhaustion(&error) => self.end_without_room(id),
             Err(error) => {
                 let reason = self.connect_error(&error).into();
-                self.end_unmet(id, reason, sink);
+                self.end_unmet(id, reason);
             }
         }
     }

@@ -15,17 +15,17 @@
 //! Owns: the order of messages from one socket.
 //! Not here: handshakes of new links.
 
+use super::LocalPort;
 use super::control::DOORBELL;
 use super::handshake::ControlMessage;
 use super::layout::BODY_MAX;
 use super::link::State;
 use super::ring::visit;
 use super::socket::{BATCH, Received, is_exhaustion, is_transient};
-use super::{LocalPort, pieces};
 use mx_port_base::close_on_fork::CloseOnForkFd;
 use mx_port_base::epoll::WRITABLE;
 use mx_port_base::limits;
-use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink};
+use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent};
 use mx_proto::{LinkId, Memory as Bytes};
 use std::io::{self, Write};
 
@@ -140,7 +140,7 @@ impl LocalPort {
     /// Reads the sockets of links that have something to say. Returns whether that was more than wake-ups.
     #[cold]
     #[inline(never)]
-    pub(super) fn hear_loud<M: Bytes, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+    pub(super) fn hear_loud(&mut self) -> bool {
         // While these are read others may become loud. Both lists keep their memory: a wake-up allocates nothing.
         let empty = std::mem::take(&mut self.heard);
         let mut loud = std::mem::replace(&mut self.loud, empty);
@@ -148,7 +148,7 @@ impl LocalPort {
         for id in loud.drain(..) {
             if let Some(entry) = self.links.get_mut(id) {
                 entry.loud = false;
-                any |= self.hear(id, sink);
+                any |= self.hear(id);
             }
         }
         self.heard = loud;
@@ -156,7 +156,7 @@ impl LocalPort {
     }
 
     /// Takes in what the peer of a link that is past the handshake has said.
-    fn hear<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> bool {
+    fn hear(&mut self, id: LinkId) -> bool {
         if let Some(entry) = self.links.get_mut(id) {
             (entry.unread, entry.told) = (0, 0);
             if let Some(control) = entry.unsaid.take() {
@@ -172,8 +172,8 @@ impl LocalPort {
             let entry = self.links.get(id).filter(|entry| !entry.doomed);
             let heard = match entry {
                 None => Heard::Nothing,
-                Some(entry) if entry.hears_control_only() => self.hear_control(id, sink),
-                Some(_) => self.hear_one(id, &mut message, sink),
+                Some(entry) if entry.hears_control_only() => self.hear_control(id),
+                Some(_) => self.hear_one(id, &mut message),
             };
             any |= heard == Heard::Something;
             if heard == Heard::Nothing {
@@ -187,13 +187,13 @@ impl LocalPort {
             // Re-arming reports what is left as new, which wakes sleepers.
             self.listen_for_room(id, entry.blocked || entry.unsaid.is_some());
         }
-        any | self.offer_room(id, sink)
+        any | self.offer_room(id)
     }
 
     /// Takes in what has come where only wake-ups and control messages do. (Not inlined: its batch is not on the
     /// stack when a packet is handled.)
     #[inline(never)]
-    fn hear_control<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> Heard {
+    fn hear_control(&mut self, id: LinkId) -> Heard {
         let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
             return Heard::Nothing;
         };
@@ -212,7 +212,7 @@ impl LocalPort {
                     return Heard::Nothing;
                 }
                 ([_], true) => continue,
-                (control, true) => self.heed(id, control, Given::Nothing, sink),
+                (control, true) => self.heed(id, control, Given::Nothing),
                 (_, false) => Err(Violation),
             };
             if heard.is_err() {
@@ -237,12 +237,7 @@ impl LocalPort {
     }
 
     /// Takes in one message, which may be a packet.
-    fn hear_one<M: Bytes, S: Sink<M>>(
-        &mut self,
-        id: LinkId,
-        message: &mut [u8],
-        sink: &mut S,
-    ) -> Heard {
+    fn hear_one(&mut self, id: LinkId, message: &mut [u8]) -> Heard {
         let Some(entry) = self.links.get_mut(id) else {
             return Heard::Nothing;
         };
@@ -262,27 +257,21 @@ impl LocalPort {
                     (Some((header, body)), State::Plain | State::Offered(_))
                         if body.len() <= BODY_MAX =>
                     {
-                        entry.known = true;
-                        let may_stream = !entry.stranger;
-                        let incoming = &mut entry.incoming;
-                        if pieces::deliver(incoming, may_stream, id, header, body, sink) {
-                            self.offer(id);
-                            Ok(())
-                        } else {
-                            Err(Violation)
-                        }
+                        self.keep(id, *header, body.to_vec());
+                        self.offer(id);
+                        Ok(())
                     }
                     _ => Err(Violation),
                 }
             }
             Ok(Received::Message(len, fd)) => {
                 let given = fd.map_or(Given::Nothing, Given::Memory);
-                self.heed(id, message.get(..len).unwrap_or(&[]), given, sink)
+                self.heed(id, message.get(..len).unwrap_or(&[]), given)
             }
             Ok(Received::CutOff(len)) => {
                 let limit = limits::descriptor_limit();
                 self.warn_of_starving(&format_args!("a peer's memory cannot be taken; {limit}"));
-                self.heed(id, message.get(..len).unwrap_or(&[]), Given::CutOff, sink)
+                self.heed(id, message.get(..len).unwrap_or(&[]), Given::CutOff)
             }
             Err(error) => return self.hear_end(id, &error),
         };
@@ -294,13 +283,7 @@ impl LocalPort {
     }
 
     /// Handles a control message.
-    fn heed<M: Bytes, S: Sink<M>>(
-        &mut self,
-        id: LinkId,
-        message: &[u8],
-        given: Given,
-        sink: &mut S,
-    ) -> Result<(), Violation> {
+    fn heed(&mut self, id: LinkId, message: &[u8], given: Given) -> Result<(), Violation> {
         let control = ControlMessage::decode(message).map_err(|bad| {
             log::debug!("{:?}: {id:?} says: {bad}", self.name);
             Violation
@@ -324,7 +307,7 @@ impl LocalPort {
                 self.take_back(id, less)
             }
             (ControlMessage::Suspend(sent), State::Up(_), Given::Nothing) if free => {
-                self.take_suspend(id, sent, sink)?;
+                self.take_suspend(id, sent)?;
             }
             _ => return Err(Violation),
         }
@@ -333,7 +316,7 @@ impl LocalPort {
 
     /// Tells the endpoint when a link that was blocked may take packets over its socket, or did not while
     /// it had none of its rings.
-    fn offer_room<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> bool {
+    fn offer_room(&mut self, id: LinkId) -> bool {
         if let Some(entry) = self.links.get_mut(id)
             && entry.blocked
             && matches!(entry.state, State::Plain)
@@ -341,7 +324,7 @@ impl LocalPort {
             && entry.socket.is_some()
             && !entry.doomed
         {
-            return self.unblock(id, sink);
+            return self.unblock(id);
         }
         false
     }

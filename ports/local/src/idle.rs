@@ -32,8 +32,7 @@ use super::{LocalPort, barrier};
 use mx_port_base::limits;
 use mx_port_base::sealed::{Region, Unfit};
 use mx_proto::origin::Source;
-use mx_proto::port::Sink;
-use mx_proto::{Instant, LinkId, Memory as Bytes};
+use mx_proto::{Instant, LinkId, Source as _};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -165,12 +164,7 @@ impl LocalPort {
     }
 
     /// The peer has sent `sent` packets through its ring and goes on over the socket. So do we.
-    pub(super) fn take_suspend<M: Bytes, S: Sink<M>>(
-        &mut self,
-        id: LinkId,
-        sent: u64,
-        sink: &mut S,
-    ) -> Result<(), Violation> {
+    pub(super) fn take_suspend(&mut self, id: LinkId, sent: u64) -> Result<(), Violation> {
         let link = self.links.get_mut(id).and_then(|entry| entry.up());
         let link = link.ok_or(Violation)?;
         let (own, taken) = link.counts();
@@ -179,10 +173,12 @@ impl LocalPort {
             return Err(Violation);
         }
         for _ in 0..left {
-            let entry = self.links.get_mut(id).ok_or(Violation)?;
-            if !Self::take(entry, id, sink).taken {
-                return Err(Violation);
-            }
+            let link = self.links.get_mut(id).and_then(|entry| entry.up());
+            let link = link.ok_or(Violation)?;
+            let packet = link.consumer.peek().map_err(|_| Violation)?;
+            let packet = packet.ok_or(Violation)?;
+            link.consumer.release(&packet.body);
+            self.keep(id, packet.header, packet.body.to_vec());
         }
         // Perhaps only now.
         let up = self.links.get_mut(id).and_then(|entry| entry.up());

@@ -36,6 +36,7 @@ mod link;
 mod lives;
 mod pieces;
 mod ring;
+mod round;
 mod shared;
 mod socket;
 mod strangers;
@@ -50,13 +51,16 @@ use mx_port_base::nest;
 use mx_port_base::strangers::Strangers;
 use mx_proto::log_limit::LogLimit;
 use mx_proto::port::{
-    ACCEPTED_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port,
-    SendError, Sent, Sink, WakeDescriptors,
+    ACCEPTED_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Place,
+    Port, SendError, Sent, Sink, WakeDescriptors,
 };
+use mx_proto::round::{Next, Rounds, drain};
 use mx_proto::shares::Shares;
 use mx_proto::table::Table;
-use mx_proto::{Instant, LinkId, Memory, Route, Target};
+use mx_proto::{Instant, LinkId, Memory, Route, Source, Target};
 use ring::PushError;
+pub use round::Lent;
+use round::Round;
 use socket::{Name, Socket};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -78,6 +82,8 @@ pub struct LocalPort {
     strangers: Strangers,
     /// The links that every poll looks at; see the module's description.
     active: Vec<LinkId>,
+    /// The events of a poll, and what is lent of them.
+    round: Round,
     /// The position in `active` at which the next poll begins.
     turn: usize,
     /// The number of links that are past the handshake and not in `active`.
@@ -200,6 +206,7 @@ impl LocalPort {
             places: Shares::new(strangers::places(options.max_links), options.share),
             strangers: Strangers::new(ACCEPTED_WITHIN),
             active: Vec::new(),
+            round: Round::new(),
             turn: 0,
             idle: 0,
             timed: Vec::new(),
@@ -312,52 +319,6 @@ impl LocalPort {
     #[inline]
     pub fn is_active(&self) -> bool {
         !self.active.is_empty() && !self.control_wanted && !self.slept && self.loud.is_empty()
-    }
-
-    /// Takes packets from the active links.
-    #[inline(always)]
-    pub fn poll_active<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
-        self.poll_active_set(budget.max(1), sink, false)
-    }
-
-    /// [`Port::poll`], of all links. `turn`: the number of this poll. What costs system calls has its turn
-    /// now and then: with 0 everything has.
-    pub fn poll<M: Memory, S: Sink<M>>(
-        &mut self,
-        turn: u32,
-        now: Instant,
-        budget: usize,
-        sink: &mut S,
-    ) -> bool {
-        let budget = budget.max(1);
-        let mut any = false;
-        if self.control_wanted {
-            any = self.poll_control(now, sink);
-        }
-        if !self.loud.is_empty() {
-            any |= self.hear_loud(sink);
-        }
-        any |= self.poll_active_set(budget, sink, true);
-        let control_every = if any {
-            CONTROL_EVERY
-        } else {
-            CONTROL_EVERY_EMPTY
-        };
-        if turn % control_every == 0 || (self.slept && !any) {
-            return any | self.poll_descriptors(now, budget, sink);
-        }
-        let listen_every = if any {
-            LISTEN_EVERY
-        } else {
-            LISTEN_EVERY_EMPTY
-        };
-        let told = std::mem::take(&mut self.told);
-        if self.idle != 0 && !told && turn % listen_every == 0 && self.take_doorbells() {
-            any = true;
-            self.hear_loud(sink);
-            self.poll_active_set(budget, sink, false);
-        }
-        any
     }
 
     /// The rare ends of a `send`.
@@ -524,8 +485,28 @@ impl<M: Memory> Port<M> for LocalPort {
 
     #[inline]
     fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
-        self.poll(0, now, budget, sink)
+        drain(self, now, budget, sink)
     }
+}
+
+impl<M: Memory> Rounds<M> for LocalPort {
+    fn begin(&mut self, now: Instant, budget: usize) {
+        self.begin_round(0, now, budget);
+    }
+
+    fn next(&mut self) -> Next {
+        self.next_event()
+    }
+
+    fn body(&self) -> impl Source {
+        self.lent()
+    }
+
+    fn read(&mut self, place: Place<'_, M>) {
+        self.read_piece(place);
+    }
+
+    fn skip(&mut self) {}
 }
 
 /// Wakes the peer.

@@ -350,7 +350,7 @@ impl Link {
         let side = usize::from(side & 1);
         let asymmetric = peer_asymmetric && barrier::is_asymmetric();
         debug_assert_eq!(region.size(), geometry.total());
-        // SAFETY: the region is kept beside the rings, and no packet outlives the poll that peeked at it.
+        // SAFETY: the region is kept beside the rings, and no packet is lent when they go (`Round::forget_lent`).
         let memory = unsafe { Shared::of(&region) };
         let (producer, consumer) = ring::ends(memory, geometry, side, asymmetric);
         Self {

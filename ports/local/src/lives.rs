@@ -11,8 +11,9 @@
 
 use super::LocalPort;
 use super::link::{Entry, State};
-use mx_proto::port::{LinkDown, Sink};
-use mx_proto::{LinkId, Memory as Bytes};
+use mx_proto::LinkId;
+use mx_proto::port::LinkDown;
+use mx_proto::round::PortEvent;
 
 impl LocalPort {
     /// Changes a link's state; every change goes through here.
@@ -23,6 +24,7 @@ impl LocalPort {
         let source = entry.source;
         let state = std::mem::replace(&mut entry.state, State::Changing);
         let (slept, before) = (state.is_asleep(), state.bytes());
+        self.round.forget_lent(id);
         entry.state = next(state);
         let (sleeps, after) = (entry.state.is_asleep(), entry.state.bytes());
         self.budget.change(source, before, after);
@@ -76,17 +78,17 @@ impl LocalPort {
     }
 
     /// Reports links that are over. Returns whether there were any.
-    pub(super) fn bury<M: Bytes, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+    pub(super) fn bury(&mut self) -> bool {
         let doomed = std::mem::take(&mut self.doomed);
         let any = !doomed.is_empty();
         for (id, reason) in doomed {
-            self.end(id, reason, sink);
+            self.end(id, reason);
         }
         any
     }
 
     /// Forgets a link and tells the endpoint, if it knows of it.
-    pub(super) fn end<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, reason: LinkDown, sink: &mut S) {
+    pub(super) fn end(&mut self, id: LinkId, reason: LinkDown) {
         if let Some(entry) = self.remove(id) {
             if let Some(socket) = &entry.socket {
                 socket.shut_down();
@@ -96,7 +98,7 @@ impl LocalPort {
             }
             log::debug!("{:?}: {id:?} down: {reason}", self.name);
             if entry.known {
-                sink.on_down(id, reason);
+                self.tell(PortEvent::Down(id, reason));
             }
         }
     }
@@ -104,6 +106,7 @@ impl LocalPort {
     /// Takes a link out of everything.
     pub(super) fn remove(&mut self, id: LinkId) -> Option<Entry> {
         let entry = self.links.remove(id)?;
+        self.round.forget(id);
         if let Some(socket) = &entry.socket {
             self.control.remove(&socket.raw());
             self.data.remove(&socket.raw());

@@ -11,13 +11,12 @@
 //! Owns: what is left of a body whose memory has gone.
 //! Not here: rings, sockets; putting the pieces together ([`Incoming`]).
 
-use super::layout::BODY_MAX;
 use super::link::State;
 use super::ring::PushError;
 use super::{DATA_MAX, LARGE, LocalPort, ring_doorbell};
-use mx_port_base::incoming::Incoming;
-use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink, body_len};
-use mx_proto::{LinkId, Memory, Source};
+use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent};
+use mx_proto::round::PortEvent;
+use mx_proto::{LinkId, Memory};
 
 /// Bytes of the longest body that is sent without being asked for: above that its sender is woken twice, for Pull
 /// and for Notify. Streams of 4 MiB messages sleep no less with 4 MiB.
@@ -170,13 +169,13 @@ impl LocalPort {
 
     /// There is room on a link that had none: the rest of a body goes first, then the endpoint is told. False: that
     /// took it all.
-    pub(super) fn unblock<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> bool {
+    pub(super) fn unblock(&mut self, id: LinkId) -> bool {
         if let Some(entry) = self.links.get_mut(id) {
             entry.blocked = false;
         }
         let free = self.send_rest(id);
         if free {
-            sink.on_writable(id);
+            self.tell(PortEvent::Writable(id));
         }
         free
     }
@@ -199,38 +198,4 @@ impl LocalPort {
         }
         false
     }
-}
-
-/// Takes in a packet of a link, or a piece of one: strangers send no pieces. False when no peer of ours sends it
-/// there.
-#[inline(always)]
-pub(super) fn deliver<M: Memory, S: Sink<M>, B: Source + ?Sized>(
-    incoming: &mut Option<Incoming>,
-    may_stream: bool,
-    link: LinkId,
-    header: &HeaderBytes,
-    body: &B,
-    sink: &mut S,
-) -> bool {
-    if incoming.is_none() && body_len(header) == body.len() {
-        sink.on_packet(link, header, body);
-        return true;
-    }
-    may_stream && take(incoming, link, header, body, sink)
-}
-
-#[cold]
-#[inline(never)]
-fn take<M: Memory, S: Sink<M>, B: Source + ?Sized>(
-    incoming: &mut Option<Incoming>,
-    link: LinkId,
-    header: &HeaderBytes,
-    piece: &B,
-    sink: &mut S,
-) -> bool {
-    let header = incoming.is_none().then_some(header);
-    if header.is_some_and(|header| body_len(header) <= BODY_MAX) {
-        return false;
-    }
-    Incoming::take(incoming, link, (header, piece), STREAMED_MAX, sink)
 }

@@ -479,7 +479,7 @@ impl Consumer {
 ///
 /// The peer can change the bytes at any time, so they are only ever copied out.
 #[derive(Debug)]
-pub(super) struct SharedBody {
+pub struct SharedBody {
     first: Shared,
     first_len: usize,
     second: Shared,
@@ -511,6 +511,15 @@ impl Source for SharedBody {
 }
 
 impl SharedBody {
+    /// No bytes.
+    pub(super) const NONE: Self = Self {
+        first: Shared::NONE,
+        first_len: 0,
+        second: Shared::NONE,
+        len: 0,
+        far: false,
+    };
+
     /// The same of what ends in the second piece, or behind it.
     #[inline(never)]
     fn copy_around(&self, at: usize, into: &mut [u8]) {

@@ -28,6 +28,13 @@ pub(super) struct Shared {
 unsafe impl Send for Shared {}
 
 impl Shared {
+    /// No memory.
+    pub(super) const NONE: Self = Self {
+        at: std::ptr::null_mut(),
+        #[cfg(debug_assertions)]
+        left: 0,
+    };
+
     /// All of a region.
     ///
     /// # Safety

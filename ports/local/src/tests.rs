@@ -20,6 +20,7 @@ use mx_proto::port::{
     BODY_LEN_AT, Body, ConnectError, Destination, HeaderBytes, LinkDown, Place, SendError, Sent,
     Sink, body_len,
 };
+use mx_proto::round::tell_all;
 use mx_proto::{Clock, LinkId, Source};
 use mx_sim::VirtualClock;
 use std::sync::LazyLock;
@@ -145,8 +146,14 @@ impl Node {
     /// Polls with that budget.
     pub(super) fn poll_some(&mut self, budget: usize) -> bool {
         self.turn += 1;
-        self.port
-            .poll(self.turn, self.clock.now(), budget, &mut self.log)
+        self.port.begin_round(self.turn, self.clock.now(), budget);
+        tell_all(&mut self.port, &mut self.log)
+    }
+
+    /// Polls the links that were active lately, with that budget.
+    pub(super) fn poll_active(&mut self, budget: usize) -> bool {
+        self.port.begin_active(budget);
+        tell_all(&mut self.port, &mut self.log)
     }
 
     /// Polls, descriptors included, until nothing happens any more.

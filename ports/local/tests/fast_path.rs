@@ -4,6 +4,7 @@ use crate::counting::allocations;
 use crate::own_process::in_own_process;
 use mx_port_local::LocalPort;
 use mx_proto::port::{Body, HeaderBytes, Port, Sent};
+use mx_proto::round::tell_all;
 use mx_proto::{Clock, LinkId, Source};
 use mx_sim::{Ear, Hearing, VirtualClock, header_of};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -67,6 +68,11 @@ impl Talker {
         )
     }
 
+    fn poll_active(&mut self) -> bool {
+        self.port.begin_active(64);
+        tell_all::<Vec<u8>, _, _>(&mut self.port, &mut Hearing(&mut self.sink))
+    }
+
     fn send(&mut self, link: LinkId, body: &[u8]) {
         let header = header_of(0, body.len());
         let body = Body::<Vec<u8>>::Bytes(body);
@@ -79,10 +85,10 @@ impl Talker {
     /// One packet there and one back.
     fn exchange(&mut self, value: u64) {
         self.send(self.link, &value.to_le_bytes());
-        while !(self.port).poll_active::<Vec<u8>, _>(64, &mut Hearing(&mut self.sink)) {}
+        while !self.poll_active() {}
         let back = self.sink.link.unwrap();
         self.send(back, &value.to_le_bytes());
-        while !(self.port).poll_active::<Vec<u8>, _>(64, &mut Hearing(&mut self.sink)) {}
+        while !self.poll_active() {}
     }
 }
 

@@ -13,11 +13,13 @@ use crate::profile::Profile;
 use crate::world::NodeId;
 use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown, Port,
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown, Place, Port,
     RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, Sink, body_len,
 };
+use mx_proto::round::{Next, PortEvent, Rounds, drain};
 use mx_proto::secret::Binding;
-use mx_proto::{EndpointId, Identity, Instant, LinkId, Memory, NicId, Target};
+use mx_proto::{EndpointId, Identity, Instant, LinkId, Memory, NicId, Source, Target};
+use std::collections::VecDeque;
 
 /// One node's port. Dropping it breaks its links, as the death of a process does.
 #[derive(Debug)]
@@ -25,6 +27,23 @@ pub struct SimPort<M: Memory> {
     fabric: Fabric<M>,
     host: HostId,
     profile: Profile,
+    /// Events of the network that may still be taken in this round, and whether there has been one.
+    left: usize,
+    any: bool,
+    /// Events to be given out before the next one of the network is taken.
+    waiting: VecDeque<PortEvent>,
+    /// The piece that has been given out as a part.
+    piece: Option<Piece>,
+    /// The body of a packet that has been given out.
+    lent: Vec<u8>,
+}
+
+/// A piece of a packet.
+#[derive(Debug)]
+struct Piece {
+    link: LinkId,
+    assembly: Assembly,
+    bytes: Vec<u8>,
 }
 
 impl<M: Memory> SimPort<M> {
@@ -44,6 +63,11 @@ impl<M: Memory> SimPort<M> {
             fabric: fabric.clone(),
             host,
             profile,
+            left: 0,
+            any: false,
+            waiting: VecDeque::new(),
+            piece: None,
+            lent: Vec::new(),
         })
     }
 
@@ -112,14 +136,8 @@ impl<M: Memory> SimPort<M> {
         Ok(Sent::Whole)
     }
 
-    /// A piece of a packet arrived: gives it to the sink, or keeps it until there is more.
-    fn deliver<S: Sink<M>>(
-        &mut self,
-        link: LinkId,
-        header: Option<HeaderBytes>,
-        bytes: Vec<u8>,
-        sink: &mut S,
-    ) {
+    /// A piece of a packet has arrived: it is given out, or kept until there is more.
+    fn take_piece(&mut self, link: LinkId, header: Option<HeaderBytes>, bytes: Vec<u8>) {
         let mut inner = self.fabric.inner.borrow_mut();
         let on_wire = bytes.len() + if header.is_some() { HEADER_LEN } else { 0 };
         inner.taken(self.host, link, on_wire);
@@ -127,7 +145,7 @@ impl<M: Memory> SimPort<M> {
         let Some(end) = inner.end_mut(self.host, link) else {
             return;
         };
-        let mut assembly = match header {
+        let assembly = match header {
             Some(header) => Assembly {
                 header,
                 len: body_len(&header),
@@ -140,54 +158,97 @@ impl<M: Memory> SimPort<M> {
             },
         };
         drop(inner);
-        let whole = bytes.len() == assembly.len;
-        if matches!(assembly.into, Into::Undecided)
-            && whole
-            && assembly.len <= self.profile.packet_max
-            && !try_place
-        {
-            sink.on_packet(link, &assembly.header, &bytes[..]);
-            return;
+        let (header, whole) = (assembly.header, bytes.len() == assembly.len);
+        let first = matches!(assembly.into, Into::Undecided);
+        if first && whole && assembly.len <= self.profile.packet_max && !try_place {
+            self.lent = bytes;
+            return self.waiting.push_back(PortEvent::Packet { link, header });
         }
-        self.feed(link, &mut assembly, &bytes, sink);
+        let piece = Piece {
+            link,
+            assembly,
+            bytes,
+        };
+        if first || matches!(piece.assembly.into, Into::Placed) {
+            self.piece = Some(piece);
+            let begin = first && self.profile.streamed_max > 0;
+            return self.waiting.push_back(PortEvent::Part {
+                link,
+                header,
+                begin,
+            });
+        }
+        self.end_piece(piece);
+    }
+
+    /// The destination of a piece is known, and it is there.
+    fn end_piece(&mut self, piece: Piece) {
+        let Piece {
+            link,
+            mut assembly,
+            bytes,
+        } = piece;
+        let header = assembly.header;
+        if let Into::Kept(body) = &mut assembly.into {
+            body.extend_from_slice(&bytes);
+        }
+        assembly.got += bytes.len();
+        let mut inner = self.fabric.inner.borrow_mut();
+        let Some(end) = inner.end_mut(self.host, link) else {
+            return;
+        };
         if assembly.got < assembly.len {
-            if let Some(end) = self.fabric.inner.borrow_mut().end_mut(self.host, link) {
-                end.assembly = Some(assembly);
-            }
+            end.assembly = Some(assembly);
             return;
         }
         match assembly.into {
-            Into::Placed => sink.on_placed(link, &assembly.header),
-            Into::Kept(body) => sink.on_packet(link, &assembly.header, &body[..]),
+            Into::Placed => self.waiting.push_front(PortEvent::Placed { link, header }),
+            Into::Kept(body) => {
+                self.lent = body;
+                self.waiting.push_front(PortEvent::Packet { link, header });
+            }
             Into::Undecided | Into::Nowhere => {}
         }
     }
 
-    fn feed<S: Sink<M>>(&self, link: LinkId, assembly: &mut Assembly, bytes: &[u8], sink: &mut S) {
-        if matches!(assembly.into, Into::Undecided | Into::Placed) {
-            let first = matches!(assembly.into, Into::Undecided);
-            let begin = first && self.profile.streamed_max > 0;
-            match sink.place(link, &assembly.header, begin) {
-                Some(mut place) => {
-                    let at = place.offset + assembly.got;
-                    let written = place.memory.fill(at, bytes.len(), bytes, 0);
-                    assert_eq!(
-                        written,
-                        bytes.len(),
-                        "place promised room for all of the body"
-                    );
-                    assembly.into = Into::Placed;
-                }
-                None if assembly.got == 0 && assembly.len <= self.profile.packet_max => {
-                    assembly.into = Into::Kept(Vec::with_capacity(assembly.len));
-                }
-                None => assembly.into = Into::Nowhere,
+    /// Takes in one event of the network.
+    fn take(&mut self, Timed { link, what, .. }: Timed) {
+        let mut inner = self.fabric.inner.borrow_mut();
+        let Some(end) = inner.end_mut(self.host, link) else {
+            return;
+        };
+        self.any = true;
+        let event = match what {
+            What::Up => {
+                end.up = true;
+                self.waiting.push_back(PortEvent::Up(link));
+                std::mem::take(&mut end.blocked).then_some(PortEvent::Writable(link))
             }
-        }
-        if let Into::Kept(body) = &mut assembly.into {
-            body.extend_from_slice(bytes);
-        }
-        assembly.got += bytes.len();
+            What::Down(reason) => {
+                inner.remove(self.host, link);
+                Some(PortEvent::Down(link, reason))
+            }
+            What::Piece { header, bytes } => {
+                let spurious = inner.rng.chance(self.profile.spurious);
+                drop(inner);
+                self.take_piece(link, header, bytes);
+                spurious.then_some(PortEvent::Writable(link))
+            }
+            What::Writable => Some(PortEvent::Writable(link)),
+            What::Unbound => {
+                if end.accepted {
+                    return;
+                }
+                inner.tell_peer_down(self.host, link, LinkDown::Closed, false);
+                inner.remove(self.host, link);
+                Some(PortEvent::Down(link, LinkDown::TimedOut))
+            }
+            What::RemoteRead { token } => {
+                let ok = inner.finish_read(self.host, link, token);
+                ok.map(|ok| PortEvent::RemoteRead { link, token, ok })
+            }
+        };
+        self.waiting.extend(event);
     }
 }
 
@@ -256,6 +317,7 @@ impl<M: Memory> LinkControl for SimPort<M> {
             _ => inner.tell_peer_down(self.host, link, LinkDown::Reset, false),
         }
         inner.remove(self.host, link);
+        self.waiting.retain(|event| event.link() != link);
     }
 
     fn arm(&mut self) -> bool {
@@ -346,75 +408,73 @@ impl<M: Memory> Port<M> for SimPort<M> {
         }
     }
 
-    fn poll<S: Sink<M>>(&mut self, _now: Instant, budget: usize, sink: &mut S) -> bool {
-        let mut busy = false;
-        for _ in 0..budget {
-            let Some(Timed { link, what, .. }) = self.fabric.inner.borrow_mut().take(self.host)
-            else {
-                return busy;
-            };
-            let mut inner = self.fabric.inner.borrow_mut();
-            let Some(end) = inner.end_mut(self.host, link) else {
-                continue;
-            };
-            busy = true;
-            let accepted = end.accepted;
-            match what {
-                What::Up => {
-                    end.up = true;
-                    let blocked = std::mem::take(&mut end.blocked);
-                    drop(inner);
-                    sink.on_up(link);
-                    if blocked {
-                        sink.on_writable(link);
-                    }
-                }
-                What::Down(reason) => {
-                    inner.remove(self.host, link);
-                    drop(inner);
-                    sink.on_down(link, reason);
-                }
-                What::Piece { header, bytes } => {
-                    let spurious = inner.rng.chance(self.profile.spurious);
-                    drop(inner);
-                    self.deliver(link, header, bytes, sink);
-                    if spurious && self.fabric.inner.borrow().end(self.host, link).is_some() {
-                        sink.on_writable(link);
-                    }
-                }
-                What::Writable => {
-                    drop(inner);
-                    sink.on_writable(link);
-                }
-                What::Unbound => {
-                    if !accepted {
-                        inner.tell_peer_down(self.host, link, LinkDown::Closed, false);
-                        inner.remove(self.host, link);
-                        drop(inner);
-                        sink.on_down(link, LinkDown::TimedOut);
-                    }
-                }
-                What::RemoteRead { token } => {
-                    let ok = inner.finish_read(self.host, link, token);
-                    drop(inner);
-                    if let Some(ok) = ok {
-                        sink.on_remote_read(link, token, ok);
-                    }
-                }
-            }
-        }
-        // There may be more: the node has to come back although nothing new arrives.
-        let inner = self.fabric.inner.borrow();
-        if inner.anything_due(self.host) {
-            inner
-                .world
-                .wake(inner.world.now(), inner.hosts[self.host].node);
-        }
-        busy
+    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+        drain(self, now, budget, sink)
     }
 
     fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
         Some(self)
+    }
+}
+
+impl<M: Memory> Rounds<M> for SimPort<M> {
+    fn begin(&mut self, _now: Instant, budget: usize) {
+        (self.left, self.any) = (budget, false);
+    }
+
+    fn next(&mut self) -> Next {
+        assert!(
+            self.piece.is_none(),
+            "a part that is neither read nor skipped"
+        );
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                return Next::Event(event);
+            }
+            let next = match self.left {
+                0 => None,
+                _ => self.fabric.inner.borrow_mut().take(self.host),
+            };
+            match next {
+                Some(event) => {
+                    self.left -= 1;
+                    self.take(event);
+                }
+                None => break,
+            }
+        }
+        let inner = self.fabric.inner.borrow();
+        if self.left == 0 && inner.anything_due(self.host) {
+            // There may be more: the node has to come back although nothing new arrives.
+            inner
+                .world
+                .wake(inner.world.now(), inner.hosts[self.host].node);
+        }
+        Next::End { any: self.any }
+    }
+
+    fn body(&self) -> impl Source {
+        &self.lent[..]
+    }
+
+    fn read(&mut self, mut place: Place<'_, M>) {
+        let mut piece = self.piece.take().expect("a part is lent");
+        let (at, len) = (place.offset + piece.assembly.got, piece.bytes.len());
+        let written = place.memory.fill(at, len, &piece.bytes[..], 0);
+        assert_eq!(written, len, "place promised room for all of the body");
+        piece.assembly.into = Into::Placed;
+        self.end_piece(piece);
+    }
+
+    fn skip(&mut self) {
+        let mut piece = self.piece.take().expect("a part is lent");
+        let assembly = &mut piece.assembly;
+        assembly.into = if assembly.got == 0 && assembly.len <= self.profile.packet_max {
+            Into::Kept(Vec::with_capacity(assembly.len))
+        } else {
+            Into::Nowhere
+        };
+        self.end_piece(piece);
     }
 }
 

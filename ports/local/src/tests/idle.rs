@@ -1,6 +1,6 @@
 //! Two ports in one process, whose link falls asleep and wakes up.
 
-use super::{Event, Node, linked, readable};
+use super::{Event, Node, last_link, linked, readable};
 use crate::LocalOptions;
 use crate::layout::{BODY_MAX, Geometry};
 use crate::link::{State, UNREAD_MAX};
@@ -213,7 +213,7 @@ fn a_control_message_behind_many_wake_ups_is_heard() {
         a.send(ab, b"x").unwrap();
         b.port.disarm();
         b.port.note_told();
-        while b.port.poll_active(8, &mut b.log) {}
+        while b.poll_active(8) {}
     }
     assert_eq!(b.bodies().len(), UNREAD_MAX.into());
     suspend_alone(&mut a, ab);
@@ -224,6 +224,35 @@ fn a_control_message_behind_many_wake_ups_is_heard() {
     assert!(b.port.arm());
     a.poll_until_idle();
     assert_eq!(stage(&a, ab), Stage::Plain);
+}
+
+#[test]
+fn packets_that_are_first_read_with_a_suspend_make_their_link_known() {
+    let (mut a, mut b) = (Node::new(), Node::new());
+    let ab = a.connect(&b).unwrap();
+    for _ in 0..3 {
+        b.poll_until_idle();
+        a.poll_until_idle();
+    }
+    assert_eq!(
+        (a.take(), b.take(), stage(&a, ab)),
+        (vec![Event::Up(ab)], vec![], Stage::Up)
+    );
+    a.send(ab, b"1").unwrap();
+    a.send(ab, b"2").unwrap();
+    assert!(a.port.links.get_mut(ab).unwrap().suspend());
+    a.port.close(ab, Close::Flush);
+    b.poll_until_idle();
+    let events = b.take();
+    let link = last_link(&events);
+    assert_eq!(
+        events,
+        [
+            Event::Packet(link, b"1".to_vec()),
+            Event::Packet(link, b"2".to_vec()),
+            Event::Down(link, LinkDown::Closed)
+        ]
+    );
 }
 
 // ---- waking up ----

@@ -193,7 +193,7 @@ fn unread_wake_ups_never_keep_a_later_one_away() {
         b.port.disarm();
         // The packet is found without a look at the doorbells.
         b.port.note_told();
-        while b.port.poll_active(8, &mut b.log) {}
+        while b.poll_active(8) {}
         let unread = b.port.links.get(ba).unwrap().unread;
         assert!(unread <= 2 * UNREAD_MAX, "{unread} in round {round}");
         assert_eq!(b.bodies(), [round.to_le_bytes()]);

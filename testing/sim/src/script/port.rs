@@ -8,91 +8,142 @@ use super::{Delivery, Event, RemoteCall, Script};
 use crate::aside::aside;
 use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Port, RemoteKey, RemoteMemory,
-    RemoteRead, SendError, Sent, Sink,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Place, Port, RemoteKey,
+    RemoteMemory, RemoteRead, SendError, Sent, Sink,
 };
+use mx_proto::round::{Next, PortEvent, Rounds, drain};
 use mx_proto::secret::Binding;
 use mx_proto::wire::{Header, Kind};
-use mx_proto::{Identity, Instant, LinkId, Memory, NicId, Target};
+use mx_proto::{Identity, Instant, LinkId, Memory, NicId, Source, Target};
+use std::collections::VecDeque;
 
 /// The port of one node.
 #[derive(Debug)]
 pub struct ScriptedPort<S: Script> {
     net: ScriptedNet<S>,
     node: usize,
+    /// Steps that may still be taken in this round, and whether there has been one.
+    left: usize,
+    any: bool,
+    /// The events of the last step.
+    waiting: VecDeque<Waiting>,
+    /// The body of a packet that has been given out.
+    lent: Option<Vec<u8>>,
+    /// The part that has been given out.
+    part: Option<Part>,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Event(PortEvent),
+    Packet(LinkId, HeaderBytes, Vec<u8>),
+    Part(Part),
+}
+
+/// A body that is read from `at` on, to its end or its middle.
+#[derive(Debug)]
+struct Part {
+    link: LinkId,
+    header: HeaderBytes,
+    body: Vec<u8>,
+    begin: bool,
+    at: usize,
+    halves: bool,
 }
 
 impl<S: Script> ScriptedPort<S> {
     pub(super) fn new(net: ScriptedNet<S>, node: usize) -> Self {
-        Self { net, node }
+        Self {
+            net,
+            node,
+            left: 0,
+            any: false,
+            waiting: VecDeque::new(),
+            lent: None,
+            part: None,
+        }
     }
 
     fn record(&self, call: RemoteCall<'_, S::Memory>) {
         self.net.with(|net| net.script.on_remote_call(call));
     }
 
-    fn give<T: Sink<S::Memory>>(&self, step: Step, sink: &mut T) {
+    /// The events that a step comes to.
+    fn give(&mut self, step: Step) {
         let Step { link, rest, event } = step;
         if let Some(Event::Packet(header, body, _)) = rest {
-            self.give_rest(link, (header, body), sink);
+            let at = body.len() / 2;
+            self.waiting.push_back(Waiting::Part(Part {
+                link,
+                header,
+                body,
+                begin: false,
+                at,
+                halves: true,
+            }));
         }
-        match event {
-            Event::Up => sink.on_up(link),
-            Event::Writable => sink.on_writable(link),
-            Event::Activity(what) => sink.on_remote_activity(link, what),
-            Event::Read(token, ok) => sink.on_remote_read(link, token, ok),
-            Event::Down(reason) => sink.on_down(link, reason),
+        let event = match event {
+            Event::Up => PortEvent::Up(link),
+            Event::Writable => PortEvent::Writable(link),
+            Event::Activity(what) => PortEvent::RemoteActivity(link, what),
+            Event::Read(token, ok) => PortEvent::RemoteRead { link, token, ok },
+            Event::Down(reason) => PortEvent::Down(link, reason),
             Event::Packet(header, body, delivery) => {
-                self.give_packet(link, (header, body), delivery, sink);
+                let (begin, halves) = match delivery {
+                    Delivery::Whole => {
+                        let packet = Waiting::Packet(link, header, body);
+                        return self.waiting.push_back(packet);
+                    }
+                    Delivery::Placed { begin } => (begin, false),
+                    Delivery::Halves => (true, true),
+                };
+                return self.waiting.push_back(Waiting::Part(Part {
+                    link,
+                    header,
+                    body,
+                    begin,
+                    at: 0,
+                    halves,
+                }));
             }
-        }
-    }
-
-    /// Hands over the second half of a body.
-    fn give_rest<T: Sink<S::Memory>>(
-        &self,
-        link: LinkId,
-        (header, body): (HeaderBytes, Vec<u8>),
-        sink: &mut T,
-    ) {
-        if let Some(mut place) = sink.place(link, &header, false) {
-            let (at, len) = (body.len() / 2, body.len().div_ceil(2));
-            place.memory.fill(place.offset + at, len, &body[..], at);
-            sink.on_placed(link, &header);
-        }
-        aside(|| drop(body));
-    }
-
-    fn give_packet<T: Sink<S::Memory>>(
-        &self,
-        link: LinkId,
-        (header, body): (HeaderBytes, Vec<u8>),
-        delivery: Delivery,
-        sink: &mut T,
-    ) {
-        let begin = match delivery {
-            Delivery::Whole => None,
-            Delivery::Placed { begin } => Some(begin),
-            Delivery::Halves => Some(true),
         };
-        let place = begin.and_then(|begin| sink.place(link, &header, begin));
-        if let Some(mut place) = place {
-            let room = place.memory.len() - place.offset;
-            assert!(body.len() <= room, "a place too small");
-            if delivery == Delivery::Halves {
-                let half = body.len() / 2;
-                place.memory.fill(place.offset, half, &body[..], 0);
-                if self.net.with(|net| net.halts) {
-                    return self.net.with(|net| net.put_back(link, header, body));
-                }
-                return self.give_rest(link, (header, body), sink);
-            }
-            place.memory.fill(place.offset, body.len(), &body[..], 0);
-            sink.on_placed(link, &header);
-        } else if body.len() <= self.limits(link).packet_max {
-            sink.on_packet(link, &header, &body[..]);
+        self.waiting.push_back(Waiting::Event(event));
+    }
+
+    /// The next event of the steps that have been taken, but of links that have ended meanwhile.
+    fn next_waiting(&mut self) -> Option<PortEvent> {
+        if let Some(body) = self.lent.take() {
+            aside(|| drop(body));
         }
-        aside(|| drop(body));
+        loop {
+            let waiting = self.waiting.pop_front()?;
+            match waiting {
+                // The network has closed the link of an end already.
+                Waiting::Event(event @ PortEvent::Down(..)) => return Some(event),
+                Waiting::Event(event) if self.is_open(event.link()) => return Some(event),
+                Waiting::Packet(link, header, body) if self.is_open(link) => {
+                    self.lent = Some(body);
+                    return Some(PortEvent::Packet { link, header });
+                }
+                Waiting::Part(part) if self.is_open(part.link) => {
+                    let (link, header, begin) = (part.link, part.header, part.begin);
+                    self.part = Some(part);
+                    return Some(PortEvent::Part {
+                        link,
+                        header,
+                        begin,
+                    });
+                }
+                Waiting::Packet(_, _, body) | Waiting::Part(Part { body, .. }) => {
+                    aside(|| drop(body));
+                }
+                Waiting::Event(_) => {}
+            }
+        }
+    }
+
+    fn is_open(&self, link: LinkId) -> bool {
+        self.net.with(|net| !net.end(link).closed)
     }
 }
 
@@ -215,18 +266,82 @@ impl<S: Script> Port<S::Memory> for ScriptedPort<S> {
         });
     }
 
-    fn poll<T: Sink<S::Memory>>(&mut self, _: Instant, budget: usize, sink: &mut T) -> bool {
-        for done in 0..budget {
-            let Some(step) = self.net.with(|net| net.next(self.node)) else {
-                return done > 0;
-            };
-            self.give(step, sink);
-        }
-        true
+    fn poll<T: Sink<S::Memory>>(&mut self, now: Instant, budget: usize, sink: &mut T) -> bool {
+        drain(self, now, budget, sink)
     }
 
     fn remote_memory(&mut self, _: LinkId) -> Option<&mut dyn RemoteMemory<S::Memory>> {
         Some(self)
+    }
+}
+
+impl<S: Script> Rounds<S::Memory> for ScriptedPort<S> {
+    fn begin(&mut self, _: Instant, budget: usize) {
+        (self.left, self.any) = (budget, false);
+    }
+
+    fn next(&mut self) -> Next {
+        assert!(
+            self.part.is_none(),
+            "a part that is neither read nor skipped"
+        );
+        loop {
+            if let Some(event) = self.next_waiting() {
+                return Next::Event(event);
+            }
+            let step = match self.left {
+                0 => None,
+                _ => self.net.with(|net| net.next(self.node)),
+            };
+            let Some(step) = step else {
+                return Next::End { any: self.any };
+            };
+            (self.left, self.any) = (self.left - 1, true);
+            self.give(step);
+        }
+    }
+
+    fn body(&self) -> impl Source {
+        self.lent.as_deref().unwrap_or(&[])
+    }
+
+    fn read(&mut self, mut place: Place<'_, S::Memory>) {
+        let mut part = self.part.take().expect("a part is lent");
+        let (link, header, all) = (part.link, part.header, part.body.len());
+        let end = match part.halves && part.at == 0 {
+            true => all / 2,
+            false => all,
+        };
+        assert!(
+            all <= place.memory.len() - place.offset,
+            "a place too small"
+        );
+        place.memory.fill(
+            place.offset + part.at,
+            end - part.at,
+            &part.body[..],
+            part.at,
+        );
+        if end == all {
+            self.waiting
+                .push_front(Waiting::Event(PortEvent::Placed { link, header }));
+            aside(|| drop(part));
+        } else if self.net.with(|net| net.halts) {
+            self.net.with(|net| net.put_back(link, header, part.body));
+        } else {
+            (part.at, part.begin) = (end, false);
+            self.waiting.push_front(Waiting::Part(part));
+        }
+    }
+
+    fn skip(&mut self) {
+        let part = self.part.take().expect("a part is lent");
+        if part.at == 0 && part.body.len() <= self.limits(part.link).packet_max {
+            let packet = Waiting::Packet(part.link, part.header, part.body);
+            self.waiting.push_front(packet);
+        } else {
+            aside(|| drop(part));
+        }
     }
 }
 

@@ -1,0 +1,499 @@
+//! A round: what has happened at the links, one event at a time.
+//!
+//! ```text
+//!   begin --control wanted? sockets loud?--> queue
+//!
+//!   next:  the packet lent last goes back to its ring
+//!          queue    events, and packets that came over sockets             before all else
+//!          rings    the active links in turn, each at most its quota
+//!          then     Elsewhere: what costs system calls, if it is its turn --> rings once more --> Control --> End
+//! ```
+//!
+//! A packet in a ring is lent where it lies, until the next event. A link whose rings go meanwhile takes its packet
+//! with it ([`Round::forget_lent`]).
+//!
+//! Owns: the position among the active links, the packet that is lent, events that wait.
+
+use super::layout::BODY_MAX;
+use super::link::{Entry, State};
+use super::pieces::STREAMED_MAX;
+use super::ring::SharedBody;
+use super::{
+    ACTIVE_KEPT, CONTROL_EVERY, CONTROL_EVERY_EMPTY, IDLE_AFTER, LARGE, LISTEN_EVERY,
+    LISTEN_EVERY_EMPTY, LocalPort, STREAM, ring_doorbell,
+};
+use mx_port_base::incoming::{BadPiece, Incoming};
+use mx_proto::port::{HeaderBytes, Place, body_len};
+use mx_proto::round::{Next, PortEvent};
+use mx_proto::{Instant, LinkId, Memory, Source};
+use std::collections::VecDeque;
+
+/// The position within a round, and what is lent.
+#[derive(Debug)]
+pub(super) struct Round {
+    now: Instant,
+    /// The number of the poll.
+    number: u32,
+    budget: usize,
+    /// Packets that may still be taken from rings.
+    left: usize,
+    /// Active links that have not had their turn.
+    links: usize,
+    /// The link whose turn it is, and the packets that it may still give.
+    link: Option<LinkId>,
+    quota: usize,
+    /// Something is to be seen to at that link that is not in its ring.
+    odd: bool,
+    /// Links are also looked at for what is not in their rings.
+    all: bool,
+    any: bool,
+    then: Then,
+    loan: Loan,
+    /// The body that is lent, of [`Loan::Ring`].
+    body: SharedBody,
+    /// And of [`Loan::Owned`].
+    owned: Vec<u8>,
+    /// What is lent has been given out as a part.
+    part: bool,
+    queue: VecDeque<Queued>,
+}
+
+/// What follows when all active links have had their turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Then {
+    Elsewhere,
+    Control,
+    End,
+}
+
+/// The packet or piece that is lent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Loan {
+    Nothing,
+    /// In the ring of this link, whose turn it is.
+    Ring(LinkId),
+    /// Came over the socket of this link.
+    Owned(LinkId),
+}
+
+/// An event that waits for its turn.
+#[derive(Debug)]
+enum Queued {
+    Event(PortEvent),
+    /// A packet, or a piece of one.
+    Arrived {
+        link: LinkId,
+        header: HeaderBytes,
+        bytes: Vec<u8>,
+    },
+}
+
+/// Bytes of a packet or piece that a [`LocalPort`] lends.
+#[derive(Debug)]
+pub enum Lent<'a> {
+    /// In memory that the peer can still change.
+    Shared(&'a SharedBody),
+    /// Of the port.
+    Bytes(&'a [u8]),
+}
+
+impl Source for Lent<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        match self {
+            Self::Shared(body) => body.len(),
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    #[inline(always)]
+    fn copy_to(&self, at: usize, into: &mut [u8]) {
+        match self {
+            Self::Shared(body) => body.copy_to(at, into),
+            Self::Bytes(bytes) => Source::copy_to(*bytes, at, into),
+        }
+    }
+}
+
+impl Round {
+    /// No round yet.
+    pub(super) fn new() -> Self {
+        Self {
+            now: Instant(0),
+            number: 0,
+            budget: 0,
+            left: 0,
+            links: 0,
+            link: None,
+            quota: 0,
+            odd: false,
+            all: false,
+            any: false,
+            then: Then::End,
+            loan: Loan::Nothing,
+            body: SharedBody::NONE,
+            owned: Vec::new(),
+            part: false,
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// The rings of a link go: no packet of it is lent any more.
+    pub(super) fn forget_lent(&mut self, id: LinkId) {
+        if self.loan == Loan::Ring(id) {
+            (self.loan, self.body, self.part) = (Loan::Nothing, SharedBody::NONE, false);
+        }
+    }
+
+    /// A link goes, and nothing more of it is given out.
+    pub(super) fn forget(&mut self, id: LinkId) {
+        self.forget_lent(id);
+        self.queue.retain(|queued| queued.link() != id);
+    }
+}
+
+impl Queued {
+    fn link(&self) -> LinkId {
+        match self {
+            Self::Event(event) => event.link(),
+            Self::Arrived { link, .. } => *link,
+        }
+    }
+}
+
+impl LocalPort {
+    /// Begins a round over the links that were active lately, and no others.
+    #[inline(always)]
+    pub fn begin_active(&mut self, budget: usize) {
+        self.begin_rings(budget.max(1), false, Then::End);
+        self.round.any = false;
+    }
+
+    /// Begins a round over all links. `number`: of this poll. What costs system calls has its turn now and then: with
+    /// 0 everything has.
+    pub fn begin_round(&mut self, number: u32, now: Instant, budget: usize) {
+        self.begin_rings(budget.max(1), true, Then::Elsewhere);
+        (self.round.now, self.round.number) = (now, number);
+        self.round.any = self.control_wanted && self.poll_control(now);
+        if !self.loud.is_empty() {
+            self.round.any |= self.hear_loud();
+        }
+    }
+
+    #[inline(always)]
+    fn begin_rings(&mut self, budget: usize, all: bool, then: Then) {
+        self.round.budget = budget;
+        (self.round.left, self.round.links) = (budget, self.active.len());
+        (self.round.all, self.round.then) = (all, then);
+    }
+
+    /// [`mx_proto::round::Rounds::next`].
+    #[inline(always)]
+    pub fn next_event(&mut self) -> Next {
+        let of = match self.round.loan {
+            Loan::Nothing => None,
+            Loan::Ring(id) => {
+                self.release(id);
+                Some(id)
+            }
+            Loan::Owned(id) => {
+                self.round.loan = Loan::Nothing;
+                Some(id)
+            }
+        };
+        if self.round.part
+            && let Some(event) = of.and_then(|id| self.end_piece(id))
+        {
+            return Next::Event(event);
+        }
+        loop {
+            if !self.round.queue.is_empty()
+                && let Some(event) = self.next_queued()
+            {
+                return Next::Event(event);
+            }
+            if let Some(event) = self.next_in_rings() {
+                return Next::Event(event);
+            }
+            // What was found may have led to something that is queued.
+            if self.round.queue.is_empty() && !self.go_on() {
+                return Next::End {
+                    any: self.round.any,
+                };
+            }
+        }
+    }
+
+    /// The bytes that are lent.
+    #[inline(always)]
+    pub fn lent(&self) -> Lent<'_> {
+        match self.round.loan {
+            Loan::Ring(_) => Lent::Shared(&self.round.body),
+            Loan::Owned(_) => Lent::Bytes(&self.round.owned),
+            Loan::Nothing => Lent::Bytes(&[]),
+        }
+    }
+
+    /// Something has happened at a link.
+    pub(super) fn tell(&mut self, event: PortEvent) {
+        self.round.any = true;
+        self.round.queue.push_back(Queued::Event(event));
+    }
+
+    /// A packet, or a piece of one, came over a link's socket, or has to leave its ring.
+    pub(super) fn keep(&mut self, link: LinkId, header: HeaderBytes, bytes: Vec<u8>) {
+        if let Some(entry) = self.links.get_mut(link) {
+            entry.known = true;
+        }
+        let arrived = Queued::Arrived {
+            link,
+            header,
+            bytes,
+        };
+        self.round.queue.push_back(arrived);
+    }
+
+    /// The packet that was lent goes back to its ring.
+    #[inline(always)]
+    fn release(&mut self, id: LinkId) {
+        self.round.loan = Loan::Nothing;
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        let State::Up(link) = &mut entry.state else {
+            return;
+        };
+        let mut rung = link.consumer.release(&self.round.body);
+        let more = link.consumer.is_ready();
+        if !more && !rung {
+            rung = link.consumer.finish();
+        }
+        if rung {
+            ring_doorbell(&entry.socket);
+        }
+        self.round.odd |= entry.blocked | entry.socket.is_none();
+        if self.round.body.len() >= LARGE && link.chunks < STREAM {
+            link.chunks += 1;
+            self.round.odd |= link.chunks == STREAM;
+        }
+        if !more || self.round.quota == 0 {
+            self.leave(id);
+        }
+    }
+
+    /// The turn of a link is over.
+    #[inline(always)]
+    fn leave(&mut self, id: LinkId) {
+        self.round.link = None;
+        if std::mem::take(&mut self.round.odd) {
+            self.visit_oddity(id);
+        }
+    }
+
+    /// The next packet in the rings of active links.
+    #[inline(always)]
+    fn next_in_rings(&mut self) -> Option<PortEvent> {
+        loop {
+            let id = match self.round.link {
+                Some(id) => id,
+                None => self.next_link()?,
+            };
+            let Some(entry) = self.links.get_mut(id) else {
+                self.round.link = None;
+                continue;
+            };
+            let State::Up(link) = &mut entry.state else {
+                self.round.link = None;
+                continue;
+            };
+            match link.consumer.peek() {
+                Ok(Some(packet)) => {
+                    let round = &mut self.round;
+                    (round.left, round.quota) = (round.left - 1, round.quota - 1);
+                    round.any = true;
+                    entry.known = true;
+                    link.idle = 0;
+                    (round.loan, round.body) = (Loan::Ring(id), packet.body);
+                    let header = packet.header;
+                    if entry.incoming.is_none() && body_len(&header) == round.body.len() {
+                        return Some(PortEvent::Packet { link: id, header });
+                    }
+                    let len = round.body.len();
+                    match self.take_piece(id, &header, len) {
+                        Ok(Some(event)) => return Some(event),
+                        Ok(None) => self.release(id),
+                        // It stays where it is.
+                        Err(BadPiece) => {
+                            self.round.loan = Loan::Nothing;
+                            self.leave_failed(id);
+                        }
+                    }
+                }
+                Ok(None) => {
+                    if self.round.all {
+                        link.idle = link.idle.saturating_add(1);
+                        // Checking for space transfers the peer's cache line: not done on a busy link.
+                        let cooling = link.idle >= IDLE_AFTER && self.active.len() > ACTIVE_KEPT;
+                        self.round.odd = cooling || entry.is_odd();
+                    }
+                    self.leave(id);
+                }
+                Err(super::ring::Corrupt) => self.leave_failed(id),
+            }
+            if !self.round.queue.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    /// The active link whose turn it is.
+    #[inline(always)]
+    fn next_link(&mut self) -> Option<LinkId> {
+        if self.round.links == 0 || self.round.left == 0 {
+            return None;
+        }
+        self.round.links -= 1;
+        let active = self.active.len();
+        let next = self.turn + 1;
+        self.turn = if next < active { next } else { 0 };
+        let id = self.active.get(self.turn).copied()?;
+        self.round.link = Some(id);
+        self.round.quota = match active {
+            1 => self.round.left,
+            _ => (self.round.budget / 4).clamp(1, self.round.left),
+        };
+        Some(id)
+    }
+
+    #[cold]
+    fn leave_failed(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get_mut(id).and_then(Entry::up) {
+            link.failed = true;
+        }
+        self.round.odd = true;
+        self.leave(id);
+    }
+
+    /// Takes in a piece of a packet, which is lent: strangers send none. `None`: it is dropped.
+    #[cold]
+    #[inline(never)]
+    fn take_piece(
+        &mut self,
+        id: LinkId,
+        header: &HeaderBytes,
+        len: usize,
+    ) -> Result<Option<PortEvent>, BadPiece> {
+        let entry = self.links.get_mut(id).ok_or(BadPiece)?;
+        let header = entry.incoming.is_none().then_some(header);
+        if entry.stranger || header.is_some_and(|header| body_len(header) <= BODY_MAX) {
+            return Err(BadPiece);
+        }
+        let event = Incoming::take_piece(&mut entry.incoming, id, header, len, STREAMED_MAX)?;
+        self.round.part = event.is_some();
+        Ok(event)
+    }
+
+    /// Copies the piece that is lent to where its packet's body belongs.
+    pub fn read_piece<M: Memory>(&mut self, place: Place<'_, M>) {
+        let (id, piece) = match self.round.loan {
+            Loan::Ring(id) => (id, Lent::Shared(&self.round.body)),
+            Loan::Owned(id) => (id, Lent::Bytes(&self.round.owned)),
+            Loan::Nothing => return,
+        };
+        if let Some(incoming) = self
+            .links
+            .get_mut(id)
+            .and_then(|entry| entry.incoming.as_mut())
+        {
+            incoming.read_piece(place, &piece);
+        }
+    }
+
+    /// A piece has been read, or not. Returns the event that follows the last one of a packet.
+    #[cold]
+    #[inline(never)]
+    fn end_piece(&mut self, id: LinkId) -> Option<PortEvent> {
+        self.round.part = false;
+        Incoming::end_piece(&mut self.links.get_mut(id)?.incoming, id)
+    }
+
+    /// The next event that waits.
+    #[cold]
+    #[inline(never)]
+    fn next_queued(&mut self) -> Option<PortEvent> {
+        while let Some(queued) = self.round.queue.pop_front() {
+            let (link, header, bytes) = match queued {
+                Queued::Event(event) => return Some(event),
+                Queued::Arrived {
+                    link,
+                    header,
+                    bytes,
+                } => (link, header, bytes),
+            };
+            let Some(entry) = self.links.get_mut(link) else {
+                continue;
+            };
+            let (len, whole) = (bytes.len(), entry.incoming.is_none());
+            (self.round.loan, self.round.owned) = (Loan::Owned(link), bytes);
+            if whole && body_len(&header) == len {
+                return Some(PortEvent::Packet { link, header });
+            }
+            match self.take_piece(link, &header, len) {
+                Ok(Some(event)) => return Some(event),
+                Ok(None) => {}
+                Err(BadPiece) => {
+                    self.round.forget(link);
+                    self.fail(link);
+                }
+            }
+            self.round.loan = Loan::Nothing;
+        }
+        None
+    }
+
+    /// Goes on to what follows when all active links have had their turn. False: nothing.
+    fn go_on(&mut self) -> bool {
+        match std::mem::replace(&mut self.round.then, Then::End) {
+            Then::Elsewhere => self.look_elsewhere(),
+            Then::Control => {
+                let now = self.round.now;
+                self.round.any |= self.poll_control(now) | self.hear_loud();
+                !self.round.queue.is_empty()
+            }
+            Then::End => false,
+        }
+    }
+
+    /// Looks at what costs a system call, if it is its turn.
+    fn look_elsewhere(&mut self) -> bool {
+        let (any, number) = (self.round.any, self.round.number);
+        let control_every = if any {
+            CONTROL_EVERY
+        } else {
+            CONTROL_EVERY_EMPTY
+        };
+        if number % control_every == 0 || (self.slept && !any) {
+            // Also doorbells of active links: a peer may ask one of them to go idle.
+            self.slept = false;
+            self.round.then = Then::Control;
+            if self.take_doorbells() {
+                self.round.any |= self.hear_loud();
+                self.begin_rings(self.round.budget, true, Then::Control);
+            }
+            return true;
+        }
+        let listen_every = if any {
+            LISTEN_EVERY
+        } else {
+            LISTEN_EVERY_EMPTY
+        };
+        let told = std::mem::take(&mut self.told);
+        if self.idle == 0 || told || number % listen_every != 0 || !self.take_doorbells() {
+            return false;
+        }
+        self.round.any = true;
+        self.hear_loud();
+        self.begin_rings(self.round.budget, false, Then::End);
+        true
+    }
+}
