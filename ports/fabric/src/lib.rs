@@ -157,7 +157,7 @@ impl Domain {
 
     /// Appends up to `max` events of the shared endpoint to `out`, and says how many. An error means
     /// that the queue is broken, and with it all that was opened from this domain.
-    pub fn read(&self, out: &mut Vec<CqEvent>, max: usize) -> Result<usize, FabricError> {
+    pub fn read(&self, out: &mut impl Extend<CqEvent>, max: usize) -> Result<usize, FabricError> {
         match &self.parts.queue {
             Some(queue) => queue.read(&self.parts.library, out, max),
             None => Ok(0),

@@ -159,7 +159,7 @@ impl Queue {
     pub(super) fn read(
         &self,
         library: &Library,
-        out: &mut Vec<CqEvent>,
+        out: &mut impl Extend<CqEvent>,
         max: usize,
     ) -> Result<usize, FabricError> {
         // Entries of a shorter format lie closer together in it.
@@ -211,7 +211,11 @@ impl Queue {
     }
 
     /// Appends the failed operation that was announced, if there is one after all.
-    fn read_failed(&self, library: &Library, out: &mut Vec<CqEvent>) -> Result<bool, FabricError> {
+    fn read_failed(
+        &self,
+        library: &Library,
+        out: &mut impl Extend<CqEvent>,
+    ) -> Result<bool, FabricError> {
         let cq = self.handle.as_ptr();
         // No room for `err_data`: the provider then points to its own, valid until the next call.
         let mut entry = fi_cq_err_entry::EMPTY;
@@ -244,11 +248,11 @@ impl Queue {
                 entry.op_context
             );
         }
-        out.push(CqEvent {
+        out.extend([CqEvent {
             context: entry.op_context,
             flags: entry.flags,
             outcome: Err(errno),
-        });
+        }]);
         Ok(true)
     }
 

@@ -49,7 +49,7 @@ pub(super) struct Fabric {
     plan: Plan,
     /// Signs of life that wait for their link.
     pub(super) out: VecDeque<(LinkId, Reading)>,
-    /// Events that were read out of turn; they come before what is in the queue.
+    /// Events that have been read and not been handled, some of them out of turn by `remote`.
     pub(super) backlog: VecDeque<CqEvent>,
     /// Links that have gone while the provider had slots of theirs: their address and how many.
     tombstones: HashMap<LinkId, (u64, u32)>,

@@ -1,54 +1,204 @@
-//! Packets whose body comes in several frames.
+//! Frames that have arrived: their order, their links, and packets whose body comes in several of them.
 //!
 //! ```text
-//!   Packet: header, body's beginning
-//!   Rest:   more of it
+//!   frame --> link --> turn --Now----> signal: handled here
+//!                       |  `-Early-.   Packet: header, body or its beginning  --> Packet, or Part
+//!                       `-Past: x  v   Rest:   more of it                     --> Part
+//!                                 held until the frames before it have come
 //! ```
 //!
-//! Pings may come between them, other packets do not.
+//! Pings may come between a packet's frames, other packets do not. The current frame's bytes stay where they came
+//! in while an event lends them.
 //!
-//! Not here: putting the pieces together ([`Incoming`]), the order of frames.
+//! Not here: putting the pieces together ([`Incoming`]), the order of frames (`sequence`).
 
-use super::frame::FrameKind;
-use super::links::Link;
+use super::RdmPort;
+use super::frame::{AT_ONCE, FRAME_LEN, Frame, FrameKind};
+use super::links::{Heard, State};
+use super::poll::Phase;
+use super::reading::Reading;
+use super::sequence::FrameTurn;
+use libc::c_void;
 use mx_port_base::incoming::Incoming;
-use mx_proto::Memory;
-use mx_proto::port::{HEADER_LEN, Sink, body_len};
+use mx_proto::LinkId;
+use mx_proto::port::{HEADER_LEN, LinkDown, body_len};
+use mx_proto::round::PortEvent;
 
 /// Bytes of the longest body that comes in several frames.
 pub(super) const STREAMED_MAX: usize = 256 << 10;
 
-/// Takes in one frame of a packet. False when no peer of ours sends it there.
-#[inline]
-pub(super) fn take<M: Memory, S: Sink<M>>(
-    link: Option<&mut Link>,
-    kind: FrameKind,
-    bytes: &[u8],
-    sink: &mut S,
-) -> bool {
-    let Some(link) = link else { return true };
-    let name = link.id;
-    let (header, piece) = match kind {
-        FrameKind::Packet => match bytes.split_first_chunk::<HEADER_LEN>() {
-            Some((header, body)) => (Some(header), body),
-            None => return false,
-        },
-        _ => (None, bytes),
-    };
-    if let Some(header) = header
-        && link.incoming.is_none()
-        && body_len(header) <= piece.len()
-    {
-        // The sink checks that the body is not too long.
-        sink.on_packet(name, header, piece);
-        return true;
+impl RdmPort {
+    /// Returns the rest of the current frame.
+    #[inline]
+    pub(super) fn frame(&self) -> &[u8] {
+        let fabric = self.fabric.as_ref();
+        fabric.map_or(&[], |fabric| fabric.receive.frame())
     }
-    !link.is_stranger()
-        && Incoming::take(
-            &mut link.incoming,
-            name,
-            (header, piece),
-            STREAMED_MAX,
-            sink,
-        )
+
+    /// Handles a frame that has arrived in a receive buffer.
+    #[inline]
+    pub(super) fn handle_frame(
+        &mut self,
+        number: u32,
+        start: *const c_void,
+        len: usize,
+    ) -> Option<PortEvent> {
+        let fabric = self.fabric.as_mut()?;
+        if len == 0 {
+            // A buffer returned without a message.
+            return None;
+        }
+        fabric.receive.arrived(number, start, len);
+        fabric.receive.cut(fabric.plan().prefix());
+        let Some((frame, body)) = Frame::parse(fabric.receive.frame()) else {
+            self.stats.malformed += 1;
+            return None;
+        };
+        let Some(link) = self.links.addressed(frame.link, frame.cookie, self.now) else {
+            self.stats.stale += 1;
+            return None;
+        };
+        let id = link.id;
+        if frame.kind == FrameKind::Reset {
+            // While connecting, or before the peer is known to be there, timeouts decide.
+            if matches!(link.state, State::Up | State::Closing { .. }) {
+                self.end(id, LinkDown::Reset);
+            }
+            return None;
+        }
+        if !link.takes(frame.kind, body.len()) {
+            log::debug!("link {id:?}: a stranger sends more than an introduction");
+            self.stats.malformed += 1;
+            self.fail(id, LinkDown::Protocol);
+            return None;
+        }
+        match link.sequence.arrived(frame.number) {
+            FrameTurn::Now => {}
+            FrameTurn::Past => {
+                self.stats.stale += 1;
+                return None;
+            }
+            FrameTurn::Early => {
+                self.stats.early += 1;
+                if !self.links.hold(id, &frame, body, self.now) {
+                    log::debug!("link {id:?}: too much of it comes before its turn");
+                    self.fail(id, LinkDown::Reset);
+                }
+                return None;
+            }
+        }
+        fabric.receive.cut(FRAME_LEN);
+        self.take_frame(id, frame.kind)
+    }
+
+    /// Takes the current frame, whose turn it is.
+    #[inline]
+    pub(super) fn take_frame(&mut self, id: LinkId, kind: FrameKind) -> Option<PortEvent> {
+        self.round.phase = Phase::Held(id);
+        match self.links.on_frame(id, kind) {
+            Heard::Carries => {}
+            Heard::CameUp => {
+                self.round.phase = Phase::Frame(id, kind);
+                return Some(PortEvent::Up(id));
+            }
+            Heard::Ignored => return None,
+            Heard::Over => {
+                self.drop_link(id);
+                return None;
+            }
+        }
+        match kind {
+            FrameKind::Packet | FrameKind::Rest => self.take_packet(id, kind),
+            kind => {
+                self.handle_signal(id, kind);
+                None
+            }
+        }
+    }
+
+    /// Takes the current frame as one of a packet, and leaves the bytes of the body in it.
+    #[inline]
+    fn take_packet(&mut self, id: LinkId, kind: FrameKind) -> Option<PortEvent> {
+        let (fabric, link) = (self.fabric.as_mut()?, self.links.of_mut(id)?);
+        let mut header = None;
+        if kind == FrameKind::Packet {
+            let Some(first) = fabric.receive.frame().first_chunk::<HEADER_LEN>() else {
+                return self.violated(id);
+            };
+            header = Some(*first);
+            fabric.receive.cut(HEADER_LEN);
+        }
+        let len = fabric.receive.frame().len();
+        if let Some(header) = header
+            && link.incoming.is_none()
+            && body_len(&header) <= len
+        {
+            // The endpoint checks that the body is not too long.
+            return Some(PortEvent::Packet { link: id, header });
+        }
+        if link.is_stranger() {
+            return self.violated(id);
+        }
+        let packet = &mut link.incoming;
+        match Incoming::take_piece(packet, id, header.as_ref(), len, STREAMED_MAX) {
+            Ok(event) => {
+                if event.is_some() {
+                    self.round.phase = Phase::Part(id);
+                }
+                event
+            }
+            Err(_) => self.violated(id),
+        }
+    }
+
+    /// Ends the piece in the current frame, which the endpoint has read or not.
+    pub(super) fn end_part(&mut self, id: LinkId) -> Option<PortEvent> {
+        self.round.phase = Phase::Held(id);
+        Incoming::end_piece(&mut self.links.of_mut(id)?.incoming, id)
+    }
+
+    /// Ends the link of a peer that has sent what no peer of ours sends.
+    #[cold]
+    fn violated(&mut self, id: LinkId) -> Option<PortEvent> {
+        log::debug!("link {id:?}: no packet of a peer of ours");
+        self.stats.malformed += 1;
+        self.fail(id, LinkDown::Protocol);
+        None
+    }
+
+    /// Takes the frame that follows the current one, if it came before its turn and was held.
+    #[inline]
+    pub(super) fn take_held(&mut self, id: LinkId) -> Option<PortEvent> {
+        self.round.phase = Phase::Completions;
+        let (kind, frame) = self.links.next_held(id, self.now)?;
+        self.fabric.as_mut()?.receive.take_early(frame);
+        self.take_frame(id, kind)
+    }
+
+    /// Handles the current frame, which is not one of a packet.
+    fn handle_signal(&mut self, id: LinkId, kind: FrameKind) {
+        let Some(fabric) = &mut self.fabric else {
+            return;
+        };
+        let body = fabric.receive.frame();
+        let at_once = *body == AT_ONCE;
+        match kind {
+            FrameKind::Reading => match (Reading::parse(body), &mut fabric.remote) {
+                (Some(reading), Some(remote)) => remote.on_reading(id, reading),
+                (Some(_), None) => {}
+                (None, _) => self.stats.malformed += 1,
+            },
+            FrameKind::Hello => self.send_control(id, FrameKind::HelloAck, &[]),
+            FrameKind::Ping if at_once => self.send_control(id, FrameKind::Pong, &AT_ONCE),
+            FrameKind::Ping => self.send_control(id, FrameKind::Pong, &[]),
+            FrameKind::Pong if at_once => self.links.trust(id),
+            // The peer waits for the answer.
+            FrameKind::Bye => self.fail(id, LinkDown::Closed),
+            FrameKind::HelloAck
+            | FrameKind::Pong
+            | FrameKind::Packet
+            | FrameKind::Rest
+            | FrameKind::Reset => {}
+        }
+    }
 }

@@ -59,9 +59,10 @@ use libfabric_sys::Library;
 use links::{Alarm, Control, Links, Peer, State};
 use mx_port_base::epoll::Epoll;
 use mx_port_base::random;
-use mx_port_fabric::CqEvent;
 use mx_proto::port::LinkDown;
+use mx_proto::round::PortEvent;
 use mx_proto::{Instant, LinkId};
+use poll::Round;
 use provider::Choice;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -117,8 +118,10 @@ pub struct RdmPort {
     links: Links,
     /// Drawn when the fabric was opened.
     incarnation: u64,
-    /// Ends of links that the endpoint has not been told of.
-    downs: Vec<(LinkId, LinkDown)>,
+    /// Ends of links, and links with room again, that the endpoint has not been told of.
+    queued: VecDeque<PortEvent>,
+    /// The position in the round.
+    round: Round,
     /// Links whose provider could not be brought to send; taken out when nothing is borrowed.
     broken: Vec<LinkId>,
     /// Links that had no room, the one that has waited longest first.
@@ -145,8 +148,7 @@ pub struct RdmPort {
     /// Unused memory is given back then.
     give_back_at: Instant,
     stats: RdmStats,
-    /// Kept for their memory.
-    events: Vec<CqEvent>,
+    /// Kept for its memory.
     alarms: Vec<Alarm>,
 }
 
@@ -200,7 +202,8 @@ impl RdmPort {
             links: Links::new(options.keepalive, options.source_share),
             options,
             incarnation: random::nonzero().map_err(RdmError::System)?,
-            downs: Vec::new(),
+            queued: VecDeque::new(),
+            round: Round::default(),
             broken: Vec::new(),
             blocked: VecDeque::new(),
             room_at: Instant(0),
@@ -214,7 +217,6 @@ impl RdmPort {
             retry_at: Instant(0),
             give_back_at: Instant(0),
             stats: RdmStats::default(),
-            events: Vec::new(),
             alarms: Vec::new(),
         })
     }
@@ -354,7 +356,7 @@ impl RdmPort {
         };
         let known = !matches!(link.state, State::Waiting | State::Closing { .. });
         if self.drop_link(id) && known {
-            self.downs.push((id, reason));
+            self.queued.push_back(PortEvent::Down(id, reason));
         }
     }
 
@@ -534,7 +536,7 @@ mod tests {
     use libfabric_fake::{Death, Fake, Shape};
     use mx_port_base::clock::MonotonicClock;
     use mx_proto::Clock;
-    use mx_proto::port::LinkControl;
+    use mx_proto::port::{LinkControl, Port};
 
     #[test]
     fn a_device_that_has_gone_without_a_word_is_closed_and_one_that_is_back_opened() {
@@ -567,10 +569,10 @@ mod tests {
         assert!(port.is_open(now));
         // Nor need there be a link.
         let renewals = port.stats.renewals;
-        port.turn(now, 1, &mut mx_sim::Recorder::default());
+        port.poll(now, 1, &mut mx_sim::Recorder::default());
         std::fs::remove_dir_all(&device).unwrap();
         let due = port.deadline().unwrap();
-        port.turn(due, 1, &mut mx_sim::Recorder::default());
+        port.poll(due, 1, &mut mx_sim::Recorder::default());
         assert_eq!(port.stats.renewals, renewals + 1);
         std::fs::remove_dir_all(&classes).unwrap();
         drop(port);

@@ -425,7 +425,7 @@ impl Links {
         next
     }
 
-    /// The endpoint has done with a link, but not all it accepted has left.
+    /// The endpoint has done with a link, but not all it accepted has left. Nothing of the link is told any more.
     pub(super) fn closing(&mut self, id: LinkId, now: Instant) {
         let Some(link) = self.of_mut(id) else { return };
         let until = now.after(CLOSING);
@@ -434,6 +434,7 @@ impl Links {
             answer: true,
         };
         link.state = state;
+        (link.incoming, link.wanted) = (None, false);
         self.young.push(id);
     }
 

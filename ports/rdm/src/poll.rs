@@ -1,31 +1,33 @@
-//! The steps of a poll: completions, then the clock, then work that waits for room.
+//! The steps of a round: completions, then the clock, then work that waits for room.
 //!
 //! ```text
-//!   backlog, completion queue --> receive: frame --> link --> Sink, remote, or an answer
-//!                             --> send:    slot free
-//!                             --> remote:  its own
-//!   clock  --> ping, silence, links that were not completed
-//!   room   --> buffers to post, small frames, then "writable" in the order of waiting
-//!   remote --> reads done --> Sink
+//!   begin --> Completions --none left--> clock, buffers --> Reports --none left--> room, broken links --> Over
+//!               |     ^
+//!       a frame |     | no held frame follows
+//!               v     |
+//!             Frame  Held <-.       Frame: left for the next step when its link has just come up
+//!               |     ^ |   |
+//!               |     | `---' a held frame follows
+//!               `Part-'
 //! ```
+//!
+//! Queued events are given out before the next step. Between two events the endpoint may call the port in any way:
+//! each step looks its link up again.
 //!
 //! Everything that arrives is checked: a frame has to have a link and that link's cookie, a
 //! completion a known operation, and a position in a buffer has to be inside it.
 
 use super::fabric::NotSent;
-use super::frame::{AT_ONCE, Frame, FrameKind};
-use super::incoming;
-use super::links::{Alarm, Heard, Link, State};
+use super::frame::FrameKind;
+use super::links::{Alarm, Link};
 use super::ops::Op;
-use super::reading::Reading;
-use super::remote::Report;
-use super::sequence::FrameTurn;
+use super::remote::{Remote, Report};
 use super::{KEPT_FOR, RdmPort};
-use libc::c_void;
 use libfabric_sys::abi::FI_MULTI_RECV;
 use mx_port_fabric::{CqEvent, Done};
-use mx_proto::port::{LinkDown, RemoteUse, Sink};
-use mx_proto::{Instant, LinkId, Memory};
+use mx_proto::port::{LinkDown, Place, RemoteUse};
+use mx_proto::round::{Next, PortEvent, Rounds};
+use mx_proto::{Instant, LinkId, Memory, Source};
 
 /// Events taken from the queue at a time.
 const BATCH: usize = 32;
@@ -33,17 +35,41 @@ const BATCH: usize = 32;
 /// Frames that may wait on one link before it gets no more signs of life.
 const CONTROL_MAX: usize = 64;
 
-/// Links told in one poll that there may be room again.
+/// Links told in one round that there may be room again.
 const UNBLOCKED: usize = 32;
 
-impl RdmPort {
-    /// One poll. Returns true when anything happened.
-    pub(super) fn turn<M: Memory, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        budget: usize,
-        sink: &mut S,
-    ) -> bool {
+/// Position in a round.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    pub(super) phase: Phase,
+    /// Number of completions that may still be taken in.
+    left: usize,
+    /// True once a completion has been taken in.
+    moved: bool,
+    /// True once anything has happened.
+    any: bool,
+}
+
+/// Next step of a round.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Phase {
+    /// A completion to take in.
+    Completions,
+    /// The current frame to take, whose link has just come up.
+    Frame(LinkId, FrameKind),
+    /// The piece in the current frame to end, which the endpoint has read or not.
+    Part(LinkId),
+    /// A held frame to take, if one follows the current frame.
+    Held(LinkId),
+    /// A report of a remote read to give out.
+    Reports,
+    /// No step.
+    #[default]
+    Over,
+}
+
+impl<M: Memory> Rounds<M> for RdmPort {
+    fn begin(&mut self, now: Instant, budget: usize) {
         self.now = now;
         let away = now.since(self.polled);
         if away > self.links.absence_max() {
@@ -51,83 +77,120 @@ impl RdmPort {
             self.links.forgive(away, now);
         }
         self.polled = now;
-        if self.fabric.is_none() && self.links.len() == 0 {
-            return self.report_downs(sink);
-        }
         self.links.next_round();
-        let mut any = self.take_in(budget, sink);
-        let moved = any;
-        if self.links.is_due(now) || now >= self.give_back_at {
-            self.keep_time();
-        }
-        self.post_buffers();
-        self.with_remote(|remote, outlet| remote.poll(outlet, now));
-        self.send_readings();
-        any |= self.report_remote(sink);
-        if moved || now >= self.room_at {
-            any |= self.unblock(moved, sink);
-        }
-        if self.fabric.as_ref().is_some_and(super::Fabric::is_clogged) {
-            log::warn!("frames to dead peers fill the send slots: the endpoint is closed");
-            self.renew();
-        }
-        any |= self.report_downs(sink);
-        if any {
-            self.busy = now;
-        }
-        any
+        self.round = Round {
+            phase: Phase::Completions,
+            left: budget,
+            moved: false,
+            any: false,
+        };
     }
 
-    fn take_in<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
-        let mut events = std::mem::take(&mut self.events);
-        let mut taken = 0;
-        while taken < budget {
-            let Some(fabric) = &mut self.fabric else {
-                break;
+    #[inline]
+    fn next(&mut self) -> Next {
+        match self.next_event() {
+            Some(event) => Next::Event(event),
+            None => Next::End {
+                any: self.round.any,
+            },
+        }
+    }
+
+    #[inline]
+    fn body(&self) -> impl Source {
+        self.frame()
+    }
+
+    fn read(&mut self, place: Place<'_, M>) {
+        if let Phase::Part(id) = self.round.phase
+            && let Some(fabric) = &self.fabric
+            && let Some(incoming) = self
+                .links
+                .of_mut(id)
+                .and_then(|link| link.incoming.as_mut())
+        {
+            incoming.read_piece(place, fabric.receive.frame());
+        }
+    }
+
+    /// Does nothing: a piece that is not read is dropped.
+    fn skip(&mut self) {}
+}
+
+impl RdmPort {
+    /// Returns the next event of the round.
+    fn next_event(&mut self) -> Option<PortEvent> {
+        let event = loop {
+            if let Some(event) = self.queued.pop_front() {
+                break event;
+            }
+            let event = match self.round.phase {
+                Phase::Completions => self.take_completion(),
+                Phase::Frame(id, kind) => self.take_frame(id, kind),
+                Phase::Part(id) => self.end_part(id),
+                Phase::Held(id) => self.take_held(id),
+                Phase::Reports => self.next_report(),
+                Phase::Over => {
+                    if self.round.any {
+                        self.busy = self.now;
+                    }
+                    return None;
+                }
             };
-            if fabric.backlog.is_empty() {
-                if let Err(error) = fabric.domain.read(&mut events, BATCH) {
-                    log::error!("{}: {error}", self.choice.place());
-                    // The events are of operations that no longer exist.
-                    events.clear();
-                    self.renew();
-                    break;
-                }
-            } else {
-                events.extend(fabric.backlog.drain(..));
+            if let Some(event) = event {
+                break event;
             }
-            let found = events.len();
-            taken += found;
-            let renewals = self.stats.renewals;
-            for event in events.drain(..) {
-                if self.stats.renewals == renewals {
-                    self.handle_event(event, sink);
-                }
-                // Otherwise the operation no longer exists.
-            }
-            if found < BATCH {
-                // On most providers another read would only cost a system call.
-                break;
-            }
-        }
-        self.events = events;
-        taken > 0
+        };
+        self.round.any = true;
+        Some(event)
     }
 
-    fn handle_event<M: Memory, S: Sink<M>>(&mut self, event: CqEvent, sink: &mut S) {
+    fn take_completion(&mut self) -> Option<PortEvent> {
+        match self.next_completion() {
+            Some(completion) => {
+                (self.round.moved, self.round.any) = (true, true);
+                self.handle_completion(completion)
+            }
+            None => {
+                self.end_completions();
+                None
+            }
+        }
+    }
+
+    /// Returns the next completion within the budget.
+    #[inline]
+    fn next_completion(&mut self) -> Option<CqEvent> {
+        let fabric = self.fabric.as_mut()?;
+        if fabric.backlog.is_empty() && self.round.left > 0 {
+            match fabric.domain.read(&mut fabric.backlog, BATCH) {
+                // On most providers another read would only cost a system call.
+                Ok(found) if found < BATCH => self.round.left = self.round.left.min(found),
+                Ok(_) => {}
+                Err(error) => {
+                    log::error!("{}: {error}", self.choice.place());
+                    self.renew();
+                    return None;
+                }
+            }
+        }
+        self.round.left = self.round.left.checked_sub(1)?;
+        fabric.backlog.pop_front()
+    }
+
+    #[inline]
+    fn handle_completion(&mut self, completion: CqEvent) -> Option<PortEvent> {
         let CqEvent {
             context,
             flags,
             outcome,
-        } = event;
-        let Some(fabric) = &mut self.fabric else {
-            return;
-        };
+        } = completion;
+        let fabric = self.fabric.as_mut()?;
         let Some(op) = fabric.ops.of(context) else {
             // Injections have no context. A failed one means a silent peer, which its link notices.
             let injected = context.is_null() && outcome.is_err();
             self.stats.strange += u64::from(!injected);
-            return;
+            return None;
         };
         // An error ends one frame, not the buffer it was written to: others use that, too.
         let last = !matches!(op, Op::Receive(_))
@@ -138,15 +201,15 @@ impl RdmPort {
         }
         match op {
             Op::Receive(number) => {
+                if last {
+                    fabric.receive.returned(number);
+                }
                 match outcome {
-                    Ok(Done { buf, len }) => self.handle_frame(number, buf, len, sink),
+                    Ok(Done { buf, len }) => return self.handle_frame(number, buf, len),
                     Err(code) => {
                         log::debug!("a receive failed: {}", self.library.strerror(code));
                         self.stats.malformed += 1;
                     }
-                }
-                if last && let Some(fabric) = &mut self.fabric {
-                    fabric.receive.returned(number);
                 }
             }
             Op::Send(slot) => self.handle_sent(slot, outcome.err()),
@@ -155,6 +218,7 @@ impl RdmPort {
                 self.with_remote(|remote, outlet| remote.on_event(outlet, piece, outcome));
             }
         }
+        None
     }
 
     fn handle_sent(&mut self, slot: u32, error: Option<i32>) {
@@ -177,139 +241,16 @@ impl RdmPort {
         }
     }
 
-    #[inline]
-    fn handle_frame<M: Memory, S: Sink<M>>(
-        &mut self,
-        number: u32,
-        start: *const c_void,
-        len: usize,
-        sink: &mut S,
-    ) {
-        let Some(fabric) = &mut self.fabric else {
-            return;
-        };
-        if len == 0 {
-            // A buffer returned without a message.
-            return;
+    /// Does what follows the last completion of a round.
+    fn end_completions(&mut self) {
+        self.round.phase = Phase::Reports;
+        let now = self.now;
+        if self.links.is_due(now) || now >= self.give_back_at {
+            self.keep_time();
         }
-        let prefix = fabric.plan().prefix();
-        let arrived = fabric.receive.arrived(number, start, len);
-        let parsed = arrived
-            .and_then(|bytes| bytes.get(prefix..))
-            .and_then(Frame::parse);
-        let Some((frame, body)) = parsed else {
-            self.stats.malformed += 1;
-            return;
-        };
-        let Some(link) = self.links.addressed(frame.link, frame.cookie, self.now) else {
-            self.stats.stale += 1;
-            return;
-        };
-        let id = link.id;
-        if frame.kind == FrameKind::Reset {
-            // While connecting, or before the peer is known to be there, timeouts decide.
-            if matches!(link.state, State::Up | State::Closing { .. }) {
-                self.end(id, LinkDown::Reset);
-            }
-            return;
-        }
-        if !link.takes(frame.kind, body.len()) {
-            log::debug!("link {id:?}: a stranger sends more than an introduction");
-            self.stats.malformed += 1;
-            self.fail(id, LinkDown::Protocol);
-            return;
-        }
-        match link.sequence.arrived(frame.number) {
-            FrameTurn::Now => {}
-            FrameTurn::Past => {
-                self.stats.stale += 1;
-                return;
-            }
-            FrameTurn::Early => {
-                self.stats.early += 1;
-                if !self.links.hold(id, &frame, body, self.now) {
-                    log::debug!("link {id:?}: too much of it comes before its turn");
-                    self.fail(id, LinkDown::Reset);
-                }
-                return;
-            }
-        }
-        match self.links.on_frame(id, frame.kind) {
-            Heard::Carries => {}
-            Heard::CameUp => sink.on_up(id),
-            Heard::Ignored => return,
-            Heard::Over => {
-                self.drop_link(id);
-                return;
-            }
-        }
-        match frame.kind {
-            kind @ (FrameKind::Packet | FrameKind::Rest) => {
-                if !incoming::take(self.links.of_mut(id), kind, body, sink) {
-                    return self.violated(id);
-                }
-            }
-            kind => {
-                let (reading, at_once) = (Reading::parse(body), *body == AT_ONCE);
-                self.handle_signal(id, kind, (reading, at_once));
-            }
-        }
-        self.handle_held(id, sink);
-    }
-
-    /// A peer has sent what none of ours does.
-    #[cold]
-    fn violated(&mut self, id: LinkId) {
-        log::debug!("link {id:?}: no packet of a peer of ours");
-        self.stats.malformed += 1;
-        self.fail(id, LinkDown::Protocol);
-    }
-
-    /// Frames that came before the one that has just been taken, and follow it.
-    fn handle_held<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
-        while let Some((kind, body)) = self.links.next_held(id, self.now) {
-            match kind {
-                FrameKind::Packet | FrameKind::Rest => {
-                    if !incoming::take(self.links.of_mut(id), kind, &body, sink) {
-                        return self.violated(id);
-                    }
-                }
-                kind => {
-                    let body = (Reading::parse(&body), *body == AT_ONCE);
-                    self.handle_signal(id, kind, body);
-                }
-            }
-        }
-    }
-
-    /// A frame without a packet; of its body, what the kinds that have one say in it.
-    fn handle_signal(
-        &mut self,
-        id: LinkId,
-        kind: FrameKind,
-        (reading, at_once): (Option<Reading>, bool),
-    ) {
-        match kind {
-            FrameKind::Reading => match (reading, &mut self.fabric) {
-                (Some(reading), Some(fabric)) => {
-                    if let Some(remote) = &mut fabric.remote {
-                        remote.on_reading(id, reading);
-                    }
-                }
-                _ => self.stats.malformed += 1,
-            },
-            FrameKind::Hello => self.send_control(id, FrameKind::HelloAck, &[]),
-            FrameKind::Ping if at_once => self.send_control(id, FrameKind::Pong, &AT_ONCE),
-            FrameKind::Ping => self.send_control(id, FrameKind::Pong, &[]),
-            FrameKind::Pong if at_once => self.links.trust(id),
-            // The peer waits for the answer.
-            FrameKind::Bye => self.fail(id, LinkDown::Closed),
-            FrameKind::HelloAck
-            | FrameKind::Pong
-            | FrameKind::Packet
-            | FrameKind::Rest
-            | FrameKind::Reset => {}
-        }
+        self.post_buffers();
+        self.with_remote(|remote, outlet| remote.poll(outlet, now));
+        self.send_readings();
     }
 
     fn keep_time(&mut self) {
@@ -345,9 +286,6 @@ impl RdmPort {
         let Some(fabric) = &mut self.fabric else {
             return;
         };
-        if !fabric.receive.owes() {
-            return;
-        }
         if let Err(code) = fabric.post_buffers() {
             let text = self.library.strerror(code);
             log::error!("{}: fi_recv: {text}", self.choice.place());
@@ -365,37 +303,52 @@ impl RdmPort {
         }
     }
 
-    fn report_remote<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
-        let mut any = false;
-        while let Some(report) = self
-            .fabric
-            .as_mut()
-            .and_then(|fabric| fabric.remote.as_mut()?.next_report())
-        {
-            any = true;
-            let id = report.link();
-            if self.links.of(id).is_none() {
-                continue;
+    /// Returns the next report of a remote read.
+    fn next_report(&mut self) -> Option<PortEvent> {
+        let remote = self.fabric.as_mut().and_then(|it| it.remote.as_mut());
+        let Some(report) = remote.and_then(Remote::next_report) else {
+            self.end_reports();
+            return None;
+        };
+        self.round.any = true;
+        let link = report.link();
+        self.links.of(link)?;
+        match report {
+            Report::ReadDone { token, ok, .. } => Some(PortEvent::RemoteRead { link, token, ok }),
+            Report::Registered { token, .. } => {
+                let what = RemoteUse::Registered(token);
+                Some(PortEvent::RemoteActivity(link, what))
             }
-            match report {
-                Report::ReadDone { token, ok, .. } => sink.on_remote_read(id, token, ok),
-                Report::Registered { token, .. } => {
-                    sink.on_remote_activity(id, RemoteUse::Registered(token));
-                }
-                Report::Reading { token, .. } => {
-                    sink.on_remote_activity(id, RemoteUse::Reading(token));
-                }
-                Report::Broken { .. } => self.disconnect(id),
+            Report::Reading { token, .. } => {
+                Some(PortEvent::RemoteActivity(link, RemoteUse::Reading(token)))
+            }
+            Report::Broken { .. } => {
+                self.disconnect(link);
+                None
             }
         }
-        any
+    }
+
+    /// Does what follows the last report of a round.
+    fn end_reports(&mut self) {
+        self.round.phase = Phase::Over;
+        if self.round.moved || self.now >= self.room_at {
+            self.unblock();
+        }
+        if self.fabric.as_ref().is_some_and(super::Fabric::is_clogged) {
+            log::warn!("frames to dead peers fill the send slots: the endpoint is closed");
+            self.renew();
+        }
+        while let Some(id) = self.broken.pop() {
+            let reason = self.links.of(id).map_or(LinkDown::Reset, Link::broken);
+            self.fail(id, reason);
+        }
     }
 
     /// Links that have waited longest for room try again: their small frames here, the rest in the
     /// endpoint. If nothing has made room, only after their pause: the endpoint takes every try for
     /// progress, and would never sleep.
-    fn unblock<M: Memory, S: Sink<M>>(&mut self, moved: bool, sink: &mut S) -> bool {
-        let mut any = false;
+    fn unblock(&mut self) {
         let mut tried = 0;
         self.room_at = Instant(u64::MAX);
         for _ in 0..self.blocked.len() {
@@ -405,7 +358,7 @@ impl RdmPort {
             let Some(link) = self.links.of_mut(id) else {
                 continue;
             };
-            let due = moved || link.retry_at <= self.now;
+            let due = self.round.moved || link.retry_at <= self.now;
             if !due || tried == UNBLOCKED {
                 self.room_at = self.room_at.min(link.retry_at);
                 self.blocked.push_back(id);
@@ -420,11 +373,9 @@ impl RdmPort {
             if let Some(link) = self.links.of_mut(id)
                 && std::mem::take(&mut link.wanted)
             {
-                any = true;
-                sink.on_writable(id);
+                self.queued.push_back(PortEvent::Writable(id));
             }
         }
-        any
     }
 
     /// Sends what small frames wait on a link. False when there is no room for all of them.
@@ -444,17 +395,7 @@ impl RdmPort {
             }
         }
     }
-
-    /// Tells the endpoint which links have ended.
-    fn report_downs<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
-        while let Some(id) = self.broken.pop() {
-            let reason = self.links.of(id).map_or(LinkDown::Reset, Link::broken);
-            self.fail(id, reason);
-        }
-        let any = !self.downs.is_empty();
-        for (id, reason) in std::mem::take(&mut self.downs) {
-            sink.on_down(id, reason);
-        }
-        any
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@ use mx_proto::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, PACKET_LEAST, Port,
     RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, Sink, WakeDescriptors,
 };
+use mx_proto::round::{self, PortEvent};
 use mx_proto::secret::Binding;
 use mx_proto::{Instant, LinkId, Memory, Target};
 use std::time::Duration;
@@ -61,7 +62,9 @@ impl LinkControl for RdmPort {
     }
 
     fn close(&mut self, id: LinkId, how: Close) {
-        self.downs.retain(|(down, _)| *down != id);
+        self.queued.retain(|event| {
+            !matches!(event, PortEvent::Down(link, _) | PortEvent::Writable(link) if *link == id)
+        });
         let Some(link) = self.links.of_mut(id) else {
             return;
         };
@@ -127,7 +130,7 @@ impl LinkControl for RdmPort {
     }
 
     fn arm(&mut self) -> bool {
-        let told = self.downs.is_empty() && self.broken.is_empty();
+        let told = self.queued.is_empty() && self.broken.is_empty();
         let fd = self.wait_fd();
         let Some(fabric) = &mut self.fabric else {
             return told;
@@ -223,7 +226,7 @@ impl<M: Memory> Port<M> for RdmPort {
 
     #[inline]
     fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
-        self.turn(now, budget, sink)
+        round::drain(self, now, budget, sink)
     }
 
     fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {

@@ -6,16 +6,18 @@
 //!   otherwise:      [ frame ]  [ frame ]  [ frame ]  ...      one receive each
 //! ```
 //!
-//! Frames are copied out or handled before the buffer is posted again, in the same poll. So
+//! Frames are copied out or handled before the buffer is posted again, at the end of the round. So
 //! credits, not this memory, bound the messages of peers.
 //!
-//! Owns: the memory and its registrations. The memory must outlive the endpoint.
-//! Not here: frames.
+//! Owns: the memory and its registrations, and which bytes are those of the current frame. The memory must
+//! outlive the endpoint.
+//! Not here: what frames mean.
 
 use super::ops::{Op, Ops};
 use super::plan::Plan;
 use libc::c_void;
 use mx_port_fabric::{Buffers, Domain, Ep, FabricError};
+use std::ops::Range;
 
 /// Multi-receive buffers: while one is being used up, the next is there already.
 const MULTI: usize = 4;
@@ -32,8 +34,12 @@ pub(super) struct Receive {
     buffers: Buffers,
     size: usize,
     multi: bool,
-    /// Buffers the provider would not take back; tried again at every poll.
+    /// Buffers the provider would not take back; tried again in every round.
     owed: Vec<u32>,
+    /// The rest of the current frame: its place in the buffers, or in `early`.
+    frame: Range<usize>,
+    /// The current frame, if it came before its turn and was held.
+    early: Option<Box<[u8]>>,
 }
 
 impl Receive {
@@ -51,11 +57,15 @@ impl Receive {
             size,
             multi: plan.terms.multi_recv,
             owed: (0..count as u32).collect(),
+            frame: 0..0,
+            early: None,
         })
     }
 
-    /// Gives the provider every buffer it does not have, as far as it takes them now.
+    /// Gives the provider every buffer it does not have, as far as it takes them now. No frame is current
+    /// any more.
     pub(super) fn post(&mut self, main: &Ep, ops: &mut Ops) -> Result<(), i32> {
+        (self.frame, self.early) = (0..0, None);
         let desc = self.buffers.desc();
         while let Some(&number) = self.owed.last() {
             let start = self.buffers.bytes_mut()[number as usize * self.size..].as_mut_ptr();
@@ -75,22 +85,22 @@ impl Receive {
         Ok(())
     }
 
-    /// The provider has done with a buffer, which is to be posted again.
+    /// The provider has done with a buffer, which is to be posted again. Its bytes stay until [`Self::post`].
     pub(super) fn returned(&mut self, number: u32) {
         if !self.owed.contains(&number) {
             self.owed.push(number);
         }
     }
 
-    /// A provider's buffer has to be posted.
+    /// Makes the bytes that have arrived in a buffer the current frame. `start` is the provider's address for
+    /// them, used only for multi-receives. The frame is empty when they are outside the buffer.
     #[inline]
-    pub(super) fn owes(&self) -> bool {
-        !self.owed.is_empty()
+    pub(super) fn arrived(&mut self, number: u32, start: *const c_void, len: usize) {
+        self.early = None;
+        self.frame = self.range_of(number, start, len).unwrap_or(0..0);
     }
 
-    /// The bytes that have arrived in a buffer. `start` is the provider's address for them, used
-    /// only for multi-receives. `None` when that is outside.
-    pub(super) fn arrived(&self, number: u32, start: *const c_void, len: usize) -> Option<&[u8]> {
+    fn range_of(&self, number: u32, start: *const c_void, len: usize) -> Option<Range<usize>> {
         let base = number as usize * self.size;
         let offset = if self.multi {
             let first = self.buffers.bytes().as_ptr().addr() + base;
@@ -99,10 +109,29 @@ impl Receive {
             0
         };
         let end = offset.checked_add(len)?;
-        if end > self.size {
-            return None;
-        }
-        self.buffers.bytes().get(base + offset..base + end)
+        (end <= self.size).then_some(base + offset..base + end)
+    }
+
+    /// Makes a held frame the current one.
+    pub(super) fn take_early(&mut self, frame: Box<[u8]>) {
+        self.frame = 0..frame.len();
+        self.early = Some(frame);
+    }
+
+    /// Returns the rest of the current frame.
+    #[inline]
+    pub(super) fn frame(&self) -> &[u8] {
+        let bytes = self
+            .early
+            .as_deref()
+            .unwrap_or_else(|| self.buffers.bytes());
+        bytes.get(self.frame.clone()).unwrap_or(&[])
+    }
+
+    /// Cuts the first `len` bytes off the current frame.
+    #[inline]
+    pub(super) fn cut(&mut self, len: usize) {
+        self.frame.start = self.frame.end.min(self.frame.start + len);
     }
 
     /// Gives up the registration; the memory stays.

@@ -58,7 +58,7 @@ impl Side {
 
     fn poll(&self) {
         let mut events = self.events.borrow_mut();
-        self.domain.read(&mut events, 64).unwrap();
+        self.domain.read(&mut *events, 64).unwrap();
     }
 
     fn take(&self, wanted: impl Fn(&CqEvent) -> bool) -> Option<CqEvent> {
@@ -278,6 +278,6 @@ fn what_was_not_asked_for_is_not_called() {
         let long = vec![0; choice.plan.prefix() + choice.plan.terms.inject_max + 1];
         let injected = side.main.inject(&long, 0);
         assert_eq!(injected, Err(libfabric_sys::abi::FI_EMSGSIZE));
-        assert_eq!(side.domain.read(&mut Vec::new(), 16), Ok(0));
+        assert_eq!(side.domain.read(&mut Vec::<CqEvent>::new(), 16), Ok(0));
     });
 }

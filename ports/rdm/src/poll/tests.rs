@@ -1,0 +1,346 @@
+//! Calls of the port between two events of a round.
+
+use super::*;
+use crate::RdmOptions;
+use crate::frame::Frame;
+use crate::links::State;
+use libfabric_fake::{Fake, Faults, Shape};
+use mx_port_base::clock::MonotonicClock;
+use mx_port_fabric::Addresses;
+use mx_proto::port::{
+    BODY_LEN_AT, Body, Close, Destination, HEADER_LEN, HeaderBytes, LinkControl, Port, SendError,
+    Sent,
+};
+use mx_proto::{Clock, EndpointId, NicId, Route, Target};
+use std::net::SocketAddr;
+
+const TARGET: Target = Target {
+    nic: NicId(1),
+    endpoint: EndpointId(0),
+    route: Route::AUTO,
+};
+
+/// Rounds that are enough for anything to arrive.
+const MANY: usize = 20;
+
+/// Completions that a round takes in.
+const BUDGET: usize = 64;
+
+/// Two ports with a link between them.
+struct Pair {
+    fake: Fake,
+    caller: RdmPort,
+    callee: RdmPort,
+    /// Name of the link at the caller.
+    to: LinkId,
+    /// Name of the link at the callee.
+    from: LinkId,
+}
+
+fn next(port: &mut RdmPort) -> Next {
+    Rounds::<Vec<u8>>::next(port)
+}
+
+fn begin(port: &mut RdmPort) {
+    Rounds::<Vec<u8>>::begin(port, MonotonicClock.now(), BUDGET);
+}
+
+fn body(port: &RdmPort) -> Vec<u8> {
+    Rounds::<Vec<u8>>::body(port).to_vec()
+}
+
+/// Rounds until an event, which is returned in the middle of its round.
+fn event(port: &mut RdmPort) -> PortEvent {
+    for _ in 0..MANY {
+        begin(port);
+        if let Next::Event(event) = next(port) {
+            return event;
+        }
+    }
+    panic!("nothing happens: {port:?}");
+}
+
+/// The other events of the round.
+fn rest(port: &mut RdmPort) -> Vec<PortEvent> {
+    std::iter::from_fn(|| match next(port) {
+        Next::Event(event) => Some(event),
+        Next::End { .. } => None,
+    })
+    .collect()
+}
+
+fn header(len: usize) -> HeaderBytes {
+    let mut header = [7; HEADER_LEN];
+    header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(len as u32).to_le_bytes());
+    header
+}
+
+fn packet(link: LinkId, len: usize) -> PortEvent {
+    let header = header(len);
+    PortEvent::Packet { link, header }
+}
+
+fn part(link: LinkId, len: usize, begin: bool) -> PortEvent {
+    PortEvent::Part {
+        link,
+        header: header(len),
+        begin,
+    }
+}
+
+impl Pair {
+    /// The link is begun, and its first frame under way.
+    fn greeting() -> Self {
+        let shape = Shape {
+            connect_polls: 0,
+            ..Shape::tcp()
+        };
+        let fake = Fake::new(shape, 1);
+        let open = || {
+            RdmPort::open(RdmOptions {
+                library: Some(fake.library()),
+                ..RdmOptions::default()
+            })
+        };
+        let (mut caller, mut callee) = (open().unwrap(), open().unwrap());
+        let (now, local) = (MonotonicClock.now(), SocketAddr::from(([127, 0, 0, 1], 1)));
+        let to = crate::FabricPort::reserve(&mut caller, now, None).unwrap();
+        let ours = caller.endpoint_address(to).unwrap();
+        let (from, theirs) = callee.answer(&ours, local, now).unwrap();
+        caller.greet((to, TARGET), &theirs, local, now);
+        let from = from.unwrap();
+        callee.accept(from);
+        Self {
+            fake,
+            caller,
+            callee,
+            to,
+            from,
+        }
+    }
+
+    /// The link is up, and nothing under way.
+    fn up() -> Self {
+        let mut pair = Self::greeting();
+        for _ in 0..MANY {
+            begin(&mut pair.callee);
+            assert_eq!(rest(&mut pair.callee), []);
+            begin(&mut pair.caller);
+            if rest(&mut pair.caller) == [PortEvent::Up(pair.to)] {
+                return pair;
+            }
+        }
+        panic!("{:?}", pair.caller);
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        let body = Body::<Vec<u8>>::Bytes(bytes);
+        let sent = self.caller.send(self.to, &header(bytes.len()), body);
+        assert_eq!(sent, Ok(Sent::Whole));
+    }
+
+    /// Sends a body of three frames; its bytes.
+    fn send_long(&mut self) -> Vec<u8> {
+        let frame = self.caller.limits(self.to).packet_max;
+        let memory: Vec<u8> = (0..3 * frame).map(|at| (at % 251) as u8).collect();
+        let (offset, len) = (0, memory.len());
+        let body = Body::Memory {
+            memory: &memory,
+            offset,
+            len,
+        };
+        let sent = self.caller.send(self.to, &header(len), body);
+        assert_eq!(sent, Ok(Sent::Whole));
+        memory
+    }
+
+    /// A frame from the caller comes at the callee so many frames before its turn.
+    fn overtake(&mut self, by: u16, kind: FrameKind, body: &[u8]) {
+        let number = self.caller.links.of(self.to).unwrap().sequence.number();
+        let frame = Frame {
+            kind,
+            number: number + by,
+            link: 0,
+            cookie: 0,
+        };
+        let now = self.callee.now;
+        assert!(self.callee.links.hold(self.from, &frame, body, now));
+    }
+
+    /// Nothing of the link comes at the callee any more, and no rule of the provider was broken.
+    fn ends_silently(mut self) {
+        assert_eq!(rest(&mut self.callee), []);
+        for _ in 0..MANY {
+            begin(&mut self.caller);
+            rest(&mut self.caller);
+            begin(&mut self.callee);
+            assert_eq!(rest(&mut self.callee), []);
+        }
+        drop((self.caller, self.callee));
+        self.fake.assert_clean();
+    }
+}
+
+fn read(port: &mut RdmPort, into: &mut Vec<u8>) {
+    let memory = Destination::<Vec<u8>>::Bytes(into);
+    port.read(Place { memory, offset: 0 });
+}
+
+#[test]
+fn a_link_closed_at_one_of_its_packets_gives_no_other() {
+    for how in [Close::Now, Close::Flush] {
+        let mut pair = Pair::up();
+        for bytes in [&b"one"[..], b"two", b"three"] {
+            pair.send(bytes);
+        }
+        assert_eq!(event(&mut pair.callee), packet(pair.from, 3));
+        assert_eq!(next(&mut pair.callee), Next::Event(packet(pair.from, 3)));
+        pair.callee.close(pair.from, how);
+        assert_eq!(body(&pair.callee), b"two", "lent until the next event");
+        pair.ends_silently();
+    }
+}
+
+#[test]
+fn a_link_closed_at_a_part_reads_no_more_of_it() {
+    for closed_at in 0..3 {
+        let mut pair = Pair::up();
+        let sent = pair.send_long();
+        let mut got = vec![0; sent.len()];
+        let mut part_of = event(&mut pair.callee);
+        for number in 0..closed_at {
+            assert_eq!(part_of, part(pair.from, sent.len(), number == 0));
+            read(&mut pair.callee, &mut got);
+            let Next::Event(another) = next(&mut pair.callee) else {
+                panic!("part {number} is the last");
+            };
+            part_of = another;
+        }
+        assert_eq!(part_of, part(pair.from, sent.len(), closed_at == 0));
+        pair.callee.close(pair.from, Close::Now);
+        let before = got.clone();
+        read(&mut pair.callee, &mut got);
+        assert!(got == before, "closed at part {closed_at}");
+        pair.ends_silently();
+    }
+}
+
+#[test]
+fn a_body_that_is_skipped_is_dropped_and_the_packets_around_it_come() {
+    let mut pair = Pair::up();
+    pair.send(b"before");
+    let sent = pair.send_long();
+    let again = pair.send_long();
+    pair.send(b"after");
+    assert_eq!(event(&mut pair.callee), packet(pair.from, 6));
+    let (link, len) = (pair.from, sent.len());
+    assert_eq!(next(&mut pair.callee), Next::Event(part(link, len, true)));
+    Rounds::<Vec<u8>>::skip(&mut pair.callee);
+    let mut got = vec![0; len];
+    for begin in [true, false, false] {
+        assert_eq!(next(&mut pair.callee), Next::Event(part(link, len, begin)));
+        read(&mut pair.callee, &mut got);
+    }
+    let header = header(len);
+    let placed = PortEvent::Placed { link, header };
+    assert_eq!(next(&mut pair.callee), Next::Event(placed));
+    assert!(got == again);
+    assert_eq!(rest(&mut pair.callee), [packet(link, 5)]);
+}
+
+#[test]
+fn held_frames_follow_in_their_round_unless_the_link_is_closed() {
+    for closed in [false, true] {
+        let mut pair = Pair::up();
+        let early: Vec<u8> = [&header(5)[..], b"early"].concat();
+        pair.overtake(1, FrameKind::Packet, &early);
+        pair.overtake(2, FrameKind::Bye, &[]);
+        pair.send(b"one");
+        assert_eq!(event(&mut pair.callee), packet(pair.from, 3));
+        assert_eq!(body(&pair.callee), b"one");
+        if closed {
+            pair.callee.close(pair.from, Close::Now);
+            assert_eq!(rest(&mut pair.callee), []);
+        } else {
+            assert_eq!(next(&mut pair.callee), Next::Event(packet(pair.from, 5)));
+            assert_eq!(body(&pair.callee), b"early");
+            let down = PortEvent::Down(pair.from, LinkDown::Closed);
+            assert_eq!(rest(&mut pair.callee), [down]);
+        }
+        // Also a link that was closed before has ended with the peer's word.
+        assert!(pair.callee.links.of(pair.from).is_none());
+    }
+}
+
+#[test]
+fn a_link_closed_as_it_comes_up_gives_no_packet() {
+    for closed in [false, true] {
+        let mut pair = Pair::greeting();
+        // A peer that sends a packet before it has answered the greeting.
+        pair.callee.links.of_mut(pair.from).unwrap().state = State::Up;
+        let body_sent = Body::<Vec<u8>>::Bytes(b"one");
+        let sent = pair.callee.send(pair.from, &header(3), body_sent);
+        assert_eq!(sent, Ok(Sent::Whole));
+        assert_eq!(event(&mut pair.caller), PortEvent::Up(pair.to));
+        if closed {
+            pair.caller.close(pair.to, Close::Now);
+        } else {
+            assert_eq!(next(&mut pair.caller), Next::Event(packet(pair.to, 3)));
+            assert_eq!(body(&pair.caller), b"one");
+        }
+        assert_eq!(rest(&mut pair.caller), []);
+    }
+}
+
+#[test]
+fn a_link_closed_while_it_waits_for_room_gives_no_word_of_it() {
+    for closed in [false, true] {
+        let mut pair = Pair::up();
+        pair.fake.faults(|faults| faults.again = 1.0);
+        let body_sent = Body::<Vec<u8>>::Bytes(b"one");
+        let sent = pair.caller.send(pair.to, &header(3), body_sent);
+        assert_eq!(sent, Err(SendError::WouldBlock));
+        if closed {
+            pair.caller.close(pair.to, Close::Flush);
+        }
+        pair.fake.faults(|faults| *faults = Faults::none());
+        let due = pair.caller.room_at;
+        Rounds::<Vec<u8>>::begin(&mut pair.caller, due, BUDGET);
+        let told = rest(&mut pair.caller);
+        let room = [PortEvent::Writable(pair.to)];
+        assert_eq!(told, if closed { &[][..] } else { &room[..] });
+        assert!(pair.caller.blocked.is_empty(), "what waited has been tried");
+    }
+}
+
+#[test]
+fn a_fabric_opened_anew_between_two_events_takes_the_frames_with_it() {
+    let mut pair = Pair::up();
+    for bytes in [&b"one"[..], b"two"] {
+        pair.send(bytes);
+    }
+    assert_eq!(event(&mut pair.callee), packet(pair.from, 3));
+    pair.callee.renew();
+    assert_eq!(body(&pair.callee), b"");
+    let down = PortEvent::Down(pair.from, LinkDown::Reset);
+    assert_eq!(rest(&mut pair.callee), [down]);
+    pair.ends_silently();
+}
+
+#[test]
+fn a_round_ends_though_its_peer_sends_at_every_event() {
+    let mut pair = Pair::up();
+    (0..2 * BUDGET).for_each(|_| pair.send(b"ping"));
+    let mut given = 0;
+    for _ in 0..MANY {
+        begin(&mut pair.callee);
+        let before = given;
+        while let Next::Event(event) = next(&mut pair.callee) {
+            assert_eq!(event, packet(pair.from, 4));
+            given += 1;
+            pair.send(b"pong");
+        }
+        assert!(given <= before + BUDGET);
+    }
+    assert!(given > BUDGET);
+}
