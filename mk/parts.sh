@@ -81,7 +81,7 @@ if [ ${#failed[@]} -eq 0 ] && [ ${#skipped[@]} -gt 0 ]; then
 elif [ ${#failed[@]} -eq 0 ]; then
     echo "$name: all $total parts passed, $((SECONDS - begun)) s"
 else
-    # Once more, for whoever sees only the last lines.
+    # Once more, for a reader who sees only the last lines.
     for part in "${failed[@]}"; do
         grep -h -E '^FAIL |^ +[a-z].*, (side|director)|^test .*FAILED$|panicked at|^error' "$logs/$part.log" |
             head -n 12 | cut -c1-200 | sed "s/^/  $part: /"

@@ -114,6 +114,16 @@ impl<S: Source + ?Sized> Source for &S {
     }
 }
 
+impl Source for Vec<u8> {
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn copy_to(&self, at: usize, into: &mut [u8]) {
+        self[..].copy_to(at, into);
+    }
+}
+
 /// A buffer of its own, for tests and for messages an endpoint keeps.
 impl Memory for Vec<u8> {
     fn len(&self) -> usize {

@@ -1,10 +1,9 @@
 //! The interface between an endpoint and a port, which carries its packets.
 //!
 //! ```text
-//!                    send / resume            poll
-//!   Endpoint  ------------------------> Port -------> Sink (the endpoint again)
-//!             <-- Whole, Part,                        on_packet, place, on_placed,
-//!                 WouldBlock, Down                    on_up, on_down, on_writable
+//!             send / resume --> Whole, Part, WouldBlock, Down
+//!   Endpoint  connect, accept, close, ...                        --> Port
+//!             begin, next   --> PortEvent (`round`)
 //! ```
 //!
 //! A port carries *packets* over *links*: a fixed header and a body. A link is reliable and keeps
@@ -12,14 +11,14 @@
 //! over datagrams use the reliability layer of this crate.)
 //!
 //! A packet that `send` refused has had no effect, so there is nothing to undo when a port has no
-//! room. A port calls the endpoint only through the [`Sink`] lent to [`Port::poll`], and the
-//! endpoint never calls the port from inside a `Sink` method.
+//! room. A port never calls the endpoint: its events are polled out ([`Rounds`]).
 
 use crate::config::SMALL_MAX;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, Route, Target};
 use crate::memory::{Memory, Source};
 use crate::origin::{Address, Seen};
+use crate::round::Rounds;
 use crate::secret::Binding;
 use crate::time::Instant;
 use std::cell::Cell;
@@ -65,11 +64,10 @@ pub struct LinkFigures {
 /// The limits of one link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Largest body of a packet whose body is delivered through [`Sink::on_packet`] and does not
-    /// belong to a posted receive yet. At least [`PACKET_LEAST`].
+    /// Largest body that is given out whole ([`PortEvent::Packet`](crate::round::PortEvent::Packet)). At least [`PACKET_LEAST`].
     pub packet_max: usize,
-    /// Largest body of an eager message, which may be more than `packet_max`, of a port that asks with
-    /// [`Sink::place`] where it goes. 0: the port delivers eager messages through [`Sink::on_packet`].
+    /// Largest body of an eager message, which may be more than `packet_max`, of a port that gives
+    /// it out in parts ([`PortEvent::Part`](crate::round::PortEvent::Part)). 0: the port gives eager messages out whole.
     pub streamed_max: usize,
     /// Largest body of a data packet, the kind whose place is known beforehand.
     pub data_max: usize,
@@ -154,9 +152,9 @@ pub enum Sent {
 /// Reasons for refusing a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendError {
-    /// No room now. [`Sink::on_writable`] follows when there is.
+    /// No room now. [`PortEvent::Writable`](crate::round::PortEvent::Writable) follows when there is.
     WouldBlock,
-    /// The link is gone; [`Sink::on_down`] says so too.
+    /// The link is gone; [`PortEvent::Down`](crate::round::PortEvent::Down) says so too.
     Down,
 }
 
@@ -269,8 +267,8 @@ pub trait LinkControl {
     /// The limits of `link`; any value for a link that is gone.
     fn limits(&self, link: LinkId) -> Limits;
 
-    /// Starts a link to `target`. [`Sink::on_up`] or [`Sink::on_down`] follows, from a later
-    /// [`Port::poll`].
+    /// Starts a link to `target`. [`PortEvent::Up`](crate::round::PortEvent::Up) or [`PortEvent::Down`](crate::round::PortEvent::Down) follows, in a later
+    /// round.
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError>;
 
     /// Accepts a link: its peer has been met. One that a stranger began and that is not accepted goes down
@@ -278,17 +276,17 @@ pub trait LinkControl {
     fn accept(&mut self, _link: LinkId) {}
 
     /// Whether a link that returned [`SendError::WouldBlock`] has room again. Called before a send;
-    /// implemented by ports that can find out cheaply. Others only call [`Sink::on_writable`].
+    /// implemented by ports that can find out cheaply. Others only call [`PortEvent::Writable`](crate::round::PortEvent::Writable).
     #[inline]
     fn has_room(&mut self, _link: LinkId) -> bool {
         false
     }
 
     /// Ends a link. Nothing of it follows: no packet that came before and has not been given out, no
-    /// [`Sink::on_down`]. Unknown links are ignored.
+    /// [`PortEvent::Down`](crate::round::PortEvent::Down). Unknown links are ignored.
     fn close(&mut self, link: LinkId, how: Close);
 
-    /// The time at which [`Port::poll`] should be called although nothing arrives.
+    /// The time at which a round should begin although nothing arrives.
     fn deadline(&self) -> Option<Instant> {
         None
     }
@@ -339,7 +337,7 @@ pub trait LinkControl {
         None
     }
 
-    /// The time at which [`LinkControl::keep_alive`] should be called instead of [`Port::poll`], by an
+    /// The time at which [`LinkControl::keep_alive`] should be called instead of a round, by an
     /// endpoint that polls no packets at present. `None`: peers do not time out silent links.
     fn keep_alive_due(&self) -> Option<Instant> {
         None
@@ -351,7 +349,7 @@ pub trait LinkControl {
 }
 
 /// Carries packets over links. `M` is the type of application memory bodies come from.
-pub trait Port<M: Memory>: LinkControl {
+pub trait Port<M: Memory>: LinkControl + Rounds<M> {
     /// Sends one packet. The body's length is already in the header.
     fn send(
         &mut self,
@@ -375,24 +373,6 @@ pub trait Port<M: Memory>: LinkControl {
     /// (The packet has to end, and with its true bytes: the receiver may be complete with it.)
     fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize);
 
-    /// The part of [`Port::poll`] that costs next to nothing: links through memory that were active lately.
-    /// No clock is read for it, and the kernel is not asked. `None`: there is no such link, something else
-    /// is known to have happened, or it has been this and nothing else for a while; then comes
-    /// [`Port::poll`], and with it all that is done now and then.
-    #[inline]
-    fn poll_active<S: Sink<M>>(&mut self, _budget: usize, _sink: &mut S) -> Option<bool>
-    where
-        Self: Sized,
-    {
-        None
-    }
-
-    /// Takes in what has happened, at most about `budget` packets. Returns true when there was
-    /// anything. Never blocks.
-    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool
-    where
-        Self: Sized;
-
     /// The memory of the peer of `link` that the port reads by itself, and ours that it lets the peer read; `None`: it cannot.
     fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
         None
@@ -407,7 +387,7 @@ pub trait RemoteMemory<M> {
     /// Ends what [`Self::register`] began: when it returns, that memory is not read any more.
     fn deregister(&mut self, link: LinkId, key: RemoteKey);
 
-    /// Starts reading memory that the peer registered. [`Sink::on_remote_read`] follows with the
+    /// Starts reading memory that the peer registered. [`PortEvent::RemoteRead`](crate::round::PortEvent::RemoteRead) follows with the
     /// token. An error means that the port would rather not, now or for this message.
     fn read(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError>;
 
@@ -432,7 +412,7 @@ pub struct RemoteRead<'a, M> {
     pub at: usize,
     /// The length.
     pub len: usize,
-    /// Comes back with [`Sink::on_remote_read`].
+    /// Comes back with [`PortEvent::RemoteRead`](crate::round::PortEvent::RemoteRead).
     pub token: u64,
 }
 
@@ -525,47 +505,6 @@ where
             Self::Bytes(cells) => cells.size_hint(),
         }
     }
-}
-
-/// The events that a port reports to its endpoint.
-pub trait Sink<M: Memory> {
-    /// Whether a link is known to the endpoint, because it has called or met a peer there.
-    fn is_bound(&self, _link: LinkId) -> bool {
-        false
-    }
-
-    /// A link that [`LinkControl::connect`] started can carry packets.
-    fn on_up(&mut self, link: LinkId);
-
-    /// A link is gone. Everything that arrived on it has been delivered before.
-    fn on_down(&mut self, link: LinkId, reason: LinkDown);
-
-    /// A packet arrived. Links from strangers begin with their first packet.
-    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B);
-
-    /// Called for a header whose body has not arrived completely, by a port that can read into
-    /// application memory: returns the destination of the body. May be called again for the same
-    /// packet in a later poll. `None`: the packet is of another kind, or not wanted; the port then
-    /// either delivers it whole through [`Sink::on_packet`] or, if it is larger than
-    /// [`Limits::packet_max`] or has had a destination before, reads and drops it.
-    ///
-    /// `begin`: all before the packet has been delivered, and a message that comes with its data is
-    /// matched now. When it has a place, the rest of it is asked for without that word, and no other
-    /// packet of the link comes before its [`Self::on_placed`].
-    fn place(&mut self, link: LinkId, header: &HeaderBytes, begin: bool) -> Option<Place<'_, M>>;
-
-    /// The whole body of a packet has been written where [`Sink::place`] said.
-    fn on_placed(&mut self, link: LinkId, header: &HeaderBytes);
-
-    /// A link that had no room has some again.
-    fn on_writable(&mut self, link: LinkId);
-
-    /// Bytes are moving in a [`RemoteMemory::read`] that has not ended. Reported often enough for
-    /// time-outs of seconds.
-    fn on_remote_activity(&mut self, link: LinkId, what: RemoteUse);
-
-    /// A [`RemoteMemory::read`] has ended; `false` when it failed.
-    fn on_remote_read(&mut self, link: LinkId, token: u64, ok: bool);
 }
 
 #[cfg(test)]

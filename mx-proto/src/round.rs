@@ -15,7 +15,7 @@
 
 use crate::ids::LinkId;
 use crate::memory::{Memory, Source};
-use crate::port::{HeaderBytes, LinkDown, Place, RemoteUse, Sink};
+use crate::port::{HeaderBytes, LinkDown, Place, RemoteUse};
 use crate::time::Instant;
 
 /// One thing that has happened at a port.
@@ -98,6 +98,20 @@ pub enum Next {
 
 /// A port whose events are polled out.
 pub trait Rounds<M: Memory> {
+    /// The bytes of a packet, lent.
+    type Lent<'a>: Source
+    where
+        Self: 'a + Sized;
+
+    /// Begins a round over what was active lately and costs next to nothing to look at: links through memory. No
+    /// clock is read for it, and the kernel is not asked. False: there is no such link, something else is known to
+    /// have happened, or there have been such rounds and nothing else for a while; then comes [`Self::begin`], and
+    /// with it all that is done now and then.
+    #[inline]
+    fn begin_active(&mut self, _budget: usize) -> bool {
+        false
+    }
+
     /// Begins a round of at most about `budget` packets. Never blocks.
     fn begin(&mut self, now: Instant, budget: usize);
 
@@ -105,7 +119,7 @@ pub trait Rounds<M: Memory> {
     fn next(&mut self) -> Next;
 
     /// The body of the [`PortEvent::Packet`] that [`Self::next`] has given last; no bytes after another event.
-    fn body(&self) -> impl Source
+    fn body(&self) -> Self::Lent<'_>
     where
         Self: Sized;
 
@@ -117,49 +131,4 @@ pub trait Rounds<M: Memory> {
     /// ([`Limits::packet_max`](crate::port::Limits::packet_max)) and of which nothing has been read, a
     /// [`PortEvent::Packet`] follows when all of it is there; the rest of any other is dropped.
     fn skip(&mut self);
-}
-
-/// One round of a port, told to a sink.
-#[inline]
-pub fn drain<M: Memory, P: Rounds<M>, S: Sink<M>>(
-    port: &mut P,
-    now: Instant,
-    budget: usize,
-    sink: &mut S,
-) -> bool {
-    port.begin(now, budget);
-    tell_all(port, sink)
-}
-
-/// Tells a sink of all events of a round that has begun.
-#[inline]
-pub fn tell_all<M: Memory, P: Rounds<M>, S: Sink<M>>(port: &mut P, sink: &mut S) -> bool {
-    loop {
-        match port.next() {
-            Next::Event(event) => tell(port, event, sink),
-            Next::End { any } => return any,
-        }
-    }
-}
-
-/// Tells a sink of one event.
-#[inline]
-fn tell<M: Memory, P: Rounds<M>, S: Sink<M>>(port: &mut P, event: PortEvent, sink: &mut S) {
-    match event {
-        PortEvent::Packet { link, header } => sink.on_packet(link, &header, &port.body()),
-        PortEvent::Part {
-            link,
-            header,
-            begin,
-        } => match sink.place(link, &header, begin) {
-            Some(place) => port.read(place),
-            None => port.skip(),
-        },
-        PortEvent::Placed { link, header } => sink.on_placed(link, &header),
-        PortEvent::Up(link) => sink.on_up(link),
-        PortEvent::Down(link, reason) => sink.on_down(link, reason),
-        PortEvent::Writable(link) => sink.on_writable(link),
-        PortEvent::RemoteActivity(link, what) => sink.on_remote_activity(link, what),
-        PortEvent::RemoteRead { link, token, ok } => sink.on_remote_read(link, token, ok),
-    }
 }

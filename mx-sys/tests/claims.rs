@@ -4,8 +4,9 @@
 use crate::own_network::{have_own_network, ip};
 use crate::own_process::in_own_process;
 use crate::tcp_common::{Pieces, Recorder, frame, preamble};
-use mx_proto::port::{LinkControl, Port};
+use mx_proto::port::LinkControl;
 use mx_proto::{Clock, Identity, LinkId, NicId};
+use mx_sim::Polled;
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_TCP, nic};
 use std::io::Write;
 use std::net::TcpStream;
@@ -25,7 +26,7 @@ fn called(at: &str) -> (HostPorts, Identity, TcpStream, LinkId) {
     let mut sink = Recorder::default();
     let begin = Instant::now();
     while sink.packet_count() == 0 {
-        Port::<Pieces>::poll(&mut ports, MonotonicClock.now(), 64, &mut sink);
+        Polled::<Pieces>::poll(&mut ports, MonotonicClock.now(), 64, &mut sink);
         assert!(begin.elapsed() < Duration::from_secs(20), "a packet");
     }
     let link = sink.first_link();

@@ -6,7 +6,9 @@ use crate::own_process::in_own_process;
 use crate::tcp_common::{Pieces, Recorder, frame, preamble};
 use mx_port_rdm::{Device, RdmOptions, RdmPort};
 use mx_proto::Clock;
-use mx_proto::port::{LinkControl, LinkDown, Port};
+use mx_proto::port::{LinkControl, LinkDown};
+use mx_proto::round::Rounds;
+use mx_sim::tell_all;
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_RDM, ROUTE_TCP, nic};
 use std::io::Write;
 use std::net::{IpAddr, TcpStream};
@@ -39,10 +41,10 @@ impl Node {
 
     /// As an endpoint does.
     fn poll(&mut self) {
-        if Port::<Pieces>::poll_active(&mut self.ports, 64, &mut self.sink).is_some() {
-            return;
+        if !Rounds::<Pieces>::begin_active(&mut self.ports, 64) {
+            Rounds::<Pieces>::begin(&mut self.ports, MonotonicClock.now(), 64);
         }
-        Port::<Pieces>::poll(&mut self.ports, MonotonicClock.now(), 64, &mut self.sink);
+        tell_all::<Pieces, _, _>(&mut self.ports, &mut self.sink);
     }
 
     /// Polls, and sleeps when there is nothing to do, until `done`; the time that took.

@@ -1,6 +1,6 @@
 //! The calls of the application to an endpoint.
 
-use super::{Core, Endpoint};
+use super::Endpoint;
 use crate::early;
 use crate::event::{Down, Outcome};
 use crate::flow::{self, Flow, Lane, Paid};
@@ -101,13 +101,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let len = what.memory().len();
         let len = u32::try_from(len).map_err(|_| PostError::TooLarge(len))?;
         let gone = PostError::UnknownRemote;
-        let mut remote = self.core.remotes.of_mut(to).ok_or(gone)?;
+        let mut remote = self.remotes.of_mut(to).ok_or(gone)?;
         if let Some(Tx::Blocked(link)) = remote.tx() {
             self.look_for_room(to, link);
-            remote = self.core.remotes.of_mut(to).ok_or(gone)?;
+            remote = self.remotes.of_mut(to).ok_or(gone)?;
         }
-        let (ops, flow) = (&mut self.core.ops, &self.core.flow);
-        let stats = &mut self.core.stats;
+        let (ops, flow) = (&mut self.ops, &self.flow);
+        let stats = &mut self.stats;
         // A message that the port takes a part of needs a record.
         if what.pending().is_none() && !ops.has_room() {
             return Err(PostError::TooMany);
@@ -159,12 +159,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     ) -> Result<Posted, PostError> {
         let form = Form::Plain;
         let state = |memory| State::Draining { memory, form };
-        let id = self.core.begin(to, bits, what, state);
+        let id = self.begin(to, bits, what, state);
         let id = id.ok_or(PostError::TooMany)?;
         let (request, end) = (id, len as usize);
-        self.core.leave_rest(to, Partial { request, at, end });
+        self.leave_rest(to, Partial { request, at, end });
         let now = self.clock.now();
-        self.core.start_timer(id, now);
+        self.start_timer(id, now);
         Ok(Posted::Pending(id))
     }
 
@@ -176,9 +176,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         mut what: impl Posting<O>,
         mode: SendMode,
     ) -> Result<Posted, PostError> {
-        let small_max = self.core.config.small_max();
+        let small_max = self.config.small_max();
         // The link may not be known yet, and then its limits are not.
-        let most = small_max.max(self.core.remotes.reach(to).eager_max as usize);
+        let most = small_max.max(self.remotes.reach(to).eager_max as usize);
         let memory = what.memory();
         // Not above the largest eager one.
         let cost = if mode != SendMode::Synchronous && memory.len() <= most {
@@ -188,7 +188,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         if mode == SendMode::Buffered
             && memory.len() <= small_max
-            && let Some(copy) = self.core.copy(to, O::lane(bits), memory, cost)
+            && let Some(copy) = self.copy(to, O::lane(bits), memory, cost)
         {
             let copy = (copy, O::Word::default());
             self.line_up(to, bits, copy, (Form::Copied, cost))?;
@@ -211,15 +211,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     ) -> Result<RequestId, PostError> {
         let stand = Stand::NOWHERE;
         let state = |memory| State::Queued { memory, stand };
-        let id = self.core.begin(to, bits, what, state);
+        let id = self.begin(to, bits, what, state);
         let id = id.ok_or(PostError::TooMany)?;
-        self.core.stats.queued += 1;
-        let Core {
+        self.stats.queued += 1;
+        let Self {
             ops,
             remotes,
             spares,
             ..
-        } = &mut self.core;
+        } = self;
         let record = ops.record_mut(id.index());
         if form == Form::Copied {
             (record.timeout, record.waiting) = (Timeout::FOR_EVER, Timeout::FOR_EVER);
@@ -232,8 +232,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ops.join(Strand::Own, &mut queues.lanes[lane as usize], id.index());
         }
         let now = self.clock.now();
-        self.core.start_timer(id, now);
-        self.core.make_ready(to);
+        self.start_timer(id, now);
+        self.make_ready(to);
         self.flush();
         Ok(id)
     }
@@ -242,7 +242,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[cold]
     fn look_for_room(&mut self, to: RemoteId, link: LinkId) {
         if self.port.has_room(link) {
-            self.core.open(to, link);
+            self.open(to, link);
             self.flush();
         }
     }
@@ -271,31 +271,31 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         mask: MatchMask,
         what: impl Posting<O>,
     ) -> Result<Received, PostError> {
-        let mut remote = self.core.remotes.of_mut(from);
+        let mut remote = self.remotes.of_mut(from);
         if remote.as_ref().is_none_or(|remote| remote.is_tombstone()) && from != NO_REMOTE {
             return Err(PostError::UnknownRemote);
         }
         if mask.apply(bits) != bits {
             return Err(PostError::BadMask);
         }
-        if what.pending().is_none() && !self.core.ops.has_room() {
+        if what.pending().is_none() && !self.ops.has_room() {
             return Err(PostError::TooMany);
         }
-        if self.core.early.unexpected() != 0 && self.core.early.front(bits, mask).is_some() {
+        if self.early.unexpected() != 0 && self.early.front(bits, mask).is_some() {
             if let Some(early) = self.early_from(from, bits, mask) {
                 return self.recv_early(early, from, (bits, mask), what);
             }
-            remote = self.core.remotes.of_mut(from);
+            remote = self.remotes.of_mut(from);
         }
-        let ops = &mut self.core.ops;
-        let posted = &mut self.core.posted;
+        let ops = &mut self.ops;
+        let posted = &mut self.posted;
         let position = posted.reserve(mask);
         let state = |memory| State::Posted {
             memory,
             position,
             head: Head::NONE,
         };
-        let timeouts = self.core.timeouts.of_receive();
+        let timeouts = self.timeouts.of_receive();
         let id = ops.enter(what, (bits, timeouts), state);
         let id = id.ok_or(PostError::TooMany)?;
         posted.enter(ops, id.index());
@@ -309,7 +309,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     fn early_from(&mut self, from: RemoteId, bits: MatchBits, mask: MatchMask) -> Option<EntryId> {
-        let early = self.core.find_early(from, bits, mask);
+        let early = self.find_early(from, bits, mask);
         if early.is_none() && self.has_work() {
             // Others' messages have been refused.
             self.flush();
@@ -319,8 +319,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The receives for messages of one remote only, oldest first.
     pub fn receives_from(&self, remote: RemoteId) -> impl Iterator<Item = RequestId> {
-        let ops = &self.core.ops;
-        let remote = self.core.remotes.of(remote);
+        let ops = &self.ops;
+        let remote = self.remotes.of(remote);
         let kin = remote
             .into_iter()
             .flat_map(|of| ops.of_list(Strand::Kin, &of.kin));
@@ -331,10 +331,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// offered ends with `told`: [`Status::Truncated`] or [`Status::Aborted`]. False when there is no
     /// such message.
     pub fn discard(&mut self, bits: MatchBits, mask: MatchMask, told: Status) -> bool {
-        let Some(early) = self.core.early.front(bits, mask) else {
+        let Some(early) = self.early.front(bits, mask) else {
             return false;
         };
-        self.core.finish(early, told);
+        self.finish(early, told);
         if self.has_work() {
             self.flush();
         }
@@ -351,7 +351,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         mut what: impl Posting<O>,
     ) -> Result<Received, PostError> {
         let gone = PostError::UnknownRemote;
-        let message = self.core.take_out(early).ok_or(gone)?;
+        let message = self.take_out(early).ok_or(gone)?;
         let (source, bits, length) = (message.source, message.bits, message.length);
         let offer = message.offer();
         let done = match message.body {
@@ -359,22 +359,22 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 let transferred = what.memory().fill(0, data.len(), &data[..], 0) as u32;
                 let status = inbound_status(transferred, length);
                 let outcome = Outcome::received(status, source, bits, transferred, length);
-                self.core.bodies.give_back(data);
+                self.bodies.give_back(data);
                 Received::Complete(outcome)
             }
             _ => {
-                let position = Some(self.core.posted.reserve(mask));
+                let position = Some(self.posted.reserve(mask));
                 let state =
                     |memory| State::Pulling(Pulling::new(memory, offer, bits, length, position));
-                let timeouts = self.core.timeouts.of_receive();
-                let id = self.core.ops.enter(what, (own, timeouts), state);
+                let timeouts = self.timeouts.of_receive();
+                let id = self.ops.enter(what, (own, timeouts), state);
                 let id = id.ok_or(PostError::TooMany)?;
                 if from != NO_REMOTE {
-                    self.core.ops.record_mut(id.index()).from_one = true;
-                    self.core.attach_op(id, from);
+                    self.ops.record_mut(id.index()).from_one = true;
+                    self.attach_op(id, from);
                 }
                 let now = self.clock.now();
-                self.core.begin_pull(id, source, now);
+                self.begin_pull(id, source, now);
                 Received::Pending(id)
             }
         };
@@ -391,10 +391,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The sender of a message that had been matched learns that it was not wanted. False when there
     /// is no such operation: it has completed, or never was.
     pub fn end(&mut self, request: RequestId, status: Status) -> bool {
-        let known = self.core.ops.get(request).is_some();
+        let known = self.ops.get(request).is_some();
         if known {
             let now = self.clock.now();
-            self.core.end_early(request, status, now);
+            self.end_early(request, status, now);
             self.flush();
         }
         known
@@ -405,7 +405,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// completion; what ends with it, as sends to a remote whose last connect it was, has its own.
     /// False, and nothing has changed, for any other request.
     pub fn cancel_unmatched(&mut self, request: RequestId) -> bool {
-        let Some(record) = self.core.ops.get(request) else {
+        let Some(record) = self.ops.get(request) else {
             return false;
         };
         let remote = record.remote;
@@ -413,11 +413,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !connects && !matches!(record.state, State::Posted { .. }) {
             return false;
         }
-        let taken = self.core.finish_op(request, Status::Cancelled, 0);
+        let taken = self.finish_op(request, Status::Cancelled, 0);
         debug_assert!(taken.is_some_and(|outcome| !outcome.matched));
-        self.core.ops.free(request);
+        self.ops.free(request);
         if connects {
-            self.core.drop_if_unwanted(remote);
+            self.drop_if_unwanted(remote);
         }
         self.flush();
         true
@@ -425,7 +425,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Sends to a remote that wait for their turn, for the link or for credit.
     pub fn queued_for(&self, remote: RemoteId) -> usize {
-        let remote = self.core.remotes.of(remote);
+        let remote = self.remotes.of(remote);
         let queues = remote.and_then(Remote::queues);
         queues.map_or(0, Queues::waiting)
     }
@@ -434,7 +434,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// they have been matched or not, connects, and matched receives. `None`: unlimited.
     pub fn set_request_timeout(&mut self, timeout: Option<Duration>) {
         let timeout = Timeout::new(timeout);
-        self.core.timeouts = TimeOuts {
+        self.timeouts = TimeOuts {
             transfer: timeout,
             waiting: timeout,
         };
@@ -442,7 +442,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The same for one operation, counted from now. False when it has completed.
     pub fn set_timeout_of(&mut self, request: RequestId, timeout: Option<Duration>) -> bool {
-        let Some(posted) = self.core.ops.get_mut(request) else {
+        let Some(posted) = self.ops.get_mut(request) else {
             return false;
         };
         posted.timeout = Timeout::new(timeout);
@@ -453,7 +453,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             _ => posted.waiting = posted.timeout,
         }
         let now = self.clock.now();
-        self.core.start_timer(request, now);
+        self.start_timer(request, now);
         true
     }
 
@@ -462,7 +462,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// the remote stays. `None`: unlimited. A receive whose message is withdrawn waits from the
     /// beginning. Returns false if the operation is matched or has completed.
     pub fn limit_waiting(&mut self, request: RequestId, limit: Option<Duration>) -> bool {
-        let Some(posted) = self.core.ops.get_mut(request) else {
+        let Some(posted) = self.ops.get_mut(request) else {
             return false;
         };
         if !posted.state.is_waiting() {
@@ -471,7 +471,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         posted.waiting = Timeout::new(limit);
         posted.touched = false;
         let now = self.clock.now();
-        self.core.start_timer(request, now);
+        self.start_timer(request, now);
         true
     }
 
@@ -483,7 +483,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         bits: MatchBits,
         word: O::Word,
     ) -> Result<RequestId, ConnectError> {
-        if !self.core.ops.has_room() {
+        if !self.ops.has_room() {
             return Err(ConnectError::NoResources);
         }
         let to = self.remote_at(target)?;
@@ -498,7 +498,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         bits: MatchBits,
         word: O::Word,
     ) -> Result<RequestId, ConnectError> {
-        if self.core.remotes.living(to).is_none() {
+        if self.remotes.living(to).is_none() {
             return Err(ConnectError::Refused);
         }
         self.begin_connect(to, key, bits, word)
@@ -511,25 +511,25 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         bits: MatchBits,
         word: O::Word,
     ) -> Result<RequestId, ConnectError> {
-        let timeouts = self.core.timeouts;
+        let timeouts = self.timeouts;
         let state = State::Connecting { key };
-        let id = self.core.ops.add(word, bits, timeouts, state);
+        let id = self.ops.add(word, bits, timeouts, state);
         let id = id.ok_or(ConnectError::NoResources)?;
         self.introduce(to, id);
         let now = self.clock.now();
-        self.core.start_timer(id, now);
+        self.start_timer(id, now);
         self.flush();
         Ok(id)
     }
 
     /// The connect is told to the remote, now or when a link is up.
     fn introduce(&mut self, to: RemoteId, id: RequestId) {
-        let Core { ops, remotes, .. } = &mut self.core;
+        let Self { ops, remotes, .. } = self;
         if let Some(remote) = remotes.of_mut(to) {
             ops.record_mut(id.index()).remote = to;
             ops.join(Strand::Own, &mut remote.connects, id.index());
             if let Some(link) = remote.link_up() {
-                self.core.send_connect(to, link, id, Candidate::default());
+                self.send_connect(to, link, id, Candidate::default());
             }
         }
     }
@@ -537,19 +537,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A connect whose remote has gone goes to the endpoint's next life, if there is one.
     pub(super) fn connect_again(&mut self, id: RequestId, target: Target) {
         // It may have been cancelled meanwhile.
-        if self.core.ops.get(id).is_none() {
+        if self.ops.get(id).is_none() {
             return;
         }
         match self.remote_at(target) {
             Ok(remote) => {
                 self.introduce(remote, id);
                 let now = self.clock.now();
-                self.core.monitor(remote, now);
+                self.monitor(remote, now);
             }
             Err(error) => {
                 log::debug!("{target:?} once more: {error}");
                 let reason = DownReason::Link(error.into());
-                self.core.complete(id, reason.status(), 0);
+                self.complete(id, reason.status(), 0);
             }
         }
     }
@@ -557,30 +557,30 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The remote with that name, or a new one to which a connect begins.
     fn remote_at(&mut self, target: Target) -> Result<RemoteId, ConnectError> {
         let name = (target.nic, target.endpoint);
-        let is_own = name == self.core.identity.name();
-        if let Some(known) = self.core.remotes.called_by(name, is_own) {
+        let is_own = name == self.identity.name();
+        if let Some(known) = self.remotes.called_by(name, is_own) {
             return Ok(known);
         }
-        if !self.core.remotes.may_add(Source::TRUSTED) {
+        if !self.remotes.may_add(Source::TRUSTED) {
             return Err(ConnectError::NoResources);
         }
         let link = self.port.connect(target, self.clock.now())?;
-        let id = self.core.add_remote(name, Source::TRUSTED);
+        let id = self.add_remote(name, Source::TRUSTED);
         self.attach(id, link);
         Ok(id)
     }
 
     fn attach(&mut self, id: RemoteId, link: LinkId) {
-        if let Some(remote) = self.core.remotes.of_mut(id) {
+        if let Some(remote) = self.remotes.of_mut(id) {
             remote.links.push((link, LinkState::Dialled));
         }
-        self.core.bound.bind(link, id);
+        self.bound.bind(link, id);
         self.port.accept(link);
     }
 
     /// Connects over `route`, which the port named when its own failed.
     pub(super) fn connect_elsewhere(&mut self, id: RemoteId, route: Route) {
-        let Some(remote) = self.core.remotes.of(id) else {
+        let Some(remote) = self.remotes.of(id) else {
             return;
         };
         match self.port.connect(remote.target(route), self.clock.now()) {
@@ -588,7 +588,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Err(error) => {
                 log::debug!("remote {id:?}: {error}");
                 let reason = DownReason::Link(error.into());
-                self.core.fail_remote(id, reason);
+                self.fail_remote(id, reason);
             }
         }
     }
@@ -603,14 +603,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn part(&mut self, id: RemoteId, status: Status) {
         // There may be room by now for what is complete for its sender.
         let copies = |remote: &Remote| Some(remote.queues()?.has_copies());
-        if self.core.remotes.of(id).and_then(copies) == Some(true) {
+        if self.remotes.of(id).and_then(copies) == Some(true) {
             self.burst(id);
         }
-        let Some(remote) = self.core.dissolve(id, (status, None), false) else {
+        let Some(remote) = self.dissolve(id, (status, None), false) else {
             return;
         };
-        // Memory is free before the end is reported.
-        self.run_actions();
         if let Some(link) = remote.tx_link() {
             let header = wire::Header::new(wire::Kind::Disconnect, 0, 0).emit();
             // Without room for it, the closed link says the same.
@@ -619,22 +617,23 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         for (link, _) in &remote.links {
             self.close_link(*link, Close::Flush);
         }
+        self.forget_asked(id);
     }
 
     /// Ends everything: remotes are told, links closed, every request completes as closed.
     pub fn close(&mut self) {
-        for remote in self.core.remotes.ids() {
+        for remote in self.remotes.ids() {
             self.part(remote, Status::EndpointClosed);
         }
-        let left: Vec<_> = self.core.ops.iter().map(|(id, _)| id).collect();
+        let left: Vec<_> = self.ops.iter().map(|(id, _)| id).collect();
         for id in left {
-            self.core.complete(id, Status::EndpointClosed, 0);
+            self.complete(id, Status::EndpointClosed, 0);
         }
         self.flush();
     }
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A copy of a message that can go as soon as its link has room, paid for; see [`SendMode::Buffered`].
     fn copy(
         &mut self,
@@ -721,7 +720,6 @@ impl<O: Owner> Core<O> {
         self.close_account(id, keep);
         let remote = self.remotes.take(id)?;
         self.controls -= remote.queues().map_or(0, |queues| queues.control.len());
-        self.forget_asked(id);
         match &remote.life {
             Life::Connecting => {}
             Life::Met(met) => {
@@ -774,15 +772,12 @@ impl<O: Owner> Core<O> {
     /// Closes the links of a remote that has been removed. These connects to it go on with its
     /// address's next life.
     pub(super) fn leave_to_others(&mut self, remote: &Remote, mut again: List) {
-        use super::DeferredAction;
         while let Some(connect) = self.ops.first(&again) {
             self.ops.leave(Strand::Own, &mut again, connect.index());
-            let target = remote.target(Route::AUTO);
-            self.actions
-                .push(DeferredAction::ConnectAgain(connect, target));
+            self.connect_again(connect, remote.target(Route::AUTO));
         }
         for (link, _) in &remote.links {
-            self.close_later(*link, Close::Now);
+            self.close_link(*link, Close::Now);
         }
     }
 
@@ -809,6 +804,7 @@ impl<O: Owner> Core<O> {
             };
             self.owner.down(&mut self.ops, down);
         }
+        self.forget_asked(id);
         Some(remote)
     }
 }

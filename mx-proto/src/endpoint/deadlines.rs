@@ -13,7 +13,7 @@
 //!
 //! Owns: the deadlines.
 
-use super::{Core, Endpoint};
+use super::Endpoint;
 use crate::ids::{RemoteId, RequestId};
 use crate::ops::State;
 use crate::owner::Owner;
@@ -54,14 +54,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// At `at`, or a little later, the owner is told `word` ([`Owner::due`]), once.
     pub fn remind(&mut self, at: Instant, word: u64) -> Reminder {
         let now = self.clock.now();
-        Reminder(self.core.wheel.set(now, at, Deadline::Owner(word)))
+        Reminder(self.wheel.set(now, at, Deadline::Owner(word)))
     }
 
     /// The owner need not be told that word any more. It may have been told already; then no other deadline
     /// may have the same word.
     pub fn forget_reminder(&mut self, reminder: Reminder, word: u64) {
         let Reminder(timer) = reminder;
-        self.core.wheel.clear_of(timer, Deadline::Owner(word));
+        self.wheel.clear_of(timer, Deadline::Owner(word));
     }
 
     /// Handles expired deadlines.
@@ -75,20 +75,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 Deadline::Op(_) | Deadline::Asked(_) | Deadline::Owner(_)
             )
         };
-        let wheel = |core: &mut Core<O>| core.wheel.expired_or_put_off(now, of_peer);
-        while let Some((deadline, due)) = wheel(&mut self.core) {
+        while let Some((deadline, due)) = self.wheel.expired_or_put_off(now, of_peer) {
             match deadline {
-                Deadline::Op(id) => busy |= self.core.end_late(id, now),
+                Deadline::Op(id) => busy |= self.end_late(id, now),
                 Deadline::Silence(id) => {
                     busy = true;
                     self.end_step(id, due, now);
                 }
-                Deadline::Asked(id) => self.core.is_not_there(id, now),
-                Deadline::Epoch => self.core.end_epoch(now),
-                Deadline::Memory => self.core.ask_again(),
+                Deadline::Asked(id) => self.is_not_there(id, now),
+                Deadline::Epoch => self.end_epoch(now),
+                Deadline::Memory => self.ask_again(),
                 Deadline::Owner(word) => {
                     busy = true;
-                    self.core.owner.due(word);
+                    self.owner.due(word);
                 }
             }
         }
@@ -96,7 +95,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// An operation's time is over. False: it goes on.
     fn end_late(&mut self, id: RequestId, now: Instant) -> bool {
         let Some(record) = self.ops.get_mut(id) else {

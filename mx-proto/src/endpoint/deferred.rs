@@ -17,9 +17,9 @@
 //! than one that receives late. While one is shown no packets are polled. Posting, cancelling, connecting
 //! and disconnecting continue, also from inside the handler.
 
+use super::Endpoint;
 use super::commands::inbound_status;
 use super::inbound::Found;
-use super::{Core, Endpoint};
 use crate::early::Body;
 use crate::event::{Decision, Deferred};
 use crate::ids::EntryId;
@@ -33,7 +33,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// nothing.
     #[inline]
     pub fn undecided(&self) -> usize {
-        self.core.early.undecided()
+        self.early.undecided()
     }
 
     /// The oldest undecided message; `None` when there is none, and while another one is out. While the
@@ -43,17 +43,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub fn next_deferred(&mut self) -> Option<Deferred> {
         let mut next = None;
         let now = self.clock.now();
-        while let Some(id) = self.core.next_to_show(now) {
+        while let Some(id) = self.next_to_show(now) {
             if self.receive(id) {
                 continue;
             }
-            if let Some(arrival) = self.core.arrival_of(id) {
-                let body = self.core.early.show(id);
+            if let Some(arrival) = self.arrival_of(id) {
+                let body = self.early.show(id);
                 next = Some(Deferred { arrival, id, body });
                 break;
             }
             debug_assert!(false, "a message outlived its remote");
-            self.core.take_out(id);
+            self.take_out(id);
         }
         if self.has_work() {
             self.flush();
@@ -64,8 +64,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Decides about all that wait for it, in their order: [`Decision::Continue`]. The one that is out, if
     /// any, is decided by [`Self::decide`].
     pub fn keep_undecided(&mut self) {
-        while let Some(oldest) = self.core.early.oldest_undecided() {
-            self.core.stop_fetch(oldest);
+        while let Some(oldest) = self.early.oldest_undecided() {
+            self.stop_fetch(oldest);
             self.go_on(oldest);
         }
         if self.has_work() {
@@ -77,17 +77,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// that is gone is dropped, and so is one from before [`Self::inherit`].
     pub fn decide(&mut self, deferred: Deferred, decision: Decision) {
         let Deferred { id, body, .. } = deferred;
-        if self.core.early.out() != Some(id) {
+        if self.early.out() != Some(id) {
             return;
         }
-        if let (Some(body), Some(message)) = (body, self.core.early.get_mut(id)) {
+        if let (Some(body), Some(message)) = (body, self.early.get_mut(id)) {
             message.body = Body::Bytes(body);
         }
-        let message = self.core.early.get(id);
+        let message = self.early.get(id);
         let told = message.map(|it| inbound_status(0, it.length));
         match (decision, told) {
-            _ if message.is_some_and(|it| it.tombstone.is_some()) => _ = self.core.take_out(id),
-            (Decision::Finished, Some(told)) => self.core.finish(id, told),
+            _ if message.is_some_and(|it| it.tombstone.is_some()) => _ = self.take_out(id),
+            (Decision::Finished, Some(told)) => self.finish(id, told),
             _ => self.go_on(id),
         }
         if self.has_work() {
@@ -101,33 +101,33 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.receive(id) {
             return;
         }
-        if let Some(message) = self.core.early.get_mut(id)
+        if let Some(message) = self.early.get_mut(id)
             && message.send_id.is_some()
             && !matches!(message.body, Body::There(_))
         {
             message.body = Body::There(None);
         }
-        self.core.early.await_receive(id);
+        self.early.await_receive(id);
     }
 
     /// Gives a message to the oldest posted receive that accepts it, if there is one. True: it has gone.
     fn receive(&mut self, id: EntryId) -> bool {
-        let Some(message) = self.core.early.get(id) else {
+        let Some(message) = self.early.get(id) else {
             return true;
         };
-        match self.core.find_receive(message.source, message.bits) {
+        match self.find_receive(message.source, message.bits) {
             Found::Receive(op) => {
                 let now = self.clock.now();
-                self.core.fill_early(op, id, now);
+                self.fill_early(op, id, now);
             }
-            Found::Foreign => self.core.refuse_early(id),
+            Found::Foreign => self.refuse_early(id),
             Found::Nothing => return false,
         }
         true
     }
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The next message to be shown. The bytes of those before it are asked for, or on their way.
     fn next_to_show(&mut self, now: Instant) -> Option<EntryId> {
         loop {

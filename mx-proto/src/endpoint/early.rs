@@ -13,8 +13,8 @@
 //! A message's credits are free when it is taken out; if its sender is gone before that, they are a
 //! tombstone of the pool.
 
+use super::Endpoint;
 use super::commands::inbound_status;
-use super::{Core, DeferredAction};
 use crate::early::{Body, Early, Stage};
 use crate::event::Verdict;
 use crate::flow::cost;
@@ -22,8 +22,9 @@ use crate::ids::{EntryId, RequestId};
 use crate::memory::{Memory, Source};
 use crate::ops::{Fetch, Pulling, State};
 use crate::owner::Owner;
+use crate::port::Port;
 use crate::status::Status;
-use crate::time::Instant;
+use crate::time::{Clock, Instant};
 use crate::timeouts::TimeOuts;
 
 /// Memory of the owner's with these bytes in it. `None`: there is none.
@@ -35,7 +36,7 @@ pub(super) fn filled<O: Owner, B: Source + ?Sized>(owner: &mut O, body: &B) -> O
     Some(memory)
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A message that is in no stage goes where the owner wants it.
     pub(super) fn keep(&mut self, id: EntryId, verdict: Verdict) {
         let Some(message) = self.early.get(id) else {
@@ -160,7 +161,6 @@ impl<O: Owner> Core<O> {
 
     /// A fetch is over. A message that cannot be had stays only if it is undecided.
     pub(super) fn end_fetch(&mut self, op: RequestId, fetch: Fetch, status: Status) {
-        let noted = self.actions.len();
         let rest = self.release(op);
         debug_assert!(rest.is_none(), "half of what we receive");
         let memory = self.ops.finish_keeping(op);
@@ -169,13 +169,7 @@ impl<O: Owner> Core<O> {
             return;
         };
         let turn = self.early.turn_of(message);
-        let memory = if self.actions.len() > noted {
-            // The port may go on with it until it has been told.
-            self.actions.extend(memory.map(DeferredAction::LetGo));
-            None
-        } else {
-            memory.filter(|_| status == Status::Success)
-        };
+        let memory = memory.filter(|_| status == Status::Success);
         match (turn, memory) {
             (Some(turn), Some(memory)) => {
                 let ready = self.early.end(id, Body::Memory(memory));

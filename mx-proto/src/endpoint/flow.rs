@@ -10,8 +10,8 @@
 //! Owns nothing: accounts are in their remotes, everything else in [`Flow`](crate::flow::Flow). The
 //! time of an epoch is measured here, while a remote waits for credits.
 
+use super::Endpoint;
 use super::deadlines::Deadline;
-use super::{Core, Endpoint};
 use crate::flow::{Accounts, CREDIT, CreditFields, EPOCH_TIME, FlowStats, Lender, Paid, Say};
 use crate::ids::{LinkId, RemoteId};
 use crate::origin::Source;
@@ -33,12 +33,12 @@ impl Accounts for Remotes {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The balance and counters of flow control.
     pub fn flow_stats(&self) -> FlowStats {
-        self.core.flow.stats()
+        self.flow.stats()
     }
 
     /// Bytes of unexpected and undecided messages that wait here with their data.
     pub fn unexpected_bytes(&self) -> usize {
-        self.core.early.bytes()
+        self.early.bytes()
     }
 
     /// Bytes that are lent to remotes or taken by their messages, bookkeeping included, and the
@@ -46,13 +46,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// most two messages of a credit each of every remote.
     #[inline]
     pub fn unexpected_usage(&self) -> (usize, usize) {
-        let (used, total) = self.core.flow.used();
+        let (used, total) = self.flow.used();
         (used as usize * CREDIT, total as usize * CREDIT)
     }
 
     /// The credits between a remote and us; `None` when the id is stale.
     pub fn account(&self, remote: RemoteId) -> Option<Account> {
-        let remote = self.core.remotes.of(remote)?;
+        let remote = self.remotes.of(remote)?;
         let lends = &remote.lends;
         Some(Account {
             credit_limit: lends.credit_limit(),
@@ -69,9 +69,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Remotes to which sends wait for credits.
     pub fn stalled(&self) -> usize {
-        let core = &self.core;
-        let remotes = core.remotes.ids().into_iter();
-        let remotes = remotes.filter_map(|id| core.remotes.of(id));
+        let remotes = self.remotes.ids().into_iter();
+        let remotes = remotes.filter_map(|id| self.remotes.of(id));
         remotes.filter(|remote| remote.is_stalled()).count()
     }
 
@@ -79,9 +78,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// be lent to it. When all of it is used, it cannot send any more. Cost: O(n) for n such
     /// messages.
     pub fn is_over_quota(&self, remote: RemoteId) -> bool {
-        let held = self.core.early.held_of(remote);
-        let flow = &self.core.flow;
-        let remote = self.core.remotes.of(remote);
+        let held = self.early.held_of(remote);
+        let flow = &self.flow;
+        let remote = self.remotes.of(remote);
         remote.is_some_and(|it| flow.is_filled(&it.lends, it.source, held))
     }
 }
@@ -109,7 +108,7 @@ pub struct Account {
     pub send_stalled: bool,
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A new remote gets its first credits. It counts as told at once, so that each of many that come
     /// together counts with those before it.
     pub(super) fn add_remote(&mut self, name: Name, source: Source) -> RemoteId {

@@ -1,4 +1,4 @@
-//! Incoming packets.
+//! Events of the port: incoming packets, and what happens to links.
 //!
 //! ```text
 //!   header --parse--> session packet?  -> sessions
@@ -9,7 +9,7 @@
 //! Everything from the wire is checked before it is used. A packet about a request or remote that
 //! has ended is counted and dropped; a violation of the protocol ends the link.
 
-use super::Core;
+use super::Endpoint;
 use super::commands::inbound_status;
 use super::early::filled;
 use super::introductions::Distrust;
@@ -20,65 +20,74 @@ use crate::ids::{EntryId, LinkId, MatchBits, MatchMask, RemoteId, RequestId};
 use crate::memory::{Memory, Source};
 use crate::ops::{NO_REMOTE, Strand};
 use crate::owner::Owner;
-use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteUse, Sink};
+use crate::port::{Close, HeaderBytes, Port};
 use crate::remote::{Life, LinkState};
+use crate::round::PortEvent;
 use crate::status::{DownReason, Status, Violation};
 use crate::time::Clock;
+use crate::timer::TimerId;
 use crate::wire::{self, Header, PullBody};
 
-/// The endpoint while its port is being polled.
-pub(super) struct Inbound<'a, O: Owner, C> {
-    pub(super) core: &'a mut Core<O>,
-    pub(super) clock: &'a C,
-}
-
-impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
-    #[inline]
-    fn is_bound(&self, link: LinkId) -> bool {
-        self.core.bound.get(link).is_some()
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
+    /// Handles an event of the port that is no packet ([`Self::on_packet`]).
+    #[cold]
+    #[inline(never)]
+    pub(super) fn on_event(&mut self, event: PortEvent) {
+        match event {
+            PortEvent::Packet { .. } => debug_assert!(false, "a packet"),
+            PortEvent::Part {
+                link,
+                header,
+                begin,
+            } => self.on_part(link, &header, begin),
+            PortEvent::Placed { link, header } => self.on_placed(link, &header),
+            PortEvent::Up(link) => {
+                let remote = self.remote_on(link);
+                self.link_up(link, remote);
+            }
+            PortEvent::Down(link, reason) => {
+                self.log_silent(link, reason);
+                let remote = self.remote_on(link);
+                let cut = self.forget_link(link);
+                self.link_down(link, remote, reason);
+                self.lose(cut, reason);
+            }
+            PortEvent::Writable(link) => {
+                let id = self.remote_on(link);
+                self.open(id, link);
+            }
+            PortEvent::RemoteActivity(_, what) => self.being_read(what),
+            PortEvent::RemoteRead { token, ok, .. } => self.has_read(token, ok),
+        }
     }
 
-    fn on_up(&mut self, link: LinkId) {
-        let remote = self.core.remote_of(link);
-        self.core.link_up(link, remote);
-    }
-
-    fn on_down(&mut self, link: LinkId, reason: LinkDown) {
-        self.core.log_silent(link, reason);
-        let remote = self.core.remote_of(link);
-        let cut = self.core.forget_link(link);
-        self.core.link_down(link, remote, reason);
-        self.core.lose(cut, reason);
-    }
-
-    #[inline]
-    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, bytes: &HeaderBytes, body: &B) {
-        self.core.stats.packets_in += 1;
+    #[inline(always)]
+    pub(super) fn on_packet(&mut self, link: LinkId, bytes: &HeaderBytes) {
+        self.stats.packets_in += 1;
         let header = match Header::parse(bytes) {
-            Some(header) if header.body_len as usize == body.len() => header,
-            _ => return self.core.violation(link, Violation::NotOurs),
+            Some(header) if header.body_len as usize == self.port.body().len() => header,
+            _ => return self.violation(link, Violation::NotOurs),
         };
-        if let Some(from) = self.sender(link, &header, body) {
+        if let Some(from) = self.sender(link, &header) {
             match header.kind {
-                wire::Kind::Eager => self.eager(link, from, &header, body),
-                wire::Kind::Data => self.data(from, &{ header }, body),
-                _ => self.control(link, from, &{ header }, body),
+                wire::Kind::Eager => self.eager(link, from, &header),
+                wire::Kind::Data => self.data(from, &{ header }),
+                _ => self.control(link, from, &{ header }),
             }
         }
     }
 
-    fn place(
-        &mut self,
-        link: LinkId,
-        bytes: &HeaderBytes,
-        begin: bool,
-    ) -> Option<Place<'_, O::Memory>> {
-        let header = Header::parse(bytes)?;
-        match header.kind {
-            wire::Kind::Data => self.place_data(link, &header),
+    /// Bytes of a body that comes in parts: they go where they belong, or nowhere.
+    #[inline(never)]
+    fn on_part(&mut self, link: LinkId, bytes: &HeaderBytes, begin: bool) {
+        let read = Header::parse(bytes).is_some_and(|header| match header.kind {
+            wire::Kind::Data => self.read_data(link, &header),
             wire::Kind::Eager if begin => self.begin_streamed(link, &header),
-            wire::Kind::Eager => self.place_streamed(link),
-            _ => None,
+            wire::Kind::Eager => self.read_streamed(link),
+            _ => false,
+        });
+        if !read {
+            self.port.skip();
         }
     }
 
@@ -92,56 +101,35 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         self.data_placed(link, &header);
     }
 
-    fn on_writable(&mut self, link: LinkId) {
-        let id = self.core.remote_of(link);
-        self.core.open(id, link);
-    }
-
-    fn on_remote_activity(&mut self, _link: LinkId, what: RemoteUse) {
-        self.being_read(what);
-    }
-
-    fn on_remote_read(&mut self, _link: LinkId, token: u64, ok: bool) {
-        self.has_read(token, ok);
-    }
-}
-
-impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     /// The remote that a packet is from; its credit fields have been read. `None`: there is none, or none that may send
     /// the packet, which has been dealt with.
     #[inline(always)]
-    fn sender<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        header: &Header,
-        body: &B,
-    ) -> Option<RemoteId> {
-        let core = &mut *self.core;
-        let from = core.remote_of(link);
-        let Some(remote) = core.remotes.of_mut(from) else {
-            self.stranger_packet(link, &{ *header }, body);
+    fn sender(&mut self, link: LinkId, header: &Header) -> Option<RemoteId> {
+        let from = self.remote_on(link);
+        let Some(remote) = self.remotes.of_mut(from) else {
+            self.stranger_packet(link, &{ *header });
             return None;
         };
-        if core.config.secret.is_some()
+        if self.config.secret.is_some()
             && remote.state_of(link) < Some(LinkState::Proven)
             && !matches!(
                 header.kind,
                 wire::Kind::Connect | wire::Kind::Reply | wire::Kind::Challenge
             )
         {
-            core.distrust(from, None, Distrust::Unasked);
+            self.distrust(from, None, Distrust::Unasked);
             return None;
         }
         let is_message = matches!(header.kind, wire::Kind::Eager | wire::Kind::Offer);
         let Life::Met(met) = &mut remote.life else {
             if is_message {
-                core.violation(link, Violation::TooEarly);
+                self.violation(link, Violation::TooEarly);
             }
             return (!is_message).then_some(from);
         };
         met.silent = 0;
         if is_message && met.asks.is_some() {
-            core.use_while_asked(from);
+            self.use_while_asked(from);
             return self.heed(from, header);
         }
         if header.kind.has_credit_fields() {
@@ -150,7 +138,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 return self.heed(from, &{ *header });
             }
             if remote.takes_turn_for(&header.credit_fields) {
-                core.ready.push_back(from);
+                self.ready.push_back(from);
             }
         }
         Some(from)
@@ -158,140 +146,138 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
 
     /// A message that has come with its data.
     #[inline(always)]
-    fn eager<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        from: RemoteId,
-        header: &Header,
-        body: &B,
-    ) {
-        let core = &mut *self.core;
+    fn eager(&mut self, link: LinkId, from: RemoteId, header: &Header) {
         let len = header.body_len;
         if header.length != len {
-            return core.violation(link, Violation::Length);
+            return self.violation(link, Violation::Length);
         }
         let paid = match Paid::of(header.aux, flow::cost(len)) {
             Ok(paid) => paid,
-            Err(violation) => return core.violation(link, violation),
+            Err(violation) => return self.violation(link, violation),
         };
-        let Some(mut remote) = core.remotes.of_mut(from) else {
+        let Some(mut remote) = self.remotes.of_mut(from) else {
             return;
         };
-        match core.flow.arrived(&mut remote.lends, paid) {
+        match self.flow.arrived(&mut remote.lends, paid) {
             Ok(false) => {}
             Ok(true) => {
-                core.flow.note_use(&mut core.remotes, from.index());
-                match core.remotes.of_mut(from) {
+                self.flow.note_use(&mut self.remotes, from.index());
+                match self.remotes.of_mut(from) {
                     Some(again) => remote = again,
                     None => return,
                 }
             }
-            Err(violation) => return core.violation(link, violation),
+            Err(violation) => return self.violation(link, violation),
         }
         let bits = MatchBits(header.word);
         // Nothing overtakes an undecided message.
-        if core.early.undecided() == 0
-            && let Some(place) = core.posted.take(&mut core.ops, bits)
+        if self.early.undecided() == 0
+            && let Some(place) = self.posted.take(&mut self.ops, bits)
         {
-            let record = core.ops.record_mut(place);
+            let record = self.ops.record_mut(place);
             if record.from_one {
                 if record.remote != from {
-                    core.posted.enter(&mut core.ops, place);
+                    self.posted.enter(&mut self.ops, place);
                     return self.foreign(link, from, paid);
                 }
-                core.ops.leave(Strand::Kin, &mut remote.kin, place);
+                self.ops.leave(Strand::Kin, &mut remote.kin, place);
             }
-            core.stats.matched += 1;
-            let overdue = core.flow.taken(&mut remote.lends, remote.source, paid);
-            core.fill(place, from, bits, body);
+            self.stats.matched += 1;
+            let overdue = self.flow.taken(&mut remote.lends, remote.source, paid);
+            let filled = {
+                let (ops, body) = (&mut self.ops, self.port.body());
+                ops.finish_with(place, |memory| memory.fill(0, body.len(), &body, 0))
+            };
+            self.has_filled(filled, from, bits, len);
             if overdue {
-                core.tell(from);
+                self.tell(from);
             }
             return;
         }
-        self.unmatched(link, from, &{ *header }, paid, body);
+        self.unmatched(from, &{ *header }, paid);
     }
 
     #[cold]
-    fn stranger_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &Header, body: &B) {
-        if self.core.bound.get(link).is_some() {
+    fn stranger_packet(&mut self, link: LinkId, header: &Header) {
+        if self.bound.get(link).is_some() {
             // Behind a violation, a refusal, or the end of a remote.
-            self.core.stats.stale += 1;
+            self.stats.stale += 1;
         } else if header.kind == wire::Kind::Connect {
-            self.core.on_connect(link, None, header, &body.to_vec());
+            let body = self.port.body().to_vec();
+            self.on_connect(link, None, header, &body);
         } else if header.kind == wire::Kind::Prove {
-            self.core.on_prove(link, &body.to_vec());
+            let body = self.port.body().to_vec();
+            self.on_prove(link, &body);
         } else {
-            self.core.violation(link, Violation::TooEarly);
+            self.violation(link, Violation::TooEarly);
         }
     }
 
     /// Reads the credit fields of a header. Gives its remote, if that is still there.
     pub(super) fn heed(&mut self, from: RemoteId, header: &Header) -> Option<RemoteId> {
-        let core = &mut *self.core;
-        let remote = core.remotes.of_mut(from)?;
+        let remote = self.remotes.of_mut(from)?;
         if remote.takes_turn_for(&header.credit_fields) {
-            core.ready.push_back(from);
+            self.ready.push_back(from);
         }
         if header.credit_fields.wanted > 0 {
-            core.note_request(from, &{ header.credit_fields });
+            self.note_request(from, &{ header.credit_fields });
         }
-        core.remotes.of(from).map(|_| from)
+        self.remotes.of(from).map(|_| from)
     }
 
     /// A message that has come with its data, for which there is no receive.
     #[inline(never)]
-    pub(super) fn unmatched<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        from: RemoteId,
-        header: &Header,
-        paid: Paid,
-        body: &B,
-    ) {
-        if !self.has_room(link, from, paid) {
+    fn unmatched(&mut self, from: RemoteId, header: &Header, paid: Paid) {
+        if !self.has_room(from, paid) {
             return;
         }
         let what = (from, MatchBits(header.word), header.length);
-        let verdict = self.judge(what, Some(body));
-        let body = match verdict {
-            Verdict::Finished => return self.core.consumed(from, paid),
-            Verdict::Inbox { .. } => filled(&mut self.core.owner, body).map(early::Body::Memory),
-            Verdict::Continue | Verdict::Defer => None,
-        }
-        .unwrap_or_else(|| early::Body::Bytes(body.to_vec()));
+        let arrival = self.arrival_to_judge(what);
+        let (verdict, kept) = {
+            let (owner, body) = (&mut self.owner, self.port.body());
+            let verdict = arrival.unwrap_or_else(|arrival| owner.arrived(&arrival, Some(&body)));
+            let bytes = || early::Body::Bytes(body.to_vec());
+            let kept = match verdict {
+                Verdict::Finished => None,
+                Verdict::Continue | Verdict::Defer => Some(bytes()),
+                Verdict::Inbox { .. } => {
+                    let memory = filled(owner, &body).map(early::Body::Memory);
+                    Some(memory.unwrap_or_else(bytes))
+                }
+            };
+            (verdict, kept)
+        };
+        let Some(body) = kept else {
+            return self.consumed(from, paid);
+        };
         let message = Early::new(what, paid, None, body);
-        let id = self.core.early.add(message);
-        self.core.keep(id, verdict);
+        let id = self.early.add(message);
+        self.keep(id, verdict);
     }
 
-    /// Asks the owner about a message that has no receive or has to wait for its turn. `body`: `None` for an
-    /// offer.
+    /// Returns the question to the owner about a message that has no receive or has to wait for its turn as an error;
+    /// or the verdict, where there is no question.
     #[inline]
-    pub(super) fn judge<B: Source + ?Sized>(
+    pub(super) fn arrival_to_judge(
         &mut self,
         (from, bits, length): (RemoteId, MatchBits, u32),
-        body: Option<&B>,
-    ) -> Verdict {
-        self.core.stats.unmatched += 1;
-        if self.core.early.undecided() != 0 {
-            return Verdict::Defer;
+    ) -> Result<Verdict, Arrival> {
+        self.stats.unmatched += 1;
+        if self.early.undecided() != 0 {
+            return Ok(Verdict::Defer);
         }
-        match self.core.arrival(from, bits, length) {
-            Some(arrival) => self.core.owner.arrived(&arrival, body),
-            None => Verdict::Finished,
-        }
+        self.arrival(from, bits, length)
+            .map_or(Ok(Verdict::Finished), Err)
     }
 
     /// Whether there is memory for a paid message without a receive. It cannot be left out: without, its
     /// sender's session ends, and may begin anew.
     #[inline]
-    pub(super) fn has_room(&mut self, link: LinkId, from: RemoteId, paid: Paid) -> bool {
-        let core = &mut *self.core;
-        let room = !core.config.supply.is_dire() && core.messages.covers(core.early.len());
+    pub(super) fn has_room(&mut self, from: RemoteId, paid: Paid) -> bool {
+        let room = !self.config.supply.is_dire() && self.messages.covers(self.early.len());
         if !room {
-            core.consumed(from, paid);
-            core.out_of_room(link, from);
+            self.consumed(from, paid);
+            self.out_of_room(from);
         }
         room
     }
@@ -299,61 +285,54 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     /// A message has come that a receive for another remote's messages accepts.
     #[cold]
     pub(super) fn foreign(&mut self, link: LinkId, from: RemoteId, paid: Paid) {
-        self.core.consumed(from, paid);
-        self.core.violation(link, Violation::Foreign);
+        self.consumed(from, paid);
+        self.violation(link, Violation::Foreign);
     }
 
-    fn control<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        from: RemoteId,
-        header: &Header,
-        body: &B,
-    ) {
-        if body.len() > CONTROL_BODY_MAX {
-            return self.core.violation(link, Violation::Oversized);
+    fn control(&mut self, link: LinkId, from: RemoteId, header: &Header) {
+        let len = header.body_len as usize;
+        if len > CONTROL_BODY_MAX {
+            return self.violation(link, Violation::Oversized);
         }
         let mut bytes = [0; CONTROL_BODY_MAX];
-        let bytes = &mut bytes[..body.len()];
-        body.copy_to(0, bytes);
+        let bytes = &mut bytes[..len];
+        self.port.body().copy_to(0, bytes);
         match header.kind {
-            wire::Kind::Connect => self.core.on_connect(link, Some(from), header, bytes),
-            wire::Kind::Reply => self
-                .core
-                .on_reply(link, from, header, bytes, self.clock.now()),
+            wire::Kind::Connect => self.on_connect(link, Some(from), header, bytes),
+            wire::Kind::Reply => self.on_reply(link, from, header, bytes, self.clock.now()),
             wire::Kind::Offer => self.offer(link, from, header, bytes),
             wire::Kind::Pull => match PullBody::parse(bytes) {
-                Some(pull) => self.core.on_pull(from, header, pull, self.clock),
-                None => self.core.violation(link, Violation::Pull),
+                Some(pull) => self.on_pull(from, header, pull),
+                None => self.violation(link, Violation::Pull),
             },
-            wire::Kind::Notify => self.core.on_notify(from, header),
-            wire::Kind::Withdraw => self.core.on_withdraw(from, header, self.clock.now()),
-            wire::Kind::Disconnect => self.core.fail_remote(from, DownReason::Disconnected),
-            wire::Kind::Ping => self.core.on_ping(from, header.word),
+            wire::Kind::Notify => self.on_notify(from, header),
+            wire::Kind::Withdraw => self.on_withdraw(from, header, self.clock.now()),
+            wire::Kind::Disconnect => self.fail_remote(from, DownReason::Disconnected),
+            wire::Kind::Ping => self.on_ping(from, header.word),
             wire::Kind::Pong => {
-                self.core.is_there(from, header.word);
-                self.core.on_answer(from);
+                self.is_there(from, header.word);
+                self.on_answer(from);
             }
             // That it has come is all it says.
             wire::Kind::Credit => {}
-            wire::Kind::Confirm => self.core.on_confirm(link, from, bytes),
-            wire::Kind::Confirmed => self.core.on_confirmed(from, header.length == 1),
-            wire::Kind::Challenge => self.core.on_challenge(link, from, bytes),
+            wire::Kind::Confirm => self.on_confirm(link, from, bytes),
+            wire::Kind::Confirmed => self.on_confirmed(from, header.length == 1),
+            wire::Kind::Challenge => self.on_challenge(link, from, bytes),
             wire::Kind::Prove => {
-                self.core.violation(link, Violation::Proof);
+                self.violation(link, Violation::Proof);
             }
-            wire::Kind::Revoke => self.core.on_revoke(from, header),
-            wire::Kind::Return => self.core.on_return(link, from, header),
+            wire::Kind::Revoke => self.on_revoke(from, header),
+            wire::Kind::Return => self.on_return(link, from, header),
             // These two never get here; see `on_packet`.
             wire::Kind::Eager | wire::Kind::Data => {}
         }
     }
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The remote of a link. A stranger's has none, nor has one that is about to be closed.
     #[inline]
-    pub(super) fn remote_of(&self, link: LinkId) -> RemoteId {
+    pub(super) fn remote_on(&self, link: LinkId) -> RemoteId {
         let id = self.bound.get(link).unwrap_or(NO_REMOTE);
         debug_assert!(self.remotes.of(id).is_none_or(|of| of.owns(link)));
         id
@@ -363,18 +342,20 @@ impl<O: Owner> Core<O> {
     #[cold]
     pub(super) fn violation(&mut self, link: LinkId, what: Violation) {
         self.stats.malformed += 1;
-        self.forget_introduction(link);
-        let remote = self.remote_of(link);
         log::debug!("link {link:?}: {what}; closing it");
-        self.close_later(link, Close::Now);
-        self.fail_remote(remote, DownReason::Protocol(what));
+        let remote = self.remote_on(link);
+        if self.remotes.of(remote).is_some() {
+            // Its links are closed with it.
+            self.fail_remote(remote, DownReason::Protocol(what));
+        } else {
+            self.close_link(link, Close::Now);
+        }
     }
 
     /// There is no memory for a message of that remote's.
     #[cold]
-    pub(super) fn out_of_room(&mut self, link: LinkId, from: RemoteId) {
+    pub(super) fn out_of_room(&mut self, from: RemoteId) {
         self.stats.out_of_memory += 1;
-        self.close_later(link, Close::Now);
         self.fail_remote(from, DownReason::NoMemory);
     }
 
@@ -396,18 +377,15 @@ impl<O: Owner> Core<O> {
         })
     }
 
-    /// The whole of a message goes into the posted receive at a place, which is in no list.
+    /// The whole of a message has been copied into a posted receive, whose record and timer are these.
     #[inline(always)]
-    pub(super) fn fill<B: Source + ?Sized>(
+    fn has_filled(
         &mut self,
-        place: u32,
+        (id, transferred, timer): (RequestId, usize, Option<TimerId>),
         from: RemoteId,
         bits: MatchBits,
-        body: &B,
+        length: u32,
     ) {
-        let length = body.len() as u32;
-        let fill = |memory: &mut O::Memory| memory.fill(0, body.len(), body, 0);
-        let (id, transferred, timer) = self.ops.finish_with(place, fill);
         if let Some(timer) = timer {
             self.wheel.clear(timer);
         }
@@ -417,7 +395,7 @@ impl<O: Owner> Core<O> {
         self.owner.completed(&mut self.ops, id, outcome);
     }
 
-    /// The same of a receive that may still be among what ends with its remote.
+    /// The whole of a message goes into a receive that may still be among what ends with its remote.
     pub(super) fn fill_receive(
         &mut self,
         id: RequestId,
@@ -428,7 +406,9 @@ impl<O: Owner> Core<O> {
         if self.ops.record(id.index()).from_one {
             self.estrange(id);
         }
-        self.fill(id.index(), from, bits, body);
+        let fill = |memory: &mut O::Memory| memory.fill(0, body.len(), body, 0);
+        let filled = self.ops.finish_with(id.index(), fill);
+        self.has_filled(filled, from, bits, body.len() as u32);
     }
 }
 
@@ -442,7 +422,7 @@ pub(super) enum Found {
     Nothing,
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The oldest posted receive that accepts a message. One that is for another remote's messages stays
     /// where it is.
     pub(super) fn find_receive(&mut self, from: RemoteId, bits: MatchBits) -> Found {

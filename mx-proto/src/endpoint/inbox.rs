@@ -8,9 +8,9 @@
 //!                        `-- the first waits for its credits
 //! ```
 
+use super::Endpoint;
 use super::deadlines::Deadline;
 use super::early::filled;
-use super::{Core, Endpoint};
 use crate::early::{Body, Early};
 use crate::event::Message;
 use crate::flow::cost;
@@ -27,11 +27,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// message the owner has no memory for now are passed by.
     #[inline]
     pub fn next_turn(&mut self, wanted: impl Fn(u32) -> bool) -> Option<u32> {
-        let first = self.core.early.turn()?;
+        let first = self.early.turn()?;
         let mut turn = first;
-        while !(wanted(turn) && self.core.is_at_hand()) {
-            self.core.early.pass();
-            turn = self.core.early.turn()?;
+        while !(wanted(turn) && self.is_at_hand()) {
+            self.early.pass();
+            turn = self.early.turn()?;
             if turn == first {
                 return None;
             }
@@ -43,8 +43,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// there is none, and while the owner has no memory for any.
     pub fn next_message(&mut self) -> Option<Message<O::Memory>> {
         self.next_turn(|_| true)?;
-        let (turn, message) = self.core.early.take()?;
-        self.core.pay_back(&message);
+        let (turn, message) = self.early.take()?;
+        self.pay_back(&message);
         if self.has_work() {
             self.flush();
         }
@@ -63,25 +63,25 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Messages that can be had in turn: those that [`Self::next_message`] gives.
     #[inline]
     pub fn messages(&self) -> usize {
-        self.core.early.ready()
+        self.early.ready()
     }
 
     /// Whether there is a message of this turn, here or to be fetched.
     pub fn holds_messages(&self, turn: u32) -> bool {
-        self.core.early.holds(turn)
+        self.early.holds(turn)
     }
 
     /// Throws all messages of a turn away. The sends of those that were only offered, or are on their
     /// way, end as aborted.
     pub fn forget_messages(&mut self, turn: u32) {
         // From behind: so none can be had because another is gone.
-        while let Some(id) = self.core.early.last(turn) {
-            match self.core.early.get(id).and_then(Early::fetch) {
+        while let Some(id) = self.early.last(turn) {
+            match self.early.get(id).and_then(Early::fetch) {
                 Some(op) => {
                     let now = self.clock.now();
-                    self.core.end_early(op, Status::Cancelled, now);
+                    self.end_early(op, Status::Cancelled, now);
                 }
-                None => self.core.finish(id, Status::Aborted),
+                None => self.finish(id, Status::Aborted),
             }
         }
         if self.has_work() {
@@ -92,24 +92,24 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// One turn turns out to be another: their messages are handed out in the order in which they could
     /// be had, then those that are on their way, and the rest in the order in which they came.
     pub fn rename_messages(&mut self, from: u32, into: u32) {
-        self.core.early.rename_turn(from, into);
+        self.early.rename_turn(from, into);
     }
 
     /// The figures of the inbox.
     pub fn inbox_stats(&self) -> InboxStats {
-        self.core.early.inbox_stats()
+        self.early.inbox_stats()
     }
 
     /// Begins to fetch what there is room for.
     pub(super) fn fetch(&mut self) -> bool {
         let mut busy = false;
-        while let Some((id, drawn)) = self.core.draw() {
+        while let Some((id, drawn)) = self.draw() {
             let now = self.clock.now();
-            if !self.core.begin_fetch(id, drawn, now) {
-                self.core.flow.undraw(drawn);
-                self.core.starved = true;
+            if !self.begin_fetch(id, drawn, now) {
+                self.flow.undraw(drawn);
+                self.starved = true;
                 let again = now.after(AGAIN);
-                self.core.wheel.set(now, again, Deadline::Memory);
+                self.wheel.set(now, again, Deadline::Memory);
                 break;
             }
             busy = true;
@@ -118,7 +118,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Whether the next message is in memory of the owner.
     fn is_at_hand(&mut self) -> bool {
         let Self { owner, early, .. } = self;

@@ -12,7 +12,7 @@
 //! Knows nothing of: processes.
 
 use super::unmet::Unmet;
-use super::{Core, Endpoint, deadlines, introductions, liveness, streamed, tombstones};
+use super::{Endpoint, deadlines, introductions, liveness, streamed, tombstones};
 use crate::config::Config;
 use crate::early::Store;
 use crate::event::Identity;
@@ -32,33 +32,35 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// reset, and messages that have not been received are gone. What is complete for its sender already leaves
     /// from the first process. Until [`Self::reopen`] only what is complete may be taken.
     pub fn inherit(&mut self) {
-        self.core.bury();
+        self.bury();
+        self.inherited = true;
+        self.introductions = introductions::Introductions::default();
         let all = |keep: fn(&Record<O::Memory>) -> bool| -> Vec<RequestId> {
-            let all = self.core.ops.iter();
+            let all = self.ops.iter();
             all.filter(|(_, record)| keep(record))
                 .map(|(id, _)| id)
                 .collect()
         };
         for copy in all(|record| record.state.is_copy()) {
-            self.core.complete(copy, Status::Success, 0);
+            self.complete(copy, Status::Success, 0);
         }
-        for remote in self.core.remotes.ids() {
-            self.core
-                .end_remote(remote, DownReason::Link(LinkDown::Reset), false);
+        for remote in self.remotes.ids() {
+            self.end_remote(remote, DownReason::Link(LinkDown::Reset), false);
         }
-        let left: Vec<_> = self.core.ops.iter().map(|(id, _)| id).collect();
+        let left: Vec<_> = self.ops.iter().map(|(id, _)| id).collect();
         for id in left {
-            self.core.complete(id, Status::Unreachable, 0);
+            self.complete(id, Status::Unreachable, 0);
         }
-        self.core.forget_links();
+        self.forget_links();
     }
 
     /// Goes on over `port` after [`Self::inherit`], with settings that differ from those of before in
     /// secrets only. The port of before comes back.
     pub fn reopen(&mut self, config: Config, identity: Identity, port: P) -> P {
-        debug_assert!(self.core.remotes.len() == 0 && self.core.actions.is_empty());
-        self.core.identity = identity;
-        self.core.config = config;
+        debug_assert!(self.remotes.len() == 0);
+        self.inherited = false;
+        self.identity = identity;
+        self.config = config;
         self.looked_around = true;
         std::mem::replace(&mut self.port, port)
     }
@@ -69,11 +71,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Forgets everything of links, and all that is still to be done with them.
     fn forget_links(&mut self) {
         // All by name, so that no new field is left out.
         let Self {
+            port: _,
+            clock: _,
+            looked_around: _,
+            inherited: _,
             owner: _,
             config,
             identity: _,
@@ -99,7 +105,6 @@ impl<O: Owner> Core<O> {
             introductions,
             challenges,
             controls,
-            actions,
             stats: _,
         } = self;
         *spares = Spares::default();
@@ -116,6 +121,5 @@ impl<O: Owner> Core<O> {
         *controls = 0;
         ready.clear();
         bound.clear();
-        actions.clear();
     }
 }

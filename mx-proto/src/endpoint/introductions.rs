@@ -9,8 +9,7 @@
 //!               `--wrong, silent--> refused, closed
 //! ```
 //!
-//! The port must not be called while it is polled: hellos are noted here and looked at after the poll
-//! (`look_at`), so most introductions are over in the poll that brings the hello. The site's secret is
+//! A hello is looked at when it comes (`look_at`), so most introductions are over with it. The site's secret is
 //! checked in `challenges`.
 //!
 //! Owns: waiting hellos, refusals that have been logged, remotes that are asked whether they are there.
@@ -23,11 +22,11 @@ mod reasons;
 pub(super) use challenges::Challenges;
 pub(super) use reasons::Distrust;
 
+use super::Endpoint;
 use super::deadlines::Deadline;
-use super::{Core, Endpoint};
 use crate::config::PeerPlace;
 use crate::event::Identity;
-use crate::ids::{LinkId, NicId, RemoteId, RequestId};
+use crate::ids::{LinkId, NicId, RemoteId};
 use crate::log_limit::LogLimit;
 use crate::ops::NO_REMOTE;
 use crate::origin::{Seen, Source};
@@ -38,18 +37,16 @@ use crate::secret::{self, Binding};
 use crate::status::{DownReason, Status, Violation};
 use crate::time::{Clock, Instant};
 use crate::timer::TimerId;
-use crate::wire::{self, ChallengeBody, ConfirmBody, Header, Hello, VERSION};
+use crate::wire::{self, ConfirmBody, Header, Hello, VERSION};
 use foldhash::fast::RandomState;
 use reasons::Rejection;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// All introductions of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Introductions {
     waiting: HashMap<LinkId, Introduction, RandomState>,
-    /// Work to be done after the poll.
-    due: VecDeque<Due>,
     /// Remotes that have been sent a Ping, because another one has their name or their life.
     asked: HashMap<RemoteId, Question, RandomState>,
     /// The number of the last question.
@@ -81,7 +78,7 @@ struct Introduction {
     more: Vec<(Header, Hello)>,
     /// It has proven the site's secret on that link before, or is not asked.
     trusted: bool,
-    /// Its source; the port is asked for it after the poll.
+    /// Its source, as the port says.
     source: Source,
     /// Its user, likewise.
     user: Option<u32>,
@@ -101,36 +98,10 @@ enum Stage {
     Waiting,
 }
 
-/// Work that needs the port.
-#[derive(Debug)]
-pub(super) enum Due {
-    /// A link has a hello, or its peer has proven the site's secret.
-    Look(LinkId),
-    /// The peer that we connected to has sent a challenge.
-    Challenge(LinkId, Box<ChallengeBody>),
-    /// A remote that we have called is perhaps one that has called us: it is to be asked.
-    Ask(RemoteId),
-    /// A remote asks whether a call was ours.
-    Confirm(RemoteId, ConfirmBody),
-    /// The peer that we have called has a remote of our life, and perhaps sees us there now, too.
-    Known(LinkId, RequestId, Box<(Hello, u32)>),
-}
-
 impl Introductions {
     /// The number of waiting links.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
-    }
-
-    /// Something is to be done at once.
-    #[inline]
-    pub(super) fn is_due(&self) -> bool {
-        !self.due.is_empty()
-    }
-
-    /// That is to be done at once.
-    pub(super) fn note(&mut self, due: Due) {
-        self.due.push_back(due);
     }
 
     fn is_trusted(&self, link: LinkId) -> bool {
@@ -147,91 +118,63 @@ impl Introductions {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Goes on with all introductions that can.
-    #[cold]
-    pub(super) fn see_to_introductions(&mut self) -> bool {
-        let now = self.clock.now();
-        let mut busy = false;
-        while let Some(due) = self.core.introductions.due.pop_front() {
-            busy = true;
-            match due {
-                Due::Look(link) => self.look_at(link, now),
-                Due::Challenge(link, body) => {
-                    let binding = self.port.binding(link);
-                    self.core.answer_challenge(link, binding, &body);
-                }
-                Due::Ask(id) => self.ask_caller(id),
-                Due::Confirm(from, asked) => {
-                    let here = self.port.has_address(asked.from);
-                    self.core.confirm(from, &asked, here);
-                }
-                Due::Known(link, connect, said) => {
-                    let (hello, length) = *said;
-                    let ours = length & 1 == 1 || self.port.has_interface(hello.to.0);
-                    let said = (Candidate::from_word(length >> 1), ours);
-                    self.core.on_known(link, connect, &hello, said, now);
-                }
-            }
-        }
-        busy
-    }
-
     /// A link has a hello, or its peer has proven the site's secret.
-    fn look_at(&mut self, link: LinkId, now: Instant) {
-        let Self { port, core, .. } = self;
-        let Some(introduction) = core.introductions.waiting.get_mut(&link) else {
+    #[cold]
+    fn look_at(&mut self, link: LinkId) {
+        let Some(introduction) = self.introductions.waiting.get_mut(&link) else {
             return;
         };
         if let Stage::Challenged(..) = introduction.stage {
             return;
         }
         let hello = introduction.hello;
-        let seen = port.seen(link, &hello.identity);
+        let seen = self.port.seen(link, &hello.identity);
         (introduction.source, introduction.user) = (seen.source, seen.user);
-        if hello.identity.session == core.identity.session {
-            return core.meet_oneself(link, seen);
+        if hello.identity.session == self.identity.session {
+            return self.meet_oneself(link, seen);
         }
         let Some(nic) = seen.nic else {
-            core.stats.unproven += 1;
-            return core.turn_away(link, Status::Refused, Rejection::Unproven);
+            self.stats.unproven += 1;
+            return self.turn_away(link, Status::Refused, Rejection::Unproven);
         };
-        if core.is_unfit(link) {
+        if self.is_unfit(link) {
             return;
         }
-        if core.config.secret.is_some() && !core.introductions.is_trusted(link) {
+        if self.config.secret.is_some() && !self.introductions.is_trusted(link) {
             let (nic, endpoint) = hello.to;
-            if endpoint != core.identity.endpoint || !port.has_interface(nic) {
-                core.stats.unproven += 1;
-                return core.turn_away(link, Status::Refused, Rejection::Relayed);
+            if endpoint != self.identity.endpoint || !self.port.has_interface(nic) {
+                self.stats.unproven += 1;
+                return self.turn_away(link, Status::Refused, Rejection::Relayed);
             }
-            return core.challenge(link, port.binding(link));
+            let binding = self.port.binding(link);
+            return self.challenge(link, binding);
         }
-        core.admit_all(link, nic, now);
+        let now = self.clock.now();
+        self.admit_all(link, nic, now);
     }
 
     /// Asks a remote that we have called whether it is the one that has called us.
-    fn ask_caller(&mut self, id: RemoteId) {
-        let Self { port, core, .. } = self;
-        let caller = core.asked_about(id);
-        let caller = caller.and_then(|caller| core.remotes.of(caller));
+    pub(super) fn ask_caller(&mut self, id: RemoteId) {
+        let caller = self.asked_about(id);
+        let caller = caller.and_then(|caller| self.remotes.of(caller));
         let called = caller.and_then(|caller| {
             let nonce = caller.met()?.nonce;
             Some((caller.tx_link()?, caller.identity(), nonce))
         });
         let Some((link, claimed, nonce)) = called else {
-            return core.on_confirmed(id, false);
+            return self.on_confirmed(id, false);
         };
-        let from = port.seen(link, &claimed).address;
-        core.stats.confirms += 1;
+        let from = self.port.seen(link, &claimed).address;
+        self.stats.confirms += 1;
         let header = Header::new(wire::Kind::Confirm, 0, 0);
-        core.push_control(id, header, &ConfirmBody { nonce, from }.emit());
+        self.push_control(id, header, &ConfirmBody { nonce, from }.emit());
     }
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A stranger introduces itself.
     pub(super) fn come(&mut self, link: LinkId, header: &Header, hello: Hello) {
-        let Introductions { waiting, due, .. } = &mut self.introductions;
+        let waiting = &mut self.introductions.waiting;
         let Some(introduction) = waiting.get_mut(&link) else {
             let proven = self.challenges.take(link);
             if proven.is_some_and(|life| life != hello.identity.session) {
@@ -248,7 +191,7 @@ impl<O: Owner> Core<O> {
                 stage: Stage::Claimed,
             };
             waiting.insert(link, introduction);
-            return due.push_back(Due::Look(link));
+            return self.look_at(link);
         };
         if introduction.hello.identity != hello.identity {
             return self.violation(link, Violation::AnotherName);
@@ -353,7 +296,7 @@ impl<O: Owner> Core<O> {
             ..
         } = introduction;
         for (header, mut hello) in [(header, hello)].into_iter().chain(more) {
-            let bound = self.remote_of(link);
+            let bound = self.remote_on(link);
             if self.remotes.of(bound).is_some() {
                 self.connect_on(link, bound, &header, &hello);
             } else {
@@ -442,12 +385,7 @@ impl<O: Owner> Core<O> {
     /// A remote is there, or is no more: those that wait for that go on.
     #[inline]
     pub(super) fn forget_asked(&mut self, id: RemoteId) {
-        let Introductions {
-            asked,
-            waiting,
-            due,
-            ..
-        } = &mut self.introductions;
+        let asked = &mut self.introductions.asked;
         if asked.is_empty() {
             return;
         }
@@ -456,20 +394,20 @@ impl<O: Owner> Core<O> {
         };
         self.wheel.clear_of(question.timer, Deadline::Asked(id));
         for link in question.links {
-            if waiting.contains_key(&link) {
-                due.push_back(Due::Look(link));
-            }
+            self.look_at(link);
         }
     }
 
-    /// A remote asks whether a call with that nonce was ours. The port is asked for its source when it is
-    /// not being polled.
+    /// A remote asks whether a call with that nonce was ours.
     pub(super) fn on_confirm(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
         if self.unread_sessions(link, Some(from)) {
             return self.violation(link, Violation::UnreadQuestions);
         }
         match ConfirmBody::parse(body) {
-            Some(asked) => self.introductions.note(Due::Confirm(from, asked)),
+            Some(asked) => {
+                let here = self.port.has_address(asked.from);
+                self.confirm(from, &asked, here);
+            }
             None => self.violation(link, Violation::Question),
         }
     }

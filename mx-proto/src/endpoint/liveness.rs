@@ -20,8 +20,8 @@
 //!
 //! Owns: how long a step is.
 
+use super::Endpoint;
 use super::deadlines::Deadline;
-use super::{Core, DeferredAction, Endpoint};
 use crate::ids::RemoteId;
 use crate::owner::Owner;
 use crate::port::{LinkDown, Port};
@@ -50,17 +50,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// There is something with a remote from now on.
     #[cold]
     pub(super) fn begin_monitoring(&mut self, remote: RemoteId) {
-        if self.core.liveness.step.is_some() {
+        if self.liveness.step.is_some() {
             let now = self.clock.now();
-            self.core.monitor(remote, now);
-            self.run_actions();
+            self.monitor(remote, now);
         }
     }
 
     /// A step has ended, which was to be at `due`.
     pub(super) fn end_step(&mut self, id: RemoteId, due: Instant, now: Instant) {
-        let Self { port, core, .. } = self;
-        let Some(remote) = core.remotes.of_mut(id) else {
+        let Some(remote) = self.remotes.of_mut(id) else {
             return;
         };
         let idle = remote.kin.is_empty() && remote.connects.is_empty();
@@ -71,28 +69,28 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if met.silent > 0 {
             let link = met.tx.link();
             if idle {
-                return core.actions.push(DeferredAction::Monitor(link, false));
+                return self.port.monitor(link, false);
             }
-            let began = due.before(core.liveness.step.unwrap_or_default());
-            if port.heard_at(link).is_some_and(|at| at >= began) {
+            let began = due.before(self.liveness.step.unwrap_or_default());
+            if self.port.heard_at(link).is_some_and(|at| at >= began) {
                 met.silent = 0;
             }
         }
         match u32::from(met.silent) {
             LOST => {
-                core.stats.silenced += 1;
-                return core.fail_remote(id, DownReason::Link(LinkDown::TimedOut));
+                self.stats.silenced += 1;
+                return self.fail_remote(id, DownReason::Link(LinkDown::TimedOut));
             }
             PING if remote.standing(wire::Kind::Ping).is_none() => {
-                core.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
+                self.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
             }
             _ => {}
         }
-        core.next_step(id, due, now);
+        self.next_step(id, due, now);
     }
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Begins to monitor a remote, unless that has been done.
     pub(super) fn monitor(&mut self, id: RemoteId, now: Instant) {
         // One that has never answered is what connects have a time-out for.
@@ -101,8 +99,7 @@ impl<O: Owner> Core<O> {
             && met.step.is_none()
         {
             met.silent = 0;
-            self.actions
-                .push(DeferredAction::Monitor(met.tx.link(), true));
+            self.port.monitor(met.tx.link(), true);
             self.next_step(id, now, now);
         }
     }

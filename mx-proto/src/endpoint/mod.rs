@@ -4,18 +4,19 @@
 //!   commands: send recv end connect disconnect             progress
 //!        |                                                    |
 //!        v                                                    v
-//!      Core  <----------------- inbound (Sink) <----------- Port::poll
+//!     Endpoint  <-------------- inbound <------------------ Port::begin, next
 //!        |
-//!        +--> outbound ------------------------------------> Port::send / resume
+//!        +--> outbound ------------------------------------> Port::send, resume
+//!        +--> whatever an event leads to ------------------> Port::close, accept, connect, ...
 //!        +--> Owner: completed, down, arrived, memory, ready
 //! ```
 //!
 //! Owns: operations, remotes, matching, timers, the port, and its own owner, the layer above.
 //! Not here: locks, threads.
 //!
-//! Order of calls: any. No call blocks, and an owner cannot call its endpoint. Reactions to what a
-//! port reports during a poll (closing links, recalling memory) are carried out before
-//! [`Endpoint::progress`] returns, hence before the completions can be seen.
+//! Order of calls: any. No call blocks, and an owner cannot call its endpoint. The port hands its events out one at
+//! a time, so the endpoint calls it at once when an event leads to that: a link that is to end is closed, and memory
+//! recalled, before the completion is reported.
 
 mod bound;
 mod commands;
@@ -47,15 +48,14 @@ use crate::config::Config;
 use crate::early::{Named, Store};
 use crate::event::{Arrival, Identity, Outcome};
 use crate::flow::Flow;
-use crate::ids::{
-    EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId, Route, Target,
-};
+use crate::ids::{EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId};
 use crate::matching;
 use crate::ops::{NO_REMOTE, Ops, State, Strand};
 use crate::owner::Owner;
-use crate::port::{Close, LinkDown, Port, RemoteKey, RemoteMemory, WakeDescriptors};
+use crate::port::{Close, LinkDown, Port, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
 use crate::remote::{Reach, Remote, Remotes, Tx};
+use crate::round::{Next, PortEvent};
 use crate::shares::Shares;
 use crate::stats::Stats;
 use crate::status::{DownReason, OpKind, Status};
@@ -66,7 +66,6 @@ use crate::timer::Wheel;
 use crate::wire;
 use bound::BoundLinks;
 use deadlines::Deadline;
-use inbound::Inbound;
 use std::collections::VecDeque;
 use std::time::Duration;
 use streamed::STREAMED;
@@ -77,14 +76,10 @@ use unmet::Unmet;
 pub struct Endpoint<P, C, O: Owner> {
     port: P,
     clock: C,
-    core: Core<O>,
     /// The last poll has looked at everything.
     looked_around: bool,
-}
-
-/// Everything but port and clock, so that it can be lent to a poll of the port.
-#[derive(Debug)]
-struct Core<O: Owner> {
+    /// The port is another process's: it is told nothing ([`Self::inherit`]).
+    inherited: bool,
     owner: O,
     config: Config,
     identity: Identity,
@@ -121,35 +116,7 @@ struct Core<O: Owner> {
     challenges: introductions::Challenges,
     /// Packets without message data that wait for remotes, all together.
     controls: usize,
-    actions: Vec<DeferredAction<O::Memory>>,
     stats: Stats,
-}
-
-/// Something the port is to be told as soon as it is not being polled.
-#[derive(Debug)]
-enum DeferredAction<M> {
-    Accept(LinkId),
-    Close(LinkId, Close),
-    Detach {
-        link: LinkId,
-        memory: M,
-        at: usize,
-        len: usize,
-    },
-    Recall(LinkId, u64),
-    StopReading(LinkId, u64),
-    /// Memory that the port could still touch until it was told what stands before this.
-    LetGo(M),
-    Deregister(LinkId, RemoteKey),
-    Read(RequestId),
-    /// Whether operations wait for the remote behind this link.
-    Monitor(LinkId, bool),
-    /// Learn what the remote's new sending link can do.
-    Limits(RemoteId, LinkId),
-    /// Try another route to a remote that has not answered.
-    Connect(RemoteId, Route),
-    /// A connect met a session that has ended: it is repeated.
-    ConnectAgain(RequestId, Target),
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
@@ -160,7 +127,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let flow = Flow::new(&config.flow());
         let places = Shares::new(config.max_remotes, share);
         let supply = config.supply;
-        let core = Core {
+        Self {
+            port,
+            clock,
+            looked_around: true,
+            inherited: false,
             owner,
             timeouts: TimeOuts {
                 transfer: Timeout::new(config.request_timeout),
@@ -189,59 +160,51 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             introductions: introductions::Introductions::default(),
             challenges: introductions::Challenges::default(),
             controls: 0,
-            actions: Vec::new(),
             stats: Stats::default(),
-        };
-        Self {
-            port,
-            clock,
-            core,
-            looked_around: true,
         }
     }
 
     /// The identity of this endpoint.
     pub fn identity(&self) -> Identity {
-        self.core.identity
+        self.identity
     }
 
     /// The supply of memory ([`Config::supply`]).
     pub fn supply(&self) -> Supply {
-        self.core.config.supply
+        self.config.supply
     }
 
     /// Its settings.
     pub fn config(&self) -> &Config {
-        &self.core.config
+        &self.config
     }
 
     /// The time after which a silent remote is lost ([`Config::peer_timeout`]).
     pub fn peer_timeout(&self) -> Option<Duration> {
-        self.core.config.peer_timeout
+        self.config.peer_timeout
     }
 
     /// Takes in what has arrived and gives out what can go. Returns true when anything happened.
     /// Never blocks. While a message is [being decided](Self::next_deferred) it does nothing.
     #[inline(always)]
     pub fn progress(&mut self) -> bool {
-        if self.core.early.out().is_some() {
+        if self.early.out().is_some() {
             return false;
         }
-        self.core.bury();
-        let budget = self.core.config.poll_budget;
-        let mut sink = Inbound {
-            core: &mut self.core,
-            clock: &self.clock,
-        };
-        let active = self.port.poll_active(budget, &mut sink);
-        self.looked_around = active.is_none();
-        let mut busy = match active {
-            Some(busy) => busy,
-            None => self.look_around(budget),
-        };
-        if self.core.flow.is_waited_for() && !self.core.epoch_ends {
+        self.bury();
+        let budget = self.config.poll_budget;
+        self.looked_around = !self.port.begin_active(budget);
+        if self.looked_around {
+            self.port.begin(self.clock.now(), budget);
+        }
+        let mut busy = self.take_in();
+        if self.looked_around && !self.wheel.is_empty() {
             let now = self.clock.now();
-            self.core.begin_epoch(now);
+            busy |= self.expire(now);
+        }
+        if self.flow.is_waited_for() && !self.epoch_ends {
+            let now = self.clock.now();
+            self.begin_epoch(now);
         }
         if self.has_work() {
             busy |= self.flush();
@@ -256,28 +219,25 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.looked_around
     }
 
-    /// A poll of everything.
-    #[inline(never)]
-    fn look_around(&mut self, budget: usize) -> bool {
-        let mut sink = Inbound {
-            core: &mut self.core,
-            clock: &self.clock,
-        };
-        let now = sink.clock.now();
-        let mut busy = self.port.poll(now, budget, &mut sink);
-        if !self.core.wheel.is_empty() {
-            busy |= self.expire(now);
+    /// Handles the events of a round of the port.
+    #[inline(always)]
+    fn take_in(&mut self) -> bool {
+        loop {
+            match self.port.next() {
+                Next::Event(PortEvent::Packet { link, header }) => self.on_packet(link, &header),
+                Next::Event(event) => self.on_event(event),
+                Next::End { any } => return any,
+            }
         }
-        busy
     }
 
     /// The time at which [`Self::progress`] should be called although nothing arrives. `None` while
     /// it would do nothing.
     pub fn deadline(&self) -> Option<Instant> {
-        if self.core.early.out().is_some() {
+        if self.early.out().is_some() {
             return None;
         }
-        Instant::earliest([self.core.wheel.next(), self.port.deadline()])
+        Instant::earliest([self.wheel.next(), self.port.deadline()])
     }
 
     /// See [`crate::port::LinkControl::keep_alive_due`].
@@ -293,11 +253,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Prepares for sleeping on [`Self::descriptors`]. False when there is something to do first.
     pub fn arm(&mut self) -> bool {
-        !self.core.owner.has_events()
-            && self.core.actions.is_empty()
-            && self.core.ready.is_empty()
-            && !self.core.flow.is_ready()
-            && !self.core.introductions.is_due()
+        !self.owner.has_events()
+            && self.ready.is_empty()
+            && !self.flow.is_ready()
             && self.port.arm()
     }
 
@@ -324,25 +282,25 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The layer above.
     #[inline]
     pub fn owner(&self) -> &O {
-        &self.core.owner
+        &self.owner
     }
 
     /// The layer above, to look at what it has been told.
     #[inline]
     pub fn owner_mut(&mut self) -> &mut O {
-        &mut self.core.owner
+        &mut self.owner
     }
 
     /// All operations that have not completed, and those that have and that the owner has not freed.
     #[inline]
     pub fn ops(&self) -> &Ops<O> {
-        &self.core.ops
+        &self.ops
     }
 
     /// The layer above and the operations, to take from the lists of those that have completed.
     #[inline]
     pub fn split(&mut self) -> (&mut O, &mut Ops<O>) {
-        (&mut self.core.owner, &mut self.core.ops)
+        (&mut self.owner, &mut self.ops)
     }
 
     /// The clock.
@@ -352,44 +310,44 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The counters.
     pub fn stats(&self) -> &Stats {
-        &self.core.stats
+        &self.stats
     }
 
     /// Receives posted and not matched.
     pub fn posted_receives(&self) -> usize {
-        self.core.posted.len()
+        self.posted.len()
     }
 
     /// Remote endpoints known.
     pub fn remotes(&self) -> usize {
-        self.core.remotes.len()
+        self.remotes.len()
     }
 
     /// Introductions of strangers under way.
     pub fn introductions(&self) -> usize {
-        self.core.introductions.len()
+        self.introductions.len()
     }
 
     /// Operations that have not completed.
     pub fn requests(&self) -> usize {
-        self.core.ops.under_way()
+        self.ops.under_way()
     }
 
     /// Looks at the oldest unexpected message that a receive with `bits` and `mask` would accept.
     /// It stays where it is.
     pub fn probe(&mut self, bits: MatchBits, mask: MatchMask) -> Option<Arrival> {
-        let oldest = self.core.early.front(bits, mask)?;
-        self.core.arrival_of(oldest)
+        let oldest = self.early.front(bits, mask)?;
+        self.arrival_of(oldest)
     }
 
     /// The word attached to a remote, 0 if none was; `None` when the id is stale.
     pub fn remote_context(&self, remote: RemoteId) -> Option<u64> {
-        self.core.remotes.of(remote).map(|remote| remote.context)
+        self.remotes.of(remote).map(|remote| remote.context)
     }
 
     /// Attaches a word to a remote. False when the id is stale.
     pub fn set_remote_context(&mut self, remote: RemoteId, context: u64) -> bool {
-        let Some(remote) = self.core.remotes.of_mut(remote) else {
+        let Some(remote) = self.remotes.of_mut(remote) else {
             return false;
         };
         remote.context = context;
@@ -398,22 +356,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The remote of that name, also one that has not answered yet.
     pub fn remote_of(&self, nic: NicId, endpoint: EndpointId) -> Option<RemoteId> {
-        self.core.remotes.find((nic, endpoint))
+        self.remotes.find((nic, endpoint))
     }
 
     /// A remote's name and session; `None` when the id is stale.
     pub fn remote_identity(&self, remote: RemoteId) -> Option<Identity> {
-        self.core.remotes.of(remote).map(Remote::identity)
+        self.remotes.of(remote).map(Remote::identity)
     }
 
     #[inline]
     fn has_work(&self) -> bool {
         // Usually nothing is due, so everything is checked without branches in between.
-        !self.core.actions.is_empty()
-            | !self.core.ready.is_empty()
-            | (self.core.unmet.count > 0)
-            | self.core.introductions.is_due()
-            | self.core.flow.is_ready()
+        !self.ready.is_empty() | (self.unmet.count > 0) | self.flow.is_ready()
     }
 
     /// Does the work noted during calls and polls: deferred actions first, as they free memory and
@@ -421,85 +375,31 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline(never)]
     fn flush(&mut self) -> bool {
         let mut busy = false;
-        if self.core.introductions.is_due() {
-            busy |= self.see_to_introductions();
-        }
-        busy |= self.run_actions();
-        busy |= self.core.move_credits();
+        busy |= self.move_credits();
         busy |= self.fetch();
-        busy |= self.transmit();
-        busy | self.run_actions()
-    }
-
-    fn run_actions(&mut self) -> bool {
-        if self.core.actions.is_empty() {
-            return false;
-        }
-        for action in std::mem::take(&mut self.core.actions) {
-            match action {
-                DeferredAction::Accept(link) => self.port.accept(link),
-                DeferredAction::Close(link, how) => self.close_link(link, how),
-                DeferredAction::Detach {
-                    link,
-                    memory,
-                    at,
-                    len,
-                } => {
-                    self.port.detach(link, &memory, at, len);
-                }
-                DeferredAction::Recall(link, token) => {
-                    self.with_remote_memory(link, |it| it.recall(link, token))
-                }
-                DeferredAction::StopReading(link, token) => {
-                    self.with_remote_memory(link, |it| it.stop(link, token))
-                }
-                DeferredAction::LetGo(memory) => drop(memory),
-                DeferredAction::Deregister(link, key) => {
-                    self.with_remote_memory(link, |it| it.deregister(link, key))
-                }
-                DeferredAction::Read(request) => self.read_remote(request),
-                DeferredAction::Monitor(link, wanted) => self.port.monitor(link, wanted),
-                DeferredAction::Limits(remote, link) => self.learn_limits(remote, link),
-                DeferredAction::Connect(remote, route) => self.connect_elsewhere(remote, route),
-                DeferredAction::ConnectAgain(connect, target) => {
-                    self.connect_again(connect, target)
-                }
-            }
-        }
-        true
-    }
-
-    /// Has a port that reads remote memory do something.
-    fn with_remote_memory(
-        &mut self,
-        link: LinkId,
-        what: impl FnOnce(&mut dyn RemoteMemory<O::Memory>),
-    ) {
-        if let Some(memory) = self.port.remote_memory(link) {
-            what(memory);
-        }
+        busy | self.transmit()
     }
 
     /// Ends a link, and what came on it that has not been looked at: also what came behind the reason.
     fn close_link(&mut self, link: LinkId, how: Close) {
-        let cut = self.core.forget_link(link);
+        let cut = self.forget_link(link);
         self.port.close(link, how);
-        self.core.lose(cut, LinkDown::Closed);
+        self.lose(cut, LinkDown::Closed);
     }
 
     fn learn_limits(&mut self, id: RemoteId, link: LinkId) {
         let limits = self.port.limits(link);
-        if let Some(met) = self.core.remotes.met_mut(id) {
-            met.reach = Reach::of(limits, self.core.config.eager_max);
+        if let Some(met) = self.remotes.met_mut(id) {
+            met.reach = Reach::of(limits, self.config.eager_max);
             if met.step.is_some() {
                 self.port.monitor(link, true);
             }
-            self.core.make_ready(id);
+            self.make_ready(id);
         }
     }
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Starts the time-out that an operation has in its present state, if any, afresh; and looks
     /// after its remote.
     fn start_timer(&mut self, id: RequestId, now: Instant) {
@@ -591,22 +491,12 @@ impl<O: Owner> Core<O> {
             matched: matches!(state, State::Pulling(_)),
         };
         let copy = state.is_copy();
-        let noted = self.actions.len();
-        let rest = self.release(id);
-        if rest.is_none() && self.actions.len() == noted {
-            self.ops.finish(id);
+        if let Some((link, Partial { at, end, .. })) = self.release(id) {
+            if let Some(memory) = self.ops.finish_keeping(id) {
+                self.port.detach(link, &memory, at, end - at);
+            }
         } else {
-            // The port may go on with it until it has been told.
-            let memory = self.ops.finish_keeping(id);
-            self.actions.extend(memory.map(|memory| match rest {
-                Some((link, Partial { at, end, .. })) => DeferredAction::Detach {
-                    link,
-                    memory,
-                    at,
-                    len: end - at,
-                },
-                None => DeferredAction::LetGo(memory),
-            }));
+            self.ops.finish(id);
         }
         if copy {
             self.copy_over(id, &outcome);
@@ -619,10 +509,10 @@ impl<O: Owner> Core<O> {
     /// Gives what a link has half of, and the link.
     fn release(&mut self, id: RequestId) -> Option<(LinkId, Partial)> {
         let Self {
+            port,
             ops,
             remotes,
             spares,
-            actions,
             ..
         } = self;
         let place = id.index();
@@ -636,7 +526,7 @@ impl<O: Owner> Core<O> {
         let record = ops.record_mut(place);
         let to = record.remote;
         let remote = remotes.of_mut(to)?;
-        let tx = remote.tx().map(Tx::link);
+        let tx = remote.tx().map(Tx::link).filter(|_| !self.inherited);
         let mut rest = None;
         match &record.state {
             State::Queued { stand, .. } => {
@@ -651,8 +541,10 @@ impl<O: Owner> Core<O> {
             | State::Offered { .. }
             | State::Serving { .. }
             | State::Withdrawn { .. } => {
-                if let (Some(link), Some(key)) = (tx, record.state.registered()) {
-                    actions.push(DeferredAction::Deregister(link, key));
+                if let (Some(link), Some(key)) = (tx, record.state.registered())
+                    && let Some(memory) = port.remote_memory(link)
+                {
+                    memory.deregister(link, key);
                 }
                 if let Some(queues) = remote.queues_mut() {
                     queues.forget(id);
@@ -665,8 +557,10 @@ impl<O: Owner> Core<O> {
                 if self.early.names.get(&name) == Some(&Named::Pull(id)) {
                     self.early.names.remove(&name);
                 }
-                if let (Some(link), true) = (tx, pulling.reading) {
-                    actions.push(DeferredAction::Recall(link, rendezvous::read_token(id)));
+                if let (Some(link), true) = (tx, pulling.reading)
+                    && let Some(memory) = port.remote_memory(link)
+                {
+                    memory.recall(link, rendezvous::read_token(id));
                 }
             }
             _ => {}
@@ -748,13 +642,7 @@ impl<O: Owner> Core<O> {
     /// The link is a remote's from now on.
     fn bind(&mut self, link: LinkId, id: RemoteId) {
         self.bound.bind(link, id);
-        self.actions.push(DeferredAction::Accept(link));
-    }
-
-    /// The link ends, as soon as the port is not being polled.
-    fn close_later(&mut self, link: LinkId, how: Close) {
-        self.bound.close(link);
-        self.actions.push(DeferredAction::Close(link, how));
+        self.port.accept(link);
     }
 
     /// A link is no more, or is about to be closed. Gives the sender of what was coming on it.

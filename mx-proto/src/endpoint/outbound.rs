@@ -8,7 +8,7 @@
 //! A packet that the port refuses stays where it was, and its remote leaves the round until the
 //! port reports room.
 
-use super::{Core, Endpoint};
+use super::Endpoint;
 use crate::flow::{self, Borrower, Flow, Lane, Paid};
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Memory;
@@ -94,22 +94,22 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// remote, so that a busy remote does not keep the endpoint from receiving.
     pub(super) fn transmit(&mut self) -> bool {
         let mut busy = self.transmit_unmet();
-        let most = 2 * self.core.config.poll_budget / self.core.config.burst.max(1) + 1;
-        let mut bursts = most.min(2 * self.core.ready.len());
+        let most = 2 * self.config.poll_budget / self.config.burst.max(1) + 1;
+        let mut bursts = most.min(2 * self.ready.len());
         while bursts > 0
-            && let Some(id) = self.core.ready.pop_front()
+            && let Some(id) = self.ready.pop_front()
         {
             bursts -= 1;
             busy = true;
             let burst = self.burst(id);
-            if let Some(remote) = self.core.remotes.of_mut(id) {
+            if let Some(remote) = self.remotes.of_mut(id) {
                 if let Some(queues) = remote.queues_mut() {
                     queues.ready = false;
                 }
-                self.core.spares.tidy(&mut remote.queues);
+                self.spares.tidy(&mut remote.queues);
                 match burst {
                     Burst::Done => {}
-                    Burst::More => self.core.make_ready(id),
+                    Burst::More => self.make_ready(id),
                     Burst::Blocked => {
                         if let Life::Met(met) = &mut remote.life {
                             met.tx = Tx::Blocked(met.tx.link());
@@ -124,31 +124,31 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn transmit_unmet(&mut self) -> bool {
         let mut busy = false;
         // Those that have no room go to the end, and the next ones are tried next time.
-        for _ in 0..self.core.unmet.count.min(UNMET_AT_ONCE) {
-            let Some(link) = self.core.unmet.next() else {
+        for _ in 0..self.unmet.count.min(UNMET_AT_ONCE) {
+            let Some(link) = self.unmet.next() else {
                 break;
             };
             let sent = self.send_control(NO_REMOTE, link);
             busy |= sent.is_ok();
             if sent == Err(SendError::Down) {
-                self.core.unmet.take(link);
+                self.unmet.take(link);
             }
-            if self.core.unmet.go_on(link) {
-                self.core.close_later(link, Close::Flush);
+            if self.unmet.go_on(link) {
+                self.close_link(link, Close::Flush);
             }
         }
         busy
     }
 
     pub(super) fn burst(&mut self, id: RemoteId) -> Burst {
-        let patient = self.core.config.ask_before_announcing;
-        for turn in 0..self.core.config.burst {
-            let Core {
+        let patient = self.config.ask_before_announcing;
+        for turn in 0..self.config.burst {
+            let Self {
                 remotes,
                 ops,
                 stats,
                 ..
-            } = &mut self.core;
+            } = self;
             let Some((met, queues, _)) = remotes.sending(id) else {
                 return Burst::Done;
             };
@@ -165,13 +165,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 }
                 match (message, queues.streams.is_empty()) {
                     (None, true) if met.borrows.asks(queues.cost) => {
-                        self.core.tell(id);
+                        self.tell(id);
                         Ok(())
                     }
                     (None, true) if patient && queues.cost > 0 && met.borrows.awaits_answer() => {
                         // What it lends comes before the answer, or with it.
                         let question = Header::new(wire::Kind::Ping, 0, 0);
-                        self.core.push_control(id, question, &[]);
+                        self.push_control(id, question, &[]);
                         Ok(())
                     }
                     (None, true) => return Burst::Done,
@@ -190,14 +190,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Sends the first control packet for a remote, or for a link without one.
     fn send_control(&mut self, id: RemoteId, link: LinkId) -> Result<(), SendError> {
-        let Core {
+        let Self {
             remotes,
             unmet,
             flow,
             stats,
             controls,
             ..
-        } = &mut self.core;
+        } = self;
         let (waiting, count, account) = match remotes.sending(id) {
             Some((met, queues, lends)) => {
                 let account = (lends, &mut met.borrows, queues.cost);
@@ -242,14 +242,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     fn send_message(&mut self, id: RemoteId, link: LinkId, next: Next) -> Result<(), SendError> {
-        let register_from = self.core.config.small_max();
-        let Core {
+        let register_from = self.config.small_max();
+        let Self {
             remotes,
             ops,
             flow,
             stats,
             ..
-        } = &mut self.core;
+        } = self;
         let Some((met, queues, lends)) = remotes.sending(id) else {
             return Ok(());
         };
@@ -285,7 +285,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             stats.packets_out += 1;
             stats.eager_out += 1;
             let Sent::Part(at) = sent else {
-                self.core.complete(send, Status::Success, len);
+                self.complete(send, Status::Success, len);
                 return Ok(());
             };
             queues.exit(lane, stand);
@@ -294,7 +294,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
             let (request, end) = (send, len as usize);
             queues.partial = Some(Partial { request, at, end });
-            self.core.serving(send, &self.clock);
+            self.serving(send);
             return Err(SendError::WouldBlock);
         }
         // A small one is soon pulled.
@@ -332,7 +332,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     fn send_rest(&mut self, id: RemoteId, link: LinkId, partial: Partial) -> Result<(), SendError> {
-        let Core { remotes, ops, .. } = &mut self.core;
+        let Self { remotes, ops, .. } = self;
         let Some(queues) = remotes.of_mut(id).and_then(Remote::queues_mut) else {
             return Ok(());
         };
@@ -347,8 +347,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             // a packet that cannot be ended ends the link.
             debug_assert!(false, "a partial packet without its request");
             queues.partial = None;
-            self.core.close_later(link, Close::Now);
-            self.core.fail_remote(id, DownReason::Link(LinkDown::Reset));
+            self.close_link(link, Close::Now);
+            self.fail_remote(id, DownReason::Link(LinkDown::Reset));
             return Ok(());
         };
         let len = partial.end - partial.at;
@@ -357,7 +357,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 queues.partial = None;
                 if eager {
                     let len = partial.end as u32;
-                    self.core.complete(partial.request, Status::Success, len);
+                    self.complete(partial.request, Status::Success, len);
                 }
             }
             Sent::Part(taken) => {
@@ -369,8 +369,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(())
     }
 }
-
-impl<O: Owner> Core<O> {}
 
 /// Limit of what may wait for a remote before it gets no more credits, or on another link, when there are
 /// `all` packets for all of them, of which `many` are enough.

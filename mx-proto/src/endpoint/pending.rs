@@ -10,8 +10,8 @@
 //! The layer above keeps them in its own lists; they end like all others. Their waiting time is
 //! limited as for all others ([`Endpoint::limit_waiting`]) and continues after they are activated.
 
+use super::Endpoint;
 use super::commands::{PostError, Posted, Received, SendMode};
-use super::{Core, Endpoint};
 use crate::event::Outcome;
 use crate::ids::{MatchBits, MatchMask, RemoteId, RequestId};
 use crate::memory::Memory;
@@ -52,8 +52,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             memory: Some(memory),
             receives,
         };
-        let timeouts = self.core.timeouts.of_receive();
-        self.core.ops.add(word, MatchBits(0), timeouts, state)
+        let timeouts = self.timeouts.of_receive();
+        self.ops.add(word, MatchBits(0), timeouts, state)
     }
 
     /// Sends what was pending, as [`Self::send`] does. It may complete within this call. After an error
@@ -65,10 +65,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         bits: MatchBits,
         mode: SendMode,
     ) -> Result<(), PostError> {
-        let Some(memory) = self.core.take_pending(op) else {
+        let Some(memory) = self.take_pending(op) else {
             return Ok(());
         };
-        let due = self.core.stop_timer(op);
+        let due = self.stop_timer(op);
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
         if let Posted::Complete = self.send_what(to, bits, Pending(op, memory), mode)? {
             let outcome = Outcome {
@@ -81,7 +81,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 transferred: len,
                 matched: false,
             };
-            self.core.end_pending(op, outcome);
+            self.end_pending(op, outcome);
         }
         self.limit_rest(op, due);
         Ok(())
@@ -96,14 +96,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         bits: MatchBits,
         mask: MatchMask,
     ) -> Result<(), PostError> {
-        let Some(memory) = self.core.take_pending(op) else {
+        let Some(memory) = self.take_pending(op) else {
             return Ok(());
         };
-        let due = self.core.stop_timer(op);
+        let due = self.stop_timer(op);
         let from = from.unwrap_or(NO_REMOTE);
         let received = self.recv_from(from, bits, mask, Pending(op, memory))?;
         if let Received::Complete(outcome) = received {
-            self.core.end_pending(op, outcome);
+            self.end_pending(op, outcome);
         }
         self.limit_rest(op, due);
         Ok(())
@@ -118,7 +118,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Tells when it would have run out.
     fn stop_timer(&mut self, op: RequestId) -> Option<Instant> {
         let timer = self.ops.get_mut(op)?.timer.take()?;

@@ -19,9 +19,9 @@
 //! and its receive ([`State::Pulling`]), and in `early` before a receive is found.
 //! Cost: one control packet for two blocks of data; none of the data is copied by the endpoint.
 
+use super::Endpoint;
 use super::commands::inbound_status;
-use super::inbound::{Found, Inbound};
-use super::{Core, Endpoint};
+use super::inbound::Found;
 use crate::early::{self, Early, Named, Stage};
 use crate::flow::Flow;
 use crate::ids::{LinkId, MatchBits, RemoteId, RequestId};
@@ -39,13 +39,13 @@ use crate::wire::{self, Header, OfferBody, PullBody};
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn send_data(&mut self, id: RemoteId, link: LinkId) -> Result<(), SendError> {
-        let Core {
+        let Self {
             remotes,
             ops,
             flow,
             stats,
             ..
-        } = &mut self.core;
+        } = self;
         let Some((met, queues, lends)) = remotes.sending(id) else {
             return Ok(());
         };
@@ -91,24 +91,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Reads a message that its sender has registered.
     pub(super) fn read_remote(&mut self, id: RequestId) {
-        let core = &mut self.core;
-        let Some(record) = core.ops.get_mut(id) else {
+        let Self {
+            port, ops, remotes, ..
+        } = self;
+        let Some(record) = ops.get_mut(id) else {
             return;
         };
         let State::Pulling(pulling) = &mut record.state else {
             return;
         };
-        if pulling.reading {
-            // Its message was withdrawn and another took its place before this action was run:
-            // there are two of them, and the first has begun.
-            return;
-        }
         let Some(key) = pulling.key.as_deref().copied() else {
             return;
         };
         let (len, token) = (pulling.wanted as usize, read_token(id));
         let memory = &mut pulling.memory;
-        let remote = core.remotes.of(record.remote);
+        let remote = remotes.of(record.remote);
         let link = remote.and_then(Remote::tx_link);
         let started = link.is_some_and(|link| {
             let read = RemoteRead {
@@ -119,7 +116,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 len,
                 token,
             };
-            let remote = self.port.remote_memory(link);
+            let remote = port.remote_memory(link);
             remote.is_some_and(|it| it.read(link, read).is_ok())
         });
         if started {
@@ -127,90 +124,93 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         } else {
             pulling.key = None;
             pulling.requested = 0;
-            core.continue_pull(id);
+            self.continue_pull(id);
         }
     }
 }
 
-impl<O: Owner, C: Clock> Inbound<'_, O, C> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn offer(&mut self, link: LinkId, from: RemoteId, header: &Header, body: &[u8]) {
         let Some(OfferBody { send_id, key }) = OfferBody::parse(body) else {
-            return self.core.violation(link, Violation::Offer);
+            return self.violation(link, Violation::Offer);
         };
-        let paid = match self.core.received(from, header.aux, 1) {
+        let paid = match self.received(from, header.aux, 1) {
             Ok(received) => received,
-            Err(violation) => return self.core.violation(link, violation),
+            Err(violation) => return self.violation(link, violation),
         };
         let bits = MatchBits(header.word);
-        if self.core.early.undecided() == 0 {
-            match self.core.find_receive(from, bits) {
+        if self.early.undecided() == 0 {
+            match self.find_receive(from, bits) {
                 Found::Receive(id) => {
-                    self.core.stats.matched += 1;
-                    self.core.consumed(from, paid);
+                    self.stats.matched += 1;
+                    self.consumed(from, paid);
                     let (offer, now) = ((send_id, key), self.clock.now());
-                    return self
-                        .core
-                        .match_offer(id, from, offer, bits, header.length, now);
+                    return self.match_offer(id, from, offer, bits, header.length, now);
                 }
                 Found::Foreign => return self.foreign(link, from, paid),
                 Found::Nothing => {}
             }
         }
-        if !self.has_room(link, from, paid) {
+        if !self.has_room(from, paid) {
             return;
         }
         let what = (from, bits, header.length);
         let message = Early::new(what, paid, Some(send_id), early::Body::There(key));
-        let id = self.core.early.add(message);
-        let verdict = self.judge::<[u8]>(what, None);
-        self.core.keep(id, verdict);
+        let id = self.early.add(message);
+        let verdict = self.arrival_to_judge(what);
+        let verdict = verdict.unwrap_or_else(|arrival| self.owner.arrived::<[u8]>(&arrival, None));
+        self.keep(id, verdict);
     }
 
-    pub(super) fn data<B: Source + ?Sized>(&mut self, from: RemoteId, header: &Header, body: &B) {
-        if let Some((touched, pulling)) = next_part(&mut self.core.ops, from, header) {
+    pub(super) fn data(&mut self, from: RemoteId, header: &Header) {
+        if let Some((touched, pulling)) = next_part(&mut self.ops, from, header) {
             let memory = &mut pulling.memory;
-            memory.fill(header.length as usize, body.len(), body, 0);
+            {
+                let body = self.port.body();
+                memory.fill(header.length as usize, body.len(), &body, 0);
+            }
             pulling.received += header.body_len;
             *touched = true;
-            self.core.continue_pull(RequestId::from_word(header.word));
+            self.continue_pull(RequestId::from_word(header.word));
         } else {
-            self.core.stats.stale += 1;
+            self.stats.stale += 1;
         }
     }
 
-    /// The destination of a part of a message that is being pulled. `None`: it is not wanted.
-    pub(super) fn place_data(
-        &mut self,
-        link: LinkId,
-        header: &Header,
-    ) -> Option<Place<'_, O::Memory>> {
-        let from = self.core.remote_of(link);
-        if !self.core.trusts(link, from) {
-            return None;
+    /// Reads bytes of a message that is being pulled to where they belong. False: they are not wanted.
+    pub(super) fn read_data(&mut self, link: LinkId, header: &Header) -> bool {
+        let from = self.remote_on(link);
+        if !self.trusts(link, from) {
+            return false;
         }
-        let Core { ops, remotes, .. } = &mut *self.core;
-        let (touched, pulling) = next_part(ops, from, header)?;
+        let Self {
+            port, ops, remotes, ..
+        } = self;
+        let Some((touched, pulling)) = next_part(ops, from, header) else {
+            return false;
+        };
         *touched = true;
         if let Some(met) = remotes.met_mut(from) {
             // A packet of which nothing but parts arrives for long.
             met.silent = 0;
         }
-        Some(Place {
+        port.read(Place {
             memory: Destination::Memory(&mut pulling.memory),
             offset: header.length as usize,
-        })
+        });
+        true
     }
 
-    /// A part of a message has been written where [`Self::place_data`] said.
+    /// All bytes of a part of a message have been read ([`Self::read_data`]).
     pub(super) fn data_placed(&mut self, link: LinkId, header: &Header) {
-        self.core.stats.packets_in += 1;
-        let from = self.core.remote_of(link);
+        self.stats.packets_in += 1;
+        let from = self.remote_on(link);
         let _ = self.heed(from, header);
-        if let Some((_, pulling)) = next_part(&mut self.core.ops, from, header) {
+        if let Some((_, pulling)) = next_part(&mut self.ops, from, header) {
             pulling.received += header.body_len;
-            self.core.continue_pull(RequestId::from_word(header.word));
+            self.continue_pull(RequestId::from_word(header.word));
         } else {
-            self.core.stats.stale += 1;
+            self.stats.stale += 1;
         }
     }
 
@@ -221,7 +221,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             RemoteUse::Registered(token) => Some(RequestId::from_word(token)),
         };
         let Some(id) = id else { return };
-        let Some(record) = self.core.ops.get_mut(id) else {
+        let Some(record) = self.ops.get_mut(id) else {
             return;
         };
         if matches!(what, RemoteUse::Reading(_)) && !record.state.is_reading() {
@@ -231,9 +231,9 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let from = record.remote;
         if let State::Offered { registered, .. } = record.state {
             record.become_next(|memory| State::Serving { memory, registered });
-            self.core.serving(id, self.clock);
+            self.serving(id);
         }
-        if let Some(met) = self.core.remotes.met_mut(from) {
+        if let Some(met) = self.remotes.met_mut(from) {
             met.silent = 0;
         }
     }
@@ -241,12 +241,12 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     /// The port has read a message, or failed.
     pub(super) fn has_read(&mut self, token: u64, ok: bool) {
         let id = reader(token).filter(|id| {
-            let record = self.core.ops.get(*id);
+            let record = self.ops.get(*id);
             record.is_some_and(|record| record.state.is_reading())
         });
-        let record = id.and_then(|id| Some((id, self.core.ops.get_mut(id)?)));
+        let record = id.and_then(|id| Some((id, self.ops.get_mut(id)?)));
         let Some((id, record)) = record else {
-            self.core.stats.stale += 1;
+            self.stats.stale += 1;
             return;
         };
         let State::Pulling(pulling) = &mut record.state else {
@@ -255,22 +255,22 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         (pulling.key, pulling.reading) = (None, false);
         if let Some(answer) = pulling.withdrawn.take() {
             let (from, send_id) = (record.remote, pulling.send_id);
-            self.core.unmatch(id, self.clock.now());
+            self.unmatch(id, self.clock.now());
             if answer {
                 let told = Status::Aborted;
-                self.core.finish_offer(from, send_id, 0, told);
+                self.finish_offer(from, send_id, 0, told);
             }
             return;
         }
         // If reading failed, Pull is used instead.
         pulling.requested = if ok { pulling.wanted } else { 0 };
         pulling.received = pulling.requested;
-        self.core.continue_pull(id);
+        self.continue_pull(id);
     }
 }
 
 /// The receiver's side.
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A message that `from` has offered goes into a receive that is in no list.
     pub(super) fn match_offer(
         &mut self,
@@ -334,7 +334,7 @@ impl<O: Owner> Core<O> {
         if pulling.key.is_some() {
             if pulling.requested == 0 {
                 pulling.requested = pulling.wanted;
-                self.actions.push(super::DeferredAction::Read(id));
+                self.read_remote(id);
             }
             return;
         }
@@ -404,10 +404,10 @@ impl<O: Owner> Core<O> {
             return false;
         };
         pulling.withdrawn = Some(answer);
-        if let Some(link) = self.remotes.of(from).and_then(Remote::tx_link) {
-            let token = read_token(id);
-            self.actions
-                .push(super::DeferredAction::StopReading(link, token));
+        if let Some(link) = self.remotes.of(from).and_then(Remote::tx_link)
+            && let Some(memory) = self.port.remote_memory(link)
+        {
+            memory.stop(link, read_token(id));
         }
         true
     }
@@ -456,25 +456,20 @@ impl<O: Owner> Core<O> {
 }
 
 /// The sender's side.
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A send has been matched: the time-out of transfers counts from now on, if it is another one.
-    pub(super) fn serving(&mut self, id: RequestId, clock: &impl Clock) {
+    pub(super) fn serving(&mut self, id: RequestId) {
         if let Some(record) = self.ops.get_mut(id)
             && record.waiting != record.timeout
         {
             record.touched = false;
-            self.start_timer(id, clock.now());
+            let now = self.clock.now();
+            self.start_timer(id, now);
         }
     }
 
     /// The receiver asks for a part of an offered message.
-    pub(super) fn on_pull(
-        &mut self,
-        from: RemoteId,
-        header: &Header,
-        pull: PullBody,
-        clock: &impl Clock,
-    ) {
+    pub(super) fn on_pull(&mut self, from: RemoteId, header: &Header, pull: PullBody) {
         let id = RequestId::from_word(header.word);
         let asked = self.ops.get_mut(id).filter(|asked| asked.remote == from);
         let Some(record) = asked else {
@@ -498,7 +493,7 @@ impl<O: Owner> Core<O> {
         record.touched = true;
         if first {
             record.become_next(|memory| State::Serving { memory, registered });
-            self.serving(id, clock);
+            self.serving(id);
         }
         let Some(remote) = self.remotes.of_mut(from) else {
             return;

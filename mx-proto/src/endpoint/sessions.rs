@@ -22,24 +22,24 @@
 //! by its address (the interface that the network has proven or that was called, and the endpoint number)
 //! and by its life (session).
 
-use super::introductions::{Distrust, Due};
+use super::Endpoint;
+use super::introductions::Distrust;
 use super::outbound::{UNREAD_ALL, unread_max};
-use super::{Core, DeferredAction};
 use crate::flow::Borrower;
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId, SessionId};
 use crate::ops::{List, State, Strand};
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::port::{Close, LinkDown};
+use crate::port::{Close, LinkDown, Port};
 use crate::queues::Control;
 use crate::remote::{Candidate, Life, LinkState, Met, Name, Reach, Remote, Tx};
 use crate::secret::{self, Nonce};
 use crate::status::{DownReason, Status, Violation};
-use crate::time::Instant;
+use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, Hello, VERSION};
 use smallvec::SmallVec;
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A link we asked for can carry packets: introduce ourselves.
     pub(super) fn link_up(&mut self, link: LinkId, id: RemoteId) {
         match self.remotes.of_mut(id) {
@@ -47,7 +47,7 @@ impl<O: Owner> Core<O> {
                 remote.advance(link, LinkState::Up);
                 self.introduce_all(id, link);
             }
-            _ => self.close_later(link, Close::Now),
+            _ => self.close_link(link, Close::Now),
         }
     }
 
@@ -67,7 +67,7 @@ impl<O: Owner> Core<O> {
             // The other end of a link to ourselves.
             (Life::Met(met), _) if met.tx.link() != link => {}
             (Life::Connecting, LinkDown::Elsewhere(route)) => {
-                self.actions.push(DeferredAction::Connect(id, route));
+                self.connect_elsewhere(id, route);
             }
             _ => self.fail_remote(id, DownReason::Link(reason)),
         }
@@ -252,7 +252,7 @@ impl<O: Owner> Core<O> {
         (is, ours): (Candidate, bool),
         now: Instant,
     ) {
-        let from = self.remote_of(link);
+        let from = self.remote_on(link);
         if !self.awaits(from, connect) {
             self.stats.stale += 1;
             return;
@@ -335,9 +335,8 @@ impl<O: Owner> Core<O> {
         };
         let leads = !called_us && asks.is_none();
         self.remotes.meet(id, met, leads);
-        // Candidate of the port as soon as it is not being polled.
-        self.actions.push(DeferredAction::Limits(id, link));
         self.stats.remotes_up += 1;
+        self.learn_limits(id, link);
     }
 
     /// The answer to a Connect of ours.
@@ -390,8 +389,9 @@ impl<O: Owner> Core<O> {
     ) {
         let connect = RequestId::from_word(header.word);
         if header.aux == REPLY_KNOWN {
-            let due = Due::Known(link, connect, Box::new((*hello, header.length)));
-            return self.introductions.note(due);
+            let ours = header.length & 1 == 1 || self.port.has_interface(hello.to.0);
+            let said = (Candidate::from_word(header.length >> 1), ours);
+            return self.on_known(link, connect, hello, said, now);
         }
         let status = reply_status(header.aux);
         if status == Status::BadSecret && self.awaits(from, connect) {
@@ -443,7 +443,7 @@ impl<O: Owner> Core<O> {
         };
         self.establish(id, hello, link, header, false, asks);
         match (asks, known) {
-            (Some(_), _) => self.introductions.note(Due::Ask(id)),
+            (Some(_), _) => self.ask_caller(id),
             (None, Some(known)) => self.ask_whether_there(known, now),
             (None, None) => {}
         }
@@ -491,7 +491,7 @@ impl<O: Owner> Core<O> {
         let next = self.caller_after(asked.deny(), session);
         if let (Some(_), Some(met)) = (next, self.remotes.met_mut(id)) {
             met.asks = next;
-            return self.introductions.note(Due::Ask(id));
+            return self.ask_caller(id);
         }
         self.remotes.lead(id);
         let met = self.remotes.met_mut(id);
@@ -589,8 +589,9 @@ impl<O: Owner> Core<O> {
     pub(super) fn leave(&mut self, id: RemoteId) {
         if let Some(remote) = self.dissolve(id, (Status::Unreachable, None), false) {
             for (link, _) in &remote.links {
-                self.close_later(*link, Close::Now);
+                self.close_link(*link, Close::Now);
             }
+            self.forget_asked(id);
         }
     }
 

@@ -13,9 +13,9 @@
 //! Owns: the messages in progress, at most one a link.
 //! Cost: an entry in a hash table for each.
 
-use super::Core;
+use super::Endpoint;
 use super::early::filled;
-use super::inbound::{Found, Inbound};
+use super::inbound::Found;
 use super::introductions::Distrust;
 use crate::config::SMALL_MAX;
 use crate::early::{Body, Early};
@@ -24,7 +24,7 @@ use crate::flow::cost;
 use crate::ids::{EntryId, LinkId, MatchBits, RemoteId, RequestId};
 use crate::ops::{Pulling, State};
 use crate::owner::Owner;
-use crate::port::{Destination, LinkDown, Place};
+use crate::port::{Destination, LinkDown, Place, Port};
 use crate::remote::Life;
 use crate::status::{DownReason, Status, Violation};
 use crate::time::Clock;
@@ -83,37 +83,35 @@ enum Into {
     Early(EntryId),
 }
 
-impl<O: Owner, C: Clock> Inbound<'_, O, C> {
-    /// The header of a message has come: the destination of its body. `None`: it has no place.
-    pub(super) fn begin_streamed(
-        &mut self,
-        link: LinkId,
-        header: &Header,
-    ) -> Option<Place<'_, O::Memory>> {
-        let from = self.core.remote_of(link);
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
+    /// The first bytes of a message have come: reads them to where its body belongs. False: that is nowhere.
+    pub(super) fn begin_streamed(&mut self, link: LinkId, header: &Header) -> bool {
+        let from = self.remote_on(link);
         // A stranger's message is examined when it is complete.
-        let remote = self.core.remotes.of(from)?;
+        let Some(remote) = self.remotes.of(from) else {
+            return false;
+        };
         let met = matches!(remote.life, Life::Met(_));
-        if !self.core.trusts(link, from) {
-            self.core.distrust(from, None, Distrust::Unasked);
-            return None;
+        if !self.trusts(link, from) {
+            self.distrust(from, None, Distrust::Unasked);
+            return false;
         }
         let into = if header.length != header.body_len {
             Err(Violation::Length)
         } else if met {
-            self.match_streamed(link, from, header)
+            self.match_streamed(from, header)
         } else {
             Err(Violation::TooEarly)
         };
         match into {
-            Ok(into) => {
-                let into = into?;
-                self.core.streamed.insert(link, Streamed { from, into });
-                self.place_streamed(link)
+            Ok(Some(into)) => {
+                self.streamed.insert(link, Streamed { from, into });
+                self.read_streamed(link)
             }
+            Ok(None) => false,
             Err(what) => {
-                self.core.violation(link, what);
-                None
+                self.violation(link, what);
+                false
             }
         }
     }
@@ -121,95 +119,100 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     /// The same of one whose sender is known. `Ok(None)`: the link ends, for another reason.
     fn match_streamed(
         &mut self,
-        link: LinkId,
         from: RemoteId,
         header: &Header,
     ) -> Result<Option<Into>, Violation> {
         let (len, bits) = (header.body_len, MatchBits(header.word));
-        let paid = self.core.received(from, header.aux, cost(len));
+        let paid = self.received(from, header.aux, cost(len));
         let paid = paid?;
         // Nothing overtakes an undecided message.
-        if self.core.early.undecided() == 0 {
-            match self.core.find_receive(from, bits) {
-                Found::Receive(id) if self.core.ops.record(id.index()).state.room() >= len => {
-                    self.core.stats.matched += 1;
-                    self.core.consumed(from, paid);
+        if self.early.undecided() == 0 {
+            match self.find_receive(from, bits) {
+                Found::Receive(id) if self.ops.record(id.index()).state.room() >= len => {
+                    self.stats.matched += 1;
+                    self.consumed(from, paid);
                     self.receive_streamed(id, from, bits, len);
                     return Ok(Some(Into::Receive(id)));
                 }
                 // It gets what fits when all of it is here.
-                Found::Receive(id) => self.core.posted.enter(&mut self.core.ops, id.index()),
+                Found::Receive(id) => self.posted.enter(&mut self.ops, id.index()),
                 Found::Foreign => {
-                    self.core.consumed(from, paid);
+                    self.consumed(from, paid);
                     return Err(Violation::Foreign);
                 }
                 Found::Nothing => {}
             }
         }
-        if !self.has_room(link, from, paid) {
+        if !self.has_room(from, paid) {
             return Ok(None);
         }
-        let body = Body::Bytes(self.core.bodies.take(len as usize));
+        let body = Body::Bytes(self.bodies.take(len as usize));
         let message = Early::new((from, bits, len), paid, None, body);
-        Ok(Some(Into::Early(self.core.early.add(message))))
+        Ok(Some(Into::Early(self.early.add(message))))
     }
 
     /// The message goes into this receive, which is in no list.
     fn receive_streamed(&mut self, id: RequestId, from: RemoteId, bits: MatchBits, len: u32) {
-        let record = self.core.ops.record_mut(id.index());
+        let record = self.ops.record_mut(id.index());
         record.become_next(|memory| {
             State::Pulling(Pulling::new(memory, (STREAMED, None), bits, len, None))
         });
         if !record.from_one {
-            self.core.attach_op(id, from);
+            self.attach_op(id, from);
         }
         let now = self.clock.now();
-        self.core.start_timer(id, now);
+        self.start_timer(id, now);
     }
 
-    /// The destination of the body that is arriving on this link.
-    pub(super) fn place_streamed(&mut self, link: LinkId) -> Option<Place<'_, O::Memory>> {
-        let Core {
+    /// Reads more of the body that is arriving on this link. False: it has no place any more.
+    pub(super) fn read_streamed(&mut self, link: LinkId) -> bool {
+        let Self {
+            port,
             streamed,
             early,
             ops,
             remotes,
             ..
-        } = &mut *self.core;
-        let Streamed { from, into } = streamed.get_mut(&link)?;
+        } = self;
+        let Some(Streamed { from, into }) = streamed.get_mut(&link) else {
+            return false;
+        };
         if let Some(met) = remotes.met_mut(*from) {
             met.silent = 0;
         }
         let memory = match into {
-            Into::Early(id) => match &mut early.get_mut(*id)?.body {
-                Body::Bytes(bytes) => Destination::Bytes(bytes),
-                _ => return None,
+            Into::Early(id) => match early.get_mut(*id).map(|message| &mut message.body) {
+                Some(Body::Bytes(bytes)) => Destination::Bytes(bytes),
+                _ => return false,
             },
             Into::Receive(id) => {
-                let record = ops.get_mut(*id)?;
+                let Some(record) = ops.get_mut(*id) else {
+                    return false;
+                };
                 record.touched = true;
                 match &mut record.state {
                     State::Pulling(pulling) => Destination::Memory(&mut pulling.memory),
-                    _ => return None,
+                    _ => return false,
                 }
             }
         };
-        Some(Place { memory, offset: 0 })
+        port.read(Place { memory, offset: 0 });
+        true
     }
 
     /// All of it is there.
     pub(super) fn end_streamed(&mut self, link: LinkId, header: &Header) {
-        let Some(Streamed { from, into }) = self.core.streamed.remove(&link) else {
-            self.core.stats.stale += 1;
+        let Some(Streamed { from, into }) = self.streamed.remove(&link) else {
+            self.stats.stale += 1;
             return;
         };
-        self.core.stats.packets_in += 1;
+        self.stats.packets_in += 1;
         let _ = self.heed(from, header);
         match into {
             Into::Receive(id) => {
-                let state = self.core.ops.get(id).map(|record| &record.state);
+                let state = self.ops.get(id).map(|record| &record.state);
                 if matches!(state, Some(State::Pulling(_))) {
-                    self.core.complete(id, Status::Success, header.body_len);
+                    self.complete(id, Status::Success, header.body_len);
                 }
             }
             Into::Early(id) => self.whole(link, from, id),
@@ -218,38 +221,40 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
 
     /// A message without a receive is complete.
     fn whole(&mut self, link: LinkId, from: RemoteId, id: EntryId) {
-        let Some(message) = self.core.early.get(id) else {
+        let Some(message) = self.early.get(id) else {
             return;
         };
         let what = (from, message.bits, message.length);
-        if self.core.early.undecided() == 0 {
-            match self.core.find_receive(from, what.1) {
+        if self.early.undecided() == 0 {
+            match self.find_receive(from, what.1) {
                 Found::Receive(op) => {
-                    self.core.stats.matched += 1;
+                    self.stats.matched += 1;
                     let now = self.clock.now();
-                    return self.core.fill_early(op, id, now);
+                    return self.fill_early(op, id, now);
                 }
                 Found::Foreign => {
-                    self.core.take_out(id);
-                    return self.core.violation(link, Violation::Foreign);
+                    self.take_out(id);
+                    return self.violation(link, Violation::Foreign);
                 }
                 Found::Nothing => {}
             }
         }
-        let body = self.core.early.lend(id).unwrap_or_default();
-        let verdict = self.judge(what, Some(&body[..]));
+        let body = self.early.lend(id).unwrap_or_default();
+        let verdict = self.arrival_to_judge(what);
+        let verdict =
+            verdict.unwrap_or_else(|arrival| self.owner.arrived(&arrival, Some(&body[..])));
         let memory = match verdict {
-            Verdict::Inbox { .. } => filled(&mut self.core.owner, &body[..]),
+            Verdict::Inbox { .. } => filled(&mut self.owner, &body[..]),
             _ => None,
         };
-        if let Some(message) = self.core.early.get_mut(id) {
+        if let Some(message) = self.early.get_mut(id) {
             message.body = memory.map_or(Body::Bytes(body), Body::Memory);
         }
-        self.core.keep(id, verdict);
+        self.keep(id, verdict);
     }
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The rest of what is coming on a link never will. The sender of such a message: it is to be lost
     /// with it.
     pub(super) fn cut(&mut self, link: LinkId) -> Option<RemoteId> {

@@ -14,7 +14,7 @@
 //! Owns: the number of such messages. They wait in the same queues as all others, and their credits
 //! are a tombstone of the pool until then.
 
-use super::{Core, Endpoint};
+use super::Endpoint;
 use crate::early::Stage;
 use crate::flow::Paid;
 use crate::ids::{EndpointId, EntryId, NicId, RemoteId};
@@ -44,7 +44,7 @@ impl Tombstones {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The tombstones with that name, of whichever life.
     pub fn tombstones_of(&self, nic: NicId, endpoint: EndpointId) -> Vec<RemoteId> {
-        let remotes = &self.core.remotes;
+        let remotes = &self.remotes;
         let is_one = |id: &RemoteId| {
             let remote = remotes.of(*id);
             remote.is_some_and(|it| it.is_tombstone() && it.name == (nic, endpoint))
@@ -55,19 +55,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Throws away what a sender has left behind when it went.
     pub fn forget_tombstone(&mut self, tombstone: RemoteId) {
         if self.is_tombstone(tombstone) {
-            self.core
-                .dissolve(tombstone, (Status::Unreachable, None), false);
+            self.dissolve(tombstone, (Status::Unreachable, None), false);
         }
     }
 
     /// Whether it is the tombstone of a gone sender.
     pub fn is_tombstone(&self, remote: RemoteId) -> bool {
-        let remote = self.core.remotes.of(remote);
+        let remote = self.remotes.of(remote);
         remote.is_some_and(Remote::is_tombstone)
     }
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The account of a remote that goes is closed. What is complete of what it has left here stays as
     /// messages of a tombstone, if `keep` and if there is room, or goes; what is here and has a turn stays.
     pub(super) fn close_account(&mut self, id: RemoteId, keep: bool) {

@@ -63,16 +63,16 @@ impl Phase {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The end of the places that [`Self::view_at`] has remotes at.
     pub fn view_places(&self) -> u32 {
-        self.core.remotes.places_end()
+        self.remotes.places_end()
     }
 
     /// The remote at that place. `None`: there is none, or only the name of one that has gone.
     pub fn view_at(&self, place: u32) -> Option<RemoteView> {
-        let remotes = &self.core.remotes;
+        let remotes = &self.remotes;
         let remote = remotes.of(remotes.at(place)?)?;
         let phase = phase(remote)?;
         let queues = remote.queues();
-        let first = |list: &List, strand| self.core.ops.of_list(strand, list).next();
+        let first = |list: &List, strand| self.ops.of_list(strand, list).next();
         let oldest =
             first(&remote.connects, Strand::Own).or_else(|| first(&remote.kin, Strand::Kin));
         Some(RemoteView {

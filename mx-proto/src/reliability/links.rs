@@ -4,7 +4,7 @@
 //!   cookie --> Link: Session (numbers), Reassembly (packets), addresses, the user's word
 //!                |
 //!                +-- dirty    may have something to send: a ring, one turn each
-//!                +-- backlog  has packets not delivered to the sink yet
+//!                +-- backlog  has packets not given out yet
 //!                +-- starved  waits for memory of the port
 //!                `-- wheel    one timer each
 //! ```
@@ -17,15 +17,16 @@ use super::packet::{DatagramKind, Header};
 use super::reassembly::BodyLimits;
 use super::reliable_config::ReliableConfig;
 use super::roster::{QUIET, Roster};
+use super::round::Round;
 use super::send_buffer::SendBuffer;
 use super::senders::Senders;
 use super::seq::Seq;
 use super::service::DATA_NAME_MAX;
 use super::session::{Caller, Session};
 use crate::ids::LinkId;
-use crate::memory::Memory;
 use crate::origin::Source;
-use crate::port::{ACCEPTED_WITHIN, LinkDown, Sink};
+use crate::port::{ACCEPTED_WITHIN, LinkDown};
+use crate::round::PortEvent;
 use crate::shares::Shares;
 use crate::stats::ReliableStats;
 use crate::time::{Instant, PeerDeadline};
@@ -84,8 +85,7 @@ pub(super) struct Links<A> {
     pub(super) named: Vec<(LinkId, [u8; 1 + DATA_NAME_MAX])>,
     /// Bytes kept in all reassemblies, without what each may have for itself: see [`shared`].
     pub(super) early_bytes: usize,
-    /// Packets the sink may still be given in this poll.
-    pub(super) budget: usize,
+    pub(super) round: Round<A>,
     /// The bookkeeping of a packet that was delivered first.
     pub(super) deferred: Option<Deferred>,
     /// The next packet may be delivered first.
@@ -147,7 +147,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             replies: Vec::new(),
             named: Vec::new(),
             early_bytes: 0,
-            budget: 0,
+            round: Round::default(),
             deferred: None,
             fast: true,
             senders: Senders::new(receive_buffer, config.early_bytes),
@@ -386,37 +386,26 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     }
 
     /// A session is over; the layer above hears of it if it knew it.
-    pub(super) fn fail<M: Memory, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        id: LinkId,
-        reason: LinkDown,
-        sink: &mut S,
-    ) {
+    pub(super) fn fail(&mut self, now: Instant, id: LinkId, reason: LinkDown) {
         let Some(link) = self.remove(now, id) else {
             return;
         };
         log::debug!("link {id:?} to {:?} is down: {reason}", link.address);
         if link.known && !link.session.is_closing() {
-            sink.on_down(id, reason);
+            self.round.queue(PortEvent::Down(id, reason));
         }
     }
 
     /// The links end from whose peers nothing can come any more.
-    pub(super) fn end_lost<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) {
+    pub(super) fn end_lost(&mut self, now: Instant) {
         for id in std::mem::take(&mut self.lost) {
-            self.fail(now, id, LinkDown::Reset, sink);
+            self.fail(now, id, LinkDown::Reset);
         }
     }
 
     /// Something changed: perhaps there is room again, perhaps a closing link is done.
     #[inline]
-    pub(super) fn look_at<M: Memory, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        id: LinkId,
-        sink: &mut S,
-    ) {
+    pub(super) fn look_at(&mut self, now: Instant, id: LinkId) {
         let config = self.config;
         let Some(link) = self.of_mut(id) else { return };
         if link.session.is_over() {
@@ -433,7 +422,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let Some(need) = link.blocked else { return };
         if link.session.is_open() && link.has_room(need, &config) {
             link.blocked = None;
-            sink.on_writable(id);
+            self.round.queue(PortEvent::Writable(id));
         }
     }
 
@@ -458,17 +447,17 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     }
 
     /// The send buffer may have room again: those that waited for it may try.
-    pub(super) fn feed_starved<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) {
+    pub(super) fn feed_starved(&mut self, now: Instant) {
         if self.starved.is_empty() {
             return;
         }
         for id in std::mem::take(&mut self.starved) {
-            self.look_at(now, id, sink);
+            self.look_at(now, id);
         }
     }
 
     /// Handles every link whose timer is due.
-    pub(super) fn expire<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) -> bool {
+    pub(super) fn expire(&mut self, now: Instant) -> bool {
         let mut busy = false;
         let pause = self.monitored_pause();
         while let Some((id, due)) = self.wheel.expired(now) {
@@ -497,7 +486,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             match over {
                 Some(reason) => {
                     self.reset(id);
-                    self.fail(now, id, reason, sink);
+                    self.fail(now, id, reason);
                 }
                 None => self.touch(id),
             }

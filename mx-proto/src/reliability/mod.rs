@@ -8,6 +8,7 @@
 //!   Links: all sessions                    one timer each, turns             links, link, senders
 //!      |        |                          active or suspended               roster
 //!      |        |                          demultiplexing                    receive, opening
+//!      |        |                          one event after the other         round
 //!      |        `- Cookies                 ids that cannot be guessed        cookies
 //!      v
 //!   Session, one a link                    numbers, states, sending          session, transmit
@@ -46,6 +47,7 @@ mod reliable;
 mod reliable_config;
 mod reordering;
 mod roster;
+mod round;
 mod rtt;
 mod send_buffer;
 mod send_window;
@@ -61,5 +63,5 @@ pub use quote::Quote;
 pub use reliable::Reliable;
 pub use reliable_config::ReliableConfig;
 pub use service::{
-    Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch, Incoming,
+    Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch, Incoming, Received,
 };

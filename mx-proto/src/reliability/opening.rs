@@ -18,8 +18,8 @@ use super::seq::Seq;
 use super::service::Channel;
 use super::session::Caller;
 use crate::ids::LinkId;
-use crate::memory::Memory;
-use crate::port::{LinkDown, Sink};
+use crate::port::LinkDown;
+use crate::round::PortEvent;
 use crate::time::Instant;
 use std::fmt;
 use std::hash::Hash;
@@ -105,14 +105,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         None
     }
 
-    pub(super) fn on_welcome<M: Memory, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        id: LinkId,
-        header: &Header,
-        payload: &[u8],
-        sink: &mut S,
-    ) {
+    pub(super) fn on_welcome(&mut self, now: Instant, id: LinkId, header: &Header, payload: &[u8]) {
         let Some(link) = self.table.get_mut(id) else {
             return;
         };
@@ -126,19 +119,14 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let again = link.session.was_welcome_before();
         self.touch(id);
         if !again {
-            sink.on_up(id);
+            self.round.queue(PortEvent::Up(id));
         }
         if blocked {
-            self.look_at(now, id, sink);
+            self.look_at(now, id);
         }
     }
 
-    pub(super) fn on_refused<M: Memory, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        what: (A, Option<Quote>),
-        sink: &mut S,
-    ) {
+    pub(super) fn on_refused(&mut self, now: Instant, what: (A, Option<Quote>)) {
         let id = self.whose(what);
         let link = id.and_then(|id| Some((id, self.of_mut(id)?)));
         let Some((id, link)) = link else { return };
@@ -153,32 +141,21 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             } else {
                 LinkDown::Reset
             };
-            return self.fail(now, id, reason, sink);
+            return self.fail(now, id, reason);
         }
         self.touch(id);
     }
 
     /// The peer to be found at `at` does not exist.
-    pub(super) fn on_not_found<M: Memory, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        at: A,
-        sink: &mut S,
-    ) {
+    pub(super) fn on_not_found(&mut self, now: Instant, at: A) {
         for id in self.calling(at) {
-            self.fail(now, id, LinkDown::Refused, sink);
+            self.fail(now, id, LinkDown::Refused);
         }
     }
 
     /// The peer does not know the session. If that is because it has restarted since its Welcome, a
     /// new session is begun.
-    pub(super) fn on_reset<M: Memory, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        id: LinkId,
-        header: &Header,
-        sink: &mut S,
-    ) {
+    pub(super) fn on_reset(&mut self, now: Instant, id: LinkId, header: &Header) {
         let config = self.config;
         if let Some(link) = self.of_mut(id)
             && header.flags & OPENING != 0
@@ -189,6 +166,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             link.data = None;
             return self.touch(id);
         }
-        self.fail(now, id, LinkDown::Reset, sink);
+        self.fail(now, id, LinkDown::Reset);
     }
 }

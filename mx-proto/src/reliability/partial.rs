@@ -7,19 +7,19 @@
 //!              or in `bytes`          placed or dropped
 //!
 //!   Unknown --- front, and it has no destination: small -> Kept     large -> Dropped
-//!      `------- place(), of the front begin() answers -> Placed -- no longer wanted --^
+//!      `------- asked, the front also whether it begins: read -> Placed -- skipped ---^
 //! ```
 //!
 //! A message that comes with its data is begun when it is the front, so that matching keeps the order. Until
-//! its end nothing behind it asks for a place: the sink takes the question for one about that message.
+//! its end nothing behind it asks for a place: the question is taken for one about that message.
 //!
 //! Owns: the bytes of the fragment that have no destination yet.
 //! Not here: other fragments.
 
-use super::reassembly::{ALLOC_COST, BadFragment, BodyLimits, Chunk, SLOT_COST};
-use crate::ids::LinkId;
+use super::reassembly::{ALLOC_COST, BadFragment, BodyLimits, Chunk, SLOT_COST, Step};
 use crate::memory::Memory;
-use crate::port::{HEADER_LEN, HeaderBytes, Place, Sink};
+use crate::port::{HEADER_LEN, HeaderBytes, Place};
+use std::ops::Range;
 
 /// A packet of which not everything is here.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(super) struct Partial {
     /// Everything before this is here, and where it belongs.
     contiguous: u32,
     way: Way,
-    /// It is a message that the sink has begun.
+    /// The fragment is a message that has been begun.
     begun: bool,
     /// Bytes in `pieces`.
     kept: u32,
@@ -48,9 +48,9 @@ enum Way {
     /// That will be known when everything before it has been delivered.
     #[default]
     Unknown,
-    /// The sink has a place for it, as long as it says so.
+    /// The layer above has a place for it, as long as it reads.
     Placed,
-    /// Whole to the sink.
+    /// Given out whole.
     Kept,
     Dropped,
 }
@@ -105,7 +105,7 @@ impl Partial {
         self.got == self.len
     }
 
-    /// It is a message that the sink has begun.
+    /// The fragment is a message that has been begun.
     pub(super) fn is_begun(&self) -> bool {
         self.begun
     }
@@ -148,93 +148,111 @@ impl Partial {
 }
 
 impl Partial {
-    /// Adds a part that is sound by itself.
-    pub(super) fn add<M: Memory, S: Sink<M>>(
-        &mut self,
-        chunk: &Chunk<'_>,
-        turn: Order,
-        link: LinkId,
-        limits: BodyLimits,
-        sink: &mut S,
-    ) -> Result<(), BadFragment> {
+    /// The packet's header, once it is here.
+    pub(super) fn header(&self) -> HeaderBytes {
+        self.header
+    }
+
+    /// Adds a part that is sound by itself, but for the bytes of its body. Returns their range in the fragment,
+    /// for [`Self::record`].
+    pub(super) fn add(&mut self, chunk: &Chunk<'_>) -> Result<Range<u32>, BadFragment> {
         let end = chunk.offset + chunk.payload.len() as u32;
         if chunk.len != self.len {
             return Err(BadFragment);
         }
         self.gap_for(chunk.offset, end).ok_or(BadFragment)?;
         self.got += chunk.payload.len() as u32;
-        let (mut at, mut body) = (chunk.offset, chunk.payload);
-        if at == 0
-            && let Some((header, rest)) = body.split_first_chunk::<HEADER_LEN>()
+        if chunk.offset == 0
+            && let Some(header) = chunk.payload.first_chunk()
         {
             self.header = *header;
             self.contiguous = HEADER_LEN as u32;
-            (at, body) = (self.contiguous, rest);
         }
-        if chunk.offset == 0 || turn == Order::Front {
-            self.decide(turn, link, limits, sink);
-        }
-        if body.is_empty() {
-            return Ok(());
-        }
-        if self.way == Way::Placed {
-            match place(link, &self.header, (self.body_len(), false), sink) {
-                Some(mut place) => {
-                    let offset = place.offset + at as usize - HEADER_LEN;
-                    place.memory.fill(offset, body.len(), body, 0);
-                }
-                // Once a part of the body went to one destination, the rest cannot go to another.
-                None => self.way = Way::Dropped,
-            }
-        }
-        self.record(at, end, body);
-        Ok(())
+        Ok(chunk.offset.max(HEADER_LEN as u32)..end)
     }
 
-    /// Asks where the body belongs, if that is not known yet. For the front fragment the answer
-    /// is final.
-    pub(super) fn decide<M: Memory, S: Sink<M>>(
+    /// The destination of the body is not known and can be asked for.
+    pub(super) fn is_undecided(&self, turn: Order) -> bool {
+        self.way == Way::Unknown && self.contiguous != 0 && turn != Order::Behind
+    }
+
+    /// The body has a place, which is asked for with every part.
+    pub(super) fn is_placed(&self) -> bool {
+        self.way == Way::Placed
+    }
+
+    /// The body may be that of a message to be begun, and is asked for again as such.
+    pub(super) fn may_begin(&self, turn: Order) -> bool {
+        self.way == Way::Unknown && turn == Order::Front && self.body_len() > BEGUN_MIN
+    }
+
+    /// All of the body fits there.
+    pub(super) fn fits<M: Memory>(&self, place: &Place<'_, M>) -> bool {
+        let room = place.memory.len().checked_sub(place.offset);
+        room.is_some_and(|room| self.body_len() <= room)
+    }
+
+    /// Copies what is kept of the body to its place, and what lies at `range` of the fragment.
+    pub(super) fn place<M: Memory>(
         &mut self,
-        turn: Order,
-        link: LinkId,
-        limits: BodyLimits,
-        sink: &mut S,
+        mut place: Place<'_, M>,
+        begun: bool,
+        (range, body): (Range<u32>, &[u8]),
     ) {
-        if self.way != Way::Unknown || self.contiguous == 0 || turn == Order::Behind {
-            return;
-        }
-        let body_len = self.body_len();
-        let (found, begun) = find(turn, link, &self.header, body_len, sink);
-        if let Some(mut place) = found {
+        if self.way == Way::Unknown {
             for piece in &self.pieces {
-                let offset = place.offset + piece.at as usize - HEADER_LEN;
-                let len = piece.bytes.len();
-                place.memory.fill(offset, len, &piece.bytes[..], 0);
+                fill(&mut place, piece.at, &piece.bytes);
             }
             (self.way, self.begun) = (Way::Placed, begun);
-        } else if turn != Order::Front {
-            return;
-        } else if body_len <= limits.kept {
-            self.way = Way::Kept;
-        } else {
-            self.way = Way::Dropped;
+            self.release_bytes();
+            self.append_contiguous();
         }
-        if self.way != Way::Kept {
-            self.kept = 0;
-            for piece in &mut self.pieces {
-                piece.bytes = Box::default();
-            }
-        }
-        self.append_contiguous();
+        fill(&mut place, range.start, body);
+        self.record(range, body);
     }
 
-    /// All is here, and it is this fragment's turn.
-    pub(super) fn deliver<M: Memory, S: Sink<M>>(&mut self, link: LinkId, sink: &mut S) {
+    /// The body has no place. For the front fragment, and for one that had a place, that is final: once a
+    /// part of a body went to one destination, the rest cannot go to another.
+    pub(super) fn refuse(&mut self, turn: Order, limits: BodyLimits) {
         match self.way {
-            Way::Placed => sink.on_placed(link, &self.header),
-            Way::Kept => sink.on_packet(link, &self.header, &self.bytes[..]),
-            Way::Dropped => {}
-            Way::Unknown => debug_assert!(false, "delivered before its turn"),
+            Way::Placed => self.way = Way::Dropped,
+            Way::Unknown if turn == Order::Front => {
+                if self.body_len() <= limits.kept {
+                    self.way = Way::Kept;
+                } else {
+                    self.way = Way::Dropped;
+                    self.release_bytes();
+                }
+                self.append_contiguous();
+            }
+            Way::Unknown | Way::Kept | Way::Dropped => {}
+        }
+    }
+
+    /// All is here, and it is this fragment's turn. `None`: the body has been dropped.
+    pub(super) fn deliver(&mut self) -> Option<Step> {
+        debug_assert!(self.way != Way::Unknown, "delivered before its turn");
+        match self.way {
+            Way::Placed => Some(Step::Placed(self.header)),
+            Way::Kept => Some(Step::Packet {
+                header: self.header,
+                bytes: std::mem::take(&mut self.bytes),
+                at: 0,
+            }),
+            Way::Dropped | Way::Unknown => None,
+        }
+    }
+
+    /// The memory of a delivered body, for the next fragment.
+    pub(super) fn reuse(&mut self, bytes: Vec<u8>) {
+        self.bytes = bytes;
+    }
+
+    /// The pieces have no bytes of their own any more.
+    fn release_bytes(&mut self) {
+        self.kept = 0;
+        for piece in &mut self.pieces {
+            piece.bytes = Box::default();
         }
     }
 
@@ -259,9 +277,12 @@ impl Partial {
         fits.then_some(index)
     }
 
-    /// Bytes `at` to `end` of the fragment have come; they are kept unless they are where they
-    /// belong.
-    fn record(&mut self, at: u32, end: u32, body: &[u8]) {
+    /// The bytes in this range of the fragment have come; they are kept unless they are where they belong.
+    pub(super) fn record(&mut self, range: Range<u32>, body: &[u8]) {
+        if body.is_empty() {
+            return;
+        }
+        let Range { start: at, end } = range;
         let is_kept = self.keeps();
         if at == self.contiguous && self.way != Way::Unknown {
             if is_kept {
@@ -328,46 +349,35 @@ impl Partial {
     }
 }
 
-/// Asks where a body belongs, or begins ([`Sink::place`]). A place it does not fit into is none.
-#[inline]
-pub(super) fn place<'a, M: Memory + 'a, S: Sink<M>>(
-    link: LinkId,
-    header: &HeaderBytes,
-    (len, begin): (usize, bool),
-    sink: &'a mut S,
-) -> Option<Place<'a, M>> {
-    let place = sink.place(link, header, begin)?;
-    let room = place.memory.len().checked_sub(place.offset)?;
-    (len <= room).then_some(place)
-}
-
-/// The same for a body all before which has been delivered: a message is begun. True if it was.
-#[inline]
-pub(super) fn find<'a, M: Memory + 'a, S: Sink<M>>(
-    turn: Order,
-    link: LinkId,
-    header: &HeaderBytes,
-    len: usize,
-    sink: &'a mut S,
-) -> (Option<Place<'a, M>>, bool) {
-    // A body that has a place without being begun does not keep those behind it from asking.
-    let begin = turn == Order::Front
-        && len > BEGUN_MIN
-        && place(link, header, (len, false), sink).is_none();
-    (place(link, header, (len, begin), sink), begin)
+/// Copies bytes that lie at offset `at` of a fragment to the place of its body.
+fn fill<M: Memory>(place: &mut Place<'_, M>, at: u32, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let offset = place.offset + at as usize - HEADER_LEN;
+    place.memory.fill(offset, bytes.len(), bytes, 0);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::reassembly::tests::{Above, LIMITS, LINK, Seen, body, chunks, packet};
+    use super::super::reassembly::tests::{Above, LIMITS, body, chunks, packet};
     use super::*;
 
-    /// Adds these chunks of a fragment that is cut into chunks of 100 bytes.
-    fn add(partial: &mut Partial, packet: &[u8], order: &[usize], turn: Order, above: &mut Above) {
+    /// Adds these chunks of a front fragment that is cut into chunks of 100 bytes.
+    fn add(partial: &mut Partial, packet: &[u8], order: &[usize], above: &mut Above) {
         let all = chunks(0, packet, 100);
         for &at in order {
-            let added = partial.add(&all[at], turn, LINK, LIMITS, above);
-            assert_eq!(added, Ok(()));
+            let range = partial.add(&all[at]).expect("sound");
+            let body = &all[at].payload[all[at].payload.len() - range.len()..];
+            if partial.is_undecided(Order::Front) || partial.is_placed() {
+                let place = above.place(&partial.header(), false);
+                if let Some(place) = place.filter(|place| partial.fits(place)) {
+                    partial.place(place, false, (range, body));
+                    continue;
+                }
+                partial.refuse(Order::Front, LIMITS);
+            }
+            partial.record(range, body);
         }
     }
 
@@ -378,7 +388,7 @@ mod tests {
         partial.begin(packet.len() as u32);
         assert_eq!(partial.bytes.capacity(), 0);
         // A piece far behind costs only itself.
-        add(&mut partial, &packet, &[9, 0], Order::Front, &mut above);
+        add(&mut partial, &packet, &[9, 0], &mut above);
         assert!(
             partial.bytes.capacity() <= 2 * 100,
             "{}",
@@ -388,21 +398,19 @@ mod tests {
         assert_eq!(partial.charge(), 82 + PIECE_COST + ALLOC_COST);
         let another = &chunks(0, &packet, 100)[5];
         assert_eq!(partial.cost_of(another), 100 + PIECE_COST + ALLOC_COST);
-        add(
-            &mut partial,
-            &packet,
-            &[1, 2, 3, 4, 5, 6, 7, 8],
-            Order::Front,
-            &mut above,
-        );
+        add(&mut partial, &packet, &[1, 2, 3, 4, 5, 6, 7, 8], &mut above);
         assert!(partial.is_complete() && partial.pieces.is_empty());
         assert!(
             partial.bytes.capacity() <= 950,
             "{}",
             partial.bytes.capacity()
         );
-        partial.deliver(LINK, &mut above);
-        assert_eq!(above.seen, [Seen::Packet(1, body(1, 950))]);
+        let delivered = Step::Packet {
+            header: *packet.first_chunk().expect("a header"),
+            bytes: body(1, 950),
+            at: 0,
+        };
+        assert_eq!(partial.deliver(), Some(delivered));
         // Asked once: the answer is final.
         assert_eq!(above.asked, 1);
     }
@@ -413,10 +421,10 @@ mod tests {
         let (mut partial, mut above) = (Partial::default(), Above::default());
         partial.begin(packet.len() as u32);
         let even: Vec<usize> = (0..50).step_by(2).collect();
-        add(&mut partial, &packet, &even, Order::Front, &mut above);
+        add(&mut partial, &packet, &even, &mut above);
         assert_eq!(partial.pieces.len(), 24);
         let odd: Vec<usize> = (1..50).step_by(2).rev().collect();
-        add(&mut partial, &packet, &odd, Order::Front, &mut above);
+        add(&mut partial, &packet, &odd, &mut above);
         let left = (partial.pieces.len(), partial.pieces.capacity());
         assert!(left.0 == 0 && left.1 <= SLOT_COST, "{left:?}");
     }
@@ -427,7 +435,7 @@ mod tests {
         let (mut partial, mut above) = (Partial::default(), Above::default());
         partial.begin(packet.len() as u32);
         above.places.push((1, vec![0; 5004]));
-        add(&mut partial, &packet, &[0, 1], Order::Front, &mut above);
+        add(&mut partial, &packet, &[0, 1], &mut above);
         assert_eq!(partial.way, Way::Dropped);
         assert!(above.places[0].1.iter().all(|&byte| byte == 0));
     }

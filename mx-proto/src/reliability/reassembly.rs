@@ -5,12 +5,14 @@
 //!           |
 //!   waiting [ part . . part ]   hole   [ whole ]   [ . . part . ]
 //!               |                         |             |
-//!               |                         |             `- place() knows where it belongs: into
-//!               |                         |                memory at once, else kept
+//!               |                         |             `- asked where it belongs: into memory
+//!               |                         |                at once, else kept
 //!               |                         `- kept until those before it have been delivered
 //!               `- the front: begun and placed, kept (small) or dropped (no destination)
 //!
-//!   whole, and the next: on_packet straight from the datagram, nothing is kept
+//!   whole, and the next: given out straight from the datagram, nothing is kept
+//!
+//!   take a chunk --> next --> Ask: answer, with the chunk's bytes --> next --> Packet, Placed --> ... --> Done
 //! ```
 //!
 //! Owns: the bytes of fragments that cannot be delivered yet.
@@ -20,11 +22,11 @@
 //! not charged while its bytes come in order, and takes at most as much as a kept packet may have;
 //! all else is charged, with its bookkeeping.
 
-use super::partial::{Order, Partial, find};
-use crate::ids::LinkId;
+use super::partial::{Order, Partial};
 use crate::memory::Memory;
-use crate::port::{HEADER_LEN, Sink, body_len};
+use crate::port::{HEADER_LEN, HeaderBytes, Place, body_len};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// The part of a fragment that one segment carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,11 +65,38 @@ pub(super) struct BodyLimits {
     pub(super) any: usize,
 }
 
-/// The result of a chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Taken {
-    /// Everything the peer ever sent has been delivered.
-    pub(super) fin: bool,
+/// The next thing to be done about the fragments of a link.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// Nothing, until another chunk comes.
+    Done,
+    /// Everything the peer ever sent has been given out.
+    Fin,
+    /// The layer above is asked where a body belongs, see [`Reassembly::answer`].
+    Ask {
+        header: HeaderBytes,
+        /// All before it has been given out, and a message that comes with its data is begun.
+        begin: bool,
+    },
+    /// A packet that was kept, with its body from `at` on.
+    Packet {
+        header: HeaderBytes,
+        bytes: Vec<u8>,
+        at: usize,
+    },
+    /// The whole body of a packet has been read.
+    Placed(HeaderBytes),
+}
+
+/// The question where a body belongs.
+#[derive(Debug)]
+struct Question {
+    /// The fragment's place among those that wait.
+    index: usize,
+    turn: Order,
+    begin: bool,
+    /// The range in the fragment of the chunk that came last, whose bytes still lie in its datagram; else empty.
+    fresh: Range<u32>,
 }
 
 /// Fragments further ahead than this are none: many times what a window can hold.
@@ -91,6 +120,8 @@ pub(super) struct Reassembly {
     waiting: VecDeque<Waiting>,
     /// An empty one, with the memory of those before it.
     spare: Option<Box<Partial>>,
+    /// The question that has not been answered.
+    question: Option<Question>,
     /// The cost of all that wait.
     kept: usize,
     /// The end has been delivered.
@@ -118,6 +149,7 @@ impl Reassembly {
             next,
             waiting: VecDeque::new(),
             spare: None,
+            question: None,
             kept: 0,
             ended: false,
         }
@@ -137,7 +169,7 @@ impl Reassembly {
         }
     }
 
-    /// [`Self::deliver`] has something to deliver.
+    /// [`Self::next`] has something to deliver.
     #[inline]
     pub(super) fn has_ready(&self) -> bool {
         match self.waiting.front() {
@@ -180,88 +212,152 @@ impl Reassembly {
         }
     }
 
-    /// Adds a new chunk, and delivers the packets that it completes, at most `budget`. `link`: the
-    /// link and the value that the layer above attached to it.
+    /// Adds a new chunk. True if it is the next packet, which the caller gives out from where it lies; else
+    /// [`Self::next`] says what comes of it.
     #[inline]
-    pub(super) fn take<M: Memory, S: Sink<M>>(
+    pub(super) fn take(
         &mut self,
         chunk: &Chunk<'_>,
-        link: LinkId,
         limits: BodyLimits,
         budget: &mut usize,
-        sink: &mut S,
-    ) -> Result<Taken, BadFragment> {
+    ) -> Result<bool, BadFragment> {
         let ahead = chunk.fragment.wrapping_sub(self.next);
         let sound = chunk.is_sound() && !self.ended && ahead < AHEAD_MAX;
         if !sound || chunk.len as usize > HEADER_LEN + limits.any {
             return Err(BadFragment);
         }
         let first = self.waiting.front().map(|front| front.fragment);
-        if ahead == 0 && chunk.is_whole() && *budget > 0 && first != Some(self.next) {
-            if chunk.fin {
-                return Ok(self.end());
-            }
-            if !chunk.has_sound_header() {
-                return Err(BadFragment);
-            }
-            self.next = self.next.wrapping_add(1);
-            *budget -= 1;
-            deliver_whole(chunk.payload, link, limits, sink);
-        } else {
-            self.keep(chunk, ahead == 0, link, limits, sink)?;
+        let is_long = chunk.len as usize > HEADER_LEN + limits.kept;
+        if ahead > 0 || !chunk.is_whole() || is_long || *budget == 0 || first == Some(self.next) {
+            return self.keep(chunk, ahead == 0, limits).map(|()| false);
         }
-        if self.waiting.is_empty() {
-            return Ok(Taken::default());
+        if chunk.fin {
+            self.end();
+            return Ok(false);
         }
-        Ok(self.deliver(link, limits, budget, sink))
+        if !chunk.has_sound_header() {
+            return Err(BadFragment);
+        }
+        self.next = self.next.wrapping_add(1);
+        *budget -= 1;
+        Ok(true)
     }
 
-    /// Delivers what waits, at most `budget` packets.
-    pub(super) fn deliver<M: Memory, S: Sink<M>>(
-        &mut self,
-        link: LinkId,
-        limits: BodyLimits,
-        budget: &mut usize,
-        sink: &mut S,
-    ) -> Taken {
-        while let Some(front) = self.waiting.front_mut()
-            && front.fragment == self.next
-        {
-            if let What::Partial(partial) = &mut front.what {
-                // Memory is kept for one packet only.
-                self.spare = None;
-                // Everything that could change the answer has been delivered.
-                self.kept -= partial.charge();
-                partial.decide(Order::Front, link, limits, sink);
-                self.kept += partial.charge();
+    /// The next step, with at most `budget` packets given out.
+    pub(super) fn next(&mut self, budget: &mut usize) -> Step {
+        if self.ended {
+            return Step::Fin;
+        }
+        loop {
+            if let Some(Question { index, begin, .. }) = self.question
+                && let Some(What::Partial(partial)) = self.waiting.get(index).map(|at| &at.what)
+            {
+                let header = partial.header();
+                return Step::Ask { header, begin };
             }
-            if matches!(front.what, What::Fin) {
-                return self.end();
+            let front = self.waiting.front();
+            let Some(front) = front.filter(|front| front.fragment == self.next) else {
+                break;
+            };
+            match &front.what {
+                What::Fin => {
+                    self.end();
+                    return Step::Fin;
+                }
+                What::Partial(partial) => {
+                    // Memory is kept for one packet only.
+                    self.spare = None;
+                    // Everything that could change the answer has been given out.
+                    if partial.is_undecided(Order::Front) {
+                        self.ask(0, Order::Front, 0..0);
+                        continue;
+                    }
+                }
+                What::Whole(_) => {}
             }
             if !front.is_complete() || *budget == 0 {
                 break;
             }
-            let Some(waiting) = self.waiting.pop_front() else {
-                break;
-            };
-            self.next = self.next.wrapping_add(1);
-            self.kept -= waiting.base_cost();
             *budget -= 1;
-            match waiting.what {
-                What::Whole(bytes) => deliver_whole(&bytes, link, limits, sink),
-                What::Partial(mut partial) => {
-                    // It is contiguous, so it has no charge beyond its base.
-                    partial.deliver(link, sink);
-                    self.spare = Some(partial);
-                }
-                What::Fin => {}
+            if let Some(step) = self.pop_front() {
+                return step;
             }
         }
         let used = 1 + self.waiting.len();
         if self.waiting.capacity() > SLOT_COST * used {
             self.waiting.shrink_to(2 * used);
         }
-        Taken { fin: self.ended }
+        Step::Done
+    }
+
+    /// Takes the first packet out. `None`: nothing is left of it.
+    fn pop_front(&mut self) -> Option<Step> {
+        let waiting = self.waiting.pop_front()?;
+        self.next = self.next.wrapping_add(1);
+        // A front that is complete has no charge beyond its base.
+        self.kept -= waiting.base_cost();
+        match waiting.what {
+            What::Whole(bytes) => Some(Step::Packet {
+                header: *bytes.first_chunk()?,
+                bytes: bytes.into_vec(),
+                at: HEADER_LEN,
+            }),
+            What::Partial(mut partial) => {
+                let step = partial.deliver();
+                self.spare = Some(partial);
+                step
+            }
+            What::Fin => None,
+        }
+    }
+
+    /// The memory of a packet that was given out, for the next one.
+    pub(super) fn reuse(&mut self, bytes: Vec<u8>) {
+        if let Some(spare) = &mut self.spare {
+            spare.reuse(bytes);
+        }
+    }
+
+    /// Answers a [`Step::Ask`]; a place that the body does not fit into is none. `chunk`: the one that came
+    /// last, as it was taken.
+    pub(super) fn answer<M: Memory>(
+        &mut self,
+        place: Option<Place<'_, M>>,
+        chunk: &[u8],
+        limits: BodyLimits,
+    ) {
+        let Some(mut question) = self.question.take() else {
+            return;
+        };
+        let waiting = self.waiting.get_mut(question.index);
+        let Some(What::Partial(partial)) = waiting.map(|waiting| &mut waiting.what) else {
+            return;
+        };
+        let place = place.filter(|place| partial.fits(place));
+        // A body that has a place without being begun does not keep those behind it from asking.
+        if place.is_none() && !question.begin && partial.may_begin(question.turn) {
+            question.begin = true;
+            self.question = Some(question);
+            return;
+        }
+        self.kept -= partial.charge();
+        let body = tail(chunk, &question.fresh);
+        if let Some(place) = place {
+            partial.place(place, question.begin, (question.fresh, body));
+        } else {
+            partial.refuse(question.turn, limits);
+            partial.record(question.fresh, body);
+        }
+        self.kept += partial.charge();
+    }
+
+    fn ask(&mut self, index: usize, turn: Order, fresh: Range<u32>) {
+        self.question = Some(Question {
+            index,
+            turn,
+            begin: false,
+            fresh,
+        });
     }
 
     /// Gives back memory that is not needed now; all of it when nothing waits.
@@ -271,20 +367,17 @@ impl Reassembly {
     }
 
     /// The end has been reached; whatever lies behind it never was.
-    fn end(&mut self) -> Taken {
+    fn end(&mut self) {
         self.waiting = VecDeque::new();
         self.kept = 0;
         self.ended = true;
-        Taken { fin: true }
     }
 
-    fn keep<M: Memory, S: Sink<M>>(
+    fn keep(
         &mut self,
         chunk: &Chunk<'_>,
         is_front: bool,
-        link: LinkId,
         limits: BodyLimits,
-        sink: &mut S,
     ) -> Result<(), BadFragment> {
         if chunk.offset == 0 && !chunk.fin && !chunk.has_sound_header() {
             return Err(BadFragment);
@@ -324,10 +417,21 @@ impl Reassembly {
             // All of it was received before.
             return Err(BadFragment);
         };
-        self.kept -= partial.charge();
-        let added = partial.add(chunk, turn, link, limits, sink);
-        self.kept += partial.charge();
-        added
+        let fresh = partial.add(chunk)?;
+        let body = tail(chunk.payload, &fresh);
+        let asks = if partial.is_placed() {
+            !body.is_empty()
+        } else {
+            (is_front || chunk.offset == 0) && partial.is_undecided(turn)
+        };
+        if asks {
+            self.ask(index, turn, fresh);
+        } else {
+            self.kept -= partial.charge();
+            partial.record(fresh, body);
+            self.kept += partial.charge();
+        }
+        Ok(())
     }
 
     /// The index of a waiting fragment, or of a new one.
@@ -389,23 +493,10 @@ impl Chunk<'_> {
     }
 }
 
-/// Delivers a packet that is here in one piece, header and body.
-#[inline]
-fn deliver_whole<M: Memory, S: Sink<M>>(
-    packet: &[u8],
-    link: LinkId,
-    limits: BodyLimits,
-    sink: &mut S,
-) {
-    let Some((header, body)) = packet.split_first_chunk::<HEADER_LEN>() else {
-        return;
-    };
-    if body.len() <= limits.kept {
-        sink.on_packet(link, header, body);
-    } else if let (Some(mut place), _) = find(Order::Front, link, header, body.len(), sink) {
-        place.memory.fill(place.offset, body.len(), body, 0);
-        sink.on_placed(link, header);
-    }
+/// The last bytes of a chunk, as many as there are in the range.
+fn tail<'a>(chunk: &'a [u8], range: &Range<u32>) -> &'a [u8] {
+    let at = chunk.len().checked_sub(range.len());
+    at.and_then(|at| chunk.get(at..)).unwrap_or(&[])
 }
 
 #[cfg(test)]

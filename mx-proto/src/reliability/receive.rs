@@ -1,4 +1,4 @@
-//! Incoming datagrams: dispatched to sessions, and reassembled into packets for the sink.
+//! Incoming datagrams: dispatched to sessions, and reassembled into packets.
 //!
 //! ```text
 //!   bytes of a GSO batch, cut --> Header::parse --> Hello -----------> Welcome, and nothing is kept
@@ -8,52 +8,30 @@
 //!                                  v
 //!                        Session::on_header        acknowledgements, Pings, Probes
 //!                                  v  Data
-//!                        Session::on_segment --> Reassembly --> Sink
+//!                        Session::on_segment --> Reassembly --> round
 //! ```
 //!
-//! Fast receive (as in the usnic notes): the first datagram of a poll that is a whole packet and
-//! the next in order is delivered before any bookkeeping. That is done when the next poll begins,
+//! Fast receive (as in the usnic notes): the first datagram of a round that is a whole packet and
+//! the next in order is given out before any bookkeeping. That is done when the next round begins,
 //! which has no fast receive, so that nothing starves.
 //!
 //! Every field is checked against the window or table it refers to; a mismatch is counted and
 //! dropped.
 
 use super::links::{Deferred, Links, RECEIVE_WINDOW_MIN, Reply, shared};
-use super::packet::{BadDatagram, DatagramKind, FIN, Header};
+use super::packet::{BadDatagram, DATAGRAM_HEADER, DatagramKind, FIN, Header};
 use super::quote::Quote;
 use super::reassembly::{Admission, Chunk, Reassembly};
 use super::recv_window::Verdict;
+use super::round::{Batch, Current};
 use super::service::{Channel, Incoming};
 use crate::ids::LinkId;
-use crate::memory::Memory;
-use crate::port::{LinkDown, Sink};
+use crate::port::LinkDown;
 use crate::time::Instant;
 use std::fmt;
 use std::hash::Hash;
 
 impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
-    /// A poll begins: so many packets may be given to the sink.
-    pub(super) fn begin<M: Memory, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        budget: usize,
-        sink: &mut S,
-    ) -> bool {
-        self.budget = budget.max(1);
-        let finished = self.finish_fast_receive();
-        self.fast = finished.is_none();
-        if let Some(id) = finished {
-            self.look_at(now, id, sink);
-        }
-        if !self.has_backlog() {
-            return !self.fast;
-        }
-        for id in self.take_backlog() {
-            self.give_out(now, id, sink);
-        }
-        true
-    }
-
     /// Does the deferred work of a fast receive, if there is any. Returns its link, which needs
     /// attention.
     #[inline]
@@ -81,37 +59,27 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     }
 
     /// Takes in something the service has.
-    pub(super) fn on_incoming<M: Memory, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        incoming: Incoming<'_, A>,
-        sink: &mut S,
-    ) {
+    pub(super) fn on_incoming(&mut self, now: Instant, incoming: Incoming<A>) {
         match incoming {
             Incoming::Datagrams {
                 channel,
                 from,
-                bytes,
                 segment,
-            } => {
-                for datagram in bytes.chunks(segment.max(1)) {
-                    self.on_datagram(now, (channel, from), datagram, sink);
-                    self.fast = false;
-                }
-            }
-            Incoming::Refused { to, quote } => self.on_refused(now, (to, quote), sink),
+            } => self.round.batch = Some(Batch::new((channel, from), segment)),
+            Incoming::Refused { to, quote } => self.on_refused(now, (to, quote)),
             Incoming::TooLarge { to, most, quote } => self.on_too_large(now, (to, quote), most),
             Incoming::Found { at, is } => self.on_found(now, at, is),
-            Incoming::NotFound { at } => self.on_not_found(now, at, sink),
+            Incoming::NotFound { at } => self.on_not_found(now, at),
         }
     }
 
-    fn on_datagram<M: Memory, S: Sink<M>>(
+    /// Takes in the datagram that lies at `at` in its batch.
+    pub(super) fn on_datagram(
         &mut self,
         now: Instant,
         (channel, from): (Channel, A),
+        at: usize,
         bytes: &[u8],
-        sink: &mut S,
     ) {
         self.stats.datagrams_in += 1;
         let (header, payload) = match Header::parse(bytes) {
@@ -131,7 +99,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         };
         if header.kind == DatagramKind::Welcome {
             if link.address == from {
-                self.on_welcome(now, id, &header, payload, sink);
+                self.on_welcome(now, id, &header, payload);
             }
             return;
         }
@@ -149,17 +117,17 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             }
         }
         if header.kind == DatagramKind::Reset {
-            return self.on_reset(now, id, &header, sink);
+            return self.on_reset(now, id, &header);
         }
         if self.fast
             && header.kind == DatagramKind::Data
-            && self.receive_fast(now, id, &header, payload, sink)
+            && self.receive_fast(now, id, &header, payload, at)
         {
             return;
         }
         // Datagrams of a link are processed in order of arrival.
         if let Some(id) = self.finish_fast_receive() {
-            self.look_at(now, id, sink);
+            self.look_at(now, id);
         }
         let Some(link) = self.table.get_mut(id) else {
             return;
@@ -175,10 +143,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if header.kind == DatagramKind::Ping {
             self.pinged.push(id);
         }
-        if header.kind == DatagramKind::Data {
-            self.on_data(now, id, &header, payload, sink);
+        if header.kind != DatagramKind::Data || !self.on_data(now, id, &header, payload, at) {
+            self.look_at(now, id);
         }
-        self.look_at(now, id, sink);
     }
 
     /// Answers Pings, once the data channel has been read (`empty`).
@@ -195,15 +162,15 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// Delivers a whole packet that is the next in order, and leaves the rest for later.
+    /// Takes a whole packet that is the next in order, and leaves the rest for later.
     #[inline]
-    fn receive_fast<M: Memory, S: Sink<M>>(
+    fn receive_fast(
         &mut self,
         now: Instant,
         id: LinkId,
         header: &Header,
         payload: &[u8],
-        sink: &mut S,
+        at: usize,
     ) -> bool {
         let Some(link) = self.table.get_mut(id) else {
             return false;
@@ -211,7 +178,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let whole = header.offset == 0 && header.whole as usize == payload.len();
         let plain = whole && header.flags & FIN == 0;
         if !plain
-            || self.budget == 0
+            || self.round.packets == 0
             || link.is_too_early(header, payload)
             || !link.session.is_open()
             || link.session.recv.verdict(header.seq) != Verdict::Next
@@ -228,11 +195,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         link.session.on_segment(now, header, Verdict::Next);
         link.session.recv.mark(header.seq);
         link.known = true;
-        let taken = link
-            .reassembly
-            .take(&chunk, id, self.limits, &mut self.budget, sink);
-        if taken.is_err() {
-            self.on_bad(now, id, sink);
+        if !self.take_chunk(now, id, &chunk, (at, true)) {
             return true;
         }
         self.deferred = Some(Deferred {
@@ -286,26 +249,25 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             .collect()
     }
 
-    fn on_data<M: Memory, S: Sink<M>>(
+    /// Takes in a segment. True if packets may come of it: the link is looked at after them.
+    fn on_data(
         &mut self,
         now: Instant,
         id: LinkId,
         header: &Header,
         payload: &[u8],
-        sink: &mut S,
-    ) {
+        at: usize,
+    ) -> bool {
         let Self {
             table,
             config,
-            limits,
             stats,
             senders,
             early_bytes,
-            budget,
             ..
         } = self;
         let Some(link) = table.get_mut(id) else {
-            return;
+            return false;
         };
         link.active = senders.note(now, link.active);
         let verdict = link.session.recv.verdict(header.seq);
@@ -319,11 +281,12 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if !is_new || link.session.is_closing() {
             link.session.on_segment(now, header, verdict);
             link.session.recv.mark(header.seq);
-            return;
+            return false;
         }
         if verdict != Verdict::Next && link.trial.is_some() || link.is_too_early(header, payload) {
             // Dropped; it is retransmitted.
-            return stats.outside_window += 1;
+            stats.outside_window += 1;
+            return false;
         }
         let before = link.reassembly.kept_bytes();
         let left = config.early_bytes_all.saturating_sub(*early_bytes);
@@ -333,46 +296,51 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let in_order = verdict == Verdict::Next;
         if config.supply.is_dire() && !(in_order && chunk.is_whole()) {
             // No memory to keep it in: dropped, and retransmitted.
-            return stats.outside_window += 1;
+            stats.outside_window += 1;
+            return false;
         }
         match link.reassembly.admits(&chunk, in_order, window) {
             Admission::Yes => {}
-            Admission::Full => return stats.outside_window += 1,
-            Admission::Bad => return self.on_bad(now, id, sink),
+            Admission::Full => {
+                stats.outside_window += 1;
+                return false;
+            }
+            Admission::Bad => {
+                self.on_bad(now, id);
+                return false;
+            }
         }
         link.session.on_segment(now, header, verdict);
         link.session.recv.mark(header.seq);
         link.known = true;
-        let taken = link.reassembly.take(&chunk, id, *limits, budget, sink);
-        *early_bytes = *early_bytes + shared(link.reassembly.kept_bytes()) - shared(before);
-        match taken {
-            Ok(taken) if taken.fin => self.on_fin(now, id, sink),
-            Ok(_) => self.note_backlog(id),
-            Err(_) => self.on_bad(now, id, sink),
-        }
+        self.take_chunk(now, id, &chunk, (at, false))
     }
 
-    /// Gives out what is there in order, as far as the budget goes.
-    fn give_out<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
-        let Some(link) = self.table.get_mut(id) else {
-            return;
+    /// Gives a chunk, of the datagram at `at`, to the link's reassembly, whose turn it is from now on. False:
+    /// the link has ended.
+    #[inline]
+    fn take_chunk(
+        &mut self,
+        now: Instant,
+        id: LinkId,
+        chunk: &Chunk<'_>,
+        (at, fast): (usize, bool),
+    ) -> bool {
+        let taken = self.reassemble(id, |reassembly, limits, budget| {
+            reassembly.take(chunk, limits, budget)
+        });
+        let Some(Ok(is_next)) = taken else {
+            self.on_bad(now, id);
+            return false;
         };
-        let before = link.reassembly.kept_bytes();
-        let taken = link
-            .reassembly
-            .deliver(id, self.limits, &mut self.budget, sink);
-        let kept = link.reassembly.kept_bytes();
-        self.early_bytes = self.early_bytes + shared(kept) - shared(before);
-        if taken.fin {
-            return self.on_fin(now, id, sink);
-        }
-        let limit = self.window_limit();
-        if let Some(link) = self.table.get_mut(id) {
-            let window = u32::try_from(limit.saturating_sub(kept)).unwrap_or(u32::MAX);
-            link.session.on_drained(now, window, limit);
-        }
-        self.note_backlog(id);
-        self.touch(id);
+        let at = at + DATAGRAM_HEADER;
+        self.round.current = Some(Current {
+            link: id,
+            chunk: at..at + chunk.payload.len(),
+            whole: chunk.payload.first_chunk().filter(|_| is_next).copied(),
+            fast,
+        });
+        true
     }
 
     /// Drops the undelivered data of a closed link, whose peer may have waited for the room that it
@@ -390,20 +358,20 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     }
 
     /// Everything has arrived, and nothing follows.
-    fn on_fin<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
+    pub(super) fn on_fin(&mut self, now: Instant, id: LinkId) {
         if let Some(link) = self.of_mut(id) {
             // The last acknowledgement is sent before the link is removed.
             let (to, header) = (link.address, link.session.farewell());
             self.replies.push(Reply { to, header });
         }
-        self.fail(now, id, LinkDown::Closed, sink);
+        self.fail(now, id, LinkDown::Closed);
     }
 
     /// A violation.
     #[cold]
-    fn on_bad<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
+    fn on_bad(&mut self, now: Instant, id: LinkId) {
         self.reset(id);
-        self.fail(now, id, LinkDown::Protocol, sink);
+        self.fail(now, id, LinkDown::Protocol);
     }
 }
 

@@ -2,29 +2,32 @@
 //!
 //! ```text
 //!   send: packet = fragment -> segments, one behind the other in a block -> GSO batches -> service
-//!   poll: GSO batches -> sessions -> fragments, placed or in order -> packets -> Sink
+//!   next: GSO batches -> sessions -> fragments, placed or in order -> packets
 //!
 //!   a pass      answers to strangers, then one turn for every link that may have something
 //! ```
 //!
-//! Bodies are copied into segments, so the memory of what was taken is free when `send` returns. Nothing
-//! is sent from inside a poll's callbacks; packets queued by them are sent when the poll ends. A packet
-//! on an idle link is sent before `send` returns.
+//! Bodies are copied into segments, so the memory of what was taken is free when `send` returns. A packet
+//! on an idle link is sent before `send` returns; acknowledgements of what a round took in leave at its end.
 
 use super::links::{Links, RECEIVE_WINDOW_MIN, Reply};
 use super::packet::{DATAGRAM_HEADER, DatagramKind, FIN, GREETING, greeting, name_of};
 use super::reliable_config::ReliableConfig;
+use super::round::Stage;
 use super::send_window::Content;
-use super::service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch};
+use super::service::{
+    Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch, Received,
+};
 use super::transmit::{Outlet, Pass};
 use crate::event::Identity;
 use crate::ids::{LinkId, Target};
-use crate::memory::Memory;
+use crate::memory::{Memory, Source as Bytes};
 use crate::origin::{Seen, Source};
 use crate::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkFigures, Port,
-    SendError, Sent, Sink, WakeDescriptors,
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkFigures, Place,
+    Port, SendError, Sent, WakeDescriptors,
 };
+use crate::round::{Next, Rounds};
 use crate::secret::Binding;
 use crate::stats::ReliableStats;
 use crate::time::Instant;
@@ -121,7 +124,7 @@ impl<D: DatagramPort> Reliable<D> {
         self.links.early_bytes
     }
 
-    /// This machine's addresses are others now: the next poll takes the links down that are cut off.
+    /// This machine's addresses are others now: the next round takes the links down that are cut off.
     pub fn leave_old_addresses(&mut self) {
         let all = self.links.table.addresses();
         let lost = all.filter(|(_, address)| self.datagrams.is_cut_off(*address));
@@ -346,6 +349,7 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
     fn close(&mut self, id: LinkId, how: Close) {
         let now = self.datagrams.now();
         self.links.finish_fast_receive_of(id);
+        self.links.forget(id);
         let linger = self.links.config.linger;
         let Some(link) = self.links.attached(id) else {
             return;
@@ -449,25 +453,84 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         self.links.keep_rest(id, memory, offset, len);
         self.pump(id, now);
     }
+}
 
-    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
+impl<M: Memory, D: DatagramPort> Rounds<M> for Reliable<D> {
+    type Lent<'a>
+        = &'a [u8]
+    where
+        Self: 'a;
+
+    fn begin(&mut self, now: Instant, budget: usize) {
+        self.alive_until = now.after(self.links.config.give_up / 4);
+        self.links.begin(now, budget);
+    }
+
+    #[inline]
+    fn next(&mut self) -> Next {
         let Self {
             datagrams, links, ..
         } = self;
-        self.alive_until = now.after(links.config.give_up / 4);
-        let mut busy = links.begin(now, budget, sink);
-        links.end_lost(now, sink);
-        busy |= datagrams.poll(budget, |incoming| links.on_incoming(now, incoming, sink));
-        if !links.pinged.is_empty() {
-            // Read all data first: segments that the answer does not name count as lost.
-            let empty = datagrams.drain_data(budget, |incoming| {
-                links.on_incoming(now, incoming, sink);
-            });
-            links.answer_pings(now, empty);
+        links.take_back();
+        loop {
+            if let Some(event) = links.next_event() {
+                return Next::Event(event);
+            }
+            if links.next_datagram(datagrams.bytes()) {
+                continue;
+            }
+            let now = links.round.now;
+            match links.round.stage {
+                Stage::Backlog => {
+                    if !links.next_of_backlog() {
+                        links.end_lost(now);
+                        datagrams.begin(links.round.datagrams);
+                        links.round.stage = Stage::Datagrams;
+                    }
+                }
+                Stage::Datagrams => match datagrams.next() {
+                    Received::Incoming(incoming) => links.on_incoming(now, incoming),
+                    Received::End { any, .. } => {
+                        links.round.any |= any;
+                        links.round.stage = if links.pinged.is_empty() {
+                            Stage::Timers
+                        } else {
+                            datagrams.begin_data(links.round.datagrams);
+                            Stage::Data
+                        };
+                    }
+                },
+                // All data is read first: segments that the answer does not name count as lost.
+                Stage::Data => match datagrams.next() {
+                    Received::Incoming(incoming) => links.on_incoming(now, incoming),
+                    Received::End { drained, .. } => {
+                        links.answer_pings(now, drained);
+                        links.round.stage = Stage::Timers;
+                    }
+                },
+                Stage::Timers => {
+                    links.round.any |= links.expire(now);
+                    links.feed_starved(now);
+                    links.round.stage = Stage::Over;
+                }
+                Stage::Over => {
+                    let any = links.round.any | self.flush(now);
+                    return Next::End { any };
+                }
+            }
         }
-        busy |= links.expire(now, sink);
-        links.feed_starved(now, sink);
-        busy | self.flush(now)
+    }
+
+    fn body(&self) -> &[u8] {
+        self.links.round.body(self.datagrams.bytes())
+    }
+
+    fn read(&mut self, place: Place<'_, M>) {
+        self.links.answer(Some(place), self.datagrams.bytes());
+    }
+
+    fn skip(&mut self) {
+        self.links.answer::<M>(None, self.datagrams.bytes());
     }
 }
 

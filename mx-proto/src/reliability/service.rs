@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!   Reliable --- GsoBatch on a channel ---> service          one datagram, or many of equal size
-//!            <-- Incoming -------------                    for one receiver, in one call
+//!            <-- Incoming, one at a time                   for one receiver, in one call
+//!
+//!   begin --> next --> Datagrams: `bytes` lends them until the next call --> next --> ... --> End
 //!
 //!   Command   ACKs, control, tiny fragments: short queue, polled first
 //!   Data      everything else
@@ -85,16 +87,14 @@ impl fmt::Display for DatagramError {
 }
 
 /// An event of a datagram service.
-#[derive(Debug)]
-pub enum Incoming<'a, A> {
-    /// Datagrams of one sender arrived together, as in a [`GsoBatch`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Incoming<A> {
+    /// Datagrams of one sender arrived together, as in a [`GsoBatch`]. [`DatagramPort::bytes`] lends them.
     Datagrams {
         /// The channel they came on.
         channel: Channel,
         /// The source address they claim, which may be forged.
         from: A,
-        /// All of them.
-        bytes: &'a [u8],
         /// Bytes of each but the last. Not 0.
         segment: usize,
     },
@@ -125,6 +125,20 @@ pub enum Incoming<'a, A> {
     NotFound {
         /// The provisional address.
         at: A,
+    },
+}
+
+/// The answer of [`DatagramPort::next`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received<A> {
+    /// Something has come in.
+    Incoming(Incoming<A>),
+    /// That was all, and no memory of the service is lent any more.
+    End {
+        /// There was anything, handed out or not.
+        any: bool,
+        /// The data channel has been read, and nothing is left there of what had come in before.
+        drained: bool,
     },
 }
 
@@ -193,18 +207,19 @@ pub trait DatagramPort {
         batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError>;
 
-    /// Hands out at most about `budget` of the datagrams that have come in, the command channel's
-    /// first. May leave out the data channel, where polling costs and few packets arrive. Returns
-    /// true when there was anything. Never blocks.
-    fn poll(&mut self, budget: usize, receive: impl FnMut(Incoming<'_, Self::Address>)) -> bool;
+    /// Begins to take in at most about `budget` of the datagrams that have come in, the command channel's
+    /// first. May leave out the data channel, where polling costs and few packets arrive.
+    fn begin(&mut self, budget: usize);
 
-    /// The same of the data channel alone, which this looks at in any case. Returns true when nothing
-    /// is left there of what had come in before.
-    fn drain_data(
-        &mut self,
-        budget: usize,
-        receive: impl FnMut(Incoming<'_, Self::Address>),
-    ) -> bool;
+    /// Begins to take in datagrams of the data channel alone, which is read in any case.
+    fn begin_data(&mut self, budget: usize);
+
+    /// The next event of what [`Self::begin`] or [`Self::begin_data`] began. Called until the
+    /// [`Received::End`]; between two calls anything may be sent. Never blocks.
+    fn next(&mut self) -> Received<Self::Address>;
+
+    /// The datagrams of the [`Incoming::Datagrams`] that [`Self::next`] has given last, one behind the other.
+    fn bytes(&self) -> &[u8];
 
     /// As [`crate::port::LinkControl::arm`].
     fn arm(&mut self) -> bool;

@@ -1,9 +1,10 @@
 //! Peers of the reliability layer that send everything but what is awaited.
 
 use super::live;
-use mx_proto::port::{Destination, HEADER_LEN, HeaderBytes, LinkControl, LinkDown, Place, Port};
+use mx_proto::port::{Destination, HEADER_LEN, HeaderBytes, LinkControl, LinkDown, Place};
 use mx_proto::reliability::{Reliable, ReliableConfig};
 use mx_proto::{EndpointId, Instant, LinkId, NicId, Source};
+use mx_sim::Polled;
 use mx_sim::datagram::header::{
     ACKED, DATA, FLAGS, FRAGMENT, FROM, GREETING, HELLO, OFFSET, OPENING, RESET, SEQ, TO, WELCOME,
     WHOLE, WINDOW, build, is_kind,

@@ -8,6 +8,7 @@
 //! Faulty networks are tried at length with the simulator (`tests/sim/ports`).
 
 mod links;
+mod rounds;
 mod sending;
 
 use mx_proto::memory::Source;
@@ -18,6 +19,7 @@ use mx_proto::reliability::{
     Channel, DatagramError, GsoBatch, Reliable, ReliableConfig, ReliableStats,
 };
 use mx_proto::{EndpointId, Instant, LinkId, NicId, Route, Target};
+use mx_sim::Polled;
 use mx_sim::datagram::header::{KIND, PING};
 use mx_sim::datagram::{Passage, Terms};
 use mx_sim::link::Fate;

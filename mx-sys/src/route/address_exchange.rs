@@ -53,11 +53,11 @@ use mx_port_fabric::endpoint_address::{
 };
 use mx_port_tcp::TcpPort;
 use mx_proto::log_limit::LogLimit;
-use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkControl, LinkDown, SendError, Sink};
+use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkControl, LinkDown, SendError};
 use mx_proto::secret::{Nonce, PROOF_LEN, Secret};
 use mx_proto::shares::Shares;
 use mx_proto::time::PeerDeadline;
-use mx_proto::{Instant, LinkId, Memory, Source, Target, origin};
+use mx_proto::{Instant, LinkId, Target, origin};
 use packet::{For, bytes_of, send};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -71,21 +71,6 @@ const _: () = assert!(mx_port_tcp::STRANGER_MAX > ENDPOINT_ADDRESS_MAX);
 /// The time-out of a peer's answer after it has accepted the connection: its process has to poll
 /// once.
 const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Work to be done after the TCP port's poll.
-#[derive(Debug)]
-enum DeferredAction {
-    /// The link can carry the question.
-    Ask(LinkId),
-    /// A stranger wants a nonce, to ask for that port.
-    Welcome(For, LinkId),
-    /// A stranger asks for it. `None`: it cannot be understood.
-    Reply(For, LinkId, Option<Vec<u8>>),
-    /// We are answered. `None`: it cannot be understood.
-    Take(LinkId, Option<Answer>),
-    /// The link went down before there was an answer, or while it watched.
-    Lost(LinkId, LinkDown),
-}
 
 /// A TCP link of the exchange, on the asking side.
 #[derive(Debug)]
@@ -150,7 +135,6 @@ pub(super) struct AddressExchange {
     attempts: HashMap<LinkId, Attempt>,
     /// The ends of waiting for answers, in order. Some may have come.
     deadlines: VecDeque<(PeerDeadline, LinkId)>,
-    actions: Vec<DeferredAction>,
     watches: Watches,
     logged: LogLimit<(Peer, For, Trouble)>,
     /// The check of proofs; `None`: none is needed.
@@ -166,7 +150,6 @@ impl AddressExchange {
             asking: HashMap::new(),
             attempts: HashMap::new(),
             deadlines: VecDeque::new(),
-            actions: Vec::new(),
             watches: Watches::new(places),
             logged: LogLimit::default(),
             guard: None,
@@ -243,48 +226,16 @@ impl AddressExchange {
         self.deadlines.front().map(|(deadline, _)| deadline.at())
     }
 
-    /// Does the work noted by the last poll of the TCP port, and handles time-outs. Returns true
-    /// when there was any.
+    /// Handles time-outs, and links whose watch has ended. Returns true when there was any.
     #[inline]
-    pub(super) fn run<M: Memory, S: Sink<M>>(
-        &mut self,
-        (ports, tcp): (Askers<'_>, &mut TcpPort),
-        now: Instant,
-        sink: &mut S,
-    ) -> bool {
-        let idle =
-            self.actions.is_empty() && self.deadlines.is_empty() && !self.watches.any_fading();
-        !idle && self.work((ports, tcp), now, sink)
+    pub(super) fn run(&mut self, ports: Askers<'_>, tcp: &mut TcpPort, now: Instant) -> bool {
+        let idle = self.deadlines.is_empty() && !self.watches.any_fading();
+        !idle && self.work(ports, tcp, now)
     }
 
     #[cold]
-    fn work<M: Memory, S: Sink<M>>(
-        &mut self,
-        (mut ports, tcp): (Askers<'_>, &mut TcpPort),
-        now: Instant,
-        sink: &mut S,
-    ) -> bool {
-        let actions = std::mem::take(&mut self.actions);
-        let mut did = !actions.is_empty();
-        for action in actions {
-            match action {
-                DeferredAction::Welcome(of, link) => {
-                    self.welcome(ports.of(of), tcp, link);
-                    self.tell_of_end(tcp, link, sink);
-                }
-                DeferredAction::Reply(of, link, bytes) => {
-                    self.reply((of, ports.of(of)), tcp, link, bytes, now);
-                    self.tell_of_end(tcp, link, sink);
-                }
-                DeferredAction::Ask(link) => self.ask(&mut ports, tcp, link, now),
-                DeferredAction::Take(link, answer) => {
-                    if !self.take(&mut ports, link, answer, now) {
-                        tcp.close(link, Close::Now);
-                    }
-                }
-                DeferredAction::Lost(link, reason) => self.lost(&mut ports, link, reason, now),
-            }
-        }
+    fn work(&mut self, mut ports: Askers<'_>, tcp: &mut TcpPort, now: Instant) -> bool {
+        let mut did = false;
         if self.watches.any_fading() {
             let mut is_left = |link| ports.of(For::of(link)).is_some_and(|port| port.has(link));
             for carrier in self.watches.gone(&mut is_left) {
@@ -313,7 +264,12 @@ impl AddressExchange {
     }
 
     /// Sends our endpoint address, or asks what is to be proven with it.
-    fn ask(&mut self, ports: &mut Askers<'_>, tcp: &mut TcpPort, link: LinkId, now: Instant) {
+    pub(super) fn ask(
+        &mut self,
+        (mut ports, tcp): (Askers<'_>, &mut TcpPort),
+        link: LinkId,
+        now: Instant,
+    ) {
         let Some(asking) = self.asking.get_mut(&link) else {
             return;
         };
@@ -367,13 +323,6 @@ impl AddressExchange {
         !self.asking.is_empty() && self.asking.contains_key(&link)
     }
 
-    /// A stranger has asked on this TCP link and will be answered.
-    #[inline]
-    pub(super) fn is_answering(&self, link: LinkId) -> bool {
-        let of_link = |action: &DeferredAction| matches!(action, DeferredAction::Reply(_, to, _) if *to == link);
-        !self.actions.is_empty() && self.actions.iter().any(of_link)
-    }
-
     /// The TCP link watches over another link. What comes on it means nothing.
     #[inline]
     pub(super) fn is_watching(&self, link: LinkId) -> bool {
@@ -391,23 +340,14 @@ impl AddressExchange {
         self.watches.fade(link);
     }
 
-    /// A link of the address exchange's can carry something.
-    pub(super) fn on_room(&mut self, link: LinkId) {
-        self.actions.push(DeferredAction::Ask(link));
-    }
-
-    /// A link of the address exchange's is down.
-    pub(super) fn on_down(&mut self, link: LinkId, reason: LinkDown) {
-        self.actions.push(DeferredAction::Lost(link, reason));
-    }
-
     /// A packet has come on a link of the address exchange's.
     #[cold]
-    pub(super) fn on_answer<B: Source + ?Sized>(
+    pub(super) fn on_answer(
         &mut self,
+        (mut ports, tcp): (Askers<'_>, &mut TcpPort),
         link: LinkId,
         header: &HeaderBytes,
-        body: &B,
+        now: Instant,
     ) {
         let Some(asking) = self.asking.get_mut(&link) else {
             return;
@@ -419,41 +359,50 @@ impl AddressExchange {
         if what == Some((What::Nonce, true))
             && asking.progress == Progress::Hailed
             && asking.nonce.is_none()
-            && let Some(nonce) = bytes_of(body, size_of::<Nonce>())
+            && let Some(nonce) = bytes_of(tcp.lent(), size_of::<Nonce>())
             && let Ok(nonce) = Nonce::try_from(nonce)
         {
             asking.nonce = Some(nonce);
-            return self.actions.push(DeferredAction::Ask(link));
+            return self.ask((ports, tcp), link, now);
         }
         asking.progress = Progress::Answered;
         let bytes = match what {
-            Some((What::Answer, true)) => bytes_of(body, PROOF_LEN + ANSWER_MAX),
+            Some((What::Answer, true)) => bytes_of(tcp.lent(), PROOF_LEN + ANSWER_MAX),
             _ => None,
         };
         let answer = bytes.and_then(|bytes| match &self.guard {
             Some(guard) => guard.answered(asking.proven.as_ref(), &bytes),
             None => Answer::parse(&bytes),
         });
-        self.actions.push(DeferredAction::Take(link, answer));
+        if !self.take(&mut ports, link, answer, now) {
+            tcp.close(link, Close::Now);
+        }
     }
 
-    /// A stranger has asked; `known`: in our version.
+    /// A stranger has asked; `known`: in our version. Returns true when its link is no more the endpoint's.
     #[cold]
-    pub(super) fn on_question<B: Source + ?Sized>(
+    pub(super) fn on_question(
         &mut self,
+        (mut ports, tcp): (Askers<'_>, &mut TcpPort),
+        (of, known): (For, bool),
+        link: LinkId,
+        now: Instant,
+    ) -> bool {
+        let bytes = bytes_of(tcp.lent(), guard::BEFORE_ADDRESS + ENDPOINT_ADDRESS_MAX);
+        self.reply((of, ports.of(of)), tcp, link, bytes.filter(|_| known), now);
+        self.has_ended(tcp, link)
+    }
+
+    /// A stranger has a secret. Returns true when its link is no more the endpoint's.
+    #[cold]
+    pub(super) fn on_hail(
+        &mut self,
+        (mut ports, tcp): (Askers<'_>, &mut TcpPort),
         of: For,
         link: LinkId,
-        known: bool,
-        body: &B,
-    ) {
-        let bytes = bytes_of(body, guard::BEFORE_ADDRESS + ENDPOINT_ADDRESS_MAX).filter(|_| known);
-        self.actions.push(DeferredAction::Reply(of, link, bytes));
-    }
-
-    /// A stranger has a secret.
-    #[cold]
-    pub(super) fn on_hail(&mut self, of: For, link: LinkId) {
-        self.actions.push(DeferredAction::Welcome(of, link));
+    ) -> bool {
+        self.welcome(ports.of(of), tcp, link);
+        self.has_ended(tcp, link)
     }
 
     /// Says what is to be proven.
@@ -547,12 +496,10 @@ impl AddressExchange {
         }
     }
 
-    /// The endpoint hears that a stranger's link has been closed, or is kept for something else: what came
+    /// Whether a stranger's link has been closed, or is kept for something else. The endpoint hears of that: what came
     /// on it before the question may have been an introduction, which must not wait any longer.
-    fn tell_of_end<M: Memory, S: Sink<M>>(&self, tcp: &TcpPort, link: LinkId, sink: &mut S) {
-        if self.watches.has(link) || address_of(tcp, link).is_none() {
-            sink.on_down(link, LinkDown::Closed);
-        }
+    fn has_ended(&self, tcp: &TcpPort, link: LinkId) -> bool {
+        self.watches.has(link) || address_of(tcp, link).is_none()
     }
 
     /// Returns true when the TCP link watches from now on.
@@ -598,7 +545,15 @@ impl AddressExchange {
         false
     }
 
-    fn lost(&mut self, ports: &mut Askers<'_>, carrier: LinkId, reason: LinkDown, now: Instant) {
+    /// A TCP link went down before there was an answer, or while it watched.
+    pub(super) fn lost(
+        &mut self,
+        mut ports: Askers<'_>,
+        carrier: LinkId,
+        reason: LinkDown,
+        now: Instant,
+    ) {
+        let ports = &mut ports;
         if let Some(link) = self.watches.remove(carrier)
             && matches!(reason, LinkDown::Closed | LinkDown::Reset)
             && let Some(port) = ports.of(For::of(link))

@@ -12,13 +12,15 @@ use mx_port_rdm::FabricPort;
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::origin::Source;
 use mx_proto::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown, Port,
-    SendError, Sent, Sink, WakeDescriptors,
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown, Place, Port,
+    SendError, Sent, WakeDescriptors,
 };
+use mx_proto::round::{Next, PortEvent, Rounds};
 use mx_proto::secret::Secret;
 use mx_proto::{
     Clock, EndpointId, Identity, Instant, LinkId, Memory, NicId, Route, SessionId, Target,
 };
+use mx_sim::Polled;
 use mx_sim::recorder::{Recorder, Seen, header_of};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -45,6 +47,8 @@ pub(super) struct Double {
     greeted: Vec<(LinkId, EndpointAddress)>,
     from: HashMap<LinkId, SocketAddr>,
     doubted: Vec<LinkId>,
+    /// Something has happened in the round.
+    any: bool,
     /// It takes no more links.
     pub(super) full: bool,
     /// Links closed by the endpoint of which something is left.
@@ -205,21 +209,33 @@ impl<M: Memory> Port<M> for Double {
     }
 
     fn detach(&mut self, _: LinkId, _: &M, _: usize, _: usize) {}
+}
 
-    fn poll<S: Sink<M>>(&mut self, _: Instant, _: usize, sink: &mut S) -> bool {
-        let (ups, downs) = (
-            std::mem::take(&mut self.ups),
-            std::mem::take(&mut self.downs),
-        );
-        let some = !ups.is_empty() || !downs.is_empty();
-        for link in ups {
-            sink.on_up(link);
-        }
-        for (link, reason) in downs {
-            sink.on_down(link, reason);
-        }
-        some
+impl<M: Memory> Rounds<M> for Double {
+    type Lent<'a> = &'a [u8];
+
+    fn begin(&mut self, _: Instant, _: usize) {
+        self.any = !self.ups.is_empty() || !self.downs.is_empty();
     }
+
+    fn next(&mut self) -> Next {
+        if !self.ups.is_empty() {
+            return Next::Event(PortEvent::Up(self.ups.remove(0)));
+        }
+        if !self.downs.is_empty() {
+            let (link, reason) = self.downs.remove(0);
+            return Next::Event(PortEvent::Down(link, reason));
+        }
+        Next::End { any: self.any }
+    }
+
+    fn body(&self) -> &[u8] {
+        &[]
+    }
+
+    fn read(&mut self, _: Place<'_, M>) {}
+
+    fn skip(&mut self) {}
 }
 
 /// The real clock, which can be put forward.
@@ -431,9 +447,9 @@ fn linked(a: &mut Side, b: &mut Side, count: usize) -> Vec<(LinkId, LinkId)> {
         assert_eq!(both(a, b), [Seen::Up(link)]);
         let theirs = *b.fabric().open.last().unwrap();
         a.ports.accept(link);
-        a.sink.bound.push(link);
+        a.ports.accept(link);
         b.ports.accept(theirs);
-        b.sink.bound.push(theirs);
+        b.ports.accept(theirs);
         links.push((link, theirs));
     }
     b.heard();
@@ -524,7 +540,6 @@ fn a_stranger_is_watched_no_longer_than_it_may_stay() {
         *b.fabric().open.last().unwrap()
     });
     b.ports.accept(bound);
-    b.sink.bound.push(bound);
     b.clock.0.set(Duration::from_secs(6));
     settle(&mut a, &mut b, (1, 1));
     assert_eq!(b.fabric().doubted, []);
@@ -544,7 +559,6 @@ fn what_comes_on_a_link_that_watches_is_not_for_the_endpoint() {
     });
     let link = b.fabric().open[0];
     b.ports.accept(link);
-    b.sink.bound.push(link);
     // An introduction, another question, a large packet.
     let large = [header_of(3, 100_000).to_vec(), vec![7; 100_000]].concat();
     for bytes in [header_of(3, 0).to_vec(), question(&ours), large] {
@@ -891,7 +905,6 @@ fn a_question_on_a_link_of_a_remote_is_a_packet_like_any_other() {
         panic!("no packet");
     };
     b.ports.accept(theirs);
-    b.sink.bound.push(theirs);
     let mut header = [0; HEADER_LEN];
     header.copy_from_slice(&question(b""));
     send(&mut a, header);

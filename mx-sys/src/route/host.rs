@@ -29,13 +29,13 @@ use super::dgram::Dgram;
 use mx_port_dgram::{self as dgram, DgramPort};
 use mx_port_local::LocalPort;
 
-use super::address_exchange::{AddressExchange, Askers};
+use super::address_exchange::AddressExchange;
 use super::choice::{Location, choose};
-use super::filter::{ExchangeFilter, Relay};
 use super::interface::Interface;
 use super::lazy::Lazy;
 use super::loopback::LoopbackPort;
 use super::open::BOARD;
+use super::round::Round;
 use super::seen::{self, seen};
 use crate::nic::{self, Watching};
 use mx_port_base::cancellation::Off;
@@ -51,9 +51,9 @@ use mx_port_tcp::TcpPort;
 use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkFigures, PACKET_LEAST, Port,
-    RemoteMemory, SendError, Sent, Sink, WakeDescriptors,
+    RemoteMemory, SendError, Sent, WakeDescriptors,
 };
-use mx_proto::round::tell_all;
+use mx_proto::round::Rounds;
 use mx_proto::secret::{Binding, Secret};
 use mx_proto::{Config, Identity, Instant, Key, LinkId, Memory, NicId, Route, Target};
 use std::io;
@@ -74,7 +74,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// Every so many polls look at everything, and not only at links through shared memory that were active
 /// lately: at other ports, which cost system calls, and what is quiet. Where there are no such links every
 /// poll does so, and then every so many look at what is worth less than that.
-const ROUND: u32 = 16;
+pub(super) const ROUND: u32 = 16;
 
 /// Interval between two checks of quiet ports' control descriptors: the first and the longest. It
 /// doubles while there are no events. Long against the cost of the system call, short against
@@ -87,13 +87,13 @@ pub struct HostPorts<R = RdmPort> {
     own: Identity,
     policy: Route,
     map: PortMap,
-    loopback: LoopbackPort,
+    pub(super) loopback: LoopbackPort,
     /// `None` where Unix sockets cannot be had.
-    local: Option<LocalPort>,
-    tcp: TcpPort,
-    rdm: Lazy<R>,
-    dgram: Dgram,
-    exchange: AddressExchange,
+    pub(super) local: Option<LocalPort>,
+    pub(super) tcp: TcpPort,
+    pub(super) rdm: Lazy<R>,
+    pub(super) dgram: Dgram,
+    pub(super) exchange: AddressExchange,
     interface: Interface,
     /// The device that options ask for.
     device: Device,
@@ -108,21 +108,22 @@ pub struct HostPorts<R = RdmPort> {
     /// Bits of the ports that are quiet, by number.
     quiet: u8,
     /// The next poll looks at the control descriptors.
-    look: bool,
+    pub(super) look: bool,
     /// The kernel has just told what there is: the next poll does not ask.
-    told: bool,
+    pub(super) told: bool,
     /// Polls so far. A sleeper begins with one that is a round. 0 for ever once descriptors are lost.
-    turn: u32,
+    pub(super) turn: u32,
     /// The host has closed descriptors: they are used no more.
-    lost: bool,
+    pub(super) lost: bool,
     next_look: Instant,
     look_every: Duration,
     /// All ports that are not quiet are armed ...
     armed: bool,
     /// ... and more has been done with them since than sending through shared memory.
-    touched: bool,
+    pub(super) touched: bool,
     control: Epoll,
     data: Epoll,
+    pub(super) round: Round,
     /// No other data nest of this process has it.
     number: u64,
 }
@@ -219,6 +220,7 @@ impl<R: FabricPort> HostPorts<R> {
             touched: false,
             control,
             data,
+            round: Round::new(),
             number: NESTS.fetch_add(1, Ordering::Relaxed) + 1,
         })
     }
@@ -364,16 +366,16 @@ impl<R: FabricPort> HostPorts<R> {
         }
     }
 
-    fn is_quiet(&self, port: u8) -> bool {
+    pub(super) fn is_quiet(&self, port: u8) -> bool {
         self.quiet & (1 << port) != 0
     }
 
-    fn set_quiet(&mut self, port: u8, quiet: bool) {
+    pub(super) fn set_quiet(&mut self, port: u8, quiet: bool) {
         self.quiet = self.quiet & !(1 << port) | u8::from(quiet) << port;
     }
 
     /// Makes a port quiet whose poll found nothing (`some` is false), if it has no link and no deadline.
-    fn note_poll(&mut self, port: u8, some: bool) -> bool {
+    pub(super) fn note_poll(&mut self, port: u8, some: bool) -> bool {
         let deadline = || self.port(port).and_then(LinkControl::deadline);
         let quiet = !some && self.links_of(port) == 0 && deadline().is_none();
         self.set_quiet(port, quiet);
@@ -404,7 +406,14 @@ impl<R: FabricPort> HostPorts<R> {
         R: Port<M>,
     {
         self.touched = true;
-        let number = link.port();
+        self.carrier_of(link.port())
+    }
+
+    /// A port by its number, to do something with packets.
+    pub(super) fn carrier_of<M: Memory>(&mut self, number: u8) -> Option<&mut dyn Port<M>>
+    where
+        R: Port<M>,
+    {
         by_number!(self, number, as_mut, mut)
     }
 
@@ -518,29 +527,6 @@ impl<R: FabricPort> HostPorts<R> {
         ready
     }
 
-    fn poll_tcp<M: Memory, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        budget: usize,
-        sink: &mut S,
-    ) -> bool {
-        let mut relay = Relay {
-            sink,
-            filter: ExchangeFilter(&mut self.exchange),
-        };
-        let mut some = self.tcp.poll(now, budget, &mut relay);
-        let ports = Askers {
-            rdm: self.rdm.port.as_mut().map(|rdm| rdm as _),
-            dgram: self.dgram.endpoint_addresses(),
-        };
-        if self.exchange.run((ports, &mut self.tcp), now, sink) {
-            some = true;
-            self.set_quiet(RDM, false);
-            self.set_quiet(DGRAM, false);
-        }
-        some
-    }
-
     /// The origin of a link, or the address it was made to.
     fn origin(&self, link: LinkId) -> Origin {
         let origin = match link.port() {
@@ -593,7 +579,7 @@ impl<R: FabricPort> HostPorts<R> {
 
     /// Polls that are not an everyday matter: looking at what is quiet, and at interfaces.
     #[cold]
-    fn look_around(&mut self, now: Instant) {
+    pub(super) fn look_around(&mut self, now: Instant) {
         if self.settled_at.is_some_and(|at| at <= now) {
             self.settle();
         }
@@ -810,7 +796,10 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
     }
 }
 
-impl<M: Memory, R: FabricPort + Port<M>> Port<M> for HostPorts<R> {
+impl<M: Memory, R: FabricPort + Port<M>> Port<M> for HostPorts<R>
+where
+    for<'a> R: Rounds<M, Lent<'a> = &'a [u8]> + 'a,
+{
     #[inline(always)]
     fn send(
         &mut self,
@@ -847,56 +836,6 @@ impl<M: Memory, R: FabricPort + Port<M>> Port<M> for HostPorts<R> {
         if let Some(port) = self.carrier(link) {
             port.detach(link, memory, offset, len);
         }
-    }
-
-    #[inline(always)]
-    fn poll_active<S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> Option<bool> {
-        self.touched = true;
-        self.turn = self.turn.wrapping_add(1);
-        let local = self.local.as_mut().filter(|local| local.is_active())?;
-        if self.turn % ROUND == 0 || self.look || !self.loopback.is_idle() {
-            return None;
-        }
-        local.begin_active(budget);
-        Some(tell_all(local, sink))
-    }
-
-    #[inline(never)]
-    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
-        let _off = Off::new();
-        let round = self.turn % ROUND == 0;
-        let told = std::mem::take(&mut self.told);
-        if !self.lost && (self.look || (round && !told)) {
-            self.look_around(now);
-        }
-        if self.lost {
-            self.turn = 0;
-            return false;
-        }
-        let mut any = false;
-        if !self.loopback.is_idle() {
-            any |= self.loopback.poll(now, budget, sink);
-        }
-        if !self.is_quiet(LOCAL)
-            && let Some(local) = &mut self.local
-        {
-            local.begin_round(self.turn, now, budget);
-            let some = tell_all(local, sink);
-            any |= self.note_poll(LOCAL, some);
-        }
-        if !self.is_quiet(RDM) {
-            let some = self.rdm.poll((now, budget), &mut self.exchange, sink);
-            any |= self.note_poll(RDM, some);
-        }
-        if round || !(any || self.is_quiet(DGRAM)) {
-            let some = self.dgram.poll((now, budget), &mut self.exchange, sink);
-            any |= self.note_poll(DGRAM, some);
-        }
-        if !self.is_quiet(TCP) && (round || !any) {
-            let some = self.poll_tcp(now, budget, sink);
-            any |= self.note_poll(TCP, some);
-        }
-        any
     }
 
     fn remote_memory(&mut self, link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {

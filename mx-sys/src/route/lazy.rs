@@ -1,10 +1,7 @@
 //! A port that is opened with the endpoint, or for the first address that asks for it.
 
-use super::address_exchange::AddressExchange;
-use super::filter::{FallbackFilter, Relay};
 use crate::thread;
-use mx_proto::port::{ConnectError, Port, Sink};
-use mx_proto::{Instant, Memory};
+use mx_proto::port::ConnectError;
 use std::{fmt, io};
 
 /// Opens a port, or says in the log why it cannot be had.
@@ -52,22 +49,6 @@ impl<P> Lazy<P> {
             log::debug!("the {name} port is not open");
             ConnectError::NoRoute
         })
-    }
-
-    /// Polls the port, if it is open; `exchange` hears of the ends of attempts to connect.
-    pub(super) fn poll<M: Memory, S: Sink<M>>(
-        &mut self,
-        (now, budget): (Instant, usize),
-        exchange: &mut AddressExchange,
-        sink: &mut S,
-    ) -> bool
-    where
-        P: Port<M>,
-    {
-        let ours = &self.provider;
-        let filter = FallbackFilter { exchange, ours };
-        let port = self.port.as_mut();
-        port.is_some_and(|port| port.poll(now, budget, &mut Relay { sink, filter }))
     }
 
     /// Opens the port. Not inlined: a port would be part of every caller's stack frame.

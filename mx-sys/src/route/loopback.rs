@@ -20,11 +20,11 @@ use mx_port_base::eventfd::EventFd;
 use mx_port_base::ports;
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Place, Port, SendError,
-    Sent, Sink, WakeDescriptors,
+    Sent, WakeDescriptors,
 };
-use mx_proto::round::{Next, PortEvent, Rounds, drain};
+use mx_proto::round::{Next, PortEvent, Rounds};
 use mx_proto::table::Table;
-use mx_proto::{Instant, LinkId, Memory, Source, Target};
+use mx_proto::{Instant, LinkId, Memory, Target};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -164,7 +164,7 @@ impl LoopbackPort {
         }
     }
 
-    /// What an event that was queued comes to by now.
+    /// Returns the event that a queued one comes to by now, if any.
     fn take(&mut self, event: Event) -> Option<PortEvent> {
         match event {
             Event::Up(link) => self.ends.get(link).map(|_| PortEvent::Up(link)),
@@ -310,13 +310,14 @@ impl<M: Memory> Port<M> for LoopbackPort {
     }
 
     fn detach(&mut self, _link: LinkId, _memory: &M, _offset: usize, _len: usize) {}
-
-    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
-        drain(self, now, budget, sink)
-    }
 }
 
 impl<M: Memory> Rounds<M> for LoopbackPort {
+    type Lent<'a>
+        = &'a [u8]
+    where
+        Self: 'a;
+
     fn begin(&mut self, _now: Instant, budget: usize) {
         (self.left, self.any) = (budget.max(1), false);
     }
@@ -340,7 +341,7 @@ impl<M: Memory> Rounds<M> for LoopbackPort {
         Next::End { any: self.any }
     }
 
-    fn body(&self) -> impl Source {
+    fn body(&self) -> &[u8] {
         let lent = self.lent.as_ref();
         lent.map_or(&[][..], |packet| &packet.body[..])
     }
@@ -360,6 +361,7 @@ mod tests {
     use super::*;
     use mx_port_base::clock::MonotonicClock;
     use mx_proto::{Clock, EndpointId, NicId, Route};
+    use mx_sim::Polled;
     use mx_sim::recorder::{Recorder, Seen, header_of};
 
     type Buffer = Vec<u8>;

@@ -4,13 +4,13 @@
 //! ```text
 //!   Stranger --- HostPorts, no endpoint ---- endpoint address over TCP, then packets of its own ---> Node
 //! ```
-
 use crate::node::{KEY, LONG, Node};
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::Library;
 use mx_proto::port::{Body, Close, HeaderBytes, LinkControl, LinkDown, Port};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{Clock, Config, Identity, LinkId, NicId, Route, SessionId, Source, Status};
+use mx_sim::Polled;
 use mx_sim::{Ear, Hearing};
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_RDM, RdmOptions, nic};
 use std::net::{IpAddr, Ipv4Addr};

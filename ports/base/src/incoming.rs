@@ -13,7 +13,7 @@
 //! Owns: the received length of a link's packet.
 //! Not here: the order of pieces, their bytes.
 
-use mx_proto::port::{HeaderBytes, Place, Sink, body_len};
+use mx_proto::port::{HeaderBytes, Place, body_len};
 use mx_proto::round::PortEvent;
 use mx_proto::{LinkId, Memory, Source};
 
@@ -89,31 +89,6 @@ impl Incoming {
         let Self { header, wanted, .. } =
             packet.take_if(|incoming| incoming.got == body_len(&incoming.header))?;
         wanted.then_some(PortEvent::Placed { link, header })
-    }
-
-    /// Takes in one piece of a packet and tells a sink of it. False when no peer of ours sends it there.
-    #[inline]
-    pub fn take<M: Memory, S: Sink<M>, B: Source + ?Sized>(
-        packet: &mut Option<Self>,
-        link: LinkId,
-        (header, piece): (Option<&HeaderBytes>, &B),
-        most: usize,
-        sink: &mut S,
-    ) -> bool {
-        let Ok(event) = Self::take_piece(packet, link, header, piece.len(), most) else {
-            return false;
-        };
-        if let Some(PortEvent::Part { header, begin, .. }) = event {
-            if let Some(place) = sink.place(link, &header, begin)
-                && let Some(incoming) = packet
-            {
-                incoming.read_piece(place, piece);
-            }
-            if Self::end_piece(packet, link).is_some() {
-                sink.on_placed(link, &header);
-            }
-        }
-        true
     }
 }
 

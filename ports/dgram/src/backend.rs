@@ -16,7 +16,9 @@ use super::udp::{Address, UdpDatagrams};
 use mx_port_base::origin::Origin;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, WakeDescriptors};
-use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
+use mx_proto::reliability::{
+    Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming, Received,
+};
 use mx_proto::{Instant, Target};
 
 /// A service that carries datagrams, and what becomes of those that it receives.
@@ -170,30 +172,48 @@ impl DatagramPort for Backend {
     }
 
     #[inline]
-    fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, AnyAddress>)) -> bool {
-        let Some(faults) = &mut self.faults else {
-            return self.service.poll(budget, receive);
-        };
-        let now = each!(&self.service, it => it.now());
-        let mut any = faults.release(now, &mut receive);
-        any |= self.service.poll(budget, |incoming| {
-            faults.take_in(now, incoming, &mut receive);
-        });
-        any
+    fn begin(&mut self, budget: usize) {
+        if let Some(faults) = &mut self.faults {
+            faults.begin(each!(&self.service, it => it.now()));
+            faults.release();
+        }
+        each!(&mut self.service, it => it.begin(budget));
     }
 
-    fn drain_data(
-        &mut self,
-        budget: usize,
-        mut receive: impl FnMut(Incoming<'_, AnyAddress>),
-    ) -> bool {
-        let Some(faults) = &mut self.faults else {
-            return self.service.drain_data(budget, receive);
+    fn begin_data(&mut self, budget: usize) {
+        if let Some(faults) = &mut self.faults {
+            faults.begin(each!(&self.service, it => it.now()));
+        }
+        each!(&mut self.service, it => it.begin_data(budget));
+    }
+
+    #[inline]
+    fn next(&mut self) -> Received<AnyAddress> {
+        let Self { service, faults } = self;
+        let Some(faults) = faults else {
+            return service.next();
         };
-        let now = each!(&self.service, it => it.now());
-        self.service.drain_data(budget, |incoming| {
-            faults.take_in(now, incoming, &mut receive);
-        })
+        loop {
+            if let Some(incoming) = faults.next() {
+                return Received::Incoming(incoming);
+            }
+            match service.next() {
+                Received::Incoming(incoming) => faults.take_in(incoming, service.bytes()),
+                Received::End { any, drained } => {
+                    let any = any | faults.has_released();
+                    return Received::End { any, drained };
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        let bytes = self.service.bytes();
+        match &self.faults {
+            None => bytes,
+            Some(faults) => faults.bytes(bytes),
+        }
     }
 
     fn arm(&mut self) -> bool {
@@ -213,44 +233,34 @@ impl DatagramPort for Backend {
 
 impl Service {
     #[inline]
-    fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, AnyAddress>)) -> bool {
+    fn next(&mut self) -> Received<AnyAddress> {
         match self {
-            Self::Udp(udp) => udp.poll(budget, |incoming| receive(of(incoming, AnyAddress::Udp))),
-            Self::Fabric(fabric) => {
-                fabric.poll(budget, |incoming| receive(of(incoming, AnyAddress::Fabric)))
-            }
+            Self::Udp(udp) => of(udp.next(), AnyAddress::Udp),
+            Self::Fabric(fabric) => of(fabric.next(), AnyAddress::Fabric),
         }
     }
 
-    fn drain_data(
-        &mut self,
-        budget: usize,
-        mut receive: impl FnMut(Incoming<'_, AnyAddress>),
-    ) -> bool {
-        match self {
-            Self::Udp(udp) => {
-                udp.drain_data(budget, |incoming| receive(of(incoming, AnyAddress::Udp)))
-            }
-            Self::Fabric(fabric) => {
-                fabric.drain_data(budget, |incoming| receive(of(incoming, AnyAddress::Fabric)))
-            }
-        }
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        each!(self, it => it.bytes())
     }
 }
 
 /// Converts the addresses.
 #[inline]
-fn of<A, B>(incoming: Incoming<'_, A>, name: impl Fn(A) -> B) -> Incoming<'_, B> {
-    match incoming {
+fn of<A, B>(received: Received<A>, name: impl Fn(A) -> B) -> Received<B> {
+    let incoming = match received {
+        Received::Incoming(incoming) => incoming,
+        Received::End { any, drained } => return Received::End { any, drained },
+    };
+    Received::Incoming(match incoming {
         Incoming::Datagrams {
             channel,
             from,
-            bytes,
             segment,
         } => Incoming::Datagrams {
             channel,
             from: name(from),
-            bytes,
             segment,
         },
         Incoming::Refused { to, quote } => Incoming::Refused {
@@ -267,5 +277,5 @@ fn of<A, B>(incoming: Incoming<'_, A>, name: impl Fn(A) -> B) -> Incoming<'_, B>
             at: name(at),
             is: name(is),
         },
-    }
+    })
 }

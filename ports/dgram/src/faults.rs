@@ -1,19 +1,21 @@
 //! Fault injection: datagrams are lost, duplicated, reordered, delayed and damaged on purpose.
 //!
 //! ```text
-//!   service --poll--> each datagram: one draw --+-- unchanged ---------------> above
+//!   service --next--> each datagram: one draw --+-- unchanged ----------> queue --next--> above
 //!                                               +-- lost
-//!                                               +-- duplicated -------------->
+//!                                               +-- duplicated --------->
 //!                                               +-- held back: reordered behind some others, or delayed
 //!                                               `-- some bits flipped, or truncated -->
 //! ```
+//!
+//! Unchanged datagrams stay in the service's memory until they are handed out.
 //!
 //! Faults are applied on receive, so two processes with the same setting affect both directions.
 //! The same seed and datagrams give the same faults.
 //!
 //! Without a plan everything passes, at the cost of one branch.
 //!
-//! Owns: the random numbers, datagrams held back.
+//! Owns: the random numbers, datagrams held back, those that are handed out changed or late.
 //! Not here: the contents of datagrams.
 
 mod plan;
@@ -26,6 +28,7 @@ use mx_proto::Instant;
 use mx_proto::reliability::{Channel, Incoming};
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Datagrams held back at a time; further ones pass.
@@ -83,6 +86,19 @@ struct Held<A> {
     until: Instant,
 }
 
+/// An event that is to be handed out, and where its datagrams lie.
+struct Queued<A> {
+    incoming: Incoming<A>,
+    bytes: Lent,
+}
+
+/// The place of datagrams.
+enum Lent {
+    /// In the service's memory.
+    Service(Range<usize>),
+    Own(Vec<u8>),
+}
+
 /// Faults in what a service receives.
 pub(super) struct Faults<A> {
     /// Upper bounds of the draws for each fault, rising: below the first the first one, and so on.
@@ -90,9 +106,15 @@ pub(super) struct Faults<A> {
     /// Some of them damage.
     pub(super) damages: bool,
     state: u64,
+    /// The time at which the poll began.
+    now: Instant,
+    /// Datagrams that were held back have been handed on in this poll.
+    released: bool,
     seen: u64,
     held: VecDeque<Held<A>>,
-    scratch: Vec<u8>,
+    queue: VecDeque<Queued<A>>,
+    /// The place of the datagrams handed out last.
+    lent: Lent,
     stats: FaultStats,
 }
 
@@ -108,9 +130,12 @@ impl<A: Copy> Faults<A> {
             limits,
             damages: plan.corrupt > 0.0,
             state: plan.seed,
+            now: Instant(0),
+            released: false,
             seen: 0,
             held: VecDeque::new(),
-            scratch: Vec::new(),
+            queue: VecDeque::new(),
+            lent: Lent::Service(0..0),
             stats: FaultStats::default(),
         }
     }
@@ -139,52 +164,63 @@ impl<A: Copy> Faults<A> {
         place.map_or(Fate::Pass, |place| FATES[place])
     }
 
+    /// A poll begins.
+    pub(super) fn begin(&mut self, now: Instant) {
+        (self.now, self.released) = (now, false);
+    }
+
+    /// Datagrams that were held back have been handed on since then.
+    pub(super) fn has_released(&self) -> bool {
+        self.released
+    }
+
+    /// The next event that is to be handed out.
+    pub(super) fn next(&mut self) -> Option<Incoming<A>> {
+        let Queued { incoming, bytes } = self.queue.pop_front()?;
+        self.lent = bytes;
+        Some(incoming)
+    }
+
+    /// The datagrams handed out last; `service`: those that the service lends.
+    pub(super) fn bytes<'a>(&'a self, service: &'a [u8]) -> &'a [u8] {
+        match &self.lent {
+            Lent::Service(range) => service.get(range.clone()).unwrap_or(&[]),
+            Lent::Own(bytes) => bytes,
+        }
+    }
+
     /// Hands on what has been held back for long enough.
-    pub(super) fn release(
-        &mut self,
-        now: Instant,
-        receive: &mut impl FnMut(Incoming<'_, A>),
-    ) -> bool {
-        let mut any = false;
+    pub(super) fn release(&mut self) {
         let mut at = 0;
         while let Some(held) = self.held.get(at) {
-            if self.seen < held.after && now < held.until {
+            if self.seen < held.after && self.now < held.until {
                 at += 1;
                 continue;
             }
             if let Some(held) = self.held.remove(at) {
-                any = true;
-                single(held.channel, held.from, &held.bytes, receive);
+                self.released = true;
+                self.single(held.channel, held.from, held.bytes);
             }
         }
-        any
     }
 
-    /// Receives from the service and applies faults.
-    pub(super) fn take_in(
-        &mut self,
-        now: Instant,
-        incoming: Incoming<'_, A>,
-        receive: &mut impl FnMut(Incoming<'_, A>),
-    ) {
+    /// Takes in an event of the service, which lends those `bytes`, and applies faults.
+    pub(super) fn take_in(&mut self, incoming: Incoming<A>, bytes: &[u8]) {
         match incoming {
             Incoming::Datagrams {
                 channel,
                 from,
-                bytes,
                 segment,
-            } => self.harm((channel, from, now), (bytes, segment.max(1)), receive),
-            other => receive(other),
+            } => self.harm(channel, from, (bytes, segment.max(1))),
+            other => self.queue.push_back(Queued {
+                incoming: other,
+                bytes: Lent::Service(0..0),
+            }),
         }
     }
 
     /// Applies faults to a batch; datagrams that pass stay together.
-    fn harm(
-        &mut self,
-        (channel, from, now): (Channel, A, Instant),
-        (bytes, segment): (&[u8], usize),
-        receive: &mut impl FnMut(Incoming<'_, A>),
-    ) {
+    fn harm(&mut self, channel: Channel, from: A, (bytes, segment): (&[u8], usize)) {
         // The start of the current run of datagrams that pass.
         let mut run = 0;
         for (nth, datagram) in bytes.chunks(segment).enumerate() {
@@ -198,42 +234,43 @@ impl<A: Copy> Faults<A> {
                 self.stats.passed += 1;
                 if self.held.iter().any(|held| self.seen >= held.after) {
                     let end = at + datagram.len();
-                    batch(channel, from, &bytes[run..end], segment, receive);
+                    self.pass(channel, from, run..end, segment);
                     run = end;
-                    self.release(now, receive);
+                    self.release();
                 }
                 continue;
             }
-            batch(channel, from, &bytes[run..at], segment, receive);
+            self.pass(channel, from, run..at, segment);
             run = at + datagram.len();
             match fate {
                 Fate::Pass => {}
                 Fate::Lose => self.stats.lost += 1,
                 Fate::Double => {
                     self.stats.doubled += 1;
-                    single(channel, from, datagram, receive);
-                    single(channel, from, datagram, receive);
+                    for _ in 0..2 {
+                        self.pass(channel, from, at..run, segment);
+                    }
                 }
                 Fate::Corrupt => {
                     self.stats.corrupted += 1;
-                    self.damage(datagram);
-                    single(channel, from, &self.scratch, receive);
+                    let damaged = self.damage(datagram);
+                    self.single(channel, from, damaged);
                 }
                 Fate::Reorder => {
                     self.stats.reordered += 1;
                     let after = self.seen + 1 + self.below(REORDER_MAX);
-                    self.hold(channel, from, datagram, after, now.after(DELAY_MAX));
+                    self.hold(channel, from, datagram, after, self.now.after(DELAY_MAX));
                 }
                 Fate::Delay => {
                     self.stats.delayed += 1;
                     let late = self.below(DELAY_MAX.as_nanos() as u64);
-                    let until = now.after(Duration::from_nanos(late));
+                    let until = self.now.after(Duration::from_nanos(late));
                     self.hold(channel, from, datagram, u64::MAX, until);
                 }
             }
-            self.release(now, receive);
+            self.release();
         }
-        batch(channel, from, &bytes[run..], segment, receive);
+        self.pass(channel, from, run..bytes.len(), segment);
     }
 
     fn hold(&mut self, channel: Channel, from: A, bytes: &[u8], after: u64, until: Instant) {
@@ -247,41 +284,46 @@ impl<A: Copy> Faults<A> {
     }
 
     /// A copy with up to three bits flipped, or truncated.
-    fn damage(&mut self, datagram: &[u8]) {
-        self.scratch.clear();
-        self.scratch.extend_from_slice(datagram);
+    fn damage(&mut self, datagram: &[u8]) -> Vec<u8> {
+        let mut copy = datagram.to_vec();
         let len = datagram.len() as u64;
         if len > 1 && self.below(8) == 0 {
             let keep = 1 + self.below(len - 1);
-            self.scratch.truncate(keep as usize);
-            return;
+            copy.truncate(keep as usize);
+            return copy;
         }
         for _ in 0..=self.below(3) {
             let bit = self.below(len * 8);
-            if let Some(byte) = self.scratch.get_mut((bit / 8) as usize) {
+            if let Some(byte) = copy.get_mut((bit / 8) as usize) {
                 *byte ^= 1 << (bit % 8);
             }
         }
+        copy
     }
-}
 
-fn single<A>(channel: Channel, from: A, bytes: &[u8], receive: &mut impl FnMut(Incoming<'_, A>)) {
-    batch(channel, from, bytes, bytes.len(), receive);
-}
+    /// Hands on datagrams in the service's memory, unchanged.
+    fn pass(&mut self, channel: Channel, from: A, range: Range<usize>, segment: usize) {
+        if !range.is_empty() {
+            self.queue.push_back(Queued {
+                incoming: Incoming::Datagrams {
+                    channel,
+                    from,
+                    segment,
+                },
+                bytes: Lent::Service(range),
+            });
+        }
+    }
 
-fn batch<A>(
-    channel: Channel,
-    from: A,
-    bytes: &[u8],
-    segment: usize,
-    receive: &mut impl FnMut(Incoming<'_, A>),
-) {
-    if !bytes.is_empty() {
-        receive(Incoming::Datagrams {
-            channel,
-            from,
-            bytes,
-            segment,
+    /// Hands on a datagram.
+    fn single(&mut self, channel: Channel, from: A, bytes: Vec<u8>) {
+        self.queue.push_back(Queued {
+            incoming: Incoming::Datagrams {
+                channel,
+                from,
+                segment: bytes.len().max(1),
+            },
+            bytes: Lent::Own(bytes),
         });
     }
 }

@@ -13,8 +13,8 @@ use bare_ring::{CHUNK, End, RING_LEN};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_local::LocalPort;
 use mx_proto::port::{Body, HeaderBytes, LinkControl, Port, SendError};
-use mx_proto::round::tell_all;
 use mx_proto::{Clock, LinkId, Source};
+use mx_sim::tell_all;
 use mx_sim::{Ear, Hearing, header_of};
 use std::time::Instant;
 

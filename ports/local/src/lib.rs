@@ -52,12 +52,12 @@ use mx_port_base::strangers::Strangers;
 use mx_proto::log_limit::LogLimit;
 use mx_proto::port::{
     ACCEPTED_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Place,
-    Port, SendError, Sent, Sink, WakeDescriptors,
+    Port, SendError, Sent, WakeDescriptors,
 };
-use mx_proto::round::{Next, Rounds, drain};
+use mx_proto::round::{Next, Rounds};
 use mx_proto::shares::Shares;
 use mx_proto::table::Table;
-use mx_proto::{Instant, LinkId, Memory, Route, Source, Target};
+use mx_proto::{Instant, LinkId, Memory, Route, Target};
 use ring::PushError;
 pub use round::Lent;
 use round::Round;
@@ -482,14 +482,11 @@ impl<M: Memory> Port<M> for LocalPort {
     fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
         self.keep_rest(link, memory, offset, len);
     }
-
-    #[inline]
-    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
-        drain(self, now, budget, sink)
-    }
 }
 
 impl<M: Memory> Rounds<M> for LocalPort {
+    type Lent<'a> = Lent<'a>;
+
     fn begin(&mut self, now: Instant, budget: usize) {
         self.begin_round(0, now, budget);
     }
@@ -498,7 +495,7 @@ impl<M: Memory> Rounds<M> for LocalPort {
         self.next_event()
     }
 
-    fn body(&self) -> impl Source {
+    fn body(&self) -> Lent<'_> {
         self.lent()
     }
 

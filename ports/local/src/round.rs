@@ -48,17 +48,17 @@ pub(super) struct Round {
     all: bool,
     any: bool,
     then: Then,
-    loan: Loan,
-    /// The body that is lent, of [`Loan::Ring`].
+    current: Current,
+    /// The body that is lent, of [`Current::Ring`].
     body: SharedBody,
-    /// And of [`Loan::Owned`].
+    /// And of [`Current::Owned`].
     owned: Vec<u8>,
-    /// What is lent has been given out as a part.
+    /// The current bytes have been given out as a part.
     part: bool,
     queue: VecDeque<Queued>,
 }
 
-/// What follows when all active links have had their turn.
+/// The step after all active links have had their turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
     Elsewhere,
@@ -68,7 +68,7 @@ enum Then {
 
 /// The packet or piece that is lent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Loan {
+enum Current {
     Nothing,
     /// In the ring of this link, whose turn it is.
     Ring(LinkId),
@@ -130,7 +130,7 @@ impl Round {
             all: false,
             any: false,
             then: Then::End,
-            loan: Loan::Nothing,
+            current: Current::Nothing,
             body: SharedBody::NONE,
             owned: Vec::new(),
             part: false,
@@ -140,8 +140,8 @@ impl Round {
 
     /// The rings of a link go: no packet of it is lent any more.
     pub(super) fn forget_lent(&mut self, id: LinkId) {
-        if self.loan == Loan::Ring(id) {
-            (self.loan, self.body, self.part) = (Loan::Nothing, SharedBody::NONE, false);
+        if self.current == Current::Ring(id) {
+            (self.current, self.body, self.part) = (Current::Nothing, SharedBody::NONE, false);
         }
     }
 
@@ -190,19 +190,8 @@ impl LocalPort {
     /// [`mx_proto::round::Rounds::next`].
     #[inline(always)]
     pub fn next_event(&mut self) -> Next {
-        let of = match self.round.loan {
-            Loan::Nothing => None,
-            Loan::Ring(id) => {
-                self.release(id);
-                Some(id)
-            }
-            Loan::Owned(id) => {
-                self.round.loan = Loan::Nothing;
-                Some(id)
-            }
-        };
-        if self.round.part
-            && let Some(event) = of.and_then(|id| self.end_piece(id))
+        if self.round.current != Current::Nothing
+            && let Some(event) = self.give_back()
         {
             return Next::Event(event);
         }
@@ -216,7 +205,7 @@ impl LocalPort {
                 return Next::Event(event);
             }
             // What was found may have led to something that is queued.
-            if self.round.queue.is_empty() && !self.go_on() {
+            if self.round.queue.is_empty() && (self.round.then == Then::End || !self.go_on()) {
                 return Next::End {
                     any: self.round.any,
                 };
@@ -224,13 +213,33 @@ impl LocalPort {
         }
     }
 
+    /// The packet or piece that was lent goes back. Returns the event that follows the last piece of a packet.
+    #[inline(always)]
+    fn give_back(&mut self) -> Option<PortEvent> {
+        let id = match self.round.current {
+            Current::Nothing => return None,
+            Current::Ring(id) => {
+                self.release(id);
+                id
+            }
+            Current::Owned(id) => {
+                self.round.current = Current::Nothing;
+                id
+            }
+        };
+        if self.round.part {
+            return self.end_piece(id);
+        }
+        None
+    }
+
     /// The bytes that are lent.
     #[inline(always)]
     pub fn lent(&self) -> Lent<'_> {
-        match self.round.loan {
-            Loan::Ring(_) => Lent::Shared(&self.round.body),
-            Loan::Owned(_) => Lent::Bytes(&self.round.owned),
-            Loan::Nothing => Lent::Bytes(&[]),
+        match self.round.current {
+            Current::Ring(_) => Lent::Shared(&self.round.body),
+            Current::Owned(_) => Lent::Bytes(&self.round.owned),
+            Current::Nothing => Lent::Bytes(&[]),
         }
     }
 
@@ -256,7 +265,7 @@ impl LocalPort {
     /// The packet that was lent goes back to its ring.
     #[inline(always)]
     fn release(&mut self, id: LinkId) {
-        self.round.loan = Loan::Nothing;
+        self.round.current = Current::Nothing;
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
@@ -294,9 +303,9 @@ impl LocalPort {
     #[inline(always)]
     fn next_in_rings(&mut self) -> Option<PortEvent> {
         loop {
-            let id = match self.round.link {
-                Some(id) => id,
-                None => self.next_link()?,
+            let (id, is_next) = match self.round.link {
+                Some(id) => (id, false),
+                None => (self.next_link()?, true),
             };
             let Some(entry) = self.links.get_mut(id) else {
                 self.round.link = None;
@@ -306,6 +315,27 @@ impl LocalPort {
                 self.round.link = None;
                 continue;
             };
+            if is_next {
+                if !link.consumer.is_ready() {
+                    if self.round.all {
+                        link.idle = link.idle.saturating_add(1);
+                        // Checking for space transfers the peer's cache line: not done on a busy link.
+                        let cooling = link.idle >= IDLE_AFTER && self.active.len() > ACTIVE_KEPT;
+                        if cooling || entry.is_odd() {
+                            self.visit_oddity(id);
+                            if !self.round.queue.is_empty() {
+                                return None;
+                            }
+                        }
+                    }
+                    continue;
+                }
+                self.round.link = Some(id);
+                self.round.quota = match self.active.len() {
+                    1 => self.round.left,
+                    _ => (self.round.budget / 4).clamp(1, self.round.left),
+                };
+            }
             match link.consumer.peek() {
                 Ok(Some(packet)) => {
                     let round = &mut self.round;
@@ -313,7 +343,7 @@ impl LocalPort {
                     round.any = true;
                     entry.known = true;
                     link.idle = 0;
-                    (round.loan, round.body) = (Loan::Ring(id), packet.body);
+                    (round.current, round.body) = (Current::Ring(id), packet.body);
                     let header = packet.header;
                     if entry.incoming.is_none() && body_len(&header) == round.body.len() {
                         return Some(PortEvent::Packet { link: id, header });
@@ -324,20 +354,12 @@ impl LocalPort {
                         Ok(None) => self.release(id),
                         // It stays where it is.
                         Err(BadPiece) => {
-                            self.round.loan = Loan::Nothing;
+                            self.round.current = Current::Nothing;
                             self.leave_failed(id);
                         }
                     }
                 }
-                Ok(None) => {
-                    if self.round.all {
-                        link.idle = link.idle.saturating_add(1);
-                        // Checking for space transfers the peer's cache line: not done on a busy link.
-                        let cooling = link.idle >= IDLE_AFTER && self.active.len() > ACTIVE_KEPT;
-                        self.round.odd = cooling || entry.is_odd();
-                    }
-                    self.leave(id);
-                }
+                Ok(None) => self.leave(id),
                 Err(super::ring::Corrupt) => self.leave_failed(id),
             }
             if !self.round.queue.is_empty() {
@@ -356,13 +378,7 @@ impl LocalPort {
         let active = self.active.len();
         let next = self.turn + 1;
         self.turn = if next < active { next } else { 0 };
-        let id = self.active.get(self.turn).copied()?;
-        self.round.link = Some(id);
-        self.round.quota = match active {
-            1 => self.round.left,
-            _ => (self.round.budget / 4).clamp(1, self.round.left),
-        };
-        Some(id)
+        self.active.get(self.turn).copied()
     }
 
     #[cold]
@@ -395,10 +411,10 @@ impl LocalPort {
 
     /// Copies the piece that is lent to where its packet's body belongs.
     pub fn read_piece<M: Memory>(&mut self, place: Place<'_, M>) {
-        let (id, piece) = match self.round.loan {
-            Loan::Ring(id) => (id, Lent::Shared(&self.round.body)),
-            Loan::Owned(id) => (id, Lent::Bytes(&self.round.owned)),
-            Loan::Nothing => return,
+        let (id, piece) = match self.round.current {
+            Current::Ring(id) => (id, Lent::Shared(&self.round.body)),
+            Current::Owned(id) => (id, Lent::Bytes(&self.round.owned)),
+            Current::Nothing => return,
         };
         if let Some(incoming) = self
             .links
@@ -434,7 +450,7 @@ impl LocalPort {
                 continue;
             };
             let (len, whole) = (bytes.len(), entry.incoming.is_none());
-            (self.round.loan, self.round.owned) = (Loan::Owned(link), bytes);
+            (self.round.current, self.round.owned) = (Current::Owned(link), bytes);
             if whole && body_len(&header) == len {
                 return Some(PortEvent::Packet { link, header });
             }
@@ -446,7 +462,7 @@ impl LocalPort {
                     self.fail(link);
                 }
             }
-            self.round.loan = Loan::Nothing;
+            self.round.current = Current::Nothing;
         }
         None
     }

@@ -18,11 +18,12 @@ use super::{LocalOptions, LocalPort};
 use mx_proto::port::LinkControl;
 use mx_proto::port::{
     BODY_LEN_AT, Body, ConnectError, Destination, HeaderBytes, LinkDown, Place, SendError, Sent,
-    Sink, body_len,
+    body_len,
 };
-use mx_proto::round::tell_all;
 use mx_proto::{Clock, LinkId, Source};
+use mx_sim::Sink;
 use mx_sim::VirtualClock;
+use mx_sim::tell_all;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -4,8 +4,9 @@ use crate::counting::allocations;
 use crate::own_process::in_own_process;
 use mx_port_local::LocalPort;
 use mx_proto::port::{Body, HeaderBytes, Port, Sent};
-use mx_proto::round::tell_all;
 use mx_proto::{Clock, LinkId, Source};
+use mx_sim::Polled;
+use mx_sim::tell_all;
 use mx_sim::{Ear, Hearing, VirtualClock, header_of};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
@@ -60,7 +61,7 @@ impl Talker {
     }
 
     fn poll(&mut self) -> bool {
-        Port::<Vec<u8>>::poll(
+        Polled::<Vec<u8>>::poll(
             &mut self.port,
             VirtualClock::default().now(),
             64,

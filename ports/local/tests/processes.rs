@@ -6,8 +6,9 @@ use crate::common::{BOARD, ENDPOINT, Event, Events, Node, Other, ROLE, fresh, pa
 use crate::own_process::in_own_process;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_local::LocalPort;
-use mx_proto::port::{Close, LinkControl, LinkDown, Port, SendError};
+use mx_proto::port::{Close, LinkControl, LinkDown, SendError};
 use mx_proto::{Clock, LinkId};
+use mx_sim::Polled;
 use mx_sim::{Hearing, VirtualClock};
 use std::collections::HashSet;
 use std::time::Duration;
@@ -202,7 +203,7 @@ fn poll_until_idle(ports: &mut [&mut LocalPort], clock: &dyn Clock) -> Vec<(Link
     for _ in 0..10 {
         for port in ports.iter_mut() {
             port.note_control();
-            Port::poll(&mut **port, clock.now(), 64, &mut Hearing(&mut sink));
+            Polled::poll(&mut **port, clock.now(), 64, &mut Hearing(&mut sink));
         }
     }
     sink.0

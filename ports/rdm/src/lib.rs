@@ -49,9 +49,6 @@ mod slots;
 
 pub use device::Device;
 pub use endpoint_addresses::FabricPort;
-pub use mx_port_fabric::{Finding, Paths, RdmError, Verdict, Wait};
-pub use provider::survey;
-
 use fabric::{Fabric, NotSent};
 use frame::FrameKind;
 use hardware::{CLASSES, InUse};
@@ -59,11 +56,13 @@ use libfabric_sys::Library;
 use links::{Alarm, Control, Links, Peer, State};
 use mx_port_base::epoll::Epoll;
 use mx_port_base::random;
+pub use mx_port_fabric::{Finding, Paths, RdmError, Verdict, Wait};
 use mx_proto::port::LinkDown;
 use mx_proto::round::PortEvent;
 use mx_proto::{Instant, LinkId};
 use poll::Round;
 use provider::Choice;
+pub use provider::survey;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -536,7 +535,8 @@ mod tests {
     use libfabric_fake::{Death, Fake, Shape};
     use mx_port_base::clock::MonotonicClock;
     use mx_proto::Clock;
-    use mx_proto::port::{LinkControl, Port};
+    use mx_proto::port::LinkControl;
+    use mx_sim::Polled;
 
     #[test]
     fn a_device_that_has_gone_without_a_word_is_closed_and_one_that_is_back_opened() {

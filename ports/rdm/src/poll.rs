@@ -27,7 +27,7 @@ use libfabric_sys::abi::FI_MULTI_RECV;
 use mx_port_fabric::{CqEvent, Done};
 use mx_proto::port::{LinkDown, Place, RemoteUse};
 use mx_proto::round::{Next, PortEvent, Rounds};
-use mx_proto::{Instant, LinkId, Memory, Source};
+use mx_proto::{Instant, LinkId, Memory};
 
 /// Events taken from the queue at a time.
 const BATCH: usize = 32;
@@ -69,6 +69,8 @@ pub(super) enum Phase {
 }
 
 impl<M: Memory> Rounds<M> for RdmPort {
+    type Lent<'a> = &'a [u8];
+
     fn begin(&mut self, now: Instant, budget: usize) {
         self.now = now;
         let away = now.since(self.polled);
@@ -97,7 +99,7 @@ impl<M: Memory> Rounds<M> for RdmPort {
     }
 
     #[inline]
-    fn body(&self) -> impl Source {
+    fn body(&self) -> &[u8] {
         self.frame()
     }
 

@@ -9,9 +9,9 @@ use super::remote::Remote;
 use mx_port_base::cancellation::Off;
 use mx_proto::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, PACKET_LEAST, Port,
-    RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, Sink, WakeDescriptors,
+    RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, WakeDescriptors,
 };
-use mx_proto::round::{self, PortEvent};
+use mx_proto::round::PortEvent;
 use mx_proto::secret::Binding;
 use mx_proto::{Instant, LinkId, Memory, Target};
 use std::time::Duration;
@@ -222,11 +222,6 @@ impl<M: Memory> Port<M> for RdmPort {
             self.send_control(id, FrameKind::Rest, &rest);
         }
         self.packet_ended(id);
-    }
-
-    #[inline]
-    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
-        round::drain(self, now, budget, sink)
     }
 
     fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {

@@ -21,9 +21,10 @@ use mx_port_base::limits;
 use mx_port_base::origin::Origin;
 use mx_port_base::ports;
 use mx_proto::origin::Source;
-use mx_proto::port::{ConnectError, LinkDown, Sink};
+use mx_proto::port::{ConnectError, LinkDown};
+use mx_proto::round::PortEvent;
 use mx_proto::time::PeerDeadline;
-use mx_proto::{Instant, LinkId, Memory, Target};
+use mx_proto::{Instant, LinkId, Target};
 use socket2::{Socket, TcpKeepalive};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -199,8 +200,7 @@ impl TcpPort {
         self.poll_set.pending += 1;
         self.poll_set.control_due = true;
         if failed {
-            self.fallen
-                .push((id, worst.unwrap_or(LinkDown::Unreachable)));
+            self.announce_down(id, worst.unwrap_or(LinkDown::Unreachable));
         } else {
             self.watch_dialling(id);
             self.alarms.set(until, Alarm::Dial { link: id, attempt });
@@ -249,18 +249,12 @@ impl TcpPort {
         let control = &self.poll_set.control;
         if let Err(error) = control.add(&link.fd, id.to_word(), WRITABLE) {
             log::warn!("tcp: cannot watch the connection to {}: {error}", link.peer);
-            self.fallen.push((id, LinkDown::Unreachable));
+            self.announce_down(id, LinkDown::Unreachable);
         }
     }
 
     /// An attempt to connect has ended, or has lasted too long (`outcome` is why).
-    pub(super) fn dialled<M: Memory, S: Sink<M>>(
-        &mut self,
-        id: LinkId,
-        outcome: Option<LinkDown>,
-        now: Instant,
-        sink: &mut S,
-    ) {
+    pub(super) fn dialled(&mut self, id: LinkId, outcome: Option<LinkDown>, now: Instant) {
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
@@ -276,7 +270,7 @@ impl TcpPort {
         let local = sys::local_address(&link.fd).ok();
         let failed = failed.or_else(|| (local == Some(link.peer)).then_some(LinkDown::Refused));
         let Some(failed) = failed else {
-            self.connected(id, sink);
+            self.connected(id);
             return;
         };
         dial.worst = worse(dial.worst, failed);
@@ -299,15 +293,15 @@ impl TcpPort {
                 self.watch_dialling(id);
                 self.alarms.set(until, Alarm::Dial { link: id, attempt });
             }
-            Ok(None) => self.announce_down(id, dial.worst.unwrap_or(worst), sink),
-            Err(_) => self.announce_down(id, worst, sink),
+            Ok(None) => self.announce_down(id, dial.worst.unwrap_or(worst)),
+            Err(_) => self.announce_down(id, worst),
         }
     }
 
-    fn connected<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+    fn connected(&mut self, id: LinkId) {
         self.stats.connected += 1;
         if !self.establish(id) {
-            self.announce_down(id, LinkDown::Unreachable, sink);
+            self.announce_down(id, LinkDown::Unreachable);
             return;
         }
         let Some(link) = self.links.get_mut(id) else {
@@ -321,9 +315,9 @@ impl TcpPort {
         }
         self.poll_set
             .activate(id, &mut self.links, &mut self.pool, Activation::Expected);
-        sink.on_up(id);
+        self.events.push_back(PortEvent::Up(id));
         if waiting {
-            sink.on_writable(id);
+            self.events.push_back(PortEvent::Writable(id));
         }
         if let Err(error) = greeted {
             self.sending_failed(id, &error);
@@ -355,12 +349,7 @@ impl TcpPort {
     }
 
     /// Accepts what waits at listener number `at`.
-    pub(super) fn accept_some<M: Memory, S: Sink<M>>(
-        &mut self,
-        at: usize,
-        now: Instant,
-        sink: &mut S,
-    ) {
+    pub(super) fn accept_some(&mut self, at: usize, now: Instant) {
         for _ in 0..ACCEPTS {
             if !mx_reserve::SUPPLY.is_ample() {
                 let error = io::Error::from_raw_os_error(libc::ENOMEM);
@@ -372,7 +361,7 @@ impl TcpPort {
             let (fd, peer) = match sys::accept(listener) {
                 Ok(accepted) => accepted,
                 Err(error) if sys::would_block(&error) => return,
-                Err(error) if is_shortage(&error) && self.evict(sink) => continue,
+                Err(error) if is_shortage(&error) && self.evict() => continue,
                 Err(error) if is_shortage(&error) => {
                     if !self.strangers.is_empty() {
                         // They arrived in this poll and get their turn first.
@@ -392,7 +381,7 @@ impl TcpPort {
             let full = self.links.len() >= self.links_max;
             let crowded = full || self.strangers.len() >= self.strangers_max();
             let has_share = self.places.may_take(source, 1);
-            let room = has_share && (!crowded || self.evict(sink));
+            let room = has_share && (!crowded || self.evict());
             if !room {
                 self.stats.turned_away += 1;
                 if is_worth_a_line(self.stats.turned_away) {
@@ -424,7 +413,7 @@ impl TcpPort {
                 self.poll_set.block(id, link);
             }
             // The preamble, and often the first packet, have arrived already.
-            self.serve(id, ACCEPTS, sink);
+            self.poll_set.queue(id, link);
         }
         self.poll_set.control_due = true;
     }

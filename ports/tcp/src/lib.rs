@@ -3,14 +3,15 @@
 //! ```text
 //!   Endpoint --connect--> dial ----> Table of Links <---- accept <-- listeners
 //!            --send-----> send (Tx) ---^   |   ^                        |
-//!            --poll-----> poll_set --------'   |                  control epoll
-//!                         active links: recv      |
-//!                         others: data epoll   receive (Rx) --> Sink, application memory
+//!            --next-----> round -----------'   |                  control epoll
+//!                         poll_set: which links   |
+//!            <--event---- a link's turn <----- receive (Rx) --> application memory
 //! ```
 //!
 //! Each direction is a preamble, then packets (`frame`). `receive` reads large bodies straight into
-//! application memory, `send` writes them straight from it. `poll_set` selects the links to read
-//! without asking the kernel each time; `alarms` has the timers.
+//! application memory, `send` writes them straight from it. `round` gives out what has happened, one
+//! event at a time; `poll_set` selects the links to read without asking the kernel each time; `alarms`
+//! has the timers.
 //!
 //! Owns: sockets, both epoll instances, the bytes in between.
 //! Not here: the contents of packets, peers, resolving names (see the resolver).
@@ -31,6 +32,7 @@ mod link;
 mod options;
 mod poll_set;
 mod receive;
+mod round;
 mod send;
 mod staging;
 mod sys;
@@ -50,13 +52,17 @@ use mx_port_base::ports;
 use mx_port_base::strangers::Strangers;
 use mx_proto::port::{
     ACCEPTED_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown,
-    LinkFigures, Port, SendError, Sent, Sink, WakeDescriptors,
+    LinkFigures, Place, Port, SendError, Sent, WakeDescriptors,
 };
+use mx_proto::round::{Next, PortEvent, Rounds};
 use mx_proto::shares::Shares;
 use mx_proto::{Instant, LinkId, Memory, Target};
 use poll_set::PollSet;
+use receive::Turn;
+use round::Round;
 use send::Refusal;
 use staging::Pool;
+use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 
@@ -89,8 +95,11 @@ pub struct TcpPort {
     scratch: Box<[u8]>,
     poll_set: PollSet,
     alarms: Alarms,
-    /// Attempts to connect that failed before they began: told in the next poll.
-    fallen: Vec<(LinkId, LinkDown)>,
+    round: Round,
+    /// The turn of a link that is under way within a round.
+    turn: Option<Turn>,
+    /// Links that came up, went down or have room, not given out yet.
+    events: VecDeque<PortEvent>,
     /// Links that linger and have no alarm yet, because closing brings no clock.
     closing: Vec<LinkId>,
     /// Links with which something was sent since they were last looked after.
@@ -127,7 +136,9 @@ impl TcpPort {
             scratch: vec![0; send::SCRATCH].into_boxed_slice(),
             poll_set,
             alarms: Alarms::default(),
-            fallen: Vec::new(),
+            round: Round::default(),
+            turn: None,
+            events: VecDeque::new(),
             closing: Vec::new(),
             doubted: Vec::new(),
             vitals_set: false,
@@ -165,6 +176,7 @@ impl TcpPort {
     /// Takes links down that go from an address which this machine has no more: nothing comes back to them.
     pub fn leave_old_addresses(&mut self) {
         let mut known: Vec<(IpAddr, bool)> = Vec::new();
+        let mut cut = Vec::new();
         for (id, link) in self.links.iter_mut() {
             let id = id.at_port(ports::TCP);
             let Ok(local) = sys::local_address(&link.fd) else {
@@ -182,8 +194,11 @@ impl TcpPort {
                     "tcp: {}: {local} is no address of this machine any more",
                     link.peer
                 );
-                self.fallen.push((id, LinkDown::Reset));
+                cut.push(id);
             }
+        }
+        for id in cut {
+            self.announce_down(id, LinkDown::Reset);
         }
     }
 
@@ -214,6 +229,11 @@ impl TcpPort {
     /// The places for links: as many as there may be at a time, and each source's share.
     pub fn places(&self) -> &Shares {
         &self.places
+    }
+
+    /// Whether a stranger began the link, which the endpoint has not accepted.
+    pub fn is_stranger(&self, id: LinkId) -> bool {
+        self.links.get(id).is_some_and(|link| link.stranger)
     }
 
     /// The link is no stranger's any more, although the endpoint has not bound it. False: its source has
@@ -318,12 +338,13 @@ impl LinkControl for TcpPort {
 
     fn accept(&mut self, id: LinkId) {
         if self.links.get(id).is_some() && !self.keep(id) {
-            // It arrived with too many others; the next poll reports the end.
-            self.fallen.push((id, LinkDown::Reset));
+            // It arrived with too many others.
+            self.announce_down(id, LinkDown::Reset);
         }
     }
 
     fn close(&mut self, id: LinkId, how: Close) {
+        self.forget_events(id);
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
@@ -337,9 +358,9 @@ impl LinkControl for TcpPort {
         }
         link.waiting = false;
         link.phase = Phase::Lingering;
-        if link.rx.is_waiting() {
-            // Discards what arrives.
-            link.rx.stop_waiting(&link.fd);
+        // Everything that arrives is discarded.
+        link.rx.stop_waiting(&link.fd);
+        if link.watched_by_edge {
             self.poll_set.watch_waiting(id, link);
         }
         if matches!(link.tx.flush(&link.fd), Ok(true)) {
@@ -357,7 +378,7 @@ impl LinkControl for TcpPort {
 
     fn arm(&mut self) -> bool {
         self.poll_set.look = true;
-        if self.chores || !self.fallen.is_empty() || self.poll_set.has_work() {
+        if self.chores || !self.is_between_rounds() || self.poll_set.has_work() {
             return false;
         }
         self.poll_set
@@ -439,11 +460,33 @@ impl<M: Memory> Port<M> for TcpPort {
             self.poll_set.block(id, link);
         }
     }
+}
+
+impl<M: Memory> Rounds<M> for TcpPort {
+    type Lent<'a> = &'a [u8];
 
     #[inline]
-    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
-        self.poll_links(now, budget, sink)
+    fn begin(&mut self, now: Instant, budget: usize) {
+        self.begin_round(now, budget);
     }
+
+    #[inline]
+    fn next(&mut self) -> Next {
+        self.next_event()
+    }
+
+    #[inline]
+    fn body(&self) -> &[u8] {
+        self.lent()
+    }
+
+    #[inline]
+    fn read(&mut self, place: Place<'_, M>) {
+        self.read_part(place);
+    }
+
+    /// A part that is not read is skipped.
+    fn skip(&mut self) {}
 }
 
 /// Links that linger get no more polls. What they have sent reaches their peers all the same: the

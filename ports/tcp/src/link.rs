@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the descriptor, bytes received and not delivered, bytes accepted and not sent.
-//! Not here: epoll, the sink.
+//! Not here: epoll, events.
 //! Cost: an idle link is one box of some 250 bytes beside its place in the table of all.
 
 use super::receive::Rx;
@@ -71,7 +71,7 @@ pub(super) struct Link {
     /// number of that sleep.
     pub(super) reads: u8,
     pub(super) read_after: u32,
-    /// The endpoint was told that there is no room and waits for [`mx_proto::port::Sink::on_writable`].
+    /// The endpoint was told that there is no room and waits for [`mx_proto::round::PortEvent::Writable`].
     pub(super) waiting: bool,
     /// It waits for room, or the endpoint does.
     pub(super) blocked: bool,

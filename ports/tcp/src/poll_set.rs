@@ -14,12 +14,13 @@
 use super::dial;
 use super::link::{Link, Phase, Table};
 use super::options::is_worth_a_line;
-use super::receive::{Addressee, Broken, Violation};
+use super::receive::{Broken, Violation};
 use super::staging::Pool;
 use super::{TcpPort, reason, sys};
 use mx_port_base::epoll::{self, Epoll, ONCE, READABLE, WRITABLE};
-use mx_proto::port::{LinkDown, Sink};
-use mx_proto::{Instant, LinkId, Memory};
+use mx_proto::port::LinkDown;
+use mx_proto::round::PortEvent;
+use mx_proto::{Instant, LinkId};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
@@ -52,7 +53,7 @@ const AFTER_SLEEP: u32 = 8;
 const CONTROL_EVERY: (u32, u32) = (16, 256);
 
 /// Polls between two looks at the clock.
-const CLOCK_EVERY: u32 = 64;
+pub(super) const CLOCK_EVERY: u32 = 64;
 
 /// Blocked links tried on each poll.
 const TRIES: usize = 8;
@@ -98,11 +99,11 @@ pub(super) struct PollSet {
     /// The next poll looks at `control`.
     pub(super) control_due: bool,
     active: SmallVec<[ActiveLink; ACTIVE]>,
-    ready: VecDeque<LinkId>,
+    /// Links that have something to be read.
+    pub(super) ready: VecDeque<LinkId>,
     blocked: VecDeque<LinkId>,
     /// Blocked links of which the kernel said that they have room.
     roomy: Vec<LinkId>,
-    round: u32,
     /// The number of sleeps.
     sleeps: u32,
     /// Polls until the next look at `data`, and how many there were before it.
@@ -124,7 +125,6 @@ impl PollSet {
             ready: VecDeque::new(),
             blocked: VecDeque::new(),
             roomy: Vec::new(),
-            round: 0,
             sleeps: 0,
             countdown: 0,
             interval: 1,
@@ -159,6 +159,16 @@ impl PollSet {
         if !link.listed {
             link.listed = true;
             self.blocked.push_back(id);
+        }
+    }
+
+    /// Returns the number of rounds between two looks at `control`.
+    #[inline]
+    pub(super) fn control_every(&self) -> u32 {
+        if self.pending > 0 {
+            CONTROL_EVERY.0
+        } else {
+            CONTROL_EVERY.1
         }
     }
 
@@ -256,10 +266,32 @@ impl PollSet {
         }
     }
 
-    /// Active link number `at` brought something.
+    /// Returns the number of active links.
     #[inline]
-    fn enliven(&mut self, at: usize, links: &Table) {
-        let active = &mut self.active[at];
+    pub(super) fn active_len(&self) -> usize {
+        self.active.len()
+    }
+
+    /// Returns the active link that comes `at` places behind number `first`, counted around.
+    #[inline]
+    pub(super) fn active_at(&self, first: u32, at: usize) -> Option<LinkId> {
+        let at = match self.active.len() {
+            0 | 1 => 0,
+            len => (first as usize + at) % len,
+        };
+        self.active.get(at).map(|active| active.id)
+    }
+
+    /// Counts a turn of an active link. Returns true when the link has brought nothing for long.
+    #[inline]
+    pub(super) fn note_active(&mut self, id: LinkId, anything: bool, links: &Table) -> bool {
+        let Some(active) = self.active.iter_mut().find(|active| active.id == id) else {
+            return false;
+        };
+        if !anything {
+            active.idle += 1;
+            return active.idle > IDLE_AFTER;
+        }
         active.idle = 0;
         active.lively = active.lively.saturating_add(1);
         if active.lively >= DETACH_AFTER
@@ -270,9 +302,19 @@ impl PollSet {
             self.data.remove(&link.fd);
             active.detached = true;
         }
+        false
     }
 
-    /// Takes in what the data epoll knows.
+    /// Asks the data epoll when its turn has come, or everything is looked at.
+    #[inline]
+    pub(super) fn take_in_data(&mut self, look: bool, links: &mut Table) {
+        if look || self.countdown == 0 {
+            self.look_at_data(links);
+        } else {
+            self.countdown -= 1;
+        }
+    }
+
     fn look_at_data(&mut self, links: &mut Table) {
         let mut events = epoll::room::<EVENTS>();
         let mut found = false;
@@ -346,145 +388,9 @@ fn attach(data: &Epoll, active: &mut ActiveLink, link: &Link) -> bool {
 }
 
 impl TcpPort {
-    /// Takes in what has happened.
-    #[inline]
-    pub(super) fn poll_links<M: Memory, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        budget: usize,
-        sink: &mut S,
-    ) -> bool {
-        let set = &mut self.poll_set;
-        set.round = set.round.wrapping_add(1);
-        let look = std::mem::take(&mut set.look);
-        let every = if set.pending > 0 {
-            CONTROL_EVERY.0
-        } else {
-            CONTROL_EVERY.1
-        };
-        let mut did = false;
-        if look || set.control_due || set.round % every == 0 {
-            did |= self.look_at_control(now, sink);
-        }
-        if self.chores {
-            self.do_chores(now);
-        }
-        let alarms_due = std::mem::take(&mut self.poll_set.alarms_due);
-        if look || alarms_due || self.poll_set.round % CLOCK_EVERY == 0 {
-            did |= self.ring_alarms(now, sink);
-        }
-        if !self.fallen.is_empty() {
-            did = true;
-            for (id, reason) in std::mem::take(&mut self.fallen) {
-                self.announce_down(id, reason, sink);
-            }
-        }
-        if self.links.len() == self.poll_set.pending && !self.poll_set.has_work() {
-            return did;
-        }
-        if look || self.poll_set.countdown == 0 {
-            self.poll_set.look_at_data(&mut self.links);
-        } else {
-            self.poll_set.countdown -= 1;
-        }
-        did | self.read_links(budget, sink) | self.use_room(sink)
-    }
-
-    /// Reads from queued and active links.
-    #[inline]
-    fn read_links<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
-        let links = self.poll_set.ready.len() + self.poll_set.active.len();
-        let quota = if links > 1 {
-            (budget / links).max(4)
-        } else {
-            budget
-        };
-        let mut left = budget;
-        // The second group gets the rest of the budget, so they take turns.
-        let active_first = self.poll_set.round & 1 == 1;
-        let mut did = active_first && self.read_active(quota, &mut left, sink);
-        did |= self.read_queued(quota, &mut left, sink);
-        did |= !active_first && self.read_active(quota, &mut left, sink);
-        did
-    }
-
-    #[inline]
-    fn read_queued<M: Memory, S: Sink<M>>(
-        &mut self,
-        quota: usize,
-        left: &mut usize,
-        sink: &mut S,
-    ) -> bool {
-        let mut did = false;
-        for _ in 0..self.poll_set.ready.len() {
-            if *left == 0 {
-                break;
-            }
-            let Some(id) = self.poll_set.ready.pop_front() else {
-                break;
-            };
-            if let Some(link) = self.links.get_mut(id) {
-                link.queued = false;
-            }
-            let served = self.serve(id, quota, sink);
-            if served.anything {
-                did = true;
-                self.poll_set
-                    .activate(id, &mut self.links, &mut self.pool, Activation::Read);
-            }
-            *left = left.saturating_sub(served.packets);
-        }
-        did
-    }
-
-    #[inline]
-    fn read_active<M: Memory, S: Sink<M>>(
-        &mut self,
-        quota: usize,
-        left: &mut usize,
-        sink: &mut S,
-    ) -> bool {
-        let mut did = false;
-        let mut stale = false;
-        let active = self.poll_set.active.len();
-        for turn in 0..active {
-            if *left == 0 {
-                break;
-            }
-            // A different link comes first each time, so that the budget favours none.
-            let at = if active == 1 {
-                0
-            } else {
-                (self.poll_set.round as usize / 2 + turn) % active
-            };
-            let id = self.poll_set.active[at].id;
-            match self.links.get(id) {
-                Some(link) if link.queued => continue,
-                Some(_) => {}
-                None => {
-                    stale = true;
-                    continue;
-                }
-            }
-            let served = self.serve(id, quota, sink);
-            if served.anything {
-                self.poll_set.enliven(at, &self.links);
-                did = true;
-            } else {
-                let active = &mut self.poll_set.active[at];
-                active.idle += 1;
-                stale |= active.idle > IDLE_AFTER;
-            }
-            *left = left.saturating_sub(served.packets);
-        }
-        if stale {
-            self.cool_links();
-        }
-        did
-    }
-
+    /// Ends the activity of links that have been idle for long.
     #[cold]
-    fn cool_links(&mut self) {
+    pub(super) fn cool_links(&mut self) {
         let Self {
             poll_set,
             links,
@@ -503,83 +409,9 @@ impl TcpPort {
         });
     }
 
-    /// Reads from one link and delivers.
-    #[inline]
-    pub(super) fn serve<M: Memory, S: Sink<M>>(
-        &mut self,
-        id: LinkId,
-        quota: usize,
-        sink: &mut S,
-    ) -> Served {
-        let mut served = Served::default();
-        let Some(link) = self.links.get_mut(id) else {
-            return served;
-        };
-        match link.phase {
-            Phase::Open | Phase::Greeting => {}
-            Phase::Dialling(_) => return served,
-            Phase::Lingering => {
-                if link.rx.discard(&link.fd, &mut self.pool).is_err() {
-                    self.drop_link(id);
-                }
-                return served;
-            }
-        }
-        let greeting = !link.rx.is_greeted();
-        let to = Addressee {
-            link: id,
-            stranger: link.stranger,
-            known: &mut link.known,
-            sink,
-        };
-        let (turn, result) = link.rx.turn(
-            &link.fd,
-            &mut self.pool,
-            quota,
-            link.active && !link.stranger,
-            to,
-        );
-        served.packets = turn.packets;
-        served.anything = turn.bytes || turn.packets > 0;
-        match result {
-            Ok(()) => {
-                if let (Some(reason), false) = (link.failed, turn.more) {
-                    self.announce_down(id, reason, sink);
-                    served.anything = true;
-                    return served;
-                }
-                if turn.more {
-                    self.poll_set.queue(id, link);
-                }
-                if link.rx.is_waiting() != link.watched_by_edge {
-                    self.poll_set.watch_waiting(id, link);
-                    self.stats.awaited += u64::from(link.watched_by_edge);
-                }
-                if greeting && link.rx.is_greeted() && matches!(link.phase, Phase::Greeting) {
-                    self.greeted(id, sink);
-                }
-            }
-            Err(broken) => {
-                served.anything = true;
-                self.break_link(id, broken, sink);
-            }
-        }
-        served
-    }
-
-    /// An accepted link has turned out to be one of ours.
-    fn greeted<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
-        if self.establish(id) {
-            self.poll_set
-                .activate(id, &mut self.links, &mut self.pool, Activation::Read);
-        } else {
-            self.announce_down(id, LinkDown::Reset, sink);
-        }
-    }
-
     /// A link cannot go on: says why, once, and takes it down.
     #[cold]
-    fn break_link<M: Memory, S: Sink<M>>(&mut self, id: LinkId, broken: Broken, sink: &mut S) {
+    pub(super) fn break_link(&mut self, id: LinkId, broken: Broken) {
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
@@ -615,40 +447,35 @@ impl TcpPort {
                 LinkDown::Protocol
             }
         };
-        self.announce_down(id, down, sink);
+        self.announce_down(id, down);
     }
 
-    /// Takes a link down and tells the endpoint, when that has heard of it.
-    pub(super) fn announce_down<M: Memory, S: Sink<M>>(
-        &mut self,
-        id: LinkId,
-        reason: LinkDown,
-        sink: &mut S,
-    ) {
+    /// Takes a link down, and announces that if the endpoint has heard of it and not closed it.
+    pub(super) fn announce_down(&mut self, id: LinkId, reason: LinkDown) {
         let Some(link) = self.drop_link(id) else {
             return;
         };
         log::debug!("tcp: {}: {reason}", link.peer);
-        if link.known {
-            sink.on_down(id, reason);
+        if link.known && !matches!(link.phase, Phase::Lingering) {
+            self.events.push_back(PortEvent::Down(id, reason));
         }
     }
 
-    /// Sends waiting bytes, and notifies the links that wait for room.
+    /// Sends waiting bytes, and announces the room of links that wait for it.
     #[inline]
-    fn use_room<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+    pub(super) fn use_room(&mut self) -> bool {
         if self.poll_set.blocked.is_empty() && self.poll_set.roomy.is_empty() {
             return false;
         }
         let mut did = false;
         for id in std::mem::take(&mut self.poll_set.roomy) {
-            did |= self.try_room(id, true, sink);
+            did |= self.try_room(id, true);
         }
         for _ in 0..TRIES.min(self.poll_set.blocked.len()) {
             let Some(id) = self.poll_set.blocked.pop_front() else {
                 break;
             };
-            did |= self.try_room(id, false, sink);
+            did |= self.try_room(id, false);
             if let Some(link) = self.links.get_mut(id) {
                 link.listed = link.blocked;
                 if link.blocked {
@@ -660,7 +487,7 @@ impl TcpPort {
     }
 
     /// `sure`: the kernel has said that there is room.
-    fn try_room<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sure: bool, sink: &mut S) -> bool {
+    fn try_room(&mut self, id: LinkId, sure: bool) -> bool {
         let Some(link) = self.links.get_mut(id) else {
             return false;
         };
@@ -688,12 +515,13 @@ impl TcpPort {
         if matches!(link.phase, Phase::Lingering) {
             sys::finish_sending(&link.fd);
         } else if std::mem::take(&mut link.waiting) {
-            sink.on_writable(id);
+            self.events.push_back(PortEvent::Writable(id));
         }
         true
     }
 
-    fn look_at_control<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) -> bool {
+    /// Accepts and makes links. What has come on a link that is not open yet is read in its turn.
+    pub(super) fn look_at_control(&mut self, now: Instant) -> bool {
         self.poll_set.control_due = false;
         if self.poll_set.pending == 0 && self.listeners.is_empty() {
             return false;
@@ -704,25 +532,18 @@ impl TcpPort {
         for event in ready {
             let id = LinkId::from_word(event.u64);
             if let Some(at) = dial::as_listener(id) {
-                self.accept_some(at, now, sink);
+                self.accept_some(at, now);
                 continue;
             }
-            match self.links.get(id).map(|link| &link.phase) {
-                Some(Phase::Dialling(_)) => self.dialled(id, None, now, sink),
-                Some(_) => {
-                    self.serve(id, EVENTS, sink);
+            match self.links.get_mut(id) {
+                Some(link) if matches!(link.phase, Phase::Dialling(_)) => {
+                    self.dialled(id, None, now);
                 }
+                Some(link) => self.poll_set.queue(id, link),
                 None => {}
             }
         }
         self.poll_set.control_due |= ready.len() == EVENTS;
         !ready.is_empty()
     }
-}
-
-/// The result of serving one link.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Served {
-    packets: usize,
-    anything: bool,
 }

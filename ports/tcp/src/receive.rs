@@ -1,27 +1,32 @@
 //! The receiving half of a link: from bytes to packets and placed bodies.
 //!
 //! ```text
-//!                 staging                        Sink
-//!   socket -----> [ packet | packet | pa...] --> on_packet     whole in staging
+//!                 staging                         PortEvent
+//!   socket -----> [ packet | packet | pa...] --> Packet    whole in staging, and lent from there
 //!      |                              |
-//!      |                              `--------> begin, place? header there, body not
-//!      `--------> application memory <---------- Some: read straight into it, on_placed
-//!                                                None: collect it in staging, or drop it
+//!      |                              `--------> Part      header there, body not
+//!      `--------> application memory <---------- read: straight into it, then Placed
+//!                                                not read: collected in staging, or dropped
+//!
+//!   begin --> step --> event (what it lent is consumed by the next step) --> step --> ... --> end
 //! ```
+//!
+//! A link is read in turns. A [`Turn`] is left with each event, and the next step takes it up again.
 //!
 //! When the memory for incomplete packets is used up, staging only peeks at the socket: a packet is
 //! removed from it when it is delivered (`unread`).
 //!
 //! Owns: a link's position in its stream.
-//! Not here: epoll, other links. A header is read once, checked, and then used from the copy. How much
-//! is read at a packet's boundary adapts: little when large bodies come (what is staged of them is
+//! Not here: epoll, other links. A header is checked in staging, which no peer can write to. How
+//! much is read at a packet's boundary adapts: little when large bodies come (what is staged of them is
 //! copied twice), up to a buffer when small packets come.
 
 use super::frame::{self, Greeting};
 use super::staging::{Kept, Pool, STAGING, Staging};
 use super::unread::{Awaited, Reading, Rest};
 use super::{PACKET_MAX, sys};
-use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, Sink, body_len};
+use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, body_len};
+use mx_proto::round::PortEvent;
 use mx_proto::{LinkId, Memory};
 use socket2::Socket;
 use std::cell::Cell;
@@ -56,9 +61,9 @@ pub(super) struct Rx {
     /// The number of bytes to read at the next boundary.
     want: u32,
     awaited: Awaited,
-    /// The last read within a body found nothing. The sink is not asked for the body's place again
-    /// before something is there: that it is asked says that the message goes on, and would keep a
-    /// peer that stopped in the middle of it alive for ever.
+    /// The last read within a body found nothing. No further part is given out before something is
+    /// there: a part says that the message goes on, and would keep a peer that stopped in the middle
+    /// of it alive for ever.
     dry: bool,
 }
 
@@ -70,6 +75,8 @@ enum State {
     Boundary,
     /// Within a body that goes into application memory; `got` bytes of it are there.
     Placing { header: HeaderBytes, got: u32 },
+    /// Behind a body that has been read, which is being given out.
+    Placed { header: HeaderBytes },
     /// Within a body without a destination; so many bytes of it are to come.
     Dropping { left: u32 },
 }
@@ -122,10 +129,10 @@ pub(super) enum Broken {
     Violated(Violation),
 }
 
-/// The result of one turn of a link.
-#[derive(Debug, Default)]
-pub(super) struct TurnResult {
-    /// Packets delivered or placed.
+/// The figures of one turn of a link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Served {
+    /// Packets given out or placed.
     pub(super) packets: usize,
     /// Any byte came.
     pub(super) bytes: bool,
@@ -133,22 +140,114 @@ pub(super) struct TurnResult {
     pub(super) more: bool,
 }
 
-/// The receiver of a link's packets.
-pub(super) struct Addressee<'a, S> {
+/// A turn of a link: at most about `quota` packets, read and given out one by one.
+#[derive(Debug)]
+pub(super) struct Turn {
     pub(super) link: LinkId,
-    /// The endpoint has not bound it yet.
-    pub(super) stranger: bool,
-    /// Set when the sink has heard of the link.
-    pub(super) known: &'a mut bool,
-    pub(super) sink: &'a mut S,
+    pub(super) served: Served,
+    quota: usize,
+    /// The socket had nothing more.
+    drained: bool,
+    /// Bytes read into application memory.
+    placed: usize,
+    staging: Staging,
+    reading: Reading,
+    /// Bytes at the front of `staging` that are the packet given out last; otherwise 0.
+    lent: usize,
+    /// The last event is a part that has not been read; the next step skips its body.
+    unread: bool,
+    /// The reason why reading the last part has failed; the next step ends the link over it.
+    broken: Option<Broken>,
+    /// There is no memory to keep a part of a packet.
+    unkept: bool,
+}
+
+/// The result of one step of a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// A packet is staged.
+    Packet,
+    /// Bytes of a body that has a place are at hand.
+    Part { begin: bool },
+    /// All of a body has been read.
+    Placed,
+    /// The preamble is complete; packets follow.
+    Greeted,
+    /// The turn is over.
+    End,
+}
+
+impl Turn {
+    /// Lends the next packet, if it is staged whole and the quota allows it.
+    #[inline]
+    fn lend_packet(&mut self, stranger: bool) -> bool {
+        let staged = self.staging.staged();
+        let Some(header) = staged.first_chunk() else {
+            return false;
+        };
+        let len = body_len(header);
+        let most = if stranger { STRANGER_MAX } else { PACKET_MAX };
+        if len > most || HEADER_LEN + len > staged.len() || self.served.packets >= self.quota {
+            return false;
+        }
+        self.served.packets += 1;
+        self.lent = HEADER_LEN + len;
+        true
+    }
+
+    /// Asks for the place of a part. Returns false when the last event has asked, and nothing was read.
+    #[inline]
+    fn asks(&mut self) -> bool {
+        self.unread = !self.unread;
+        self.unread
+    }
+
+    /// Returns the body of the packet given out last.
+    #[inline]
+    pub(super) fn body(&self) -> &[u8] {
+        let staged = self.staging.staged();
+        staged.get(HEADER_LEN..self.lent).unwrap_or(&[])
+    }
+
+    /// Counts a read that had room for `asked` bytes. Returns the number that came. `midway`: an end here
+    /// cuts a packet.
+    #[inline]
+    fn account(
+        &mut self,
+        read: io::Result<usize>,
+        asked: usize,
+        midway: bool,
+    ) -> Result<usize, Broken> {
+        match read {
+            Ok(0) => Err(Broken::Finished { midway }),
+            Ok(n) => {
+                self.served.bytes = true;
+                // A short read has emptied the socket; another would cost a call.
+                self.drained = n < asked;
+                Ok(n)
+            }
+            Err(error) if sys::would_block(&error) => {
+                self.drained = true;
+                Ok(0)
+            }
+            Err(error) => Err(Broken::Failed(error)),
+        }
+    }
+
+    /// Gives the buffer back, and returns the bytes that the link cannot use yet. `busy`: more is expected soon.
+    #[inline]
+    pub(super) fn end(&mut self, pool: &mut Pool, busy: bool) -> Kept {
+        pool.give_back(std::mem::take(&mut self.staging), busy)
+    }
+
+    /// Ends the turn of a link that has been closed: its bytes are forgotten.
+    pub(super) fn abandon(&mut self, pool: &mut Pool) {
+        self.staging.consume(self.staging.len());
+        self.end(pool, false);
+    }
 }
 
 impl Rx {
-    /// True when the preamble has come.
-    pub(super) fn is_greeted(&self) -> bool {
-        !matches!(self.state, State::Greeting)
-    }
-
     /// The link waits until all of a packet is in the kernel.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
@@ -171,39 +270,128 @@ impl Rx {
         pool.retire(&mut self.kept);
     }
 
-    /// Reads and delivers at most about `quota` packets. `busy`: more is expected soon.
+    /// Begins a turn of at most about `quota` packets, unless the rest of a packet is awaited.
     #[inline]
-    pub(super) fn turn<M: Memory, S: Sink<M>>(
+    pub(super) fn begin(
         &mut self,
         fd: &Socket,
         pool: &mut Pool,
+        turn: &mut Option<Turn>,
+        link: LinkId,
+        stranger: bool,
         quota: usize,
-        busy: bool,
-        to: Addressee<'_, S>,
-    ) -> (TurnResult, Result<(), Broken>) {
-        let mut turn = TurnResult::default();
-        let (dire, stranger) = (mx_reserve::SUPPLY.is_dire(), to.stranger);
+    ) -> Result<(), Broken> {
+        let dire = mx_reserve::SUPPLY.is_dire();
         // Strangers are few and limited to little memory.
         let sparing = (pool.is_short() || dire) && !stranger;
         if !sparing {
             self.stop_waiting(fd);
-        } else if self.awaited.is_some() {
-            match self.awaited.look(fd) {
-                Ok(true) => {}
-                Ok(false) => return (turn, Ok(())),
-                Err(error) => return (turn, Err(Broken::Failed(error))),
+        } else if self.awaited.is_some() && !self.awaited.look(fd).map_err(Broken::Failed)? {
+            return Ok(());
+        }
+        *turn = Some(Turn {
+            link,
+            served: Served::default(),
+            quota,
+            drained: false,
+            placed: 0,
+            staging: pool.take(&mut self.kept),
+            reading: Reading::new(sparing),
+            lent: 0,
+            unread: false,
+            broken: None,
+            unkept: dire && stranger,
+        });
+        Ok(())
+    }
+
+    /// Goes on with a turn. `known`: the endpoint has heard of the link.
+    #[inline]
+    pub(super) fn step(
+        &mut self,
+        fd: &Socket,
+        turn: &mut Turn,
+        stranger: bool,
+        known: bool,
+    ) -> Result<Step, Broken> {
+        turn.staging.consume(std::mem::take(&mut turn.lent));
+        // Most steps find the next packet, or nothing more.
+        if matches!(self.state, State::Boundary) {
+            if turn.lend_packet(stranger) {
+                return Ok(Step::Packet);
+            }
+            if turn.drained && turn.staging.len() == 0 && !turn.reading.shows() {
+                return Ok(Step::End);
             }
         }
-        let mut staging = pool.take(&mut self.kept);
-        let reading = Reading::new(sparing);
-        let mut result = self.run(fd, &mut staging, reading, quota, &mut turn, to);
-        if dire && stranger && result.is_ok() && staging.len() > 0 {
-            // No memory for a part of a packet.
-            let error = io::Error::from_raw_os_error(libc::ENOMEM);
-            result = Err(Broken::Failed(error));
+        if let Some(broken) = turn.broken.take() {
+            return Err(broken);
         }
-        self.kept = pool.give_back(staging, busy);
-        (turn, result)
+        let step = self.run(fd, turn, stranger, known)?;
+        if turn.unkept && step == Step::End && turn.staging.len() > 0 {
+            let error = io::Error::from_raw_os_error(libc::ENOMEM);
+            return Err(Broken::Failed(error));
+        }
+        Ok(step)
+    }
+
+    /// Returns the event that a step has found.
+    #[inline]
+    pub(super) fn event(&self, turn: &Turn, step: Step) -> Option<PortEvent> {
+        let (link, header) = (turn.link, self.header(turn)?);
+        match step {
+            Step::Packet => Some(PortEvent::Packet { link, header }),
+            Step::Part { begin } => Some(PortEvent::Part {
+                link,
+                header,
+                begin,
+            }),
+            Step::Placed => Some(PortEvent::Placed { link, header }),
+            Step::Greeted | Step::End => None,
+        }
+    }
+
+    /// Returns the header of the packet at which the stream is.
+    #[inline]
+    fn header(&self, turn: &Turn) -> Option<HeaderBytes> {
+        match &self.state {
+            State::Boundary => frame::header(turn.staging.staged()),
+            State::Placing { header, .. } | State::Placed { header } => Some(*header),
+            State::Greeting | State::Dropping { .. } => None,
+        }
+    }
+
+    /// Reads the bytes at hand of the part that the turn has given out to its place.
+    #[inline]
+    pub(super) fn read<M: Memory>(&mut self, fd: &Socket, turn: &mut Turn, place: Place<'_, M>) {
+        debug_assert!(turn.unread, "no part has been given out");
+        let header = self.header(turn);
+        let Some(header) = header.filter(|header| fits(&place, body_len(header))) else {
+            return;
+        };
+        turn.unread = false;
+        let begins = matches!(self.state, State::Boundary);
+        if begins {
+            turn.staging.consume(HEADER_LEN);
+            self.state = State::Placing { header, got: 0 };
+        }
+        if begins || turn.staging.len() > 0 {
+            self.place_staged(&mut turn.staging, place);
+        } else {
+            match self.read_placed(fd, turn, place) {
+                Ok(n) => {
+                    self.dry = n == 0;
+                    turn.placed += n;
+                }
+                Err(broken) => turn.broken = Some(broken),
+            }
+        }
+    }
+
+    /// Takes back the bytes that a turn has left over.
+    #[inline]
+    pub(super) fn keep(&mut self, kept: Kept) {
+        self.kept = kept;
     }
 
     /// Reads and forgets what comes. `Ok(())`: nothing more at the moment.
@@ -225,196 +413,147 @@ impl Rx {
     }
 
     #[inline]
-    fn run<M: Memory, S: Sink<M>>(
+    fn run(
         &mut self,
         fd: &Socket,
-        staging: &mut Staging,
-        mut reading: Reading,
-        quota: usize,
-        turn: &mut TurnResult,
-        mut to: Addressee<'_, S>,
-    ) -> Result<(), Broken> {
-        let mut drained = false;
-        let mut placed = 0;
+        turn: &mut Turn,
+        stranger: bool,
+        known: bool,
+    ) -> Result<Step, Broken> {
         loop {
             // Staged bytes come first.
-            let missing = self.deliver(staging, quota, turn, &mut to)?;
-            if reading.shows() {
+            let missing = match self.deliver(turn, stranger, known)? {
+                Delivered::Step(step) => return Ok(step),
+                Delivered::All(missing) => Some(missing),
+                Delivered::Quota => None,
+            };
+            if turn.reading.shows() {
                 let whole = match missing {
                     Some(Missing::Staged { whole, .. }) => Some(whole),
                     _ => None,
                 };
-                let rest = reading.skip_delivered(fd, staging, whole, &mut self.awaited);
+                let rest =
+                    turn.reading
+                        .skip_delivered(fd, &mut turn.staging, whole, &mut self.awaited);
                 let rest = rest.map_err(Broken::Failed)?;
                 if rest != Rest::Nothing {
-                    turn.more = rest == Rest::Ready;
-                    return Ok(());
+                    turn.served.more = rest == Rest::Ready;
+                    return Ok(Step::End);
                 }
             }
             let Some(missing) = missing else {
-                turn.more = true;
-                return Ok(());
+                turn.served.more = true;
+                return Ok(Step::End);
             };
-            if drained {
-                return Ok(());
+            if turn.drained {
+                return Ok(Step::End);
             }
-            if turn.packets >= quota || placed >= TURN {
-                turn.more = true;
-                return Ok(());
+            if turn.served.packets >= turn.quota || turn.placed >= TURN {
+                turn.served.more = true;
+                return Ok(Step::End);
             }
-            let read = match missing {
+            match missing {
                 Missing::Staged { whole, at_boundary } => {
-                    let want = if to.stranger {
-                        READ_MIN
-                    } else if at_boundary && !reading.sparing {
-                        self.want as usize
-                    } else {
-                        STAGING
-                    };
-                    let want = want.max(whole.saturating_sub(staging.len()));
-                    // A packet that is peeked at has to fit whole, whatever its length.
-                    let fits = if reading.sparing { STAGING } else { whole };
-                    let room = staging.room(fits, want);
-                    let asked = room.len();
-                    let n = there(reading.recv(fd, room))?;
-                    staging.filled(n.unwrap_or(0));
-                    if at_boundary && n == Some(asked) && !to.stranger {
-                        self.want = (self.want * 2).min(STAGING as u32);
+                    self.read_staged(fd, turn, whole, at_boundary, stranger)?;
+                }
+                Missing::Placed { left } => {
+                    if self.dry && !sys::readable(fd) {
+                        return Ok(Step::End);
                     }
-                    Read { n, asked }
-                }
-                Missing::Placed => {
-                    self.want = READ_MIN as u32;
-                    let ahead = if reading.sparing { 0 } else { READ_MIN };
-                    let Some(read) = self.read_placed(fd, staging, ahead, &mut to)? else {
-                        continue;
-                    };
-                    placed += read.n.unwrap_or(0);
-                    read
-                }
-            };
-            match read.n {
-                None => drained = true,
-                Some(0) => {
-                    let midway = staging.len() > 0 || !matches!(self.state, State::Boundary);
-                    return Err(Broken::Finished { midway });
-                }
-                Some(n) => {
-                    turn.bytes = true;
-                    // A short read has emptied the socket; another would cost a call.
-                    drained = n < read.asked;
+                    self.dry = false;
+                    if turn.asks() {
+                        return Ok(Step::Part { begin: false });
+                    }
+                    self.state = State::Dropping { left };
                 }
             }
         }
     }
 
-    /// Deals with what is staged. `None`: the quota ended first.
+    /// Deals with what is staged.
     #[inline]
-    fn deliver<M: Memory, S: Sink<M>>(
+    fn deliver(
         &mut self,
-        staging: &mut Staging,
-        quota: usize,
-        turn: &mut TurnResult,
-        to: &mut Addressee<'_, S>,
-    ) -> Result<Option<Missing>, Broken> {
+        turn: &mut Turn,
+        stranger: bool,
+        known: bool,
+    ) -> Result<Delivered, Broken> {
         loop {
             match &mut self.state {
                 State::Boundary => {
-                    let Some(header) = frame::header(staging.staged()) else {
-                        return Ok(Some(Missing::Staged {
+                    if turn.lend_packet(stranger) {
+                        return Ok(Delivered::Step(Step::Packet));
+                    }
+                    let Some(header) = frame::header(turn.staging.staged()) else {
+                        return Ok(Delivered::All(Missing::Staged {
                             whole: HEADER_LEN,
                             at_boundary: true,
                         }));
                     };
                     let len = body_len(&header);
                     let whole = HEADER_LEN + len;
-                    if to.stranger && len > STRANGER_MAX {
+                    if stranger && len > STRANGER_MAX {
                         return Err(Broken::Violated(Violation::BodyLength(len)));
                     }
-                    if len <= PACKET_MAX && whole <= staging.len() {
-                        if turn.packets >= quota {
-                            return Ok(None);
-                        }
-                        *to.known = true;
-                        let body = &staging.staged()[HEADER_LEN..whole];
-                        to.sink.on_packet(to.link, &header, body);
-                        turn.packets += 1;
-                        staging.consume(whole);
-                        continue;
+                    if len <= PACKET_MAX && whole <= turn.staging.len() {
+                        return Ok(Delivered::Quota);
                     }
                     if len > frame::BODY_MAX {
                         return Err(Broken::Violated(Violation::BodyLength(len)));
                     }
-                    let missing = Missing::Staged {
-                        whole,
-                        at_boundary: false,
-                    };
-                    if len <= PLACED_MIN {
-                        return Ok(Some(missing));
+                    if len > PLACED_MIN && turn.asks() {
+                        return Ok(Delivered::Step(Step::Part { begin: true }));
                     }
-                    if let Some(mut place) = place(to, &header, len, true) {
-                        let got = (staging.len() - HEADER_LEN).min(len);
-                        let body = &staging.staged()[HEADER_LEN..HEADER_LEN + got];
-                        place.memory.fill(place.offset, got, body, 0);
-                        staging.consume(HEADER_LEN + got);
-                        self.state = State::Placing {
-                            header,
-                            got: got as u32,
-                        };
-                    } else if len <= PACKET_MAX {
-                        return Ok(Some(missing));
-                    } else if !*to.known {
+                    if len <= PACKET_MAX {
+                        return Ok(Delivered::All(Missing::Staged {
+                            whole,
+                            at_boundary: false,
+                        }));
+                    }
+                    if !known {
                         // A stranger's first packet matches no posted receive.
                         return Err(Broken::Violated(Violation::BodyLength(len)));
-                    } else {
-                        staging.consume(HEADER_LEN);
-                        self.state = State::Dropping { left: len as u32 };
                     }
+                    turn.staging.consume(HEADER_LEN);
+                    self.state = State::Dropping { left: len as u32 };
                 }
                 State::Placing { header, got } => {
-                    let len = body_len(header);
-                    let have = *got as usize;
-                    if have == len {
-                        to.sink.on_placed(to.link, header);
-                        turn.packets += 1;
-                        self.state = State::Boundary;
-                    } else if staging.len() == 0 {
-                        return Ok(Some(Missing::Placed));
-                    } else {
-                        let n = staging.len().min(len - have);
-                        if let Some(mut place) = place(to, header, len, false) {
-                            let bytes = &staging.staged()[..n];
-                            place.memory.fill(place.offset + have, n, bytes, 0);
-                            *got += n as u32;
-                        } else {
-                            self.state = State::Dropping {
-                                left: (len - have - n) as u32,
-                            };
-                        }
-                        staging.consume(n);
+                    let left = body_len(header) as u32 - *got;
+                    if left == 0 {
+                        turn.served.packets += 1;
+                        self.state = State::Placed { header: *header };
+                        return Ok(Delivered::Step(Step::Placed));
                     }
+                    if turn.staging.len() == 0 {
+                        return Ok(Delivered::All(Missing::Placed { left }));
+                    }
+                    if turn.asks() {
+                        return Ok(Delivered::Step(Step::Part { begin: false }));
+                    }
+                    self.state = State::Dropping { left };
                 }
+                State::Placed { .. } => self.state = State::Boundary,
                 State::Dropping { left } => {
-                    let n = staging.len().min(*left as usize);
-                    staging.consume(n);
+                    let n = turn.staging.len().min(*left as usize);
+                    turn.staging.consume(n);
                     *left -= n as u32;
                     if *left > 0 {
-                        return Ok(Some(Missing::Staged {
+                        return Ok(Delivered::All(Missing::Staged {
                             whole: 1,
                             at_boundary: false,
                         }));
                     }
                     self.state = State::Boundary;
                 }
-                State::Greeting => match frame::judge(staging.staged()) {
+                State::Greeting => match frame::judge(turn.staging.staged()) {
                     Greeting::Known => {
-                        staging.consume(frame::PREAMBLE_LEN);
+                        turn.staging.consume(frame::PREAMBLE_LEN);
                         self.state = State::Boundary;
+                        return Ok(Delivered::Step(Step::Greeted));
                     }
                     Greeting::Incomplete => {
-                        let whole = frame::PREAMBLE_LEN;
-                        return Ok(Some(Missing::Staged {
-                            whole,
+                        return Ok(Delivered::All(Missing::Staged {
+                            whole: frame::PREAMBLE_LEN,
                             at_boundary: true,
                         }));
                     }
@@ -422,8 +561,8 @@ impl Rx {
                         return Err(Broken::Violated(Violation::OtherVersion(version)));
                     }
                     Greeting::Nonsense => {
-                        let shown = staging.len().min(16);
-                        let bytes = staging.staged()[..shown].into();
+                        let shown = turn.staging.len().min(16);
+                        let bytes = turn.staging.staged()[..shown].into();
                         return Err(Broken::Violated(Violation::Nonsense(bytes)));
                     }
                 },
@@ -431,30 +570,70 @@ impl Rx {
         }
     }
 
-    /// Reads into application memory, and up to `ahead` further bytes into the empty staging
-    /// buffer. `None`: the body has no destination any more.
+    /// Reads into staging, until `whole` bytes are there or more.
     #[inline]
-    fn read_placed<M: Memory, S: Sink<M>>(
+    fn read_staged(
         &mut self,
         fd: &Socket,
-        staging: &mut Staging,
-        ahead: usize,
-        to: &mut Addressee<'_, S>,
-    ) -> Result<Option<Read>, Broken> {
-        let State::Placing { header, got } = &mut self.state else {
-            return Ok(None);
+        turn: &mut Turn,
+        whole: usize,
+        at_boundary: bool,
+        stranger: bool,
+    ) -> Result<(), Broken> {
+        let sparing = turn.reading.sparing;
+        let want = if stranger {
+            READ_MIN
+        } else if at_boundary && !sparing {
+            self.want as usize
+        } else {
+            STAGING
         };
-        if self.dry && !sys::readable(fd) {
-            return Ok(Some(Read { n: None, asked: 0 }));
+        let staged = turn.staging.len();
+        let want = want.max(whole.saturating_sub(staged));
+        // A packet that is peeked at has to fit whole, whatever its length.
+        let fits = if sparing { STAGING } else { whole };
+        let room = turn.staging.room(fits, want);
+        let asked = room.len();
+        let midway = staged > 0 || !matches!(self.state, State::Boundary);
+        let read = turn.reading.recv(fd, room);
+        let n = turn.account(read, asked, midway)?;
+        turn.staging.filled(n);
+        if at_boundary && n == asked && !stranger {
+            self.want = (self.want * 2).min(STAGING as u32);
         }
-        self.dry = false;
-        let len = body_len(header);
-        let have = *got as usize;
-        let left = len - have;
-        let Some(mut place) = place(to, header, len, false) else {
-            self.state = State::Dropping { left: left as u32 };
-            return Ok(None);
+        Ok(())
+    }
+
+    /// Copies staged bytes of a body to its place.
+    #[inline]
+    fn place_staged<M: Memory>(&mut self, staging: &mut Staging, mut place: Place<'_, M>) {
+        let State::Placing { header, got } = &mut self.state else {
+            return;
         };
+        let have = *got as usize;
+        let n = staging.len().min(body_len(header) - have);
+        let bytes = &staging.staged()[..n];
+        place.memory.fill(place.offset + have, n, bytes, 0);
+        staging.consume(n);
+        *got += n as u32;
+    }
+
+    /// Reads from the socket into application memory, and some further bytes into the empty staging
+    /// buffer. Returns how many bytes came.
+    #[inline]
+    fn read_placed<M: Memory>(
+        &mut self,
+        fd: &Socket,
+        turn: &mut Turn,
+        mut place: Place<'_, M>,
+    ) -> Result<usize, Broken> {
+        let State::Placing { header, got } = &mut self.state else {
+            return Ok(0);
+        };
+        self.want = READ_MIN as u32;
+        let ahead = if turn.reading.sparing { 0 } else { READ_MIN };
+        let have = *got as usize;
+        let left = body_len(header) - have;
         let at = place.offset + have;
         let rest = place.memory.len() - at;
         let cells = place.memory.cells(at, left);
@@ -473,98 +652,61 @@ impl Rx {
         let of_body = places.len();
         if of_body == 0 {
             // Small pieces, or memory that lends one at a time: filled from staging.
-            let room = staging.room(STAGING, left.min(STAGING) + ahead);
+            let room = turn.staging.room(STAGING, left.min(STAGING) + ahead);
             let asked = room.len();
-            let n = there(sys::recv(fd, room))?;
-            self.dry = n.is_none();
-            staging.filled(n.unwrap_or(0));
-            return Ok(Some(Read { n, asked }));
+            let read = sys::recv(fd, room);
+            let n = turn.account(read, asked, true)?;
+            turn.staging.filled(n);
+            return Ok(n);
         }
         if of_body == left {
-            let ahead = Cell::from_mut(staging.room(ahead, ahead));
+            let ahead = Cell::from_mut(turn.staging.room(ahead, ahead));
             places.push(ahead.as_slice_of_cells());
         }
         let asked = places.len();
-        let n = there(sys::recv_into(fd, &places))?;
-        self.dry = n.is_none();
-        let into = n.unwrap_or(0).min(of_body);
+        let read = sys::recv_into(fd, &places);
+        let n = turn.account(read, asked, true)?;
+        let into = n.min(of_body);
         *got += into as u32;
-        staging.filled(n.unwrap_or(0) - into);
-        Ok(Some(Read { n, asked }))
+        turn.staging.filled(n - into);
+        Ok(n)
     }
+}
+
+/// The result of dealing with what is staged.
+enum Delivered {
+    /// The turn is left, or ends.
+    Step(Step),
+    /// Everything staged has been dealt with.
+    All(Missing),
+    /// The turn's quota ended first.
+    Quota,
 }
 
 /// The data needed before a link can continue.
 enum Missing {
     /// Bytes in staging, until `whole` are there.
     Staged { whole: usize, at_boundary: bool },
-    /// Bytes of a body that goes into application memory.
-    Placed,
+    /// Bytes of a body that goes into application memory; so many are to come.
+    Placed { left: u32 },
 }
 
-/// The result of a read, and whether there was room for more.
-struct Read {
-    /// `None`: nothing was there. `Some(0)`: the peer has finished.
-    n: Option<usize>,
-    asked: usize,
-}
-
-/// The number of bytes read. `None`: there was nothing.
-fn there(read: io::Result<usize>) -> Result<Option<usize>, Broken> {
-    match read {
-        Ok(n) => Ok(Some(n)),
-        Err(error) if sys::would_block(&error) => Ok(None),
-        Err(error) => Err(Broken::Failed(error)),
-    }
-}
-
-/// Asks where a body belongs, or begins ([`Sink::place`]). A place that it does not fit into is none.
-fn place<'a, M: Memory + 'a, S: Sink<M>>(
-    to: &'a mut Addressee<'_, S>,
-    header: &HeaderBytes,
-    len: usize,
-    begin: bool,
-) -> Option<Place<'a, M>> {
-    let place = to.sink.place(to.link, header, begin)?;
-    let room = place.memory.len().checked_sub(place.offset)?;
+/// Whether a body of `len` bytes fits into its place.
+fn fits<M: Memory>(place: &Place<'_, M>, len: usize) -> bool {
+    let room = place.memory.len().saturating_sub(place.offset);
     debug_assert!(
         len <= room,
         "a body of {len} bytes does not fit into {room}"
     );
-    (len <= room).then_some(place)
+    len <= room
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::send::{SCRATCH, Tx};
     use super::*;
-    use mx_proto::Source;
     use mx_proto::port::{Body, Destination};
-    use mx_sim::{Ear, Hearing, Pieces, header_of};
-
-    /// A posted receive.
-    struct Posted {
-        memory: Pieces,
-        complete: bool,
-    }
-
-    impl Ear<Pieces> for Posted {
-        fn on_packet<B: Source + ?Sized>(&mut self, _: LinkId, _: &HeaderBytes, body: &B) {
-            self.memory.fill(0, body.len(), body, 0);
-            self.complete = true;
-        }
-
-        fn place(&mut self, _: LinkId, _: &HeaderBytes) -> Option<Place<'_, Pieces>> {
-            Some(Place {
-                memory: Destination::Memory(&mut self.memory),
-                offset: 0,
-            })
-        }
-
-        fn on_placed(&mut self, _: LinkId, _: &HeaderBytes) {
-            self.complete = true;
-        }
-    }
+    use mx_sim::{Pieces, header_of};
 
     /// The calls that a list takes to go out and to come in, which arrives as it was sent.
     fn calls(sizes: &[usize]) -> (usize, usize) {
@@ -576,10 +718,7 @@ mod tests {
         let len = sizes.iter().sum();
         let bytes: Vec<u8> = (0..len).map(|at| (at ^ (at >> 8)) as u8).collect();
         let memory = Pieces::cut(&bytes, sizes);
-        let mut posted = Posted {
-            memory: Pieces::zeros(sizes),
-            complete: false,
-        };
+        let mut posted = Pieces::zeros(sizes);
         let header = header_of(1, len);
         let body = Body::Memory {
             memory: &memory,
@@ -590,22 +729,39 @@ mod tests {
             state: State::Boundary,
             ..Rx::default()
         };
-        let (mut pool, mut known) = (Pool::new(1 << 20), true);
+        let mut pool = Pool::new(1 << 20);
         sys::CALLS.set(0);
         let sent = Tx::default().packet(&near, &header, &body, &mut [0; SCRATCH]);
         assert_eq!(sent.unwrap(), mx_proto::port::Sent::Whole, "{sizes:?}");
         let out = sys::CALLS.replace(0);
-        while !posted.complete {
-            let to = Addressee {
-                link: LinkId::new(0, 0),
-                stranger: false,
-                known: &mut known,
-                sink: &mut Hearing(&mut posted),
-            };
-            let (_, result) = rx.turn::<Pieces, _>(&far, &mut pool, 64, true, to);
-            result.unwrap();
+        let mut complete = false;
+        while !complete {
+            let mut slot = None;
+            rx.begin(&far, &mut pool, &mut slot, LinkId::new(0, 0), false, 64)
+                .unwrap();
+            let turn = slot.as_mut().unwrap();
+            loop {
+                let step = rx.step(&far, turn, false, true).unwrap();
+                let Some(event) = rx.event(turn, step) else {
+                    break;
+                };
+                complete = match event {
+                    PortEvent::Part { .. } => {
+                        let place = Place {
+                            memory: Destination::Memory(&mut posted),
+                            offset: 0,
+                        };
+                        rx.read(&far, turn, place);
+                        false
+                    }
+                    PortEvent::Packet { .. } => posted.fill(0, len, turn.body(), 0) == len,
+                    PortEvent::Placed { .. } => true,
+                    other => panic!("{other:?}"),
+                };
+            }
+            rx.keep(turn.end(&mut pool, true));
         }
-        assert!(posted.memory.bytes() == bytes, "{sizes:?}");
+        assert!(posted.bytes() == bytes, "{sizes:?}");
         (out, sys::CALLS.get())
     }
 

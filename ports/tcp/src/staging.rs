@@ -25,8 +25,8 @@ const _: () = assert!(STAGING > PACKET_MAX + HEADER_LEN);
 /// Spare buffers kept: more than this many links rarely hold one at the same time.
 const SPARES: usize = 8;
 
-/// A buffer with bytes staged in the middle of it.
-#[derive(Debug)]
+/// A buffer with bytes staged in the middle of it; the default has no room.
+#[derive(Debug, Default)]
 pub(super) struct Staging {
     bytes: Box<[u8]>,
     start: usize,
@@ -34,7 +34,7 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    fn new() -> Self {
+    fn allocate() -> Self {
         Self {
             bytes: vec![0; STAGING].into_boxed_slice(),
             start: 0,
@@ -161,10 +161,10 @@ impl Pool {
     pub(super) fn take(&mut self, kept: &mut Kept) -> Staging {
         self.kept -= kept.counted();
         match std::mem::take(kept) {
-            Kept::Nothing => self.spares.pop().unwrap_or_else(Staging::new),
+            Kept::Nothing => self.spares.pop().unwrap_or_else(Staging::allocate),
             Kept::Staged(staging) => staging,
             Kept::Carried(bytes) => {
-                let mut staging = self.spares.pop().unwrap_or_else(Staging::new);
+                let mut staging = self.spares.pop().unwrap_or_else(Staging::allocate);
                 staging.bytes[..bytes.len()].copy_from_slice(&bytes);
                 staging.end = bytes.len();
                 staging

@@ -15,9 +15,9 @@ use super::link::Phase;
 use super::options::is_worth_a_line;
 use super::{TcpPort, sys};
 use mx_proto::origin::Source;
-use mx_proto::port::{LinkDown, Sink};
+use mx_proto::port::LinkDown;
 use mx_proto::time::PeerDeadline;
-use mx_proto::{Instant, LinkId, Memory};
+use mx_proto::{Instant, LinkId};
 
 impl TcpPort {
     /// Events that need a time and had none.
@@ -36,24 +36,20 @@ impl TcpPort {
     }
 
     #[inline]
-    pub(super) fn ring_alarms<M: Memory, S: Sink<M>>(
-        &mut self,
-        now: Instant,
-        sink: &mut S,
-    ) -> bool {
+    pub(super) fn ring_alarms(&mut self, now: Instant) -> bool {
         if self.alarms.next().is_none() && self.strangers.deadline().is_none() {
             return false;
         }
         let mut did = false;
         while let Some(id) = self.strangers.due(now) {
             did = true;
-            self.drop_unbound(id, sink);
+            self.drop_unbound(id);
         }
         while let Some(alarm) = self.alarms.ring(now) {
             did = true;
             match alarm {
                 Alarm::Accept => self.accept_again(),
-                Alarm::Vitals => self.look_after_links(now, sink),
+                Alarm::Vitals => self.look_after_links(now),
                 Alarm::Linger(id) => {
                     self.drop_link(id);
                 }
@@ -66,7 +62,7 @@ impl TcpPort {
                         continue;
                     }
                     if dial.until.is_over(now) {
-                        self.dialled(link, Some(LinkDown::TimedOut), now, sink);
+                        self.dialled(link, Some(LinkDown::TimedOut), now);
                     } else {
                         self.alarms.set(dial.until.at(), alarm);
                     }
@@ -77,7 +73,7 @@ impl TcpPort {
     }
 
     /// A stranger's time is over.
-    fn drop_unbound<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+    fn drop_unbound(&mut self, id: LinkId) {
         let Some(link) = self.links.get(id) else {
             return;
         };
@@ -86,27 +82,17 @@ impl TcpPort {
         if is_worth_a_line(count) {
             log::warn!("tcp: {peer} dropped: it did not introduce itself ({count} so far)");
         }
-        self.end_stranger(id, LinkDown::TimedOut, sink);
-    }
-
-    /// A closed link has no owner any more.
-    fn end_stranger<M: Memory, S: Sink<M>>(&mut self, id: LinkId, why: LinkDown, sink: &mut S) {
-        match self.links.get(id).map(|link| &link.phase) {
-            Some(Phase::Lingering) => {
-                self.drop_link(id);
-            }
-            _ => self.announce_down(id, why, sink),
-        }
+        self.announce_down(id, LinkDown::TimedOut);
     }
 
     /// Makes room for another one. False when no stranger can be asked to go.
-    pub(super) fn evict<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+    pub(super) fn evict(&mut self) -> bool {
         let links = &self.links;
         let said = |id| {
             links
                 .get(id)
                 .filter(|link| link.stranger)
-                .map(|link| link.known)
+                .map(|link| link.known || link.queued)
         };
         let Some(id) = self.strangers.victim(said) else {
             return false;
@@ -119,7 +105,7 @@ impl TcpPort {
             let peer = link.peer;
             log::warn!("tcp: {peer} dropped: its place is needed for others ({count} so far)");
         }
-        self.end_stranger(id, LinkDown::TimedOut, sink);
+        self.announce_down(id, LinkDown::TimedOut);
         true
     }
 
@@ -136,11 +122,11 @@ impl TcpPort {
         self.pool.shrink();
         self.closing.shrink_to(2 * self.closing.len());
         self.doubted.shrink_to(2 * self.doubted.len());
-        self.fallen.shrink_to(2 * self.fallen.len());
+        self.events.shrink_to(2 * self.events.len());
     }
 
     /// Takes down links whose peer owes an acknowledgement for too long.
-    fn look_after_links<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) {
+    fn look_after_links(&mut self, now: Instant) {
         let timeout = self.options.dead_after / 2;
         let mut dead = Vec::new();
         let Self {
@@ -177,7 +163,7 @@ impl TcpPort {
         // Releases the memory of a busy time.
         doubted.shrink_to(2 * doubted.len());
         for id in dead {
-            self.announce_down(id, LinkDown::TimedOut, sink);
+            self.announce_down(id, LinkDown::TimedOut);
         }
         self.vitals_set = !self.doubted.is_empty();
         if self.vitals_set {

@@ -7,14 +7,14 @@
 //!
 //! Whatever comes: no session, no word to the layer above, nothing kept, and never more bytes to an
 //! address than came from there. No input can know a cookie: the key follows from the whole input.
-
 use crate::input::{Input, digest};
 use crate::meter::{self, within};
 use crate::net::{Datagram, Net};
 use crate::user::User;
-use mx_proto::port::{LinkControl, Port};
+use mx_proto::port::LinkControl;
 use mx_proto::reliability::{Reliable, ReliableConfig, describe};
 use mx_proto::time::Instant;
+use mx_sim::Polled;
 use mx_sim::datagram::header::{FLAGS, GREETING, HEADER, SUMMED, claim, seal};
 use std::time::Duration;
 

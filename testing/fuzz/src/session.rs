@@ -15,7 +15,6 @@
 //! | a stranger proved nothing                  | it is sent no more bytes than came from there     |
 
 mod hostile;
-
 use crate::input::{Input, digest};
 use crate::meter::{self, within};
 use crate::net::{Address, Datagram, Net};
@@ -27,6 +26,7 @@ use mx_proto::port::{Body, Close, LinkControl, LinkDown, Port};
 use mx_proto::reliability::{DatagramError, Reliable, ReliableConfig};
 use mx_proto::time::Instant;
 use mx_proto::{EndpointId, LinkId, NicId, Route, Target};
+use mx_sim::Polled;
 use mx_sim::SimDatagrams;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,7 +12,8 @@ use crate::meter::within;
 use crate::packets::{Packet, body_len};
 use mx_proto::LinkId;
 use mx_proto::memory::Source;
-use mx_proto::port::{Destination, HeaderBytes, LinkDown, Place, RemoteUse, Sink};
+use mx_proto::port::{Destination, HeaderBytes, LinkDown, Place, RemoteUse};
+use mx_sim::Sink;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! A [`Sink`] for tests that says only what a test wants to hear.
 
-use mx_proto::port::{HeaderBytes, LinkDown, Place, RemoteUse, Sink};
+use crate::sink::Sink;
+use mx_proto::port::{HeaderBytes, LinkDown, Place};
 use mx_proto::{LinkId, Memory, Source};
 
 /// The events that a test hears of its port. A link's end fails a test that does not expect it.
@@ -62,8 +63,6 @@ impl<M: Memory, E: Ear<M>> Sink<M> for Hearing<'_, E> {
     fn on_writable(&mut self, link: LinkId) {
         self.0.on_writable(link);
     }
-
-    fn on_remote_activity(&mut self, _: LinkId, _: RemoteUse) {}
 
     fn on_remote_read(&mut self, link: LinkId, token: u64, ok: bool) {
         self.0.on_remote_read(link, token, ok);

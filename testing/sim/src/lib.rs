@@ -49,6 +49,7 @@ pub mod rng;
 pub mod scenario;
 pub mod script;
 pub mod seeds;
+pub mod sink;
 pub mod trace;
 pub mod world;
 
@@ -71,4 +72,5 @@ pub use profile::Profile;
 pub use recorder::{Recorder, Seen, header_of};
 pub use rng::Rng;
 pub use script::{Script, ScriptedNet, ScriptedPort};
+pub use sink::{Polled, Sink, tell_all};
 pub use world::{NodeId, World};

@@ -14,11 +14,11 @@ use crate::world::NodeId;
 use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown, Place, Port,
-    RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, Sink, body_len,
+    RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, body_len,
 };
-use mx_proto::round::{Next, PortEvent, Rounds, drain};
+use mx_proto::round::{Next, PortEvent, Rounds};
 use mx_proto::secret::Binding;
-use mx_proto::{EndpointId, Identity, Instant, LinkId, Memory, NicId, Source, Target};
+use mx_proto::{EndpointId, Identity, Instant, LinkId, Memory, NicId, Target};
 use std::collections::VecDeque;
 
 /// One node's port. Dropping it breaks its links, as the death of a process does.
@@ -408,16 +408,17 @@ impl<M: Memory> Port<M> for SimPort<M> {
         }
     }
 
-    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
-        drain(self, now, budget, sink)
-    }
-
     fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
         Some(self)
     }
 }
 
 impl<M: Memory> Rounds<M> for SimPort<M> {
+    type Lent<'a>
+        = &'a [u8]
+    where
+        Self: 'a;
+
     fn begin(&mut self, _now: Instant, budget: usize) {
         (self.left, self.any) = (budget, false);
     }
@@ -453,7 +454,7 @@ impl<M: Memory> Rounds<M> for SimPort<M> {
         Next::End { any: self.any }
     }
 
-    fn body(&self) -> impl Source {
+    fn body(&self) -> &[u8] {
         &self.lent[..]
     }
 

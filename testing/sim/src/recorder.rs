@@ -1,6 +1,7 @@
 //! A [`Sink`] for tests: writes down what it is told.
 
-use mx_proto::port::{BODY_LEN_AT, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Sink};
+use crate::sink::Sink;
+use mx_proto::port::{BODY_LEN_AT, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place};
 use mx_proto::{LinkId, Source};
 
 /// One call of a sink's.
@@ -55,8 +56,6 @@ pub fn header_of(tag: u8, body_len: usize) -> HeaderBytes {
 pub struct Recorder {
     /// All calls since the last [`take`](Self::take).
     pub seen: Vec<Seen>,
-    /// The links that it says it knows.
-    pub bound: Vec<LinkId>,
     /// Where they belong.
     pub place: Option<Vec<u8>>,
 }
@@ -69,10 +68,6 @@ impl Recorder {
 }
 
 impl Sink<Vec<u8>> for Recorder {
-    fn is_bound(&self, link: LinkId) -> bool {
-        self.bound.contains(&link)
-    }
-
     fn on_up(&mut self, link: LinkId) {
         self.seen.push(Seen::Up(link));
     }
@@ -106,8 +101,6 @@ impl Sink<Vec<u8>> for Recorder {
     fn on_writable(&mut self, link: LinkId) {
         self.seen.push(Seen::Writable(link));
     }
-
-    fn on_remote_activity(&mut self, _: LinkId, _: mx_proto::port::RemoteUse) {}
 
     fn on_remote_read(&mut self, link: LinkId, token: u64, ok: bool) {
         self.seen.push(Seen::RemoteRead(link, token, ok));

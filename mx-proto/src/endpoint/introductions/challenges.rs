@@ -14,16 +14,18 @@
 //! Owns: what has been proven on links, the count of nonces.
 //! Cost: nothing without a secret, and nothing once a link is proven.
 
+use super::Stage;
 use super::reasons::{Distrust, Rejection};
-use super::{Due, Stage};
-use crate::endpoint::Core;
+use crate::endpoint::Endpoint;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, RemoteId, SessionId};
 use crate::log_limit::LogLimit;
 use crate::owner::Owner;
+use crate::port::Port;
 use crate::remote::{LinkState, Remote};
 use crate::secret::{self, Binding, Purpose, Role, Words};
 use crate::status::{DownReason, Status, Violation};
+use crate::time::Clock;
 use crate::wire::{self, ChallengeBody, HELLO_LEN, Header, Hello};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -73,7 +75,7 @@ impl Challenges {
     }
 }
 
-impl<O: Owner> Core<O> {
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Asks a stranger for the site's secret.
     pub(super) fn challenge(&mut self, link: LinkId, binding: Binding) {
         let Self {
@@ -129,13 +131,12 @@ impl<O: Owner> Core<O> {
         introduction.stage = Stage::Claimed;
         if secret.verify(Role::Caller, &words, proof) {
             introduction.trusted = true;
-            return introductions.note(Due::Look(link));
+            return self.look_at(link);
         }
         self.turn_away(link, Status::BadSecret, Rejection::Secret);
     }
 
-    /// The peer that we connected to sends a challenge. The port is asked for the link's binding
-    /// after the poll.
+    /// The peer that we connected to sends a challenge.
     pub(in crate::endpoint) fn on_challenge(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
         if self.unread_sessions(link, Some(from)) {
             return self.violation(link, Violation::UnreadQuestions);
@@ -143,19 +144,12 @@ impl<O: Owner> Core<O> {
         let Some(body) = ChallengeBody::parse(body) else {
             return self.violation(link, Violation::Challenge);
         };
-        let due = Due::Challenge(link, Box::new(body));
-        self.introductions.note(due);
+        self.answer_challenge(link, from, &body);
     }
 
     /// It has proven that it knows it, or has not.
-    pub(super) fn answer_challenge(
-        &mut self,
-        link: LinkId,
-        binding: Binding,
-        body: &ChallengeBody,
-    ) {
-        // The link may have another remote by now, or none.
-        let from = self.remote_of(link);
+    fn answer_challenge(&mut self, link: LinkId, from: RemoteId, body: &ChallengeBody) {
+        let binding = self.port.binding(link);
         let Some(remote) = self.remotes.of(from) else {
             return;
         };

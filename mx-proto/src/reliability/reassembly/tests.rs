@@ -2,8 +2,8 @@
 
 use super::super::partial::PIECE_COST;
 use super::*;
-use crate::memory::Source;
-use crate::port::{BODY_LEN_AT, Destination, HeaderBytes, LinkDown, Place, RemoteUse};
+use crate::ids::LinkId;
+use crate::port::{BODY_LEN_AT, Destination};
 
 pub(in crate::reliability) const LINK: LinkId = LinkId::new(3, 1);
 pub(in crate::reliability) const LIMITS: BodyLimits = BodyLimits {
@@ -29,16 +29,18 @@ pub(in crate::reliability) struct Above {
     pub(in crate::reliability) begun: Vec<(u8, Vec<u8>)>,
 }
 
-impl Sink<Vec<u8>> for Above {
-    fn on_up(&mut self, _: LinkId) {}
-    fn on_down(&mut self, _: LinkId, _: LinkDown) {}
-    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
+impl Above {
+    pub(in crate::reliability) fn on_packet(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: &[u8],
+    ) {
         assert_eq!(link, LINK);
         self.seen.push(Seen::Packet(header[0], body.to_vec()));
     }
-    fn place(
+    pub(in crate::reliability) fn place(
         &mut self,
-        _: LinkId,
         header: &HeaderBytes,
         begin: bool,
     ) -> Option<Place<'_, Vec<u8>>> {
@@ -56,7 +58,7 @@ impl Sink<Vec<u8>> for Above {
             offset: 5,
         })
     }
-    fn on_placed(&mut self, _: LinkId, header: &HeaderBytes) {
+    pub(in crate::reliability) fn on_placed(&mut self, header: &HeaderBytes) {
         if let Some((tag, memory)) = self.begun.pop_if(|_| header[0] >= 100) {
             assert_eq!(
                 (tag, &memory[5..]),
@@ -65,9 +67,6 @@ impl Sink<Vec<u8>> for Above {
         }
         self.seen.push(Seen::Placed(header[0]));
     }
-    fn on_writable(&mut self, _: LinkId) {}
-    fn on_remote_activity(&mut self, _: LinkId, _: RemoteUse) {}
-    fn on_remote_read(&mut self, _: LinkId, _: u64, _: bool) {}
 }
 
 pub(in crate::reliability) fn body(tag: u8, len: usize) -> Vec<u8> {
@@ -106,6 +105,37 @@ const fn fin(fragment: u32) -> Chunk<'static> {
     }
 }
 
+/// The result of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Taken {
+    /// Everything the peer ever sent has been given out.
+    fin: bool,
+}
+
+/// Gives out what can be given out, with the bytes of the chunk that came last.
+fn drain(
+    reassembly: &mut Reassembly,
+    chunk: &[u8],
+    budget: &mut usize,
+    above: &mut Above,
+) -> Taken {
+    loop {
+        match reassembly.next(budget) {
+            Step::Done => return Taken { fin: false },
+            Step::Fin => return Taken { fin: true },
+            Step::Ask { header, begin } => {
+                let place = above.place(&header, begin);
+                reassembly.answer(place, chunk, LIMITS);
+            }
+            Step::Packet { header, bytes, at } => {
+                above.on_packet(LINK, &header, &bytes[at..]);
+                reassembly.reuse(bytes);
+            }
+            Step::Placed(header) => above.on_placed(&header),
+        }
+    }
+}
+
 /// A link's fragments and their receiver.
 struct Rig {
     reassembly: Reassembly,
@@ -136,7 +166,12 @@ impl Rig {
         let fits = |window: &usize| reassembly.admits(&chunk, false, *window) == Admission::Yes;
         let window = [0, 96, 400, 800].into_iter().find(fits);
         let before = reassembly.kept_bytes();
-        let taken = reassembly.take(&chunk, LINK, LIMITS, budget, above);
+        let taken = reassembly.take(&chunk, LIMITS, budget).map(|is_next| {
+            if is_next && let Some((header, body)) = chunk.payload.split_first_chunk() {
+                above.on_packet(LINK, header, body);
+            }
+            drain(reassembly, chunk.payload, budget, above)
+        });
         // A chunk that is not admitted is refused; one that is too long shows only when it is taken.
         assert!(admitted == Admission::Yes || taken.is_err());
         assert!(window.is_none_or(|window| reassembly.kept_bytes() <= before + window));
@@ -175,9 +210,7 @@ fn the_budget_leaves_the_rest_for_the_next_time() {
     for i in 1..4 {
         assert!(rig.reassembly.has_ready());
         let mut budget = 1;
-        let taken = rig
-            .reassembly
-            .deliver(LINK, LIMITS, &mut budget, &mut rig.above);
+        let taken = drain(&mut rig.reassembly, &[], &mut budget, &mut rig.above);
         assert_eq!((taken.fin, budget), (i == 3, 0));
         assert_eq!(rig.seen(), [whole(i, 10)]);
     }
@@ -393,8 +426,7 @@ fn random_orders_give_the_packets_in_order_and_leave_nothing() {
             deferred += usize::from(rig.reassembly.has_ready());
         }
         rig.budget = usize::MAX;
-        rig.reassembly
-            .deliver(LINK, LIMITS, &mut rig.budget, &mut rig.above);
+        drain(&mut rig.reassembly, &[], &mut rig.budget, &mut rig.above);
         assert!(deferred > 0 && !rig.reassembly.has_ready());
         let mut expected = Vec::new();
         for (tag, packet) in (0..20u8).zip(&packets) {

@@ -2,8 +2,9 @@
 
 use super::{Pair, bytes, command, micros, millis, target};
 use mx_proto::Instant;
-use mx_proto::port::{Close, ConnectError, LinkControl, LinkDown, Port};
+use mx_proto::port::{Close, ConnectError, LinkControl, LinkDown};
 use mx_proto::reliability::{Channel, Quote, ReliableConfig};
+use mx_sim::Polled;
 use mx_sim::datagram::header::{DATA, HELLO};
 use mx_sim::{Recorder, Seen};
 use std::time::Duration;

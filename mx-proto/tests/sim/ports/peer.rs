@@ -12,6 +12,7 @@ use mx_proto::port::{
     BODY_LEN_AT, Body, Destination, HeaderBytes, LinkDown, Place, Port, SendError, Sent,
 };
 use mx_proto::{Clock, EndpointId, Instant, LinkId, NicId, Route, Target};
+use mx_sim::Polled;
 use mx_sim::{Buffer, Cluster, Drive, Ear, Hearing, NodeId, Rng, VirtualClock, World};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

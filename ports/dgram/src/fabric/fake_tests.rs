@@ -5,7 +5,7 @@ use libfabric_fake::{Call, Fake, Faults, Shape, Wait as Waiting};
 use libfabric_sys::abi::{
     FI_ADDR_EFA, FI_CONTEXT2, FI_EHOSTUNREACH, FI_EIO, FI_MSG_PREFIX, FI_RM_DISABLED,
 };
-use mx_proto::reliability::{DatagramError, DatagramPort, GsoBatch, Incoming};
+use mx_proto::reliability::{DatagramError, DatagramPort, GsoBatch, Incoming, Received};
 use mx_proto::{EndpointId, NicId, Route};
 
 /// Two services on one fabric.
@@ -53,7 +53,7 @@ impl Pair {
                 Ok(()) => return,
                 Err(error) => assert_eq!(error, DatagramError::WouldBlock),
             }
-            self.a.poll(64, |incoming| panic!("{incoming:?}"));
+            poll_idle(&mut self.a);
             got.extend(self.take());
         }
         panic!("no room in 100000 polls");
@@ -63,18 +63,17 @@ impl Pair {
     fn take(&mut self) -> Vec<Vec<u8>> {
         let mut got = Vec::new();
         let expected = [Channel::Command, Channel::Data].map(|channel| self.a.address(channel));
-        self.b.poll(64, |incoming| match incoming {
-            Incoming::Datagrams {
-                from,
-                bytes,
-                segment,
-                ..
-            } => {
-                assert!(expected.contains(&from));
-                got.extend(bytes.chunks(segment).map(<[u8]>::to_vec));
+        self.b.begin(64);
+        while let Received::Incoming(incoming) = self.b.next() {
+            match incoming {
+                Incoming::Datagrams { from, segment, .. } => {
+                    assert!(expected.contains(&from));
+                    let all = self.b.bytes().chunks(segment);
+                    got.extend(all.map(<[u8]>::to_vec));
+                }
+                other => panic!("{other:?}"),
             }
-            other => panic!("{other:?}"),
-        });
+        }
         got
     }
 
@@ -82,7 +81,7 @@ impl Pair {
     fn poll_until_idle(&mut self, got: &mut Vec<Vec<u8>>) {
         let mut quiet = 0;
         while quiet < 200 {
-            self.a.poll(64, |incoming| panic!("{incoming:?}"));
+            poll_idle(&mut self.a);
             let now = self.take();
             quiet = if now.is_empty() { quiet + 1 } else { 0 };
             got.extend(now);
@@ -251,7 +250,7 @@ fn a_service_whose_queue_breaks_is_opened_again_under_its_names() {
     let names = pair.b.names;
     pair.fake.overrun();
     // Both notice.
-    pair.a.poll(64, |incoming| panic!("{incoming:?}"));
+    poll_idle(&mut pair.a);
     assert!(pair.take().is_empty());
     assert_eq!(
         pair.send(Channel::Data, b"x", 1),
@@ -306,20 +305,32 @@ fn the_data_channel_is_empty_when_less_came_than_was_asked_for_whatever_waits_on
     let mut came = 0;
     for _ in 0..1000 {
         let before = came;
-        let empty = pair.b.drain_data(4, |incoming| match incoming {
-            Incoming::Datagrams {
-                channel: Channel::Data,
-                ..
-            } => came += 1,
-            other => panic!("{other:?}"),
-        });
+        pair.b.begin_data(4);
+        let empty = loop {
+            match pair.b.next() {
+                Received::Incoming(Incoming::Datagrams {
+                    channel: Channel::Data,
+                    ..
+                }) => came += 1,
+                Received::End { drained, .. } => break drained,
+                other => panic!("{other:?}"),
+            }
+        };
         assert_eq!(empty, came - before < 4);
-        pair.a.poll(64, |incoming| panic!("{incoming:?}"));
+        poll_idle(&mut pair.a);
     }
     assert_eq!(came, 10);
     pair.poll_until_idle(&mut got);
     assert_eq!(got.len(), 10);
     pair.end();
+}
+
+/// Polls a service to which nothing comes.
+fn poll_idle(service: &mut FabricDatagrams) {
+    service.begin(64);
+    if let Received::Incoming(incoming) = service.next() {
+        panic!("{incoming:?}");
+    }
 }
 
 fn target(endpoint: u32) -> Target {
@@ -333,11 +344,15 @@ fn target(endpoint: u32) -> Target {
 /// Events of a service that no peer sent.
 fn answers(service: &mut FabricDatagrams) -> Vec<(FabricAddress, Option<FabricAddress>)> {
     let mut answers = Vec::new();
-    let told = service.poll(64, |incoming| match incoming {
-        Incoming::Found { at, is } => answers.push((at, Some(is))),
-        Incoming::NotFound { at } => answers.push((at, None)),
-        other => panic!("{other:?}"),
-    });
+    service.begin(64);
+    let told = loop {
+        match service.next() {
+            Received::Incoming(Incoming::Found { at, is }) => answers.push((at, Some(is))),
+            Received::Incoming(Incoming::NotFound { at }) => answers.push((at, None)),
+            Received::End { any, .. } => break any,
+            other => panic!("{other:?}"),
+        }
+    };
     assert_eq!(told, !answers.is_empty());
     answers
 }

@@ -4,7 +4,7 @@
 //!   send   inject: copied by the provider, no completion        up to inject_max
 //!          buffers: free --> waiting --fi_send--> sending --completion--> free
 //!
-//!   take   owed --fi_recv--> posted --completion--> arrived --handed out--> owed
+//!   take   owed --fi_recv--> posted --completion--> arrived --hand_out--> lent --take_back--> owed
 //! ```
 //!
 //! A batch is accepted whole or not at all. Datagrams that the provider does not take at once wait
@@ -59,6 +59,8 @@ pub(super) struct Line {
     waiting: VecDeque<Waiting>,
     /// Received and not handed out: the buffer and its length.
     arrived: VecDeque<(u32, usize)>,
+    /// Handed out: the buffer, and the place of the datagram among them all.
+    lent: Option<(u32, Range<usize>)>,
     events: Vec<CqEvent>,
     name: FabricAddress,
     header: Vec<u8>,
@@ -130,6 +132,7 @@ impl Line {
             free: (receives..entries as u32).rev().collect(),
             waiting: VecDeque::new(),
             arrived: VecDeque::new(),
+            lent: None,
             events: Vec::new(),
             name,
             header: header(&name),
@@ -370,27 +373,41 @@ impl Line {
         }
     }
 
-    /// Hands out the oldest received datagram, with the sender's name as received. `None` after the
+    /// Lends the oldest received datagram; `read` gets the sender's name as received. `None` after the
     /// last one that [`Line::read`] took.
     pub(super) fn hand_out<T>(
         &mut self,
         stats: &mut FabricStats,
-        receive: impl FnOnce(&[u8], &[u8]) -> T,
+        read: impl FnOnce(&[u8]) -> T,
     ) -> Option<T> {
         while let Some((number, len)) = self.arrived.pop_front() {
-            self.owed.push(number);
-            let frame = &self.buffers.bytes()[at(self.size, number)];
+            let place = at(self.size, number);
+            let frame = &self.buffers.bytes()[place.clone()];
             let frame = frame.get(self.prefix.receive..len);
             match Frame::parse(frame.unwrap_or(&[])) {
                 Frame::Datagram(name, datagram) => {
                     stats.received += 1;
-                    return Some(receive(name, datagram));
+                    let end = place.start + len;
+                    self.lent = Some((number, end - datagram.len()..end));
+                    return Some(read(name));
                 }
                 Frame::Foreign => stats.foreign += 1,
                 Frame::Damaged => stats.damaged += 1,
             }
+            self.owed.push(number);
         }
         None
+    }
+
+    /// The datagram that is lent.
+    pub(super) fn bytes(&self) -> &[u8] {
+        let place = self.lent.as_ref().map_or(0..0, |(_, place)| place.clone());
+        &self.buffers.bytes()[place]
+    }
+
+    /// The datagram is not lent any more.
+    pub(super) fn take_back(&mut self) {
+        self.owed.extend(self.lent.take().map(|(number, _)| number));
     }
 }
 

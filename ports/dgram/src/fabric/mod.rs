@@ -60,6 +60,8 @@ use mx_proto::reliability::{Capacity, Channel, DATA_NAME_MAX};
 use mx_proto::{Clock, Instant, NicId, Target};
 use peers::Peers;
 use poll_timer::PollTimer;
+use service::Poll;
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -100,7 +102,8 @@ pub struct FabricDatagrams {
     /// True if names do not follow from targets.
     asks: bool,
     /// Answers that have not been handed out: a placeholder, and the name that it stands for, if there is one.
-    answers: Vec<(FabricAddress, Option<FabricAddress>)>,
+    answers: VecDeque<(FabricAddress, Option<FabricAddress>)>,
+    poll: Poll,
     askers: Askers,
     /// `None` while the domain is broken.
     open: Option<Open>,
@@ -189,7 +192,8 @@ impl FabricDatagrams {
             ports: options.ports,
             addresses: options.addresses,
             asks,
-            answers: Vec::new(),
+            answers: VecDeque::new(),
+            poll: Poll::NONE,
             askers: Askers::new(),
             open: Some(open),
             retry_at: Instant(0),
@@ -237,7 +241,8 @@ impl FabricDatagrams {
     /// fabric; the target is then not found.
     pub fn found(&mut self, target: Target, name: &[u8]) -> bool {
         let name = self.whole(name);
-        self.answers.push((FabricAddress::sought(target), name));
+        self.answers
+            .push_back((FabricAddress::sought(target), name));
         name.is_some()
     }
 
@@ -262,7 +267,8 @@ impl FabricDatagrams {
 
     /// Records that the target is not on our fabric.
     pub fn nowhere(&mut self, target: Target) {
-        self.answers.push((FabricAddress::sought(target), None));
+        self.answers
+            .push_back((FabricAddress::sought(target), None));
     }
 
     /// The counters.

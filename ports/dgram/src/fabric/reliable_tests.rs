@@ -6,6 +6,7 @@ use libfabric_fake::{Fake, Faults, Shape};
 use mx_proto::port::{Body, LinkControl, Port, SendError};
 use mx_proto::reliability::{DatagramPort, Reliable, ReliableConfig};
 use mx_proto::{EndpointId, LinkId, Route, Target};
+use mx_sim::Polled;
 use mx_sim::recorder::{Recorder, Seen, header_of};
 use std::net::Ipv4Addr;
 
@@ -41,7 +42,7 @@ impl Pair {
             "no end in {TIMEOUT:?}"
         );
         for end in 0..2 {
-            Port::<Vec<u8>>::poll(
+            Polled::<Vec<u8>>::poll(
                 &mut self.ports[end],
                 MonotonicClock.now(),
                 64,

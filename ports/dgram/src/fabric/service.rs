@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   send   peers: place of the name --> line: inject, or buffers
-//!   poll   command, then data: completions --> frames --> names --> the layer above
+//!   next   answers, command, then data: completions --> frames --> names --> the layer above
 //!   arm    both queues allow sleeping, or a timer wakes
 //! ```
 //!
@@ -14,15 +14,50 @@ use super::peers::NoPlace;
 use super::{FabricDatagrams, Open};
 use mx_port_fabric::FabricError;
 use mx_proto::port::{ConnectError, WakeDescriptors};
-use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
+use mx_proto::reliability::{
+    Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming, Received,
+};
 use mx_proto::{Instant, Target};
 use std::net::SocketAddr;
 
 /// Completions read at a time.
 const BATCH: usize = 64;
 
-/// The order of polling: the command channel first.
-const CHANNELS: [Channel; 2] = [Channel::Command, Channel::Data];
+/// The position within a poll.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Poll {
+    /// The channel whose datagrams are handed out.
+    channel: Channel,
+    stage: Stage,
+    /// The data channel is taken in alone.
+    data_alone: bool,
+    /// Datagrams still to take on this channel.
+    left: usize,
+    any: bool,
+    drained: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Answers,
+    Channel,
+    End,
+}
+
+impl Poll {
+    pub(super) const NONE: Self = Self::new(Channel::Data, Stage::End, 0);
+
+    const fn new(channel: Channel, stage: Stage, left: usize) -> Self {
+        Self {
+            channel,
+            stage,
+            data_alone: false,
+            left,
+            any: false,
+            drained: false,
+        }
+    }
+}
 
 impl DatagramPort for FabricDatagrams {
     type Address = FabricAddress;
@@ -105,66 +140,57 @@ impl DatagramPort for FabricDatagrams {
         line.send((&mut open.peers, peer), batch, &mut self.stats)
     }
 
-    fn poll(
-        &mut self,
-        budget: usize,
-        mut receive: impl FnMut(Incoming<'_, FabricAddress>),
-    ) -> bool {
-        let told = !self.answers.is_empty();
-        for (at, name) in self.answers.drain(..) {
-            receive(match name {
-                Some(is) => Incoming::Found { at, is },
-                None => Incoming::NotFound { at },
-            });
-        }
-        if !self.is_open() {
-            return told;
-        }
-        let format = self.plan().terms.address_format;
-        let (mut left, mut any) = (budget, told);
-        for channel in CHANNELS {
-            let polled = self.poll_channel(channel, format, left.max(1), &mut receive);
-            match polled {
-                Ok(polled) => {
-                    left = left.saturating_sub(polled.taken);
-                    any |= polled.did;
-                }
-                Err(error) => {
-                    self.broke(&error);
-                    return true;
-                }
-            }
-        }
-        if any {
-            self.poll_timer.quicken();
-        }
-        if self.stats.foreign > 0 && !self.told_foreign {
-            self.told_foreign = true;
-            log::warn!(
-                "dgram: something comes in at {:?} that does not use libfabric: peers must use \
-                 the same service",
-                self.names[0]
-            );
-        }
-        any
+    fn begin(&mut self, budget: usize) {
+        self.poll = Poll::new(Channel::Command, Stage::Answers, budget.max(1));
     }
 
-    fn drain_data(
-        &mut self,
-        budget: usize,
-        mut receive: impl FnMut(Incoming<'_, FabricAddress>),
-    ) -> bool {
+    fn begin_data(&mut self, budget: usize) {
+        self.poll = Poll {
+            data_alone: true,
+            ..Poll::new(Channel::Data, Stage::Channel, budget.max(1))
+        };
         if !self.is_open() {
-            return true;
+            (self.poll.stage, self.poll.drained) = (Stage::End, true);
         }
-        let format = self.plan().terms.address_format;
-        match self.poll_channel(Channel::Data, format, budget.max(1), &mut receive) {
-            Ok(polled) => polled.empty,
-            Err(error) => {
-                self.broke(&error);
-                true
+    }
+
+    fn next(&mut self) -> Received<FabricAddress> {
+        loop {
+            match self.poll.stage {
+                Stage::Answers => {
+                    if let Some((at, name)) = self.answers.pop_front() {
+                        self.poll.any = true;
+                        return Received::Incoming(match name {
+                            Some(is) => Incoming::Found { at, is },
+                            None => Incoming::NotFound { at },
+                        });
+                    }
+                    self.poll.stage = if self.is_open() {
+                        Stage::Channel
+                    } else {
+                        Stage::End
+                    };
+                }
+                Stage::Channel => match self.next_of_channel() {
+                    Ok(Some(incoming)) => return Received::Incoming(incoming),
+                    Ok(None) => self.end_channel(),
+                    Err(error) => {
+                        self.broke(&error);
+                        self.poll.stage = Stage::End;
+                        (self.poll.any, self.poll.drained) = (true, true);
+                    }
+                },
+                Stage::End => {
+                    let Poll { any, drained, .. } = self.poll;
+                    return Received::End { any, drained };
+                }
             }
         }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        let open = self.open.as_ref();
+        open.map_or(&[], |open| open.lines[self.poll.channel as usize].bytes())
     }
 
     fn arm(&mut self) -> bool {
@@ -208,55 +234,77 @@ impl FabricDatagrams {
         fitting.copied().find_map(|at| ours.elsewhere(at))
     }
 
-    /// Hands out what has arrived on one channel.
-    fn poll_channel(
-        &mut self,
-        channel: Channel,
-        format: u32,
-        budget: usize,
-        receive: &mut impl FnMut(Incoming<'_, FabricAddress>),
-    ) -> Result<Polled, FabricError> {
-        let Self { open, stats, .. } = self;
+    /// The next datagram of the channel that is taken in.
+    fn next_of_channel(&mut self) -> Result<Option<Incoming<FabricAddress>>, FabricError> {
+        let format = self.plan().terms.address_format;
+        let Self {
+            open, stats, poll, ..
+        } = self;
         let Some(open) = open else {
-            return Ok(Polled::default());
+            return Ok(None);
         };
         let Open {
             peers,
             domain,
             lines,
         } = open;
+        let channel = poll.channel;
         let line = &mut lines[channel as usize];
         let ours = *line.name();
-        let (mut taken, mut did) = (0, false);
         loop {
-            while taken < budget {
-                let handed = line.hand_out(stats, |name, bytes| {
-                    let Some(from) = FabricAddress::read(name, format, &ours) else {
-                        return false;
-                    };
-                    receive(Incoming::Datagrams {
+            line.take_back();
+            while poll.left > 0 {
+                let handed = line.hand_out(stats, |name| FabricAddress::read(name, format, &ours));
+                let Some(from) = handed else { break };
+                poll.left -= 1;
+                poll.any = true;
+                if let Some(from) = from {
+                    let segment = line.bytes().len();
+                    return Ok(Some(Incoming::Datagrams {
                         channel,
                         from,
-                        bytes,
-                        segment: bytes.len(),
-                    });
-                    true
-                });
-                match handed {
-                    Some(good) => {
-                        stats.damaged += u64::from(!good);
-                        taken += 1;
-                    }
-                    None => break,
+                        segment,
+                    }));
                 }
+                stats.damaged += 1;
+                line.take_back();
             }
             line.push(domain, peers, stats)?;
-            let empty = taken < budget && line.read(peers, BATCH.min(budget - taken), stats)? == 0;
-            if empty || taken >= budget {
-                did |= taken > 0;
-                return Ok(Polled { taken, did, empty });
+            if poll.left == 0 {
+                return Ok(None);
             }
-            did = true;
+            if line.read(peers, BATCH.min(poll.left), stats)? == 0 {
+                poll.drained = true;
+                return Ok(None);
+            }
+            poll.any = true;
+        }
+    }
+
+    /// Everything of a channel has been handed out.
+    fn end_channel(&mut self) {
+        let poll = &mut self.poll;
+        if poll.channel == Channel::Command {
+            *poll = Poll {
+                any: poll.any,
+                ..Poll::new(Channel::Data, Stage::Channel, poll.left.max(1))
+            };
+            return;
+        }
+        poll.stage = Stage::End;
+        if poll.data_alone {
+            return;
+        }
+        if poll.any {
+            self.poll_timer.quicken();
+        }
+        if self.stats.foreign > 0 && !self.told_foreign {
+            self.told_foreign = true;
+            log::warn!(
+                "dgram: something comes in at {:?} that does not use libfabric: peers must use \
+                 the same service",
+                self.names[0]
+            );
         }
     }
 
@@ -265,15 +313,4 @@ impl FabricDatagrams {
         let timer = [self.poll_timer.raw()];
         self.watch(&timer) && self.poll_timer.start()
     }
-}
-
-/// The result of polling one channel.
-#[derive(Clone, Copy, Default, Debug)]
-struct Polled {
-    /// Number of datagrams.
-    taken: usize,
-    /// True if anything happened.
-    did: bool,
-    /// True if nothing is left.
-    empty: bool,
 }

@@ -5,7 +5,7 @@
 use super::*;
 use mx_port_fabric::Wait;
 use mx_proto::port::ConnectError;
-use mx_proto::reliability::{DatagramError, DatagramPort, GsoBatch, Incoming};
+use mx_proto::reliability::{DatagramError, DatagramPort, GsoBatch, Incoming, Received};
 use mx_proto::{EndpointId, Route, Target};
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -33,19 +33,21 @@ type Datagram = (Channel, FabricAddress, Vec<u8>);
 
 fn poll(service: &mut FabricDatagrams, budget: usize) -> Vec<Datagram> {
     let mut got = Vec::new();
-    service.poll(budget, |incoming| match incoming {
-        Incoming::Datagrams {
-            channel,
-            from,
-            bytes,
-            segment,
-        } => {
-            for datagram in bytes.chunks(segment) {
-                got.push((channel, from, datagram.to_vec()));
+    service.begin(budget);
+    while let Received::Incoming(incoming) = service.next() {
+        match incoming {
+            Incoming::Datagrams {
+                channel,
+                from,
+                segment,
+            } => {
+                for datagram in service.bytes().chunks(segment) {
+                    got.push((channel, from, datagram.to_vec()));
+                }
             }
+            other => panic!("{other:?}"),
         }
-        other => panic!("{other:?}"),
-    });
+    }
     got
 }
 

@@ -13,22 +13,29 @@ fn through(text: &str) -> (Vec<Vec<u8>>, FaultStats) {
     const BATCH: u32 = 60;
     let mut faults = Faults::new(plan(text));
     let mut got = Vec::new();
-    let mut receive = |incoming: Incoming<'_, u8>| {
-        let Incoming::Datagrams { bytes, segment, .. } = incoming else {
-            panic!("only datagrams");
-        };
-        got.extend(bytes.chunks(segment).map(<[u8]>::to_vec));
-    };
     let (mut next, mut now) = (0, Instant(0));
     while next < COUNT || !faults.holds_nothing() {
         now = Instant(now.0 + 100);
-        faults.release(now, &mut receive);
+        faults.begin(now);
+        faults.release();
         let end = COUNT.min(next + BATCH);
         let bytes: Vec<u8> = (next..end).flat_map(u32::to_le_bytes).collect();
         next = end;
-        batch(Channel::Data, 9, &bytes, 4, &mut |incoming| {
-            faults.take_in(now, incoming, &mut receive);
-        });
+        if !bytes.is_empty() {
+            let incoming = Incoming::Datagrams {
+                channel: Channel::Data,
+                from: 9,
+                segment: 4,
+            };
+            faults.take_in(incoming, &bytes);
+        }
+        while let Some(incoming) = faults.next() {
+            let Incoming::Datagrams { segment, .. } = incoming else {
+                panic!("only datagrams");
+            };
+            let all = faults.bytes(&bytes).chunks(segment);
+            got.extend(all.map(<[u8]>::to_vec));
+        }
     }
     (got, faults.stats)
 }

@@ -32,10 +32,13 @@ fn speak(udp: &mut UdpDatagrams, peer: &UdpSocket, channel: Channel) -> Address 
     let (begin, mut heard) = (Wall::now(), None);
     while heard.is_none() {
         assert!(begin.elapsed() < LONG);
-        udp.poll(64, |incoming| match incoming {
-            Incoming::Datagrams { from, bytes, .. } if bytes == b"hello" => heard = Some(from),
-            other => panic!("{other:?}"),
-        });
+        udp.begin(64);
+        while let Received::Incoming(incoming) = udp.next() {
+            match incoming {
+                Incoming::Datagrams { from, .. } if udp.bytes() == b"hello" => heard = Some(from),
+                other => panic!("{other:?}"),
+            }
+        }
     }
     heard.unwrap()
 }

@@ -7,6 +7,9 @@
 //!                                                             every 8th otherwise
 //!
 //!   data name:  'U' and that number    the peer combines it with the address it knows us by
+//!
+//!   begin ------> Command --> Data, if it is read --> Failures --> End      a read fills buffers, and
+//!   begin_data -------------> Data -----------------------------> End      next gives out one after the other
 //! ```
 //!
 //! The command socket has its own queue in the kernel, so that acknowledgements neither wait behind
@@ -36,7 +39,9 @@ use mx_port_base::clock::MonotonicClock;
 use mx_port_base::epoll::Epoll;
 use mx_port_base::interfaces::Interfaces;
 use mx_proto::port::{ConnectError, WakeDescriptors};
-use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
+use mx_proto::reliability::{
+    Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming, Received,
+};
 use mx_proto::{Clock, Instant, Target};
 use quinn_udp::RecvMeta;
 use smallvec::SmallVec;
@@ -44,6 +49,7 @@ use socket::{Opening, Socket};
 use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::IpAddr;
+use std::ops::Range;
 
 /// The largest datagram of the command channel: an acknowledgement with all its words, a tiny
 /// fragment, and anything sent before the data channel is proven.
@@ -100,6 +106,8 @@ pub struct UdpDatagrams {
     spoken: Spoken,
     nest: Epoll,
     look: Look,
+    poll: Poll,
+    /// Buffers of the command channel, and of the data channel.
     small: Box<[u8]>,
     large: Box<[u8]>,
     metas: Box<[RecvMeta]>,
@@ -117,6 +125,53 @@ struct Look {
     idle: u32,
     /// A thread slept: the next poll reads all sockets.
     everywhere: bool,
+}
+
+/// The position within a poll.
+#[derive(Debug)]
+struct Poll {
+    stage: Stage,
+    /// Datagrams still to take on the channel of the stage, about.
+    left: usize,
+    /// Buffers of that channel that have been filled.
+    buffers: usize,
+    /// Buffers filled by the last read that have not been given out.
+    filled: Range<usize>,
+    /// The channel and the place of the datagrams given out last.
+    given: (Channel, Range<usize>),
+    /// Room for the data channel; `None`: it is left out.
+    data_room: Option<usize>,
+    /// The data channel is taken in alone.
+    data_alone: bool,
+    /// A thread slept: all sockets are read.
+    everywhere: bool,
+    any: bool,
+    drained: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Command,
+    Data,
+    Failures,
+    End,
+}
+
+impl Poll {
+    fn new(stage: Stage, left: usize) -> Self {
+        Self {
+            stage,
+            left,
+            buffers: 0,
+            filled: 0..0,
+            given: (Channel::Command, 0..0),
+            data_room: None,
+            data_alone: false,
+            everywhere: false,
+            any: false,
+            drained: false,
+        }
+    }
 }
 
 impl UdpDatagrams {
@@ -170,6 +225,7 @@ impl UdpDatagrams {
                 idle: ACTIVE_LOOKS,
                 everywhere: true,
             },
+            poll: Poll::new(Stage::End, 0),
             small: vec![0; COMMAND_BATCH * COMMAND_MAX].into_boxed_slice(),
             large: vec![0; DATA_BATCH * DATA_ROOM].into_boxed_slice(),
             metas: vec![RecvMeta::default(); COMMAND_BATCH].into_boxed_slice(),
@@ -208,16 +264,13 @@ impl UdpDatagrams {
         }
     }
 
-    /// Reports errors that came back.
+    /// The next error that came back.
     #[cold]
-    fn tell(&mut self, receive: &mut impl FnMut(Incoming<'_, Address>)) {
-        for socket in [&mut self.command, &mut self.data] {
-            while let Some(failure) = socket.next_failure() {
-                if let Some(incoming) = told(failure) {
-                    receive(incoming);
-                }
-            }
-        }
+    fn next_failure(&mut self) -> Option<Incoming<Address>> {
+        let sockets = [&mut self.command, &mut self.data];
+        sockets
+            .into_iter()
+            .find_map(|socket| std::iter::from_fn(|| socket.next_failure()).find_map(told))
     }
 
     /// Receives one datagram of the command channel. During an exchange it reads again at once,
@@ -233,124 +286,158 @@ impl UdpDatagrams {
         Some((from.spoken_to(self.spoken.note(at)), len))
     }
 
-    /// Receives about `room` datagrams of the command channel at most. Returns their number.
+    /// Takes one datagram of the command channel, which then follows no other read of it.
     #[inline]
-    fn poll_command(
-        &mut self,
-        room: usize,
-        receive: &mut impl FnMut(Incoming<'_, Address>),
-    ) -> usize {
-        let channel = Channel::Command;
-        if self.look.streak < STREAK {
-            let Some((from, len)) = self.look_for_one() else {
-                self.look.streak = 0;
-                self.look.quiet = self.look.quiet.saturating_add(1);
-                return 0;
-            };
+    fn take_one(&mut self) -> Option<Incoming<Address>> {
+        let one = self.look_for_one();
+        if one.is_some() {
             self.look.streak += 1;
             self.look.quiet = 0;
-            hand_out(channel, from, &self.small[..len], len, receive);
-            return 1;
-        }
-        let mut count = 0;
-        while count < room {
-            let batch = (room - count).min(COMMAND_BATCH);
-            let got = receive_batch(
-                (&mut self.command, &mut self.spoken),
-                (&mut self.small, COMMAND_MAX),
-                &mut self.metas[..batch],
-                |from, bytes, segment| hand_out(channel, from, bytes, segment, receive),
-            );
-            count += got;
-            if got < batch {
-                break;
-            }
-        }
-        if count == 0 {
+            self.poll.any = true;
+        } else {
             self.look.streak = 0;
+            self.look.quiet = self.look.quiet.saturating_add(1);
         }
-        count
+        self.end_command();
+        one.and_then(|(from, len)| self.give(Channel::Command, from, 0..len, len))
     }
 
-    /// Receives about `room` datagrams of the data channel at most. Returns the number of buffers
-    /// filled, and true if nothing is left.
+    /// Reads many datagrams of the command channel at once.
+    fn read_command(&mut self) {
+        let batch = self.poll.left.min(COMMAND_BATCH);
+        let (socket, metas) = (&mut self.command, &mut self.metas[..batch]);
+        let got = receive_batch(socket, (&mut self.small, COMMAND_MAX), metas);
+        self.note_read(got, batch);
+        if self.poll.buffers == 0 {
+            self.look.streak = 0;
+        }
+    }
+
+    /// Reads the data channel once.
     #[inline]
-    fn poll_data(
-        &mut self,
-        room: usize,
-        receive: &mut impl FnMut(Incoming<'_, Address>),
-    ) -> (usize, bool) {
-        let (mut datagrams, mut buffers, mut empty) = (0, 0, false);
-        while datagrams < room {
-            let batch = (room - datagrams).min(DATA_BATCH);
-            let got = receive_batch(
-                (&mut self.data, &mut self.spoken),
-                (&mut self.large, DATA_ROOM),
-                &mut self.metas[..batch],
-                |from, bytes, segment| {
-                    datagrams += bytes.len().div_ceil(segment.max(1));
-                    hand_out(Channel::Data, from, bytes, segment, receive);
-                },
-            );
-            buffers += got;
-            if got < batch {
-                empty = true;
-                break;
+    fn read_data(&mut self) {
+        let batch = self.poll.left.min(DATA_BATCH);
+        let (socket, metas) = (&mut self.data, &mut self.metas[..batch]);
+        let got = receive_batch(socket, (&mut self.large, DATA_ROOM), metas);
+        self.note_read(got, batch);
+        self.poll.drained = got < batch;
+    }
+
+    /// Notes that a read has filled `got` of the buffers in a batch. If not all, it was the channel's last.
+    #[inline]
+    fn note_read(&mut self, got: usize, batch: usize) {
+        let poll = &mut self.poll;
+        poll.filled = 0..got;
+        poll.buffers += got;
+        poll.any |= got > 0;
+        if got < batch {
+            poll.left = 0;
+        }
+    }
+
+    /// The datagrams in the next of the buffers that have been filled.
+    #[inline]
+    fn next_filled(&mut self) -> Option<Incoming<Address>> {
+        while let Some(nth) = self.poll.filled.next() {
+            let (channel, size) = match self.poll.stage {
+                Stage::Command => (Channel::Command, COMMAND_MAX),
+                _ => (Channel::Data, DATA_ROOM),
+            };
+            let RecvMeta {
+                addr, stride, len, ..
+            } = self.metas[nth];
+            let len = if len <= size { len } else { 0 };
+            let count = match channel {
+                Channel::Command => 1,
+                Channel::Data => len.div_ceil(stride.max(1)).max(1),
+            };
+            self.poll.left = self.poll.left.saturating_sub(count);
+            let at = self.metas[nth].dst_ip.map(|ip| ip.to_canonical());
+            let from = Address::new(addr).spoken_to(self.spoken.note(at));
+            let given = self.give(channel, from, nth * size..nth * size + len, stride);
+            if given.is_some() {
+                return given;
             }
         }
-        self.look.idle = match buffers {
+        None
+    }
+
+    /// Gives out the datagrams that lie there; `None` if there are no bytes.
+    #[inline]
+    fn give(
+        &mut self,
+        channel: Channel,
+        from: Address,
+        range: Range<usize>,
+        segment: usize,
+    ) -> Option<Incoming<Address>> {
+        if range.is_empty() {
+            return None;
+        }
+        self.poll.given = (channel, range);
+        Some(Incoming::Datagrams {
+            channel,
+            from,
+            segment: segment.max(1),
+        })
+    }
+
+    /// The command channel has been read.
+    #[inline]
+    fn end_command(&mut self) {
+        let poll = &mut self.poll;
+        let Some(room) = poll.data_room else {
+            return self.end_channels();
+        };
+        (poll.stage, poll.left, poll.buffers) = (Stage::Data, room, 0);
+    }
+
+    /// The data channel has been read.
+    #[inline]
+    fn end_data(&mut self) {
+        self.look.idle = match self.poll.buffers {
             0 => self.look.idle.saturating_add(1),
             _ => 0,
         };
-        (buffers, empty)
+        if self.poll.data_alone {
+            self.poll.stage = Stage::End;
+        } else {
+            self.end_channels();
+        }
+    }
+
+    /// The channels have been read: errors that came back follow.
+    #[inline]
+    fn end_channels(&mut self) {
+        if self.poll.everywhere && !self.poll.any {
+            // Something caused a wake-up, perhaps one of these.
+            self.command.take_failures();
+            self.data.take_failures();
+        }
+        self.poll.stage = Stage::End;
+        if self.command.has_failures() || self.data.has_failures() {
+            (self.poll.stage, self.poll.any) = (Stage::Failures, true);
+        }
     }
 }
 
 /// Reads a socket once. Returns how many of the buffers, each of `size` bytes, were filled.
 #[inline]
 fn receive_batch(
-    (socket, spoken): (&mut Socket, &mut Spoken),
+    socket: &mut Socket,
     (buffers, size): (&mut [u8], usize),
     metas: &mut [RecvMeta],
-    mut each: impl FnMut(Address, &[u8], usize),
 ) -> usize {
     let mut slices: SmallVec<[IoSliceMut<'_>; COMMAND_BATCH]> = buffers
         .chunks_exact_mut(size)
         .take(metas.len())
         .map(IoSliceMut::new)
         .collect();
-    let count = socket.receive(&mut slices, metas);
-    for (slice, meta) in slices.iter().zip(metas.iter()).take(count) {
-        if let Some(bytes) = slice.get(..meta.len) {
-            let from = Address::new(meta.addr);
-            let at = meta.dst_ip.map(|ip| ip.to_canonical());
-            each(from.spoken_to(spoken.note(at)), bytes, meta.stride);
-        }
-    }
-    count
-}
-
-#[inline]
-fn hand_out(
-    channel: Channel,
-    from: Address,
-    bytes: &[u8],
-    segment: usize,
-    receive: &mut impl FnMut(Incoming<'_, Address>),
-) {
-    if bytes.is_empty() {
-        return;
-    }
-    receive(Incoming::Datagrams {
-        channel,
-        from,
-        bytes,
-        segment: segment.max(1),
-    });
+    socket.receive(&mut slices, metas)
 }
 
 /// Converts a failure for the layer above. Other errors are transient and look like loss.
-fn told(failure: Failure) -> Option<Incoming<'static, Address>> {
+fn told(failure: Failure) -> Option<Incoming<Address>> {
     let Failure { to, quote, .. } = failure;
     match failure.errno {
         libc::ECONNREFUSED => Some(Incoming::Refused { to, quote }),
@@ -464,34 +551,65 @@ impl DatagramPort for UdpDatagrams {
     }
 
     #[inline]
-    fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, Address>)) -> bool {
+    fn begin(&mut self, budget: usize) {
         self.look.polls = self.look.polls.wrapping_add(1);
         let everywhere = std::mem::take(&mut self.look.everywhere);
+        let looks =
+            everywhere || self.look.idle < ACTIVE_LOOKS || self.look.polls % DATA_EVERY == 0;
         // A flood on one socket leaves a part of the budget for the other.
         let share = (budget / 4).max(1);
-        let mut any = self.poll_command(budget.saturating_sub(share).max(1), &mut receive) > 0;
-        if everywhere || self.look.idle < ACTIVE_LOOKS || self.look.polls % DATA_EVERY == 0 {
-            any |= self.poll_data(share.max(budget / 2), &mut receive).0 > 0;
-        }
-        if everywhere && !any {
-            // Something caused a wake-up, perhaps one of these.
-            self.command.take_failures();
-            self.data.take_failures();
-        }
-        if self.command.has_failures() || self.data.has_failures() {
-            self.tell(&mut receive);
-            any = true;
-        }
-        any
+        self.poll = Poll {
+            data_room: looks.then(|| share.max(budget / 2)),
+            everywhere,
+            ..Poll::new(Stage::Command, budget.saturating_sub(share).max(1))
+        };
     }
 
-    fn drain_data(
-        &mut self,
-        budget: usize,
-        mut receive: impl FnMut(Incoming<'_, Address>),
-    ) -> bool {
-        let (_, empty) = self.poll_data(budget.max(1), &mut receive);
-        empty
+    fn begin_data(&mut self, budget: usize) {
+        self.poll = Poll {
+            data_alone: true,
+            ..Poll::new(Stage::Data, budget.max(1))
+        };
+    }
+
+    #[inline]
+    fn next(&mut self) -> Received<Address> {
+        loop {
+            if let Some(incoming) = self.next_filled() {
+                return Received::Incoming(incoming);
+            }
+            match self.poll.stage {
+                Stage::Command if self.poll.left == 0 => self.end_command(),
+                Stage::Command if self.look.streak >= STREAK => self.read_command(),
+                Stage::Command => {
+                    if let Some(incoming) = self.take_one() {
+                        return Received::Incoming(incoming);
+                    }
+                }
+                Stage::Data if self.poll.left == 0 => self.end_data(),
+                Stage::Data => self.read_data(),
+                Stage::Failures => match self.next_failure() {
+                    Some(incoming) => return Received::Incoming(incoming),
+                    None => self.poll.stage = Stage::End,
+                },
+                Stage::End => {
+                    return Received::End {
+                        any: self.poll.any,
+                        drained: self.poll.drained,
+                    };
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        let (channel, range) = &self.poll.given;
+        let buffers = match channel {
+            Channel::Command => &self.small,
+            Channel::Data => &self.large,
+        };
+        buffers.get(range.clone()).unwrap_or(&[])
     }
 
     fn arm(&mut self) -> bool {

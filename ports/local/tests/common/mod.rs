@@ -9,6 +9,7 @@ use mx_port_base::clock::MonotonicClock;
 use mx_port_local::{LocalOptions, LocalPort};
 use mx_proto::port::{Body, HeaderBytes, LinkControl, LinkDown, Port, SendError};
 use mx_proto::{Clock, LinkId, Source};
+use mx_sim::Polled;
 use mx_sim::{Ear, Hearing, header_of};
 use std::collections::VecDeque;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -68,7 +69,7 @@ impl Node {
 
     pub(crate) fn poll(&mut self) -> bool {
         let mut sink = Events::default();
-        let any = Port::poll(
+        let any = Polled::poll(
             &mut self.port,
             MonotonicClock.now(),
             64,

@@ -10,9 +10,10 @@ pub(crate) mod nodes;
 use mx_port_fabric::Addresses;
 use mx_port_rdm::{FabricPort, RdmError, RdmOptions, RdmPort};
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Port, RemoteKey, RemoteMemory,
-    RemoteRead, SendError, Sent, Sink, WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Place, Port, RemoteKey,
+    RemoteMemory, RemoteRead, SendError, Sent, WakeDescriptors,
 };
+use mx_proto::round::{Next, Rounds};
 use mx_proto::{EndpointId, Instant, LinkId, Memory, Target};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -154,12 +155,32 @@ impl<M: Memory> Port<M> for DirectPort {
         self.port.borrow_mut().detach(link, memory, offset, len);
     }
 
-    fn poll<S: Sink<M>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
-        self.port.borrow_mut().poll(now, budget, sink)
-    }
-
     fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
         Some(self)
+    }
+}
+
+impl<M: Memory> Rounds<M> for DirectPort {
+    type Lent<'a> = Vec<u8>;
+
+    fn begin(&mut self, now: Instant, budget: usize) {
+        Rounds::<M>::begin(&mut *self.port.borrow_mut(), now, budget);
+    }
+
+    fn next(&mut self) -> Next {
+        Rounds::<M>::next(&mut *self.port.borrow_mut())
+    }
+
+    fn body(&self) -> Vec<u8> {
+        Rounds::<M>::body(&*self.port.borrow()).to_vec()
+    }
+
+    fn read(&mut self, place: Place<'_, M>) {
+        Rounds::<M>::read(&mut *self.port.borrow_mut(), place);
+    }
+
+    fn skip(&mut self) {
+        Rounds::<M>::skip(&mut *self.port.borrow_mut());
     }
 }
 
@@ -177,7 +198,7 @@ impl<M: Memory> RemoteMemory<M> for DirectPort {
     }
 
     fn read(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
-        self.port.borrow_mut().read(link, read)
+        RemoteMemory::read(&mut *self.port.borrow_mut(), link, read)
     }
 
     fn stop(&mut self, link: LinkId, token: u64) {

@@ -11,9 +11,10 @@ use super::network::{FakeNetwork, Letter, refused};
 use mx_port_fabric::Addresses;
 use mx_port_rdm::{FabricPort, RdmOptions, RdmPort};
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Port, RemoteKey,
-    RemoteMemory, RemoteRead, SendError, Sent, Sink, WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Place, Port, RemoteKey,
+    RemoteMemory, RemoteRead, SendError, Sent, WakeDescriptors,
 };
+use mx_proto::round::{Next, Rounds};
 use mx_proto::{EndpointId, Instant, LinkId, NicId, Route, Target};
 use mx_sim::{Buffer, NodeId, World};
 use std::net::SocketAddr;
@@ -40,6 +41,8 @@ pub(crate) struct SimRdm {
     life: u64,
     /// Links whose peer has been asked, and how long it has to answer.
     asked: Vec<(LinkId, Instant)>,
+    /// The round began with an answer of the address exchange's.
+    had_letters: bool,
     asleep: bool,
     /// Polls in a row that were wanted and found nothing.
     vain: u32,
@@ -57,6 +60,7 @@ impl SimRdm {
             node,
             life,
             asked: Vec::new(),
+            had_letters: false,
             asleep: false,
             vain: 0,
         }
@@ -196,10 +200,14 @@ impl Port<Buffer> for SimRdm {
         self.port().detach(link, memory, offset, len);
     }
 
-    fn poll<S: Sink<Buffer>>(&mut self, now: Instant, budget: usize, sink: &mut S) -> bool {
-        let mut any = self.read_letters(now);
-        self.port().disarm();
-        any |= self.port().poll(now, budget, sink);
+    fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<Buffer>> {
+        Some(self)
+    }
+}
+
+impl SimRdm {
+    /// A round has ended: the port sleeps if there was nothing.
+    fn end_round(&mut self, any: bool) {
         self.asleep = !any && self.port().arm();
         self.vain = if any || self.asleep { 0 } else { self.vain + 1 };
         assert!(
@@ -210,11 +218,38 @@ impl Port<Buffer> for SimRdm {
         self.network.sleeps(self.node, self.asleep);
         self.network.look_at_memory();
         self.network.rouse();
-        any
+    }
+}
+
+impl Rounds<Buffer> for SimRdm {
+    type Lent<'a> = &'a [u8];
+
+    fn begin(&mut self, now: Instant, budget: usize) {
+        self.had_letters = self.read_letters(now);
+        self.port().disarm();
+        Rounds::<Buffer>::begin(self.port(), now, budget);
     }
 
-    fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<Buffer>> {
-        Some(self)
+    fn next(&mut self) -> Next {
+        let next = Rounds::<Buffer>::next(self.port());
+        let Next::End { any } = next else {
+            return next;
+        };
+        let any = any | self.had_letters;
+        self.end_round(any);
+        Next::End { any }
+    }
+
+    fn body(&self) -> &[u8] {
+        Rounds::<Buffer>::body(self.look())
+    }
+
+    fn read(&mut self, place: Place<'_, Buffer>) {
+        Rounds::<Buffer>::read(self.port(), place);
+    }
+
+    fn skip(&mut self) {
+        Rounds::<Buffer>::skip(self.port());
     }
 }
 
@@ -235,7 +270,7 @@ impl RemoteMemory<Buffer> for SimRdm {
 
     fn read(&mut self, link: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {
         let memory = read.memory.share();
-        self.port().read(link, read)?;
+        RemoteMemory::read(self.port(), link, read)?;
         self.network.lend(&memory);
         Ok(())
     }

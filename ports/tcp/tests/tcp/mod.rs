@@ -4,4 +4,5 @@ mod large;
 mod links;
 mod packets;
 mod parts;
+mod rounds;
 mod strangers;

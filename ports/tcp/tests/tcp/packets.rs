@@ -2,7 +2,8 @@
 
 use crate::tcp_common::*;
 use mx_proto::Clock;
-use mx_proto::port::{LinkControl, Port, SendError, Sent};
+use mx_proto::port::{LinkControl, SendError, Sent};
+use mx_sim::Polled;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 #[test]

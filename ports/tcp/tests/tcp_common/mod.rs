@@ -1,13 +1,14 @@
 //! Two ports in one process, polled in turn, and a sink that writes down what it is told.
 
 #![allow(dead_code, unreachable_pub)] // each test file uses its own part of this
-
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::port::{
     BODY_LEN_AT, Body, Destination, HEADER_LEN, HeaderBytes, LinkControl, LinkDown, Place, Port,
-    SendError, Sent, Sink,
+    SendError, Sent,
 };
 use mx_proto::{Clock, EndpointId, LinkId, Memory, NicId, Route, Source, Target};
+use mx_sim::Polled;
+use mx_sim::Sink;
 pub use mx_sim::{Pieces, VirtualClock};
 use smallvec::SmallVec;
 use std::collections::HashMap;

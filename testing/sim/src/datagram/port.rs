@@ -2,6 +2,9 @@
 //!
 //! ```text
 //!   arrived at command, arrived at data --> singly, or equal ones of one sender as a GSO batch
+//!
+//!   begin -------> Command --glances--> Data --> End          next gives one letter of the channel
+//!   begin_data ------------------------> Data --> End
 //! ```
 
 use super::address::SimAddress;
@@ -12,7 +15,9 @@ use crate::aside::aside;
 use crate::world::NodeId;
 use mx_proto::origin::Source;
 use mx_proto::port::ConnectError;
-use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
+use mx_proto::reliability::{
+    Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming, Received,
+};
 use mx_proto::{EndpointId, Instant, NicId, Target};
 use std::time::Duration;
 
@@ -35,6 +40,19 @@ pub struct SimDatagrams {
     batch: Vec<u8>,
     /// Polls since the data channel was looked at.
     glances: u32,
+    poll: Poll,
+}
+
+/// The position within a poll.
+#[derive(Debug)]
+struct Poll {
+    /// The channel whose letters are handed out; `None` at the end.
+    channel: Option<Channel>,
+    /// The data channel is taken in alone.
+    data_alone: bool,
+    /// Datagrams to hand out, and those of them that are left.
+    budget: usize,
+    left: usize,
 }
 
 impl SimDatagrams {
@@ -74,6 +92,12 @@ impl SimDatagrams {
             name: data.name(),
             batch: Vec::new(),
             glances: 0,
+            poll: Poll {
+                channel: None,
+                data_alone: false,
+                budget: 0,
+                left: 0,
+            },
         })
     }
 
@@ -88,34 +112,45 @@ impl SimDatagrams {
         }
     }
 
-    /// Hands out what has arrived on a channel, at most `left` datagrams.
-    fn take(
-        &mut self,
-        channel: Channel,
-        left: &mut usize,
-        receive: &mut impl FnMut(Incoming<'_, SimAddress>),
-    ) {
-        while *left > 0
-            && let Some((letter, segment, count)) = aside(|| self.next(channel, *left))
-        {
-            *left -= count.min(*left);
-            match &letter {
-                Letter::Datagram(from, _) | Letter::Batch(from, ..) => {
-                    receive(Incoming::Datagrams {
-                        channel,
-                        from: *from,
-                        bytes: &self.batch,
-                        segment: segment.max(1),
-                    });
-                }
-                &Letter::Refused(to, quote) => receive(Incoming::Refused { to, quote }),
-                &Letter::TooLarge(to, most, quote) => {
-                    receive(Incoming::TooLarge { to, most, quote });
-                }
-                &Letter::Found(at, is) => receive(Incoming::Found { at, is }),
-            }
-            aside(|| drop(letter));
+    /// The next thing that has arrived on a channel, if another may be handed out.
+    fn take(&mut self, channel: Channel) -> Option<Incoming<SimAddress>> {
+        let left = self.poll.left;
+        if left == 0 {
+            return None;
         }
+        let (letter, segment, count) = aside(|| self.open_letter(channel, left))?;
+        self.poll.left -= count.min(left);
+        let incoming = match letter {
+            Letter::Datagram(from, _) | Letter::Batch(from, ..) => Incoming::Datagrams {
+                channel,
+                from,
+                segment: segment.max(1),
+            },
+            Letter::Refused(to, quote) => Incoming::Refused { to, quote },
+            Letter::TooLarge(to, most, quote) => Incoming::TooLarge { to, most, quote },
+            Letter::Found(at, is) => Incoming::Found { at, is },
+        };
+        aside(|| drop(letter));
+        Some(incoming)
+    }
+
+    /// The channel that is taken in after another one.
+    fn channel_after(&mut self, channel: Channel) -> Option<Channel> {
+        if channel == Channel::Command {
+            self.glances = (self.glances + 1) % (self.terms().glances + 1);
+            if self.glances == 0 {
+                return Some(Channel::Data);
+            }
+            if !self.is_empty(Channel::Data) {
+                // A node that never sleeps looks again after a while, whatever it sees.
+                self.net.wake_after(AFTER_A_GLANCE, self.node);
+            }
+        }
+        if self.poll.left == 0 && !self.poll.data_alone {
+            // There may be more.
+            self.net.wake_after(Duration::ZERO, self.node);
+        }
+        None
     }
 
     fn is_empty(&self, channel: Channel) -> bool {
@@ -124,7 +159,7 @@ impl SimDatagrams {
 
     /// The oldest thing that has arrived on a channel; datagrams are put into `self.batch`, as many as go
     /// into a GSO batch and at most `budget`. Returns it, the size of each, and their number.
-    fn next(&mut self, channel: Channel, budget: usize) -> Option<(Letter, usize, usize)> {
+    fn open_letter(&mut self, channel: Channel, budget: usize) -> Option<(Letter, usize, usize)> {
         let address = self.of(channel);
         let mut inner = self.net.inner.borrow_mut();
         inner.up_to_date(address)?;
@@ -246,31 +281,39 @@ impl DatagramPort for SimDatagrams {
         aside(|| self.net.inner.borrow_mut().send(from, to, batch))
     }
 
-    fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, SimAddress>)) -> bool {
-        let mut left = budget;
-        self.take(Channel::Command, &mut left, &mut receive);
-        self.glances = (self.glances + 1) % (self.terms().glances + 1);
-        if self.glances == 0 {
-            self.take(Channel::Data, &mut left, &mut receive);
-        } else if !self.is_empty(Channel::Data) {
-            // A node that never sleeps looks again after a while, whatever it sees.
-            self.net.wake_after(AFTER_A_GLANCE, self.node);
-        }
-        if left == 0 {
-            // There may be more.
-            self.net.wake_after(Duration::ZERO, self.node);
-        }
-        left < budget
+    fn begin(&mut self, budget: usize) {
+        self.poll = Poll {
+            channel: Some(Channel::Command),
+            data_alone: false,
+            budget,
+            left: budget,
+        };
     }
 
-    fn drain_data(
-        &mut self,
-        budget: usize,
-        mut receive: impl FnMut(Incoming<'_, SimAddress>),
-    ) -> bool {
-        let mut left = budget;
-        self.take(Channel::Data, &mut left, &mut receive);
-        left > 0
+    fn begin_data(&mut self, budget: usize) {
+        self.poll = Poll {
+            channel: Some(Channel::Data),
+            data_alone: true,
+            budget,
+            left: budget,
+        };
+    }
+
+    fn next(&mut self) -> Received<SimAddress> {
+        while let Some(channel) = self.poll.channel {
+            if let Some(incoming) = self.take(channel) {
+                return Received::Incoming(incoming);
+            }
+            self.poll.channel = self.channel_after(channel);
+        }
+        Received::End {
+            any: self.poll.left < self.poll.budget,
+            drained: self.poll.left > 0,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.batch
     }
 
     fn arm(&mut self) -> bool {

@@ -21,6 +21,7 @@ use crate::cluster::Drive;
 use crate::ear::{Ear, Hearing};
 use crate::node::{KEY, home};
 use crate::rng::Rng;
+use crate::sink::Polled;
 use crate::world::{NodeId, World};
 use mx_proto::memory::Source as Bytes;
 use mx_proto::port::{Body, Close, HeaderBytes, LinkDown, Port, SendError};

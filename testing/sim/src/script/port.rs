@@ -9,12 +9,12 @@ use crate::aside::aside;
 use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Place, Port, RemoteKey,
-    RemoteMemory, RemoteRead, SendError, Sent, Sink,
+    RemoteMemory, RemoteRead, SendError, Sent,
 };
-use mx_proto::round::{Next, PortEvent, Rounds, drain};
+use mx_proto::round::{Next, PortEvent, Rounds};
 use mx_proto::secret::Binding;
 use mx_proto::wire::{Header, Kind};
-use mx_proto::{Identity, Instant, LinkId, Memory, NicId, Source, Target};
+use mx_proto::{Identity, Instant, LinkId, Memory, NicId, Target};
 use std::collections::VecDeque;
 
 /// The port of one node.
@@ -266,16 +266,17 @@ impl<S: Script> Port<S::Memory> for ScriptedPort<S> {
         });
     }
 
-    fn poll<T: Sink<S::Memory>>(&mut self, now: Instant, budget: usize, sink: &mut T) -> bool {
-        drain(self, now, budget, sink)
-    }
-
     fn remote_memory(&mut self, _: LinkId) -> Option<&mut dyn RemoteMemory<S::Memory>> {
         Some(self)
     }
 }
 
 impl<S: Script> Rounds<S::Memory> for ScriptedPort<S> {
+    type Lent<'a>
+        = &'a [u8]
+    where
+        Self: 'a;
+
     fn begin(&mut self, _: Instant, budget: usize) {
         (self.left, self.any) = (budget, false);
     }
@@ -301,16 +302,17 @@ impl<S: Script> Rounds<S::Memory> for ScriptedPort<S> {
         }
     }
 
-    fn body(&self) -> impl Source {
+    fn body(&self) -> &[u8] {
         self.lent.as_deref().unwrap_or(&[])
     }
 
     fn read(&mut self, mut place: Place<'_, S::Memory>) {
         let mut part = self.part.take().expect("a part is lent");
         let (link, header, all) = (part.link, part.header, part.body.len());
-        let end = match part.halves && part.at == 0 {
-            true => all / 2,
-            false => all,
+        let end = if part.halves && part.at == 0 {
+            all / 2
+        } else {
+            all
         };
         assert!(
             all <= place.memory.len() - place.offset,
