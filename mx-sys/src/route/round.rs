@@ -16,11 +16,11 @@ use super::address_exchange::{Askers, What, recognise};
 use super::host::{HostPorts, ROUND};
 use mx_port_base::cancellation::Off;
 use mx_port_base::ports::{DGRAM, LOCAL, LOOPBACK, PORTS, RDM, TCP};
-use mx_port_local as local;
+use mx_port_local::{Lent, LocalPort};
 use mx_port_rdm::FabricPort;
 use mx_proto::port::{LinkDown, Place, Port};
 use mx_proto::round::{Next, PortEvent, Rounds};
-use mx_proto::{Instant, Memory, Source};
+use mx_proto::{Instant, Memory};
 
 /// The order in which ports have their turns: those first for which it is cheap.
 const TURNS: [u8; PORTS.len()] = [LOOPBACK, LOCAL, RDM, DGRAM, TCP];
@@ -51,33 +51,6 @@ impl Round {
             begun: false,
             any: false,
             of: LOOPBACK,
-        }
-    }
-}
-
-/// The bytes of a packet, lent by the port on which it came.
-#[derive(Debug)]
-pub enum Lent<'a> {
-    /// Of a link through shared memory.
-    Local(local::Lent<'a>),
-    /// Of any other.
-    Bytes(&'a [u8]),
-}
-
-impl Source for Lent<'_> {
-    #[inline]
-    fn len(&self) -> usize {
-        match self {
-            Self::Local(body) => body.len(),
-            Self::Bytes(bytes) => bytes.len(),
-        }
-    }
-
-    #[inline(always)]
-    fn copy_to(&self, at: usize, into: &mut [u8]) {
-        match self {
-            Self::Local(body) => body.copy_to(at, into),
-            Self::Bytes(bytes) => Source::copy_to(*bytes, at, into),
         }
     }
 }
@@ -134,10 +107,10 @@ where
     #[inline(always)]
     fn body(&self) -> Lent<'_> {
         match self.round.of {
-            LOCAL => match &self.local {
-                Some(local) => Lent::Local(local.lent()),
-                None => Lent::Bytes(&[]),
-            },
+            LOCAL => self
+                .local
+                .as_ref()
+                .map_or(Lent::Bytes(&[]), LocalPort::lent),
             of => Lent::Bytes(self.bytes_of(of)),
         }
     }
