@@ -51,6 +51,12 @@ impl<O: Owner> fmt::Debug for Ops<O> {
 }
 
 /// For the owner, which gets the table when an operation has completed.
+/// The record of a new operation, and the owner's word of it.
+type Opened<'a, O> = (
+    &'a mut Record<<O as Owner>::Memory>,
+    &'a mut <O as Owner>::Word,
+);
+
 impl<O: Owner> Ops<O> {
     /// Their storage.
     #[inline]
@@ -286,7 +292,7 @@ impl<O: Owner> Ops<O> {
         timeouts: TimeOuts,
         state: State<O::Memory>,
     ) -> Option<RequestId> {
-        let (id, record, its) = self.open(bits, timeouts)?;
+        let (id, (record, its)) = self.open(bits, timeouts)?;
         record.begin(state);
         *its = word;
         self.places.on_use(id.index());
@@ -307,7 +313,7 @@ impl<O: Owner> Ops<O> {
             return Some(id);
         }
         // Only when there is a place, so that there is no state yet that would have to be let go of.
-        let (id, record, its) = self.open(bits, timeouts)?;
+        let (id, (record, its)) = self.open(bits, timeouts)?;
         let (memory, word) = what.begin();
         record.begin(state(memory));
         *its = word;
@@ -317,11 +323,7 @@ impl<O: Owner> Ops<O> {
 
     /// A new operation, whose state and word the caller puts there before [`Places::on_use`].
     #[inline(always)]
-    fn open(
-        &mut self,
-        bits: MatchBits,
-        timeouts: TimeOuts,
-    ) -> Option<(RequestId, &mut Record<O::Memory>, &mut O::Word)> {
+    fn open(&mut self, bits: MatchBits, timeouts: TimeOuts) -> Option<(RequestId, Opened<'_, O>)> {
         if !self.has_room() {
             return None;
         }
@@ -349,7 +351,7 @@ impl<O: Owner> Ops<O> {
         record.waiting = timeouts.waiting;
         record.touched = false;
         record.bits = bits;
-        Some((RequestId::new(place, generation), record, word))
+        Some((RequestId::new(place, generation), (record, word)))
     }
 
     /// A pending operation becomes what it would have become when it was posted. Its memory must have

@@ -249,13 +249,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     /// Nothing more of a link is given out.
     pub(super) fn forget(&mut self, id: LinkId) {
-        let is_of = |event: &PortEvent| match event {
-            PortEvent::Up(link) | PortEvent::Down(link, _) | PortEvent::Writable(link) => {
-                *link == id
-            }
-            _ => false,
-        };
-        self.round.events.retain(|event| !is_of(event));
+        self.round.events.retain(|event| event.link() != id);
         self.round.current.take_if(|current| current.link == id);
     }
 

@@ -11,7 +11,6 @@ use mx_proto::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, PACKET_LEAST, Port,
     RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, WakeDescriptors,
 };
-use mx_proto::round::PortEvent;
 use mx_proto::secret::Binding;
 use mx_proto::{Instant, LinkId, Memory, Target};
 use std::time::Duration;
@@ -62,9 +61,7 @@ impl LinkControl for RdmPort {
     }
 
     fn close(&mut self, id: LinkId, how: Close) {
-        self.queued.retain(|event| {
-            !matches!(event, PortEvent::Down(link, _) | PortEvent::Writable(link) if *link == id)
-        });
+        self.queued.retain(|event| event.link() != id);
         let Some(link) = self.links.of_mut(id) else {
             return;
         };

@@ -171,12 +171,7 @@ impl TcpPort {
 
     /// Removes the queued events of a link that the endpoint has closed.
     pub(super) fn forget_events(&mut self, id: LinkId) {
-        self.events.retain(|event| match event {
-            PortEvent::Up(link) | PortEvent::Down(link, _) | PortEvent::Writable(link) => {
-                *link != id
-            }
-            _ => true,
-        });
+        self.events.retain(|event| event.link() != id);
     }
 
     /// Begins to read the links of a group.
