@@ -6,7 +6,7 @@
 //!              v                                      v
 //!        [ Up A | packet to B | packet to A | Down B ]   one queue, in order
 //!              |
-//!            poll --> Sink
+//!            next --> Up, Packet, Part, Down
 //! ```
 //!
 //! Both ends of a link belong to the same endpoint; the other end begins with its first packet,

@@ -2,7 +2,7 @@
 //! rings, and control messages.
 //!
 //! ```text
-//!   the kernel reports a socket --> loud --the next poll--> hear: doorbells dropped, packets delivered,
+//!   the kernel reports a socket --> loud --the next poll--> hear: doorbells dropped, packets queued,
 //!                                                           control messages handled, in order
 //!   no room in the socket: blocked, with one control message unsent until the kernel reports room
 //! ```

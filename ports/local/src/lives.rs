@@ -3,8 +3,8 @@
 //! ```text
 //!   turn: state --> next; its memory counted, the sleepers counted
 //!
-//!   hung up, failed:  with rings     the next poll drains them, then on_down
-//!                     without rings  doomed: on_down in the next poll of descriptors
+//!   hung up, failed:  with rings     the next round drains them, then Down
+//!                     without rings  doomed: Down in the next look at descriptors
 //! ```
 //!
 //! Owns: the sums over all links.
