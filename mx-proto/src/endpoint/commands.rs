@@ -631,9 +631,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         self.flush();
     }
-}
 
-impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A copy of a message that can go as soon as its link has room, paid for; see [`SendMode::Buffered`].
     fn copy(
         &mut self,

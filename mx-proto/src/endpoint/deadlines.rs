@@ -93,9 +93,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         busy
     }
-}
 
-impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// An operation's time is over. False: it goes on.
     fn end_late(&mut self, id: RequestId, now: Instant) -> bool {
         let Some(record) = self.ops.get_mut(id) else {

@@ -125,9 +125,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         true
     }
-}
 
-impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The next message to be shown. The bytes of those before it are asked for, or on their way.
     fn next_to_show(&mut self, now: Instant) -> Option<EntryId> {
         loop {

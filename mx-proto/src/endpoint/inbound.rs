@@ -327,9 +327,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             wire::Kind::Eager | wire::Kind::Data => {}
         }
     }
-}
 
-impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The remote of a link. A stranger's has none, nor has one that is about to be closed.
     #[inline]
     pub(super) fn remote_on(&self, link: LinkId) -> RemoteId {

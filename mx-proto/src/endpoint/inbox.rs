@@ -116,9 +116,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         busy
     }
-}
 
-impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Whether the next message is in memory of the owner.
     fn is_at_hand(&mut self) -> bool {
         let Self { owner, early, .. } = self;

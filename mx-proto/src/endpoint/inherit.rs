@@ -69,9 +69,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub fn leave_port(self) {
         let _ = ManuallyDrop::new(self.port);
     }
-}
 
-impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Forgets everything of links, and all that is still to be done with them.
     fn forget_links(&mut self) {
         // All by name, so that no new field is left out.

@@ -169,9 +169,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let header = Header::new(wire::Kind::Confirm, 0, 0);
         self.push_control(id, header, &ConfirmBody { nonce, from }.emit());
     }
-}
 
-impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A stranger introduces itself.
     pub(super) fn come(&mut self, link: LinkId, header: &Header, hello: Hello) {
         let waiting = &mut self.introductions.waiting;

@@ -88,9 +88,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         self.next_step(id, due, now);
     }
-}
 
-impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Begins to monitor a remote, unless that has been done.
     pub(super) fn monitor(&mut self, id: RemoteId, now: Instant) {
         // One that has never answered is what connects have a time-out for.

@@ -194,12 +194,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.bury();
         let budget = self.config.poll_budget;
         self.looked_around = !self.port.begin_active(budget);
-        if self.looked_around {
-            self.port.begin(self.clock.now(), budget);
+        let begun = self.looked_around.then(|| self.clock.now());
+        if let Some(now) = begun {
+            self.port.begin(now, budget);
         }
         let mut busy = self.take_in();
-        if self.looked_around && !self.wheel.is_empty() {
-            let now = self.clock.now();
+        if let Some(now) = begun
+            && !self.wheel.is_empty()
+        {
             busy |= self.expire(now);
         }
         if self.flow.is_waited_for() && !self.epoch_ends {
@@ -397,9 +399,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.make_ready(id);
         }
     }
-}
 
-impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Starts the time-out that an operation has in its present state, if any, afresh; and looks
     /// after its remote.
     fn start_timer(&mut self, id: RequestId, now: Instant) {

@@ -116,9 +116,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.limit_waiting(op, Some(Duration::from_millis(rest)));
         }
     }
-}
 
-impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Tells when it would have run out.
     fn stop_timer(&mut self, op: RequestId) -> Option<Instant> {
         let timer = self.ops.get_mut(op)?.timer.take()?;

@@ -127,9 +127,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.continue_pull(id);
         }
     }
-}
 
-impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn offer(&mut self, link: LinkId, from: RemoteId, header: &Header, body: &[u8]) {
         let Some(OfferBody { send_id, key }) = OfferBody::parse(body) else {
             return self.violation(link, Violation::Offer);

@@ -252,9 +252,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         self.keep(id, verdict);
     }
-}
 
-impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The rest of what is coming on a link never will. The sender of such a message: it is to be lost
     /// with it.
     pub(super) fn cut(&mut self, link: LinkId) -> Option<RemoteId> {

@@ -64,9 +64,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let remote = self.remotes.of(remote);
         remote.is_some_and(Remote::is_tombstone)
     }
-}
 
-impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The account of a remote that goes is closed. What is complete of what it has left here stays as
     /// messages of a tombstone, if `keep` and if there is room, or goes; what is here and has a turn stays.
     pub(super) fn close_account(&mut self, id: RemoteId, keep: bool) {

@@ -13,7 +13,9 @@
 //! Owns: the position among the ports.
 
 use super::address_exchange::{Askers, What, recognise};
+use super::dgram::Dgram;
 use super::host::{HostPorts, ROUND};
+use super::lazy::Lazy;
 use mx_port_base::cancellation::Off;
 use mx_port_base::ports::{DGRAM, LOCAL, LOOPBACK, PORTS, RDM, TCP};
 use mx_port_local::{Lent, LocalPort};
@@ -226,14 +228,10 @@ impl<R: FabricPort> HostPorts<R> {
     /// A port has had its turn, in which it found something or not.
     fn end_port(&mut self, of: u8, mut some: bool) {
         if of == TCP {
-            let ports = Askers {
-                rdm: self.rdm.port.as_mut().map(|rdm| rdm as _),
-                dgram: self.dgram.endpoint_addresses(),
-            };
+            let ports = askers(&mut self.rdm, &mut self.dgram);
             if self.exchange.run(ports, &mut self.tcp, self.round.now) {
                 some = true;
-                self.set_quiet(RDM, false);
-                self.set_quiet(DGRAM, false);
+                self.expect_asked();
             }
         }
         self.round.any |= if of == LOOPBACK {
@@ -279,10 +277,7 @@ impl<R: FabricPort> HostPorts<R> {
     ) -> Option<PortEvent> {
         let (link, now) = (event.link(), self.round.now);
         let asking = self.exchange.is_asking(link);
-        let ports = Askers {
-            rdm: self.rdm.port.as_mut().map(|rdm| rdm as _),
-            dgram: self.dgram.endpoint_addresses(),
-        };
+        let ports = askers(&mut self.rdm, &mut self.dgram);
         let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
         let ended = match (event, question) {
             (PortEvent::Up(_) | PortEvent::Writable(_), _) if asking => {
@@ -306,9 +301,14 @@ impl<R: FabricPort> HostPorts<R> {
             (_, None) => false,
         };
         self.round.any = true;
+        self.expect_asked();
+        ended.then_some(PortEvent::Down(link, LinkDown::Closed))
+    }
+
+    /// The exchange has done something, so the ports whose peers are asked for may have work.
+    fn expect_asked(&mut self) {
         self.set_quiet(RDM, false);
         self.set_quiet(DGRAM, false);
-        ended.then_some(PortEvent::Down(link, LinkDown::Closed))
     }
 
     /// Notes the ends of attempts to connect on the rdm or the dgram port.
@@ -329,5 +329,13 @@ impl<R: FabricPort> HostPorts<R> {
             }
             _ => event,
         }
+    }
+}
+
+/// The ports for whose peers the exchange asks, as far as they are open.
+fn askers<'a, R: FabricPort>(rdm: &'a mut Lazy<R>, dgram: &'a mut Dgram) -> Askers<'a> {
+    Askers {
+        rdm: rdm.port.as_mut().map(|rdm| rdm as _),
+        dgram: dgram.endpoint_addresses(),
     }
 }
