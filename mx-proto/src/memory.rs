@@ -28,6 +28,12 @@ pub trait Memory {
         None
     }
 
+    /// The same bytes as [`Self::visit_mut`] lends, if they lie in one piece and that is easily told.
+    #[inline]
+    fn piece_mut(&mut self, _offset: usize, _len: usize) -> Option<&mut [u8]> {
+        None
+    }
+
     /// Lends `len` bytes from `offset` on, piece by piece and in order, for reading.
     /// Bytes beyond the end are left out.
     fn visit(&self, offset: usize, len: usize, visitor: impl FnMut(&[u8]));
@@ -58,6 +64,10 @@ pub trait Memory {
         source: &S,
         at: usize,
     ) -> usize {
+        if let Some(piece) = self.piece_mut(offset, len) {
+            source.copy_to(at, piece);
+            return piece.len();
+        }
         let mut from = at;
         self.visit_mut(offset, len, |piece| {
             source.copy_to(from, piece);

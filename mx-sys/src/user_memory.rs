@@ -299,6 +299,17 @@ impl Memory for UserMemory {
         Some(unsafe { slice::from_raw_parts(start, last - offset) })
     }
 
+    #[inline(always)]
+    fn piece_mut(&mut self, offset: usize, len: usize) -> Option<&mut [u8]> {
+        let last = self.last(offset, len);
+        if offset >= last || last > self.first.end {
+            return None;
+        }
+        let start = self.first.start.wrapping_add(offset);
+        // SAFETY: as in `visit_rest_mut`, of the first segment.
+        Some(unsafe { slice::from_raw_parts_mut(start, last - offset) })
+    }
+
     #[inline]
     fn visit(&self, offset: usize, len: usize, visitor: impl FnMut(&[u8])) {
         self.pieces(offset, len).for_each(visitor);
@@ -306,38 +317,10 @@ impl Memory for UserMemory {
 
     #[inline(always)]
     fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
-        let last = self.last(offset, len);
-        if offset >= last || last > self.first.end {
-            return self.visit_rest_mut(offset, len, visitor);
+        match self.piece_mut(offset, len) {
+            Some(piece) => visitor(piece),
+            None => self.visit_rest_mut(offset, len, visitor),
         }
-        let start = self.first.start.wrapping_add(offset);
-        // SAFETY: as in `visit_rest_mut`, of the first segment.
-        visitor(unsafe { slice::from_raw_parts_mut(start, last - offset) });
-    }
-
-    #[inline(always)]
-    fn fill<S: Source + ?Sized>(
-        &mut self,
-        offset: usize,
-        len: usize,
-        source: &S,
-        at: usize,
-    ) -> usize {
-        let last = self.last(offset, len);
-        if offset < last && last <= self.first.end {
-            let start = self.first.start.wrapping_add(offset);
-            // SAFETY: as in `visit_rest_mut`, of the first segment.
-            source.copy_to(at, unsafe {
-                slice::from_raw_parts_mut(start, last - offset)
-            });
-            return last - offset;
-        }
-        let mut from = at;
-        self.visit_rest_mut(offset, len, |piece| {
-            source.copy_to(from, piece);
-            from += piece.len();
-        });
-        from - at
     }
 
     #[inline]
