@@ -131,9 +131,10 @@ pub(super) struct Memory {
 pub(super) struct Link {
     pub(super) consumer: Consumer,
     pub(super) producer: Producer,
-    /// It is one of the active links.
+    /// Membership of the active links, which every poll looks at.
     pub(super) active: bool,
-    /// Packets in its ring before the peer's Suspend: once they are taken, the link goes on over its socket.
+    /// Number of packets that the peer sent through its ring before it sent Suspend: once they are taken, the link goes
+    /// on over its socket.
     pub(super) suspended: Option<u64>,
     /// Polls of all links in a row that found nothing.
     pub(super) idle: u32,
@@ -181,12 +182,12 @@ impl Entry {
         self.blocked | self.socket.is_none()
     }
 
-    /// Every poll looks at its ring.
+    /// Returns whether every poll looks at its ring.
     pub(super) fn is_active(&self) -> bool {
         matches!(&self.state, State::Up(link) if link.active)
     }
 
-    /// No poll looks at its ring from now on; the caller takes it out of the active links.
+    /// Makes it idle; the caller takes it out of the active links.
     pub(super) fn deactivate(&mut self) {
         if let State::Up(link) = &mut self.state {
             link.active = false;

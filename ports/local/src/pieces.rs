@@ -167,7 +167,7 @@ impl LocalPort {
         }
     }
 
-    /// There is room on a link that had none: the rest of a body goes first, then the endpoint is told. `None`: that
+    /// Sends the rest of a body on a link that has room again, and returns the event for what room is left. `None`: that
     /// took it all, or the endpoint has found the room itself.
     pub(super) fn unblock(&mut self, id: LinkId) -> Option<PortEvent> {
         let blocked = &mut self.links.get_mut(id)?.blocked;

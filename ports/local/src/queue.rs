@@ -24,13 +24,13 @@ use mx_proto::round::PortEvent;
 /// A reason for which a link needs attention: a bit of [`Entry::reasons`].
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reason {
-    /// The link is over, with nothing left to read.
+    /// End of the link, with nothing left to read.
     Ended = 1,
-    /// The endpoint has yet to hear that its link is up.
+    /// End of a handshake that we began, which the endpoint has yet to hear of.
     Up = 2,
-    /// There is something in the link's socket, or room.
+    /// Messages in the link's socket, or room for one of ours.
     Socket = 4,
-    /// A blocked link has room.
+    /// Room on a link that was blocked.
     Room = 8,
 }
 
@@ -40,6 +40,7 @@ impl Reason {
 }
 
 impl Entry {
+    /// Returns the reason that is handled next.
     fn first_reason(&self) -> Option<Reason> {
         let mut all = Reason::ALL.into_iter();
         all.find(|reason| self.reasons & *reason as u8 != 0)
@@ -47,7 +48,7 @@ impl Entry {
 }
 
 impl LocalPort {
-    /// Gives a link a reason for attention, and with the first one a place in the queue.
+    /// Gives a link a reason for attention, and a place in the queue if that is its first one.
     pub(super) fn note(&mut self, id: LinkId, reason: Reason) {
         if let Some(entry) = self.links.get_mut(id) {
             if entry.reasons == 0 {
