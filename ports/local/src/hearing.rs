@@ -264,7 +264,7 @@ impl LocalPort {
                     {
                         let (header, current) = (*header, Current::Owned(id, len as u32));
                         self.offer(id);
-                        self.lend(id, current, &header, len - HEADER_LEN)
+                        self.lend_queued(id, current, &header)
                     }
                     _ => Err(Violation),
                 };

@@ -34,7 +34,7 @@ use super::{LocalPort, barrier};
 use mx_port_base::limits;
 use mx_port_base::sealed::{Region, Unfit};
 use mx_proto::origin::Source;
-use mx_proto::{Instant, LinkId, Source as _};
+use mx_proto::{Instant, LinkId};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -178,9 +178,8 @@ impl LocalPort {
         if left != 0 {
             let packet = link.consumer.peek().map_err(|_| Violation)?;
             let packet = packet.ok_or(Violation)?;
-            let len = packet.body.len();
             self.round.body = packet.body;
-            return self.lend(id, Current::Ring(id), &packet.header, len);
+            return self.lend_queued(id, Current::Ring(id), &packet.header);
         }
         let retired = link.producer.is_retired();
         self.turn(id, |_| State::Plain);

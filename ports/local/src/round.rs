@@ -307,10 +307,14 @@ impl LocalPort {
                         return Some(PortEvent::Packet { link: id, header });
                     }
                     let len = round.body.len();
-                    match self.lend(id, Current::Ring(id), &header, len) {
-                        Ok(Heard::Event(event)) => return Some(event),
-                        Ok(_) => {}
-                        Err(Violation) => self.leave_failed(id),
+                    match self.take_piece(id, &header, len) {
+                        Ok(Some(event)) => return Some(event),
+                        Ok(None) => self.release(id),
+                        // It stays where it is.
+                        Err(BadPiece) => {
+                            self.round.current = Current::Nothing;
+                            self.leave_failed(id);
+                        }
                     }
                 }
                 Ok(None) => self.leave(id),
@@ -337,40 +341,27 @@ impl LocalPort {
 
     #[cold]
     fn leave_failed(&mut self, id: LinkId) {
-        self.round.current = Current::Nothing;
         self.fail(id);
         self.leave(id);
     }
 
-    /// Lends a packet of `len` bytes, or a piece of one: strangers send none. A piece of a body that has no place goes
-    /// back at once.
+    /// Takes in a piece of a packet, which is lent: strangers send none. `None`: it is dropped.
     #[cold]
     #[inline(never)]
-    pub(super) fn lend(
+    fn take_piece(
         &mut self,
         id: LinkId,
-        current: Current,
         header: &HeaderBytes,
         len: usize,
-    ) -> Result<Heard, Violation> {
-        let entry = self.links.get_mut(id).ok_or(Violation)?;
-        entry.known = true;
-        let first = entry.incoming.is_none().then_some(header);
-        if first.is_some_and(|header| body_len(header) == len) {
-            self.round.current = current;
-            let header = *header;
-            return Ok(Heard::Event(PortEvent::Packet { link: id, header }));
+    ) -> Result<Option<PortEvent>, BadPiece> {
+        let entry = self.links.get_mut(id).ok_or(BadPiece)?;
+        let header = entry.incoming.is_none().then_some(header);
+        if entry.stranger || header.is_some_and(|header| body_len(header) <= BODY_MAX) {
+            return Err(BadPiece);
         }
-        if entry.stranger || first.is_some_and(|header| body_len(header) <= BODY_MAX) {
-            return Err(Violation);
-        }
-        let event = Incoming::take_piece(&mut entry.incoming, id, first, len, STREAMED_MAX)
-            .map_err(|BadPiece| Violation)?;
-        (self.round.current, self.round.part) = (current, event.is_some());
-        if event.is_none() {
-            self.give_back();
-        }
-        Ok(event.map_or(Heard::More, Heard::Event))
+        let event = Incoming::take_piece(&mut entry.incoming, id, header, len, STREAMED_MAX)?;
+        self.round.part = event.is_some();
+        Ok(event)
     }
 
     /// Copies the piece that is lent to where its packet's body belongs.
@@ -393,6 +384,34 @@ impl LocalPort {
     fn end_piece(&mut self, id: LinkId) -> Option<PortEvent> {
         self.round.part = false;
         Incoming::end_piece(&mut self.links.get_mut(id)?.incoming, id)
+    }
+
+    /// Lends a packet, or a piece of one, of the link at the front of the queue. A piece of a body that has no place goes
+    /// back at once.
+    pub(super) fn lend_queued(
+        &mut self,
+        id: LinkId,
+        current: Current,
+        header: &HeaderBytes,
+    ) -> Result<Heard, Violation> {
+        self.round.current = current;
+        let (len, entry) = (self.lent().len(), self.links.get_mut(id).ok_or(Violation)?);
+        entry.known = true;
+        if entry.incoming.is_none() && body_len(header) == len {
+            let header = *header;
+            return Ok(Heard::Event(PortEvent::Packet { link: id, header }));
+        }
+        match self.take_piece(id, header, len) {
+            Ok(Some(event)) => Ok(Heard::Event(event)),
+            Ok(None) => {
+                self.give_back();
+                Ok(Heard::More)
+            }
+            Err(BadPiece) => {
+                self.round.current = Current::Nothing;
+                Err(Violation)
+            }
+        }
     }
 
     /// Goes on to what follows when all active links have had their turn. False: nothing.
