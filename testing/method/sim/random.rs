@@ -110,8 +110,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Seeds of `make check`: faults that random programs found were either within the first hundred or beyond the first
-/// thousands, which `make nightly` runs.
+/// Number of seeds in `make check`. Faults that seeds have found were within the first two hundred or beyond a thousand,
+/// where `make nightly` looks.
 const SEEDS: u64 = 400;
 
 /// Seeds that once failed. What happens in them changes with the code.
