@@ -18,7 +18,7 @@
 //! waits for memory: a link without memory is only slower.
 //!
 //! Links with rings are checked several times during the idle time. Those without cost no checks,
-//! only an [`Entry`](super::link::Entry) and the kernel's socket.
+//! only an [`Entry`] and the kernel's socket.
 //!
 //! Owns: the times at which rings are offered and freed.
 //! Not here: packets.

@@ -237,7 +237,8 @@ impl LocalPort {
     }
 
     /// The same, for a target that can also be reached over `instead`: if the link does not come up, for
-    /// whatever reason, it goes down with [`LinkDown::Elsewhere`].
+    /// whatever reason, it goes down with
+    /// [`LinkDown::Elsewhere`](mx_proto::port::LinkDown::Elsewhere).
     pub fn connect_or(
         &mut self,
         board: u32,
