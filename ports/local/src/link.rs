@@ -189,7 +189,7 @@ impl Entry {
 
     /// Makes it idle; the caller takes it out of the active links.
     pub(super) fn deactivate(&mut self) {
-        if let State::Up(link) = &mut self.state {
+        if let Some(link) = self.up() {
             link.active = false;
         }
     }

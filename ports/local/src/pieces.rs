@@ -145,7 +145,7 @@ impl LocalPort {
     fn set_midway(&mut self, id: LinkId, midway: bool) {
         if let Some(entry) = self.links.get_mut(id) {
             entry.midway = midway;
-            if let State::Up(link) = &mut entry.state {
+            if let Some(link) = entry.up() {
                 link.producer.set_midway(midway);
             }
         }
