@@ -12,7 +12,7 @@
 
 use crate::event::{Arrival, Down, Outcome, Verdict};
 use crate::flow::Lane;
-use crate::ids::{MatchBits, RequestId};
+use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::memory::{Memory, Source};
 use crate::ops::{Ops, Places};
 use std::fmt;
@@ -27,6 +27,9 @@ pub trait Owner: Sized {
 
     /// The storage of records, with the owner's words beside them.
     type Places: Places<Self::Memory, Self::Word>;
+
+    /// Whether sessions of one process are to be found out ([`Self::joined`]).
+    const JOINS: bool = false;
 
     /// The lane of a message to be sent: matched, for a posted receive, or unexpected. Neither lane
     /// waits for the other. An owner that sends only one kind uses one lane.
@@ -44,6 +47,10 @@ pub trait Owner: Sized {
     /// A remote is gone, not by our own [`disconnect`](crate::Endpoint::disconnect). Its operations
     /// have completed; the id is stale.
     fn down(&mut self, ops: &mut Ops<Self>, down: Down);
+
+    /// Two remotes are of one process. Told before a message or a connect's answer on the later one, if both sides
+    /// join sessions.
+    fn joined(&mut self, _one: RemoteId, _other: RemoteId) {}
 
     /// No posted receive accepts a message. `body` is there for messages that came with their data,
     /// not for offered ones.

@@ -16,8 +16,8 @@
 //!
 //! | kind       | word         | length      | aux    | body                          |
 //! |------------|--------------|-------------|--------|-------------------------------|
-//! | Connect    | connect id   | denied      | -      | hello                         |
-//! | Reply      | connect id   | of *known*  | status | hello                         |
+//! | Connect    | connect id   | -           | -      | hello                         |
+//! | Reply      | connect id   | -           | status | hello, perhaps a claim        |
 //! | Eager      | match bits   | message len | slot   | the message                   |
 //! | Offer      | match bits   | message len | slot   | send id, remote key           |
 //! | Pull       | send id      | offset      | -      | receive id, length            |
@@ -30,8 +30,7 @@
 //! | Pong       | question     | -           | -      | -                             |
 //! | Revoke     | -            | credits     | -      | -                             |
 //! | Return     | -            | credits     | -      | -                             |
-//! | Confirm    | -            | -           | -      | nonce of a hello, its source  |
-//! | Confirmed  | -            | 1: yes      | -      | -                             |
+//! | Claim      | -            | -           | -      | claim                         |
 //! | Challenge  | -            | -           | -      | identity, nonce, proof of the secret |
 //! | Prove      | -            | -           | -      | proof of the secret           |
 //!
@@ -46,13 +45,12 @@
 use crate::event::Identity;
 use crate::flow::CreditFields;
 use crate::ids::{EndpointId, NicId, SessionId};
-use crate::origin::Address;
 use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
 use crate::secret::{NONCE_LEN, Nonce, PROOF_LEN, ProofBytes};
 use crate::status::Violation;
 
 /// Version of everything in this file. Peers with another one are refused in the handshake.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 
 const MAGIC: [u8; 2] = *b"MX";
 const HELLO_MAGIC: u32 = u32::from_le_bytes(*b"MXs1");
@@ -64,15 +62,15 @@ const HELLO_LEAST: usize = 32;
 /// Bytes of a challenge's body, and of what its sender says in it.
 const CHALLENGE_LEN: usize = SAID_LEN + PROOF_LEN;
 pub(crate) const SAID_LEN: usize = 40;
-/// Bytes of a confirm's body.
-const CONFIRM_LEN: usize = 32;
+/// Bytes of a claim.
+pub(crate) const CLAIM_LEN: usize = 32;
 /// Bytes of an offer's body without and with a remote key.
 const OFFER_LEN: usize = 8;
 const OFFER_KEY_LEN: usize = 24;
 /// Bytes of a pull's body.
 const PULL_LEN: usize = 12;
 /// The largest body that is not message data.
-pub(crate) const CONTROL_MAX: usize = CHALLENGE_LEN;
+pub(crate) const CONTROL_MAX: usize = HELLO_LEN + CLAIM_LEN;
 
 /// In `aux` of a Withdraw: its sender waits for a Notify, after which its memory is not read. (Who does not
 /// know of it answers nothing, and is not waited for for long.)
@@ -110,10 +108,8 @@ pub enum Kind {
     Revoke = 13,
     /// The answer to that: so many are given back, perhaps none.
     Return = 14,
-    /// A call with that nonce has come here, too: is it yours?
-    Confirm = 15,
-    /// The answer to that.
-    Confirmed = 16,
+    /// Another session of yours is with me, too.
+    Claim = 15,
     /// Asks the caller for a proof of the site's secret, and proves it.
     Challenge = 17,
     /// The answer to that.
@@ -137,26 +133,19 @@ impl Kind {
             12 => Self::Pong,
             13 => Self::Revoke,
             14 => Self::Return,
-            15 => Self::Confirm,
-            16 => Self::Confirmed,
+            15 => Self::Claim,
             17 => Self::Challenge,
             18 => Self::Prove,
             _ => return None,
         })
     }
 
-    /// Whether its header has the sender's credit fields. Introductions come before there are any,
-    /// or on another link than all other packets.
+    /// Whether its header has the sender's credit fields. Introductions come before there are any.
     #[inline]
     pub(crate) fn has_credit_fields(self) -> bool {
         !matches!(
             self,
-            Self::Connect
-                | Self::Reply
-                | Self::Confirm
-                | Self::Confirmed
-                | Self::Challenge
-                | Self::Prove
+            Self::Connect | Self::Reply | Self::Claim | Self::Challenge | Self::Prove
         )
     }
 }
@@ -236,8 +225,7 @@ pub(crate) struct Hello {
     pub(crate) identity: Identity,
     /// Under which name the receiver was called, or has called.
     pub(crate) to: (NicId, EndpointId),
-    /// In a Connect, and in a Reply that accepts: a number that no other remote of the sender's has. In a
-    /// Reply *known*: the proof that the sender is the other end of a remote that the caller has, or had.
+    /// In a Connect, and in a Reply that accepts: a number that no other remote of the sender's has.
     pub(crate) nonce: Nonce,
 }
 
@@ -340,30 +328,34 @@ impl ChallengeBody {
     }
 }
 
-/// The body of a confirm: a hello that has come.
+/// A process says that another session is its, too: behind the hello of a Reply, or in a Claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ConfirmBody {
-    /// Its nonce.
-    pub(crate) nonce: Nonce,
-    /// Its source.
-    pub(crate) from: Address,
+pub(crate) struct ClaimBody {
+    /// The receiver's number of that session.
+    pub(crate) number: u64,
+    /// The receiver's interface, as the sender knows it.
+    pub(crate) called: NicId,
+    pub(crate) proof: Nonce,
 }
 
-impl ConfirmBody {
-    pub(crate) fn emit(&self) -> [u8; CONFIRM_LEN] {
-        let mut bytes = [0; CONFIRM_LEN];
-        bytes[..NONCE_LEN].copy_from_slice(&self.nonce);
-        bytes[NONCE_LEN..].copy_from_slice(&self.from.0.to_be_bytes());
+impl ClaimBody {
+    pub(crate) fn emit(&self) -> [u8; CLAIM_LEN] {
+        let mut bytes = [0; CLAIM_LEN];
+        bytes[0..8].copy_from_slice(&self.number.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.called.0.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.proof);
         bytes
     }
 
+    /// Parses a claim; a later version may append to it. `None`: there is none.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; CONFIRM_LEN] = bytes.try_into().ok()?;
-        let mut nonce = Nonce::default();
-        nonce.copy_from_slice(&bytes[..NONCE_LEN]);
+        let bytes = bytes.get(..CLAIM_LEN)?;
+        let mut proof = Nonce::default();
+        proof.copy_from_slice(&bytes[16..]);
         Some(Self {
-            nonce,
-            from: Address(u128::from_be_bytes(bytes[NONCE_LEN..].try_into().ok()?)),
+            number: u64_at(bytes, 0),
+            called: NicId(u64_at(bytes, 8)),
+            proof,
         })
     }
 }
@@ -493,12 +485,14 @@ mod tests {
         };
         assert_eq!(Hello::parse(&hello.emit()), Ok(hello));
         assert!(Hello::parse(&hello.emit()[..HELLO_LEN - 1]).is_err());
-        let confirm = ConfirmBody {
-            nonce: hello.nonce,
-            from: Address(0xcafe << 64),
+        let claim = ClaimBody {
+            number: 0xcafe,
+            called: NicId(7),
+            proof: hello.nonce,
         };
-        assert_eq!(ConfirmBody::parse(&confirm.emit()), Some(confirm));
-        assert_eq!(ConfirmBody::parse(&confirm.emit()[1..]), None);
+        let longer = [&claim.emit()[..], &[7]].concat();
+        assert_eq!(ClaimBody::parse(&longer), Some(claim));
+        assert_eq!(ClaimBody::parse(&longer[..CLAIM_LEN - 1]), None);
         let challenge = ChallengeBody {
             identity: hello.identity,
             nonce: [7; NONCE_LEN],

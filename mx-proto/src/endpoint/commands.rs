@@ -11,7 +11,7 @@ use crate::origin::Source;
 use crate::owner::{Owner, Posting};
 use crate::port::{Body, Close, ConnectError, Port, SendError, Sent};
 use crate::queues::{Partial, Queues, Stand};
-use crate::remote::{Candidate, Life, LinkState, Remote, Tx};
+use crate::remote::{Life, LinkState, Remote, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::timeouts::{TimeOuts, Timeout};
@@ -529,7 +529,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ops.record_mut(id.index()).remote = to;
             ops.join(Strand::Own, &mut remote.connects, id.index());
             if let Some(link) = remote.link_up() {
-                self.send_connect(to, link, id, Candidate::default());
+                self.send_connect(to, link, id);
             }
         }
     }
@@ -554,28 +554,26 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The remote with that name, or a new one to which a connect begins.
+    /// The session that was begun from here with that target, or a new one.
     fn remote_at(&mut self, target: Target) -> Result<RemoteId, ConnectError> {
-        let name = (target.nic, target.endpoint);
-        let is_own = name == self.identity.name();
-        if let Some(known) = self.remotes.called_by(name, is_own) {
+        if let Some(known) = self.remotes.called(target) {
             return Ok(known);
         }
         if !self.remotes.may_add(Source::TRUSTED) {
             return Err(ConnectError::NoResources);
         }
         let link = self.port.connect(target, self.clock.now())?;
-        let id = self.add_remote(name, Source::TRUSTED);
+        let name = (target.nic, target.endpoint);
+        let id = self.add_remote(name, Source::TRUSTED, Some(target.route));
         self.attach(id, link);
         Ok(id)
     }
 
     fn attach(&mut self, id: RemoteId, link: LinkId) {
         if let Some(remote) = self.remotes.of_mut(id) {
-            remote.links.push((link, LinkState::Dialled));
+            remote.link = Some((link, LinkState::Dialled));
         }
-        self.bound.bind(link, id);
-        self.port.accept(link);
+        self.bind(link, id);
     }
 
     /// Connects over `route`, which the port named when its own failed.
@@ -614,10 +612,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             // Without room for it, the closed link says the same.
             let _ = self.port.send(link, &header, Body::EMPTY);
         }
-        for (link, _) in &remote.links {
-            self.close_link(*link, Close::Flush);
-        }
-        self.forget_asked(id);
+        self.close_link_of(&remote, Close::Flush);
     }
 
     /// Ends everything: remotes are told, links closed, every request completes as closed.
@@ -719,7 +714,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let remote = self.remotes.take(id)?;
         self.controls -= remote.queues().map_or(0, |queues| queues.control.len());
         match &remote.life {
-            Life::Connecting => {}
+            Life::Connecting { .. } => {}
             Life::Met(met) => {
                 if let Some(timer) = met.step {
                     self.wheel.clear(timer);
@@ -744,7 +739,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn connects_again(&self, id: RemoteId, reason: DownReason) -> bool {
         self.remotes.of(id).is_some_and(|remote| {
             self.config.connect_again
-                && remote.met().is_some_and(|met| met.asks.is_none())
+                && remote.met().is_some()
                 && !matches!(reason, DownReason::Protocol(_) | DownReason::Secret)
         })
     }
@@ -772,11 +767,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn leave_to_others(&mut self, remote: &Remote, mut again: List) {
         while let Some(connect) = self.ops.first(&again) {
             self.ops.leave(Strand::Own, &mut again, connect.index());
-            self.connect_again(connect, remote.target(Route::AUTO));
+            self.connect_again(connect, remote.target(remote.called.unwrap_or(Route::AUTO)));
         }
-        for (link, _) in &remote.links {
-            self.close_link(*link, Close::Now);
-        }
+        self.close_link_of(remote, Close::Now);
     }
 
     /// Dissolves a remote that is gone, and says so. Its links are the caller's; its messages stay if
@@ -791,8 +784,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let tombstone = self.tombstones.made.take();
         let identity = remote.identity();
         log::debug!("remote {id:?} ({identity:?}) is down: {reason}");
-        // Of one that is still being asked which it is the owner does not know.
-        if remote.met().is_some_and(|met| met.asks.is_none()) {
+        if remote.met().is_some() {
             let down = Down {
                 remote: id,
                 context: remote.context,
@@ -802,7 +794,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             self.owner.down(&mut self.ops, down);
         }
-        self.forget_asked(id);
         Some(remote)
     }
 }
