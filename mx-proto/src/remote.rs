@@ -469,7 +469,7 @@ impl Remotes {
         let id = self.add_tombstone(remote);
         self.by_name.add(name, id);
         if let Some(target) = target {
-            self.calls.insert(target, id);
+            self.calls.entry(target).or_insert(id);
         }
         id
     }
@@ -570,8 +570,10 @@ impl Remotes {
             return Some(remote);
         }
         self.by_name.remove(remote.name, id);
-        if let Some(route) = remote.called {
-            self.calls.remove(&remote.target(route));
+        if let Some(target) = remote.called.map(|route| remote.target(route))
+            && self.called(target) == Some(id)
+        {
+            self.calls.remove(&target);
         }
         if let Some(met) = remote.met() {
             self.by_life.remove(met.session, id);

@@ -53,11 +53,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if next.remote().is_none() {
             (peer.handshake_waits, peer.again) = (false, 0);
         }
-        if let State::Ready(_) = next
-            && let Inbound::Known { forgotten, .. } = &mut peer.inbound
-        {
-            *forgotten = false;
-        }
         if let Some((_, reminder)) = over {
             self.endpoint.forget_reminder(reminder, key.to_word());
         }
@@ -96,9 +91,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// The host is to be told that the peer is dead, if it knows it and has not been told.
     pub(super) fn tell_dead(&mut self, key: PeerKey) {
         if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key)
-            && let Inbound::Known {
+            && let Some(Inbound::Known {
                 name, forgotten, ..
-            } = &mut peer.inbound
+            }) = &mut peer.inbound
             && !std::mem::replace(forgotten, true)
         {
             self.forgotten.push(*name);
@@ -129,9 +124,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// The host has no more use for an address object. The last one takes its peer with it.
     pub fn drop_addr(&mut self, addr: *mut bmi_method_addr) {
         if let Some(peer) = self.peers().at_addr(addr)
-            && let Inbound::Known {
+            && let Some(Inbound::Known {
                 addr: known, name, ..
-            } = peer.inbound
+            }) = peer.inbound
             && known == addr
         {
             // The host has found out by itself, and its name for the peer means nothing any more.
@@ -157,7 +152,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// it is left.
     pub fn may_drop(&self, addr: *mut bmi_method_addr) -> bool {
         self.peers().at_addr(addr).is_some_and(|peer| {
-            let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
+            let came =
+                matches!(peer.inbound, Some(Inbound::Known { addr: known, .. }) if known == addr);
             came && peer.state == State::Init && !self.holds_messages(peer.key.id())
         })
     }

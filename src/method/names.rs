@@ -21,7 +21,7 @@ use super::Method;
 use crate::abi::types::bmi_method_addr;
 use crate::address::{self, Address};
 use crate::peer::state::{Cause, State, Wait};
-use crate::peer::table::{Inbound, Object, Peer, PeerKey};
+use crate::peer::table::{Object, Peer, PeerKey};
 use crate::peer_name::PeerName;
 use mx_proto::port::Port;
 use mx_proto::{Clock, NicId};
@@ -155,25 +155,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers().get(key) else {
             return;
         };
-        if let Some(other) = self.peers().named((nic, peer.target.endpoint))
-            && other != key
-        {
-            // One that is known by another name, or has come by itself.
-            let objects: Vec<_> = peer.objects.iter().map(|object| object.addr).collect();
-            let State::Wait(Wait::Connecting { request, .. }) = peer.state else {
-                return self.move_objects(key, nic, &objects);
-            };
-            self.endpoint.cancel_unmatched(request);
-            self.merge(key, other);
-            let is_at_rest = |peer: &Peer| peer.state == State::Init && !peer.pending.is_empty();
-            if self.peers().get(other).is_some_and(is_at_rest)
-                && let Err(error) = self.begin_connect(other, None)
-            {
-                log::info!("{error}");
-                self.disconnect(other, Cause::Unreachable);
-            }
-            return;
-        }
         let under_way = peer.state;
         self.peers_mut().retarget(key, nic);
         if let State::Wait(Wait::Connecting { request, cut }) = under_way {
@@ -205,5 +186,5 @@ fn leads_to(peer: &Peer, nic: NicId) -> bool {
         let address = address::find(object.addr);
         object.looked_up && address.is_some_and(|address| address.nic() == Some(nic))
     };
-    peer.inbound == Inbound::No && peer.objects.iter().all(leads)
+    peer.inbound.is_none() && peer.objects.iter().all(leads)
 }

@@ -70,14 +70,6 @@ impl Conversation {
             *self = Self::Cut;
         }
     }
-
-    /// Joins the conversations with one peer that was known under two names.
-    pub fn merge(&mut self, other: Self) {
-        *self = match (*self, other) {
-            (Self::Begun, Self::Cut) | (Self::Cut, Self::Begun) => Self::Open,
-            (one, other) => one.max(other),
-        };
-    }
 }
 
 #[cfg(test)]
@@ -115,20 +107,5 @@ mod tests {
     fn a_late_message_cuts_what_was_not_opened_and_leaves_what_is() {
         assert_eq!(after(Unopened, Conversation::on_late_message), Cut);
         assert_eq!(after(Open, Conversation::on_late_message), Open);
-    }
-
-    #[test]
-    fn an_open_conversation_wins_over_a_cut_one() {
-        for (a, b, both) in [
-            (Cut, Open, Open),
-            (Unopened, Cut, Cut),
-            (Open, Unopened, Open),
-            (Begun, Cut, Open),
-            (Unopened, Begun, Begun),
-        ] {
-            let mut merged = a;
-            merged.merge(b);
-            assert_eq!(merged, both);
-        }
     }
 }

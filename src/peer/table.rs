@@ -1,9 +1,9 @@
 //! All peers of one method.
 //!
 //! ```text
-//!   address object (many) --.
-//!   (interface, endpoint) ---+--> PeerKey { id, generation } --> Peer
-//!   remote's context word --'
+//!   address object (many) ------.
+//!   target of those we call -----+--> PeerKey { id, generation } --> Peer
+//!   remote's context word ------'
 //!
 //!   ids: 1, 2, 3, ...   freed ones wait, oldest first, and are given out again when 1024 wait
 //!                       or the numbers are used up
@@ -22,7 +22,7 @@ use crate::address;
 use crate::match_layout::PEER_ID_MAX;
 use foldhash::fast::RandomState;
 use mx_proto::ops::List;
-use mx_proto::{EndpointId, Instant, NicId, Reminder, Target};
+use mx_proto::{Instant, NicId, Reminder, Target};
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
 
@@ -63,14 +63,11 @@ impl PeerKey {
     }
 }
 
-/// A network name.
-pub type Name = (NicId, EndpointId);
-
-/// The host's knowledge of a peer that connected to us.
+/// The host's knowledge of a peer that has called us.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inbound {
-    /// It does not: we looked the peer up, or no unexpected message of it has been handed out.
-    No,
+    /// No unexpected message of it has been handed out, or the host has dropped its object.
+    Unknown,
     /// It is being told.
     Registering(*mut bmi_method_addr),
     /// By this object and this name.
@@ -104,8 +101,6 @@ pub struct Peer {
     pub state: State,
     /// Its address.
     pub target: Target,
-    /// Other names under which it was looked up.
-    pub other_names: Vec<Name>,
     /// Address objects that stand for it, oldest first.
     pub objects: Vec<Object>,
     /// Whether expected operations belong to anything it knows of.
@@ -122,8 +117,8 @@ pub struct Peer {
     pub name_reminder: bool,
     /// The number of its CONN_REQs while it was READY.
     pub again: u8,
-    /// The host's knowledge of it.
-    pub inbound: Inbound,
+    /// It has called us, and the host's knowledge of it. `None`: it is called from here.
+    pub inbound: Option<Inbound>,
     /// Operations that wait for READY, as they were posted.
     pub pending: List,
 }
@@ -140,7 +135,8 @@ pub struct Peers {
     /// The one given last: each peer has the next.
     generation: u32,
     limit: u32,
-    by_name: HashMap<Name, PeerKey, RandomState>,
+    /// Those that are called from here.
+    calls: HashMap<Target, PeerKey, RandomState>,
 }
 
 /// Freed ids that wait before the oldest is given out again.
@@ -163,7 +159,7 @@ impl Peers {
             freed: VecDeque::new(),
             generation: 0,
             limit,
-            by_name: HashMap::default(),
+            calls: HashMap::default(),
         }
     }
 
@@ -182,8 +178,25 @@ impl Peers {
         self.limit
     }
 
-    /// Adds a peer in INIT, which is found under `target` if no other is. `None` when all ids are in use.
+    /// Adds a peer to be called, in INIT, which is found under `target` if no other is. `None` when all ids are in
+    /// use.
     pub fn add(&mut self, target: Target, name: String) -> Option<PeerKey> {
+        let key = self.add_one(target, name, None)?;
+        self.calls.entry(target).or_insert(key);
+        Some(key)
+    }
+
+    /// The same of a peer that has called, which is not found so.
+    pub fn add_caller(&mut self, target: Target, name: String) -> Option<PeerKey> {
+        self.add_one(target, name, Some(Inbound::Unknown))
+    }
+
+    fn add_one(
+        &mut self,
+        target: Target,
+        name: String,
+        inbound: Option<Inbound>,
+    ) -> Option<PeerKey> {
         let fresh = self.slots.len() as u32;
         let reuse = self.freed.len() >= REUSE_DELAY || fresh > self.limit;
         let id = if reuse {
@@ -202,7 +215,6 @@ impl Peers {
             name,
             state: State::Init,
             target,
-            other_names: Vec::new(),
             objects: Vec::new(),
             conversation: Conversation::default(),
             has_provisional: false,
@@ -211,12 +223,9 @@ impl Peers {
             name_doubted: false,
             name_reminder: false,
             again: 0,
-            inbound: Inbound::No,
+            inbound,
             pending: List::EMPTY,
         }));
-        // The first with a name has it: a second one is another process behind the same address.
-        let name = (target.nic, target.endpoint);
-        self.by_name.entry(name).or_insert(key);
         Some(key)
     }
 
@@ -225,13 +234,7 @@ impl Peers {
         self.get(key)?;
         let peer = self.slots[key.id as usize].take()?;
         self.freed.push_back(key.id);
-        let name = (peer.target.nic, peer.target.endpoint);
-        let others = peer.other_names.iter().copied();
-        for name in [name].into_iter().chain(others) {
-            if self.by_name.get(&name) == Some(&key) {
-                self.by_name.remove(&name);
-            }
-        }
+        self.forget_call(peer.target, key);
         debug_assert!(peer.pending.is_empty(), "{} has operations", peer.name);
         Some(peer)
     }
@@ -257,22 +260,27 @@ impl Peers {
         peer.map(|peer| peer.key)
     }
 
-    /// The peer with that network name.
-    pub fn named(&self, name: Name) -> Option<PeerKey> {
-        self.by_name.get(&name).copied()
+    /// The peer that is called with that target.
+    pub fn called(&self, target: Target) -> Option<PeerKey> {
+        self.calls.get(&target).copied()
     }
 
-    /// A peer that is not connected is found at that interface from now on. No other one may be.
+    fn forget_call(&mut self, target: Target, key: PeerKey) {
+        if self.calls.get(&target) == Some(&key) {
+            self.calls.remove(&target);
+        }
+    }
+
+    /// A peer that is not connected is called at that interface from now on.
     pub fn retarget(&mut self, key: PeerKey, nic: NicId) {
         let Some(peer) = self.get_mut(key) else {
             return;
         };
-        let endpoint = peer.target.endpoint;
-        let before = std::mem::replace(&mut peer.target.nic, nic);
-        if self.by_name.get(&(before, endpoint)) == Some(&key) {
-            self.by_name.remove(&(before, endpoint));
-        }
-        self.by_name.insert((nic, endpoint), key);
+        let before = peer.target;
+        peer.target.nic = nic;
+        let target = peer.target;
+        self.forget_call(before, key);
+        self.calls.entry(target).or_insert(key);
     }
 
     /// The peer an address object stands for.
@@ -301,36 +309,14 @@ impl Peers {
         let peer = self.get_mut(key)?;
         peer.objects.retain(|known| known.addr != addr);
         match peer.inbound {
-            Inbound::Registering(known) | Inbound::Known { addr: known, .. } if known == addr => {
-                peer.inbound = Inbound::No;
+            Some(Inbound::Registering(known) | Inbound::Known { addr: known, .. })
+                if known == addr =>
+            {
+                peer.inbound = Some(Inbound::Unknown);
             }
             _ => {}
         }
         Some(key)
-    }
-
-    /// Everything that named `from` names `into` from now on.
-    pub fn rename(&mut self, from: PeerKey, into: PeerKey) {
-        let mut names = Vec::new();
-        for (name, key) in self.by_name.iter_mut().filter(|(_, key)| **key == from) {
-            *key = into;
-            names.push(*name);
-        }
-        let (mut objects, mut inbound) = (Vec::new(), Inbound::No);
-        if let Some(peer) = self.get_mut(from) {
-            objects = std::mem::take(&mut peer.objects);
-            inbound = std::mem::replace(&mut peer.inbound, Inbound::No);
-        }
-        if let Some(peer) = self.get_mut(into) {
-            peer.other_names.append(&mut names);
-            for object in &objects {
-                address::set_peer(object.addr, NonZeroU64::new(into.to_word()));
-            }
-            peer.objects.append(&mut objects);
-            if peer.inbound == Inbound::No {
-                peer.inbound = inbound;
-            }
-        }
     }
 
     /// Every peer's key.
@@ -354,7 +340,7 @@ impl Drop for Peers {
 mod tests {
     use super::*;
     use crate::peer_name::PeerName;
-    use mx_proto::Route;
+    use mx_proto::{EndpointId, Route};
 
     fn target(endpoint: u32) -> Target {
         Target {
@@ -417,27 +403,24 @@ mod tests {
     }
 
     #[test]
-    fn of_two_peers_with_one_name_the_first_has_it() {
+    fn of_two_peers_with_one_target_the_first_is_found() {
         let mut peers = Peers::default();
+        let caller = peers.add_caller(target(1), "mx://n1:1".to_owned()).unwrap();
+        assert_eq!(peers.called(target(1)), None, "it has called");
         let (first, second) = (add(&mut peers, 1).unwrap(), add(&mut peers, 1).unwrap());
-        assert_eq!(peers.named((NicId(1), EndpointId(1))), Some(first));
+        assert_eq!(peers.called(target(1)), Some(first));
         peers.remove(second);
-        assert_eq!(peers.named((NicId(1), EndpointId(1))), Some(first));
+        peers.remove(caller);
+        assert_eq!(peers.called(target(1)), Some(first));
+        peers.retarget(first, NicId(2));
+        assert_eq!(peers.called(target(1)), None);
+        let there = Target {
+            nic: NicId(2),
+            ..target(1)
+        };
+        assert_eq!(peers.called(there), Some(first));
         peers.remove(first);
-        assert_eq!(peers.named((NicId(1), EndpointId(1))), None);
-    }
-
-    #[test]
-    fn a_name_of_a_peer_that_was_two_means_nothing_when_it_is_gone() {
-        let mut peers = Peers::default();
-        let (from, into) = (add(&mut peers, 1).unwrap(), add(&mut peers, 2).unwrap());
-        peers.rename(from, into);
-        peers.remove(from);
-        assert_eq!(peers.named((NicId(1), EndpointId(1))), Some(into));
-        peers.remove(into);
-        for name in 1..3 {
-            assert_eq!(peers.named((NicId(1), EndpointId(name))), None);
-        }
+        assert_eq!(peers.called(there), None);
     }
 
     #[test]

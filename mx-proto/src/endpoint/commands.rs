@@ -554,9 +554,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The session that was begun from here with that target, or a new one.
+    /// A new session; for an owner that joins sessions the one that was begun from here with that target, if there is
+    /// one.
     fn remote_at(&mut self, target: Target) -> Result<RemoteId, ConnectError> {
-        if let Some(known) = self.remotes.called(target) {
+        if O::JOINS
+            && let Some(known) = self.remotes.called(target)
+        {
             return Ok(known);
         }
         if !self.remotes.may_add(Source::TRUSTED) {
