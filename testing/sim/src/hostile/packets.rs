@@ -19,8 +19,7 @@ pub struct Says {
     pub key: u32,
     /// The number of its association.
     pub epoch: u16,
-    /// In a call its number, in the answer *known* the proof of an association, and what proofs of the
-    /// secret are about.
+    /// The number of the call or of its answer, which proofs of the secret and claims are about.
     pub nonce: [u8; 16],
 }
 
@@ -52,11 +51,9 @@ pub fn receiver_of(hello: &[u8]) -> Option<(NicId, EndpointId)> {
     Some((NicId(nic), EndpointId(number)))
 }
 
-/// The body of a Confirm: has a hello with that nonce been yours, from there?
-pub fn confirm(nonce: [u8; 16], from: NicId) -> Vec<u8> {
-    let mut bytes = nonce.to_vec();
-    bytes.extend_from_slice(&u128::from(from.0).to_be_bytes());
-    bytes
+/// The body of a Claim: the session for which its receiver has drawn that nonce is the sender's, too.
+pub fn claim(nonce: [u8; 16], called: NicId) -> Vec<u8> {
+    [&nonce[..8], &called.0.to_le_bytes(), &nonce].concat()
 }
 
 /// The body of a Challenge with that secret, as an answer to that hello.

@@ -12,7 +12,7 @@
 use super::{Network, Reliably, Stage, Tally};
 use crate::node::KEY;
 use crate::{Habits, Home, NodeId, Rng, World};
-use mx_proto::{Config, EndpointId, NicId};
+use mx_proto::{Config, EndpointId, NicId, RemoteId};
 use std::fmt;
 use std::time::Duration;
 
@@ -170,12 +170,12 @@ impl Roaming {
         let drawn = self.drawn;
         let endpoint = &self.stage.at(id).endpoint;
         let me = endpoint.identity();
-        let is_own = |nth: &u64| {
-            let known = endpoint.remote_of(address(*nth), me.endpoint);
-            let who = known.and_then(|known| endpoint.remote_identity(known));
+        let named = (0..drawn).flat_map(|nth| endpoint.remotes_of(address(nth), me.endpoint));
+        let is_own = |known: &RemoteId| {
+            let who = endpoint.remote_identity(*known);
             who.is_some_and(|who| who.session == me.session)
         };
-        (0..drawn).filter(is_own).count()
+        named.filter(is_own).count()
     }
 
     /// Adds what was counted.
