@@ -162,7 +162,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             remote.link = Some((link, LinkState::Met));
         }
         self.establish(id, hello, link, header);
+        // With the first claim in it.
         self.send_reply(Some(id), link, header.word, Status::Success);
+        self.send_claims(id, 1);
         let now = self.clock.now();
         self.ask_namesakes(id, name, now);
     }
@@ -260,8 +262,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         (hello, claim): (&Hello, Option<ClaimBody>),
         now: Instant,
     ) -> bool {
-        let is_own = hello.identity.session == self.identity.session;
-        if is_own && self.call_with(&hello.nonce).is_none() {
+        // Our own life answers only a call that has come here.
+        let life = self.identity.session;
+        let is_called = |of| self.remotes.met(of).is_some_and(|met| met.session == life);
+        if hello.identity.session == life && !self.call_with(&hello.nonce).is_some_and(is_called) {
             self.violation(link, Violation::OwnHello);
             return false;
         }
