@@ -1,10 +1,13 @@
 //! The handshake, step by step (docs/hosts.md, Handshake of the C method).
 //!
 //! ```text
-//!   we call                                   they call
-//!   post: transport connect (ICON_REQ)        CONN_REQ arrives: a new peer, READY
-//!   done: CONN_REQ ->                         CONN_ACK ->
-//!   CONN_ACK arrives: READY, queues flushed
+//!   we call                                        they call
+//!   post: transport connect, greeting in it        greeting arrives: a new peer, READY
+//!   done: the answer's greeting: READY             greeting in the answer
+//!
+//!   a C bmi_mx says nothing in its hello
+//!   done: CONN_REQ ->                              CONN_REQ arrives: a new peer, READY
+//!   CONN_ACK arrives: READY                        CONN_ACK ->
 //! ```
 //!
 //! A call is a session and a peer. Two processes that call each other are two peers to each other, each with a session of
@@ -98,7 +101,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let peer = self.peers().get(key);
             Error::connect(peer.map_or("", |peer| &peer.name), reason)
         })?;
-        self.move_to(key, State::Wait(Wait::Connecting { request, cut }));
+        let tx_id = None;
+        self.move_to(
+            key,
+            State::Wait(Wait::Connecting {
+                request,
+                cut,
+                tx_id,
+            }),
+        );
         self.doubt_name(key);
         Ok(())
     }
@@ -123,18 +134,24 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 };
                 self.disconnect(key, cause);
             }
+            Some(Wait::Connecting {
+                tx_id: Some(tx_id), ..
+            }) => {
+                let remote = how.remote;
+                self.become_ready(key, Ready { remote, tx_id }, false);
+            }
             Some(Wait::Connecting { cut, .. }) => self.on_reached(key, how.remote, cut),
             _ => {}
         }
     }
 
-    /// ICON_REQ is done: sends CONN_REQ.
+    /// The peer says nothing in its hello: sends CONN_REQ.
     fn on_reached(&mut self, key: PeerKey, remote: RemoteId, cut: Option<Cause>) {
         if !self.endpoint.set_remote_context(remote, key.to_word()) {
             return self.disconnect(key, Cause::Reset);
         }
         self.move_to(key, State::Wait(Wait::Requested { remote, cut }));
-        let body = ConnReq::emit(&self.name);
+        let body = ConnReq::emit(&self.endpoint.owner().name);
         let bits = bits(MessageType::ConnReq, key.id(), VERSION);
         self.send_handshake(key, remote, bits, &body);
     }

@@ -157,7 +157,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         let under_way = peer.state;
         self.peers_mut().retarget(key, nic);
-        if let State::Wait(Wait::Connecting { request, cut }) = under_way {
+        if let State::Wait(Wait::Connecting { request, cut, .. }) = under_way {
             self.endpoint.cancel_unmatched(request);
             if let Err(error) = self.begin_connect(key, cut) {
                 log::info!("{error}");

@@ -1,13 +1,15 @@
 //! The state of one peer.
 //!
 //! ```text
-//!            post                                CONN_ACK
-//!   INIT ------------> WAIT: Connecting -------> Requested --------> READY <--- CONN_REQ --- (a peer that calls)
-//!    ^                         |  ICON_REQ done      |                 |
-//!    |                         v  failure, time-out, refusal           v  peer gone, dropped
-//!    `--------------------- DISCONNECT <-------------------------------'
+//!            post                        the answer
+//!   INIT ------------> WAIT: Connecting ----------------------> READY <--- hello --- (a peer that calls)
+//!    ^                    |  |                                  ^  |
+//!    |                    |  `--> Requested --- CONN_ACK -------'  |
+//!    |                    v           |  failure, time-out         v  peer gone, dropped
+//!    `------------------ DISCONNECT <-+----------------------------'
 //! ```
 //!
+//! Requested is for a C `bmi_mx`, whose hello says nothing: it is sent CONN_REQ, and sends it when it calls.
 //! A peer that has called begins in READY, and stays in INIT when its connection has ended: nobody calls it back.
 //!
 //! A connection that is cut before READY is tried once more from the start (Connecting): the other
@@ -51,6 +53,8 @@ pub enum Wait {
         request: RequestId,
         /// The end of the attempt before this one, which was cut; there are two at most.
         cut: Option<Cause>,
+        /// The peer's id for us, once its hello has said it.
+        tx_id: Option<u32>,
     },
     /// CONN_REQ is sent, CONN_ACK not here.
     Requested {
@@ -152,9 +156,10 @@ impl fmt::Display for Name {
 transition_table! {
     Name {
         Init => Connecting: "an operation is posted: our transport connect begins",
-        Init => Ready: "CONN_REQ comes: the peer is a new one; CONN_ACK is sent",
+        Init => Ready: "a peer calls, by its hello or by CONN_REQ",
         Connecting => Connecting: "the connection is cut: once more; the name has another address now",
-        Connecting => Requested: "the transport connect is done: CONN_REQ is sent",
+        Connecting => Ready: "the transport connect is done, and the peer's hello had all there is",
+        Connecting => Requested: "the transport connect is done: CONN_REQ is sent to a C method",
         Connecting => Disconnect: "refused, no route, time-out; the last address is dropped",
         Requested => Connecting: "the connection is cut: once more",
         Requested => Ready: "CONN_ACK comes and accepts; CONN_REQ comes",
@@ -274,7 +279,11 @@ mod tests {
         let cut = None;
         vec![
             State::Init,
-            State::Wait(Wait::Connecting { request, cut }),
+            State::Wait(Wait::Connecting {
+                request,
+                cut,
+                tx_id: None,
+            }),
             State::Wait(Wait::Requested { remote, cut }),
             State::Ready(Ready { remote, tx_id: 3 }),
             State::Disconnect {
@@ -303,7 +312,7 @@ mod tests {
         // Rows: from; columns: to; in the order of `every_state`.
         let drawn = [
             [0, 1, 0, 1, 0],
-            [0, 1, 1, 0, 1],
+            [0, 1, 1, 1, 1],
             [0, 1, 0, 1, 1],
             [0, 0, 0, 1, 1],
             [1, 0, 0, 0, 0],

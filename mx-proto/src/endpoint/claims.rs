@@ -23,16 +23,34 @@ use crate::remote::Life;
 use crate::secret::claim_proof;
 use crate::time::Clock;
 use crate::wire::{self, ClaimBody, Header};
+use smallvec::SmallVec;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// What is to be claimed on a session that has been met: all others of the life that its peer says.
+    /// Claims to be made on a session that has been met: on the others of the life that its peer says. Those of the
+    /// peer's name come first, so that others that say its life cannot crowd them out.
     pub(super) fn claims_of(&self, id: RemoteId) -> impl Iterator<Item = ClaimBody> {
-        let met = self.remotes.met(id).filter(|_| O::JOINS);
-        let others = met.map(|met| self.remotes.all_of_life(met.session));
-        let others = others.into_iter().flatten().filter(move |of| *of != id);
-        others
+        let name_of = |id| self.remotes.of(id).map(|remote| remote.name);
+        let name = name_of(id);
+        let others = move || {
+            let met = self.remotes.met(id).filter(|_| O::JOINS);
+            let all = met.map(|met| self.remotes.all_of_life(met.session));
+            all.into_iter().flatten().filter(move |other| *other != id)
+        };
+        let namesakes = others().filter(move |other| name_of(*other) == name);
+        let rest = others().filter(move |other| name_of(*other) != name);
+        namesakes
+            .chain(rest)
             .take(OTHERS_MAX)
             .filter_map(move |other| self.claim_on(id, other))
+    }
+
+    /// Makes the claims on a session, but for the first ones that have been `made`.
+    pub(super) fn send_claims(&mut self, id: RemoteId, made: usize) {
+        let claims: SmallVec<[_; OTHERS_MAX]> = self.claims_of(id).skip(made).collect();
+        for claim in claims {
+            let header = Header::new(wire::Kind::Claim, 0, 0);
+            self.push_control(id, header, &claim.emit());
+        }
     }
 
     /// The claim on a session that another one is ours, too.
@@ -56,11 +74,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         claim: Option<ClaimBody>,
         claimed: Option<RemoteId>,
     ) {
-        let claims: Vec<_> = self.claims_of(id).collect();
-        for claim in claims {
-            let header = Header::new(wire::Kind::Claim, 0, 0);
-            self.push_control(id, header, &claim.emit());
-        }
+        self.send_claims(id, 0);
         if let Some(claim) = claim {
             self.on_claim(id, &claim);
         }

@@ -463,4 +463,4 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 /// Larger than any control packet's body today, so that a later version may append to them.
-const CONTROL_BODY_MAX: usize = 128;
+const CONTROL_BODY_MAX: usize = 256;

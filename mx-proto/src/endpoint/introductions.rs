@@ -32,7 +32,7 @@ use crate::remote::{LinkState, Name};
 use crate::secret::{self, Binding};
 use crate::status::{Status, Violation};
 use crate::time::{Clock, Instant};
-use crate::wire::{Header, Hello, VERSION};
+use crate::wire::{Header, Hello};
 use foldhash::fast::RandomState;
 use reasons::Rejection;
 use std::collections::HashMap;
@@ -54,6 +54,7 @@ pub(super) struct Introductions {
 struct Introduction {
     header: Header,
     hello: Hello,
+    greeting: Vec<u8>,
     /// Further Connects of the same stranger.
     more: Vec<(Header, Hello)>,
     /// The stranger's source, as the port says.
@@ -83,7 +84,7 @@ impl Introductions {
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A stranger introduces itself.
-    pub(super) fn come(&mut self, link: LinkId, header: &Header, hello: Hello) {
+    pub(super) fn come(&mut self, link: LinkId, header: &Header, hello: Hello, greeting: &[u8]) {
         if let Some(introduction) = self.introductions.challenged.get_mut(&link) {
             if introduction.hello.identity != hello.identity {
                 return self.violation(link, Violation::AnotherName);
@@ -99,6 +100,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let introduction = Introduction {
             header: *header,
             hello,
+            greeting: greeting.to_vec(),
             more: Vec::new(),
             source: seen.source,
             user: seen.user,
@@ -109,7 +111,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.stats.unproven += 1;
             return self.turn_away(link, introduction, Status::Refused, Rejection::Unproven);
         }
-        if hello.version != VERSION {
+        if !hello.is_understood() {
             let why = Rejection::Version(hello.version);
             return self.put_off(link, &introduction, Status::BadEndpoint, why);
         }
@@ -141,13 +143,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Introduction {
             header,
             mut hello,
+            greeting,
             more,
             source,
             nic,
             ..
         } = introduction;
         hello.identity.nic = nic;
-        self.admit(link, source, &header, &hello);
+        self.admit(link, source, &header, (&hello, &greeting));
         for (header, hello) in more {
             let bound = self.remote_on(link);
             if self.remotes.of(bound).is_some() {

@@ -107,12 +107,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// silent remote has; a peer in its next life says at once that there is no such session.
     pub(super) fn ask_whether_there(&mut self, id: RemoteId, now: Instant) {
         self.monitor(id, now);
-        let Some(met) = self.remotes.met_mut(id) else {
+        let Some(remote) = self.remotes.of_mut(id) else {
             return;
         };
-        met.asked = true;
+        let asks = remote.standing(wire::Kind::Ping).is_none();
+        let Life::Met(met) = &mut remote.life else {
+            return;
+        };
+        // Where silence has no end the next newcomer asks once more.
+        met.asked = met.step.is_some();
         met.silent = met.silent.max(1);
-        self.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
+        if asks {
+            self.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
+        }
     }
 
     /// The step that was to end at `due` has.

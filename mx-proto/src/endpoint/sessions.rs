@@ -14,18 +14,19 @@
 use super::Endpoint;
 use super::introductions::Distrust;
 use super::outbound::{UNREAD_ALL, unread_max};
+use crate::event::Identity;
 use crate::flow::Borrower;
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId};
 use crate::ops::{List, State, Strand};
 use crate::origin::Source;
-use crate::owner::Owner;
+use crate::owner::{Greets, Owner};
 use crate::port::{Close, LinkDown, Port};
 use crate::queues::Control;
 use crate::remote::{Life, LinkState, Met, Name, Reach, Remote, Tx};
 use crate::secret::Nonce;
 use crate::status::{DownReason, Status, Violation};
 use crate::time::{Clock, Instant};
-use crate::wire::{self, CLAIM_LEN, ClaimBody, HELLO_LEN, Header, Hello, VERSION};
+use crate::wire::{self, ClaimBody, GREETING_MAX, Header, Hello, OLDEST, VERSION};
 use smallvec::SmallVec;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
@@ -72,7 +73,24 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let mut header = Header::new(wire::Kind::Connect, connect.to_word(), 0);
         header.credit_fields.credit = remote.opening;
         let hello = self.call(id, remote, link, key);
-        self.send_session(Some(id), link, header, &hello.emit());
+        let body = self.hello_body(hello, Greets::Called(connect), None);
+        self.send_session(Some(id), link, header, &body);
+    }
+
+    /// A hello with the owner's greeting and perhaps a claim behind it.
+    fn hello_body(&self, hello: Hello, to: Greets, claim: Option<ClaimBody>) -> Vec<u8> {
+        let mut greeting = self.owner.greeting(&self.ops, to);
+        greeting.truncate(GREETING_MAX);
+        let hello = Hello {
+            greeting: greeting.len() as u8,
+            ..hello
+        };
+        let mut body = hello.emit().to_vec();
+        body.extend_from_slice(&greeting);
+        if let Some(claim) = claim {
+            body.extend_from_slice(&claim.emit());
+        }
+        body
     }
 
     /// Our hello in the call of a remote, on that link.
@@ -88,6 +106,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn hello(&self, epoch: u16, name: Option<Name>) -> Hello {
         Hello {
             version: VERSION,
+            oldest: OLDEST,
+            features: 0,
+            greeting: 0,
             epoch,
             key: 0,
             identity: self.identity,
@@ -112,7 +133,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.violation(link, Violation::UnreadIntroductions);
         }
         let Some(from) = from else {
-            return self.come(link, header, hello);
+            return match hello.behind(body) {
+                Some((greeting, _)) => self.come(link, header, hello, greeting),
+                None if hello.is_understood() => self.violation(link, Violation::Introduction),
+                None => self.come(link, header, hello, &[]),
+            };
         };
         if !self.trusts(link, from) {
             return self.distrust(from, Some(hello.identity), Distrust::Unasked);
@@ -149,7 +174,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// A stranger's source is proven, and its hello has that as its name.
-    pub(super) fn admit(&mut self, link: LinkId, source: Source, header: &Header, hello: &Hello) {
+    pub(super) fn admit(
+        &mut self,
+        link: LinkId,
+        source: Source,
+        header: &Header,
+        (hello, greeting): (&Hello, &[u8]),
+    ) {
         if !self.remotes.may_add(source) {
             self.stats.refused += 1;
             self.send_reply(None, link, header.word, Status::NoResources);
@@ -162,7 +193,23 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             remote.link = Some((link, LinkState::Met));
         }
         self.establish(id, hello, link, header);
+        let from = Greets::Caller(0);
+        let who = &hello.identity;
+        match (self.owner).greeted(&self.ops, from, who, id, greeting) {
+            Ok(context) => {
+                self.set_remote_context(id, context);
+            }
+            Err(status) => {
+                self.stats.refused += 1;
+                self.dissolve(id, (status, None), false);
+                self.bound.forget(link);
+                self.send_reply(None, link, header.word, status);
+                return self.unmet.set_closes(link, true);
+            }
+        }
+        // With the first claim in it.
         self.send_reply(Some(id), link, header.word, Status::Success);
+        self.send_claims(id, 1);
         let now = self.clock.now();
         self.ask_namesakes(id, name, now);
     }
@@ -226,8 +273,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 Some(Some(met)) if met.is(&hello) => {}
                 Some(Some(_)) => return self.violation(link, Violation::OtherReply),
                 Some(None) => {
-                    let claim = ClaimBody::parse(&body[HELLO_LEN.min(body.len())..]);
-                    if !self.answered(link, from, header, (&hello, claim), now) {
+                    let Some(behind) = hello.behind(body) else {
+                        return self.violation(link, Violation::Introduction);
+                    };
+                    if !self.answered(link, from, header, (&hello, behind), now) {
                         return;
                     }
                 }
@@ -257,11 +306,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         link: LinkId,
         id: RemoteId,
         header: &Header,
-        (hello, claim): (&Hello, Option<ClaimBody>),
+        (hello, (greeting, behind)): (&Hello, (&[u8], &[u8])),
         now: Instant,
     ) -> bool {
-        let is_own = hello.identity.session == self.identity.session;
-        if is_own && self.call_with(&hello.nonce).is_none() {
+        // Our own life answers only a call that has come here.
+        let life = self.identity.session;
+        let is_called = |of| self.remotes.met(of).is_some_and(|met| met.session == life);
+        if hello.identity.session == life && !self.call_with(&hello.nonce).is_some_and(is_called) {
             self.violation(link, Violation::OwnHello);
             return false;
         }
@@ -270,8 +321,23 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let (name, claimed) = (remote.name, remote.life.claimed());
         self.establish(id, hello, link, header);
+        let from = Greets::Called(RequestId::from_word(header.word));
+        let identity = Identity {
+            nic: name.0,
+            ..hello.identity
+        };
+        match (self.owner).greeted(&self.ops, from, &identity, id, greeting) {
+            Ok(context) => {
+                self.set_remote_context(id, context);
+            }
+            Err(status) => {
+                self.end_connect(id, RequestId::from_word(header.word), status);
+                self.leave(id);
+                return false;
+            }
+        }
         self.ask_namesakes(id, name, now);
-        self.claim_others(id, claim, claimed);
+        self.claim_others(id, ClaimBody::parse(behind), claimed);
         true
     }
 
@@ -347,14 +413,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
         header.credit_fields.credit = remote.map_or(0, |remote| remote.opening);
-        let mut body = [0; HELLO_LEN + CLAIM_LEN];
-        body[..HELLO_LEN].copy_from_slice(&hello.emit());
         let claim = accepted.and_then(|id| self.claims_of(id).next());
-        let len = claim.map_or(HELLO_LEN, |claim| {
-            body[HELLO_LEN..].copy_from_slice(&claim.emit());
-            body.len()
-        });
-        self.send_session(to, link, header, &body[..len]);
+        let to_caller = Greets::Caller(remote.map_or(0, |remote| remote.context));
+        let body = match accepted {
+            Some(_) => self.hello_body(hello, to_caller, claim),
+            None => hello.emit().to_vec(),
+        };
+        self.send_session(to, link, header, &body);
     }
 
     /// Whether so many session packets wait on this link that its peer cannot be reading. They cost

@@ -3,8 +3,8 @@
 //! ```text
 //!   overheard --> Gang: packets of all introductions --.      it calls others, and others call it
 //!        |                                             v                 |
-//!        |   turn: claim a name or a life, replay, ask, prove, flood     answer: claim, replay, say that it
-//!        `-> at once: the same call from here                            knows the caller, lie, pass on
+//!        |   turn: claim a name, a life, a session, replay, prove, flood answer: claim, replay, lie, pass on
+//!        `-> at once: the same call from here
 //! ```
 //!
 //! It holds to no rule but those of the port. Once it is let in, under whatever name, it sends a message
@@ -271,8 +271,7 @@ impl<P: Port<Buffer>> Hostile<P> {
     fn connect_as(&mut self, link: LinkId) {
         let to = self.links.get(&link).and_then(|known| known.to);
         let says = self.claim(to);
-        let word = self.rng.bits();
-        let body = packets::hello(&says);
+        let (word, body) = (self.rng.bits(), packets::hello(&says));
         self.send(link, &packet(Kind::Connect, word, 0, 0, body));
     }
 
@@ -282,11 +281,15 @@ impl<P: Port<Buffer>> Hostile<P> {
         self.send(link, &packet(Kind::Eager, MARK, body.len() as u32, 0, body));
     }
 
-    /// Says that another's session is its own, too.
+    /// Says that a session of another's is its.
     fn claim_session(&mut self, link: LinkId) {
-        let called = self.rng.within(0..=self.id);
-        let (nonce, (called, _)) = (self.any_nonce(), self.name_of(called));
-        let body = packets::claim(nonce, called);
+        let to = self.rng.index(self.honest);
+        let (called, _) = self.name_of(to);
+        let heard = self.gang.borrow().any(&mut self.rng, Some(Kind::Claim));
+        let number = heard.and_then(|(_, body)| packets::number_of(&body));
+        let guess = self.rng.below(8);
+        let number = self.rng.pick(&[guess, number.unwrap_or(guess)]);
+        let body = packets::claim(number, called, self.any_nonce());
         self.send(link, &packet(Kind::Claim, 0, 0, 0, body));
     }
 

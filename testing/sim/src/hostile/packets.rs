@@ -17,9 +17,9 @@ pub struct Says {
     pub to: (NicId, EndpointId),
     /// The endpoint's key.
     pub key: u32,
-    /// The number of its association.
+    /// The sender's number of the session.
     pub epoch: u16,
-    /// The number of the call or of its answer, which proofs of the secret and claims are about.
+    /// The number of the call, which proofs are about.
     pub nonce: [u8; 16],
 }
 
@@ -51,9 +51,17 @@ pub fn receiver_of(hello: &[u8]) -> Option<(NicId, EndpointId)> {
     Some((NicId(nic), EndpointId(number)))
 }
 
-/// The body of a Claim: the session for which its receiver has drawn that nonce is the sender's, too.
-pub fn claim(nonce: [u8; 16], called: NicId) -> Vec<u8> {
-    [&nonce[..8], &called.0.to_le_bytes(), &nonce].concat()
+/// The body of a Claim: the receiver's session with that number is the sender's, too.
+pub fn claim(number: u64, called: NicId, proof: [u8; 16]) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&called.0.to_le_bytes());
+    bytes.extend_from_slice(&proof);
+    bytes
+}
+
+/// The number of the session in a claim that was heard.
+pub fn number_of(claim: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(claim.get(..8)?.try_into().ok()?))
 }
 
 /// The body of a Challenge with that secret, as an answer to that hello.
