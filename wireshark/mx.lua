@@ -75,6 +75,10 @@ field(f, "bytes", "mx.nonce", "Nonce")
 field(f, "bytes", "mx.proof", "Proof")
 field(f, "uint64", "mx.claimed", "Session of the receiver's that is claimed", base.HEX)
 field(f, "uint16", "mx.version", "Version")
+field(f, "uint16", "mx.oldest", "Oldest version understood")
+field(f, "uint32", "mx.features", "Features", base.HEX)
+field(f, "uint32", "mx.method_version", "Version of the method", base.HEX)
+field(f, "uint32", "mx.given_id", "Id for the receiver")
 field(f, "uint16", "mx.association", "Association")
 field(f, "uint32", "mx.key", "Connection key", base.HEX)
 field(f, "uint32", "mx.endpoint", "Endpoint")
@@ -175,15 +179,28 @@ local function hello(body, tree)
     sub:add_le(f.association, body(6, 2))
     sub:add_le(f.key, body(8, 4))
     sub:add_le(f.endpoint, body(12, 4))
-    sub:add_le(f.nic, body(16, 8))
+    sub:add_le(f.nic, body(16, 6))
+    sub:add_le(f.oldest, body(22, 2))
     sub:add_le(f.session, body(24, 8))
-    if body:len() >= 64 then
-        sub:add_le(f.to_nic, body(32, 8))
-        sub:add_le(f.to_endpoint, body(40, 4))
-        sub:add(f.nonce, body(48, 16))
+    if body:len() < 64 then
+        return
     end
-    if body:len() >= 96 then
-        claim(body(64, 32), sub)
+    sub:add_le(f.to_nic, body(32, 6))
+    sub:add_le(f.to_endpoint, body(40, 4))
+    sub:add_le(f.features, body(44, 4))
+    sub:add(f.nonce, body(48, 16))
+    local len = body(38, 1):uint()
+    if body:len() < 64 + len then
+        sub:add_proto_expert_info(bad.hello)
+        return
+    end
+    if len >= 8 then
+        sub:add_le(f.method_version, body(64, 4))
+        sub:add_le(f.given_id, body(68, 4))
+        sub:add(f.name, body(72, len - 8))
+    end
+    if body:len() >= 64 + len + 32 then
+        claim(body(64 + len, 32), sub)
     end
 end
 
