@@ -185,7 +185,8 @@ impl Peers {
         }
         let (name, life) = (name_of(identity), life_of(identity));
         let known = [self.twins.get(&life), self.by_name.get(&name)];
-        let is_free = |key: &&PeerKey| **key != Self::OWN && self.get(**key).is_some_and(Peer::is_dead);
+        let is_free =
+            |key: &&PeerKey| **key != Self::OWN && self.get(**key).is_some_and(Peer::is_dead);
         if let Some(key) = known.into_iter().flatten().find(is_free) {
             return *key;
         }
