@@ -165,6 +165,8 @@ impl Owner for Program {
     type Word = Word;
     type Places = Chunks<UserMemory, Word, { REQUESTS_MAX as u32 }>;
 
+    const JOINS: bool = true;
+
     #[inline]
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
         let Some(word) = ops.word_mut(op) else {
@@ -184,15 +186,19 @@ impl Owner for Program {
                 word.status.msg_length = how.length;
                 self.name(word, op, how.remote);
             }
-            OpKind::Connect if code == StatusCode::Success => self.name(word, op, how.remote),
+            OpKind::Connect if code == StatusCode::Success => {
+                self.peers.answered(how.remote);
+                self.name(word, op, how.remote);
+            }
             OpKind::Send | OpKind::Connect => {}
         }
         self.finish(ops, op, code, transferred);
     }
 
     fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.peers.lost(down.remote);
         let known = self.peers.of_remote(down.remote);
+        let known = known.or_else(|| self.peers.joint(down.remote));
+        self.peers.lost(down.remote);
         if let (Some(key), Some(tombstone)) = (known, down.tombstone) {
             self.peers.ascribe(tombstone, key);
         }
@@ -201,6 +207,10 @@ impl Owner for Program {
                 *key = known.or_else(|| Some(self.peers.remembered(down.identity)));
             }
         }
+    }
+
+    fn joined(&mut self, one: RemoteId, other: RemoteId) {
+        self.peers.joined(one, other);
     }
 
     #[inline]
@@ -226,6 +236,6 @@ impl Owner for Program {
 
     #[inline]
     fn has_events(&self) -> bool {
-        !self.unnamed.is_empty()
+        !self.unnamed.is_empty() || self.peers.has_pairs()
     }
 }
