@@ -417,4 +417,4 @@ TESTS(
     PAIR(memory_from_memalloc_carries_messages, memalloc_server, memalloc_client),
     SOLO(a_server_that_calls_itself_has_two_ends, a_server_alone),
     PAIR(two_servers_that_call_each_other_at_once_have_two_sessions, server_to_server, server_to_server),
-    DIRECTED(sixteen_servers_that_all_call_each_other_at_once_are_answered, all_call_all, {"server", one_of_crowd}))
+    DIRECTED(sixteen_servers_that_all_call_all_at_once_are_answered, all_call_all, {"server", one_of_crowd}))

@@ -178,6 +178,21 @@ void pair_exchange_all(struct bmi_method_addr *peer, int times)
             pair_exchange(peer, sizes[k], i);
 }
 
+void pair_is_gone(struct bmi_method_addr *caller)
+{
+    struct op ended[3] = {{0}};
+    char in[8];
+
+    CHECK_THAT(op_recv(&ended[0], caller, in, sizeof in, 1), ==, 0);
+    CHECK_THAT(op_send(&ended[1], caller, hello, sizeof hello, 2), ==, 0);
+    CHECK_THAT(op_send_unexpected(&ended[2], caller, hello, sizeof hello, 3), ==, 0);
+    host_testcontext(16, 0, 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(op_done(&ended[i]));
+        op_failed(&ended[i], BMI_ENETRESET);
+    }
+}
+
 void pair_idle(struct side *side)
 {
     while (!heard_anything(side))

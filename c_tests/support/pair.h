@@ -49,6 +49,8 @@ void pair_exchange_all(struct bmi_method_addr *peer, int times);
 void send_pattern(struct bmi_method_addr *to, bmi_size_t size, bmi_msg_tag_t tag, uint64_t seed);
 void receive_pattern(struct bmi_method_addr *from, bmi_size_t size, bmi_msg_tag_t tag, uint64_t seed);
 struct bmi_method_addr *take_pattern(bmi_size_t size, bmi_msg_tag_t tag, uint64_t seed);
+/* Checks that a caller is dead for good: whatever is posted for it ends with -BMI_ENETRESET, at once. */
+void pair_is_gone(struct bmi_method_addr *caller);
 /* Keeps the library moving until any note comes. */
 void pair_idle(struct side *side);
 /* Both sides meet here; neither goes on before the other has come. */
