@@ -300,13 +300,11 @@ static void serve_crowd(struct crowd *crowd)
 {
     if (crowd->count - crowd->gone < 2 * STREAMS && host_waiting()) {
         struct bmi_method_addr *guest = pair_accept();
-        bool known = false;
 
-        /* The successor at an endpoint whose last client is not dropped yet has its address. */
+        /* Also the successor at an endpoint whose last client is not dropped yet is a new peer. */
         for (int i = 0; i < crowd->count - crowd->gone; i++)
-            known = known || crowd->here[i] == guest;
-        if (!known)
-            crowd->here[crowd->count++ - crowd->gone] = guest;
+            CHECK(crowd->here[i] != guest);
+        crowd->here[crowd->count++ - crowd->gone] = guest;
     }
     for (int i = 0; i < crowd->count - crowd->gone; i++) {
         if (host_release(crowd->here[i])) {
