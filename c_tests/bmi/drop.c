@@ -182,43 +182,63 @@ static void sees_guests_off(struct world *world)
     child_end(server);
 }
 
-/* ---- one that the host keeps comes back, and dies again ---- */
+/* ---- a caller dies, is kept by the host, and comes again ---- */
 
-/* A silent death takes a while. */
+enum { LIVES = 4, LIVES_SILENT = 2 }; /* a silent death takes a while */
+
 static int lives(void)
 {
-    return death_is_silent() ? 2 : 4;
+    return death_is_silent() ? LIVES_SILENT : LIVES;
+}
+
+static void is_dead(struct bmi_method_addr *caller)
+{
+    CHECK_THAT(host_forgotten_of(caller), ==, 1);
+    CHECK(host_may_drop(caller));
+    pair_is_gone(caller);
 }
 
 static void keeps_dead(struct side *side)
 {
-    struct bmi_method_addr *first = NULL;
+    struct bmi_method_addr *callers[LIVES];
 
     pair_serve(side);
-    for (int life = 1; life <= lives(); life++) {
-        struct bmi_method_addr *caller = pair_accept();
+    for (int life = 0; life < lives(); life++) {
+        struct bmi_method_addr *caller = callers[life] = pair_accept();
 
-        CHECK(first == NULL || caller == first);
-        first = caller;
-        CHECK_THAT(host_registered(), ==, 1);
+        CHECK_THAT(host_registered(), ==, life + 1);
         CHECK(!host_may_drop(caller));
-        CHECK_THAT(host_forgotten_of(caller), ==, life - 1);
+        CHECK_THAT(host_forgotten_of(caller), ==, 0);
+        /* It listens where those before it did. */
+        for (int i = 0; i < life; i++) {
+            CHECK(callers[i] != caller);
+            is_dead(callers[i]);
+        }
         tell(side, "known", 0);
-        soon(caller, life);
-        CHECK(host_may_drop(caller));
+        soon(caller, 1);
+        is_dead(caller);
         tell(side, "forgotten", 0);
     }
+    for (int i = 0; i < lives(); i++) {
+        is_dead(callers[i]);
+        host_drop(callers[i]);
+    }
+    CHECK_THAT(host_addresses(), ==, 0);
     hear(side, "bye");
     host_stop();
 }
 
-/* Always the same endpoint. */
+/* Always the same endpoint. Nobody calls it, whatever is posted for those who had it before. */
 static void caller(struct side *side)
 {
     int endpoint = (int)hear(side, "mine");
 
     tell(side, "mine", host_serve_at(endpoint));
     pair_hello(host_lookup_endpoint((int)hear(side, "endpoint")));
+    pair_hear(side, "dead ones are posted to");
+    CHECK(!host_waiting());
+    CHECK_THAT(host_registered(), ==, 0);
+    tell(side, "not called", 0);
     pair_await_death();
 }
 
@@ -227,13 +247,15 @@ static void kills_caller(struct world *world)
     struct child *server = spawn(world, "server");
     int64_t endpoint = child_hear(server, "endpoint"), mine = 0;
 
-    for (int life = 1; life <= lives(); life++) {
+    for (int life = 0; life < lives(); life++) {
         struct child *child = spawn(world, "caller");
 
         child_tell(child, "mine", mine);
         mine = child_hear(child, "mine");
         child_tell(child, "endpoint", endpoint);
         child_hear(server, "known");
+        child_tell(child, "dead ones are posted to", 0);
+        child_hear(child, "not called");
         child_kill(child);
         child_hear(server, "forgotten");
     }
@@ -278,13 +300,11 @@ static void serve_crowd(struct crowd *crowd)
 {
     if (crowd->count - crowd->gone < 2 * STREAMS && host_waiting()) {
         struct bmi_method_addr *guest = pair_accept();
-        bool known = false;
 
-        /* The successor at an endpoint whose last client is not dropped yet has its address. */
+        /* Also the successor at an endpoint whose last client is not dropped yet is a new peer. */
         for (int i = 0; i < crowd->count - crowd->gone; i++)
-            known = known || crowd->here[i] == guest;
-        if (!known)
-            crowd->here[crowd->count++ - crowd->gone] = guest;
+            CHECK(crowd->here[i] != guest);
+        crowd->here[crowd->count++ - crowd->gone] = guest;
     }
     for (int i = 0; i < crowd->count - crowd->gone; i++) {
         if (host_release(crowd->here[i])) {
@@ -377,7 +397,7 @@ static const struct scenario scenarios[] = {
     PAIR(what_a_dropped_peer_had_sent_is_thrown_away, drops_sender, is_dropped),
     DIRECTED(the_host_hears_once_of_each_death_and_may_drop_when_nothing_is_left, sees_guests_off,
              {"server", host_of_guests}, {"guest", guest}),
-    DIRECTED(a_dead_peer_that_is_kept_comes_back_as_itself, kills_caller, {"server", keeps_dead},
+    DIRECTED(a_caller_that_comes_again_is_new_and_the_dead_one_stays_dead, kills_caller, {"server", keeps_dead},
              {"caller", caller}),
     DIRECTED(thousands_of_clients_come_and_go_and_leave_nothing_behind, thousands,
              {"server", forgets_thousands}, {"clients", come_and_go}),
