@@ -65,7 +65,7 @@ impl Pair {
         self.rig
             .run("the request", |rig| !rig.peek(server).got.is_empty());
         let got = self.rig.peek(server).got.remove(0);
-        NonNull::new(got.addr as *mut _).unwrap()
+        got.addr()
     }
 
     fn answer(&mut self, to: NonNull<bmi_method_addr>, tag: i32) -> u64 {

@@ -408,7 +408,7 @@ impl Methods {
             let (app, host) = self.at(id);
             while let Some(got) = host.got.get(app.fetched) {
                 app.fetched += 1;
-                let addr = NonNull::new(got.addr as *mut bmi_method_addr).expect("an address");
+                let addr = got.addr();
                 let name = Name::read(&got.bytes);
                 assert_eq!(got.tag, name.tag());
                 let known = app.served.iter().map(|exchange| exchange.name);

@@ -235,7 +235,7 @@ impl Actor {
 
     fn on_unexpected(&mut self, world: &World, got: &Got) {
         self.handed += 1;
-        let addr = NonNull::new(got.addr as *mut bmi_method_addr).expect("an object");
+        let addr = got.addr();
         let known = self.addrs.iter().find(|(known, _)| *known == addr);
         let from = known.map(|(_, from)| *from);
         let said = self
