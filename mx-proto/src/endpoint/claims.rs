@@ -21,7 +21,7 @@ use super::Endpoint;
 use crate::ids::{NicId, RemoteId};
 use crate::owner::Owner;
 use crate::port::Port;
-use crate::remote::Life;
+use crate::remote::{Life, Met};
 use crate::secret::claim_proof;
 use crate::time::Clock;
 use crate::wire::{self, ClaimBody, Header};
@@ -34,7 +34,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let name_of = |id| self.remotes.of(id).map(|remote| remote.name);
         let name = name_of(id);
         let others = move || {
-            let met = self.remotes.met(id).filter(|_| O::JOINS);
+            let of_peer = |met: &&Met| O::JOINS && met.session != self.identity.session;
+            let met = self.remotes.met(id).filter(of_peer);
             let all = met.map(|met| self.remotes.all_of_life(met.session));
             all.into_iter().flatten().filter(move |other| *other != id)
         };
@@ -44,6 +45,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             .chain(rest)
             .take(OTHERS_MAX)
             .filter_map(move |other| self.claim_on(id, other))
+    }
+
+    /// A session has been met: if that is with ourselves, nobody has to claim it.
+    pub(super) fn join_own(&mut self, id: RemoteId) {
+        let life = self.identity.session;
+        if O::JOINS && self.remotes.met(id).is_some_and(|met| met.session == life) {
+            let mut own = self.remotes.all_of_life(life);
+            if let Some(other) = own.find(|other| *other != id) {
+                self.owner.joined(id, other);
+            }
+        }
     }
 
     /// Makes the claims on a session, but for the first ones that have been `made`.

@@ -191,6 +191,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             asked: false,
         };
         self.remotes.meet(id, met);
+        self.join_own(id);
         self.stats.remotes_up += 1;
         self.learn_limits(id, link);
     }
