@@ -133,10 +133,8 @@ pub(crate) enum LinkState {
     Dialled,
     /// We have introduced ourselves there.
     Up,
-    /// The peer has proven the site's secret on it; skipped without a secret.
+    /// The peer has called there, or has proven the site's secret; skipped without a secret.
     Proven,
-    /// The peer has introduced itself there.
-    Met,
 }
 
 /// The part of a link's [`Limits`] that is needed with each message; sizes are at least 1.

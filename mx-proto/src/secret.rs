@@ -14,6 +14,7 @@
 //!
 //! Not here: files, packets.
 
+use crate::ids::{EndpointId, NicId};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::fmt;
@@ -153,16 +154,21 @@ pub(crate) fn call_of(nonce: &Nonce) -> u64 {
 }
 
 /// The proof that a session is of the same process as another: of knowing the nonce that the receiver has drawn for
-/// the other. `nonces`: those of the session, the receiver's and the prover's; `called`: the receiver's interface and
-/// number, as the prover knows them.
-pub(crate) fn claim_proof(of: &Nonce, nonces: [&Nonce; 2], called: [u64; 2]) -> Nonce {
+/// the other. `nonces`: those of the session, the receiver's and the prover's; `called`: the receiver's names, as the
+/// prover knows them from the session and from the other.
+pub(crate) fn claim_proof(
+    of: &Nonce,
+    nonces: [&Nonce; 2],
+    called: [(NicId, EndpointId); 2],
+) -> Nonce {
     let mut mac = keyed(of);
     mac.update(CLAIM_LABEL);
     for nonce in nonces {
         mac.update(nonce);
     }
-    for word in called {
-        mac.update(&word.to_le_bytes());
+    for (nic, endpoint) in called {
+        mac.update(&nic.0.to_le_bytes());
+        mac.update(&endpoint.0.to_le_bytes());
     }
     let bytes: ProofBytes = mac.finalize().into_bytes().into();
     let mut proof = Nonce::default();

@@ -70,7 +70,7 @@ const HELLO_LEAST: usize = 32;
 const CHALLENGE_LEN: usize = SAID_LEN + PROOF_LEN;
 pub(crate) const SAID_LEN: usize = 40;
 /// Bytes of a claim.
-pub(crate) const CLAIM_LEN: usize = 32;
+pub(crate) const CLAIM_LEN: usize = 40;
 /// Bytes of an offer's body without and with a remote key.
 const OFFER_LEN: usize = 8;
 const OFFER_KEY_LEN: usize = 24;
@@ -363,8 +363,8 @@ impl ChallengeBody {
 pub(crate) struct ClaimBody {
     /// The receiver's number of that session.
     pub(crate) number: u64,
-    /// The receiver's interface, as the sender knows it.
-    pub(crate) called: NicId,
+    /// The receiver's interfaces, as the sender knows them from this session and from that one.
+    pub(crate) called: [NicId; 2],
     pub(crate) proof: Nonce,
 }
 
@@ -372,8 +372,9 @@ impl ClaimBody {
     pub(crate) fn emit(&self) -> [u8; CLAIM_LEN] {
         let mut bytes = [0; CLAIM_LEN];
         bytes[0..8].copy_from_slice(&self.number.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.called.0.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.proof);
+        bytes[8..16].copy_from_slice(&self.called[0].0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.called[1].0.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.proof);
         bytes
     }
 
@@ -381,10 +382,10 @@ impl ClaimBody {
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..CLAIM_LEN)?;
         let mut proof = Nonce::default();
-        proof.copy_from_slice(&bytes[16..]);
+        proof.copy_from_slice(&bytes[24..]);
         Some(Self {
             number: u64_at(bytes, 0),
-            called: NicId(u64_at(bytes, 8)),
+            called: [8, 16].map(|at| NicId(u64_at(bytes, at))),
             proof,
         })
     }
@@ -520,7 +521,7 @@ mod tests {
         assert!(Hello::parse(&hello.emit()[..HELLO_LEN - 1]).is_err());
         let claim = ClaimBody {
             number: 0xcafe,
-            called: NicId(7),
+            called: [NicId(7), NicId(8)],
             proof: hello.nonce,
         };
         let longer = [&claim.emit()[..], &[7]].concat();

@@ -10,16 +10,18 @@
 //! Two sessions between two processes arise when both call at once. A claim goes before every message on the later
 //! session, in the Reply or right behind it, and so each side knows that the two are one before anything of the later one is seen.
 //! A claim counts for who makes it only: a proof needs the nonce that the receiver has drawn for y, which the other end
-//! of y alone knows, and is about the nonces of x and the receiver's name, so it is of no use on another session.
+//! of y alone knows, and is about the nonces of x, so it is of no use on another session. It is about the name, too,
+//! by which the claimant knows the receiver in each of the two: where a relay passes on what both say, that is the
+//! relay's. (A name that a translator has changed is not the receiver's either: such sessions are not joined.)
 //!
 //! Only for owners that [join](crate::Owner::JOINS) sessions. One that hears no claim of a session has it as another
 //! peer's.
 
 use super::Endpoint;
-use crate::ids::RemoteId;
+use crate::ids::{NicId, RemoteId};
 use crate::owner::Owner;
 use crate::port::Port;
-use crate::remote::Life;
+use crate::remote::{Life, Met};
 use crate::secret::claim_proof;
 use crate::time::Clock;
 use crate::wire::{self, ClaimBody, Header};
@@ -32,7 +34,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let name_of = |id| self.remotes.of(id).map(|remote| remote.name);
         let name = name_of(id);
         let others = move || {
-            let met = self.remotes.met(id).filter(|_| O::JOINS);
+            let of_peer = |met: &&Met| O::JOINS && met.session != self.identity.session;
+            let met = self.remotes.met(id).filter(of_peer);
             let all = met.map(|met| self.remotes.all_of_life(met.session));
             all.into_iter().flatten().filter(move |other| *other != id)
         };
@@ -42,6 +45,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             .chain(rest)
             .take(OTHERS_MAX)
             .filter_map(move |other| self.claim_on(id, other))
+    }
+
+    /// A session has been met: if that is with ourselves, nobody has to claim it.
+    pub(super) fn join_own(&mut self, id: RemoteId) {
+        let life = self.identity.session;
+        if O::JOINS && self.remotes.met(id).is_some_and(|met| met.session == life) {
+            let mut own = self.remotes.all_of_life(life);
+            if let Some(other) = own.find(|other| *other != id) {
+                self.owner.joined(id, other);
+            }
+        }
     }
 
     /// Makes the claims on a session, but for the first ones that have been `made`.
@@ -55,14 +69,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The claim on a session that another one is ours, too.
     fn claim_on(&self, id: RemoteId, other: RemoteId) -> Option<ClaimBody> {
-        let of = self.remotes.met(other)?.nonce;
-        let remote = self.remotes.of(id)?;
+        let (remote, other) = (self.remotes.of(id)?, self.remotes.of(other)?);
+        let of = other.met()?.nonce;
         let nonces = [&remote.met()?.nonce, &self.nonce_of(id)?];
-        let (called, number) = remote.name;
+        let names = [remote.name, other.name];
         Some(ClaimBody {
             number: crate::secret::call_of(&of),
-            called,
-            proof: claim_proof(&of, nonces, [called.0, u64::from(number.0)]),
+            called: names.map(|(nic, _)| nic),
+            proof: claim_proof(&of, nonces, names),
         })
     }
 
@@ -112,9 +126,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         else {
             return false;
         };
-        let number = u64::from(self.identity.endpoint.0);
-        let proof = claim_proof(&of, [&ours, &theirs], [claim.called.0, number]);
-        proof == claim.proof && self.port.has_interface(claim.called)
+        let names = claim.called.map(|nic| (nic, self.identity.endpoint));
+        let is_ours = |nic: &NicId| self.port.has_interface(*nic);
+        claim_proof(&of, [&ours, &theirs], names) == claim.proof && claim.called.iter().all(is_ours)
     }
 }
 

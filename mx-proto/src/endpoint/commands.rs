@@ -535,7 +535,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// A connect whose remote has gone goes to the endpoint's next life, if there is one.
-    pub(super) fn connect_again(&mut self, id: RequestId, target: Target) {
+    fn connect_again(&mut self, id: RequestId, target: Target) {
         // It may have been cancelled meanwhile.
         if self.ops.get(id).is_none() {
             return;
@@ -739,7 +739,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Do connects go on that went to a session which turns out to have ended? An endpoint may be
     /// opened again right after it was closed, and is meant then. None of them was this remote's
     /// first, so each answers for the end of another session.
-    pub(super) fn connects_again(&self, id: RemoteId, reason: DownReason) -> bool {
+    fn connects_again(&self, id: RemoteId, reason: DownReason) -> bool {
         self.remotes.of(id).is_some_and(|remote| {
             self.config.connect_again
                 && remote.met().is_some()
@@ -747,35 +747,25 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         })
     }
 
-    /// A remote is gone, for a reason of its own.
+    /// A remote is gone, for a reason of its own. Connects to it may go on with its address's next life.
     pub(super) fn fail_remote(&mut self, id: RemoteId, reason: DownReason) {
-        let again = if self.connects_again(id, reason) {
-            self.take_connects(id)
-        } else {
-            List::EMPTY
-        };
-        if let Some(remote) = self.end_remote(id, reason, true) {
-            self.leave_to_others(&remote, again);
+        let mut again = List::EMPTY;
+        if self.connects_again(id, reason)
+            && let Some(remote) = self.remotes.of_mut(id)
+        {
+            again = std::mem::take(&mut remote.connects);
         }
-    }
-
-    /// A remote's connects, which do not end with it. They must get another one.
-    pub(super) fn take_connects(&mut self, id: RemoteId) -> List {
-        let remote = self.remotes.of_mut(id);
-        remote.map_or(List::EMPTY, |remote| std::mem::take(&mut remote.connects))
-    }
-
-    /// Closes the links of a remote that has been removed. These connects to it go on with its
-    /// address's next life.
-    pub(super) fn leave_to_others(&mut self, remote: &Remote, mut again: List) {
+        let Some(remote) = self.end_remote(id, reason, true) else {
+            return;
+        };
         while let Some(connect) = self.ops.first(&again) {
             self.ops.leave(Strand::Own, &mut again, connect.index());
             self.connect_again(connect, remote.target(remote.called.unwrap_or(Route::AUTO)));
         }
-        self.close_link_of(remote, Close::Now);
+        self.close_link_of(&remote, Close::Now);
     }
 
-    /// Dissolves a remote that is gone, and says so. Its links are the caller's; its messages stay if
+    /// Dissolves a remote that is gone, and says so. Its link is the caller's; its messages stay if
     /// `keep`, those that may.
     pub(super) fn end_remote(
         &mut self,

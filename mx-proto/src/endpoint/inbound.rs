@@ -338,7 +338,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         log::debug!("link {link:?}: {what}; closing it");
         let remote = self.remote_on(link);
         if self.remotes.of(remote).is_some() {
-            // Its links are closed with it.
+            // Its link is closed with it.
             self.fail_remote(remote, DownReason::Protocol(what));
         } else {
             self.close_link(link, Close::Now);

@@ -684,7 +684,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
 /// The cost of a waiting message in the tables, beside its bytes ([`Claim::new`]).
 const MESSAGE_COST: usize = 512;
-/// The cost of a remote and its links in the tables, including those of the port and of the layer
+/// The cost of a remote and its link in the tables, including those of the port and of the layer
 /// above.
 const REMOTE_COST: usize = 4 << 10;
 

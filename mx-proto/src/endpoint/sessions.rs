@@ -190,7 +190,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let id = self.add_remote(name, source, None);
         self.bind(link, id);
         if let Some(remote) = self.remotes.of_mut(id) {
-            remote.link = Some((link, LinkState::Met));
+            remote.link = Some((link, LinkState::Proven));
         }
         self.establish(id, hello, link, header);
         let from = Greets::Caller(0);
@@ -218,7 +218,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn establish(&mut self, id: RemoteId, hello: &Hello, link: LinkId, header: &Header) {
         let early = self.unmet.take(link).packets;
         if let Some(remote) = self.remotes.of_mut(id) {
-            remote.advance(link, LinkState::Met);
             if !early.is_empty() {
                 self.controls += early.len();
                 self.spares.fill(&mut remote.queues).control.extend(early);
@@ -236,6 +235,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             asked: false,
         };
         self.remotes.meet(id, met);
+        self.join_own(id);
         self.stats.remotes_up += 1;
         self.learn_limits(id, link);
     }

@@ -298,7 +298,7 @@ fn answers_that_strangers_do_not_read_take_a_bounded_room() {
         }
         stage.run_while_busy_at_most(links as usize);
     }
-    // 4 answers of 128 bytes a link, in a queue with as much room again.
+    // 4 answers of 150 bytes a link, in a queue with as much room again.
     let grown = live() - before;
     assert!(grown < (links as isize * 4 + 8192) * 256, "{grown}");
 }

@@ -54,7 +54,9 @@ pub fn receiver_of(hello: &[u8]) -> Option<(NicId, EndpointId)> {
 /// The body of a Claim: the receiver's session with that number is the sender's, too.
 pub fn claim(number: u64, called: NicId, proof: [u8; 16]) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
-    bytes.extend_from_slice(&called.0.to_le_bytes());
+    for _ in 0..2 {
+        bytes.extend_from_slice(&called.0.to_le_bytes());
+    }
     bytes.extend_from_slice(&proof);
     bytes
 }

@@ -16,6 +16,7 @@ mod results;
 mod siege;
 mod turns;
 
+pub use results::are_joined;
 pub use siege::Siege;
 
 use crate::buffer::Buffer;

@@ -242,8 +242,8 @@ impl<P: Port<Buffer>> Node<P> {
     }
 }
 
-/// Whether two remotes are joined, perhaps by way of others.
-fn are_joined(joined: &[(RemoteId, RemoteId)], one: RemoteId, other: RemoteId) -> bool {
+/// Returns whether two remotes are joined, perhaps by way of others.
+pub fn are_joined(joined: &[(RemoteId, RemoteId)], one: RemoteId, other: RemoteId) -> bool {
     let mut all = vec![one];
     let mut at = 0;
     while let Some(of) = all.get(at).copied() {
