@@ -10,7 +10,7 @@
 //! post or a cancel. The functions of the owner cannot reach the endpoint; what is to be done about
 //! an event is done afterwards by the caller of the endpoint.
 
-use crate::event::{Arrival, Down, Outcome, Verdict};
+use crate::event::{Arrival, Down, Identity, Outcome, Verdict};
 use crate::flow::Lane;
 use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::memory::{Memory, Source};
@@ -48,9 +48,9 @@ pub trait Owner: Sized {
     /// have completed; the id is stale.
     fn down(&mut self, ops: &mut Ops<Self>, down: Down);
 
-    /// Two remotes are of one process. Told before a message or a connect's answer on the later one, if both sides
-    /// join sessions.
-    fn joined(&mut self, _one: RemoteId, _other: RemoteId) {}
+    /// Two remotes are of one process; `who`: the first one's name and session. Told before a message or a connect's answer
+    /// on the later one, if both sides join sessions.
+    fn joined(&mut self, _one: RemoteId, _other: RemoteId, _who: Identity) {}
 
     /// No posted receive accepts a message. `body` is there for messages that came with their data,
     /// not for offered ones.

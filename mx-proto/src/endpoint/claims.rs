@@ -66,7 +66,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let session = |id| self.remotes.met(id).map(|met| met.session);
         if let Some(by) = claimed.filter(|by| session(*by) == session(id)) {
-            self.owner.joined(id, by);
+            self.join(id, by);
+        }
+    }
+
+    fn join(&mut self, id: RemoteId, other: RemoteId) {
+        if let Some(remote) = self.remotes.of(id) {
+            self.owner.joined(id, other, remote.identity());
         }
     }
 
@@ -84,7 +90,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         match &mut remote.life {
-            Life::Met(met) if met.session == session => self.owner.joined(id, other),
+            Life::Met(met) if met.session == session => self.join(id, other),
             // The answer to our call is on its way.
             Life::Connecting { claimed } => *claimed = Some(id),
             _ => {}
