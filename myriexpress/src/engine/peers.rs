@@ -52,8 +52,6 @@ pub(crate) struct Peers {
     by_name: HashMap<(NicId, EndpointId), PeerKey, RandomState>,
     /// Those behind the address of another one, each with its one life.
     twins: HashMap<(NicId, EndpointId, SessionId), PeerKey, RandomState>,
-    /// Joined remotes of which neither is a peer's yet.
-    pairs: Vec<(RemoteId, RemoteId)>,
     /// At the place of each remote, the last that was there and whose it was.
     by_remote: Vec<(RemoteId, PeerKey)>,
     /// Those that died, oldest first, with the death meant.
@@ -75,13 +73,7 @@ impl Peer {
         self.sessions().next().is_none()
     }
 
-    fn join(&mut self, remote: RemoteId) {
-        if !self.sessions().any(|known| known == remote) {
-            self.joined.push(remote);
-        }
-    }
-
-    /// A session of the peer carries the sends, unless another one does.
+    /// Sends go over that session, unless one carries them.
     fn carry(&mut self, remote: RemoteId) {
         if self.remote.is_none() {
             self.joined.retain(|known| *known != remote);
@@ -105,7 +97,6 @@ impl Peers {
             places: 0,
             by_name: HashMap::default(),
             twins: HashMap::default(),
-            pairs: Vec::new(),
             by_remote: Vec::new(),
             dead: VecDeque::new(),
             deaths: 0,
@@ -197,51 +188,30 @@ impl Peers {
         key
     }
 
-    /// A session that is no peer's yet has been heard of.
+    /// A session that is no peer's yet has been heard of, and has been joined with none.
     pub(crate) fn connected(&mut self, identity: Identity, remote: RemoteId) -> PeerKey {
-        let joint = self.joint(remote);
-        let key = joint.unwrap_or_else(|| self.without_session(identity));
+        let key = self.without_session(identity);
         if let Some(peer) = self.get_mut(key) {
             peer.identity.session = identity.session;
-            peer.join(remote);
+            peer.joined.push(remote);
             peer.carry(remote);
         }
         self.ascribe(remote, key);
         key
     }
 
-    /// The peer of a session that one which is no peer's yet is joined with.
-    pub(crate) fn joint(&self, remote: RemoteId) -> Option<PeerKey> {
-        self.pairs.iter().find_map(|pair| match *pair {
-            (one, other) if one == remote => self.of_remote(other),
-            (one, other) if other == remote => self.of_remote(one),
-            _ => None,
-        })
-    }
-
-    /// Two sessions are of one process.
-    pub(crate) fn joined(&mut self, one: RemoteId, other: RemoteId) {
-        let (key, later) = match (self.of_remote(one), self.of_remote(other)) {
-            (Some(key), None) => (key, other),
-            (None, Some(key)) => (key, one),
-            (None, None) => return self.pairs.push((one, other)),
-            (Some(_), Some(_)) => return,
-        };
-        if let Some(peer) = self.get_mut(key) {
-            peer.join(later);
+    /// Two sessions are of one process, which says that of the first.
+    pub(crate) fn joined(&mut self, one: RemoteId, other: RemoteId, identity: Identity) {
+        let known = self.of_remote(one).or_else(|| self.of_remote(other));
+        let key = known.unwrap_or_else(|| self.connected(identity, one));
+        for remote in [one, other] {
+            if self.of_remote(remote).is_none()
+                && let Some(peer) = self.get_mut(key)
+            {
+                peer.joined.push(remote);
+                self.ascribe(remote, key);
+            }
         }
-        self.ascribe(later, key);
-    }
-
-    /// Whether joined sessions wait to become a peer's.
-    #[inline]
-    pub(crate) fn has_pairs(&self) -> bool {
-        !self.pairs.is_empty()
-    }
-
-    /// Two of those.
-    pub(crate) fn next_pair(&mut self) -> Option<(RemoteId, RemoteId)> {
-        self.pairs.pop()
     }
 
     /// A connect has been answered on that session.
@@ -271,21 +241,15 @@ impl Peers {
 
     /// A session has ended.
     pub(crate) fn lost(&mut self, remote: RemoteId) {
-        self.pairs
-            .retain(|(one, other)| ![one, other].contains(&&remote));
-        let Some(key) = self.of_remote(remote) else {
-            return;
-        };
-        let Some(peer) = self.get_mut(key) else {
-            return;
-        };
-        if !peer.sessions().any(|known| known == remote) {
-            return;
-        }
-        peer.remote.take_if(|carries| *carries == remote);
-        peer.joined.retain(|known| *known != remote);
-        if peer.is_dead() {
-            self.mourn(key);
+        if let Some(key) = self.of_remote(remote)
+            && let Some(peer) = self.get_mut(key)
+            && peer.sessions().any(|known| known == remote)
+        {
+            peer.remote.take_if(|carries| *carries == remote);
+            peer.joined.retain(|known| *known != remote);
+            if peer.is_dead() {
+                self.mourn(key);
+            }
         }
     }
 
@@ -413,26 +377,20 @@ mod tests {
 
     #[test]
     fn joined_sessions_are_one_peer_whichever_is_heard_of_first() {
-        for (first, later) in [(1, 2), (2, 1)] {
-            for known_before in [false, true] {
-                let mut peers = Peers::new(identity(0, 1));
-                let known = known_before.then(|| peers.connected(identity(3, 10), remote(first)));
-                peers.joined(remote(1), remote(2));
-                assert_eq!(peers.has_pairs(), !known_before);
-                let key = known.unwrap_or_else(|| peers.connected(identity(3, 10), remote(first)));
-                assert_eq!(peers.joint(remote(later)), (!known_before).then_some(key));
-                if !known_before {
-                    assert_eq!(peers.connected(identity(3, 10), remote(later)), key);
-                }
-                let pair = peers.next_pair();
-                assert_eq!(pair, (!known_before).then_some((remote(1), remote(2))));
-                // A claim that is repeated changes nothing.
-                peers.joined(remote(2), remote(1));
-                let peer = peers.get(key).unwrap();
-                assert!(peer.sessions().eq([remote(first), remote(later)]));
-                assert_eq!(peer.remote, Some(remote(first)));
-                assert_eq!(peers.of_remote(remote(later)), Some(key));
+        for first in [None, Some(1), Some(2)] {
+            let mut peers = Peers::new(identity(0, 1));
+            let known = first.map(|first| peers.connected(identity(3, 10), remote(first)));
+            // A claim that is repeated changes nothing.
+            for (one, other) in [(1, 2), (2, 1), (1, 2)] {
+                peers.joined(remote(one), remote(other), identity(3, 10));
             }
+            let carries = first.unwrap_or(1);
+            let key = peers.of_remote(remote(3 - carries)).unwrap();
+            assert!(known.is_none_or(|known| known == key));
+            assert_eq!(peers.of_remote(remote(carries)), Some(key));
+            let peer = peers.get(key).unwrap();
+            assert_eq!(peer.remote, Some(remote(carries)));
+            assert!(peer.sessions().eq([carries, 3 - carries].map(remote)));
         }
     }
 
@@ -441,7 +399,7 @@ mod tests {
         for (ends, stays) in [(1, 2), (2, 1)] {
             let mut peers = Peers::new(identity(0, 1));
             let key = peers.connected(identity(3, 10), remote(1));
-            peers.joined(remote(1), remote(2));
+            peers.joined(remote(1), remote(2), identity(3, 10));
             peers.lost(remote(ends));
             let carries = (ends == 2).then_some(remote(1));
             let peer = peers.get(key).unwrap();
@@ -467,16 +425,6 @@ mod tests {
         let gone = peers.remembered(identity(3, 10));
         assert!(gone != known && !liars.contains(&gone));
         assert_eq!(peers.get(known).unwrap().remote, Some(remote(1)));
-    }
-
-    #[test]
-    fn a_session_that_ends_before_it_is_heard_of_leaves_no_pair() {
-        let mut peers = Peers::new(identity(0, 1));
-        peers.joined(remote(1), remote(2));
-        peers.joined(remote(3), remote(4));
-        peers.lost(remote(2));
-        assert_eq!(peers.next_pair(), Some((remote(3), remote(4))));
-        assert_eq!(peers.next_pair(), None);
     }
 
     #[test]
