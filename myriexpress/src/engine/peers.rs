@@ -4,7 +4,7 @@
 //!   (NIC, endpoint id) --by_name--> peer: name and life, the program's pointer
 //!                                     |  ^
 //!            sends go over the first  v  |  by_remote
-//!                 joined remotes of mx-proto: a session of each call between the two processes
+//!                 joined remotes of mx-proto: one for each call between the two processes
 //! ```
 //!
 //! A peer exists while the endpoint is open, through restarts of the other side: the address stays
@@ -13,9 +13,9 @@
 //! without a pointer, when [`DEAD_KEPT`] others have died after it. Peer 0 is the endpoint itself
 //! and stays; both ends of a call to oneself are its sessions.
 //!
-//! A session that says the name or life of a peer with another session, and is not joined with that one, is a peer of its
-//! own: a twin, as from behind a translator of addresses. The first has the name and each twin is found by its life. What a remote
-//! has left belongs to its peer.
+//! A session that says the name or life of a peer with another session, and is not joined with that one, is a peer
+//! of its own: a twin, as from behind a translator of addresses. The first has the name, each twin is found by its
+//! life. What a remote has left belongs to its peer.
 //!
 //! Owns: the peers.
 //! Not here: requests, messages.
@@ -33,7 +33,7 @@ pub(crate) struct Peer {
     pub(crate) identity: Identity,
     /// Session that carries the sends; `None` while the peer is lost.
     pub(crate) remote: Option<RemoteId>,
-    /// Its other sessions, oldest first.
+    /// Other sessions with its process, oldest first.
     joined: Vec<RemoteId>,
     /// The program's pointer; only handed through.
     pub(crate) context: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Peers {
 const DEAD_KEPT: usize = 4096;
 
 impl Peer {
-    /// Its sessions, that which carries the sends first.
+    /// Returns its sessions; the one that carries the sends is the first.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = RemoteId> {
         self.remote.into_iter().chain(self.joined.iter().copied())
     }
@@ -73,7 +73,7 @@ impl Peer {
         self.sessions().next().is_none()
     }
 
-    /// Sends go over that session, unless one carries them.
+    /// Makes a session carry the sends, unless one does.
     fn carry(&mut self, remote: RemoteId) {
         if self.remote.is_none() {
             self.joined.retain(|known| *known != remote);
@@ -142,12 +142,12 @@ impl Peers {
         key.index < self.places && generations.contains(&key.generation)
     }
 
-    /// The peer of that name, if one had it.
+    /// Returns the peer that has a name.
     pub(crate) fn named(&self, nic: NicId, endpoint: EndpointId) -> Option<PeerKey> {
         self.by_name.get(&(nic, endpoint)).copied()
     }
 
-    /// The peer of a session that has ended before it was one, added as dead if it is not known.
+    /// Returns the peer of a session that ended before it was heard of; a peer that is not known is added as dead.
     pub(crate) fn remembered(&mut self, identity: Identity) -> PeerKey {
         let key = self.without_session(identity);
         if self.get(key).is_some_and(|peer| peer.death == 0) {
@@ -168,7 +168,7 @@ impl Peers {
         self.youngest
     }
 
-    /// The peer of a session that is joined with none: the one of that life or name that has no session, or a new one.
+    /// Returns the peer of a session that is joined with none: the one of its life or name that has no session, or a new one.
     fn without_session(&mut self, identity: Identity) -> PeerKey {
         let own = self.get(Self::OWN).map(|own| own.identity.session);
         if own == Some(identity.session) {
@@ -188,7 +188,7 @@ impl Peers {
         key
     }
 
-    /// A session that is no peer's yet has been heard of, and has been joined with none.
+    /// Takes in a session that has been heard of and is joined with none.
     pub(crate) fn connected(&mut self, identity: Identity, remote: RemoteId) -> PeerKey {
         let key = self.without_session(identity);
         if let Some(peer) = self.get_mut(key) {
@@ -200,7 +200,7 @@ impl Peers {
         key
     }
 
-    /// Two sessions are of one process, which says that of the first.
+    /// Takes in that two sessions are of one process; `identity`: the name and life of the first.
     pub(crate) fn joined(&mut self, one: RemoteId, other: RemoteId, identity: Identity) {
         let known = self.of_remote(one).or_else(|| self.of_remote(other));
         let key = known.unwrap_or_else(|| self.connected(identity, one));
@@ -214,7 +214,7 @@ impl Peers {
         }
     }
 
-    /// A connect has been answered on that session.
+    /// Takes in that a connect has been answered on a session.
     pub(crate) fn answered(&mut self, remote: RemoteId) {
         if let Some(key) = self.of_remote(remote)
             && let Some(peer) = self.get_mut(key)
@@ -419,11 +419,11 @@ mod tests {
     fn sessions_that_are_not_joined_are_peers_of_their_own_whatever_they_say() {
         let mut peers = Peers::new(identity(0, 1));
         let known = peers.connected(identity(3, 10), remote(1));
-        let liars = [2, 3].map(|n| peers.connected(identity(3, 10), remote(n)));
-        assert!(liars[0] != known && liars[1] != known && liars[0] != liars[1]);
+        let impostors = [2, 3].map(|n| peers.connected(identity(3, 10), remote(n)));
+        assert!(impostors[0] != known && impostors[1] != known && impostors[0] != impostors[1]);
         // One that has ended has left nothing under the name of another.
         let gone = peers.remembered(identity(3, 10));
-        assert!(gone != known && !liars.contains(&gone));
+        assert!(gone != known && !impostors.contains(&gone));
         assert_eq!(peers.get(known).unwrap().remote, Some(remote(1)));
     }
 

@@ -210,7 +210,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.posted(op)
     }
 
-    /// A session with the endpoint of that name, if one stands: of the peer that has the name, or one that is no peer's yet.
+    /// Returns a session with the endpoint of that name, if one stands: of the peer that has the name, or one that
+    /// is no peer's yet.
     fn session_named(&self, nic: NicId, endpoint: EndpointId) -> Option<RemoteId> {
         let session_of = |peer: Option<PeerKey>| {
             let mut named = self.endpoint.remotes_of(nic, endpoint);
