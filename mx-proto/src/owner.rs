@@ -68,9 +68,10 @@ pub trait Owner: Sized {
     /// have completed; the id is stale.
     fn down(&mut self, ops: &mut Ops<Self>, down: Down);
 
-    /// Two remotes are of one process; perhaps told again. If both sides join sessions, the owner is told so, perhaps by
-    /// way of a third one, before anything is seen of a second remote of that process: a message, or a connect's end.
-    fn joined(&mut self, _one: RemoteId, _other: RemoteId) {}
+    /// Two remotes are of one process; perhaps told again. `who`: the first one's name and session. If both sides join
+    /// sessions, the owner is told so, perhaps by way of a third one, before anything is seen of a second remote of that
+    /// process: a message, or a connect's end.
+    fn joined(&mut self, _one: RemoteId, _other: RemoteId, _who: Identity) {}
 
     /// No posted receive accepts a message. `body` is there for messages that came with their data,
     /// not for offered ones.

@@ -51,9 +51,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn join_own(&mut self, id: RemoteId) {
         let life = self.identity.session;
         if O::JOINS && self.remotes.met(id).is_some_and(|met| met.session == life) {
-            let mut own = self.remotes.all_of_life(life);
-            if let Some(other) = own.find(|other| *other != id) {
-                self.owner.joined(id, other);
+            let other = self.remotes.all_of_life(life).find(|other| *other != id);
+            if let Some(other) = other {
+                self.join(id, other);
             }
         }
     }
@@ -94,7 +94,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let session = |id| self.remotes.met(id).map(|met| met.session);
         if let Some(by) = claimed.filter(|by| session(*by) == session(id)) {
-            self.owner.joined(id, by);
+            self.join(id, by);
+        }
+    }
+
+    fn join(&mut self, id: RemoteId, other: RemoteId) {
+        if let Some(remote) = self.remotes.of(id) {
+            self.owner.joined(id, other, remote.identity());
         }
     }
 
@@ -112,7 +118,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         match &mut remote.life {
-            Life::Met(met) if met.session == session => self.owner.joined(id, other),
+            Life::Met(met) if met.session == session => self.join(id, other),
             // The answer to our call is on its way.
             Life::Connecting { claimed } => *claimed = Some(id),
             _ => {}

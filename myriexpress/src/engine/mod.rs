@@ -339,11 +339,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
 
     #[cold]
     fn follow_up(&mut self) {
-        while let Some((one, other)) = self.endpoint.owner_mut().peers.next_pair() {
-            if self.peer_of_remote(one).is_some() {
-                self.endpoint.owner_mut().peers.joined(one, other);
-            }
-        }
         for (op, remote, gone) in std::mem::take(&mut self.endpoint.owner_mut().unnamed) {
             let key = gone.or_else(|| self.peer_of_remote(remote));
             let (program, ops) = self.endpoint.split();

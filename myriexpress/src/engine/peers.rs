@@ -4,7 +4,7 @@
 //!   (NIC, endpoint id) --by_name--> peer: name and life, the program's pointer
 //!                                     |  ^
 //!            sends go over the first  v  |  by_remote
-//!                 joined remotes of mx-proto: a session of each call between the two processes
+//!                 joined remotes of mx-proto: one for each call between the two processes
 //! ```
 //!
 //! A peer exists while the endpoint is open, through restarts of the other side: the address stays
@@ -13,9 +13,9 @@
 //! without a pointer, when [`DEAD_KEPT`] others have died after it. Peer 0 is the endpoint itself
 //! and stays; both ends of a call to oneself are its sessions.
 //!
-//! A session that says the name or life of a peer with another session, and is not joined with that one, is a peer of its
-//! own: a twin, as from behind a translator of addresses. The first has the name and each twin is found by its life. What a remote
-//! has left belongs to its peer.
+//! A session that says the name or life of a peer with another session, and is not joined with that one, is a peer
+//! of its own: a twin, as from behind a translator of addresses. The first has the name, each twin is found by its
+//! life. What a remote has left belongs to its peer.
 //!
 //! Owns: the peers.
 //! Not here: requests, messages.
@@ -33,7 +33,7 @@ pub(crate) struct Peer {
     pub(crate) identity: Identity,
     /// Session that carries the sends; `None` while the peer is lost.
     pub(crate) remote: Option<RemoteId>,
-    /// Its other sessions, oldest first.
+    /// Other sessions with its process, oldest first.
     joined: Vec<RemoteId>,
     /// The program's pointer; only handed through.
     pub(crate) context: usize,
@@ -52,8 +52,6 @@ pub(crate) struct Peers {
     by_name: HashMap<(NicId, EndpointId), PeerKey, RandomState>,
     /// Those behind the address of another one, each with its one life.
     twins: HashMap<(NicId, EndpointId, SessionId), PeerKey, RandomState>,
-    /// Joined remotes of which neither is a peer's yet.
-    pairs: Vec<(RemoteId, RemoteId)>,
     /// At the place of each remote, the last that was there and whose it was.
     by_remote: Vec<(RemoteId, PeerKey)>,
     /// Those that died, oldest first, with the death meant.
@@ -66,7 +64,7 @@ pub(crate) struct Peers {
 const DEAD_KEPT: usize = 4096;
 
 impl Peer {
-    /// Its sessions, that which carries the sends first.
+    /// Returns its sessions; the one that carries the sends is the first.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = RemoteId> {
         self.remote.into_iter().chain(self.joined.iter().copied())
     }
@@ -75,13 +73,7 @@ impl Peer {
         self.sessions().next().is_none()
     }
 
-    fn join(&mut self, remote: RemoteId) {
-        if !self.sessions().any(|known| known == remote) {
-            self.joined.push(remote);
-        }
-    }
-
-    /// A session of the peer carries the sends, unless another one does.
+    /// Makes a session carry the sends, unless one does.
     fn carry(&mut self, remote: RemoteId) {
         if self.remote.is_none() {
             self.joined.retain(|known| *known != remote);
@@ -105,7 +97,6 @@ impl Peers {
             places: 0,
             by_name: HashMap::default(),
             twins: HashMap::default(),
-            pairs: Vec::new(),
             by_remote: Vec::new(),
             dead: VecDeque::new(),
             deaths: 0,
@@ -151,12 +142,12 @@ impl Peers {
         key.index < self.places && generations.contains(&key.generation)
     }
 
-    /// The peer of that name, if one had it.
+    /// Returns the peer that has a name.
     pub(crate) fn named(&self, nic: NicId, endpoint: EndpointId) -> Option<PeerKey> {
         self.by_name.get(&(nic, endpoint)).copied()
     }
 
-    /// The peer of a session that has ended before it was one, added as dead if it is not known.
+    /// Returns the peer of a session that ended before it was heard of; a peer that is not known is added as dead.
     pub(crate) fn remembered(&mut self, identity: Identity) -> PeerKey {
         let key = self.without_session(identity);
         if self.get(key).is_some_and(|peer| peer.death == 0) {
@@ -177,7 +168,7 @@ impl Peers {
         self.youngest
     }
 
-    /// The peer of a session that is joined with none: the one of that life or name that has no session, or a new one.
+    /// Returns the peer of a session that is joined with none: the one of its life or name that has no session, or a new one.
     fn without_session(&mut self, identity: Identity) -> PeerKey {
         let own = self.get(Self::OWN).map(|own| own.identity.session);
         if own == Some(identity.session) {
@@ -197,54 +188,33 @@ impl Peers {
         key
     }
 
-    /// A session that is no peer's yet has been heard of.
+    /// Takes in a session that has been heard of and is joined with none.
     pub(crate) fn connected(&mut self, identity: Identity, remote: RemoteId) -> PeerKey {
-        let joint = self.joint(remote);
-        let key = joint.unwrap_or_else(|| self.without_session(identity));
+        let key = self.without_session(identity);
         if let Some(peer) = self.get_mut(key) {
             peer.identity.session = identity.session;
-            peer.join(remote);
+            peer.joined.push(remote);
             peer.carry(remote);
         }
         self.ascribe(remote, key);
         key
     }
 
-    /// The peer of a session that one which is no peer's yet is joined with.
-    pub(crate) fn joint(&self, remote: RemoteId) -> Option<PeerKey> {
-        self.pairs.iter().find_map(|pair| match *pair {
-            (one, other) if one == remote => self.of_remote(other),
-            (one, other) if other == remote => self.of_remote(one),
-            _ => None,
-        })
-    }
-
-    /// Two sessions are of one process.
-    pub(crate) fn joined(&mut self, one: RemoteId, other: RemoteId) {
-        let (key, later) = match (self.of_remote(one), self.of_remote(other)) {
-            (Some(key), None) => (key, other),
-            (None, Some(key)) => (key, one),
-            (None, None) => return self.pairs.push((one, other)),
-            (Some(_), Some(_)) => return,
-        };
-        if let Some(peer) = self.get_mut(key) {
-            peer.join(later);
+    /// Takes in that two sessions are of one process; `identity`: the name and life of the first.
+    pub(crate) fn joined(&mut self, one: RemoteId, other: RemoteId, identity: Identity) {
+        let known = self.of_remote(one).or_else(|| self.of_remote(other));
+        let key = known.unwrap_or_else(|| self.connected(identity, one));
+        for remote in [one, other] {
+            if self.of_remote(remote).is_none()
+                && let Some(peer) = self.get_mut(key)
+            {
+                peer.joined.push(remote);
+                self.ascribe(remote, key);
+            }
         }
-        self.ascribe(later, key);
     }
 
-    /// Whether joined sessions wait to become a peer's.
-    #[inline]
-    pub(crate) fn has_pairs(&self) -> bool {
-        !self.pairs.is_empty()
-    }
-
-    /// Two of those.
-    pub(crate) fn next_pair(&mut self) -> Option<(RemoteId, RemoteId)> {
-        self.pairs.pop()
-    }
-
-    /// A connect has been answered on that session.
+    /// Takes in that a connect has been answered on a session.
     pub(crate) fn answered(&mut self, remote: RemoteId) {
         if let Some(key) = self.of_remote(remote)
             && let Some(peer) = self.get_mut(key)
@@ -271,21 +241,15 @@ impl Peers {
 
     /// A session has ended.
     pub(crate) fn lost(&mut self, remote: RemoteId) {
-        self.pairs
-            .retain(|(one, other)| ![one, other].contains(&&remote));
-        let Some(key) = self.of_remote(remote) else {
-            return;
-        };
-        let Some(peer) = self.get_mut(key) else {
-            return;
-        };
-        if !peer.sessions().any(|known| known == remote) {
-            return;
-        }
-        peer.remote.take_if(|carries| *carries == remote);
-        peer.joined.retain(|known| *known != remote);
-        if peer.is_dead() {
-            self.mourn(key);
+        if let Some(key) = self.of_remote(remote)
+            && let Some(peer) = self.get_mut(key)
+            && peer.sessions().any(|known| known == remote)
+        {
+            peer.remote.take_if(|carries| *carries == remote);
+            peer.joined.retain(|known| *known != remote);
+            if peer.is_dead() {
+                self.mourn(key);
+            }
         }
     }
 
@@ -413,26 +377,20 @@ mod tests {
 
     #[test]
     fn joined_sessions_are_one_peer_whichever_is_heard_of_first() {
-        for (first, later) in [(1, 2), (2, 1)] {
-            for known_before in [false, true] {
-                let mut peers = Peers::new(identity(0, 1));
-                let known = known_before.then(|| peers.connected(identity(3, 10), remote(first)));
-                peers.joined(remote(1), remote(2));
-                assert_eq!(peers.has_pairs(), !known_before);
-                let key = known.unwrap_or_else(|| peers.connected(identity(3, 10), remote(first)));
-                assert_eq!(peers.joint(remote(later)), (!known_before).then_some(key));
-                if !known_before {
-                    assert_eq!(peers.connected(identity(3, 10), remote(later)), key);
-                }
-                let pair = peers.next_pair();
-                assert_eq!(pair, (!known_before).then_some((remote(1), remote(2))));
-                // A claim that is repeated changes nothing.
-                peers.joined(remote(2), remote(1));
-                let peer = peers.get(key).unwrap();
-                assert!(peer.sessions().eq([remote(first), remote(later)]));
-                assert_eq!(peer.remote, Some(remote(first)));
-                assert_eq!(peers.of_remote(remote(later)), Some(key));
+        for first in [None, Some(1), Some(2)] {
+            let mut peers = Peers::new(identity(0, 1));
+            let known = first.map(|first| peers.connected(identity(3, 10), remote(first)));
+            // A claim that is repeated changes nothing.
+            for (one, other) in [(1, 2), (2, 1), (1, 2)] {
+                peers.joined(remote(one), remote(other), identity(3, 10));
             }
+            let carries = first.unwrap_or(1);
+            let key = peers.of_remote(remote(3 - carries)).unwrap();
+            assert!(known.is_none_or(|known| known == key));
+            assert_eq!(peers.of_remote(remote(carries)), Some(key));
+            let peer = peers.get(key).unwrap();
+            assert_eq!(peer.remote, Some(remote(carries)));
+            assert!(peer.sessions().eq([carries, 3 - carries].map(remote)));
         }
     }
 
@@ -441,7 +399,7 @@ mod tests {
         for (ends, stays) in [(1, 2), (2, 1)] {
             let mut peers = Peers::new(identity(0, 1));
             let key = peers.connected(identity(3, 10), remote(1));
-            peers.joined(remote(1), remote(2));
+            peers.joined(remote(1), remote(2), identity(3, 10));
             peers.lost(remote(ends));
             let carries = (ends == 2).then_some(remote(1));
             let peer = peers.get(key).unwrap();
@@ -461,22 +419,12 @@ mod tests {
     fn sessions_that_are_not_joined_are_peers_of_their_own_whatever_they_say() {
         let mut peers = Peers::new(identity(0, 1));
         let known = peers.connected(identity(3, 10), remote(1));
-        let liars = [2, 3].map(|n| peers.connected(identity(3, 10), remote(n)));
-        assert!(liars[0] != known && liars[1] != known && liars[0] != liars[1]);
+        let impostors = [2, 3].map(|n| peers.connected(identity(3, 10), remote(n)));
+        assert!(impostors[0] != known && impostors[1] != known && impostors[0] != impostors[1]);
         // One that has ended has left nothing under the name of another.
         let gone = peers.remembered(identity(3, 10));
-        assert!(gone != known && !liars.contains(&gone));
+        assert!(gone != known && !impostors.contains(&gone));
         assert_eq!(peers.get(known).unwrap().remote, Some(remote(1)));
-    }
-
-    #[test]
-    fn a_session_that_ends_before_it_is_heard_of_leaves_no_pair() {
-        let mut peers = Peers::new(identity(0, 1));
-        peers.joined(remote(1), remote(2));
-        peers.joined(remote(3), remote(4));
-        peers.lost(remote(2));
-        assert_eq!(peers.next_pair(), Some((remote(3), remote(4))));
-        assert_eq!(peers.next_pair(), None);
     }
 
     #[test]

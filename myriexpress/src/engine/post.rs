@@ -15,7 +15,7 @@
 use super::program::{Sort, Whose, Word};
 use super::{Engine, Peers, check_mask, posted};
 use crate::error::{Code, Error};
-use crate::handles::{Address, RequestHandle};
+use crate::handles::{Address, PeerKey, RequestHandle};
 use crate::status::{Status, StatusCode};
 use mx_proto::port::{ConnectError, Port};
 use mx_proto::{
@@ -210,22 +210,22 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.posted(op)
     }
 
-    /// The session with the endpoint of that name, if one stands: of the peer that has the name, or one that is no peer's
-    /// yet.
+    /// Returns a session with the endpoint of that name, if one stands: of the peer that has the name, or one that
+    /// is no peer's yet.
     fn session_named(&self, nic: NicId, endpoint: EndpointId) -> Option<RemoteId> {
-        let peers = self.peers();
-        let session_of = |key| peers.get(key)?.sessions().next();
-        let named = peers.named(nic, endpoint);
-        let session = named.and_then(session_of);
-        if session.is_some() || named == Some(Peers::OWN) {
-            return session;
+        let session_of = |peer: Option<PeerKey>| {
+            let mut named = self.endpoint.remotes_of(nic, endpoint);
+            named.find(|remote| {
+                let who = self.endpoint.remote_identity(*remote);
+                let has_met = who.is_some_and(|who| who.session != SessionId(0));
+                has_met && self.peers().of_remote(*remote) == peer
+            })
+        };
+        match self.peers().named(nic, endpoint) {
+            Some(Peers::OWN) => session_of(Some(Peers::OWN)),
+            Some(key) => session_of(Some(key)).or_else(|| session_of(None)),
+            None => session_of(None),
         }
-        let met = self.endpoint.remotes_of(nic, endpoint).find(|remote| {
-            let who = self.endpoint.remote_identity(*remote);
-            let has_met = who.is_some_and(|who| who.session != SessionId(0));
-            has_met && (named.is_none() || peers.of_remote(*remote).is_none())
-        })?;
-        peers.of_remote(met).and_then(session_of).or(Some(met))
     }
 
     /// Calls a receive or a connect off. False: something has answered it, it has to be tested.

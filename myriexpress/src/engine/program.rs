@@ -196,9 +196,8 @@ impl Owner for Program {
     }
 
     fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        let known = self.peers.of_remote(down.remote);
-        let known = known.or_else(|| self.peers.joint(down.remote));
         self.peers.lost(down.remote);
+        let known = self.peers.of_remote(down.remote);
         if let (Some(key), Some(tombstone)) = (known, down.tombstone) {
             self.peers.ascribe(tombstone, key);
         }
@@ -209,8 +208,8 @@ impl Owner for Program {
         }
     }
 
-    fn joined(&mut self, one: RemoteId, other: RemoteId) {
-        self.peers.joined(one, other);
+    fn joined(&mut self, one: RemoteId, other: RemoteId, who: Identity) {
+        self.peers.joined(one, other, who);
     }
 
     #[inline]
@@ -236,6 +235,6 @@ impl Owner for Program {
 
     #[inline]
     fn has_events(&self) -> bool {
-        !self.unnamed.is_empty() || self.peers.has_pairs()
+        !self.unnamed.is_empty()
     }
 }

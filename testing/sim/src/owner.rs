@@ -167,7 +167,7 @@ impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
         self.downs.push_back(down);
     }
 
-    fn joined(&mut self, one: RemoteId, other: RemoteId) {
+    fn joined(&mut self, one: RemoteId, other: RemoteId, _: Identity) {
         self.verdicts.joined(one, other);
     }
 

@@ -116,7 +116,7 @@ impl Net {
         self.open_as(node, identity, context_ids)
     }
 
-    /// One that says it is that.
+    /// One that says it is `identity`.
     fn open_as(
         &mut self,
         node: NodeId,
@@ -165,7 +165,7 @@ impl Net {
     }
 
     /// One more endpoint, which says it is that one, in the same life.
-    pub(super) fn add_liar(&mut self, of: NodeId) -> NodeId {
+    pub(super) fn add_impostor(&mut self, of: NodeId) -> NodeId {
         let identity = self.engine(of).identity();
         let node = self.open_as(self.cluster.len(), identity, None);
         self.cluster.add(node)

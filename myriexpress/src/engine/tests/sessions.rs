@@ -197,11 +197,15 @@ fn a_peer_with_two_sessions_that_restarts_is_the_same() {
 }
 
 #[test]
-fn who_says_the_life_of_a_peer_is_another_one_whoever_comes_first() {
-    for liar_first in [false, true] {
+fn who_says_the_life_of_a_peer_is_another_one_whichever_comes_first() {
+    for impostor_first in [false, true] {
         let mut net = Net::of(2);
-        let liar = net.add_liar(1);
-        let order = if liar_first { [liar, 1] } else { [1, liar] };
+        let impostor = net.add_impostor(1);
+        let order = if impostor_first {
+            [impostor, 1]
+        } else {
+            [1, impostor]
+        };
         let known = order.map(|node| {
             let to = net.connect(node, 0);
             net.isend(node, to, node as u64, b"x");
