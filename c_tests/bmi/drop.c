@@ -4,7 +4,7 @@
  *     a client dies ──► forget callback, once, with its name
  *                       BMI_DROP_ADDR_QUERY answers 1 as soon as nothing of it is left
  *     host drops    ──► address, id and memory are free; messages that waited are thrown away
- *     it comes again ─► as a new peer
+ *     it comes again ─► as a new peer, whether it is a new life or its connection was cut; the old one stays dead
  *
  * See lifecycle.c for names of one peer that are dropped one by one.
  */
@@ -263,6 +263,76 @@ static void kills_caller(struct world *world)
     child_end(server);
 }
 
+/* ---- a caller lives, its connection does not ---- */
+
+enum { CUT_MS = 1500, TAG_NEVER = 9 };
+
+/* Takes a caller that is stopped for dead. */
+static void cuts_off(struct side *side)
+{
+    struct bmi_method_addr *caller, *again;
+    struct op receive = {0};
+    char in[8];
+
+    set_ms("BMI_MX_PEER_TIMEOUT_MS", CUT_MS);
+    caller = pair_server(side);
+    tell(side, "seated", 0);
+    hear(side, "stopped");
+    CHECK_THAT(op_recv(&receive, caller, in, sizeof in, TAG_NEVER), ==, 0);
+    op_failed(&receive, BMI_ETIMEDOUT);
+    soon(caller, 1);
+    is_dead(caller);
+    tell(side, "cut", 0);
+    again = pair_accept();
+    CHECK(again != caller);
+    CHECK_THAT(host_registered(), ==, 2);
+    CHECK_THAT(host_forgotten_of(again), ==, 0);
+    CHECK(!host_may_drop(again));
+    is_dead(caller);
+    host_drop(caller);
+    send_message(again, "1234567", 8, TAG_LAST); /* which is none the worse for it */
+    tell(side, "sent", 0);
+    pair_hear(side, "bye");
+    host_stop();
+}
+
+static void is_cut_off(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+    struct op receive = {0};
+    char in[8];
+
+    CHECK_THAT(op_recv(&receive, server, in, sizeof in, TAG_NEVER), ==, 0);
+    tell(side, "waits", 0);
+    op_wait(&receive);
+    /* Where deaths are silent, a link may have given up first. */
+    CHECK(receive.error == -BMI_ENETRESET || (death_is_silent() && receive.error == -BMI_ETIMEDOUT));
+    UNTIL (pair_try_hello(server))
+        continue;
+    receive_message(server, in, sizeof in, TAG_LAST);
+    CHECK(strcmp(in, "1234567") == 0);
+    pair_hear(side, "bye");
+    host_stop();
+}
+
+static void cuts_caller(struct world *world)
+{
+    struct child *server = spawn(world, "server"), *caller = spawn(world, "caller");
+
+    child_tell(caller, "endpoint", child_hear(server, "endpoint"));
+    child_hear(server, "seated");
+    child_hear(caller, "waits");
+    child_stop(caller);
+    child_tell(server, "stopped", 0);
+    child_hear(server, "cut");
+    child_continue(caller);
+    child_hear(server, "sent");
+    child_tell(caller, "bye", 0);
+    child_end(caller);
+    child_tell(server, "bye", 0);
+    child_end(server);
+}
+
 /* ---- thousands come and go ---- */
 
 enum { STREAMS = 4, CLIENTS = 2000, CLIENTS_RDM = 96, SETTLED = 1200, SETTLED_RDM = 12, LAST = 12 };
@@ -399,6 +469,8 @@ static const struct scenario scenarios[] = {
              {"server", host_of_guests}, {"guest", guest}),
     DIRECTED(a_caller_that_comes_again_is_new_and_the_dead_one_stays_dead, kills_caller, {"server", keeps_dead},
              {"caller", caller}),
+    DIRECTED(a_caller_whose_connection_is_cut_comes_again_as_a_new_peer, cuts_caller, {"server", cuts_off},
+             {"caller", is_cut_off}),
     DIRECTED(thousands_of_clients_come_and_go_and_leave_nothing_behind, thousands,
              {"server", forgets_thousands}, {"clients", come_and_go}),
     {0},
