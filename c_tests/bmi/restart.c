@@ -7,9 +7,9 @@
  *            tags by which it exchanges messages with the next, and every message says whose life
  *            it belongs to
  *
- * The phoenix is a server whose clients reconnect, or a guest that comes back to its server, which has
- * it as a new peer each time. The loyal side pumps, or computes with or without a helper thread, or is itself stopped while the
- * phoenix dies and returns.
+ * The phoenix is a server whose clients reconnect, or a guest that comes back to its server and is a new peer each
+ * time. The loyal side pumps, or computes with or without a helper thread, or is itself stopped while the phoenix dies
+ * and returns.
  */
 #include "../support/pair.h"
 

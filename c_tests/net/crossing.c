@@ -64,7 +64,8 @@ static void send_numbered(struct other *other, struct op *sends, struct numbered
 }
 
 /* Tells whether an address is another host's or another session's. */
-static bool is_of_another(const struct other *others, const struct numbered *words, const struct bmi_method_addr *address)
+static bool is_of_another(const struct other *others, const struct numbered *words,
+                          const struct bmi_method_addr *address)
 {
     for (int host = 0; host < HOSTS; host++)
         for (int network = 0; network < NETWORKS; network++)

@@ -51,8 +51,8 @@ void receive_pattern(struct bmi_method_addr *from, bmi_size_t size, bmi_msg_tag_
 struct bmi_method_addr *take_pattern(bmi_size_t size, bmi_msg_tag_t tag, uint64_t seed);
 /* Waits until the host is told that a caller is dead, without taking messages. */
 void pair_hears_death(struct bmi_method_addr *caller);
-/* Checks that a caller is dead for good: the host was told once and may drop its address, and whatever is posted for it ends
- * with -BMI_ENETRESET, at once. */
+/* Checks that a caller is dead for good: the host was told once and may drop its address, and whatever is posted for
+ * it ends with -BMI_ENETRESET, at once. */
 void pair_is_dead(struct bmi_method_addr *caller);
 /* Keeps the library moving until any note comes. */
 void pair_idle(struct side *side);
