@@ -153,7 +153,7 @@ static void fresh_addresses(struct side *side)
 
 /* ---- many names of one server ---- */
 
-/* Those from FORCED on force a port: they are a session of their own. */
+/* Names from FORCED on force a port, and are a session of their own. */
 enum { NAMES = 10, FROM_LIST = 6, FORCED = 8, SESSIONS = 2 };
 
 static void names_of(int endpoint, char names[NAMES][ADDRESS_SIZE])
@@ -231,7 +231,7 @@ static void calls_by_names(struct side *side)
     pair_part(side);
 }
 
-/* All posts come before the connection is up. */
+/* Posts everything before the connection is up. */
 static void calls_by_names_early(struct side *side)
 {
     int endpoint = (int)hear(side, "endpoint");

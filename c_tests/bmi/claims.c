@@ -4,8 +4,8 @@
  *     director ── an opening, its claims changed ──► server ◄── victim, with a receive posted
  *              recorded from "dialler", a real client, or from the victim itself
  *
- * They claim the victim's interface and endpoint, from this machine, with other session numbers or with the victim's own:
- * each is a peer of its own, and nothing of the victim's ends.
+ * They claim the victim's interface and endpoint, from this machine, with other session numbers or with the victim's
+ * own: each is a peer of its own, and nothing of the victim's ends.
  */
 #include "../support/stage.h"
 

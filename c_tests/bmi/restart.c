@@ -7,9 +7,9 @@
  *            tags by which it exchanges messages with the next, and every message says whose life
  *            it belongs to
  *
- * The phoenix is a server whose clients reconnect, or a guest that comes back to its server, which has
- * it as a new peer each time. The loyal side pumps, or computes with or without a helper thread, or is itself stopped while the
- * phoenix dies and returns.
+ * The phoenix is a server whose clients reconnect, or a guest that comes back to its server and is a new peer each
+ * time. The loyal side pumps, or computes with or without a helper thread, or is itself stopped while the phoenix dies
+ * and returns.
  */
 #include "../support/pair.h"
 
@@ -295,7 +295,8 @@ static void loyal_server(struct side *side)
         /* The host keeps the addresses of the dead; nothing that it posts for them reaches this one. */
         for (int64_t former = 1; former < life; former++) {
             CHECK(guests[former] != guests[life]);
-            pair_is_gone(guests[former]);
+            pair_hears_death(guests[former]);
+            pair_is_dead(guests[former]);
         }
         swap(guests[life], life, TAG_TO, TAG_FROM);
         leave(&left, guests[life], life);
@@ -304,8 +305,10 @@ static void loyal_server(struct side *side)
     }
     left_has_ended(&left);
     CHECK_THAT(host_registered(), ==, lives());
-    for (life = 1; life <= lives(); life++)
-        CHECK_THAT(host_forgotten_of(guests[life]), ==, 1);
+    for (life = 1; life <= lives(); life++) {
+        pair_hears_death(guests[life]);
+        pair_is_dead(guests[life]);
+    }
     host_stop();
 }
 

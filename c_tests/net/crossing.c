@@ -63,8 +63,9 @@ static void send_numbered(struct other *other, struct op *sends, struct numbered
     }
 }
 
-/* Is it another host's address, or another session's? */
-static bool is_of_another(const struct other *others, const struct numbered *words, const struct bmi_method_addr *address)
+/* Tells whether an address is another host's or another session's. */
+static bool is_of_another(const struct other *others, const struct numbered *words,
+                          const struct bmi_method_addr *address)
 {
     for (int host = 0; host < HOSTS; host++)
         for (int network = 0; network < NETWORKS; network++)

@@ -178,11 +178,19 @@ void pair_exchange_all(struct bmi_method_addr *peer, int times)
             pair_exchange(peer, sizes[k], i);
 }
 
-void pair_is_gone(struct bmi_method_addr *caller)
+void pair_hears_death(struct bmi_method_addr *caller)
+{
+    UNTIL (host_forgotten_of(caller) > 0)
+        host_testcontext(16, 0, 5);
+}
+
+void pair_is_dead(struct bmi_method_addr *caller)
 {
     struct op ended[3] = {{0}};
     char in[8];
 
+    CHECK_THAT(host_forgotten_of(caller), ==, 1);
+    CHECK(host_may_drop(caller));
     CHECK_THAT(op_recv(&ended[0], caller, in, sizeof in, 1), ==, 0);
     CHECK_THAT(op_send(&ended[1], caller, hello, sizeof hello, 2), ==, 0);
     CHECK_THAT(op_send_unexpected(&ended[2], caller, hello, sizeof hello, 3), ==, 0);

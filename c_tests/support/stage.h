@@ -56,7 +56,7 @@ enum {
 };
 /* The opening of a real client over TCP, before it has heard anything but our preamble. */
 size_t record_tcp(struct world *world, unsigned char opening[OPENING_MAX]);
-/* The same of the next that dials this TCP port. */
+/* Records the opening of the next client that dials this TCP port. */
 size_t record_next(int listener, unsigned char opening[OPENING_MAX]);
 /* Has an opening say that it is that endpoint's, in that session. */
 void claim(unsigned char *opening, int endpoint, uint64_t session);
