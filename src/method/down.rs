@@ -91,9 +91,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// The host is to be told that the peer is dead, if it knows it and has not been told.
     pub(super) fn tell_dead(&mut self, key: PeerKey) {
         if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key)
-            && let Some(Inbound::Known {
+            && let Inbound::Known {
                 name, forgotten, ..
-            }) = &mut peer.inbound
+            } = &mut peer.inbound
             && !std::mem::replace(forgotten, true)
         {
             self.forgotten.push(*name);
@@ -124,9 +124,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// The host has no more use for an address object. The last one takes its peer with it.
     pub fn drop_addr(&mut self, addr: *mut bmi_method_addr) {
         if let Some(peer) = self.peers().at_addr(addr)
-            && let Some(Inbound::Known {
+            && let Inbound::Known {
                 addr: known, name, ..
-            }) = peer.inbound
+            } = peer.inbound
             && known == addr
         {
             // The host has found out by itself, and its name for the peer means nothing any more.
@@ -152,8 +152,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// it is left.
     pub fn may_drop(&self, addr: *mut bmi_method_addr) -> bool {
         self.peers().at_addr(addr).is_some_and(|peer| {
-            let came =
-                matches!(peer.inbound, Some(Inbound::Known { addr: known, .. }) if known == addr);
+            let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
             came && peer.state == State::Init && !self.holds_messages(peer.key.id())
         })
     }

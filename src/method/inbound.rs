@@ -94,7 +94,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let addr = address::create(name, Some(nic));
         self.peers_mut().attach(addr.as_ptr(), key, false);
         if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.inbound = Some(Inbound::Registering(addr.as_ptr()));
+            peer.inbound = Inbound::Registering(addr.as_ptr());
         }
         self.registering = true;
         addr
@@ -120,11 +120,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return false;
         };
         log::info!("{} (id {}) is known to the host", peer.name, peer.key.id());
-        peer.inbound = Some(Inbound::Known {
+        peer.inbound = Inbound::Known {
             addr,
             name,
             forgotten: false,
-        });
+        };
         let key = peer.key;
         if peer.state == State::Init {
             log::debug!("{key:?} died before the host knew it");
@@ -137,7 +137,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 /// The object under which the host knows a peer.
 fn known_object(peer: &Peer) -> Option<NonNull<bmi_method_addr>> {
     let addr = match peer.inbound {
-        Some(Inbound::Known { addr, .. }) => addr,
+        Inbound::Known { addr, .. } => addr,
         _ => peer.objects.iter().find(|object| object.looked_up)?.addr,
     };
     NonNull::new(addr)

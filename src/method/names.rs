@@ -6,6 +6,7 @@
 //!                                                                                             |
 //!          the address that the peer has      nothing                                         |
 //!          another one                        the peer is there; what begins, begins anew <---'
+//!          that of a peer of its own          what begins, ends; the objects are that peer's
 //!          another one, but the peer has      the object leaves it, when nothing is under way
 //!          objects that lead elsewhere
 //! ```
@@ -24,7 +25,7 @@ use crate::peer::state::{Cause, State, Wait};
 use crate::peer::table::{Object, Peer, PeerKey};
 use crate::peer_name::PeerName;
 use mx_proto::port::Port;
-use mx_proto::{Clock, NicId};
+use mx_proto::{Clock, NicId, Target};
 use mx_sys::{UserMemory, nic};
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,7 +140,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         address.set_nic(nic);
         if leads_to(peer, nic) {
             log::info!("{}: its host has another address now", peer.name);
-            self.seek_at(key, nic);
+            let target = Target { nic, ..peer.target };
+            match self.peers().called(target) {
+                Some(_) => self.give_up(key, nic),
+                None => self.seek_at(key, nic),
+            }
         } else if at_rest {
             log::info!("{}: {} is another host now", peer.name, address.name);
             self.move_objects(key, nic, &[*addr]);
@@ -166,6 +171,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
+    /// The peer at that interface is another one already, and two never have one session: what waits for the
+    /// connection ends, and all objects stand for that peer from now on.
+    fn give_up(&mut self, key: PeerKey, nic: NicId) {
+        self.disconnect(key, Cause::Unreachable);
+        if let Some(peer) = self.peers().get(key) {
+            let objects: Vec<_> = peer.objects.iter().map(|object| object.addr).collect();
+            self.move_objects(key, nic, &objects);
+        }
+    }
+
     /// These objects of a peer at rest stand for the one at that interface from now on.
     fn move_objects(&mut self, key: PeerKey, nic: NicId, objects: &[*mut bmi_method_addr]) {
         for addr in objects {
@@ -186,5 +201,5 @@ fn leads_to(peer: &Peer, nic: NicId) -> bool {
         let address = address::find(object.addr);
         object.looked_up && address.is_some_and(|address| address.nic() == Some(nic))
     };
-    peer.inbound.is_none() && peer.objects.iter().all(leads)
+    peer.objects.iter().all(leads)
 }

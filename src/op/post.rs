@@ -17,7 +17,7 @@ use crate::match_layout::{MATCH, MessageType, bits, with_class};
 use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, Posted};
 use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
-use crate::peer::table::PeerKey;
+use crate::peer::table::{Peer, PeerKey};
 use mx_proto::port::Port;
 use mx_proto::{self as mx, Clock, Memory, Received, RemoteId, RequestId};
 use mx_sys::UserMemory;
@@ -228,9 +228,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[cold]
     fn queue(&mut self, key: PeerKey, post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
         let peer = self.peers().get(key);
-        let gone = peer.is_some_and(|peer| peer.state == State::Init && peer.inbound.is_some());
-        if gone {
-            // A peer that had called, and is not called back.
+        let is_gone = |peer: &Peer| peer.state == State::Init && peer.has_called;
+        if peer.is_some_and(is_gone) {
             return self.end_at_once(key, post, (Cause::Reset.code(), 0), id);
         }
         if peer.is_some_and(|peer| peer.state == State::Init) {

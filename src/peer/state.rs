@@ -155,7 +155,7 @@ transition_table! {
         Init => Ready: "CONN_REQ comes: the peer is a new one; CONN_ACK is sent",
         Connecting => Connecting: "the connection is cut: once more; the name has another address now",
         Connecting => Requested: "the transport connect is done: CONN_REQ is sent",
-        Connecting => Disconnect: "refused, no route, time-out; the last address is dropped",
+        Connecting => Disconnect: "refused, no route, time-out; the last address is dropped; the name leads to another peer now",
         Requested => Connecting: "the connection is cut: once more",
         Requested => Ready: "CONN_ACK comes and accepts; CONN_REQ comes",
         Requested => Disconnect: "CONN_ACK refuses; cut, time-out; the last address is dropped",

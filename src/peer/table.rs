@@ -63,11 +63,11 @@ impl PeerKey {
     }
 }
 
-/// The host's knowledge of a peer that has called us.
+/// The object under which the host was told of a peer, because an unexpected message came and it had looked none up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inbound {
-    /// No unexpected message of it has been handed out, or the host has dropped its object.
-    Unknown,
+    /// There was no need to, or the host has dropped the object.
+    No,
     /// It is being told.
     Registering(*mut bmi_method_addr),
     /// By this object and this name.
@@ -117,8 +117,10 @@ pub struct Peer {
     pub name_reminder: bool,
     /// The number of its CONN_REQs while it was READY.
     pub again: u8,
-    /// It has called us, and the host's knowledge of it. `None`: it is called from here.
-    pub inbound: Option<Inbound>,
+    /// The peer has called this process, and is never called back.
+    pub has_called: bool,
+    /// The object under which the host was told of the peer.
+    pub inbound: Inbound,
     /// Operations that wait for READY, as they were posted.
     pub pending: List,
 }
@@ -181,22 +183,17 @@ impl Peers {
     /// Adds a peer to be called, in INIT, which is found under `target` if no other is. `None` when all ids are in
     /// use.
     pub fn add(&mut self, target: Target, name: String) -> Option<PeerKey> {
-        let key = self.add_one(target, name, None)?;
+        let key = self.add_one(target, name, false)?;
         self.calls.entry(target).or_insert(key);
         Some(key)
     }
 
-    /// The same of a peer that has called, which is not found so.
+    /// Adds a peer that has called, in INIT, which is not found under its target.
     pub fn add_caller(&mut self, target: Target, name: String) -> Option<PeerKey> {
-        self.add_one(target, name, Some(Inbound::Unknown))
+        self.add_one(target, name, true)
     }
 
-    fn add_one(
-        &mut self,
-        target: Target,
-        name: String,
-        inbound: Option<Inbound>,
-    ) -> Option<PeerKey> {
+    fn add_one(&mut self, target: Target, name: String, has_called: bool) -> Option<PeerKey> {
         let fresh = self.slots.len() as u32;
         let reuse = self.freed.len() >= REUSE_DELAY || fresh > self.limit;
         let id = if reuse {
@@ -223,7 +220,8 @@ impl Peers {
             name_doubted: false,
             name_reminder: false,
             again: 0,
-            inbound,
+            has_called,
+            inbound: Inbound::No,
             pending: List::EMPTY,
         }));
         Some(key)
@@ -309,10 +307,8 @@ impl Peers {
         let peer = self.get_mut(key)?;
         peer.objects.retain(|known| known.addr != addr);
         match peer.inbound {
-            Some(Inbound::Registering(known) | Inbound::Known { addr: known, .. })
-                if known == addr =>
-            {
-                peer.inbound = Some(Inbound::Unknown);
+            Inbound::Registering(known) | Inbound::Known { addr: known, .. } if known == addr => {
+                peer.inbound = Inbound::No;
             }
             _ => {}
         }

@@ -98,6 +98,43 @@ fn a_name_that_the_resolver_fails_to_find_keeps_its_address_and_is_asked_for_aga
 }
 
 #[test]
+fn what_has_moved_to_a_known_peer_stands_for_that() {
+    let (mut rig, [client, server], addr) = moved();
+    let known = rig.host(client).look_up(server, NIC);
+    let first = rig.host(client).send(server, 1, b"first");
+    assert_eq!(rig.wait(client, first), -BMI_ECONNREFUSED);
+    let second = rig.host(client).send(server, 1, b"second");
+    assert_eq!(answer(&mut rig, client, NIC), 1);
+    assert_eq!(rig.wait(client, second), -BMI_EHOSTUNREACH);
+    let peers = rig.peek(client).method.peers();
+    assert_eq!(peers.len(), 1);
+    assert_eq!(peers.of_addr(addr.as_ptr()), peers.of_addr(known.as_ptr()));
+    rig.host(client).use_addr(server, addr);
+    rig.introduce(client, server);
+    assert_eq!(rig.peek(server).method.peers().len(), 1);
+}
+
+#[test]
+fn what_has_moved_at_rest_to_a_known_peer_stands_for_that() {
+    let (mut rig, [client, server], addr) = moved();
+    let first = rig.host(client).send(server, 1, b"first");
+    assert_eq!(rig.wait(client, first), -BMI_ECONNREFUSED);
+    let second = rig.host(client).send(server, 1, b"second");
+    let questions = rig.host(client).method.take_questions();
+    assert_eq!(rig.wait(client, second), -BMI_ECONNREFUSED);
+    // Another object's session is under way meanwhile, and goes on.
+    let known = rig.host(client).look_up(server, NIC);
+    rig.host(client).use_addr(server, known);
+    rig.introduce(client, server);
+    let method = &mut rig.host(client).method;
+    assert_eq!(questions.len(), 1);
+    method.resolved(&questions[0], NIC);
+    assert_eq!(method.peers().len(), 1);
+    rig.host(client).use_addr(server, addr);
+    rig.talk(client, server);
+}
+
+#[test]
 fn of_two_objects_the_one_that_moves_leaves_when_nothing_is_under_way() {
     let (mut rig, [client, server], addr) = moved();
     let other = rig.host(client).look_up(server, NOWHERE);

@@ -356,10 +356,19 @@ impl Host {
 
     /// A fresh address object for a node, under some interface.
     pub fn look_up(&mut self, of: NodeId, nic: NicId) -> Addr {
+        self.attach(of, nic, true)
+    }
+
+    /// The address object with which a node `me` was initialized.
+    pub fn own_addr(&mut self, me: NodeId) -> Addr {
+        self.attach(me, NIC, false)
+    }
+
+    fn attach(&mut self, of: NodeId, nic: NicId, looked_up: bool) -> Addr {
         let addr = address::create(name(of), Some(nic));
         let known = address::find(addr.as_ptr()).unwrap();
         self.method
-            .attach(addr.as_ptr(), &known, nic, true)
+            .attach(addr.as_ptr(), &known, nic, looked_up)
             .unwrap();
         self.made.push(addr);
         addr
