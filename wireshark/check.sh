@@ -58,7 +58,7 @@ repeated() { printf "$1%.0s" $(seq "$2"); }
 preamble=934d585443500100
 hello=$(printf 4d587331; le 2 8; le 2 3; le 4 $((0x70766673)); le 4 3; le 6 $((0x4d58c0a80001)); le 2 7; le 8 77
     le 6 $((0x4d58c0a80002)); le 2 12; le 4 4; le 4 5; repeated ab 16; le 4 256; le 4 9; printf 6d783a2f)
-claim=$(le 8 31; le 8 $((0x4d58c0a80007)); repeated cd 16)
+claim=$(le 8 31; le 8 $((0x4d58c0a80007)); le 8 $((0x4d58c0a80009)); repeated cd 16)
 name=$(printf 'mx://a:0:3\0' | od -An -tx1 | tr -d ' \n')
 message=$((0xe << 60 | 12 << 32 | 345))
 capture "$work/kinds.pcap" -T $preamble \
@@ -99,7 +99,7 @@ kind 'mx.kind == 11' mx.question=41
 kind 'mx.kind == 12' mx.question=41
 kind 'mx.kind == 13' mx.asked_back=5
 kind 'mx.kind == 14' mx.given_back=4
-kind 'mx.kind == 15' mx.claimed=0x000000000000001f mx.to_nic=0x00004d58c0a80007 mx.proof="$(repeated cd 16)"
+kind 'mx.kind == 15' mx.claimed=0x000000000000001f mx.to_nic=0x00004d58c0a80007 mx.other_nic=0x00004d58c0a80009 mx.proof="$(repeated cd 16)"
 kind 'mx.kind == 17' mx.endpoint=3 mx.session=0x000000000000004d mx.proof="$(repeated ef 32)"
 kind 'mx.kind == 18' mx.proof="$(repeated ef 32)"
 kind 'mx.type == 0xc' mx.peer=6 mx.tag=256 mx.name=mx://a:0:3

@@ -73,6 +73,7 @@ field(f, "uint64", "mx.remote_key", "Remote key", base.HEX)
 field(f, "bytes", "mx.data", "Data")
 field(f, "bytes", "mx.nonce", "Nonce")
 field(f, "bytes", "mx.proof", "Proof")
+field(f, "uint64", "mx.other_nic", "Interface on the other session", base.HEX)
 field(f, "uint64", "mx.claimed", "Session of the receiver's that is claimed", base.HEX)
 field(f, "uint16", "mx.version", "Version")
 field(f, "uint16", "mx.oldest", "Oldest version understood")
@@ -166,7 +167,8 @@ end
 local function claim(body, tree)
     tree:add_le(f.claimed, body(0, 8))
     tree:add_le(f.to_nic, body(8, 8))
-    tree:add(f.proof, body(16, 16))
+    tree:add_le(f.other_nic, body(16, 8))
+    tree:add(f.proof, body(24, 16))
 end
 
 local function hello(body, tree)
@@ -199,8 +201,8 @@ local function hello(body, tree)
         sub:add_le(f.given_id, body(68, 4))
         sub:add(f.name, body(72, len - 8))
     end
-    if body:len() >= 64 + len + 32 then
-        claim(body(64 + len, 32), sub)
+    if body:len() >= 64 + len + 40 then
+        claim(body(64 + len, 40), sub)
     end
 end
 
@@ -208,7 +210,7 @@ end
 local BODIES = {
     [CONNECT] = { 32, BODY_MAX }, [REPLY] = { 32, BODY_MAX }, [OFFER] = { 8, 24 }, [PULL] = { 12, 12 },
     [NOTIFY] = { 0, 0 }, [WITHDRAW] = { 0, 0 }, [9] = { 0, 0 }, [10] = { 0, 0 }, [PING] = { 0, 0 }, [PONG] = { 0, 0 },
-    [REVOKE] = { 0, 0 }, [RETURN] = { 0, 0 }, [CLAIM] = { 32, BODY_MAX }, [CHALLENGE] = { 72, 72 },
+    [REVOKE] = { 0, 0 }, [RETURN] = { 0, 0 }, [CLAIM] = { 40, BODY_MAX }, [CHALLENGE] = { 72, 72 },
     [PROVE] = { 32, 32 },
 }
 
@@ -306,7 +308,7 @@ show[RETURN] = function(t, pinfo, tree)
 end
 
 show[CLAIM] = function(_, _, tree, body)
-    if body and body:len() >= 32 then
+    if body and body:len() >= 40 then
         claim(body, tree)
     end
 end

@@ -152,8 +152,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// it is left.
     pub fn may_drop(&self, addr: *mut bmi_method_addr) -> bool {
         self.peers().at_addr(addr).is_some_and(|peer| {
-            let came =
-                matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
+            let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
             came && peer.state == State::Init && !self.holds_messages(peer.key.id())
         })
     }

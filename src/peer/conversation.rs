@@ -21,6 +21,9 @@
 //!   unexpected send makes them ordinary; an expected send, or one peer timeout, ends them with
 //!   `-BMI_ENETRESET`.
 //!
+//! Only for peers that are called from here: everything that is posted to a caller whose connection is lost ends at
+//! once.
+//!
 //! UNOPENED conversations are never cut, so programs that exchange only expected messages can begin
 //! anew after a loss.
 //!

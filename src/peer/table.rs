@@ -193,12 +193,7 @@ impl Peers {
         self.add_one(target, name, true)
     }
 
-    fn add_one(
-        &mut self,
-        target: Target,
-        name: String,
-        has_called: bool,
-    ) -> Option<PeerKey> {
+    fn add_one(&mut self, target: Target, name: String, has_called: bool) -> Option<PeerKey> {
         let fresh = self.slots.len() as u32;
         let reuse = self.freed.len() >= REUSE_DELAY || fresh > self.limit;
         let id = if reuse {

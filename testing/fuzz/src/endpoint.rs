@@ -310,14 +310,12 @@ impl World {
         }
     }
 
-    /// Takes a message of the inbox, or takes turns for others.
+    /// Takes a message of the inbox, or throws those of a turn away.
     fn take(&mut self, flags: u8) {
-        let (one, other) = (u32::from(flags / 4 % 4), u32::from(flags / 16 % 4));
-        within(1, || match flags % 4 {
+        within(1, || match flags % 3 {
             0 => drop(self.endpoint.next_message()),
             1 => drop(self.endpoint.next_turn(|_| true)),
-            2 => self.endpoint.rename_messages(one, other),
-            _ => self.endpoint.forget_messages(one),
+            _ => self.endpoint.forget_messages(u32::from(flags / 4 % 4)),
         });
         self.collect();
     }

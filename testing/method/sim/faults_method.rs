@@ -258,7 +258,9 @@ fn fault_9_what_a_server_posted_before_it_was_ready_goes_out_whoever_calls_meanw
         assert_eq!(rig.wait(server, send), 0);
     }
     assert_eq!(rig.wait(client, hello), 0);
-    rig.run("the client's message", |rig| rig.peek(server).got.len() == 1);
+    rig.run("the client's message", |rig| {
+        rig.peek(server).got.len() == 1
+    });
 }
 
 #[test]

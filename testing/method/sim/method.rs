@@ -191,6 +191,29 @@ fn a_call_of_oneself_has_two_ends() {
     assert!(rig.peek(node).method.peers().is_empty());
 }
 
+/// The host was told of an object for it, as the one that it listens on is none that messages come from.
+#[test]
+fn a_call_from_here_is_made_again_although_the_host_was_told_of_its_end() {
+    let mut rig = Rig::new(22);
+    let node = rig.add(Profile::default());
+    let own = rig.host(node).own_addr(node);
+    post(&mut rig, node, PostKind::SendUnexpected, own, 1);
+    rig.run("the message", |rig| rig.peek(node).got.len() == 1);
+    let caller = rig.peek(node).got[0].addr();
+    post(&mut rig, node, PostKind::SendUnexpected, caller, 2);
+    rig.run("the answer", |rig| rig.peek(node).got.len() == 2);
+    let registered = rig.peek(node).got[1].addr();
+    assert!(![own, caller].contains(&registered));
+    rig.fabric.reset_links(node, node);
+    rig.run("the ends", |rig| rig.peek(node).forgotten.len() == 2);
+    assert_eq!(rig.peek(node).state(own), State::Init);
+    let again = post(&mut rig, node, PostKind::SendUnexpected, registered, 3);
+    assert_eq!(rig.wait(node, again), 0);
+    rig.run("the message", |rig| rig.peek(node).got.len() == 3);
+    let answer = post(&mut rig, node, PostKind::Send, caller, 4);
+    assert_eq!(rig.wait(node, answer), -BMI_ENETRESET);
+}
+
 #[test]
 fn a_dead_client_is_forgotten_once_and_its_id_and_memory_come_back() {
     let (mut rig, client, server) = Rig::of_two(10);

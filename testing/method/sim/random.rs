@@ -110,7 +110,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs of `make check`: half a minute of two cores.
+/// Runs of `make check`: three quarters of a minute of two cores.
 const SEEDS: u64 = 2_000;
 
 #[test]

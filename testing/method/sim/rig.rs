@@ -355,11 +355,20 @@ impl Host {
     }
 
     /// A fresh address object for a node, under some interface.
-    pub fn look_up(&mut self, of: NodeId, nic: NicId) -> NonNull<bmi_method_addr> {
+    pub fn look_up(&mut self, of: NodeId, nic: NicId) -> Addr {
+        self.attach(of, nic, true)
+    }
+
+    /// The address object with which a node `me` was initialized.
+    pub fn own_addr(&mut self, me: NodeId) -> Addr {
+        self.attach(me, NIC, false)
+    }
+
+    fn attach(&mut self, of: NodeId, nic: NicId, looked_up: bool) -> Addr {
         let addr = address::create(name(of), Some(nic));
         let known = address::find(addr.as_ptr()).unwrap();
         self.method
-            .attach(addr.as_ptr(), &known, nic, true)
+            .attach(addr.as_ptr(), &known, nic, looked_up)
             .unwrap();
         self.made.push(addr);
         addr
@@ -782,9 +791,7 @@ impl Rig {
     pub fn open(&mut self, client: NodeId, server: NodeId) -> u64 {
         let request = self.host(client).send_unexpected(server, GREETING, b"hi");
         let greeting = |host: &Host| host.got.iter().position(|got| got.tag == GREETING);
-        self.run("the greeting", |rig| {
-            greeting(rig.peek(server)).is_some()
-        });
+        self.run("the greeting", |rig| greeting(rig.peek(server)).is_some());
         let host = self.host(server);
         let got = host.got.remove(greeting(host).expect("it has come"));
         assert_eq!(got.bytes, b"hi");
