@@ -158,7 +158,7 @@ transition_table! {
         Init => Connecting: "an operation is posted: our transport connect begins",
         Init => Ready: "a peer calls, by its hello or by CONN_REQ",
         Connecting => Connecting: "the connection is cut: once more; the name has another address now",
-Connecting => Ready: "the transport connect is done, and the peer's hello had all there is",
+        Connecting => Ready: "the transport connect is done, and the peer's hello had all there is",
         Connecting => Requested: "the transport connect is done: CONN_REQ is sent to a C method",
         Connecting => Disconnect: "refused, no route, time-out; the last address is dropped; the name leads to another peer now",
         Requested => Connecting: "the connection is cut: once more",
