@@ -7,8 +7,8 @@
 //!        joined(x, y) <------------------------------ the same
 //! ```
 //!
-//! Two sessions between two processes arise when both call at once. A claim goes before every message on the later
-//! session, in the Reply or right behind it, and so each side knows that the two are one before anything of the later one is seen.
+//! Two sessions between two processes arise when both call. A claim goes before every message on its session, in the
+//! Reply or right behind it, and so each side is told that two are one before anything of the second one is seen.
 //! A claim counts for who makes it only: a proof needs the nonce that the receiver has drawn for y, which the other end
 //! of y alone knows, and is about the nonces of x, so it is of no use on another session. It is about the name, too,
 //! by which the claimant knows the receiver in each of the two: where a relay passes on what both say, that is the
@@ -47,7 +47,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             .filter_map(move |other| self.claim_on(id, other))
     }
 
-    /// A session has been met: if that is with ourselves, nobody has to claim it.
+    /// A session has been met: if that is with ourselves, no peer has to claim it.
     pub(super) fn join_own(&mut self, id: RemoteId) {
         let life = self.identity.session;
         if O::JOINS && self.remotes.met(id).is_some_and(|met| met.session == life) {

@@ -217,11 +217,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The remote's first hello has come on this link, with its initial credits.
     fn establish(&mut self, id: RemoteId, hello: &Hello, link: LinkId, header: &Header) {
         let early = self.unmet.take(link).packets;
-        if let Some(remote) = self.remotes.of_mut(id) {
-            if !early.is_empty() {
-                self.controls += early.len();
-                self.spares.fill(&mut remote.queues).control.extend(early);
-            }
+        if let Some(remote) = self.remotes.of_mut(id).filter(|_| !early.is_empty()) {
+            self.controls += early.len();
+            self.spares.fill(&mut remote.queues).control.extend(early);
         }
         let met = Met {
             session: hello.identity.session,

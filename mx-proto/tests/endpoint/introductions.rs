@@ -119,7 +119,7 @@ fn the_older_one_of_a_name_ends_after_the_usual_time_if_it_is_silent() {
     let down = pair.b.next_down().expect("it is lost");
     assert_eq!(down.remote, old);
     assert_eq!(down.reason, DownReason::Link(LinkDown::TimedOut));
-    // The newcomer has nothing to do with that, and with nobody.
+    // The newcomer has nothing to do with that.
     pair.advance(2 * TIMEOUT);
     assert_eq!((pair.b.named(100), pair.b.next_down()), (vec![new], None));
 }
@@ -178,31 +178,31 @@ fn a_claim_to_a_peers_life_gains_nothing() {
         let a = pair.b.named(100);
         let overheard = pair.overheard(Kind::Connect);
         let hellos = [(100, hello(100, 1)), (666, hello(100, 1)), (667, overheard)];
-        let mut liars = Vec::new();
+        let mut forgers = Vec::new();
         for (nic, body) in [hellos.clone(), hellos].concat() {
-            let liar = pair.stranger();
-            pair.seen_as(liar, nic);
-            connect(&mut pair, liar, body);
+            let forger = pair.stranger();
+            pair.seen_as(forger, nic);
+            connect(&mut pair, forger, body);
             if secret.is_some() {
-                assert_eq!(replies(&mut pair, liar), (vec![], false));
+                assert_eq!(replies(&mut pair, forger), (vec![], false));
                 continue;
             }
-            assert_eq!(replies(&mut pair, liar), (vec![0], false));
+            assert_eq!(replies(&mut pair, forger), (vec![0], false));
             // What it says is its own.
-            say(&mut pair, liar, Kind::Eager, vec![1]);
+            say(&mut pair, forger, Kind::Eager, vec![1]);
             let got = pair.b.recv(bits(7), EXACT, pair.shared(1), 0);
             let Ok(Received::Complete(done)) = got else {
                 panic!("it has come: {got:?}");
             };
-            assert!(!a.contains(&done.remote) && !liars.contains(&done.remote));
+            assert!(!a.contains(&done.remote) && !forgers.contains(&done.remote));
             assert_eq!(pair.b.named(nic).last(), Some(&done.remote));
-            liars.push(done.remote);
+            forgers.push(done.remote);
             pair.talk(b);
-            assert_eq!(pair.b.remotes(), 1 + liars.len());
+            assert_eq!(pair.b.remotes(), 1 + forgers.len());
         }
         assert_eq!((joins(&pair.a), joins(&pair.b)), (vec![], vec![]));
         nothing_lost(&mut pair);
-        // A's own sessions are joined as if there were no others, whoever of the two calls.
+        // A's own sessions are joined as if there were no others, whichever of the two calls.
         let (alias, own) = (pair.alias_of_b(), pair.target(Side::A));
         pair.a.connect(alias, pair::KEY, bits(0), 1).unwrap();
         pair.b.connect(own, pair::KEY, bits(0), 1).unwrap();
@@ -214,7 +214,7 @@ fn a_claim_to_a_peers_life_gains_nothing() {
         }
         let joined = joins(&pair.b).into_iter();
         let mut joined = joined.flat_map(|(one, other)| [one, other]);
-        assert!(joined.all(|remote| !liars.contains(&remote)));
+        assert!(joined.all(|remote| !forgers.contains(&remote)));
     }
 }
 
@@ -253,16 +253,16 @@ fn a_claim_counts_for_one_session_and_one_claimant() {
             (before.clone(), stale)
         );
     }
-    // On another session: a's second call, and a liar's.
+    // On another session: a's second call, and a forger's.
     pair.a
         .connect(pair.alias_of_b(), pair::KEY, bits(0), 2)
         .unwrap();
     pair.run();
-    let liar = pair.stranger();
-    pair.seen_as(liar, 100);
-    connect(&mut pair, liar, hello(100, 1));
+    let forger = pair.stranger();
+    pair.seen_as(forger, 100);
+    connect(&mut pair, forger, hello(100, 1));
     let (before, stale) = (joins(&pair.b), pair.b.stats().stale);
-    for (count, link) in (1..).zip([2, liar, 1]) {
+    for (count, link) in (1..).zip([2, forger, 1]) {
         if link == 1 {
             // Whose caller is b.
             let mut header = Header::new(Kind::Claim, 0, 0);
@@ -312,11 +312,11 @@ fn a_claim_before_a_hello_or_too_short_is_a_violation() {
     pair.run();
     assert_eq!((pair.b.stats().stale, pair.left(link)), (1, false));
     // Too short.
-    let liar = pair.stranger();
-    pair.seen_as(liar, 666);
-    connect(&mut pair, liar, hello(666, 9));
+    let forger = pair.stranger();
+    pair.seen_as(forger, 666);
+    connect(&mut pair, forger, hello(666, 9));
     let remote = pair.b.named(666)[0];
-    say(&mut pair, liar, Kind::Claim, claim[1..].to_vec());
+    say(&mut pair, forger, Kind::Claim, claim[1..].to_vec());
     let down = pair.b.next_down().expect("it is left");
     assert_eq!(down.remote, remote);
     let why = "a malformed claim";
