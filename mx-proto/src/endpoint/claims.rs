@@ -25,7 +25,7 @@ use crate::time::Clock;
 use crate::wire::{self, ClaimBody, Header};
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// What is to be claimed on a session that has been met: all others of the life that its peer says.
+    /// Claims to be made on a session that has been met: of all others of the life that its peer says.
     pub(super) fn claims_of(&self, id: RemoteId) -> impl Iterator<Item = ClaimBody> {
         let met = self.remotes.met(id).filter(|_| O::JOINS);
         let others = met.map(|met| self.remotes.all_of_life(met.session));
