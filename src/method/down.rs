@@ -4,7 +4,7 @@
 //!   cause ---> DISCONNECT   pending operations complete, then those of the endpoint
 //!                  |        (all within one call)
 //!                  v
-//!                INIT       the next post starts a new connection
+//!                INIT       the next post starts a new connection; with a peer that has called it ends
 //!                  |
 //!                  v  no address object, no message waiting
 //!                gone       its id waits, then is given out again

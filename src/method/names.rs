@@ -6,7 +6,7 @@
 //!                                                                                             |
 //!          the address that the peer has      nothing                                         |
 //!          another one                        the peer is there; what begins, begins anew <---'
-//!          that of a peer of its own          what begins, ends; the objects are that peer's
+//!          another peer's                     what begins, ends; the objects are that peer's
 //!          another one, but the peer has      the object leaves it, when nothing is under way
 //!          objects that lead elsewhere
 //! ```

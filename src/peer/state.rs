@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Requested is for a C `bmi_mx`, whose hello says nothing: it is sent CONN_REQ, and sends it when it calls.
-//! A peer that has called begins in READY, and stays in INIT when its connection has ended: nobody calls it back.
+//! A peer that has called begins in READY, and stays in INIT when its connection has ended; it is never called back.
 //!
 //! A connection that is cut before READY is tried once more from the start (Connecting): the other
 //! side may just have been closing the previous one. One that is being made begins anew where the peer's name

@@ -44,11 +44,11 @@ unsafe impl Sync for Addr {}
 /// The address objects of a method that has called itself.
 #[derive(Clone, Copy)]
 struct Ends {
-    /// It listens there.
+    /// The object that the method listens on.
     listen: Addr,
-    /// What it has looked up: sends go there,
+    /// The object that was looked up, for sends.
     own: Addr,
-    /// and come from here.
+    /// The caller's object, for receives.
     caller: Addr,
 }
 

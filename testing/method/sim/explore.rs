@@ -677,7 +677,7 @@ fn two_servers_that_ask_each_other_in_every_order() {
     explore("two servers", &alphabet, 3).expect_none();
 }
 
-/// Nothing goes wrong: two sessions, whoever is the first at the other.
+/// Without faults two calls are two sessions, in whichever order they arrive.
 #[test]
 fn two_that_call_each_other_at_once_in_every_order() {
     let mut alphabet = Alphabet::new(2, &[(1, 0), (0, 1)]);

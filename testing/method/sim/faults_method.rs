@@ -232,7 +232,7 @@ fn a_connection_that_is_cut_twice_has_not_met_an_unknown_host() {
 }
 
 #[test]
-fn fault_9_what_a_server_posted_before_it_was_ready_goes_out_whoever_calls_meanwhile() {
+fn fault_9_what_a_server_posted_before_it_was_ready_goes_out_while_the_client_calls() {
     let (mut rig, client, server) = Rig::of_two(7);
     rig.cluster.stall(client, Duration::from_millis(10));
     // In WAIT: its own connect is not answered yet.

@@ -109,7 +109,7 @@ pub struct Actor {
     pub me: NodeId,
     /// The numbers of its messages.
     book: Book,
-    /// What has come by each channel.
+    /// Messages received, by channel.
     books: BTreeMap<Channel, Book>,
     posted: BTreeMap<u64, Posted>,
     /// Address objects, oldest first.

@@ -239,14 +239,14 @@ impl<'a> Stage<'a> {
         for actor in &self.actors {
             let host = self.rig.peek(actor.me);
             for (label, posted) in actor.outstanding() {
-                // Without a session it waits for one, which only the other side could begin.
-                let session = actor.session(host, &posted.known);
-                let of = session.map(|session| (session, posted.tag));
+                let Some(session) = actor.session(host, &posted.known) else {
+                    panic!("n{}: {label} waits for no session", actor.me);
+                };
                 match posted.verb {
-                    Verb::Send => sends.extend(of),
-                    Verb::Recv => recvs.extend(of),
+                    Verb::Send => sends.insert((session, posted.tag)),
+                    Verb::Recv => recvs.insert((session, posted.tag)),
                     Verb::SendUnexpected => panic!("n{}: {label} never ended", actor.me),
-                }
+                };
             }
         }
         let both: Vec<_> = sends.intersection(&recvs).collect();
