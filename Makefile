@@ -48,7 +48,8 @@ all: deps lib $(BIN_TARGETS)
 
 # With assertions, in a directory of its own: each crate is compiled once for it.
 check: deps
-	@$(MAKE) --no-print-directory PROFILE=dev BUILD=$(BUILD)/check parts NAME=$@ \
+	@$(if $(PORT),,C_TESTS_NOT_RDM='$(C_TESTS_ABOVE)') \
+	$(MAKE) --no-print-directory PROFILE=dev BUILD=$(BUILD)/check parts NAME=$@ \
 	    PARTS='$(or $(PARTS),$(CHECK_TARGETS))' BESIDE='$(CHECK_BESIDE)'
 
 check-long: deps
@@ -62,6 +63,7 @@ help:
 	@echo "check       what a change must pass, part by part: $(CHECK_TARGETS)"
 	@echo "            PARTS='fmt c-check': only these; CHECK_BESIDE=: no part beside others"
 	@echo "check-long  the same with $(CHECK_LONG_TARGETS)"
+	@echo "nightly     what takes hours, each night and before a release: $(NIGHTLY_TARGETS)"
 	@echo "times       how long run, all, check and quick take from a clean clone"
 	@echo "quick       formatting, lints, unit tests, three C programs: while a change is being made"
 	@echo "check-asan, check-valgrind   the C tests under the memory checkers"
@@ -73,7 +75,8 @@ help:
 	@echo "check-rxe   the fabric over soft-RoCE, in a virtual machine (image: as root); check-rxe-net: check-net there"
 	@echo "check-arm64 the C programs and the file server on 64-bit Arm, cross-compiled and emulated (Debian packages: as root)"
 	@echo "torture     random programs on real processes: MINUTES=10 PORT=tcp SEED=1"
-	@echo "explore     every order of a few steps, on the simulator: DEPTH=6 ONLY=crossed"
+	@echo "explore     every order of a few steps, on the simulator: DEPTH=6 (DEPTH=+1: one more than check) ONLY=crossed"
+	@echo "soak        random programs on the simulator: SEEDS=20000, SEED=17; ONLY=goodput"
 	@echo "fuzz        hostile inputs by libFuzzer: TARGET=session MINUTES=5 (nightly Rust, cargo-fuzz)"
 	@echo "run         a file server and a client: FILE=... there and back; PORT=local, tcp, rdm or dgram"
 	@echo "bench       latency, bandwidth and rate beside their references"

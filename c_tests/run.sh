@@ -6,6 +6,7 @@
 # C_TESTS_UNDER   empty, asan or valgrind
 # C_TESTS_EMULATOR a command before each program and side: they are another processor's (mk/arm64.mk)
 # C_TESTS_LEFT_OUT names of tests that are skipped
+# C_TESTS_NOT_RDM programs that are not run over rdm
 # C_TESTS_LIMIT   seconds a program may take (default 100, more under a checker)
 # C_TESTS_JOBS    programs at a time (default: two for each processor); most of them wait for something most
 #                 of the time
@@ -111,6 +112,7 @@ limit=${C_TESTS_LIMIT:-$limit}
 pairs() {
     for port in $ports; do
         for program in "$@"; do
+            case "$port: ${C_TESTS_NOT_RDM:-} " in "rdm:"*" $program "*) continue ;; esac
             case $program in
             # Nothing of these depends on the port.
             layout | header_cxx | set_host* | hosts | stderr | releases | table_* | bare | names) [ "$port" = "${ports%% *}" ] || continue ;;

@@ -35,6 +35,10 @@ C_TESTS_PLAIN   := finalize cancelled strangers_crowds fork strangers wakeups \
 C_TESTS_ALL     := $(C_TESTS_PLAIN) layout header_cxx table_copied table_linked table_dlopen bare \
                    set_host set_host_bare messages_dlopen guest_dlopen hosts releases
 C_TESTS_LONG    := shortage restart drop deaths rush
+# What they test is above the port, and a process over rdm takes some fifteen times the processor's time: check runs them over
+# the other ports, .ci/run over all.
+C_TESTS_ABOVE   := args addresses binding counters process users secret filesize messages_dlopen guest_dlopen \
+                   strangers_memory strangers_datagrams
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or keeps what was
 # freed, or which knows no libraries that are opened by name, or which replaces the same functions.

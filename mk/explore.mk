@@ -1,11 +1,12 @@
 # Every order of a few steps, on the real endpoint and the real method.
 #
-#   make explore DEPTH=6              so many steps in each exploration; without it as many as in check
+#   make explore DEPTH=6              six steps in each exploration; without it as many as in check
+#   make explore DEPTH=+1             one more than in check
 #   make explore DEPTH=6 ONLY=crossed only those with this in their names
 #   THREADS=8                         on so many threads (default 2)
 #
 # Each step more takes three to eight times as long with two nodes, six to fifteen times with three.
-# Reading an order that fails, and replaying it: docs/architecture.md.
+# Reading an order that fails, and replaying it: testing/sim/README.md.
 
 .PHONY: explore
 

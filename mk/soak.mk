@@ -2,6 +2,7 @@
 #
 #   make soak SEEDS=20000           so many, from SIM_FIRST (default 1)
 #   make soak SEED=17               only that one, with the log of a failure
+#   make soak SEEDS=4 ONLY=goodput  those of mx-proto's scenarios that have this in their names
 #
 # First the whole method (testing/method/sim/random.rs), then what mx-proto's own scenarios do on every
 # network of the simulator, then ports over datagrams with any mixture of faults. At the end: how often each move between states of peers, and of
@@ -14,6 +15,11 @@ SEEDS ?= 20000
 soak_seeds = $(if $(SEED),SIM_SEED=$(SEED),SIM_SEEDS=$(SEEDS))
 
 soak:
+ifndef ONLY
 	$(soak_seeds) $(CARGO) test -q -p bmi-method --test sim -- --nocapture random::
-	$(soak_seeds) $(CARGO) test -q -p mx-proto --test sim -- endpoint:: order:: strangers:: any_mixture
+	$(soak_seeds) $(CARGO) test -q -p mx-proto --test endpoint -- whatever_crosses
+endif
+	$(soak_seeds) $(CARGO) test -q -p mx-proto --test sim -- $(or $(ONLY),endpoint:: order:: strangers:: introductions:: roaming:: any_mixture)
+ifndef ONLY
 	@cat $(CARGO_TARGET)/tmp/moves.md $(CARGO_TARGET)/tmp/operations.md
+endif

@@ -8,13 +8,13 @@
 //!   old, doubled, ASK, FIN, Ping     at once: the peer wants to know
 //! ```
 //!
-//! Owns: the acknowledgements due, and their time.
-//! Not here: numbers.
+//! Owns: the number of segments not acknowledged.
+//! Not here: their numbers, the timer (`timers`).
 
 use crate::time::Instant;
 use std::time::Duration;
 
-/// The acknowledgement due to one peer.
+/// The acknowledgements due to one peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AckPolicy {
     delay: Duration,
@@ -23,8 +23,6 @@ pub(super) struct AckPolicy {
     owed: u32,
     /// Segments that came before something that is missing, since the last acknowledgement.
     early: u32,
-    /// Its deadline.
-    due: Option<Instant>,
 }
 
 /// The early segment that is not let go any more. The peer believes in a loss when three later
@@ -42,49 +40,34 @@ impl AckPolicy {
             quarter: (u32::from(window) / 4).max(1),
             owed: 0,
             early: 0,
-            due: None,
         }
     }
 
-    /// A segment came in order, and nothing is missing.
-    pub(super) fn on_in_order(&mut self, now: Instant) {
+    /// A segment came in order, and nothing is missing. Returns the deadline of its acknowledgement.
+    pub(super) fn on_in_order(&mut self, now: Instant) -> Instant {
         self.owed = self.owed.saturating_add(1);
         let wait = if self.owed >= self.quarter {
             Duration::ZERO
         } else {
             self.delay
         };
-        self.plan(now.after(wait));
+        now.after(wait)
     }
 
-    /// A new segment came, and one before it is missing.
-    pub(super) fn on_early(&mut self, now: Instant) {
+    /// A new segment came, and one before it is missing. Returns the deadline of its acknowledgement.
+    pub(super) fn on_early(&mut self, now: Instant) -> Instant {
         self.early = self.early.saturating_add(1);
         let wait = if self.early >= ENOUGH {
             Duration::ZERO
         } else {
             self.delay / EARLY_PART
         };
-        self.plan(now.after(wait));
-    }
-
-    /// Something came that the peer should hear of at once.
-    pub(super) fn on_urgent(&mut self, now: Instant) {
-        self.plan(now);
-    }
-
-    fn plan(&mut self, at: Instant) {
-        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+        now.after(wait)
     }
 
     /// An acknowledgement went out, alone or with something else.
     pub(super) fn on_acked(&mut self) {
-        (self.owed, self.early, self.due) = (0, 0, None);
-    }
-
-    /// Its deadline; `None`: none is due.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.due
+        (self.owed, self.early) = (0, 0);
     }
 }
 
@@ -99,59 +82,36 @@ mod tests {
     #[test]
     fn in_order_segments_wait_until_a_quarter_of_the_window() {
         let mut policy = policy(16);
-        assert_eq!(policy.due(), None);
-        (0..3).for_each(|i| policy.on_in_order(Instant(10 + i)));
-        assert_eq!(policy.due(), Some(Instant(810)));
-        policy.on_in_order(Instant(20));
-        assert_eq!(policy.due(), Some(Instant(20)));
+        let due = [10, 11, 12, 20].map(|at| policy.on_in_order(Instant(at)));
+        assert_eq!(due, [810, 811, 812, 20].map(Instant));
         policy.on_acked();
-        assert_eq!(policy.due(), None);
-        policy.on_in_order(Instant(30));
-        assert_eq!(policy.due(), Some(Instant(830)));
+        assert_eq!(policy.on_in_order(Instant(30)), Instant(830));
     }
 
     #[test]
     fn two_early_segments_are_let_go_and_the_third_is_not() {
         let mut policy = policy(1024);
-        policy.on_early(Instant(10));
-        policy.on_early(Instant(50));
-        assert_eq!(policy.due(), Some(Instant(110)));
-        policy.on_early(Instant(60));
-        assert_eq!(policy.due(), Some(Instant(60)));
+        let due = [10, 50, 60].map(|at| policy.on_early(Instant(at)));
+        assert_eq!(due, [110, 150, 60].map(Instant));
         // The next three are another reason.
         policy.on_acked();
-        policy.on_early(Instant(70));
-        assert_eq!(policy.due(), Some(Instant(170)));
-    }
-
-    #[test]
-    fn what_is_urgent_goes_at_once_and_nothing_puts_it_off() {
-        let mut policy = policy(1024);
-        policy.on_in_order(Instant(10));
-        policy.on_urgent(Instant(20));
-        policy.on_in_order(Instant(30));
-        policy.on_early(Instant(40));
-        assert_eq!(policy.due(), Some(Instant(20)));
+        assert_eq!(policy.on_early(Instant(70)), Instant(170));
     }
 
     #[test]
     fn the_smallest_windows_are_acknowledged_at_once() {
         for window in [0, 1, 4, 7] {
-            let mut policy = policy(window);
-            policy.on_in_order(Instant(5));
-            assert_eq!(policy.due(), Some(Instant(5)), "window {window}");
+            let due = policy(window).on_in_order(Instant(5));
+            assert_eq!(due, Instant(5), "window {window}");
         }
-        let mut policy = policy(8);
-        policy.on_in_order(Instant(5));
-        assert_eq!(policy.due(), Some(Instant(805)));
+        assert_eq!(policy(8).on_in_order(Instant(5)), Instant(805));
     }
 
     #[test]
     fn counters_do_not_overflow() {
         let mut policy = policy(16);
         (policy.owed, policy.early) = (u32::MAX, u32::MAX);
-        policy.on_in_order(Instant(1));
-        policy.on_early(Instant(1));
-        assert_eq!(policy.due(), Some(Instant(1)));
+        assert_eq!(policy.on_in_order(Instant(1)), Instant(1));
+        assert_eq!(policy.on_early(Instant(1)), Instant(1));
     }
 }

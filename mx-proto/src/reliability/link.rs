@@ -104,21 +104,21 @@ impl<A: Copy + Eq> Link<A> {
     /// The send window can take this.
     #[inline]
     pub(super) fn has_room(&self, need: Need, config: &ReliableConfig) -> bool {
-        self.session.send.free() >= need.segments
-            && (self.session.send.queued_bytes() == 0 || need.bytes <= self.room(config))
+        self.session.recovery.send.free() >= need.segments
+            && (self.session.recovery.send.queued_bytes() == 0 || need.bytes <= self.room(config))
     }
 
     /// Bytes that the send window still takes.
     #[inline]
     pub(super) fn room(&self, config: &ReliableConfig) -> usize {
-        let queued = self.session.send.queued_bytes() as usize;
+        let queued = self.session.recovery.send.queued_bytes() as usize;
         self.send_limit(config).saturating_sub(queued)
     }
 
     /// Bytes that may wait here for their acknowledgement: what can be under way, and as much again
     /// so that the wire does not run dry. Bytes that wait longer leave the cache.
     fn send_limit(&self, config: &ReliableConfig) -> usize {
-        let twice = 2 * self.session.congestion.window() as usize;
+        let twice = 2 * self.session.recovery.congestion.window() as usize;
         twice.clamp((256 << 10).min(config.send_bytes), config.send_bytes)
     }
 }

@@ -235,7 +235,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     pub(super) fn remove(&mut self, now: Instant, id: LinkId) -> Option<Box<Link<A>>> {
         let mut link = self.table.remove(id)?;
-        self.by_cookie.remove(&link.session.ours());
+        self.by_cookie.remove(&link.session.ours);
         let source = if link.called {
             (self.source)(link.address)
         } else {
@@ -245,14 +245,15 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if link.trial.is_some() {
             self.trials.give_back(source, 1);
         }
-        self.monitored -= usize::from(link.session.monitored.is_some());
+        self.monitored -= usize::from(link.session.keep_alive.monitored.is_some());
         if link.called {
-            self.cookies.remember(link.session.ours(), source, now);
+            self.cookies.remember(link.session.ours, source, now);
         }
         if let Some((_, timer)) = link.timer.take() {
             self.wheel.clear(timer);
         }
-        link.session.send.release_all(&mut self.send_buffer);
+        let send = &mut link.session.recovery.send;
+        send.release_all(&mut self.send_buffer);
         self.early_bytes -= shared(link.reassembly.kept_bytes());
         Some(link)
     }
@@ -263,7 +264,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let Some(link) = self.table.get_mut(id) else {
             return;
         };
-        link.session.proof = self.cookies.proof(&address, link.session.ours());
+        link.session.proof = self.cookies.proof(&address, link.session.ours);
         link.data = Some(address);
         link.data_credit = credit;
     }
@@ -272,7 +273,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     pub(super) fn monitor(&mut self, now: Instant, id: LinkId, wanted: bool) {
         let pause = wanted.then(|| self.monitored_pause());
         let Some(link) = self.of_mut(id) else { return };
-        let before = std::mem::replace(&mut link.session.monitored, pause).is_some();
+        let before = std::mem::replace(&mut link.session.keep_alive.monitored, pause).is_some();
         self.monitored = self.monitored - usize::from(before) + usize::from(wanted);
         self.plan(now, id);
         self.suspend(now, id);
@@ -374,12 +375,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let Some(link) = self.of_mut(id) else {
             return;
         };
-        if link.session.theirs() != 0 {
-            let header = Header::new(
-                DatagramKind::Reset,
-                link.session.theirs(),
-                link.session.ours(),
-            );
+        if link.session.theirs != 0 {
+            let (theirs, ours) = (link.session.theirs, link.session.ours);
+            let header = Header::new(DatagramKind::Reset, theirs, ours);
             let to = link.address;
             self.replies.push(Reply { to, header });
         }
@@ -466,7 +464,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             };
             busy = true;
             link.timer = None;
-            if let Some(known) = &mut link.session.monitored {
+            if let Some(known) = &mut link.session.keep_alive.monitored {
                 *known = pause;
             }
             link.session.excuse(due, now, &self.config);

@@ -11,10 +11,13 @@
 //!      |        |                          one event after the other         round
 //!      |        `- Cookies                 ids that cannot be guessed        cookies
 //!      v
-//!   Session, one a link                    numbers, states, sending          session, transmit
-//!      |- SendWindow, SendBuffer           unacknowledged segments           send_window, send_buffer, parts
+//!   Session, one a link                    state, deadlines, sending         session, timers, transmit
+//!      |- Recovery                         losses, retransmission            recovery
+//!      |    |- SendWindow, SendBuffer      unacknowledged segments           send_window, send_buffer, parts
+//!      |    `- Rtt, Reordering, Congestion RTO, reordering wait, window
+//!      |- KeepAlive, Answers               silent peers; answers to Pings    keep_alive, answers
 //!      |- RecvWindow, Reassembly           early segments; packets           recv_window, reassembly
-//!      |- Rtt, Congestion, Pacer, Pmtu, AckPolicy       RTO, window, rate, size, ACK delay
+//!      |- Pacer, Pmtu, AckPolicy           rate, size, ACK delay
 //!      v
 //!   Datagram: header, checksums, payload                                     packet, quote
 //!      v
@@ -28,9 +31,11 @@
 //! is checked against the window or table it refers to; a mismatch is counted and dropped.
 
 mod ack_policy;
+mod answers;
 mod checksum;
 mod congestion;
 mod cookies;
+mod keep_alive;
 mod link;
 mod links;
 mod opening;
@@ -42,6 +47,7 @@ mod pmtu;
 mod quote;
 mod reassembly;
 mod receive;
+mod recovery;
 mod recv_window;
 mod reliable;
 mod reliable_config;
@@ -55,6 +61,7 @@ mod senders;
 mod seq;
 mod service;
 mod session;
+mod timers;
 mod transmit;
 
 pub use crate::stats::ReliableStats;

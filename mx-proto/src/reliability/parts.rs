@@ -164,7 +164,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let (mut part, mut writer) = (least, None);
         if least.bytes < left {
             let most = link.room(config) / (DATAGRAM_HEADER + payload);
-            let most = most.min(link.session.send.free());
+            let most = most.min(link.session.recovery.send.free());
             let all = left.div_ceil(payload);
             let segments = if most < all {
                 (most - most % least.need.segments).max(least.need.segments)
@@ -191,7 +191,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         });
         let tiny = midway.len as usize <= config.tiny.min(payload);
         let sum = link.sum.unwrap_or(true);
-        let window = &mut link.session.send;
+        let window = &mut link.session.recovery.send;
         let mut done = |send_buffer: &mut SendBuffer, segment: Segment| {
             let (flags, crc) = if sum {
                 let payload = &send_buffer.bytes_of(segment.place)[DATAGRAM_HEADER..];

@@ -103,7 +103,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             }
             return;
         }
-        if link.session.theirs() != header.from
+        if link.session.theirs != header.from
             || !link.is_home((channel, from), header.kind, self.same_host)
         {
             self.stats.old_session += 1;
@@ -154,7 +154,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             let Some(link) = self.table.get_mut(id) else {
                 continue;
             };
-            if link.session.answer(now, empty) {
+            let session = &mut link.session;
+            if session.answers.answer_ping(now, empty, &mut session.timers) {
                 self.touch(id);
             } else {
                 self.pinged.push(id);

@@ -38,8 +38,8 @@ use std::time::Duration;
 pub struct Reliable<D: DatagramPort> {
     datagrams: D,
     pub(super) links: Links<D::Address>,
-    command: Capacity,
-    data: Capacity,
+    /// Capacity of each channel.
+    capacity: [Capacity; 2],
     /// The limits of sends.
     limits: Limits,
     /// The service had no room; when to try again.
@@ -61,10 +61,7 @@ impl<D: DatagramPort> Reliable<D> {
     /// cookies follow from it. Nothing is sent that is larger than the window can hold; what is
     /// taken in does not depend on it, for the peer has one of its own.
     pub fn new(datagrams: D, mut config: ReliableConfig, key: [u8; 16]) -> Self {
-        let (command, data) = (
-            datagrams.capacity(Channel::Command),
-            datagrams.capacity(Channel::Data),
-        );
+        let capacity = [Channel::Command, Channel::Data].map(|channel| datagrams.capacity(channel));
         config.window = config.window.clamp(WINDOW_MIN, 1 << 15);
         // A packet that needs the whole window would wait for it to be empty each time, and it must
         // fit while only the smallest datagrams are known to pass.
@@ -77,15 +74,16 @@ impl<D: DatagramPort> Reliable<D> {
             remote_read: false,
             refusal_ends_link: false,
         };
-        let datagram_max = data.datagram_max.min(config.datagram_max);
+        let datagram_max = capacity[Channel::Data as usize]
+            .datagram_max
+            .min(config.datagram_max);
         let buffer = datagrams.receive_buffer();
         let mut links = Links::new(config, key, datagram_max, buffer, D::same_host, D::source);
         links.part_max = HEADER_LEN + limits.data_max.max(limits.packet_max);
         Self {
             datagrams,
             links,
-            command,
-            data,
+            capacity,
             limits,
             retry_at: None,
             alive_until: Instant(0),
@@ -222,8 +220,7 @@ impl<D: DatagramPort> Reliable<D> {
         let Self {
             datagrams,
             links,
-            command,
-            data,
+            capacity,
             scratch,
             retry_at,
             ..
@@ -239,7 +236,7 @@ impl<D: DatagramPort> Reliable<D> {
         let Some(link) = table.get_mut(id) else {
             return;
         };
-        if link.session.fin && link.midway.is_none() && link.session.send.free() > 0 {
+        if link.session.fin && link.midway.is_none() && link.session.recovery.send.free() > 0 {
             link.session.push_fin(send_buffer);
         }
         let (address, data_address) = (link.address, link.data);
@@ -260,8 +257,7 @@ impl<D: DatagramPort> Reliable<D> {
                     link.data_credit
                 }
             }),
-            command: *command,
-            data: *data,
+            capacity: *capacity,
             send_buffer,
             config,
             stats,
@@ -300,7 +296,7 @@ impl super::session::Session {
         };
         let fragment = self.next_fragment;
         writer.fill_up(send_buffer, &mut |_, segment| {
-            self.send.push(Content {
+            self.recovery.send.push(Content {
                 place: segment.place,
                 fragment,
                 offset: 0,

@@ -112,7 +112,7 @@ impl<A: Copy + Eq> Roster<A> {
     /// The address of a link's peer, and whether it is monitored. Resumes none.
     pub(super) fn monitored(&self, id: LinkId) -> Option<(A, bool)> {
         Some(match self.places.get(id)? {
-            RosterEntry::Awake(link) => (link.address, link.session.monitored.is_some()),
+            RosterEntry::Awake(link) => (link.address, link.session.keep_alive.monitored.is_some()),
             // One that is monitored is not suspended.
             RosterEntry::Suspended(suspended) => (suspended.address, false),
         })
@@ -132,7 +132,7 @@ impl<A: Copy + Eq> Roster<A> {
     /// The cookies of a link's session, the caller's first. Resumes none.
     pub(super) fn cookies(&self, id: LinkId) -> Option<Binding> {
         let (ours, theirs, called) = match self.places.get(id)? {
-            RosterEntry::Awake(link) => (link.session.ours(), link.session.theirs(), link.called),
+            RosterEntry::Awake(link) => (link.session.ours, link.session.theirs, link.called),
             RosterEntry::Suspended(suspended) => {
                 let (ours, theirs) = suspended.session.cookies();
                 (ours, theirs, suspended.called)
@@ -147,20 +147,13 @@ impl<A: Copy + Eq> Roster<A> {
 
     /// The time of the last valid datagram from a link's peer. Resumes none.
     pub(super) fn heard_at(&self, id: LinkId) -> Option<Instant> {
-        Some(match self.places.get(id)? {
-            RosterEntry::Awake(link) => link.session.heard_at(),
-            RosterEntry::Suspended(suspended) => suspended.session.heard_at(),
-        })
+        self.figures(id)?.heard_at
     }
 
     /// The figures of a link, for tools. Resumes none.
     pub(super) fn figures(&self, id: LinkId) -> Option<LinkFigures> {
         Some(match self.places.get(id)? {
-            RosterEntry::Awake(link) => LinkFigures {
-                round_trip: link.session.rtt.srtt(),
-                resent: link.session.resent,
-                heard_at: Some(link.session.heard_at()),
-            },
+            RosterEntry::Awake(link) => link.session.figures(),
             RosterEntry::Suspended(suspended) => suspended.session.figures(),
         })
     }

@@ -17,10 +17,12 @@
 //! Not here: addresses, other sessions.
 
 use super::packet::{ASK, DATAGRAM_HEADER, DatagramKind, Header, SACK_WORDS, greeting};
+use super::recovery::stamp;
 use super::reliable_config::ReliableConfig;
 use super::send_buffer::SendBuffer;
 use super::service::{Capacity, Channel, DatagramError, GsoBatch};
-use super::session::{Session, State, stamp};
+use super::session::Session;
+use super::timers::Timer;
 use crate::stats::ReliableStats;
 use crate::time::Instant;
 
@@ -31,15 +33,19 @@ pub(super) struct Outlet<'a, E> {
     pub(super) window: u32,
     /// Bytes that may go to the peer's data channel in probes.
     pub(super) probe_max: usize,
-    pub(super) command: Capacity,
-    pub(super) data: Capacity,
+    /// Capacity of each channel.
+    pub(super) capacity: [Capacity; 2],
     pub(super) send_buffer: &'a mut SendBuffer,
     pub(super) config: &'a ReliableConfig,
     pub(super) stats: &'a mut ReliableStats,
     pub(super) scratch: &'a mut Vec<u8>,
-    /// Gives a GSO batch to the service.
     pub(super) emit: E,
 }
+
+/// Gives a GSO batch to the service.
+pub(super) trait Emit: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError> {}
+
+impl<E> Emit for E where E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError> {}
 
 /// The result of a pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,20 +63,15 @@ const BATCHES: usize = 4;
 
 impl Session {
     /// Sends what can go now, as far as one turn goes.
-    pub(super) fn transmit<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
-    where
-        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
-    {
-        if let State::Connecting { next, .. } = self.state {
-            return if next <= out.now {
-                self.transmit_hello(out)
-            } else {
-                Pass::Done
-            };
+    pub(super) fn transmit<E: Emit>(&mut self, out: &mut Outlet<'_, E>) -> Pass {
+        if self.is_connecting() {
+            return self.transmit_hello(out);
         }
         let pass = self.transmit_segments(out);
-        let tail = pass == Pass::Done && self.paced_until.is_none() && self.is_to_ask(out.now);
-        if tail && !self.transmit_ping(self.last_sent_on, true, out) {
+        let tail = pass == Pass::Done
+            && !self.timers.is_set(Timer::Pacing)
+            && self.recovery.is_to_ask(out.now);
+        if tail && !self.transmit_ping(self.recovery.last_sent_on, true, out) {
             return Pass::WouldBlock;
         }
         // A full data channel does not delay acknowledgements.
@@ -80,43 +81,26 @@ impl Session {
         }
     }
 
-    fn transmit_hello<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
-    where
-        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
-    {
-        let mut header = Header::new(DatagramKind::Hello, 0, self.ours());
+    fn transmit_hello<E: Emit>(&mut self, out: &mut Outlet<'_, E>) -> Pass {
+        if !self.timers.is_expired(Timer::Hello, out.now) {
+            return Pass::Done;
+        }
+        let mut header = Header::new(DatagramKind::Hello, 0, self.ours);
         header.seq = self.first;
         header.window = out.window;
         if !out.single(Channel::Command, header, &greeting(&[])) {
             return Pass::WouldBlock;
         }
-        if let State::Connecting {
-            next,
-            tries,
-            first_at,
-            ..
-        } = &mut self.state
-        {
-            if *tries == 0 {
-                *first_at = out.now;
-            }
-            let pause = out.config.first_rto.saturating_mul(1 << (*tries).min(16));
-            *next = out.now.after(pause.min(out.config.max_rto));
-            *tries = tries.saturating_add(1);
-        }
+        self.on_hello_sent(out.now, out.config);
         Pass::Done
     }
 
-    fn transmit_segments<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
-    where
-        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
-    {
+    fn transmit_segments<E: Emit>(&mut self, out: &mut Outlet<'_, E>) -> Pass {
         let mut resends = out.config.burst;
         for _ in 0..BATCHES {
-            let Some(index) = self.send.next() else {
-                return Pass::Done;
-            };
-            let Some(slot) = self.send.slot(index) else {
+            let send = &self.recovery.send;
+            let next = send.next().and_then(|at| Some((at, send.slot(at)?)));
+            let Some((index, slot)) = next else {
                 return Pass::Done;
             };
             let again = slot.again;
@@ -126,37 +110,27 @@ impl Session {
             } else {
                 Channel::Command
             };
-            let window = self.congestion.window();
-            let flying = self.send.in_flight_bytes();
+            let window = self.recovery.congestion.window();
+            let flying = send.in_flight_bytes();
             if flying > 0 && flying + bytes > window {
                 return Pass::Done;
             }
             let free = window.saturating_sub(flying).max(bytes);
             if slot.channel == Channel::Data {
-                let slow = self.congestion.is_slow_start();
-                let at = self
-                    .pacer
-                    .wait_until(out.now, bytes, window, slow, &self.rtt);
-                if let Some(at) = at {
-                    self.paced_until = Some(at);
+                let slow = self.recovery.congestion.is_slow_start();
+                let rtt = &self.recovery.rtt;
+                if let Some(at) = self.pacer.wait_until(out.now, bytes, window, slow, rtt) {
+                    self.timers.set(Timer::Pacing, at);
                     return Pass::Done;
                 }
             }
-            let capacity = match channel {
-                Channel::Command => out.command,
-                Channel::Data => out.data,
-            };
             if again && resends == 0 {
                 return Pass::More;
             }
-            let most = if again {
-                capacity.batch_max.min(resends)
-            } else {
-                capacity.batch_max
-            };
-            let count =
-                self.send
-                    .batch(index, most, free.min(capacity.batch_bytes as u64) as usize);
+            let capacity = out.capacity[channel as usize];
+            let most = if again { resends } else { usize::MAX };
+            let bytes_max = free.min(capacity.batch_bytes as u64) as usize;
+            let count = send.batch(index, most.min(capacity.batch_max), bytes_max);
             match self.transmit_batch(index, count, channel, out) {
                 Ok(()) => {}
                 Err(DatagramError::WouldBlock) => return Pass::WouldBlock,
@@ -178,39 +152,39 @@ impl Session {
                 resends = resends.saturating_sub(count);
             }
         }
-        match self.send.next() {
-            Some(_) if self.send.in_flight_bytes() < self.congestion.window() => Pass::More,
+        match self.recovery.send.next() {
+            Some(_) if self.recovery.send.in_flight_bytes() < self.recovery.congestion.window() => {
+                Pass::More
+            }
             _ => Pass::Done,
         }
     }
 
     /// Sends `count` segments that lie one behind the other.
-    fn transmit_batch<E>(
+    fn transmit_batch<E: Emit>(
         &mut self,
         index: usize,
         count: usize,
         channel: Channel,
         out: &mut Outlet<'_, E>,
-    ) -> Result<(), DatagramError>
-    where
-        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
-    {
+    ) -> Result<(), DatagramError> {
         let mut header = self.acknowledging(DatagramKind::Data, out.window);
         let flags = header.flags;
-        let mut flying = self.send.in_flight_bytes();
+        let mut flying = self.recovery.send.in_flight_bytes();
         let window = self
+            .recovery
             .congestion
             .window()
-            .min(flying + self.send.open_bytes());
+            .min(flying + self.recovery.send.open_bytes());
         let (mut first, mut last) = (None, None);
         for at in index..index + count {
-            let Some(slot) = self.send.slot(at) else {
+            let Some(slot) = self.recovery.send.slot(at) else {
                 return Ok(());
             };
             let content = slot.content;
             let bytes = u64::from(content.place.len);
             flying += bytes;
-            self.since_ask += bytes;
+            self.recovery.since_ask += bytes;
             header.seq = slot.seq;
             header.flags = flags | content.flags;
             header.fragment = content.fragment;
@@ -219,9 +193,9 @@ impl Session {
             header.sum = content.crc;
             header.payload = content.payload as u16;
             // The sender cannot continue without an acknowledgement, or soon will not.
-            if slot.again || flying + bytes > window || self.since_ask >= window / 4 {
+            if slot.again || flying + bytes > window || self.recovery.since_ask >= window / 4 {
                 header.flags |= ASK;
-                self.since_ask = 0;
+                self.recovery.since_ask = 0;
             }
             header.write(out.send_buffer.bytes_of(content.place));
             first.get_or_insert(content.place);
@@ -252,78 +226,75 @@ impl Session {
     }
 
     fn sent(&mut self, index: usize, count: usize, channel: Channel, now: Instant) {
-        let before = self.send.in_flight_bytes();
+        let send = &self.recovery.send;
         // A retransmission does not begin a new flight, even if everything was lost.
-        if before == 0 && self.send.slot(index).is_some_and(|slot| !slot.again) {
-            self.on_began(now);
+        if send.in_flight_bytes() == 0 && send.slot(index).is_some_and(|slot| !slot.again) {
+            self.keep_alive.progress_at = now;
         }
-        for at in index..index + count {
-            self.send.on_sent(at, channel, now);
-        }
-        self.last_sent_on = channel;
-        let bytes = self.send.in_flight_bytes() - before;
-        self.congestion.on_sent(now, bytes);
-        self.start_timer(now);
+        let (sent, pings) = (index..index + count, self.keep_alive.pings);
+        self.recovery
+            .on_sent(now, sent, channel, pings, &mut self.timers);
     }
 
-    fn transmit_control<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
-    where
-        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
-    {
+    fn transmit_control<E: Emit>(&mut self, out: &mut Outlet<'_, E>) -> Pass {
         if let Some(size) = self.pmtu.next_probe(out.now)
             && size <= out.probe_max
         {
             let mut header = self.acknowledging(DatagramKind::Probe, out.window);
             header.set_proof(self.proof);
             out.probe_max -= size;
-            let timeout = self.rtt.rto();
+            let timeout = self.recovery.rtt.rto();
             match out.probe(header, size) {
                 Err(DatagramError::TooLarge(most)) => self.on_too_large(out.now, most),
                 // Sent or not, it is repeated after the same timeout.
                 _ => self.pmtu.on_probe_sent(out.now, size, timeout),
             }
             // The Ping's answer shows that the peer is alive even if the probe is lost.
-            self.ping = true;
+            self.keep_alive.wanted = true;
         }
-        if let Some((size, proof)) = self.probed {
+        if let Some((size, proof)) = self.answers.probed {
             let mut header = self.acknowledging(DatagramKind::Probed, out.window);
             header.seq.0 = size;
             header.set_proof(proof);
             if !out.said(true, Channel::Command, header, &[]) {
                 return Pass::WouldBlock;
             }
-            self.probed = None;
+            self.answers.probed = None;
         }
-        if self.ping && !self.transmit_ping(Channel::Command, self.is_overdue(), out) {
+        let overdue = self.recovery.send.in_flight_bytes() > 0;
+        if self.keep_alive.wanted && !self.transmit_ping(Channel::Command, overdue, out) {
             return Pass::WouldBlock;
         }
         // The answer to a Ping is never piggybacked.
-        if self.answer.is_some() || self.acks.due().is_some_and(|due| due <= out.now) {
+        if self.answers.stamp.is_some() || self.timers.is_expired(Timer::Ack, out.now) {
             let header = self.acknowledging(DatagramKind::Ack, out.window);
             let (bytes, len) = self.further_words();
-            let twice = self.answer.is_some() || self.recv.has_holes();
+            let twice = self.answers.stamp.is_some() || self.recv.has_holes();
             if !out.said(twice, Channel::Command, header, &bytes[..len]) {
                 return Pass::WouldBlock;
             }
             out.stats.acks_alone += 1;
-            self.answer = None;
+            self.answers.stamp = None;
             self.on_acknowledged(out.window);
         }
         Pass::Done
     }
 
     /// Asks on `channel` what has arrived. False: no room.
-    fn transmit_ping<E>(&mut self, channel: Channel, twice: bool, out: &mut Outlet<'_, E>) -> bool
-    where
-        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
-    {
+    fn transmit_ping<E: Emit>(
+        &mut self,
+        channel: Channel,
+        twice: bool,
+        out: &mut Outlet<'_, E>,
+    ) -> bool {
         let mut header = self.acknowledging(DatagramKind::Ping, out.window);
         header.seq.0 = stamp(out.now);
         if !out.said(twice, channel, header, &[]) {
             return false;
         }
         self.on_acknowledged(out.window);
-        self.on_pinged(out.now, channel);
+        self.keep_alive.on_pinged(out.now);
+        self.recovery.on_pinged(out.now, channel);
         true
     }
 
@@ -343,10 +314,7 @@ impl Session {
     }
 }
 
-impl<E> Outlet<'_, E>
-where
-    E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
-{
+impl<E: Emit> Outlet<'_, E> {
     /// Sends one datagram that is not kept. False: no room.
     fn single(&mut self, channel: Channel, header: Header, payload: &[u8]) -> bool {
         header.emit(payload, self.scratch);

@@ -115,7 +115,7 @@ fn calls_of_oneself_meet_in_every_order() {
 /// Calls under both names, messages and ends in any order, and packets of each link at any time.
 #[test]
 fn an_endpoint_comes_to_rest_with_itself_whatever_crosses() {
-    mx_sim::seeds::each(2000, |seed| {
+    mx_sim::seeds::each(400, |seed| {
         for tombstones in [0, 8] {
             for secret in SECRETS {
                 anything_crosses(seed, tombstones, secret);

@@ -32,7 +32,7 @@ fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut Tally) -> Worl
 #[test]
 fn random_operations_keep_every_promise_over_a_reliable_port() {
     let mut tally = Tally::new();
-    seeds::each(1500, |seed| {
+    seeds::each(300, |seed| {
         over_a_reliable_port(seed, false, &mut tally);
     });
     check_tally(&tally);
@@ -41,7 +41,7 @@ fn random_operations_keep_every_promise_over_a_reliable_port() {
 #[test]
 fn random_operations_keep_every_promise_with_remote_reads() {
     let mut tally = Tally::new();
-    seeds::each(700, |seed| {
+    seeds::each(150, |seed| {
         over_a_reliable_port(seed, true, &mut tally);
     });
     check_tally(&tally);
@@ -69,7 +69,7 @@ fn over_faulty_datagrams(seed: u64, tally: &mut Tally) {
 #[test]
 fn random_operations_keep_every_promise_over_faulty_datagrams() {
     let mut tally = Tally::new();
-    seeds::each(400, |seed| over_faulty_datagrams(seed, &mut tally));
+    seeds::each(100, |seed| over_faulty_datagrams(seed, &mut tally));
     check_tally(&tally);
 }
 
@@ -121,7 +121,7 @@ fn runs_that_once_failed_go_well() {
     for seed in [47, 172, 1449] {
         over_a_reliable_port(seed, true, tally);
     }
-    for seed in [4, 4909, 17_838, 21_514, 32_573, 101_904] {
+    for seed in [4, 4909, 17_838, 21_514, 30_012, 32_573, 101_457, 101_904] {
         over_faulty_datagrams(seed, tally);
     }
 }

@@ -488,7 +488,7 @@ fn calls_cross_over_two_networks_in_every_order() {
 fn calls_cross_and_call_again_in_every_order() {
     let mut alphabet = crossing();
     (alphabet.calls, alphabet.partings, alphabet.resets) = (2, 1, 1);
-    explore("crossing calls again", &alphabet, 7).expect_none();
+    explore("crossing calls again", &alphabet, 6).expect_none();
 }
 
 /// The addresses of both change at any time, while they call each other.

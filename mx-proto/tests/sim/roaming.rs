@@ -22,7 +22,7 @@ fn run(seed: u64, tally: &mut Tally) {
 #[test]
 fn nodes_reach_each_other_wherever_they_go() {
     let mut tally = Tally::new();
-    seeds::each(300, |seed| run(seed, &mut tally));
+    seeds::each(100, |seed| run(seed, &mut tally));
     println!("{tally:#?}");
     let runs = tally.get("runs").copied().unwrap_or(0);
     let wanted = [

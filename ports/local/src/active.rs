@@ -11,6 +11,7 @@
 //! Not here: descriptors, links that are not up.
 
 use super::link::{Entry, State, UNREAD_MAX};
+use super::queue::Reason;
 use super::{ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LocalPort, STREAM, barrier};
 use mx_proto::LinkId;
 use smallvec::SmallVec;
@@ -21,10 +22,10 @@ impl LocalPort {
         for at in 0..self.active.len() {
             let id = self.active[at];
             if self.links.get(id).is_some_and(|it| it.unread >= UNREAD_MAX) {
-                self.note_loud(id);
+                self.note(id, Reason::Socket);
             }
         }
-        if self.control_wanted || !self.loud.is_empty() {
+        if self.control_wanted || !self.queue.is_empty() {
             return false;
         }
         self.set_active_asleep(true);
@@ -51,22 +52,21 @@ impl LocalPort {
         self.slept = true;
         // Beyond the few links that are cheap to poll, links stay armed for sleeping.
         let mut kept = 0;
-        let mut at = 0;
-        while let Some(id) = self.active.get(at).copied() {
-            let Some(entry) = self.links.get_mut(id) else {
-                self.active.swap_remove(at);
+        for id in &self.active {
+            let Some(entry) = self.links.get_mut(*id) else {
                 continue;
             };
             // One that has rung since will not ring again until it is armed anew; nor does one for what had come
             // when another thread armed it again (`take_doorbells`) and had no budget left to take it.
             if kept < ACTIVE_KEPT || entry.blocked || !entry.is_asleep() || entry.wants_poll() {
                 kept += 1;
-                at += 1;
                 entry.set_asleep(false);
             } else {
-                self.active.swap_remove(at);
-                self.deactivate(id);
+                entry.deactivate();
             }
+        }
+        if kept < self.active.len() {
+            self.drop_idle();
         }
     }
 
@@ -84,15 +84,16 @@ impl LocalPort {
         } else {
             Ok(false)
         };
-        link.failed |= room.is_err();
         let cooling = link.idle >= IDLE_AFTER && !blocked;
         let streams = link.chunks == STREAM;
+        if room.is_err() {
+            return self.fail(id);
+        }
         if let Some(reason) = entry.verdict() {
             return self.end(id, reason);
         }
         if room == Ok(true) && entry.socket.is_some() {
-            self.unblock(id);
-            return;
+            return self.note(id, Reason::Room);
         }
         if streams {
             self.grow(id);
@@ -111,37 +112,20 @@ impl LocalPort {
             return;
         };
         link.idle = 0;
-        if entry.idle {
-            entry.idle = false;
+        if !std::mem::replace(&mut link.active, true) {
             // While this side sleeps, the link keeps ringing.
             if !self.armed {
                 entry.unread += u8::from(link.consumer.set_sleeping(false));
             }
-            self.idle -= 1;
             self.make_active(id);
         }
     }
 
-    /// No poll looks at this link from now on. It is not among the active ones any more, or about to
-    /// be taken out.
-    pub(super) fn deactivate(&mut self, id: LinkId) {
-        if let Some(entry) = self.links.get_mut(id)
-            && !entry.idle
-        {
-            entry.idle = true;
-            self.idle += 1;
-        }
-    }
-
     /// Takes those out that have been made idle.
-    pub(super) fn drop_idle(&mut self) {
+    fn drop_idle(&mut self) {
         let links = &self.links;
-        let active = |id: &LinkId| {
-            links
-                .get(*id)
-                .is_some_and(|entry| matches!(entry.state, State::Up(_)) && !entry.idle)
-        };
-        self.active.retain(active);
+        self.active
+            .retain(|id| links.get(*id).is_some_and(Entry::is_active));
     }
 
     /// Puts a link among the active ones; when there are too many, the idlest retire.
@@ -183,7 +167,7 @@ impl LocalPort {
             if entry.wants_poll() {
                 entry.set_asleep(self.armed);
             } else {
-                self.deactivate(id);
+                entry.deactivate();
             }
         }
         self.drop_idle();

@@ -13,6 +13,7 @@
 
 use super::handshake::{ControlMessage, MESSAGE_LEN};
 use super::link::{Dialing, Entry, State};
+use super::queue::Reason;
 use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
 use mx_port_base::epoll::{self, ENDED, ONCE, READABLE};
@@ -20,7 +21,6 @@ use mx_port_base::limits;
 use mx_port_base::origin::Origin;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown};
-use mx_proto::round::PortEvent;
 use mx_proto::{Instant, LinkId, Route};
 use std::io;
 use std::time::Duration;
@@ -54,11 +54,11 @@ impl LocalPort {
                 token => self.handle_socket(LinkId::from_word(token)),
             }
         }
-        if !self.timed.is_empty() || self.accept_again.is_some() || !self.strangers.is_empty() {
+        if !self.dialing.is_empty() || self.accept_again.is_some() || !self.strangers.is_empty() {
             any |= self.handle_timers(now);
         }
         self.tend(now);
-        any | self.bury()
+        any
     }
 
     /// A link's doorbell has rung, or its peer has said something, as the data set has told. False: the
@@ -70,7 +70,7 @@ impl LocalPort {
         };
         // A wake-up may stay unread.
         if !entry.is_doorbell() {
-            self.note_loud(id);
+            self.note(id, Reason::Socket);
         }
         self.keep_active(id);
         true
@@ -144,7 +144,7 @@ impl LocalPort {
         let id = self.links.insert(entry);
         self.places.take(Source::TRUSTED, 1);
         if dialing {
-            self.timed.push(id);
+            self.dialing.push(id);
         } else if self.watch_handshake(id).is_err() {
             self.remove(id);
             return Err(ConnectError::NoResources);
@@ -286,7 +286,7 @@ impl LocalPort {
             State::Dialing(_) | State::Changing => {}
             State::Accepted => self.handle_hello(id),
             State::Greeting(_) => self.handle_welcome(id),
-            State::Plain | State::Offered(_) | State::Up(_) => self.note_loud(id),
+            State::Plain | State::Offered(_) | State::Up(_) => self.note(id, Reason::Socket),
         }
     }
 
@@ -373,12 +373,12 @@ impl LocalPort {
             Ok(Received::Nothing) => return,
             Ok(Received::Message(len, fd)) => (len, fd),
             // A Welcome has no descriptor.
-            Ok(Received::CutOff(_)) => return self.end_unmet(id, LinkDown::Protocol),
+            Ok(Received::CutOff(_)) => return self.end(id, LinkDown::Protocol),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return self.end_unmet(id, LinkDown::Protocol);
+                return self.end(id, LinkDown::Protocol);
             }
             // A dead peer is not reached over other ports either. One of another version is.
-            Ok(Received::HangUp) | Err(_) => return self.end_unmet(id, LinkDown::Refused),
+            Ok(Received::HangUp) | Err(_) => return self.end(id, LinkDown::Refused),
         };
         let peer = match (
             ControlMessage::decode(message.get(..len).unwrap_or(&[])),
@@ -389,7 +389,7 @@ impl LocalPort {
             (Ok(ControlMessage::Denied), None) => return self.end_denied(id),
             (answer, _) => {
                 log::debug!("{:?}: {id:?} answered: {answer:?}", self.name);
-                return self.end_unmet(id, LinkDown::Protocol);
+                return self.end(id, LinkDown::Protocol);
             }
         };
         let up = self.bring_up(id, peer, |state| match state {
@@ -397,16 +397,16 @@ impl LocalPort {
             _ => State::Plain,
         });
         if up.is_err() {
-            return self.end_unmet(id, LinkDown::Reset);
+            return self.end(id, LinkDown::Reset);
         }
         self.stats.initiated += 1;
-        self.tell(PortEvent::Up(id));
+        self.note(id, Reason::Up);
     }
 
     /// There is no place, or no descriptor, for a new link of ours, here or at the peer's.
     fn end_without_room(&mut self, id: LinkId) {
         self.stats.turned_away += 1;
-        self.end_unmet(id, LinkDown::Unreachable);
+        self.end(id, LinkDown::Unreachable);
     }
 
     /// The peer does not find the endpoint for which we speak, or finds it open by another user.
@@ -421,13 +421,7 @@ impl LocalPort {
                 self.name
             );
         }
-        self.end_unmet(id, LinkDown::Denied);
-    }
-
-    /// A new link of ours does not come up.
-    fn end_unmet(&mut self, id: LinkId, reason: LinkDown) {
-        let unmet = self.links.get(id).map(|entry| entry.unmet(reason));
-        self.end(id, unmet.unwrap_or(reason));
+        self.end(id, LinkDown::Denied);
     }
 
     /// The handshake is over.
@@ -437,7 +431,6 @@ impl LocalPort {
         asymmetric: bool,
         next: impl FnOnce(State) -> State,
     ) -> io::Result<()> {
-        self.timed.retain(|other| *other != id);
         self.turn(id, next);
         let Some(entry) = self.links.get_mut(id) else {
             return Ok(());
@@ -447,9 +440,9 @@ impl LocalPort {
             self.control.modify(&socket.raw(), id.to_word(), ENDED)?;
             self.data.add(&socket.raw(), id.to_word(), DOORBELL)?;
         }
-        self.deactivate(id);
+        entry.instead = None;
         // Later packets may be there already.
-        self.note_loud(id);
+        self.note(id, Reason::Socket);
         Ok(())
     }
 
@@ -460,18 +453,18 @@ impl LocalPort {
             self.listen_for(HEARD);
             any = true;
         }
-        let due = |id: &LinkId| match self.links.get(*id).map(|entry| &entry.state) {
-            Some(State::Dialing(dialing)) => dialing.next_try <= now,
-            _ => false,
-        };
-        let due: smallvec::SmallVec<[LinkId; 8]> = self.timed.iter().copied().filter(due).collect();
-        for id in due {
-            any = true;
-            if let Some(State::Dialing(dialing)) = self.links.get(id).map(|entry| &entry.state) {
-                let dialing = *dialing;
-                self.dial_again(id, dialing, now);
+        let mut dialing = std::mem::take(&mut self.dialing);
+        dialing.retain(|id| match self.links.get(*id).map(|entry| &entry.state) {
+            Some(State::Dialing(dialing)) => {
+                if dialing.next_try <= now {
+                    any = true;
+                    self.dial_again(*id, *dialing, now);
+                }
+                true
             }
-        }
+            _ => false,
+        });
+        self.dialing = dialing;
         any | self.drop_strangers(now)
     }
 
@@ -491,7 +484,6 @@ impl LocalPort {
                     entry.user = user;
                 }
                 self.turn(id, |_| State::Greeting(None));
-                self.timed.retain(|other| *other != id);
                 match self.watch_handshake(id) {
                     Ok(()) => self.bring_memory(id),
                     Err(_) => self.end_without_room(id),
@@ -505,7 +497,7 @@ impl LocalPort {
             Err(error) if is_exhaustion(&error) => self.end_without_room(id),
             Err(error) => {
                 let reason = self.connect_error(&error).into();
-                self.end_unmet(id, reason);
+                self.end(id, reason);
             }
         }
     }

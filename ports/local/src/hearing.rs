@@ -2,8 +2,9 @@
 //! rings, and control messages.
 //!
 //! ```text
-//!   the kernel reports a socket --> loud --the next poll--> hear: doorbells dropped, packets queued,
-//!                                                           control messages handled, in order
+//!   the kernel reports a socket --> queue --the next poll--> hear, in order: doorbells dropped, packets lent one at
+//!                                                            a time, control messages handled
+//!   Suspend from the peer: what is left in its ring comes before what follows in the socket
 //!   no room in the socket: blocked, with one control message unsent until the kernel reports room
 //! ```
 //!
@@ -17,15 +18,18 @@
 
 use super::LocalPort;
 use super::control::DOORBELL;
-use super::handshake::ControlMessage;
+use super::handshake::{BadMessage, ControlMessage};
 use super::layout::BODY_MAX;
-use super::link::State;
+use super::link::{Entry, Link, State};
+use super::queue::Reason;
 use super::ring::visit;
+use super::round::Current;
 use super::socket::{BATCH, Received, is_exhaustion, is_transient};
 use mx_port_base::close_on_fork::CloseOnForkFd;
 use mx_port_base::epoll::WRITABLE;
 use mx_port_base::limits;
 use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent};
+use mx_proto::round::PortEvent;
 use mx_proto::{LinkId, Memory as Bytes};
 use std::io::{self, Write};
 
@@ -49,7 +53,7 @@ impl LocalPort {
             return self.send_long(id, header, body);
         }
         match self.links.get_mut(id) {
-            Some(entry) if entry.midway && entry.socket.is_some() && !entry.doomed => {
+            Some(entry) if entry.midway && entry.socket.is_some() => {
                 entry.blocked = true;
                 Err(SendError::WouldBlock)
             }
@@ -69,7 +73,7 @@ impl LocalPort {
         let Some(entry) = self.links.get_mut(id) else {
             return Err(SendError::Down);
         };
-        let Some(socket) = entry.socket.as_ref().filter(|_| !entry.doomed) else {
+        let Some(socket) = &entry.socket else {
             return Err(SendError::Down);
         };
         if !matches!(entry.state, State::Plain) || entry.unsaid.is_some() {
@@ -128,169 +132,171 @@ impl LocalPort {
         }
     }
 
-    /// There is something in the link's socket, or room.
-    pub(super) fn note_loud(&mut self, id: LinkId) {
-        if let Some(entry) = self.links.get_mut(id)
-            && !std::mem::replace(&mut entry.loud, true)
-        {
-            self.loud.push(id);
-        }
-    }
-
-    /// Reads the sockets of links that have something to say. Returns whether that was more than wake-ups.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn hear_loud(&mut self) -> bool {
-        // While these are read others may become loud. Both lists keep their memory: a wake-up allocates nothing.
-        let empty = std::mem::take(&mut self.heard);
-        let mut loud = std::mem::replace(&mut self.loud, empty);
-        let mut any = false;
-        for id in loud.drain(..) {
-            if let Some(entry) = self.links.get_mut(id) {
-                entry.loud = false;
-                any |= self.hear(id);
-            }
-        }
-        self.heard = loud;
-        any
-    }
-
-    /// Takes in what the peer of a link that is past the handshake has said.
-    fn hear(&mut self, id: LinkId) -> bool {
-        if let Some(entry) = self.links.get_mut(id) {
+    /// Reads the socket of the link at the front of the queue, up to a packet. `None`: all that it is to say for now has
+    /// been heard.
+    pub(super) fn hear(&mut self, id: LinkId) -> Option<PortEvent> {
+        let entry = self.links.get_mut(id)?;
+        if entry.heard == 0 {
             (entry.unread, entry.told) = (0, 0);
             if let Some(control) = entry.unsaid.take() {
                 self.say(id, control);
             }
         }
-        self.scratch.resize(LONGEST, 0);
-        let mut message = std::mem::take(&mut self.scratch);
-        // Bounded, because a peer may write as fast as this side reads.
-        let (mut left, mut any) = (HEARD_AT_ONCE, false);
-        while left != 0 {
-            left -= 1;
-            let entry = self.links.get(id).filter(|entry| !entry.doomed);
-            let heard = match entry {
-                None => Heard::Nothing,
-                Some(entry) if entry.hears_control_only() => self.hear_control(id),
-                Some(_) => self.hear_one(id, &mut message),
-            };
-            any |= heard == Heard::Something;
-            if heard == Heard::Nothing {
-                break;
+        loop {
+            match self.hear_some(id) {
+                Ok(Heard::Event(event)) => return Some(event),
+                Ok(Heard::More) => {}
+                Ok(Heard::Nothing) => break,
+                Err(Violation) => {
+                    self.fail(id);
+                    break;
+                }
             }
         }
-        self.scratch = message;
-        if left == 0
-            && let Some(entry) = self.links.get(id)
+        let entry = self.links.get_mut(id)?;
+        entry.heard = 0;
+        // A link that was blocked may take packets over its socket, or did not while it had none of its rings.
+        if entry.blocked
+            && matches!(entry.state, State::Plain)
+            && entry.unsaid.is_none()
+            && entry.socket.is_some()
         {
-            // Re-arming reports what is left as new, which wakes sleepers.
-            self.listen_for_room(id, entry.blocked || entry.unsaid.is_some());
+            self.note(id, Reason::Room);
         }
-        any | self.offer_room(id)
+        self.settle(id, Reason::Socket);
+        None
+    }
+
+    /// Takes in the next of what the peer of a link that is past the handshake has said.
+    fn hear_some(&mut self, id: LinkId) -> Result<Heard, Violation> {
+        let entry = self.links.get_mut(id);
+        let Some(entry) = entry.filter(|entry| entry.socket.is_some()) else {
+            return Ok(Heard::Nothing);
+        };
+        if let State::Up(Link {
+            suspended: Some(sent),
+            ..
+        }) = entry.state
+        {
+            return self.take_left(id, sent);
+        }
+        // Bounded, because a peer may write as fast as this side reads.
+        if entry.heard == HEARD_AT_ONCE {
+            // Re-arming reports what is left as new, which wakes sleepers.
+            let wanted = entry.blocked || entry.unsaid.is_some();
+            self.listen_for_room(id, wanted);
+            return Ok(Heard::Nothing);
+        }
+        entry.heard += 1;
+        if entry.hears_control_only() {
+            self.hear_control(id)
+        } else {
+            self.hear_one(id)
+        }
     }
 
     /// Takes in what has come where only wake-ups and control messages do. (Not inlined: its batch is not on the
     /// stack when a packet is handled.)
     #[inline(never)]
-    fn hear_control(&mut self, id: LinkId) -> Heard {
+    fn hear_control(&mut self, id: LinkId) -> Result<Heard, Violation> {
         let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
-            return Heard::Nothing;
+            return Ok(Heard::Nothing);
         };
         let messages = match socket.receive_short() {
             Ok(messages) => messages,
             Err(error) => return self.hear_end(id, &error),
         };
         let mut last = match messages.len() {
-            BATCH => Heard::Doorbells,
+            BATCH => Heard::More,
             _ => Heard::Nothing,
         };
         for message in &messages {
-            let heard = match (message.bytes(), message.is_whole) {
+            match (message.bytes(), message.is_whole) {
                 ([], true) => {
                     self.hang_up(id);
-                    return Heard::Nothing;
+                    return Ok(Heard::Nothing);
                 }
                 ([_], true) => continue,
-                (control, true) => self.heed(id, control, Given::Nothing),
-                (_, false) => Err(Violation),
-            };
-            if heard.is_err() {
-                self.fail(id);
-                return Heard::Nothing;
+                (control, true) => {
+                    self.heed(id, ControlMessage::decode(control), Given::Nothing)?
+                }
+                (_, false) => return Err(Violation),
             }
-            last = Heard::Something;
+            last = Heard::More;
         }
-        last
+        Ok(last)
     }
 
     /// Nothing can be read any more, or not now.
-    fn hear_end(&mut self, id: LinkId, error: &io::Error) -> Heard {
+    fn hear_end(&mut self, id: LinkId, error: &io::Error) -> Result<Heard, Violation> {
         match error.kind() {
             // The peer closed without reading everything; its earlier messages can still be read.
-            io::ErrorKind::ConnectionReset => return Heard::Doorbells,
-            io::ErrorKind::InvalidData => self.fail(id),
+            io::ErrorKind::ConnectionReset => return Ok(Heard::More),
+            io::ErrorKind::InvalidData => return Err(Violation),
             _ if is_transient(error) => {}
             _ => self.hang_up(id),
         }
-        Heard::Nothing
+        Ok(Heard::Nothing)
     }
 
     /// Takes in one message, which may be a packet.
-    fn hear_one(&mut self, id: LinkId, message: &mut [u8]) -> Heard {
-        let Some(entry) = self.links.get_mut(id) else {
-            return Heard::Nothing;
+    fn hear_one(&mut self, id: LinkId) -> Result<Heard, Violation> {
+        let Some(Entry {
+            socket: Some(socket),
+            state,
+            ..
+        }) = self.links.get(id)
+        else {
+            return Ok(Heard::Nothing);
         };
-        let Some(socket) = &entry.socket else {
-            return Heard::Nothing;
-        };
-        let heard = match socket.receive(message) {
-            Ok(Received::Nothing) => return Heard::Nothing,
+        self.round.message.resize(LONGEST, 0);
+        let (len, given) = match socket.receive(&mut self.round.message) {
+            Ok(Received::Nothing) => return Ok(Heard::Nothing),
             Ok(Received::HangUp) => {
                 self.hang_up(id);
-                return Heard::Nothing;
+                return Ok(Heard::Nothing);
             }
-            Ok(Received::Message(1, None)) => return Heard::Doorbells,
+            Ok(Received::Message(1, None)) => return Ok(Heard::More),
             Ok(Received::Message(len, None)) if len >= HEADER_LEN => {
-                let packet = message.get(..len).unwrap_or(&[]);
-                match (packet.split_first_chunk(), &entry.state) {
-                    (Some((header, body)), State::Plain | State::Offered(_))
-                        if body.len() <= BODY_MAX =>
+                return match (self.round.message.first_chunk(), state) {
+                    (Some(header), State::Plain | State::Offered(_))
+                        if len - HEADER_LEN <= BODY_MAX =>
                     {
-                        self.keep(id, *header, body.to_vec());
+                        let (header, current) = (*header, Current::Owned(id, len as u32));
                         self.offer(id);
-                        Ok(())
+                        self.lend_queued(id, current, &header)
                     }
                     _ => Err(Violation),
-                }
+                };
             }
-            Ok(Received::Message(len, fd)) => {
-                let given = fd.map_or(Given::Nothing, Given::Memory);
-                self.heed(id, message.get(..len).unwrap_or(&[]), given)
-            }
+            Ok(Received::Message(len, fd)) => (len, fd.map_or(Given::Nothing, Given::Memory)),
             Ok(Received::CutOff(len)) => {
                 let limit = limits::descriptor_limit();
                 self.warn_of_starving(&format_args!("a peer's memory cannot be taken; {limit}"));
-                self.heed(id, message.get(..len).unwrap_or(&[]), Given::CutOff)
+                (len, Given::CutOff)
             }
             Err(error) => return self.hear_end(id, &error),
         };
-        if heard.is_err() {
-            self.fail(id);
-            return Heard::Nothing;
-        }
-        Heard::Something
+        let control = ControlMessage::decode(self.round.message.get(..len).unwrap_or(&[]));
+        self.heed(id, control, given)?;
+        Ok(Heard::More)
     }
 
     /// Handles a control message.
-    fn heed(&mut self, id: LinkId, message: &[u8], given: Given) -> Result<(), Violation> {
-        let control = ControlMessage::decode(message).map_err(|bad| {
+    fn heed(
+        &mut self,
+        id: LinkId,
+        control: Result<ControlMessage, BadMessage>,
+        given: Given,
+    ) -> Result<(), Violation> {
+        self.round.any = true;
+        let control = control.map_err(|bad| {
             log::debug!("{:?}: {id:?} says: {bad}", self.name);
             Violation
         })?;
         let entry = self.links.get_mut(id).ok_or(Violation)?;
         let free = entry.unsaid.is_none();
-        match (control, &entry.state, given) {
+        match (control, &mut entry.state, given) {
             (ControlMessage::Bye, _, Given::Nothing) => entry.bye = true,
             (ControlMessage::Offer(geometry), State::Plain, Given::Memory(fd))
                 if entry.side == 1 && free =>
@@ -306,38 +312,24 @@ impl LocalPort {
             (ControlMessage::Later(less), State::Offered(_), Given::Nothing) => {
                 self.take_back(id, less)
             }
-            (ControlMessage::Suspend(sent), State::Up(_), Given::Nothing) if free => {
-                self.take_suspend(id, sent)?;
+            (ControlMessage::Suspend(sent), State::Up(link), Given::Nothing)
+                if free && link.suspended.is_none() =>
+            {
+                link.suspended = Some(sent);
             }
             _ => return Err(Violation),
         }
         Ok(())
     }
-
-    /// Tells the endpoint when a link that was blocked may take packets over its socket, or did not while
-    /// it had none of its rings.
-    fn offer_room(&mut self, id: LinkId) -> bool {
-        if let Some(entry) = self.links.get_mut(id)
-            && entry.blocked
-            && matches!(entry.state, State::Plain)
-            && entry.unsaid.is_none()
-            && entry.socket.is_some()
-            && !entry.doomed
-        {
-            return self.unblock(id);
-        }
-        false
-    }
 }
 
 /// The result of reading.
-#[derive(PartialEq, Eq)]
-enum Heard {
+pub(super) enum Heard {
     Nothing,
-    /// And perhaps more.
-    Doorbells,
-    /// And perhaps more.
-    Something,
+    /// There may be more.
+    More,
+    /// A packet, or a piece of one, is lent.
+    Event(PortEvent),
 }
 
 /// The descriptor that came with a message.
@@ -358,4 +350,4 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 /// Messages taken in from one link in one go.
-const HEARD_AT_ONCE: usize = 16;
+const HEARD_AT_ONCE: u8 = 16;

@@ -18,21 +18,23 @@
 //! waits for memory: a link without memory is only slower.
 //!
 //! Links with rings are checked several times during the idle time. Those without cost no checks,
-//! only an [`Entry`](super::link::Entry) and the kernel's socket.
+//! only an [`Entry`] and the kernel's socket.
 //!
 //! Owns: the times at which rings are offered and freed.
 //! Not here: packets.
 
 use super::handshake::ControlMessage;
-use super::hearing::Violation;
+use super::hearing::{Heard, Violation};
 use super::layout::Geometry;
-use super::link::{Link, Memory, State};
+use super::link::{Entry, Link, Memory, State};
+use super::queue::Reason;
+use super::round::Current;
 use super::socket::is_exhaustion;
 use super::{LocalPort, barrier};
 use mx_port_base::limits;
 use mx_port_base::sealed::{Region, Unfit};
 use mx_proto::origin::Source;
-use mx_proto::{Instant, LinkId, Source as _};
+use mx_proto::{Instant, LinkId};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -163,29 +165,24 @@ impl LocalPort {
         }
     }
 
-    /// The peer has sent `sent` packets through its ring and goes on over the socket. So do we.
-    pub(super) fn take_suspend(&mut self, id: LinkId, sent: u64) -> Result<(), Violation> {
-        let link = self.links.get_mut(id).and_then(|entry| entry.up());
+    /// Takes what the peer left in its ring, through which it has sent `sent` packets. Once that is all, it goes on over
+    /// the socket, and so do we.
+    pub(super) fn take_left(&mut self, id: LinkId, sent: u64) -> Result<Heard, Violation> {
+        let link = self.links.get_mut(id).and_then(Entry::up);
         let link = link.ok_or(Violation)?;
         let (own, taken) = link.counts();
         let left = sent.wrapping_sub(taken);
         if left > link.consumer.most() {
             return Err(Violation);
         }
-        for _ in 0..left {
-            let link = self.links.get_mut(id).and_then(|entry| entry.up());
-            let link = link.ok_or(Violation)?;
+        if left != 0 {
             let packet = link.consumer.peek().map_err(|_| Violation)?;
             let packet = packet.ok_or(Violation)?;
-            link.consumer.release(&packet.body);
-            self.keep(id, packet.header, packet.body.to_vec());
+            self.round.body = packet.body;
+            return self.lend_queued(id, Current::Ring(id), &packet.header);
         }
-        // Perhaps only now.
-        let up = self.links.get_mut(id).and_then(|entry| entry.up());
-        let retired = up.is_some_and(|link| link.producer.is_retired());
-        self.deactivate(id);
+        let retired = link.producer.is_retired();
         self.turn(id, |_| State::Plain);
-        self.drop_idle();
         self.stats.slept += 1;
         if let Some(entry) = self.links.get_mut(id) {
             entry.pause = 0;
@@ -196,7 +193,7 @@ impl LocalPort {
         } else if self.links.get(id).is_some_and(|entry| entry.streaming) {
             self.offer(id);
         }
-        Ok(())
+        Ok(Heard::More)
     }
 
     /// Large messages go through a link's rings: the one that began it hands over memory with far areas, which
@@ -223,7 +220,7 @@ impl LocalPort {
         if let Some(entry) = self.links.get_mut(id)
             && entry.suspend()
         {
-            self.note_loud(id);
+            self.note(id, Reason::Socket);
         }
     }
 
@@ -260,9 +257,9 @@ impl LocalPort {
 
     /// Suspends links that have been idle for `idle_timeout`.
     fn look_for_idle(&mut self, now: Instant, idle_timeout: Duration) {
-        let (links, loud) = (&mut self.links, &mut self.loud);
-        self.awake.retain(|id| {
-            let Some(entry) = links.get_mut(*id) else {
+        let mut awake = std::mem::take(&mut self.awake);
+        awake.retain(|id| {
+            let Some(entry) = self.links.get_mut(*id) else {
                 return false;
             };
             let blocked = entry.blocked;
@@ -276,15 +273,14 @@ impl LocalPort {
                     if now.since(since) >= idle_timeout && entry.suspend() {
                         entry.streaming = false;
                         // The peer's Suspend may have arrived with an unread wake-up.
-                        if !std::mem::replace(&mut entry.loud, true) {
-                            loud.push(*id);
-                        }
+                        self.note(*id, Reason::Socket);
                     }
                 }
                 _ => link.seen = Some((counts, now)),
             }
             true
         });
+        self.awake = awake;
     }
 
     /// A link has rings, and traffic is to be expected.
@@ -292,9 +288,6 @@ impl LocalPort {
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
-        if std::mem::take(&mut entry.idle) {
-            self.idle -= 1;
-        }
         if self.armed {
             entry.set_asleep(true);
             barrier::heavy();

@@ -35,6 +35,7 @@ mod layout;
 mod link;
 mod lives;
 mod pieces;
+mod queue;
 mod ring;
 mod round;
 mod shared;
@@ -51,8 +52,8 @@ use mx_port_base::nest;
 use mx_port_base::strangers::Strangers;
 use mx_proto::log_limit::LogLimit;
 use mx_proto::port::{
-    ACCEPTED_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Place,
-    Port, SendError, Sent, WakeDescriptors,
+    ACCEPTED_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Place, Port,
+    SendError, Sent, WakeDescriptors,
 };
 use mx_proto::round::{Next, Rounds};
 use mx_proto::shares::Shares;
@@ -62,6 +63,7 @@ use ring::PushError;
 pub use round::Lent;
 use round::Round;
 use socket::{Name, Socket};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -86,24 +88,18 @@ pub struct LocalPort {
     round: Round,
     /// The position in `active` at which the next poll begins.
     turn: usize,
-    /// The number of links that are past the handshake and not in `active`.
-    idle: usize,
-    /// Handshakes that have a time limit or are to be tried again. May contain stale names.
-    timed: Vec<LinkId>,
+    /// Links that need attention beside their rings, each once. May contain stale ids.
+    queue: VecDeque<LinkId>,
+    /// Links whose peer's backlog was full, to be tried again. May contain others, and stale ids.
+    dialing: Vec<LinkId>,
     /// The shared memory of all links.
     budget: Budget,
     /// Links with rings, which may be idle, in any order. Also some that have none any more.
     awake: Vec<LinkId>,
     /// The time of their next check.
     next_look: Option<Instant>,
-    /// Links whose sockets are to be read.
-    loud: Vec<LinkId>,
-    /// Memory for that list while it is read.
-    heard: Vec<LinkId>,
-    /// Room for a packet on its way to or from a socket.
+    /// Room for a packet on its way to a socket.
     scratch: Vec<u8>,
-    /// Links that are over, with nothing left to read; the next poll reports them.
-    doomed: Vec<(LinkId, LinkDown)>,
     /// Users and endpoints: theirs, for which they may not speak, and those that have denied us.
     denied: LogLimit<(u32, u32)>,
     /// Users that have said so.
@@ -208,15 +204,12 @@ impl LocalPort {
             active: Vec::new(),
             round: Round::new(),
             turn: 0,
-            idle: 0,
-            timed: Vec::new(),
+            queue: VecDeque::new(),
+            dialing: Vec::new(),
             budget: Budget::new(options.bytes, options.share, options.idle),
             awake: Vec::new(),
             next_look: None,
-            loud: Vec::new(),
-            heard: Vec::new(),
             scratch: Vec::new(),
-            doomed: Vec::new(),
             denied: LogLimit::default(),
             deniers: LogLimit::default(),
             barred: LogLimit::default(),
@@ -244,7 +237,8 @@ impl LocalPort {
     }
 
     /// The same, for a target that can also be reached over `instead`: if the link does not come up, for
-    /// whatever reason, it goes down with [`LinkDown::Elsewhere`].
+    /// whatever reason, it goes down with
+    /// [`LinkDown::Elsewhere`](mx_proto::port::LinkDown::Elsewhere).
     pub fn connect_or(
         &mut self,
         board: u32,
@@ -300,7 +294,7 @@ impl LocalPort {
             return self.send_plain(link, header, body);
         };
         match up.producer.push(header, body) {
-            Ok(false) if !entry.idle && entry.socket.is_some() => Ok(Sent::Whole),
+            Ok(false) if up.active && entry.socket.is_some() => Ok(Sent::Whole),
             Err(PushError::TooLong) => self.send_long(link, header, body),
             Err(PushError::Full) if self.armed => {
                 let outcome = entry.push_armed(header, body);
@@ -318,7 +312,7 @@ impl LocalPort {
     /// There are active links, and it is known of nothing else that is to be looked at.
     #[inline]
     pub fn is_active(&self) -> bool {
-        !self.active.is_empty() && !self.control_wanted && !self.slept && self.loud.is_empty()
+        !self.active.is_empty() && !self.control_wanted && !self.slept && self.queue.is_empty()
     }
 
     /// The rare ends of a `send`.
@@ -335,10 +329,7 @@ impl LocalPort {
         let Some(entry) = self.links.get_mut(id) else {
             return Err(SendError::Down);
         };
-        let State::Up(link) = &mut entry.state else {
-            return Err(SendError::Down);
-        };
-        if entry.socket.is_none() || link.failed {
+        if entry.socket.is_none() {
             return Err(SendError::Down);
         }
         match outcome {
@@ -356,7 +347,7 @@ impl LocalPort {
                 Err(SendError::WouldBlock)
             }
             Err(PushError::TooLong | PushError::Corrupt) => {
-                link.failed = true;
+                self.fail(id);
                 Err(SendError::Down)
             }
         }
@@ -415,21 +406,19 @@ impl LinkControl for LocalPort {
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
-        let Some(entry) = self.remove(link) else {
-            return;
-        };
         // The peer of a link that ends within a packet is not told that this is in order.
-        if how == Close::Flush && !entry.midway {
+        if how == Close::Flush
+            && let Some(entry) = self.links.get(link)
+            && !entry.midway
+        {
             entry.say_bye();
         }
-        if let Some(socket) = &entry.socket {
-            socket.shut_down();
-        }
+        self.remove(link);
     }
 
     fn deadline(&self) -> Option<Instant> {
         let times = self
-            .timed
+            .dialing
             .iter()
             .filter_map(|id| match &self.links.get(*id)?.state {
                 State::Dialing(dialing) => Some(dialing.next_try),

@@ -10,7 +10,7 @@
 //!     `-------memory is offered, and we map it-------> Up                    the acceptor
 //!
 //!   Up:  hung up (no socket) --ring drained--> down: Closed or Reset
-//!        failed (invalid data in the ring)---> down: Protocol
+//!        invalid data in the ring ------------> down: Protocol
 //! ```
 //!
 //! Plain and Offered have no rings; packets go over the socket (`hearing`). Rings are made and
@@ -51,17 +51,17 @@ pub(super) struct Entry {
     pub(super) blocked: bool,
     /// The peer has said that it closes the link on purpose.
     pub(super) bye: bool,
-    /// It is in the list of links that are about to go down.
-    pub(super) doomed: bool,
+    /// Reason of its end, which the queue reports ([`Reason::Ended`](super::queue::Reason)).
+    pub(super) end: Option<LinkDown>,
+    /// Bits of the reasons for which it is in the queue.
+    pub(super) reasons: u8,
+    /// Messages read from its socket since it came to the front of the queue.
+    pub(super) heard: u8,
     /// Wake-ups that have come and not been read. Each is for once that we said we slept, so the socket
     /// never comes to be full of them.
     pub(super) unread: u8,
     /// The number of reports of new data by the kernel since.
     pub(super) told: u8,
-    /// It is past the handshake and no poll looks at its ring: its doorbells and messages are listened to.
-    pub(super) idle: bool,
-    /// It is in the list of links whose sockets are to be read.
-    pub(super) loud: bool,
     /// A control message that there was no room for in the socket. Nothing follows it there until it is
     /// sent.
     pub(super) unsaid: Option<ControlMessage>,
@@ -75,7 +75,7 @@ pub(super) struct Entry {
     pub(super) asymmetric: bool,
     /// 0: we started the link, 1: the peer did.
     pub(super) side: u8,
-    /// The fallback if there is to be no link over memory.
+    /// Route to the peer if the link does not come up; `None` once it has.
     pub(super) instead: Option<Route>,
     /// Packets over the socket until we hand memory over again.
     pub(super) pause: u8,
@@ -106,7 +106,7 @@ pub(super) enum State {
     Offered(Memory),
     /// Carries packets through its rings.
     Up(Link),
-    /// Between two states.
+    /// Between two states, or removed.
     Changing,
 }
 
@@ -131,8 +131,11 @@ pub(super) struct Memory {
 pub(super) struct Link {
     pub(super) consumer: Consumer,
     pub(super) producer: Producer,
-    /// Something was wrong with what the peer wrote.
-    pub(super) failed: bool,
+    /// Membership of the active links, which every poll looks at.
+    pub(super) active: bool,
+    /// Number of packets that the peer sent through its ring before it sent Suspend: once they are taken, the link goes
+    /// on over its socket.
+    pub(super) suspended: Option<u64>,
     /// Polls of all links in a row that found nothing.
     pub(super) idle: u32,
     /// Chunks of large messages taken, as far as that matters.
@@ -153,11 +156,11 @@ impl Entry {
             known: ours,
             blocked: false,
             bye: false,
-            doomed: false,
+            end: None,
+            reasons: 0,
+            heard: 0,
             unread: 0,
             told: 0,
-            idle: false,
-            loud: false,
             unsaid: None,
             incoming: None,
             midway: false,
@@ -176,8 +179,19 @@ impl Entry {
     /// It waits for room, or is over: that is not to be seen in its ring.
     #[inline]
     pub(super) fn is_odd(&self) -> bool {
-        let failed = matches!(&self.state, State::Up(link) if link.failed);
-        self.blocked | failed | self.socket.is_none()
+        self.blocked | self.socket.is_none()
+    }
+
+    /// Returns whether every poll looks at its ring.
+    pub(super) fn is_active(&self) -> bool {
+        matches!(&self.state, State::Up(link) if link.active)
+    }
+
+    /// Makes it idle; the caller takes it out of the active links.
+    pub(super) fn deactivate(&mut self) {
+        if let State::Up(link) = &mut self.state {
+            link.active = false;
+        }
     }
 
     /// Only wake-ups and control messages come over its socket: it has rings, and has not sent Suspend.
@@ -250,16 +264,9 @@ impl Entry {
         let (blocked, hung_up) = (self.blocked, self.socket.is_none());
         self.up().is_some_and(|link| {
             link.consumer.is_ready()
-                || link.failed
                 || hung_up
                 || (blocked && link.producer.has_room() != Ok(false))
         })
-    }
-
-    /// The reason for ending a link that does not come up, for this reason: whatever it is, other ports
-    /// may lead there.
-    pub(super) fn unmet(&self, reason: LinkDown) -> LinkDown {
-        self.instead.map_or(reason, LinkDown::Elsewhere)
     }
 
     /// Tells the peer that packets go over the socket from now on, and sends none until its answer. False: that
@@ -291,17 +298,13 @@ impl Entry {
         }
     }
 
-    /// The reason for ending the link, once its ring is empty.
+    /// The reason for ending a link that has hung up, once its ring is empty.
     pub(super) fn verdict(&mut self) -> Option<LinkDown> {
-        let (hung_up, bye) = (self.socket.is_none(), self.bye);
-        let link = self.up()?;
-        if link.failed {
-            return Some(LinkDown::Protocol);
-        }
-        if !hung_up {
+        if self.socket.is_some() {
             return None;
         }
-        match link.consumer.peek() {
+        let bye = self.bye;
+        match self.up().map_or(Ok(None), |link| link.consumer.peek()) {
             Err(Corrupt) => Some(LinkDown::Protocol),
             Ok(Some(_)) => None,
             Ok(None) if bye => Some(LinkDown::Closed),
@@ -356,7 +359,8 @@ impl Link {
         Self {
             consumer,
             producer,
-            failed: false,
+            active: true,
+            suspended: None,
             idle: 0,
             chunks: 0,
             seen: None,

@@ -1,16 +1,19 @@
 //! Changes of a link's state, and its end.
 //!
 //! ```text
-//!   turn: state --> next; its memory counted, the sleepers counted
+//!   turn: state --> next; its memory counted, the sleepers counted; without rings it is not active
 //!
-//!   hung up, failed:  with rings     the next round drains them, then Down
-//!                     without rings  doomed: Down in the next look at descriptors
+//!   hung up      with rings: the next rounds drain them --.
+//!                without ---------------------------------+--> end: no socket, Ended --the queue--> remove, Down
+//!   failed, refused, timed out ---------------------------'
+//!   closed by the endpoint -----------------------------------------------------------------------> remove
 //! ```
 //!
 //! Owns: the sums over all links.
 
 use super::LocalPort;
 use super::link::{Entry, State};
+use super::queue::Reason;
 use mx_proto::LinkId;
 use mx_proto::port::LinkDown;
 use mx_proto::round::PortEvent;
@@ -25,6 +28,9 @@ impl LocalPort {
         let state = std::mem::replace(&mut entry.state, State::Changing);
         let (slept, before) = (state.is_asleep(), state.bytes());
         self.round.forget_lent(id);
+        if matches!(state, State::Up(_)) {
+            self.active.retain(|other| *other != id);
+        }
         entry.state = next(state);
         let (sleeps, after) = (entry.state.is_asleep(), entry.state.bytes());
         self.budget.change(source, before, after);
@@ -33,99 +39,61 @@ impl LocalPort {
 
     /// The peer's socket is closed; what it left in its ring is still to be read.
     pub(super) fn hang_up(&mut self, id: LinkId) {
-        let Some(entry) = self.links.get_mut(id) else {
-            return;
-        };
-        if let Some(socket) = entry.socket.take() {
-            self.control.remove(&socket.raw());
-            self.data.remove(&socket.raw());
-        }
-        match self.links.get(id) {
-            Some(entry) if matches!(entry.state, State::Up(_)) => self.keep_active(id),
-            Some(entry) => {
-                let reason = if entry.bye {
-                    LinkDown::Closed
-                } else {
-                    LinkDown::Reset
-                };
-                self.doom(id, reason);
-            }
-            None => {}
-        }
-    }
-
-    /// The peer has done what no peer of ours does. The next poll reports it.
-    pub(super) fn fail(&mut self, id: LinkId) {
-        let Some(entry) = self.links.get_mut(id) else {
-            return;
-        };
-        if let Some(link) = entry.up() {
-            link.failed = true;
-            self.keep_active(id);
-        } else {
-            self.doom(id, LinkDown::Protocol);
-        }
-    }
-
-    /// A link is over, and nothing is left to read.
-    pub(super) fn doom(&mut self, id: LinkId, reason: LinkDown) {
-        if let Some(entry) = self.links.get_mut(id)
-            && !std::mem::replace(&mut entry.doomed, true)
-        {
-            self.doomed.push((id, reason));
-            self.control_wanted = true;
-        }
-    }
-
-    /// Reports links that are over. Returns whether there were any.
-    pub(super) fn bury(&mut self) -> bool {
-        let doomed = std::mem::take(&mut self.doomed);
-        let any = !doomed.is_empty();
-        for (id, reason) in doomed {
+        self.cut(id);
+        self.keep_active(id);
+        if let Some(reason) = self.links.get_mut(id).and_then(Entry::verdict) {
             self.end(id, reason);
         }
-        any
     }
 
-    /// Forgets a link and tells the endpoint, if it knows of it.
+    /// Ends a link whose peer has done what no peer of ours does.
+    pub(super) fn fail(&mut self, id: LinkId) {
+        self.end(id, LinkDown::Protocol);
+    }
+
+    /// Ends a link: nothing goes or comes on it any more, and the queue reports it. Other ports may lead to the peer
+    /// of a link that does not come up, whatever the reason.
     pub(super) fn end(&mut self, id: LinkId, reason: LinkDown) {
-        if let Some(entry) = self.remove(id) {
-            if let Some(socket) = &entry.socket {
-                socket.shut_down();
-            }
-            if reason == LinkDown::Protocol {
-                self.stats.violations += 1;
-            }
-            log::debug!("{:?}: {id:?} down: {reason}", self.name);
-            if entry.known {
-                self.tell(PortEvent::Down(id, reason));
-            }
+        self.cut(id);
+        if let Some(entry) = self.links.get_mut(id) {
+            let reason = entry.instead.map_or(reason, LinkDown::Elsewhere);
+            entry.end.get_or_insert(reason);
+            self.note(id, Reason::Ended);
         }
     }
 
-    /// Takes a link out of everything.
-    pub(super) fn remove(&mut self, id: LinkId) -> Option<Entry> {
-        let entry = self.links.remove(id)?;
-        self.round.forget(id);
-        if let Some(socket) = &entry.socket {
+    /// Removes a link that has ended. Returns the event, if the endpoint knows of it.
+    pub(super) fn bury(&mut self, id: LinkId) -> Option<PortEvent> {
+        let entry = self.remove(id)?;
+        let reason = entry.end?;
+        self.round.any = true;
+        self.stats.violations += u64::from(reason == LinkDown::Protocol);
+        log::debug!("{:?}: {id:?} down: {reason}", self.name);
+        entry.known.then_some(PortEvent::Down(id, reason))
+    }
+
+    /// Closes a link's socket.
+    fn cut(&mut self, id: LinkId) {
+        let entry = self.links.get_mut(id);
+        if let Some(socket) = entry.and_then(|entry| entry.socket.take()) {
             self.control.remove(&socket.raw());
             self.data.remove(&socket.raw());
+            socket.shut_down();
         }
-        self.active.retain(|other| *other != id);
-        self.idle -= usize::from(entry.idle);
+    }
+
+    /// Removes a link, and with it its reasons: the queue passes over its id.
+    pub(super) fn remove(&mut self, id: LinkId) -> Option<Entry> {
+        self.cut(id);
+        self.turn(id, |_| State::Changing);
+        let entry = self.links.remove(id)?;
         if entry.listed {
             self.awake.retain(|other| *other != id);
         }
-        if entry.loud {
-            self.loud.retain(|other| *other != id);
-        }
-        self.stats.asleep -= u64::from(entry.state.is_asleep());
-        self.budget.change(entry.source, entry.state.bytes(), 0);
         self.places.give_back(entry.source, 1);
         if entry.stranger {
             self.unstrange(entry.source);
         }
-        self.timed.retain(|other| *other != id);
         Some(entry)
     }
 }

@@ -100,7 +100,7 @@ impl LocalPort {
         let State::Up(link) = &mut entry.state else {
             return self.send_over_socket(id, header, body);
         };
-        if entry.socket.is_none() || link.failed {
+        if entry.socket.is_none() {
             return Err(SendError::Down);
         }
         link.producer.set_midway(false);
@@ -127,7 +127,7 @@ impl LocalPort {
                 self.no_room(id)
             }
             Err(PushError::TooLong | PushError::Corrupt) => {
-                link.failed = true;
+                self.fail(id);
                 Err(SendError::Down)
             }
         }
@@ -167,17 +167,11 @@ impl LocalPort {
         }
     }
 
-    /// There is room on a link that had none: the rest of a body goes first, then the endpoint is told. False: that
-    /// took it all.
-    pub(super) fn unblock(&mut self, id: LinkId) -> bool {
-        if let Some(entry) = self.links.get_mut(id) {
-            entry.blocked = false;
-        }
-        let free = self.send_rest(id);
-        if free {
-            self.tell(PortEvent::Writable(id));
-        }
-        free
+    /// Sends the rest of a body on a link that has room again, and returns the event for what room is left. `None`: that
+    /// took it all, or the endpoint has found the room itself.
+    pub(super) fn unblock(&mut self, id: LinkId) -> Option<PortEvent> {
+        let blocked = &mut self.links.get_mut(id)?.blocked;
+        (std::mem::take(blocked) && self.send_rest(id)).then_some(PortEvent::Writable(id))
     }
 
     /// Sends what there is room for of a body whose memory has gone. True: nothing is left of one.

@@ -1,10 +1,10 @@
 //! A round: what has happened at the links, one event at a time.
 //!
 //! ```text
-//!   begin --control wanted? sockets loud?--> queue
+//!   begin --control wanted?--> queue
 //!
 //!   next:  the packet lent last goes back to its ring
-//!          queue    events, and packets that came over sockets             before all else
+//!          queue    links with reasons for attention (`queue`)             before all else
 //!          rings    the active links in turn, each at most its quota
 //!          then     Elsewhere: what costs system calls, if it is its turn --> rings once more --> Control --> End
 //! ```
@@ -12,10 +12,11 @@
 //! A packet in a ring is lent where it lies, until the next event. A link whose rings go meanwhile takes its packet
 //! with it ([`Round::forget_lent`]).
 //!
-//! Owns: the position among the active links, the packet that is lent, events that wait.
+//! Owns: the position among the active links, the packet that is lent.
 
+use super::hearing::{Heard, Violation};
 use super::layout::BODY_MAX;
-use super::link::{Entry, State};
+use super::link::State;
 use super::pieces::STREAMED_MAX;
 use super::ring::SharedBody;
 use super::{
@@ -23,10 +24,9 @@ use super::{
     LISTEN_EVERY_EMPTY, LocalPort, STREAM, ring_doorbell,
 };
 use mx_port_base::incoming::{BadPiece, Incoming};
-use mx_proto::port::{HeaderBytes, Place, body_len};
+use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, body_len};
 use mx_proto::round::{Next, PortEvent};
 use mx_proto::{Instant, LinkId, Memory, Source};
-use std::collections::VecDeque;
 
 /// The position within a round, and what is lent.
 #[derive(Debug)]
@@ -46,16 +46,15 @@ pub(super) struct Round {
     odd: bool,
     /// Links are also looked at for what is not in their rings.
     all: bool,
-    any: bool,
+    pub(super) any: bool,
     then: Then,
     current: Current,
     /// The body that is lent, of [`Current::Ring`].
-    body: SharedBody,
-    /// And of [`Current::Owned`].
-    owned: Vec<u8>,
+    pub(super) body: SharedBody,
+    /// Message of which [`Current::Owned`] is the body.
+    pub(super) message: Vec<u8>,
     /// The current bytes have been given out as a part.
     part: bool,
-    queue: VecDeque<Queued>,
 }
 
 /// The step after all active links have had their turn.
@@ -68,24 +67,12 @@ enum Then {
 
 /// The packet or piece that is lent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Current {
+pub(super) enum Current {
     Nothing,
-    /// In the ring of this link, whose turn it is.
+    /// In the ring of this link.
     Ring(LinkId),
-    /// Came over the socket of this link.
-    Owned(LinkId),
-}
-
-/// An event that waits for its turn.
-#[derive(Debug)]
-enum Queued {
-    Event(PortEvent),
-    /// A packet, or a piece of one.
-    Arrived {
-        link: LinkId,
-        header: HeaderBytes,
-        bytes: Vec<u8>,
-    },
+    /// In a message of so many bytes, which came over the socket of this link.
+    Owned(LinkId, u32),
 }
 
 /// Bytes of a packet or piece that a [`LocalPort`] lends.
@@ -132,9 +119,8 @@ impl Round {
             then: Then::End,
             current: Current::Nothing,
             body: SharedBody::NONE,
-            owned: Vec::new(),
+            message: Vec::new(),
             part: false,
-            queue: VecDeque::new(),
         }
     }
 
@@ -145,18 +131,16 @@ impl Round {
         }
     }
 
-    /// A link goes, and nothing more of it is given out.
-    pub(super) fn forget(&mut self, id: LinkId) {
-        self.forget_lent(id);
-        self.queue.retain(|queued| queued.link() != id);
-    }
-}
-
-impl Queued {
-    fn link(&self) -> LinkId {
-        match self {
-            Self::Event(event) => event.link(),
-            Self::Arrived { link, .. } => *link,
+    /// The bytes that are lent.
+    #[inline(always)]
+    fn lent(&self) -> Lent<'_> {
+        match self.current {
+            Current::Ring(_) => Lent::Shared(&self.body),
+            Current::Owned(_, len) => {
+                let body = self.message.get(HEADER_LEN..len as usize);
+                Lent::Bytes(body.unwrap_or(&[]))
+            }
+            Current::Nothing => Lent::Bytes(&[]),
         }
     }
 }
@@ -175,9 +159,6 @@ impl LocalPort {
         self.begin_rings(budget.max(1), true, Then::Elsewhere);
         (self.round.now, self.round.number) = (now, number);
         self.round.any = self.control_wanted && self.poll_control(now);
-        if !self.loud.is_empty() {
-            self.round.any |= self.hear_loud();
-        }
     }
 
     #[inline(always)]
@@ -196,7 +177,7 @@ impl LocalPort {
             return Next::Event(event);
         }
         loop {
-            if !self.round.queue.is_empty()
+            if !self.queue.is_empty()
                 && let Some(event) = self.next_queued()
             {
                 return Next::Event(event);
@@ -205,7 +186,7 @@ impl LocalPort {
                 return Next::Event(event);
             }
             // What was found may have led to something that is queued.
-            if self.round.queue.is_empty() && (self.round.then == Then::End || !self.go_on()) {
+            if self.queue.is_empty() && (self.round.then == Then::End || !self.go_on()) {
                 return Next::End {
                     any: self.round.any,
                 };
@@ -222,7 +203,7 @@ impl LocalPort {
                 self.release(id);
                 id
             }
-            Current::Owned(id) => {
+            Current::Owned(id, _) => {
                 self.round.current = Current::Nothing;
                 id
             }
@@ -236,30 +217,7 @@ impl LocalPort {
     /// The bytes that are lent.
     #[inline(always)]
     pub fn lent(&self) -> Lent<'_> {
-        match self.round.current {
-            Current::Ring(_) => Lent::Shared(&self.round.body),
-            Current::Owned(_) => Lent::Bytes(&self.round.owned),
-            Current::Nothing => Lent::Bytes(&[]),
-        }
-    }
-
-    /// Something has happened at a link.
-    pub(super) fn tell(&mut self, event: PortEvent) {
-        self.round.any = true;
-        self.round.queue.push_back(Queued::Event(event));
-    }
-
-    /// A packet, or a piece of one, came over a link's socket, or has to leave its ring.
-    pub(super) fn keep(&mut self, link: LinkId, header: HeaderBytes, bytes: Vec<u8>) {
-        if let Some(entry) = self.links.get_mut(link) {
-            entry.known = true;
-        }
-        let arrived = Queued::Arrived {
-            link,
-            header,
-            bytes,
-        };
-        self.round.queue.push_back(arrived);
+        self.round.lent()
     }
 
     /// The packet that was lent goes back to its ring.
@@ -323,7 +281,7 @@ impl LocalPort {
                         let cooling = link.idle >= IDLE_AFTER && self.active.len() > ACTIVE_KEPT;
                         if cooling || entry.is_odd() {
                             self.visit_oddity(id);
-                            if !self.round.queue.is_empty() {
+                            if !self.queue.is_empty() {
                                 return None;
                             }
                         }
@@ -362,7 +320,7 @@ impl LocalPort {
                 Ok(None) => self.leave(id),
                 Err(super::ring::Corrupt) => self.leave_failed(id),
             }
-            if !self.round.queue.is_empty() {
+            if !self.queue.is_empty() {
                 return None;
             }
         }
@@ -383,10 +341,7 @@ impl LocalPort {
 
     #[cold]
     fn leave_failed(&mut self, id: LinkId) {
-        if let Some(link) = self.links.get_mut(id).and_then(Entry::up) {
-            link.failed = true;
-        }
-        self.round.odd = true;
+        self.fail(id);
         self.leave(id);
     }
 
@@ -411,17 +366,15 @@ impl LocalPort {
 
     /// Copies the piece that is lent to where its packet's body belongs.
     pub fn read_piece<M: Memory>(&mut self, place: Place<'_, M>) {
-        let (id, piece) = match self.round.current {
-            Current::Ring(id) => (id, Lent::Shared(&self.round.body)),
-            Current::Owned(id) => (id, Lent::Bytes(&self.round.owned)),
-            Current::Nothing => return,
+        let (Current::Ring(id) | Current::Owned(id, _)) = self.round.current else {
+            return;
         };
         if let Some(incoming) = self
             .links
             .get_mut(id)
             .and_then(|entry| entry.incoming.as_mut())
         {
-            incoming.read_piece(place, &piece);
+            incoming.read_piece(place, &self.round.lent());
         }
     }
 
@@ -433,38 +386,32 @@ impl LocalPort {
         Incoming::end_piece(&mut self.links.get_mut(id)?.incoming, id)
     }
 
-    /// The next event that waits.
-    #[cold]
-    #[inline(never)]
-    fn next_queued(&mut self) -> Option<PortEvent> {
-        while let Some(queued) = self.round.queue.pop_front() {
-            let (link, header, bytes) = match queued {
-                Queued::Event(event) => return Some(event),
-                Queued::Arrived {
-                    link,
-                    header,
-                    bytes,
-                } => (link, header, bytes),
-            };
-            let Some(entry) = self.links.get_mut(link) else {
-                continue;
-            };
-            let (len, whole) = (bytes.len(), entry.incoming.is_none());
-            (self.round.current, self.round.owned) = (Current::Owned(link), bytes);
-            if whole && body_len(&header) == len {
-                return Some(PortEvent::Packet { link, header });
-            }
-            match self.take_piece(link, &header, len) {
-                Ok(Some(event)) => return Some(event),
-                Ok(None) => {}
-                Err(BadPiece) => {
-                    self.round.forget(link);
-                    self.fail(link);
-                }
-            }
-            self.round.current = Current::Nothing;
+    /// Lends a packet, or a piece of one, of the link at the front of the queue. A piece of a body that has no place goes
+    /// back at once.
+    pub(super) fn lend_queued(
+        &mut self,
+        id: LinkId,
+        current: Current,
+        header: &HeaderBytes,
+    ) -> Result<Heard, Violation> {
+        self.round.current = current;
+        let (len, entry) = (self.lent().len(), self.links.get_mut(id).ok_or(Violation)?);
+        entry.known = true;
+        if entry.incoming.is_none() && body_len(header) == len {
+            let header = *header;
+            return Ok(Heard::Event(PortEvent::Packet { link: id, header }));
         }
-        None
+        match self.take_piece(id, header, len) {
+            Ok(Some(event)) => Ok(Heard::Event(event)),
+            Ok(None) => {
+                self.give_back();
+                Ok(Heard::More)
+            }
+            Err(BadPiece) => {
+                self.round.current = Current::Nothing;
+                Err(Violation)
+            }
+        }
     }
 
     /// Goes on to what follows when all active links have had their turn. False: nothing.
@@ -473,8 +420,8 @@ impl LocalPort {
             Then::Elsewhere => self.look_elsewhere(),
             Then::Control => {
                 let now = self.round.now;
-                self.round.any |= self.poll_control(now) | self.hear_loud();
-                !self.round.queue.is_empty()
+                self.round.any |= self.poll_control(now);
+                !self.queue.is_empty()
             }
             Then::End => false,
         }
@@ -493,7 +440,6 @@ impl LocalPort {
             self.slept = false;
             self.round.then = Then::Control;
             if self.take_doorbells() {
-                self.round.any |= self.hear_loud();
                 self.begin_rings(self.round.budget, true, Then::Control);
             }
             return true;
@@ -504,11 +450,11 @@ impl LocalPort {
             LISTEN_EVERY_EMPTY
         };
         let told = std::mem::take(&mut self.told);
-        if self.idle == 0 || told || number % listen_every != 0 || !self.take_doorbells() {
+        let all_active = self.active.len() == self.links.len();
+        if all_active || told || number % listen_every != 0 || !self.take_doorbells() {
             return false;
         }
         self.round.any = true;
-        self.hear_loud();
         self.begin_rings(self.round.budget, false, Then::End);
         true
     }

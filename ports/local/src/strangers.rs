@@ -102,16 +102,8 @@ impl LocalPort {
         if std::mem::take(&mut entry.stranger) {
             self.unstrange(source);
         }
-        let Some(entry) = self.links.get_mut(id) else {
-            return;
-        };
         log::debug!("{:?}: {id:?} of user {user} goes: {why}", self.name);
-        if let Some(socket) = entry.socket.take() {
-            self.control.remove(&socket.raw());
-            self.data.remove(&socket.raw());
-            socket.shut_down();
-        }
-        self.doom(id, LinkDown::TimedOut);
+        self.end(id, LinkDown::TimedOut);
     }
 }
 

@@ -7,6 +7,7 @@ mod idle;
 mod limit;
 mod meeting;
 mod pieces;
+mod queue;
 mod rogues;
 mod sleeping;
 mod strangers;
@@ -166,6 +167,12 @@ impl Node {
                 return;
             }
         }
+    }
+
+    /// Number of links whose rings no poll looks at.
+    pub(super) fn idle_links(&self) -> usize {
+        let links = self.port.links.iter();
+        links.filter(|(_, entry)| !entry.is_active()).count()
     }
 
     pub(super) fn connect(&mut self, other: &Self) -> Result<LinkId, ConnectError> {

@@ -33,7 +33,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 thread_local! {
@@ -110,8 +110,12 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs of `make check`: three quarters of a minute of two cores.
-const SEEDS: u64 = 2_000;
+/// Number of seeds in `make check`. Faults that seeds have found were within the first two hundred or beyond a thousand,
+/// where `make nightly` looks.
+const SEEDS: u64 = 400;
+
+/// Seeds that once failed. What happens in them changes with the code.
+const FAILED_ONCE: [u64; 5] = [1406, 4316, 5216, 7474, 51_021];
 
 #[test]
 fn random_programs_keep_every_promise() {
@@ -122,15 +126,16 @@ fn random_programs_keep_every_promise() {
     if log::set_logger(logger).is_ok() {
         log::set_max_level(logger.filter());
     }
-    let (first, count) = match number("SIM_SEED") {
-        Some(seed) => (seed, 1),
-        None => (
-            number("SIM_FIRST").unwrap_or(1),
-            number("SIM_SEEDS").unwrap_or(SEEDS),
-        ),
+    let seeds: Vec<u64> = match number("SIM_SEED") {
+        Some(seed) => vec![seed],
+        None => {
+            let first = number("SIM_FIRST").unwrap_or(1);
+            let count = number("SIM_SEEDS").unwrap_or(SEEDS);
+            (first..first + count).chain(FAILED_ONCE).collect()
+        }
     };
     let coverage = Mutex::new(Coverage::default());
-    let next = AtomicU64::new(first);
+    let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
     let total = Mutex::new([0u64; 2]);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -139,8 +144,10 @@ fn random_programs_keep_every_promise() {
             scope.spawn(|| {
                 Coverage::begin();
                 loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first + count || failed.lock().unwrap().len() >= 3 {
+                    let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                        return;
+                    };
+                    if failed.lock().unwrap().len() >= 3 {
                         return;
                     }
                     let plan = Plan::new(seed);
@@ -165,7 +172,9 @@ fn random_programs_keep_every_promise() {
         }
     });
     println!(
-        "{count} seeds from {first}: {:?} operations",
+        "{} seeds from {}: {:?} operations",
+        seeds.len(),
+        seeds[0],
         total.lock().unwrap()
     );
     let mut coverage = coverage.into_inner().unwrap();
@@ -177,7 +186,7 @@ fn random_programs_keep_every_promise() {
     let failed = failed.lock().unwrap();
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
     // A few programs need not meet everything.
-    if count >= SEEDS && cfg!(debug_assertions) {
+    if seeds.len() as u64 >= SEEDS && cfg!(debug_assertions) {
         let missing = coverage.missing();
         assert!(missing.is_empty(), "never made: {missing:?}\n{table}");
     }

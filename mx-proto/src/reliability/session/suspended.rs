@@ -12,6 +12,7 @@ use super::super::pmtu::{Found, Pmtu};
 use super::super::reliable_config::ReliableConfig;
 use super::super::rtt::{Remembered, Rtt};
 use super::super::seq::Seq;
+use super::super::timers::Timer;
 use super::{Caller, Session, State};
 use crate::port::LinkFigures;
 use crate::time::Instant;
@@ -45,11 +46,6 @@ impl SuspendedSession {
         (self.ours, self.theirs)
     }
 
-    /// The time of the peer's last valid datagram.
-    pub(in crate::reliability) fn heard_at(&self) -> Instant {
-        self.heard_at
-    }
-
     /// Its figures, for tools.
     pub(in crate::reliability) fn figures(&self) -> LinkFigures {
         LinkFigures {
@@ -63,26 +59,16 @@ impl SuspendedSession {
 impl Session {
     /// It can be suspended. `None`: something is not done.
     pub(in crate::reliability) fn suspend(&self) -> Option<SuspendedSession> {
-        let timers = [
-            self.resend_at,
-            self.ask_at,
-            self.asked,
-            self.judge_at,
-            self.acks.due(),
-        ];
-        let owes = self.ping
-            || self.fin
-            || self.to_answer.is_some()
-            || self.answer.is_some()
-            || self.probed.is_some();
+        let timers = [Timer::Resend, Timer::Ask, Timer::Reordering, Timer::Ack];
         let done = self.state == State::Open
             && !self.unconfirmed
-            && !owes
-            && self.pings == 0
-            && self.monitored.is_none()
-            && self.send.is_empty()
+            && !self.fin
+            && self.answers.is_empty()
+            && self.keep_alive.is_settled()
+            && self.recovery.asked.is_none()
+            && self.recovery.send.is_empty()
             && !self.recv.has_holes()
-            && timers.iter().all(Option::is_none);
+            && !timers.iter().any(|timer| self.timers.is_set(*timer));
         if !done {
             return None;
         }
@@ -90,18 +76,18 @@ impl Session {
             ours: self.ours,
             theirs: self.theirs,
             proof: self.proof,
-            heard_at: self.heard_at,
-            progress_at: self.progress_at,
-            pinged_at: self.pinged_at,
-            path: self.rtt.remembered(),
+            heard_at: self.keep_alive.heard_at,
+            progress_at: self.keep_alive.progress_at,
+            pinged_at: self.keep_alive.pinged_at,
+            path: self.recovery.rtt.remembered(),
             size: self.pmtu.found()?,
-            next: self.send.first(),
+            next: self.recovery.send.first(),
             awaited: self.recv.cumulative(),
             next_fragment: self.next_fragment,
-            peer_window: u32::try_from(self.send.open_bytes()).unwrap_or(u32::MAX),
+            peer_window: u32::try_from(self.recovery.send.open_bytes()).unwrap_or(u32::MAX),
             advertised: self.advertised,
-            window: u32::try_from(self.congestion.window()).unwrap_or(u32::MAX),
-            slow_start: self.congestion.is_slow_start(),
+            window: u32::try_from(self.recovery.congestion.window()).unwrap_or(u32::MAX),
+            slow_start: self.recovery.congestion.is_slow_start(),
             resent: self.resent,
         })
     }
@@ -125,19 +111,19 @@ impl Session {
             datagram_max,
             config,
         );
-        session
+        session.next_fragment = suspended.next_fragment;
+        session.pmtu = Pmtu::recalled(datagram_max, suspended.size);
+        let recovery = &mut session.recovery;
+        recovery
             .send
             .on_window(suspended.next, suspended.peer_window);
-        session.next_fragment = suspended.next_fragment;
-        session.rtt = Rtt::recalled(config, heard_at, suspended.path);
-        session.pmtu = Pmtu::recalled(datagram_max, suspended.size);
-        session.congestion.set_segment(session.pmtu.size());
-        session
-            .congestion
-            .resume(suspended.window.into(), suspended.slow_start);
+        recovery.rtt = Rtt::recalled(config, heard_at, suspended.path);
+        let congestion = &mut recovery.congestion;
+        congestion.set_segment(session.pmtu.size());
+        congestion.resume(suspended.window.into(), suspended.slow_start);
         session.advertised = suspended.advertised;
-        session.progress_at = suspended.progress_at;
-        session.pinged_at = suspended.pinged_at;
+        session.keep_alive.progress_at = suspended.progress_at;
+        session.keep_alive.pinged_at = suspended.pinged_at;
         session.proof = suspended.proof;
         session.resent = suspended.resent;
         session
@@ -146,6 +132,6 @@ impl Session {
     /// Nothing of ours has been under way since then.
     #[inline]
     pub(in crate::reliability) fn has_sent_since(&self, since: Instant) -> bool {
-        self.progress_at > since
+        self.keep_alive.progress_at > since
     }
 }

@@ -8,7 +8,7 @@ fn a_pacing_pause_ends_at_its_time_and_is_not_due_again() {
     let (cookie, first) = (2, Seq(1));
     let caller = Some(Caller { cookie, first });
     let mut session = Session::new(Instant(1), 1, first, caller, 1400, &config);
-    session.paced_until = Some(Instant(10));
+    session.timers.set(Timer::Pacing, Instant(10));
     for (now, due) in [(9, true), (10, false)] {
         assert_eq!(session.on_timer(Instant(now), &config, &mut stats), None);
         assert_eq!(session.deadline(&config) == Instant(10), due, "{now}");
@@ -53,11 +53,12 @@ fn a_segment_that_is_asked_for_is_acknowledged_first_and_one_in_order_last() {
     ]
     .map(|(verdict, flags)| {
         let mut session = opened(&config);
-        session.acks.on_acked();
+        session.timers.stop(Timer::Ack);
         let mut header = Header::new(DatagramKind::Data, 1, 2);
         header.flags = flags;
         session.on_segment(now, &header, verdict);
-        session.acks.due().unwrap()
+        assert!(session.timers.is_set(Timer::Ack));
+        session.timers.next()
     });
     assert!(due[0] == now && now < due[1] && due[1] < due[2], "{due:?}");
 }
@@ -74,7 +75,7 @@ fn a_peer_without_a_socket_is_dead_at_once_while_connecting_and_after_some_repor
 #[test]
 fn a_session_is_quiet_when_nothing_was_heard_for_a_time() {
     let mut session = opened(&ReliableConfig::default());
-    session.acks.on_acked();
+    session.timers.stop(Timer::Ack);
     let quiet = |after| session.is_quiet(Instant(1).after(after), Duration::from_secs(1));
     assert!(!quiet(Duration::from_millis(999)) && quiet(Duration::from_secs(1)));
 }
@@ -86,6 +87,6 @@ fn a_peer_that_was_told_of_less_than_a_quarter_hears_at_once_that_half_is_free()
         let mut session = calling(&config);
         session.on_acknowledged(told);
         session.on_drained(now, free, 1000);
-        assert_eq!(session.acks.due().is_some(), at_once, "{told} {free}");
+        assert_eq!(session.timers.is_set(Timer::Ack), at_once, "{told} {free}");
     }
 }

@@ -20,7 +20,7 @@ fn idle_links_cool_down_and_their_packets_still_arrive() {
         server.poll();
     }
     assert_eq!(server.port.active.len(), ACTIVE_KEPT);
-    assert_eq!(server.port.idle, CLIENTS - ACTIVE_KEPT);
+    assert_eq!(server.idle_links(), CLIENTS - ACTIVE_KEPT);
     // Awake: the first packet of an idle link is found soon.
     for (at, (client, link)) in clients.iter_mut().zip(&links).enumerate() {
         client.send(*link, &[at as u8]).unwrap();
@@ -31,7 +31,7 @@ fn idle_links_cool_down_and_their_packets_still_arrive() {
     }
     let active = server.port.active.len();
     assert!((ACTIVE_KEPT..=ACTIVE_MAX).contains(&active));
-    assert_eq!(server.port.idle, CLIENTS - active);
+    assert_eq!(server.idle_links(), CLIENTS - active);
     for _ in 0..=IDLE_AFTER {
         server.poll();
     }

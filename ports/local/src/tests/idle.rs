@@ -352,14 +352,18 @@ fn the_end_of_a_sleeping_peer_is_noticed_whichever_way_it_goes() {
         let (mut a, ab, mut b, ba) = asleep();
         assert!(b.port.arm());
         a.port.close(ab, how);
-        assert_eq!((a.port.link_count(), a.port.idle), (0, 0));
+        assert_eq!((a.port.link_count(), a.port.active.len()), (0, 0));
         assert!(readable(b.port.descriptors().control));
         b.port.disarm();
         b.poll_until_idle();
         assert_eq!(b.take(), [Event::Down(ba, reason)]);
         assert_eq!(b.send(ba, b"x"), Err(SendError::Down));
         assert_eq!(
-            (b.port.link_count(), b.port.idle, b.port.stats().asleep),
+            (
+                b.port.link_count(),
+                b.port.queue.len(),
+                b.port.stats().asleep
+            ),
             (0, 0, 0)
         );
     }

@@ -232,7 +232,7 @@ fn a_control_message_behind_unread_wake_ups_is_heard() {
         .send(&[7; 32], None)
         .unwrap();
     b.port.take_doorbells();
-    assert_eq!(b.port.loud, [ba]);
+    assert_eq!(b.port.queue, [ba]);
     b.poll_until_idle();
     assert_eq!(b.take(), [Event::Down(ba, LinkDown::Protocol)]);
 }

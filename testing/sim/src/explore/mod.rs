@@ -118,21 +118,30 @@ impl<S: Debug> Report<S> {
     }
 }
 
-/// Explores as `make explore` says: `EXPLORE_DEPTH` stands for `depth` and `EXPLORE_THREADS` for two
-/// threads. Prints what that took.
+/// Explores as `make explore` says: `EXPLORE_DEPTH` stands for `depth`, or with a plus for that many steps more, and
+/// `EXPLORE_THREADS` for two threads. Prints what that took.
 pub fn run<W: World>(name: &str, begin: impl Fn() -> W + Sync, depth: usize) -> Report<W::Step> {
-    let number = |name, default| {
-        let given = std::env::var(name).ok();
-        given.and_then(|text| text.parse().ok()).unwrap_or(default)
-    };
     let began = Instant::now();
+    let asked = std::env::var("EXPLORE_DEPTH").unwrap_or_default();
+    let threads = std::env::var("EXPLORE_THREADS").ok();
     let report = explore(
         begin,
-        number("EXPLORE_DEPTH", depth),
-        number("EXPLORE_THREADS", 2),
+        depth_of(&asked, depth),
+        threads.and_then(|text| text.parse().ok()).unwrap_or(2),
     );
     println!("{name}: {:.1} s, {report}", began.elapsed().as_secs_f64());
     report
+}
+
+/// Reads how deep to explore: "6" for six steps, "+1" for one more than `default`, else `default`.
+fn depth_of(asked: &str, default: usize) -> usize {
+    let (more, number) = match asked.strip_prefix('+') {
+        Some(number) => (default, number),
+        None => (0, asked),
+    };
+    number
+        .parse()
+        .map_or(default, |number: usize| more + number)
 }
 
 /// Tries all schedules of at most `depth` steps on `threads` threads, until one fails.
@@ -402,6 +411,12 @@ mod tests {
         assert!(failure.what.contains("three and one"), "{failure}");
         let again = replay(Counters::default, &failure.steps).unwrap_err();
         assert_eq!(again.what, failure.what);
+    }
+
+    #[test]
+    fn a_depth_is_a_number_or_a_difference() {
+        let depths = ["", "6", "+1", "deep"].map(|asked| depth_of(asked, 4));
+        assert_eq!(depths, [4, 6, 5, 4]);
     }
 
     #[test]

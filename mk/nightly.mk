@@ -1,0 +1,28 @@
+# What takes hours: each night, and before a release.
+#
+#   nightly   every part, whatever becomes of the others; the last line says how they went. PARTS=nightly-goodput chooses
+#
+# Random tests with more seeds than `check` has, every order one step deeper, and on the release libraries all C programs over
+# all ports and random programs.
+
+# Parts that are other targets with values of their own.
+NIGHTLY_TARGETS := check-long c-check c-check-standalone mx-check check-asan nightly-soak nightly-goodput nightly-explore \
+                   nightly-torture
+
+.PHONY: nightly nightly-soak nightly-goodput nightly-explore nightly-torture
+
+nightly: deps
+	@$(MAKE) --no-print-directory parts NAME=$@ PARTS='$(or $(PARTS),$(NIGHTLY_TARGETS))'
+
+nightly-soak:
+	@$(MAKE) --no-print-directory soak SEEDS=5000
+
+# Goodput and shares are measured over few seeds: each takes seconds.
+nightly-goodput:
+	@$(MAKE) --no-print-directory soak SEEDS=4 ONLY='goodput:: leaves_a_quarter'
+
+nightly-explore:
+	@$(MAKE) --no-print-directory explore DEPTH=+1
+
+nightly-torture:
+	@$(MAKE) --no-print-directory torture MINUTES=10

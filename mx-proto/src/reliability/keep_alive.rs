@@ -1,0 +1,167 @@
+//! Keep-alive: Pings to a silent peer, and giving up.
+//!
+//! ```text
+//!   heard --silence--> Ping --silence, shorter--> Ping ... --give-up time and three Pings--> lost
+//!     ^                  |
+//!     `--any datagram----'           no new acknowledgement for the give-up time, three time-outs --> lost
+//!                                    three refusals ("port unreachable") ---------------------------> lost
+//! ```
+//!
+//! Owns: when the peer was heard, when something of ours arrived, Pings since then.
+//! Not here: what the answer to a Ping says of segments (`recovery`).
+
+use super::recovery::Recovery;
+use super::reliable_config::ReliableConfig;
+use crate::time::Instant;
+use std::time::Duration;
+
+/// Liveness of the peer of one session.
+#[derive(Debug, Default)]
+pub(super) struct KeepAlive {
+    /// Time of the peer's last valid datagram.
+    pub(super) heard_at: Instant,
+    /// Time at which the peer last acknowledged something new, or the send window was last empty.
+    pub(super) progress_at: Instant,
+    /// Time of the last Ping.
+    pub(super) pinged_at: Instant,
+    /// Number of Pings since the peer's last datagram.
+    pub(super) pings: u32,
+    /// A Ping is to be sent.
+    pub(super) wanted: bool,
+    /// Number of refusals ("port unreachable") since the peer's last datagram.
+    refusals: u32,
+    /// Interval of Pings while operations wait for the peer, whose machine reports its end.
+    pub(super) monitored: Option<Duration>,
+}
+
+/// Tries before silence can mean death: after a long absence of this process the peer has a chance
+/// first.
+pub(super) const TRIES_BEFORE_GIVING_UP: u32 = 3;
+
+/// Refusals without a datagram in between after which the peer is taken for dead.
+const REFUSALS: u32 = 3;
+
+impl KeepAlive {
+    /// A peer that is heard at `now`.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            heard_at: now,
+            progress_at: now,
+            pinged_at: now,
+            ..Self::default()
+        }
+    }
+
+    /// Handles the peer's answer to a Hello: everything begins.
+    pub(super) fn on_welcome(&mut self, now: Instant) {
+        let monitored = self.monitored;
+        *self = Self {
+            monitored,
+            ..Self::new(now)
+        };
+    }
+
+    pub(super) fn on_heard(&mut self, now: Instant) {
+        self.heard_at = now;
+        (self.pings, self.refusals) = (0, 0);
+    }
+
+    pub(super) fn on_pinged(&mut self, now: Instant) {
+        self.wanted = false;
+        self.pinged_at = now;
+        self.pings = self.pings.saturating_add(1);
+    }
+
+    /// Handles a datagram that found no socket at the peer's address. Returns true after too many of them. Until then
+    /// the peer is sent Pings at short intervals, which become longer if no more reports come.
+    pub(super) fn on_refused(&mut self) -> bool {
+        self.refusals += 1;
+        self.pings = 0;
+        self.refusals >= REFUSALS
+    }
+
+    /// True if the peer is not to be sent a Ping, has answered the last one, and is not monitored.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.wanted && self.pings == 0 && self.monitored.is_none()
+    }
+
+    /// Does not count a time in which this process did not run as silence.
+    pub(super) fn excuse(&mut self, excused: Duration, now: Instant) {
+        for at in [&mut self.heard_at, &mut self.progress_at] {
+            *at = at.after(excused).min(now);
+        }
+    }
+
+    /// Returns the time of the next Ping if the peer stays silent.
+    pub(super) fn ping_at(&self, recovery: &Recovery, config: &ReliableConfig) -> Instant {
+        let pause = match self.pings {
+            _ if recovery.send.is_stuck() => recovery.rtt.rto().max(config.first_rto),
+            // Early enough for some tries before the give-up time.
+            0 => config.keepalive.min(config.give_up / 4),
+            _ => config.max_rto.min(config.give_up / 8),
+        };
+        // A refusal comes from a nearby kernel, so earlier timeouts do not matter.
+        let refused = (self.refusals > 0).then(|| recovery.pause_after(self.pings));
+        let sooner = refused.into_iter().chain(self.monitored);
+        let pause = sooner.fold(pause, Duration::min);
+        self.heard_at.max(self.pinged_at).after(pause)
+    }
+
+    /// True if the peer is lost: silent, or without progress after so many `timeouts`.
+    pub(super) fn is_lost(&self, now: Instant, timeouts: u32, config: &ReliableConfig) -> bool {
+        let silent = now.since(self.heard_at) >= config.give_up;
+        let no_progress = now.since(self.progress_at) >= config.give_up;
+        (silent && self.pings >= TRIES_BEFORE_GIVING_UP)
+            || (no_progress && timeouts >= TRIES_BEFORE_GIVING_UP)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_lost_after_the_give_up_time_and_enough_tries() {
+        let config = ReliableConfig::default();
+        let late = Instant(7).after(config.give_up);
+        let early = late.before(Duration::from_nanos(1));
+        let mut silent = KeepAlive::new(Instant(7));
+        for tries in 0..=TRIES_BEFORE_GIVING_UP {
+            let enough = tries == TRIES_BEFORE_GIVING_UP;
+            assert_eq!(silent.is_lost(late, 0, &config), enough, "{tries} Pings");
+            assert!(!silent.is_lost(early, 0, &config));
+            silent.on_pinged(Instant(7));
+        }
+        let mut stalled = KeepAlive::new(Instant(7));
+        stalled.on_heard(late);
+        for timeouts in 0..=TRIES_BEFORE_GIVING_UP {
+            let enough = timeouts == TRIES_BEFORE_GIVING_UP;
+            assert_eq!(stalled.is_lost(late, timeouts, &config), enough);
+            assert!(!stalled.is_lost(early, timeouts, &config));
+        }
+    }
+
+    #[test]
+    fn an_excused_peer_was_heard_later_but_not_in_the_future() {
+        let mut peer = KeepAlive::new(Instant(7));
+        peer.excuse(Duration::from_nanos(5), Instant(100));
+        assert_eq!(
+            (peer.heard_at, peer.progress_at),
+            (Instant(12), Instant(12))
+        );
+        peer.excuse(Duration::MAX, Instant(100));
+        assert_eq!(peer.heard_at, Instant(100));
+    }
+
+    #[test]
+    fn a_welcome_begins_everything_but_the_monitoring() {
+        let mut peer = KeepAlive::new(Instant(7));
+        peer.monitored = Some(Duration::from_millis(40));
+        peer.on_pinged(Instant(8));
+        peer.wanted = true;
+        peer.on_welcome(Instant(9));
+        assert_eq!((peer.pings, peer.wanted), (0, false));
+        assert_eq!(peer.heard_at, Instant(9));
+        assert!(peer.monitored.is_some() && !peer.is_settled());
+    }
+}
