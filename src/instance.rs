@@ -257,7 +257,10 @@ fn late_peer(
     let address = address::find(pointer).ok_or_else(|| Error::unknown_address(pointer))?;
     if address.has_called {
         // In a life of the method that is over: nobody is called back.
-        let why = format!("{} had called before, and its session is over", address.name);
+        let why = format!(
+            "{} had called before, and its session is over",
+            address.name
+        );
         return Err(Error::new(BMI_ENETRESET, why));
     }
     let nic = match address.nic() {

@@ -445,7 +445,7 @@ static void keeps_dead(struct side *side)
     host_stop();
 }
 
-/* Listens always on the same endpoint. Nobody calls it, whatever is posted for those who had that before. */
+/* Listens always on the same endpoint. It is not called, whatever is posted for those who had that before. */
 static void caller(struct side *side)
 {
     int endpoint = (int)hear(side, "mine");

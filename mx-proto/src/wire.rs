@@ -225,7 +225,7 @@ pub(crate) struct Hello {
     pub(crate) version: u16,
     /// The oldest version that the sender understands.
     pub(crate) oldest: u16,
-    /// What the sender can do beyond its version, a bit each. None has a meaning yet.
+    /// Abilities of the sender beyond its version, a bit each. None has a meaning yet.
     pub(crate) features: u32,
     /// Bytes of the greeting.
     pub(crate) greeting: u8,

@@ -31,11 +31,11 @@ pub(crate) struct Answers {
     pub(crate) ready: Vec<u32>,
     /// Those that it was asked about: length, and the bytes that came.
     pub(crate) asked: Vec<(u32, Vec<u8>)>,
-    /// What was told of remotes, in order.
+    /// Events of remotes, as they were told.
     pub(crate) told: Vec<Told>,
 }
 
-/// What an owner is told of remotes.
+/// An event of a remote that an owner is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
     /// A message has come from it, or a connect to it has been answered.

@@ -125,7 +125,7 @@ impl World {
         within(1, || self.endpoint.progress());
     }
 
-    /// What is joined is of one life.
+    /// Joined sessions are of one life.
     fn check_joined(&mut self) {
         if let Some((one, other)) = self.endpoint.owner_mut().joined.take() {
             let life = |remote| Some(self.endpoint.remote_identity(remote)?.session);

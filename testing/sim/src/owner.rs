@@ -8,7 +8,8 @@
 use mx_proto::flow::Lane;
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::{
-    Arrival, Down, Identity, MatchBits, Memory, Outcome, Owner, RemoteId, RequestId, Source, Verdict,
+    Arrival, Down, Identity, MatchBits, Memory, Outcome, Owner, RemoteId, RequestId, Source,
+    Verdict,
 };
 use std::collections::VecDeque;
 use std::fmt;

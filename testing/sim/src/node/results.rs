@@ -150,7 +150,7 @@ impl<P: Port<Buffer>> Node<P> {
         self.peers.push(remote);
     }
 
-    /// What has been joined is of one process.
+    /// Joined sessions are of one process.
     pub(super) fn check_joins(&mut self) {
         let new = &self.endpoint.owner().joined[self.joins..];
         let identity = |remote: &RemoteId| self.endpoint.remote_identity(*remote);
