@@ -256,7 +256,7 @@ fn late_peer(
     let pointer = addr.as_ptr();
     let address = address::find(pointer).ok_or_else(|| Error::unknown_address(pointer))?;
     if address.has_called {
-        // In a life of the method that is over: nobody is called back.
+        // In a life of the method that is over: no peer is called back.
         let why = format!(
             "{} had called before, and its session is over",
             address.name

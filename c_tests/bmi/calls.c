@@ -301,7 +301,7 @@ static void ask_neighbour(struct neighbour *other)
     }
 }
 
-/* Takes a request, and answers it. Those of one server are in order, and from one address, which nobody else has. */
+/* Takes a request, and answers it. Those of one server are in order, and from one address, which no peer else has. */
 static void answer_neighbour(struct neighbour *others, int self, int64_t round)
 {
     struct arrival arrival = host_next();

@@ -23,7 +23,7 @@ pub const REQUEST_MAX: usize = 2048;
 /// Bytes of a name that we send, without its NUL.
 const NAME_MAX: usize = CREDIT - OVERHEAD - 1;
 
-/// What a method says of itself in the hello of a call, or of its answer.
+/// The words of a method about itself in the hello of a call, or of its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Greeting<'a> {
     /// The version of the match bits.
