@@ -194,9 +194,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// A caller's words. Its key is no part of them: a link has one proof and may have several keys.
+/// A caller's words. Key and greeting are no part of them: a link has one proof, and may have several of each.
 fn caller(hello: &Hello) -> [u8; HELLO_LEN] {
-    Hello { key: 0, ..*hello }.emit()
+    Hello {
+        key: 0,
+        greeting: 0,
+        ..*hello
+    }
+    .emit()
 }
 
 fn words<'a>(caller: &'a [u8], called: &'a [u8], binding: Binding) -> Words<'a> {
