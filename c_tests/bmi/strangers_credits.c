@@ -70,7 +70,7 @@ static void say(struct stranger *stranger, int kind)
 /* Takes one packet out of what was heard; false when it is not whole. */
 static bool understand(struct stranger *stranger)
 {
-    uint32_t size, type;
+    uint32_t size;
 
     if (stranger->have < WIRE_HEADER)
         return false;
@@ -80,7 +80,6 @@ static bool understand(struct stranger *stranger)
         return false;
     if ((int32_t)(get32(stranger->heard + 24) - stranger->allowed) > 0)
         stranger->allowed = get32(stranger->heard + 24);
-    type = get32(stranger->heard + 12) >> 28;
     switch (stranger->heard[0]) {
     case KIND_PING:
         say(stranger, KIND_PONG);
@@ -90,12 +89,6 @@ static bool understand(struct stranger *stranger)
         break;
     case KIND_DISCONNECT:
         stranger->over = true;
-        break;
-    case KIND_EAGER:
-        if (type == 0xa && stranger->id == 0) {
-            CHECK_THAT(size, ==, 0);
-            stranger->id = (uint64_t)(get32(stranger->heard + 12) & 0xfffff) << 32;
-        }
         break;
     }
     stranger->have -= WIRE_HEADER + size;
@@ -166,17 +159,19 @@ static void is_heard(struct stranger *stranger)
 static void come_in(struct stranger *stranger, const struct stage *stage,
                     const unsigned char *opening, size_t size)
 {
-    deadline_t deadline = deadline_in(WAIT_MS);
+    size_t rest;
 
     memset(stranger, 0, sizeof *stranger);
     stranger->fd = enter(stage, opening, size);
     CHECK(stranger->fd >= 0);
     CHECK_THAT(wire_hear(stranger->fd, stranger->heard, WIRE_HELLO, WAIT_MS), ==, WIRE_HELLO);
-    is_heard(stranger);
-    CHECK(call(stranger));
-    while (stranger->id == 0 && !deadline_over(deadline))
-        listen_to(stranger, WAIT_MS);
+    /* Then the greeting of the server's method: version, id, name. */
+    rest = stranger->heard[38];
+    CHECK_THAT(rest, >, 8);
+    CHECK_THAT(wire_hear(stranger->fd, stranger->heard + WIRE_HELLO, rest, WAIT_MS), ==, rest);
+    stranger->id = (uint64_t)(get32(stranger->heard + WIRE_HELLO + 4) & 0xfffff) << 32;
     CHECK(stranger->id != 0);
+    is_heard(stranger);
 }
 
 static void is_cut_off(struct stranger *stranger)

@@ -160,7 +160,8 @@ impl Host {
             return Err(Status::BadEndpoint);
         }
         if self.discarding {
-            return Err(Status::NoResources);
+            // Its session ends with the method's next call.
+            return Ok(0);
         }
         // For people only: who the peer is says its transport, not its name.
         let target = Target::auto(who.nic, who.endpoint);
