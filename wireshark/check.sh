@@ -146,7 +146,7 @@ at_work() {
         sleep 0.5
         kill -INT $shark; wait $shark' - "$work" "$port" "$build/bin"
     cmp "$work/file" "$work/store/copy" || return 1
-    for filter in 'mx.kind == 1' 'mx.kind == 2 && mx.answer_to' 'mx.type == 0xc' 'mx.type == 0xa' 'mx.type == 0xd' 'mx.type == 0xe'; do
+    for filter in 'mx.kind == 1' 'mx.kind == 2 && mx.answer_to' 'mx.kind == 1 && mx.given_id' 'mx.kind == 2 && mx.given_id' 'mx.type == 0xd' 'mx.type == 0xe'; do
         [ -n "$(shark -r "$work/work.pcap" -Y "$filter")" ] || { echo "none of $filter"; return 1; }
     done
     wrong=$(shark -r "$work/work.pcap" -Y 'mx.bad_kind || mx.bad_body || mx.bad_hello || mx.local_type || mx_dgram.bad_kind ||
