@@ -28,7 +28,7 @@ C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
 # Those that take longest begin first.
 C_TESTS_PLAIN   := finalize cancelled strangers_crowds fork strangers wakeups \
-                   args addresses binding messages counters testcalls large threads cancel drop \
+                   args addresses binding messages counters testcalls large calls threads cancel drop \
                    lifecycle process deaths rush restart reuse strangers_memory strangers_credits \
                    strangers_datagrams claims secret users stderr interposed shortage fabric strangers_fabric filesize \
                    without descriptors

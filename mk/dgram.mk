@@ -10,7 +10,7 @@
 DGRAM_HARM   ?= loss=0.01,dup=0.01,reorder=0.02,corrupt=0.001,seed=7
 DGRAM_HARMS  ?= $(DGRAM_HARM) loss=0.05,dup=0.02,reorder=0.05,corrupt=0.005,seed=11
 # All kinds of messages, and the ends of connections.
-DGRAM_QUICK  := messages large threads testcalls cancel drop lifecycle
+DGRAM_QUICK  := messages large calls threads testcalls cancel drop lifecycle
 # All but those that send nothing.
 DGRAM_TESTS  ?= $(filter-out layout header_cxx fabric strangers_fabric,$(C_TESTS_ALL))
 

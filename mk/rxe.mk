@@ -15,7 +15,7 @@ RXE_LIMIT    ?= 7200
 RXE_SLOWER   ?= 3
 RXE_PARTS    ?=
 RXE_SET      ?=
-RXE_PROGRAMS ?= messages large cancel reuse deaths restart
+RXE_PROGRAMS ?= messages large calls cancel reuse deaths restart
 RXE_SCRIPTS  := $(wildcard testing/rxe/*.sh) testing/rxe/start testing/rxe/init
 
 CHECK_TARGETS += rxe-syntax

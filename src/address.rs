@@ -44,6 +44,8 @@ pub struct Address {
     text: CString,
     /// The number of the peer's interface; [`NOT_FOUND`] until its host has been found.
     nic: AtomicU64,
+    /// The peer has called: the object is of use in that session only.
+    pub has_called: bool,
 }
 
 /// More than any [`NicId`].
@@ -174,8 +176,17 @@ pub fn has_room() -> bool {
         .admits(registry.known.len() - registry.dropped.len())
 }
 
-/// Makes an object for a peer of that name.
+/// Makes an object for a peer of that name, which is called from here.
 pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
+    make(name, nic, false)
+}
+
+/// Makes an object for a peer that has called.
+pub fn create_for_caller(name: PeerName, nic: NicId) -> NonNull<bmi_method_addr> {
+    make(name, Some(nic), true)
+}
+
+fn make(name: PeerName, nic: Option<NicId>, has_called: bool) -> NonNull<bmi_method_addr> {
     let text = name.to_string();
     // A parsed name has no NUL; should it have one, the text ends there.
     let text = CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default();
@@ -183,6 +194,7 @@ pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
         name,
         text,
         nic: AtomicU64::new(nic.map_or(NOT_FOUND, |nic| nic.0)),
+        has_called,
     }));
     let registry = &mut *REGISTRY.lock();
     let rested = registry.dropped.len() > KEPT;

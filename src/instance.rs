@@ -28,7 +28,7 @@ mod names;
 pub use crate::method::{Done, Post, PostKind, Posted, Unexpected};
 pub use lifecycle::{finalize, initialize};
 
-use crate::abi::constants::BMI_ENODEV;
+use crate::abi::constants::{BMI_ENETRESET, BMI_ENODEV};
 use crate::abi::types::bmi_method_addr;
 use crate::address;
 use crate::error::Error;
@@ -255,6 +255,14 @@ fn late_peer(
 ) -> Result<(Guard<'_, HostSlot>, PeerKey), Box<Error>> {
     let pointer = addr.as_ptr();
     let address = address::find(pointer).ok_or_else(|| Error::unknown_address(pointer))?;
+    if address.has_called {
+        // In a life of the method that is over: no peer is called back.
+        let why = format!(
+            "{} had called before, and its session is over",
+            address.name
+        );
+        return Err(Error::new(BMI_ENETRESET, why));
+    }
     let nic = match address.nic() {
         Some(nic) => nic,
         None => {

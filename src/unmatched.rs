@@ -172,11 +172,6 @@ impl Unmatched {
         self.notes.len()
     }
 
-    /// One that cannot be dealt with yet goes back to the front.
-    pub(crate) fn defer(&mut self, note: Note) {
-        self.notes.push_front(note);
-    }
-
     /// A peer that may have left too many messages at the endpoint.
     #[inline]
     pub(crate) fn pop_over_quota(&mut self) -> Option<PeerKey> {

@@ -56,17 +56,18 @@ fields() {
 repeated() { printf "$1%.0s" $(seq "$2"); }
 
 preamble=934d585443500100
-hello=$(printf 4d587331; le 2 7; le 2 3; le 4 $((0x70766673)); le 4 3; le 8 $((0x4d58c0a80001)); le 8 77
-    le 8 $((0x4d58c0a80002)); le 4 4; le 4 0; repeated ab 16)
+hello=$(printf 4d587331; le 2 8; le 2 3; le 4 $((0x70766673)); le 4 3; le 6 $((0x4d58c0a80001)); le 2 7; le 8 77
+    le 6 $((0x4d58c0a80002)); le 2 12; le 4 4; le 4 5; repeated ab 16; le 4 256; le 4 9; printf 6d783a2f)
+claim=$(le 8 31; le 8 $((0x4d58c0a80007)); le 8 $((0x4d58c0a80009)); repeated cd 16)
 name=$(printf 'mx://a:0:3\0' | od -An -tx1 | tr -d ' \n')
 message=$((0xe << 60 | 12 << 32 | 345))
 capture "$work/kinds.pcap" -T $preamble \
-    "$(packet 1 11 2 0 "$hello")" "$(packet 2 11 0 4 "$hello")" "$(packet 3 $message 3 1 616263)" \
+    "$(packet 1 11 0 0 "$hello")" "$(packet 2 11 0 3 "$hello$claim")" "$(packet 3 $message 3 1 616263)" \
     "$(packet 4 $((0xd << 60 | 200 << 52 | 1 << 32 | 9)) 70000 0 "$(le 8 21; le 8 22; le 8 23)")" \
     "$(packet 5 21 4096 0 "$(le 8 31; le 4 65536)")" "$(packet 6 31 4096 0 6465)" "$(packet 7 21 70000 1)" \
     "$(packet 8 21 0 1)" "$(packet 9 0 0 0)" "$(packet 10 0 0 0)" "$(packet 11 41 0 0)" "$(packet 12 41 0 0)" \
     "$(packet 13 0 5 0)" "$(packet 14 0 4 0)" \
-    "$(packet 15 0 0 0 "$(repeated cd 16)00000000000000000000ffffc0a80007")" "$(packet 16 0 1 0)" \
+    "$(packet 15 0 0 0 "$claim")" \
     "$(packet 17 0 0 0 "$(le 8 $((0x4d58c0a80001)); le 8 77; le 4 3; le 4 0; repeated ab 16; repeated ef 32)")" \
     "$(packet 18 0 0 0 "$(repeated ef 32)")" \
     "$(packet 3 $((0xc << 60 | 6 << 32 | 256)) 11 0 "$name")" "$(packet 99 0 0 0)" "$(packet 9 0 0 0 00)" \
@@ -80,10 +81,10 @@ kind() {
 }
 
 kind 'mx_tcp.preamble' mx_tcp.version=1
-kind 'mx.kind == 1' mx.connect_id=0x000000000000000b mx.known=0x00000002 mx.version=7 mx.association=3 mx.key=0x70766673 \
+kind 'mx.kind == 1' mx.connect_id=0x000000000000000b mx.version=8 mx.association=3 mx.key=0x70766673 \
     mx.endpoint=3 mx.nic=0x00004d58c0a80001 mx.session=0x000000000000004d mx.to_nic=0x00004d58c0a80002 mx.to_endpoint=4 \
-    mx.nonce="$(repeated ab 16)"
-kind 'mx.kind == 2' mx.reply=4 mx.session=0x000000000000004d
+    mx.nonce="$(repeated ab 16)" mx.oldest=7 mx.features=0x00000005 mx.method_version=0x00000100 mx.given_id=9 mx.name=mx:/
+kind 'mx.kind == 2' mx.reply=3 mx.session=0x000000000000004d mx.claimed=0x000000000000001f
 kind 'mx.kind == 3 && mx.tag == 345' mx.epoch=5 mx.body_length=3 mx.bits=0xe000000c00000159 mx.type=0x0000000e \
     mx.peer=12 mx.length=3 mx.slot=1 mx.data=616263 mx.credit=7 mx.wanted=9 mx.slots=0x21
 kind 'mx.kind == 4' mx.type=0x0000000d mx.class=200 mx.peer=1 mx.tag=9 mx.length=70000 mx.send_id=0x0000000000000015 \
@@ -98,8 +99,7 @@ kind 'mx.kind == 11' mx.question=41
 kind 'mx.kind == 12' mx.question=41
 kind 'mx.kind == 13' mx.asked_back=5
 kind 'mx.kind == 14' mx.given_back=4
-kind 'mx.kind == 15' mx.nonce="$(repeated cd 16)" mx.came_from=::ffff:192.168.0.7
-kind 'mx.kind == 16' mx.mine=1
+kind 'mx.kind == 15' mx.claimed=0x000000000000001f mx.to_nic=0x00004d58c0a80007 mx.other_nic=0x00004d58c0a80009 mx.proof="$(repeated cd 16)"
 kind 'mx.kind == 17' mx.endpoint=3 mx.session=0x000000000000004d mx.proof="$(repeated ef 32)"
 kind 'mx.kind == 18' mx.proof="$(repeated ef 32)"
 kind 'mx.type == 0xc' mx.peer=6 mx.tag=256 mx.name=mx://a:0:3
@@ -146,7 +146,7 @@ at_work() {
         sleep 0.5
         kill -INT $shark; wait $shark' - "$work" "$port" "$build/bin"
     cmp "$work/file" "$work/store/copy" || return 1
-    for filter in 'mx.kind == 1' 'mx.kind == 2 && mx.answer_to' 'mx.type == 0xc' 'mx.type == 0xa' 'mx.type == 0xd' 'mx.type == 0xe'; do
+    for filter in 'mx.kind == 1' 'mx.kind == 2 && mx.answer_to' 'mx.kind == 1 && mx.given_id' 'mx.kind == 2 && mx.given_id' 'mx.type == 0xd' 'mx.type == 0xe'; do
         [ -n "$(shark -r "$work/work.pcap" -Y "$filter")" ] || { echo "none of $filter"; return 1; }
     done
     wrong=$(shark -r "$work/work.pcap" -Y 'mx.bad_kind || mx.bad_body || mx.bad_hello || mx.local_type || mx_dgram.bad_kind ||

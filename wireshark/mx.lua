@@ -23,16 +23,15 @@ end
 local KINDS = {
     [1] = "Connect", [2] = "Reply", [3] = "Eager", [4] = "Offer", [5] = "Pull", [6] = "Data", [7] = "Notify",
     [8] = "Withdraw", [9] = "Credit", [10] = "Disconnect", [11] = "Ping", [12] = "Pong", [13] = "Revoke",
-    [14] = "Return", [15] = "Confirm", [16] = "Confirmed", [17] = "Challenge", [18] = "Prove",
+    [14] = "Return", [15] = "Claim", [17] = "Challenge", [18] = "Prove",
 }
 local CONNECT, REPLY, EAGER, OFFER, PULL, DATA, NOTIFY, WITHDRAW = 1, 2, 3, 4, 5, 6, 7, 8
-local PING, PONG, REVOKE, RETURN, CONFIRM, CONFIRMED, CHALLENGE, PROVE = 11, 12, 13, 14, 15, 16, 17, 18
+local PING, PONG, REVOKE, RETURN, CLAIM, CHALLENGE, PROVE = 11, 12, 13, 14, 15, 17, 18
 -- Introductions have no credit fields.
-local NO_CREDIT = { [CONNECT] = true, [REPLY] = true, [CONFIRM] = true, [CONFIRMED] = true, [CHALLENGE] = true,
-    [PROVE] = true }
+local NO_CREDIT = { [CONNECT] = true, [REPLY] = true, [CLAIM] = true, [CHALLENGE] = true, [PROVE] = true }
 local REPLIES = {
-    [0] = "welcome", [1] = "wrong key", [2] = "other version", [3] = "no room", [4] = "known",
-    [5] = "not the same secret", [6] = "refused",
+    [0] = "welcome", [1] = "wrong key", [2] = "other version", [3] = "no room", [5] = "not the same secret",
+    [6] = "refused",
 }
 local NOTIFIES = { [0] = "all", [1] = "truncated", [2] = "not wanted" }
 local TYPES = {
@@ -61,12 +60,10 @@ field(f, "uint32", "mx.wanted_length", "Bytes wanted")
 field(f, "uint32", "mx.transferred", "Bytes received")
 field(f, "uint32", "mx.asked_back", "Credits asked back")
 field(f, "uint32", "mx.given_back", "Credits given back")
-field(f, "uint32", "mx.known", "Known remotes", base.HEX)
 field(f, "uint32", "mx.reply", "Reply", base.DEC, REPLIES)
 field(f, "uint32", "mx.notify", "Result", base.DEC, NOTIFIES)
 field(f, "uint32", "mx.slot", "Slot", base.DEC, { [0] = "none", [1] = "matched lane", [2] = "unexpected lane" })
 field(f, "uint32", "mx.answer", "A Notify is wanted")
-field(f, "uint32", "mx.mine", "It is mine")
 field(f, "uint32", "mx.credit", "Credits, running total")
 field(f, "uint24", "mx.wanted", "Credits wanted")
 field(f, "uint8", "mx.slots", "Messages received in slots", base.HEX)
@@ -76,8 +73,13 @@ field(f, "uint64", "mx.remote_key", "Remote key", base.HEX)
 field(f, "bytes", "mx.data", "Data")
 field(f, "bytes", "mx.nonce", "Nonce")
 field(f, "bytes", "mx.proof", "Proof")
-field(f, "ipv6", "mx.came_from", "It came from")
+field(f, "uint64", "mx.other_nic", "Interface on the other session", base.HEX)
+field(f, "uint64", "mx.claimed", "Session of the receiver's that is claimed", base.HEX)
 field(f, "uint16", "mx.version", "Version")
+field(f, "uint16", "mx.oldest", "Oldest version understood")
+field(f, "uint32", "mx.features", "Features", base.HEX)
+field(f, "uint32", "mx.method_version", "Version of the method", base.HEX)
+field(f, "uint32", "mx.given_id", "Id for the receiver")
 field(f, "uint16", "mx.association", "Association")
 field(f, "uint32", "mx.key", "Connection key", base.HEX)
 field(f, "uint32", "mx.endpoint", "Endpoint")
@@ -162,6 +164,13 @@ local function match_bits(word, body, pinfo, tree)
     return TYPES[kind] .. " tag " .. word(0, 4):le_uint()
 end
 
+local function claim(body, tree)
+    tree:add_le(f.claimed, body(0, 8))
+    tree:add_le(f.to_nic, body(8, 8))
+    tree:add_le(f.other_nic, body(16, 8))
+    tree:add(f.proof, body(24, 16))
+end
+
 local function hello(body, tree)
     if body:len() < HEADER or body(0, 4):string() ~= "MXs1" then
         tree:add_proto_expert_info(bad.hello)
@@ -172,12 +181,28 @@ local function hello(body, tree)
     sub:add_le(f.association, body(6, 2))
     sub:add_le(f.key, body(8, 4))
     sub:add_le(f.endpoint, body(12, 4))
-    sub:add_le(f.nic, body(16, 8))
+    sub:add_le(f.nic, body(16, 6))
+    sub:add_le(f.oldest, body(22, 2))
     sub:add_le(f.session, body(24, 8))
-    if body:len() >= 64 then
-        sub:add_le(f.to_nic, body(32, 8))
-        sub:add_le(f.to_endpoint, body(40, 4))
-        sub:add(f.nonce, body(48, 16))
+    if body:len() < 64 then
+        return
+    end
+    sub:add_le(f.to_nic, body(32, 6))
+    sub:add_le(f.to_endpoint, body(40, 4))
+    sub:add_le(f.features, body(44, 4))
+    sub:add(f.nonce, body(48, 16))
+    local len = body(38, 1):uint()
+    if body:len() < 64 + len then
+        sub:add_proto_expert_info(bad.hello)
+        return
+    end
+    if len >= 8 then
+        sub:add_le(f.method_version, body(64, 4))
+        sub:add_le(f.given_id, body(68, 4))
+        sub:add(f.name, body(72, len - 8))
+    end
+    if body:len() >= 64 + len + 40 then
+        claim(body(64 + len, 40), sub)
     end
 end
 
@@ -185,7 +210,7 @@ end
 local BODIES = {
     [CONNECT] = { 32, BODY_MAX }, [REPLY] = { 32, BODY_MAX }, [OFFER] = { 8, 24 }, [PULL] = { 12, 12 },
     [NOTIFY] = { 0, 0 }, [WITHDRAW] = { 0, 0 }, [9] = { 0, 0 }, [10] = { 0, 0 }, [PING] = { 0, 0 }, [PONG] = { 0, 0 },
-    [REVOKE] = { 0, 0 }, [RETURN] = { 0, 0 }, [CONFIRM] = { 32, 32 }, [CONFIRMED] = { 0, 0 }, [CHALLENGE] = { 72, 72 },
+    [REVOKE] = { 0, 0 }, [RETURN] = { 0, 0 }, [CLAIM] = { 40, BODY_MAX }, [CHALLENGE] = { 72, 72 },
     [PROVE] = { 32, 32 },
 }
 
@@ -193,15 +218,13 @@ local show = {}
 
 show[CONNECT] = function(t, pinfo, tree)
     tree:add_le(f.connect_id, t(8, 8))
-    tree:add_le(f.known, t(16, 4))
     asks(pinfo, tree, "connect" .. t(8, 8):le_uint64():tohex())
 end
 
 show[REPLY] = function(t, pinfo, tree)
     tree:add_le(f.connect_id, t(8, 8))
-    tree:add_le(f.known, t(16, 4))
     local item, status = tree:add_le(f.reply, t(20, 4)), t(20, 4):le_uint()
-    if status ~= 0 and status ~= 4 then
+    if status ~= 0 then
         item:add_proto_expert_info(bad.refused)
     end
     responds(pinfo, tree, "connect" .. t(8, 8):le_uint64():tohex())
@@ -284,17 +307,10 @@ show[RETURN] = function(t, pinfo, tree)
     return t(16, 4):le_uint() .. " credits"
 end
 
-show[CONFIRM] = function(_, pinfo, tree, body)
-    if body and body:len() == 32 then
-        tree:add(f.nonce, body(0, 16))
-        tree:add(f.came_from, body(16, 16))
+show[CLAIM] = function(_, _, tree, body)
+    if body and body:len() >= 40 then
+        claim(body, tree)
     end
-    asks(pinfo, tree, "confirm")
-end
-
-show[CONFIRMED] = function(t, pinfo, tree)
-    tree:add_le(f.mine, t(16, 4))
-    responds(pinfo, tree, "confirm")
 end
 
 show[CHALLENGE] = function(_, pinfo, tree, body)

@@ -1,5 +1,5 @@
 /*
- * Address strings: which are accepted, which are not, and which name the same peer.
+ * Address strings: which are accepted, which are not, and which are one session.
  *
  *     mx://host:board:endpoint    mx://host:endpoint     (host: name, IPv4, [IPv6])
  *     mx://tcp@host:endpoint      mx://host:endpoint/tcp (the port that carries it)
@@ -151,9 +151,10 @@ static void fresh_addresses(struct side *side)
     host_stop();
 }
 
-/* ---- many names, one peer ---- */
+/* ---- many names of one server ---- */
 
-enum { NAMES = 10, FROM_LIST = 6 };
+/* Names from FORCED on force a port, and are a session of their own. */
+enum { NAMES = 10, FROM_LIST = 6, FORCED = 8, SESSIONS = 2 };
 
 static void names_of(int endpoint, char names[NAMES][ADDRESS_SIZE])
 {
@@ -169,37 +170,40 @@ static void names_of(int endpoint, char names[NAMES][ADDRESS_SIZE])
     snprintf(names[count++], ADDRESS_SIZE, "mx://%s:%d\n", host, endpoint);
     CHECK_THAT(count, ==, FROM_LIST);
     snprintf(names[count++], ADDRESS_SIZE, "tcp://elsewhere:1,mx://localhost:0:%d", endpoint);
+    snprintf(names[count++], ADDRESS_SIZE, "mx://localhost:0:%d", endpoint);
+    CHECK_THAT(count, ==, FORCED);
     snprintf(names[count++], ADDRESS_SIZE, "mx://localhost:0:%d/%s", endpoint, port_name());
     snprintf(names[count++], ADDRESS_SIZE, "mx://%s@localhost:%d", port_name(), endpoint);
-    snprintf(names[count++], ADDRESS_SIZE, "mx://localhost:0:%d", endpoint);
     CHECK_THAT(count, ==, NAMES);
 }
 
-/* The one client there is gets a number for each name. */
-static void answer_all(struct side *side, struct bmi_method_addr *client)
+/* The variant: how many requests come by each name, whose number is the tag. Each session is a peer, and its requests
+ * keep their order whatever the name. Every name gets its number as an answer, once. */
+static void answers_names(struct side *side)
 {
-    CHECK_THAT(host_registered(), ==, 1);
+    struct bmi_method_addr *callers[SESSIONS] = {NULL};
+    int count = (int)side->variant * NAMES, last[SESSIONS] = {-1, -1};
+
+    pair_serve(side);
+    for (int i = 0; i < count; i++) {
+        struct arrival arrival = host_next();
+        int session = arrival.tag % NAMES >= FORCED;
+
+        if (callers[session] == NULL)
+            callers[session] = arrival.from;
+        CHECK(arrival.from == callers[session]);
+        CHECK(arrival.tag > last[session] && arrival.tag < count);
+        last[session] = arrival.tag;
+        arrival_free(&arrival);
+    }
+    CHECK(callers[0] != callers[1]);
+    CHECK_THAT(host_registered(), ==, SESSIONS);
     for (int64_t i = 0; i < NAMES; i++)
-        send_message(client, &i, sizeof i, (bmi_msg_tag_t)(500 + i));
+        send_message(callers[i >= FORCED], &i, sizeof i, (bmi_msg_tag_t)(500 + i));
     pair_part(side);
 }
 
-static void one_peer_server(struct side *side)
-{
-    struct bmi_method_addr *client = NULL;
-
-    pair_serve(side);
-    for (int i = 0; i < 2 * NAMES; i++) {
-        struct bmi_method_addr *from = host_take(i);
-
-        /* One client, whatever name it calls us by. */
-        CHECK(client == NULL || from == client);
-        client = from;
-    }
-    answer_all(side, client);
-}
-
-static void one_peer_client(struct side *side)
+static void calls_by_names(struct side *side)
 {
     int endpoint = (int)hear(side, "endpoint");
     char names[NAMES][ADDRESS_SIZE];
@@ -216,7 +220,6 @@ static void one_peer_client(struct side *side)
     }
     /* A list stands for its address of this method. */
     CHECK(strcmp(ops->rev_lookup_unexpected(address[FROM_LIST]), names[0]) == 0);
-    /* In this order although each goes by another name: it is one peer. */
     for (int i = 0; i < 2 * NAMES; i++)
         send_request(address[i % NAMES], "x", 1, i);
     for (int i = 0; i < NAMES; i++)
@@ -228,8 +231,8 @@ static void one_peer_client(struct side *side)
     pair_part(side);
 }
 
-/* The same with all posts before the connection is up: nothing knows yet that they are one. */
-static void early_names_client(struct side *side)
+/* Posts everything before the connection is up. */
+static void calls_by_names_early(struct side *side)
 {
     int endpoint = (int)hear(side, "endpoint");
     char names[NAMES][ADDRESS_SIZE];
@@ -251,24 +254,6 @@ static void early_names_client(struct side *side)
         CHECK_THAT(numbers[i], ==, i);
     }
     pair_part(side);
-}
-
-static void early_names_server(struct side *side)
-{
-    struct bmi_method_addr *client = NULL;
-    bool seen[NAMES] = {false};
-
-    pair_serve(side);
-    for (int i = 0; i < NAMES; i++) {
-        struct arrival arrival = host_next();
-
-        CHECK(client == NULL || arrival.from == client);
-        client = arrival.from;
-        CHECK(arrival.tag >= 0 && arrival.tag < NAMES && !seen[arrival.tag]);
-        seen[arrival.tag] = true;
-        arrival_free(&arrival);
-    }
-    answer_all(side, client);
 }
 
 /* ---- numbers are decimal ---- */
@@ -453,9 +438,8 @@ TESTS(
     SOLO_OF(malformed_and_foreign_addresses_give_NULL_on_a_client, false, in_a_life),
     SOLO_OF(malformed_and_foreign_addresses_give_NULL_on_a_server, true, in_a_life),
     SOLO(every_lookup_gives_an_address_of_its_own, fresh_addresses),
-    PAIR(many_names_lead_to_one_peer, one_peer_server, one_peer_client),
-    PAIR(many_names_used_before_the_connect_lead_to_one_peer, early_names_server,
-         early_names_client),
+    PAIR_OF(names_of_one_server_are_one_session_a_forced_port_another, 2, answers_names, 0, calls_by_names),
+    PAIR_OF(so_are_names_that_are_used_before_the_connect, 1, answers_names, 0, calls_by_names_early),
     PAIR(a_tab_file_can_name_the_port, only_server, tab_client),
     PAIR(numbers_are_decimal, decimal_server, decimal_client),
     SOLO(posts_to_an_endpoint_that_is_not_open_fail, not_open),

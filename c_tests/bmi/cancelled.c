@@ -100,8 +100,7 @@ static void cancels_beginners(struct side *side)
         workers_cancel(begins_and_ends, round);
         (void)ops->finalize();
     }
-    peer = host_lookup_endpoint(host_start_server());
-    pair_exchange(peer, sizeof sent, TAG);
+    pair_exchange_self(host_lookup_endpoint(host_start_server()), sizeof sent, TAG);
     host_stop();
 }
 

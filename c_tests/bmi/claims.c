@@ -2,10 +2,10 @@
  * Claims of identity: sockets that claim to be another peer.
  *
  *     director ── an opening, its claims changed ──► server ◄── victim, with a receive posted
- *              recorded from "dialler", a real client
+ *              recorded from "dialler", a real client, or from the victim itself
  *
- * They claim the victim's interface and endpoint with another session number, from this machine: each is
- * a peer of its own, and nothing of the victim's ends.
+ * They claim the victim's interface and endpoint, from this machine, with other session numbers or with the victim's
+ * own: each is a peer of its own, and nothing of the victim's ends.
  */
 #include "../support/stage.h"
 
@@ -52,14 +52,18 @@ static void answers_late(struct side *side)
 
 static void waits_long(struct side *side)
 {
-    struct op late = {0};
-    struct bmi_method_addr *server;
-    char in[8];
+    struct op late = {0}, call = {0};
+    struct bmi_method_addr *server, *director;
+    char in[8], text[ADDRESS_SIZE];
 
     tell(side, "endpoint", host_start_server());
     server = host_lookup_endpoint((int)hear(side, "server"));
     CHECK_THAT(op_recv(&late, server, in, sizeof in, TAG_LATE), ==, 0);
     send_request(server, "ask", 3, 1);
+    snprintf(text, sizeof text, "mx://tcp@127.0.0.1:0:%d", (int)pair_hear(side, "director"));
+    director = host_lookup(text);
+    CHECK(director != NULL);
+    op_send_unexpected(&call, director, "hello", 5, 1);
     while (!heard_anything(side)) {
         host_pump(5);
         if (op_done(&late) && !heard_anything(side))
@@ -67,6 +71,7 @@ static void waits_long(struct side *side)
     }
     hear(side, "late");
     op_received(&late, 4);
+    CHECK_THAT(op_code(&call), <, 0);
     tell(side, "received", 0);
     pair_hear(side, "stop");
     host_stop();
@@ -76,7 +81,7 @@ static void claim_a_living_peer(struct world *world)
 {
     unsigned char opening[OPENING_MAX];
     struct child *server = spawn(world, "server"), *victim = spawn(world, "victim");
-    int endpoint = (int)child_hear(server, "endpoint"), claimed;
+    int endpoint = (int)child_hear(server, "endpoint"), claimed, port = 0, listener = wire_listen(&port);
     size_t size;
 
     claimed = (int)child_hear(victim, "endpoint");
@@ -87,6 +92,11 @@ static void claim_a_living_peer(struct world *world)
         claim(opening, claimed, 1000 + (uint64_t)attempt);
         CHECK(let_in(attempt % 2 ? STRANGER : 1, endpoint, opening, size));
     }
+    child_tell(victim, "director", port);
+    size = record_next(listener, opening);
+    close(listener);
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++)
+        CHECK(let_in(attempt % 2 ? STRANGER : 1, endpoint, opening, size));
     child_tell(victim, "late", 0);
     child_tell(server, "answer", 0);
     child_hear(victim, "received");

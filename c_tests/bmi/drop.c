@@ -6,7 +6,7 @@
  *     host drops    ──► address, id and memory are free; messages that waited are thrown away
  *     it comes again ─► as a new peer
  *
- * See lifecycle.c for names of one peer that are dropped one by one.
+ * See lifecycle.c for names of one peer that are dropped one by one, and calls.c for callers that come again.
  */
 #include "../support/log.h"
 #include "../support/pair.h"
@@ -83,14 +83,18 @@ static void is_dropped(struct side *side)
 
 /* ---- the forget callback, and what the query answers ---- */
 
-static void soon(struct bmi_method_addr *address, int forgotten)
-{
-    UNTIL (host_forgotten_of(address) >= forgotten)
-        host_testcontext(16, 0, 5);
-    CHECK_THAT(host_forgotten_of(address), ==, forgotten);
-}
-
 enum { GUESTS = 4 };
+
+/* Waits until an unexpected message is here, without taking it. */
+static void await_message(void)
+{
+    struct bmi_mx_credits credits = {.size = sizeof credits};
+
+    UNTIL (credits.ready > 0) {
+        host_testcontext(16, 0, 2);
+        CHECK_THAT(ops->get_info(BMI_MX_GET_CREDITS, &credits), ==, 0);
+    }
+}
 
 /* Guests: one is killed, one finalizes, one is killed while its message waits, one lives on. */
 static void host_of_guests(struct side *side)
@@ -111,18 +115,18 @@ static void host_of_guests(struct side *side)
     CHECK_THAT(op_recv(&receive, guest[0], room, sizeof room, 5), ==, 0);
     tell(side, "ready", 0);
     pair_hear(side, "gone"); /* the first two */
-    soon(guest[0], 1);
-    soon(guest[1], 1);
+    pair_hears_death(guest[0]);
+    pair_hears_death(guest[1]);
     op_failed(&receive, BMI_ENETRESET);
     CHECK(host_may_drop(guest[0]) && host_may_drop(guest[1]));
     CHECK(!host_may_drop(guest[2]) && !host_may_drop(guest[3]));
 
     /* The third has something to say, and dies before the server listens. */
     tell(side, "say it", 0);
-    UNTIL_WITHIN (2 * WAIT_MS, heard_anything(side))
-        host_testcontext(16, 0, 2);
-    hear(side, "said it");
-    soon(guest[2], 1);
+    await_message();
+    tell(side, "it is here", 0);
+    hear(side, "dead");
+    pair_hears_death(guest[2]);
     CHECK(!host_may_drop(guest[2]));
     CHECK(host_take(7) == guest[2]);
     CHECK(host_may_drop(guest[2]));
@@ -130,10 +134,10 @@ static void host_of_guests(struct side *side)
     /* Once each, however long they are kept. */
     for (int i = 0; i < 20; i++)
         host_pump(1);
-    for (int i = 0; i < GUESTS; i++) {
-        CHECK_THAT(host_forgotten_of(guest[i]), ==, i < 3);
-        CHECK(host_may_drop(guest[i]) == (i < 3));
-    }
+    CHECK_THAT(host_forgotten_of(guest[3]), ==, 0);
+    CHECK(!host_may_drop(guest[3]));
+    for (int i = 0; i < 3; i++)
+        pair_is_dead(guest[i]);
     for (int i = 0; i < 3; i++)
         host_drop(guest[i]);
     CHECK_THAT(host_addresses(), ==, 1);
@@ -149,7 +153,6 @@ static void guest(struct side *side)
     pair_idle(side);
     if (hear(side, "now") != 0) {
         send_request(server, "I was here", 11, 7);
-        tell(side, "said it", 0);
         pair_hear(side, "now");
     }
     host_stop();
@@ -172,9 +175,9 @@ static void sees_guests_off(struct world *world)
     child_tell(server, "gone", 0);
     child_hear(server, "say it");
     child_tell(guests[2], "now", 1);
-    child_hear(guests[2], "said it");
+    child_hear(server, "it is here");
     child_kill(guests[2]);
-    child_tell(server, "said it", 0);
+    child_tell(server, "dead", 0);
     child_hear(server, "dropped");
     child_tell(guests[3], "now", 0);
     child_end(guests[3]);
@@ -182,62 +185,40 @@ static void sees_guests_off(struct world *world)
     child_end(server);
 }
 
-/* ---- one that the host keeps comes back, and dies again ---- */
+/* ---- a caller dies before the host knows it ---- */
 
-/* A silent death takes a while. */
-static int lives(void)
+static void meets_dead(struct side *side)
 {
-    return death_is_silent() ? 2 : 4;
-}
-
-static void keeps_dead(struct side *side)
-{
-    struct bmi_method_addr *first = NULL;
+    struct bmi_method_addr *caller;
 
     pair_serve(side);
-    for (int life = 1; life <= lives(); life++) {
-        struct bmi_method_addr *caller = pair_accept();
-
-        CHECK(first == NULL || caller == first);
-        first = caller;
-        CHECK_THAT(host_registered(), ==, 1);
-        CHECK(!host_may_drop(caller));
-        CHECK_THAT(host_forgotten_of(caller), ==, life - 1);
-        tell(side, "known", 0);
-        soon(caller, life);
-        CHECK(host_may_drop(caller));
-        tell(side, "forgotten", 0);
-    }
-    hear(side, "bye");
+    await_message();
+    tell(side, "it is here", 0);
+    hear(side, "dead");
+    for (int i = 0; i < 20; i++)
+        host_testcontext(16, 0, 2);
+    CHECK_THAT(host_registered(), ==, 0);
+    caller = host_take(7);
+    pair_hears_death(caller);
+    pair_is_dead(caller);
+    host_drop(caller);
     host_stop();
 }
 
-/* Always the same endpoint. */
-static void caller(struct side *side)
+static void dies_unknown(struct side *side)
 {
-    int endpoint = (int)hear(side, "mine");
-
-    tell(side, "mine", host_serve_at(endpoint));
-    pair_hello(host_lookup_endpoint((int)hear(side, "endpoint")));
+    send_request(pair_join(side), "I was here", 11, 7);
     pair_await_death();
 }
 
-static void kills_caller(struct world *world)
+static void kills_unknown(struct world *world)
 {
-    struct child *server = spawn(world, "server");
-    int64_t endpoint = child_hear(server, "endpoint"), mine = 0;
+    struct child *server = spawn(world, "server"), *caller = spawn(world, "caller");
 
-    for (int life = 1; life <= lives(); life++) {
-        struct child *child = spawn(world, "caller");
-
-        child_tell(child, "mine", mine);
-        mine = child_hear(child, "mine");
-        child_tell(child, "endpoint", endpoint);
-        child_hear(server, "known");
-        child_kill(child);
-        child_hear(server, "forgotten");
-    }
-    child_tell(server, "bye", 0);
+    child_tell(caller, "endpoint", child_hear(server, "endpoint"));
+    child_hear(server, "it is here");
+    child_kill(caller);
+    child_tell(server, "dead", 0);
     child_end(server);
 }
 
@@ -278,13 +259,11 @@ static void serve_crowd(struct crowd *crowd)
 {
     if (crowd->count - crowd->gone < 2 * STREAMS && host_waiting()) {
         struct bmi_method_addr *guest = pair_accept();
-        bool known = false;
 
-        /* The successor at an endpoint whose last client is not dropped yet has its address. */
+        /* Also the successor at an endpoint whose last client is not dropped yet is a new peer. */
         for (int i = 0; i < crowd->count - crowd->gone; i++)
-            known = known || crowd->here[i] == guest;
-        if (!known)
-            crowd->here[crowd->count++ - crowd->gone] = guest;
+            CHECK(crowd->here[i] != guest);
+        crowd->here[crowd->count++ - crowd->gone] = guest;
     }
     for (int i = 0; i < crowd->count - crowd->gone; i++) {
         if (host_release(crowd->here[i])) {
@@ -377,8 +356,8 @@ static const struct scenario scenarios[] = {
     PAIR(what_a_dropped_peer_had_sent_is_thrown_away, drops_sender, is_dropped),
     DIRECTED(the_host_hears_once_of_each_death_and_may_drop_when_nothing_is_left, sees_guests_off,
              {"server", host_of_guests}, {"guest", guest}),
-    DIRECTED(a_dead_peer_that_is_kept_comes_back_as_itself, kills_caller, {"server", keeps_dead},
-             {"caller", caller}),
+    DIRECTED(a_caller_that_died_before_it_was_known_is_told_once, kills_unknown, {"server", meets_dead},
+             {"caller", dies_unknown}),
     DIRECTED(thousands_of_clients_come_and_go_and_leave_nothing_behind, thousands,
              {"server", forgets_thousands}, {"clients", come_and_go}),
     {0},

@@ -39,7 +39,7 @@ static void refused(const char *const *words)
     CHECK_THAT(try_client(), ==, -BMI_EDEVINIT);
     log_is_one(__FILE__, __LINE__, 0, words);
     setenv("MX_PORT", "tcp", 1);
-    pair_exchange(host_lookup_endpoint(host_start_server()), 8, 1);
+    pair_exchange_self(host_lookup_endpoint(host_start_server()), 8, 1);
     /* Endpoints that are taken may have been named; the fabric is no concern of tcp's. */
     CHECK_THAT(log_said("rdm") + log_said("libfabric"), ==, 0);
     host_stop();
@@ -140,12 +140,12 @@ static void local_and_tcp_load_nothing(struct side *side)
 
     for (int i = 0; i < 2; i++) {
         setenv("MX_PORT", ports[i], 1);
-        pair_exchange(host_lookup_endpoint(host_start_server()), 8, 1);
+        pair_exchange_self(host_lookup_endpoint(host_start_server()), 8, 1);
         CHECK(!has_libfabric());
         host_stop();
     }
     setenv("MX_PORT", "rdm", 1);
-    pair_exchange(host_lookup_endpoint(host_start_server()), 8, 1);
+    pair_exchange_self(host_lookup_endpoint(host_start_server()), 8, 1);
     CHECK(has_libfabric());
     host_stop();
 }

@@ -1,5 +1,5 @@
 /*
- * Large messages, and the peers that are not plain clients: oneself and other servers.
+ * Large messages, alone and beside small ones.
  */
 #include "../support/pair.h"
 
@@ -126,121 +126,8 @@ static void memalloc_client(struct side *side)
     pair_part(side);
 }
 
-/* ---- oneself ---- */
-
-static const bmi_size_t self_sizes[] = {0, 8, 5000, 32768, 32769, 300000, 4 * MIB};
-enum { SELF = sizeof self_sizes / sizeof self_sizes[0] };
-
-static void to_oneself(struct bmi_method_addr *self)
-{
-    for (int turn = 0; turn < 2; turn++) {
-        for (int i = 0; i < SELF; i++) {
-            size_t size = (size_t)self_sizes[i];
-            void *out = fenced(size), *in = fenced(size);
-            struct op send = {0}, receive = {0};
-
-            fill(out, size, (uint64_t)i);
-            if (turn == 0)
-                CHECK_THAT(op_recv(&receive, self, in, self_sizes[i], i), >=, 0);
-            CHECK_THAT(op_send(&send, self, out, self_sizes[i], i), >=, 0);
-            if (turn == 1)
-                CHECK_THAT(op_recv(&receive, self, in, self_sizes[i], i), >=, 0);
-            op_received(&receive, self_sizes[i]);
-            op_sent(&send);
-            check_filled(in, size, (uint64_t)i);
-            fenced_free(in);
-            fenced_free(out);
-        }
-    }
-    for (int i = 0; i < SELF - 1; i++) {
-        size_t size = (size_t)self_sizes[i];
-        void *out = fenced(size);
-        struct op send = {0};
-        struct arrival arrival;
-
-        fill(out, size, (uint64_t)i);
-        CHECK_THAT(op_send_unexpected(&send, self, out, self_sizes[i], 40 + i), >=, 0);
-        arrival = host_next();
-        CHECK_THAT(arrival.tag, ==, 40 + i);
-        CHECK_THAT(arrival.size, ==, self_sizes[i]);
-        check_filled(arrival.buffer, size, (uint64_t)i);
-        arrival_free(&arrival);
-        op_sent(&send);
-        fenced_free(out);
-    }
-}
-
-static void a_server_alone(struct side *side)
-{
-    int endpoint = host_start_server();
-
-    /* Section 2: the server looks up its own listen string. */
-    to_oneself(host_lookup_endpoint(endpoint));
-    /* Its listen address leads to it as well. */
-    pair_exchange(host_listen_address(), 3 * MIB, 1);
-    host_stop();
-}
-
-/* ---- servers among themselves, both beginning at the same moment ---- */
-
-enum { TALK = 50 };
-
-static void server_to_server(struct side *side)
-{
-    static struct op unexpected[TALK], send[TALK], receive[TALK];
-    static int64_t out[TALK], in[TALK];
-    int mine = host_start_server(), theirs;
-    struct bmi_method_addr *peer;
-    int before;
-
-    tell(side, "endpoint", mine);
-    theirs = (int)hear(side, "endpoint");
-    peer = host_lookup_endpoint(theirs);
-    before = host_addresses();
-    for (int i = 0; i < TALK; i++) {
-        out[i] = (int64_t)mine * 1000 + i;
-        in[i] = -1;
-        CHECK_THAT(op_recv(&receive[i], peer, &in[i], 8, i), >=, 0);
-        CHECK_THAT(op_send_unexpected(&unexpected[i], peer, &out[i], 8, i), >=, 0);
-        CHECK_THAT(op_send(&send[i], peer, &out[i], 8, i), >=, 0);
-    }
-    for (int i = 0; i < TALK; i++) {
-        struct arrival arrival = host_next();
-        int64_t number;
-
-        /* One peer, whichever side's connect came first: its messages come from an address
-         * the host has, and answers to that address arrive. */
-        CHECK_THAT(arrival.tag, ==, i);
-        CHECK_THAT(arrival.size, ==, 8);
-        memcpy(&number, arrival.buffer, 8);
-        CHECK_THAT(number, ==, (int64_t)theirs * 1000 + i);
-        arrival_free(&arrival);
-        if (i == TALK - 1) {
-            struct op forth = {0};
-            int64_t answer = -1;
-
-            CHECK_THAT(op_recv(&forth, arrival.from, &answer, 8, 999), >=, 0);
-            send_message(arrival.from, &out[7], 8, 999);
-            op_received(&forth, 8);
-            CHECK_THAT(answer, ==, (int64_t)theirs * 1000 + 7);
-        }
-    }
-    for (int i = 0; i < TALK; i++) {
-        op_received(&receive[i], 8);
-        CHECK_THAT(in[i], ==, (int64_t)theirs * 1000 + i);
-        op_sent(&unexpected[i]);
-        op_sent(&send[i]);
-    }
-    /* At most one address was registered for the one peer, none twice. */
-    CHECK_THAT(host_addresses() - before, <=, 1);
-    pair_part(side);
-}
-
 TESTS(
     PAIR(sixteen_MiB_messages_cross_both_ways_at_once, big_server, big_client),
     PAIR(small_messages_are_not_stuck_behind_a_large_one, large_and_small_server,
          large_and_small_client),
-    PAIR(memory_from_memalloc_carries_messages, memalloc_server, memalloc_client),
-    SOLO(a_server_can_send_to_itself, a_server_alone),
-    PAIR(two_servers_connecting_to_each_other_at_once_end_in_one_peer, server_to_server,
-         server_to_server))
+    PAIR(memory_from_memalloc_carries_messages, memalloc_server, memalloc_client))

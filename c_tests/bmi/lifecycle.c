@@ -15,7 +15,7 @@ static void begins_again(struct side *side)
     for (int i = 0; i < 5; i++) {
         int endpoint = host_start_server();
 
-        pair_exchange(host_lookup_endpoint(endpoint), 8, i);
+        pair_exchange_self(host_lookup_endpoint(endpoint), 8, i);
         host_stop();
         host_start_client();
         host_stop();

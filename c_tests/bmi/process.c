@@ -46,7 +46,7 @@ static void threads_block_signals(struct side *side)
     char own[32];
     DIR *list;
 
-    pair_exchange(host_lookup_endpoint(host_start_server()), 8, 1);
+    pair_exchange_self(host_lookup_endpoint(host_start_server()), 8, 1);
     snprintf(own, sizeof own, "%d", (int)getpid());
     list = opendir("/proc/self/task");
     CHECK(list != NULL);
@@ -81,10 +81,10 @@ static bool reaches(struct bmi_method_addr *peer)
 
 static void forks(struct side *side)
 {
-    struct bmi_method_addr *self = host_lookup_endpoint(host_start_server());
+    struct bmi_method_addr *self = host_lookup_endpoint(host_start_server()), *called = pair_call_self(self);
     pid_t child;
 
-    pair_exchange(self, 8, 1);
+    pair_exchange_ends(self, called, 8, 1);
     child = fork_child();
     if (child == 0) {
         /* Without a call that would go on with the parent's life, this is one of the child's own, in
@@ -99,7 +99,7 @@ static void forks(struct side *side)
         leave_fork(reaches(self) ? "0" : "5");
     }
     reap_fork(child);
-    pair_exchange(self, 8, 1);
+    pair_exchange_ends(self, called, 8, 1);
     host_stop();
 }
 
@@ -111,7 +111,7 @@ static void execs(struct side *side)
     int count = 0, endpoint = host_start_server();
     FILE *pipe;
 
-    pair_exchange(host_lookup_endpoint(endpoint), 8, 1);
+    pair_exchange_self(host_lookup_endpoint(endpoint), 8, 1);
     snprintf(door, sizeof door, "socket:[%lu]", wire_listener_inode(endpoint));
     pipe = popen(command, "r");
     CHECK(pipe != NULL);

@@ -7,9 +7,9 @@
  *            tags by which it exchanges messages with the next, and every message says whose life
  *            it belongs to
  *
- * The phoenix is a server whose clients reconnect, or a guest that comes back to its server. The
- * loyal side pumps, or computes with or without a helper thread, or is itself stopped while the
- * phoenix dies and returns.
+ * The phoenix is a server whose clients reconnect, or a guest that comes back to its server and is a new peer each
+ * time. The loyal side pumps, or computes with or without a helper thread, or is itself stopped while the phoenix dies
+ * and returns.
  */
 #include "../support/pair.h"
 
@@ -273,7 +273,7 @@ static void phoenix_guest(struct side *side)
 
 static void loyal_server(struct side *side)
 {
-    struct bmi_method_addr *guest = NULL;
+    struct bmi_method_addr *guests[LIVES + 1] = {NULL}; /* by life */
     struct left left = {0};
     int64_t life = 0;
 
@@ -290,16 +290,25 @@ static void loyal_server(struct side *side)
         CHECK_THAT(arrival.tag, ==, TAG_GO);
         CHECK_THAT(said, ==, life + 1);
         life = said;
-        /* One endpoint is one peer, whatever became of it: the host keeps its address. */
-        CHECK(guest == NULL || guest == arrival.from);
-        guest = arrival.from;
+        guests[life] = arrival.from;
         left_has_ended(&left);
-        swap(guest, life, TAG_TO, TAG_FROM);
-        leave(&left, guest, life);
+        /* The host keeps the addresses of the dead; nothing that it posts for them reaches this one. */
+        for (int64_t former = 1; former < life; former++) {
+            CHECK(guests[former] != guests[life]);
+            pair_hears_death(guests[former]);
+            pair_is_dead(guests[former]);
+        }
+        swap(guests[life], life, TAG_TO, TAG_FROM);
+        leave(&left, guests[life], life);
         tell(side, "pending", life);
         hear(side, "go on"); /* the guest is dead, and perhaps back, when it comes */
     }
     left_has_ended(&left);
+    CHECK_THAT(host_registered(), ==, lives());
+    for (life = 1; life <= lives(); life++) {
+        pair_hears_death(guests[life]);
+        pair_is_dead(guests[life]);
+    }
     host_stop();
 }
 

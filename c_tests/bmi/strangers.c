@@ -130,7 +130,7 @@ static void send_harm(struct world *world)
         return;
     size = record_tcp(world, opening);
     memset(body, 'A', sizeof body); /* no NUL anywhere */
-    for (unsigned kind = 0; kind < 16; kind++) {
+    for (unsigned kind = 0; kind < 20; kind++) {
         for (size_t w = 0; w < sizeof words / sizeof words[0]; w++) {
             int fd = enter(&stage, opening, size);
 

@@ -15,16 +15,12 @@
 #include <sys/socket.h>
 
 enum {
-    KIND_CONNECT = 1,
-    KIND_REPLY = 2,
     KIND_EAGER = 3,
     KIND_CREDIT = 9,
     KIND_DISCONNECT = 10,
     KIND_PING = 11,
     KIND_PONG = 12,
     KIND_RETURN = 14,
-    HELLO = WIRE_HELLO,
-    EPOCH_AT = 6,  /* in a hello */
     BODY_MAX = 40000,
     FIRST_CREDITS = 80,
     CREDIT_LIMIT_MAX = 8200,
@@ -40,7 +36,6 @@ struct stranger {
     uint64_t id; /* the server's for it, where match bits have it; 0: not known yet */
     unsigned pongs;
     bool over; /* it has been shown the door */
-    unsigned char hello[HELLO];
     size_t have;
     unsigned char heard[WIRE_HEADER + BODY_MAX];
 };
@@ -75,8 +70,7 @@ static void say(struct stranger *stranger, int kind)
 /* Takes one packet out of what was heard; false when it is not whole. */
 static bool understand(struct stranger *stranger)
 {
-    const unsigned char *body = stranger->heard + WIRE_HEADER;
-    uint32_t size, type;
+    uint32_t size;
 
     if (stranger->have < WIRE_HEADER)
         return false;
@@ -86,14 +80,7 @@ static bool understand(struct stranger *stranger)
         return false;
     if ((int32_t)(get32(stranger->heard + 24) - stranger->allowed) > 0)
         stranger->allowed = get32(stranger->heard + 24);
-    type = get32(stranger->heard + 12) >> 28;
     switch (stranger->heard[0]) {
-    case KIND_CONNECT: /* it connects back, to be sure: it is welcome */
-        CHECK_THAT(size, >=, HELLO);
-        say_about(stranger, KIND_REPLY,
-                  get32(stranger->heard + 8) | (uint64_t)get32(stranger->heard + 12) << 32,
-                  body[EPOCH_AT] | (uint32_t)body[EPOCH_AT + 1] << 8, 0, stranger->hello, HELLO);
-        break;
     case KIND_PING:
         say(stranger, KIND_PONG);
         break;
@@ -102,12 +89,6 @@ static bool understand(struct stranger *stranger)
         break;
     case KIND_DISCONNECT:
         stranger->over = true;
-        break;
-    case KIND_EAGER:
-        if (type == 0xa && stranger->id == 0) {
-            CHECK_THAT(size, ==, 0);
-            stranger->id = (uint64_t)(get32(stranger->heard + 12) & 0xfffff) << 32;
-        }
         break;
     }
     stranger->have -= WIRE_HEADER + size;
@@ -178,20 +159,19 @@ static void is_heard(struct stranger *stranger)
 static void come_in(struct stranger *stranger, const struct stage *stage,
                     const unsigned char *opening, size_t size)
 {
-    static unsigned char visits; /* as enter() counts them */
-    deadline_t deadline = deadline_in(WAIT_MS);
+    size_t rest;
 
     memset(stranger, 0, sizeof *stranger);
     stranger->fd = enter(stage, opening, size);
     CHECK(stranger->fd >= 0);
-    memcpy(stranger->hello, opening + WIRE_PREAMBLE + WIRE_HEADER, HELLO);
-    stranger->hello[SESSION_AT - WIRE_PREAMBLE - WIRE_HEADER] ^= ++visits;
-    CHECK_THAT(wire_hear(stranger->fd, stranger->heard, HELLO, WAIT_MS), ==, HELLO);
-    is_heard(stranger);
-    CHECK(call(stranger));
-    while (stranger->id == 0 && !deadline_over(deadline))
-        listen_to(stranger, WAIT_MS);
+    CHECK_THAT(wire_hear(stranger->fd, stranger->heard, WIRE_HELLO, WAIT_MS), ==, WIRE_HELLO);
+    /* Then the greeting of the server's method: version, id, name. */
+    rest = stranger->heard[38];
+    CHECK_THAT(rest, >, 8);
+    CHECK_THAT(wire_hear(stranger->fd, stranger->heard + WIRE_HELLO, rest, WAIT_MS), ==, rest);
+    stranger->id = (uint64_t)(get32(stranger->heard + WIRE_HELLO + 4) & 0xfffff) << 32;
     CHECK(stranger->id != 0);
+    is_heard(stranger);
 }
 
 static void is_cut_off(struct stranger *stranger)

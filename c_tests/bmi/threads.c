@@ -337,6 +337,9 @@ static void takes_post(struct side *side)
 
 /* ---- a post to oneself wakes the thread that waits ---- */
 
+/* The other end of the call to `peer`. */
+static struct bmi_method_addr *called;
+
 static void *post_to_self(void *unexpected)
 {
     struct op send = {.context = 1};
@@ -345,14 +348,15 @@ static void *post_to_self(void *unexpected)
     if (unexpected != NULL)
         CHECK_THAT(op_send_unexpected(&send, peer, "1234567", 8, 4), ==, 1);
     else
-        CHECK_THAT(op_send(&send, peer, "1234567", 8, 4), ==, 1);
+        CHECK_THAT(op_send(&send, called, "1234567", 8, 4), ==, 1);
     return NULL;
 }
 
 static void wakes_itself(struct side *side)
 {
     peer = host_lookup_endpoint(host_start_server());
-    pair_exchange(peer, 8, 1);
+    called = pair_call_self(peer);
+    pair_exchange_ends(peer, called, 8, 1);
     ops_on_many_threads = true;
     CHECK_THAT(ops->open_context(1), ==, 0);
     for (int unexpected = 0; unexpected < 2; unexpected++) {

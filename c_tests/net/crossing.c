@@ -8,9 +8,8 @@
  *                          .1│         .2│         .3│          the client calls both, over both
  *      south 10.1.0.0/24 ────┴───────────┴───────────┴────
  *
- * A process is one peer, whatever it is called and wherever it calls from: messages that servers send each
- * other come from addresses that were looked up, and the client is one address. Nothing is lost, and
- * messages keep their order. A round begins with new processes' lives.
+ * Each address that is called is a session, and a peer of its own to the one that is called, which answers on it.
+ * Nothing is lost or comes twice, and messages of a session keep their order. A round begins with new processes' lives.
  */
 #include "../support/machines.h"
 #include "../support/pair.h"
@@ -21,13 +20,13 @@ enum {
     SERVERS = 2,
     HOSTS = SERVERS + 1,
     ROUNDS = 6,
-    MESSAGES = 40, /* to one host, on both addresses together */
+    MESSAGES = 20, /* to each address of a host */
     TAG_NUMBER = 10,
     TAG_BACK = 11,
     BACK_BYTES = 1000 * 1000, /* more than goes at once */
 };
 
-/* An unexpected message: the `number`-th to this receiver, which was sent in a phase. */
+/* An unexpected message: the `number`-th on this session, which was sent in a phase. */
 struct numbered {
     int64_t sender, phase, network, number;
 };
@@ -35,10 +34,8 @@ struct numbered {
 /* What one host knows of another. */
 struct other {
     struct bmi_method_addr *called[NETWORKS];
-    struct bmi_method_addr *from; /* its messages came from there */
-    int64_t next[NETWORKS];       /* by the address that it was sent to, while hosts connect */
-    int64_t in_order;             /* afterwards, whatever that address */
-    int got;
+    struct bmi_method_addr *callers[NETWORKS]; /* from there come the messages that it sends over that network */
+    int64_t next[NETWORKS];
 };
 
 static void look_up_both(struct other *other, int host)
@@ -56,14 +53,26 @@ static void look_up_both(struct other *other, int host)
 static void send_numbered(struct other *other, struct op *sends, struct numbered *words, int self,
                           int phase, int first)
 {
-    for (int i = 0; i < MESSAGES; i++) {
+    for (int i = 0; i < NETWORKS * MESSAGES; i++) {
         int network = (i + first) % NETWORKS;
 
         memset(&sends[i], 0, sizeof sends[i]);
-        words[i] = (struct numbered){self, phase, network, i};
+        words[i] = (struct numbered){self, phase, network, i / NETWORKS};
         CHECK_THAT(op_send_unexpected(&sends[i], other->called[network], &words[i], sizeof words[i],
                                       TAG_NUMBER), >=, 0);
     }
+}
+
+/* Tells whether an address is another host's or another session's. */
+static bool is_of_another(const struct other *others, const struct numbered *words,
+                          const struct bmi_method_addr *address)
+{
+    for (int host = 0; host < HOSTS; host++)
+        for (int network = 0; network < NETWORKS; network++)
+            if (address == others[host].called[network] ||
+                (address == others[host].callers[network] && (host != words->sender || network != words->network)))
+                return true;
+    return false;
 }
 
 /* Takes one message, and checks its order and where it comes from. */
@@ -74,56 +83,55 @@ static void take(struct other *others, int phase, deadline_t deadline)
     struct other *other;
 
     if (!host_next_within(&arrival, deadline_left(deadline)))
-        FAIL("messages are missing in phase %d: %d, %d and %d have come", phase, others[0].got,
-             others[1].got, others[2].got);
+        FAIL("messages are missing in phase %d", phase);
     CHECK_THAT(arrival.tag, ==, TAG_NUMBER);
     CHECK_THAT(arrival.size, ==, sizeof words);
     memcpy(&words, arrival.buffer, sizeof words);
     arrival_free(&arrival);
     CHECK_THAT(words.phase, ==, phase);
     other = &others[words.sender];
-    if (other->from == NULL)
-        other->from = arrival.from;
-    if (other->from != arrival.from)
-        FAIL("host %d is two peers", (int)words.sender);
-    if (phase == 0) {
-        CHECK_THAT(words.number, >=, other->next[words.network]);
-        other->next[words.network] = words.number + 1;
-    } else {
-        CHECK_THAT(words.number, ==, other->in_order);
-        other->in_order++;
-    }
-    other->got++;
+    if (is_of_another(others, &words, arrival.from))
+        FAIL("a message of host %d over network %d comes from another address", (int)words.sender, (int)words.network);
+    if (other->callers[words.network] == NULL)
+        other->callers[words.network] = arrival.from;
+    if (other->callers[words.network] != arrival.from)
+        FAIL("a session of host %d is two peers", (int)words.sender);
+    CHECK_THAT(words.number, ==, other->next[words.network]);
+    other->next[words.network]++;
 }
 
-/* Each sends a large message to where the other's have come from, and takes one on any address that it has
- * looked up. */
+/* Each sends a large message on each session on which it was called, and takes one on each that it has called. */
 static void answer_back(struct other *other, bool calls, int phase, deadline_t deadline)
 {
-    static char out[BACK_BYTES], in[BACK_BYTES];
-    struct op send = {0}, receive = {0};
+    static char out[NETWORKS][BACK_BYTES], in[NETWORKS][BACK_BYTES];
+    struct op send[NETWORKS] = {{0}}, receive[NETWORKS] = {{0}};
 
-    memset(out, phase + 1, sizeof out);
-    if (calls)
-        CHECK_THAT(op_recv(&receive, other->called[phase % NETWORKS], in, sizeof in, TAG_BACK), >=, 0);
-    if (other->from != NULL) {
-        CHECK_THAT(op_send(&send, other->from, out, sizeof out, TAG_BACK), >=, 0);
-        if (!op_wait_within(&send, deadline_left(deadline)) || send.error != 0)
-            FAIL("no answer can be sent in phase %d", phase);
+    for (int network = 0; network < NETWORKS; network++) {
+        memset(out[network], phase * NETWORKS + network + 1, BACK_BYTES);
+        memset(in[network], 0, BACK_BYTES);
+        if (calls)
+            CHECK_THAT(op_recv(&receive[network], other->called[network], in[network], BACK_BYTES, TAG_BACK), >=, 0);
+        if (other->callers[network] != NULL)
+            CHECK_THAT(op_send(&send[network], other->callers[network], out[network], BACK_BYTES, TAG_BACK), >=, 0);
     }
-    if (!calls)
-        return;
-    if (!op_wait_within(&receive, deadline_left(deadline)))
-        FAIL("an answer does not come on the address that was looked up");
-    op_received(&receive, sizeof in);
-    CHECK(memcmp(in, out, sizeof in) == 0);
+    for (int network = 0; network < NETWORKS; network++) {
+        if (other->callers[network] != NULL &&
+            (!op_wait_within(&send[network], deadline_left(deadline)) || send[network].error != 0))
+            FAIL("no answer can be sent in phase %d", phase);
+        if (!calls)
+            continue;
+        if (!op_wait_within(&receive[network], deadline_left(deadline)))
+            FAIL("an answer does not come on the address that was looked up");
+        op_received(&receive[network], BACK_BYTES);
+        CHECK(memcmp(in[network], out[network], BACK_BYTES) == 0);
+    }
 }
 
 /* The others of a host, and its part in a phase. */
 static void phase(struct other *others, int self, int phase)
 {
-    static struct op sends[SERVERS][MESSAGES];
-    static struct numbered words[SERVERS][MESSAGES];
+    static struct op sends[SERVERS][NETWORKS * MESSAGES];
+    static struct numbered words[SERVERS][NETWORKS * MESSAGES];
     bool serves = self < SERVERS;
     deadline_t deadline = deadline_in(WAIT_MS);
 
@@ -131,14 +139,13 @@ static void phase(struct other *others, int self, int phase)
         if (host != self)
             send_numbered(&others[host], sends[host], words[host], self, phase, self % NETWORKS);
     for (int host = 0; host < HOSTS; host++)
-        others[host].got = 0;
-    for (int left = serves ? (HOSTS - 1) * MESSAGES : 0; left > 0; left--)
+        memset(others[host].next, 0, sizeof others[host].next);
+    for (int left = serves ? (HOSTS - 1) * NETWORKS * MESSAGES : 0; left > 0; left--)
         take(others, phase, deadline);
     for (int host = 0; host < SERVERS; host++)
-        for (int i = 0; host != self && i < MESSAGES; i++)
+        for (int i = 0; host != self && i < NETWORKS * MESSAGES; i++)
             op_sent(&sends[host][i]);
     for (int host = 0; host < HOSTS; host++) {
-        others[host].in_order = 0;
         if (host != self)
             answer_back(&others[host], host < SERVERS, phase, deadline);
     }
@@ -169,12 +176,8 @@ static void host(struct side *side)
             tell(side, "done", 0);
             pair_hear(side, "all");
         }
-        if (self < SERVERS) {
-            struct other *server = &others[SERVERS - 1 - self];
-
-            CHECK(server->from == server->called[0] || server->from == server->called[1]);
-            CHECK_THAT(host_registered(), ==, 1);
-        }
+        CHECK(!host_waiting());
+        CHECK_THAT(host_registered(), ==, self < SERVERS ? (HOSTS - 1) * NETWORKS : 0);
         host_stop();
     }
 }
@@ -222,4 +225,4 @@ static void cross(struct world *world)
 }
 
 TESTS(
-    DIRECTED(servers_that_call_each_other_over_two_networks_are_one_peer_each, cross, {"host", host}))
+    DIRECTED(calls_over_two_networks_cross_and_each_is_a_session, cross, {"host", host}))

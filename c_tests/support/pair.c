@@ -21,15 +21,21 @@ struct bmi_method_addr *pair_join(struct side *side)
     return host_lookup_endpoint(endpoint);
 }
 
-struct bmi_method_addr *pair_accept(void)
+static struct bmi_method_addr *take_hello(void)
 {
     struct arrival arrival = host_next();
-    struct bmi_method_addr *client = arrival.from;
 
     CHECK_THAT(arrival.tag, ==, HELLO_TAG);
     CHECK_THAT(arrival.size, ==, sizeof hello);
     CHECK(memcmp(arrival.buffer, hello, sizeof hello) == 0);
     arrival_free(&arrival);
+    return arrival.from;
+}
+
+struct bmi_method_addr *pair_accept(void)
+{
+    struct bmi_method_addr *client = take_hello();
+
     send_message(client, hello, sizeof hello, HELLO_TAG);
     return client;
 }
@@ -83,6 +89,43 @@ int64_t pair_hear(struct side *side, const char *word)
     return hear(side, word);
 }
 
+struct bmi_method_addr *pair_call_self(struct bmi_method_addr *self)
+{
+    struct bmi_method_addr *called;
+
+    send_request(self, hello, sizeof hello, HELLO_TAG);
+    called = take_hello();
+    CHECK(called != self);
+    return called;
+}
+
+void pair_exchange_ends(struct bmi_method_addr *end, struct bmi_method_addr *other_end, size_t size, bmi_msg_tag_t tag)
+{
+    struct bmi_method_addr *ends[2] = {end, other_end};
+    struct op receive[2] = {{0}};
+    char *out[2], *in[2];
+
+    for (int i = 0; i < 2; i++) {
+        in[i] = fenced(size);
+        out[i] = fenced(size);
+        fill(out[i], size, (uint64_t)tag * 2 + (uint64_t)i);
+        CHECK_THAT(op_recv(&receive[i], ends[i], in[i], (bmi_size_t)size, tag), >=, 0);
+    }
+    for (int i = 0; i < 2; i++)
+        send_message(ends[i], out[i], (bmi_size_t)size, tag);
+    for (int i = 0; i < 2; i++) {
+        op_received(&receive[i], (bmi_size_t)size);
+        check_filled(in[i], size, (uint64_t)tag * 2 + (uint64_t)!i);
+        fenced_free(out[i]);
+        fenced_free(in[i]);
+    }
+}
+
+void pair_exchange_self(struct bmi_method_addr *self, size_t size, bmi_msg_tag_t tag)
+{
+    pair_exchange_ends(self, pair_call_self(self), size, tag);
+}
+
 void pair_exchange(struct bmi_method_addr *peer, size_t size, bmi_msg_tag_t tag)
 {
     struct op receive = {0};
@@ -133,6 +176,29 @@ void pair_exchange_all(struct bmi_method_addr *peer, int times)
     for (int i = 0; i < times; i++)
         for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] - (i > 0); k++)
             pair_exchange(peer, sizes[k], i);
+}
+
+void pair_hears_death(struct bmi_method_addr *caller)
+{
+    UNTIL (host_forgotten_of(caller) > 0)
+        host_testcontext(16, 0, 5);
+}
+
+void pair_is_dead(struct bmi_method_addr *caller)
+{
+    struct op ended[3] = {{0}};
+    char in[8];
+
+    CHECK_THAT(host_forgotten_of(caller), ==, 1);
+    CHECK(host_may_drop(caller));
+    CHECK_THAT(op_recv(&ended[0], caller, in, sizeof in, 1), ==, 0);
+    CHECK_THAT(op_send(&ended[1], caller, hello, sizeof hello, 2), ==, 0);
+    CHECK_THAT(op_send_unexpected(&ended[2], caller, hello, sizeof hello, 3), ==, 0);
+    host_testcontext(16, 0, 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(op_done(&ended[i]));
+        op_failed(&ended[i], BMI_ENETRESET);
+    }
 }
 
 void pair_idle(struct side *side)

@@ -34,7 +34,14 @@ struct bmi_method_addr *pair_server(struct side *side);
 struct bmi_method_addr *pair_client(struct side *side);
 /* Waits for the note while the library is kept moving. */
 int64_t pair_hear(struct side *side, const char *word);
-/* One message each way, posted by both sides with the same size and tag; the peer may be oneself. */
+/* Calls oneself. Returns the called end, which has an address of its own: a message that is sent to one end is received
+ * from the other. */
+struct bmi_method_addr *pair_call_self(struct bmi_method_addr *self);
+/* One message from each of two ends in this process to the other. */
+void pair_exchange_ends(struct bmi_method_addr *end, struct bmi_method_addr *other_end, size_t size, bmi_msg_tag_t tag);
+/* Calls oneself, and exchanges a message each way between the two ends. */
+void pair_exchange_self(struct bmi_method_addr *self, size_t size, bmi_msg_tag_t tag);
+/* One message each way, posted by both sides with the same size and tag. */
 void pair_exchange(struct bmi_method_addr *peer, size_t size, bmi_msg_tag_t tag);
 /* Messages of no byte to three million, the largest once: below and above every limit of a port. */
 void pair_exchange_all(struct bmi_method_addr *peer, int times);
@@ -42,6 +49,11 @@ void pair_exchange_all(struct bmi_method_addr *peer, int times);
 void send_pattern(struct bmi_method_addr *to, bmi_size_t size, bmi_msg_tag_t tag, uint64_t seed);
 void receive_pattern(struct bmi_method_addr *from, bmi_size_t size, bmi_msg_tag_t tag, uint64_t seed);
 struct bmi_method_addr *take_pattern(bmi_size_t size, bmi_msg_tag_t tag, uint64_t seed);
+/* Waits until the host is told that a caller is dead, without taking messages. */
+void pair_hears_death(struct bmi_method_addr *caller);
+/* Checks that a caller is dead for good: the host was told once and may drop its address, and whatever is posted for
+ * it ends with -BMI_ENETRESET, at once. */
+void pair_is_dead(struct bmi_method_addr *caller);
 /* Keeps the library moving until any note comes. */
 void pair_idle(struct side *side);
 /* Both sides meet here; neither goes on before the other has come. */

@@ -148,23 +148,30 @@ bool set_up_with_door(struct world *world, struct stage *stage, enum wire_door d
 
 /* ---- recordings ---- */
 
+size_t record_next(int listener, unsigned char opening[OPENING_MAX])
+{
+    int fd = wire_accept(listener, WAIT_MS);
+    size_t size = wire_hear(fd, opening, WIRE_PREAMBLE, WAIT_MS);
+
+    CHECK_THAT(size, ==, WIRE_PREAMBLE);
+    CHECK(wire_say(fd, opening, WIRE_PREAMBLE));
+    size += wire_hear(fd, opening + size, OPENING_MAX - size, 300);
+    close(fd);
+    CHECK_THAT(size, >=, SESSION_AT + 8);
+    return size;
+}
+
 size_t record_tcp(struct world *world, unsigned char opening[OPENING_MAX])
 {
-    int port = 0, listener = wire_listen(&port), fd;
+    int port = 0, listener = wire_listen(&port);
     struct child *client = spawn(world, "dialler");
     size_t size;
 
     child_tell(client, "endpoint", port);
     child_tell(client, "door", DOOR_TCP);
-    fd = wire_accept(listener, WAIT_MS);
-    size = wire_hear(fd, opening, WIRE_PREAMBLE, WAIT_MS);
-    CHECK_THAT(size, ==, WIRE_PREAMBLE);
-    CHECK(wire_say(fd, opening, WIRE_PREAMBLE));
-    size += wire_hear(fd, opening + size, OPENING_MAX - size, 300);
-    close(fd);
+    size = record_next(listener, opening);
     close(listener);
     child_kill(client);
-    CHECK_THAT(size, >=, SESSION_AT + 8);
     return size;
 }
 

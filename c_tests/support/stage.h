@@ -56,6 +56,8 @@ enum {
 };
 /* The opening of a real client over TCP, before it has heard anything but our preamble. */
 size_t record_tcp(struct world *world, unsigned char opening[OPENING_MAX]);
+/* Records the opening of the next client that dials this TCP port. */
+size_t record_next(int listener, unsigned char opening[OPENING_MAX]);
 /* Has an opening say that it is that endpoint's, in that session. */
 void claim(unsigned char *opening, int endpoint, uint64_t session);
 /* Opens a session as the recorded client, restarted: each time with another session number.

@@ -63,7 +63,7 @@ pub use ids::{
 };
 pub use matching::{EntryId, MatchIndex};
 pub use memory::{Memory, Source};
-pub use owner::{Owner, Posting};
+pub use owner::{Greets, Owner, Posting};
 pub use stats::{InboxStats, Stats};
 pub use status::{DownReason, OpKind, Status, Violation};
 pub use time::{Clock, Instant};

@@ -6,7 +6,6 @@
 //!             `--> Seen { source   for shares of limited resources
 //!                         user     for the log
 //!                         nic      the peer's interface, proven: its name, with its endpoint number
-//!                         address  compared by the peer that is asked whether it called from there
 //!                         oneself }
 //! ```
 //!
@@ -25,10 +24,6 @@ impl Source {
     pub const TRUSTED: Self = Self(0);
 }
 
-/// An address of the network, 128 bits that only ports understand. 0: the port cannot tell.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Address(pub u128);
-
 /// The other end of a link, according to the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
@@ -39,8 +34,6 @@ pub struct Seen {
     /// The interface that it comes from. `None`: the port cannot tell, or the interface's number is
     /// another address's.
     pub nic: Option<NicId>,
-    /// The address that it comes from.
-    pub address: Address,
     /// It is this endpoint itself.
     pub oneself: bool,
 }
@@ -52,7 +45,6 @@ impl Seen {
             source: Source::TRUSTED,
             user: None,
             nic: Some(claimed.nic),
-            address: Address::default(),
             oneself: false,
         }
     }

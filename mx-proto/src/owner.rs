@@ -10,11 +10,12 @@
 //! post or a cancel. The functions of the owner cannot reach the endpoint; what is to be done about
 //! an event is done afterwards by the caller of the endpoint.
 
-use crate::event::{Arrival, Down, Outcome, Verdict};
+use crate::event::{Arrival, Down, Identity, Outcome, Verdict};
 use crate::flow::Lane;
-use crate::ids::{MatchBits, RequestId};
+use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::memory::{Memory, Source};
 use crate::ops::{Ops, Places};
+use crate::status::Status;
 use std::fmt;
 
 /// The layer above an endpoint: receives its events.
@@ -27,6 +28,28 @@ pub trait Owner: Sized {
 
     /// The storage of records, with the owner's words beside them.
     type Places: Places<Self::Memory, Self::Word>;
+
+    /// Whether sessions of one process are to be found out ([`Self::joined`]).
+    const JOINS: bool = false;
+
+    /// The bytes that this side says of itself in the hello of a call, or of its answer; more than
+    /// [`GREETING_MAX`](crate::wire::GREETING_MAX) are cut off.
+    fn greeting(&self, _ops: &Ops<Self>, _to: Greets) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// The peer of a session that begins has said this of itself; it is empty if its owner says nothing. Returns the word that the
+    /// remote has from now on. An error refuses a peer that has called, with that status; of one that was called it ends the session.
+    fn greeted(
+        &mut self,
+        _ops: &Ops<Self>,
+        _from: Greets,
+        _who: &Identity,
+        _remote: RemoteId,
+        _greeting: &[u8],
+    ) -> Result<u64, Status> {
+        Ok(0)
+    }
 
     /// The lane of a message to be sent: matched, for a posted receive, or unexpected. Neither lane
     /// waits for the other. An owner that sends only one kind uses one lane.
@@ -44,6 +67,11 @@ pub trait Owner: Sized {
     /// A remote is gone, not by our own [`disconnect`](crate::Endpoint::disconnect). Its operations
     /// have completed; the id is stale.
     fn down(&mut self, ops: &mut Ops<Self>, down: Down);
+
+    /// Two remotes are of one process; perhaps told again. `who`: the first one's name and session. If both sides join
+    /// sessions, the owner is told so, perhaps by way of a third one, before anything is seen of a second remote of that
+    /// process: a message, or a connect's end.
+    fn joined(&mut self, _one: RemoteId, _other: RemoteId, _who: Identity) {}
 
     /// No posted receive accepts a message. `body` is there for messages that came with their data,
     /// not for offered ones.
@@ -71,6 +99,15 @@ pub trait Owner: Sized {
 
     /// Whether events wait to be handled; then a thread must not sleep.
     fn has_events(&self) -> bool;
+}
+
+/// The two sides of a session, for greetings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Greets {
+    /// The side that is called, by this connect.
+    Called(RequestId),
+    /// The side that calls. In an answer: with the word that its remote has.
+    Caller(u64),
 }
 
 /// The contents of an operation, moved into a record only if the operation does not complete at

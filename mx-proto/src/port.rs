@@ -17,7 +17,7 @@ use crate::config::SMALL_MAX;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, Route, Target};
 use crate::memory::{Memory, Source};
-use crate::origin::{Address, Seen};
+use crate::origin::Seen;
 use crate::round::Rounds;
 use crate::secret::Binding;
 use crate::time::Instant;
@@ -309,12 +309,6 @@ pub trait LinkControl {
     fn seen(&self, _link: LinkId, claimed: &Identity) -> Seen {
         Seen::trusted(claimed)
     }
-
-    /// Whether that address is one of this machine's. A peer says that we have called it from there.
-    fn has_address(&self, _address: Address) -> bool {
-        true
-    }
-
     /// Whether that interface is one of this machine's. A peer says that it has called us there.
     fn has_interface(&self, _nic: NicId) -> bool {
         true

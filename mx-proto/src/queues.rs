@@ -24,7 +24,8 @@ use crate::flow::Lane;
 use crate::ids::RequestId;
 use crate::ops::{Form, List};
 use crate::port::HeaderBytes;
-use crate::wire::{CONTROL_MAX, Header, Kind};
+use crate::wire::{Header, Kind};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// Everything that waits for one remote.
@@ -82,30 +83,25 @@ pub(crate) type Controls = VecDeque<Control>;
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     pub(crate) header: Header,
-    body: [u8; CONTROL_MAX],
+    body: SmallVec<[u8; CONTROL_USUAL]>,
 }
 
 impl Control {
-    /// `body` has at most [`CONTROL_MAX`] bytes; more are cut off.
     pub(crate) fn new(mut header: Header, body: &[u8]) -> Self {
-        debug_assert!(body.len() <= CONTROL_MAX);
-        let len = body.len().min(CONTROL_MAX);
-        let mut bytes = [0; CONTROL_MAX];
-        bytes[..len].copy_from_slice(&body[..len]);
-        header.body_len = len as u32;
+        header.body_len = body.len() as u32;
         Self {
             header,
-            body: bytes,
+            body: SmallVec::from_slice(body),
         }
     }
 
     pub(crate) fn parts(&self) -> (HeaderBytes, &[u8]) {
-        (
-            self.header.emit(),
-            &self.body[..(self.header.body_len as usize).min(CONTROL_MAX)],
-        )
+        (self.header.emit(), &self.body)
     }
 }
+
+/// Bytes of a body that need no memory of their own: those of all that come in numbers.
+const CONTROL_USUAL: usize = 32;
 
 impl Stand {
     /// Of one that has not joined a lane yet.

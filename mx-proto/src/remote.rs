@@ -1,13 +1,13 @@
-//! One remote endpoint: its session and the links to it.
+//! One session with a remote endpoint, and its link.
 //!
 //! ```text
-//!   by id:    table  --> Remote --> Queues, while something waits to go there
-//!   by name:  hash of (interface, number) --> id     the first of those that have it
-//!   by life:  hash of session             --> id     the first, or the one that we have called
+//!   by id:      table  --> Remote --> Queues, while something waits to go there
+//!   by target:  hash of (interface, number, route) --> id     of those called from here
+//!   by name:    hash of (interface, number)        --> ids
+//!   by life:    hash of the life said              --> ids     of those met, for owners that join them
 //! ```
 //!
-//! A remote has one link, and ends with it. A remote that is this endpoint itself has both ends of its
-//! link: it sends on the one that it has called on.
+//! A remote has one link, and ends with it. Several may have one name or one life.
 //!
 //! Not here: requests' contents, matching, the port.
 //! Cost: the memory of an idle remote is measured in `tests/bounds`.
@@ -26,7 +26,6 @@ use crate::table::Table;
 use crate::timer::TimerId;
 use crate::wire::{Hello, Kind};
 use foldhash::fast::RandomState;
-use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -40,13 +39,13 @@ pub(crate) struct Remote {
     pub(crate) name: Name,
     /// Our number for this association: credits count for the pair of it and the peer's.
     pub(crate) epoch: u16,
-    /// Times that our call has been answered with another remote of its life.
-    pub(crate) told: u16,
     /// In whose share of the places it counts.
     pub(crate) source: Source,
     /// The upper layer's word.
     pub(crate) context: u64,
-    pub(crate) links: SmallVec<[Link; 1]>,
+    /// The way on which it was called from here; `None`: it has called us.
+    pub(crate) called: Option<Route>,
+    pub(crate) link: Option<Link>,
     /// The credits lent to it.
     pub(crate) lends: Lender,
     /// The credits lent to it first, as announced in our hellos.
@@ -64,7 +63,10 @@ pub(crate) struct Remote {
 #[derive(Debug)]
 pub(crate) enum Life {
     /// It has not answered our call.
-    Connecting,
+    Connecting {
+        /// The session on which its peer has said that this one is its, too.
+        claimed: Option<RemoteId>,
+    },
     Met(Met),
     /// It is only the name of a sender that has gone, on so many messages that wait here.
     Tombstone {
@@ -73,23 +75,23 @@ pub(crate) enum Life {
     },
 }
 
+impl Life {
+    /// The session on which the peer of a call without an answer has said that this one is its, too.
+    pub(crate) fn claimed(&self) -> Option<RemoteId> {
+        match self {
+            Self::Connecting { claimed } => *claimed,
+            _ => None,
+        }
+    }
+}
+
 /// The state of a remote whose hello has come.
 #[derive(Debug)]
 pub(crate) struct Met {
     /// Its session.
     pub(crate) session: SessionId,
-    /// It has called us; else we have called it.
-    pub(crate) called_us: bool,
-    /// A connect of ours has ended with it, so the owner knows it.
-    pub(crate) used: bool,
-    /// The nonce that it has drawn for this association: that of its call, or of its answer.
+    /// The nonce that it has drawn for this session: that of its call, or of its answer.
     pub(crate) nonce: Nonce,
-    /// Its number among all that have been met.
-    pub(crate) serial: u32,
-    /// We have called it, and it is perhaps another one of its life, which has called us. It is being asked.
-    pub(crate) asks: Option<Candidate>,
-    /// Its connects that have come meanwhile, with their keys: answered when it is settled that this remote stays.
-    pub(crate) held: Vec<(u64, u32)>,
     /// Its number for this association.
     pub(crate) epoch: u16,
     pub(crate) tx: Tx,
@@ -100,52 +102,9 @@ pub(crate) struct Met {
     pub(crate) silent: u8,
     /// The end of the present step, while it is monitored.
     pub(crate) step: Option<TimerId>,
+    /// It has been asked whether it is there, as another one has come with its name.
+    pub(crate) asked: bool,
 }
-
-/// One of several remotes of a life, about which its peer is asked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Candidate {
-    /// Its [number](Met::serial), 24 bits.
-    pub(crate) serial: u32,
-    /// The number of those that were denied before.
-    pub(crate) denied: u8,
-}
-
-impl Candidate {
-    /// None of those that there are.
-    pub(crate) const NONE: Self = Self {
-        serial: SERIALS,
-        denied: DENIED_MAX,
-    };
-
-    /// From a word of 28 bits on the wire.
-    pub(crate) fn from_word(word: u32) -> Self {
-        Self {
-            serial: word & SERIALS,
-            denied: ((word >> SERIAL_BITS) as u8).min(DENIED_MAX),
-        }
-    }
-
-    /// The inverse.
-    pub(crate) fn to_word(self) -> u32 {
-        u32::from(self.denied) << SERIAL_BITS | self.serial
-    }
-
-    /// It is denied as well. Others can claim a life as often as they like: so no more than a few are.
-    pub(crate) fn deny(self) -> Self {
-        let denied = self.denied + 1;
-        if denied >= DENIED_MAX {
-            return Self::NONE;
-        }
-        Self { denied, ..self }
-    }
-}
-
-/// Remotes of one life that are denied before the rest is not asked about: a process has one or two.
-const DENIED_MAX: u8 = 4;
-
-const SERIAL_BITS: u32 = 24;
-const SERIALS: u32 = (1 << SERIAL_BITS) - 1;
 
 /// The sending link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,10 +133,8 @@ pub(crate) enum LinkState {
     Dialled,
     /// We have introduced ourselves there.
     Up,
-    /// The peer has proven the site's secret on it; skipped without a secret.
+    /// The peer has called there, or has proven the site's secret; skipped without a secret.
     Proven,
-    /// The peer has introduced itself there: it leads to the association that the remote stands for.
-    Met,
 }
 
 /// The part of a link's [`Limits`] that is needed with each message; sizes are at least 1.
@@ -220,16 +177,16 @@ impl Remote {
         Self {
             name,
             epoch,
-            told: 0,
             source,
             context: 0,
-            links: SmallVec::new(),
+            called: None,
+            link: None,
             lends: Lender::default(),
             opening,
             queues: None,
             connects: List::EMPTY,
             kin: List::EMPTY,
-            life: Life::Connecting,
+            life: Life::Connecting { claimed: None },
         }
     }
 
@@ -258,18 +215,20 @@ impl Remote {
         matches!(self.life, Life::Tombstone { .. })
     }
 
-    /// The link is one of its, which has got that far by now.
+    /// The link, if it is this remote's, has got that far by now.
     pub(crate) fn advance(&mut self, link: LinkId, state: LinkState) {
-        for (_, known) in self.links.iter_mut().filter(|(id, _)| *id == link) {
+        if let Some((own, known)) = &mut self.link
+            && *own == link
+        {
             *known = state.max(*known);
         }
     }
 
-    /// The state of that link; `None` if it is not a link of this remote.
+    /// The state of that link; `None` if it is not the link of this remote.
     #[inline]
     pub(crate) fn state_of(&self, link: LinkId) -> Option<LinkState> {
-        let known = self.links.iter().find(|(id, _)| *id == link)?;
-        Some(known.1)
+        let (own, state) = self.link?;
+        (own == link).then_some(state)
     }
 
     /// Reads credit fields that have come from it. Returns whether it has its turn now, as there are credits for what waits.
@@ -281,17 +240,16 @@ impl Remote {
         met.borrows.on_credit_fields(fields) && self.has_pending() && self.takes_turn()
     }
 
-    /// Whether this is one of its links.
+    /// Whether this is its link.
     #[inline]
     pub(crate) fn owns(&self, link: LinkId) -> bool {
-        let first = self.links.first().is_some_and(|(first, _)| *first == link);
-        first || self.state_of(link).is_some()
+        self.state_of(link).is_some()
     }
 
-    /// A link on which we have introduced ourselves, if there is one.
+    /// The link, if we have introduced ourselves on it.
     pub(crate) fn link_up(&self) -> Option<LinkId> {
-        let mut all = self.links.iter();
-        Some(all.find(|(_, state)| *state >= LinkState::Up)?.0)
+        let (link, state) = self.link?;
+        (state >= LinkState::Up).then_some(link)
     }
 
     /// The sending link, once its hello has come.
@@ -369,7 +327,7 @@ impl Remote {
             nic: self.name.0,
             endpoint: self.name.1,
             session: match self.life {
-                Life::Connecting => SessionId(0),
+                Life::Connecting { .. } => SessionId(0),
                 Life::Met(Met { session, .. }) | Life::Tombstone { session, .. } => session,
             },
         }
@@ -377,7 +335,7 @@ impl Remote {
 }
 
 impl Met {
-    /// A hello is from the association that the remote stands for.
+    /// A hello is of this session.
     pub(crate) fn is(&self, hello: &Hello) -> bool {
         (self.session, self.epoch) == (hello.identity.session, hello.epoch)
     }
@@ -400,19 +358,19 @@ impl Met {
     }
 }
 
-/// All remotes of one endpoint, by id, by address and by life.
+/// All remotes of one endpoint, by id, target, name and life.
 #[derive(Debug)]
 pub(crate) struct Remotes {
     table: Table<RemoteId, Remote>,
+    calls: HashMap<Target, RemoteId, RandomState>,
     by_name: Index<Name>,
     by_life: Index<SessionId>,
     next_epoch: u16,
-    met: u32,
     places: Shares,
     room: Claim,
 }
 
-/// A way to find remotes: by each key the first that has it, or the one that leads, and then the others.
+/// The remotes with each key, oldest first.
 #[derive(Debug)]
 struct Index<K> {
     first: HashMap<K, RemoteId, RandomState>,
@@ -444,15 +402,6 @@ impl<K: Eq + Hash + Copy> Index<K> {
         }
     }
 
-    /// That one is the first from now on.
-    fn lead(&mut self, key: K, id: RemoteId) {
-        let before = self.first.insert(key, id).filter(|before| *before != id);
-        if let (Some(before), Some(others)) = (before, self.others.get_mut(&key)) {
-            others.retain(|other| *other != id);
-            others.push(before);
-        }
-    }
-
     /// One is gone.
     fn remove(&mut self, key: K, id: RemoteId) {
         let is_first = self.get(key) == Some(id);
@@ -477,10 +426,10 @@ impl Remotes {
     pub(crate) fn new(places: Shares, room: Claim) -> Self {
         Self {
             table: Table::default(),
+            calls: HashMap::default(),
             by_name: Index::new(),
             by_life: Index::new(),
             next_epoch: 1,
-            met: 0,
             places,
             room,
         }
@@ -500,12 +449,26 @@ impl Remotes {
         self.table.capacity() as u32
     }
 
-    /// A new association, which is lent so much first.
-    pub(crate) fn add(&mut self, name: Name, source: Source, opening: u32) -> RemoteId {
+    /// A new session, which is lent so much first. `called`: the way on which we call it; `None`: it has called us.
+    pub(crate) fn add(
+        &mut self,
+        name: Name,
+        source: Source,
+        called: Option<Route>,
+        opening: u32,
+    ) -> RemoteId {
         let epoch = self.next_epoch;
         self.next_epoch = epoch.checked_add(1).unwrap_or(1);
-        let id = self.add_tombstone(Remote::new(name, epoch, source, opening));
+        let remote = Remote {
+            called,
+            ..Remote::new(name, epoch, source, opening)
+        };
+        let target = called.map(|route| remote.target(route));
+        let id = self.add_tombstone(remote);
         self.by_name.add(name, id);
+        if let Some(target) = target {
+            self.calls.entry(target).or_insert(id);
+        }
         id
     }
 
@@ -515,25 +478,12 @@ impl Remotes {
         self.table.insert(tombstone)
     }
 
-    /// The remote's hello has come. `leads`: it is the one of its life that is found.
-    pub(crate) fn meet(&mut self, id: RemoteId, mut met: Met, leads: bool) {
+    /// The remote's hello has come.
+    pub(crate) fn meet(&mut self, id: RemoteId, met: Met) {
         let session = met.session;
-        // Never the last one, after which there is none.
-        self.met = self.met % (SERIALS - 1) + 1;
-        met.serial = self.met;
         if let Some(remote) = self.of_mut(id) {
             remote.life = Life::Met(met);
             self.by_life.add(session, id);
-            if leads {
-                self.by_life.lead(session, id);
-            }
-        }
-    }
-
-    /// The remote is the one of its life that is found from now on.
-    pub(crate) fn lead(&mut self, id: RemoteId) {
-        if let Some(session) = self.of(id).and_then(|of| Some(of.met()?.session)) {
-            self.by_life.lead(session, id);
         }
     }
 
@@ -553,6 +503,12 @@ impl Remotes {
     }
 
     /// The state of a remote once its hello has come.
+    #[inline]
+    pub(crate) fn met(&self, id: RemoteId) -> Option<&Met> {
+        self.of(id)?.met()
+    }
+
+    /// The same to change it.
     #[inline]
     pub(crate) fn met_mut(&mut self, id: RemoteId) -> Option<&mut Met> {
         match &mut self.of_mut(id)?.life {
@@ -588,44 +544,19 @@ impl Remotes {
         Some(self.table.at(index)?.0)
     }
 
-    /// The remote with that address.
-    pub(crate) fn find(&self, name: Name) -> Option<RemoteId> {
-        self.by_name.get(name)
+    /// The session that was begun from here with that target.
+    pub(crate) fn called(&self, target: Target) -> Option<RemoteId> {
+        self.calls.get(&target).copied()
     }
 
-    /// The same to call it. `own`: the name is this endpoint's own; then it is none that has called us, as
-    /// any process on this machine can say that it has our number.
-    pub(crate) fn called_by(&self, name: Name, own: bool) -> Option<RemoteId> {
-        let fits = |id: &RemoteId| {
-            let met = self.of(*id).and_then(Remote::met);
-            !own || met.is_none_or(|met| !met.called_us)
-        };
-        self.by_name.all(name).find(fits)
+    /// All remotes with that name, oldest first.
+    pub(crate) fn all_named(&self, name: Name) -> impl Iterator<Item = RemoteId> {
+        self.by_name.all(name)
     }
 
-    /// The remote of that life that leads.
-    pub(crate) fn of_life(&self, session: SessionId) -> Option<RemoteId> {
-        self.by_life.get(session)
-    }
-
-    /// All remotes of that life.
+    /// All remotes that say they are of that life, oldest first.
     pub(crate) fn all_of_life(&self, session: SessionId) -> impl Iterator<Item = RemoteId> {
         self.by_life.all(session)
-    }
-
-    /// The first remote of that life that was met after `before`. `called`: of those that have called us.
-    pub(crate) fn next_of_life(
-        &self,
-        session: SessionId,
-        before: Candidate,
-        called: bool,
-    ) -> Option<RemoteId> {
-        let all = self.all_of_life(session).filter_map(|id| {
-            let met = self.of(id)?.met()?;
-            let fits = !called || met.called_us;
-            (fits && met.serial > before.serial).then_some((met.serial, id))
-        });
-        Some(all.min_by_key(|(serial, _)| *serial)?.1)
     }
 
     pub(crate) fn take(&mut self, id: RemoteId) -> Option<Remote> {
@@ -637,6 +568,11 @@ impl Remotes {
             return Some(remote);
         }
         self.by_name.remove(remote.name, id);
+        if let Some(target) = remote.called.map(|route| remote.target(route))
+            && self.called(target) == Some(id)
+        {
+            self.calls.remove(&target);
+        }
         if let Some(met) = remote.met() {
             self.by_life.remove(met.session, id);
         }
@@ -660,16 +596,12 @@ mod tests {
         index.add('k', b);
         assert_eq!(index.all('k').collect::<Vec<_>>(), [a, b]);
         index.add('k', c);
-        index.lead('k', c);
-        index.lead('k', c);
-        assert_eq!(index.all('k').collect::<Vec<_>>(), [c, b, a]);
+        assert_eq!(index.all('k').collect::<Vec<_>>(), [a, b, c]);
         index.remove('k', b);
-        assert_eq!(index.all('k').collect::<Vec<_>>(), [c, a]);
-        index.remove('k', c);
-        assert_eq!((index.get('k'), index.others.len()), (Some(a), 0));
+        assert_eq!(index.all('k').collect::<Vec<_>>(), [a, c]);
         index.remove('k', a);
+        assert_eq!((index.get('k'), index.others.len()), (Some(c), 0));
+        index.remove('k', c);
         assert_eq!(index.get('k'), None);
-        index.lead('k', b);
-        assert_eq!(index.get('k'), Some(b));
     }
 }

@@ -14,6 +14,7 @@
 //!
 //! Not here: files, packets.
 
+use crate::ids::{EndpointId, NicId};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::fmt;
@@ -84,7 +85,7 @@ pub struct Words<'a> {
 const LABEL: &[u8] = b"bmi_mx site secret 1\0";
 const NONCE_LABEL: &[u8] = b"bmi_mx nonce 1\0";
 const CALL_LABEL: &[u8] = b"bmi_mx call 1\0";
-const KNOWN_LABEL: &[u8] = b"bmi_mx known 1\0";
+const CLAIM_LABEL: &[u8] = b"bmi_mx claim 1\0";
 
 impl Secret {
     /// The secret of these bytes, all of which count.
@@ -152,11 +153,23 @@ pub(crate) fn call_of(nonce: &Nonce) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// The proof, in the answer to a hello with the nonce `about`, of knowing the nonce of another call.
-pub(crate) fn known_proof(of: &Nonce, about: &Nonce) -> Nonce {
+/// The proof that a session is of the same process as another: of knowing the nonce that the receiver has drawn for
+/// the other. `nonces`: those of the session, the receiver's and the prover's; `called`: the receiver's names, as the
+/// prover knows them from the session and from the other.
+pub(crate) fn claim_proof(
+    of: &Nonce,
+    nonces: [&Nonce; 2],
+    called: [(NicId, EndpointId); 2],
+) -> Nonce {
     let mut mac = keyed(of);
-    mac.update(KNOWN_LABEL);
-    mac.update(about);
+    mac.update(CLAIM_LABEL);
+    for nonce in nonces {
+        mac.update(nonce);
+    }
+    for (nic, endpoint) in called {
+        mac.update(&nic.0.to_le_bytes());
+        mac.update(&endpoint.0.to_le_bytes());
+    }
     let bytes: ProofBytes = mac.finalize().into_bytes().into();
     let mut proof = Nonce::default();
     proof.copy_from_slice(&bytes[..NONCE_LEN]);

@@ -16,8 +16,8 @@
 //!
 //! | kind       | word         | length      | aux    | body                          |
 //! |------------|--------------|-------------|--------|-------------------------------|
-//! | Connect    | connect id   | denied      | -      | hello                         |
-//! | Reply      | connect id   | of *known*  | status | hello                         |
+//! | Connect    | connect id   | -           | -      | hello, greeting               |
+//! | Reply      | connect id   | -           | status | hello, greeting, perhaps a claim |
 //! | Eager      | match bits   | message len | slot   | the message                   |
 //! | Offer      | match bits   | message len | slot   | send id, remote key           |
 //! | Pull       | send id      | offset      | -      | receive id, length            |
@@ -30,8 +30,7 @@
 //! | Pong       | question     | -           | -      | -                             |
 //! | Revoke     | -            | credits     | -      | -                             |
 //! | Return     | -            | credits     | -      | -                             |
-//! | Confirm    | -            | -           | -      | nonce of a hello, its source  |
-//! | Confirmed  | -            | 1: yes      | -      | -                             |
+//! | Claim      | -            | -           | -      | claim                         |
 //! | Challenge  | -            | -           | -      | identity, nonce, proof of the secret |
 //! | Prove      | -            | -           | -      | proof of the secret           |
 //!
@@ -46,13 +45,19 @@
 use crate::event::Identity;
 use crate::flow::CreditFields;
 use crate::ids::{EndpointId, NicId, SessionId};
-use crate::origin::Address;
 use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
 use crate::secret::{NONCE_LEN, Nonce, PROOF_LEN, ProofBytes};
 use crate::status::Violation;
 
-/// Version of everything in this file. Peers with another one are refused in the handshake.
-pub const VERSION: u16 = 7;
+/// Version of everything in this file.
+pub const VERSION: u16 = 8;
+
+/// The oldest version that this one understands. Two sides speak the older one of theirs; if one of them does not
+/// understand that, the call is refused.
+pub const OLDEST: u16 = 8;
+
+/// The most bytes that an owner says of itself in a hello.
+pub const GREETING_MAX: usize = 64;
 
 const MAGIC: [u8; 2] = *b"MX";
 const HELLO_MAGIC: u32 = u32::from_le_bytes(*b"MXs1");
@@ -64,16 +69,13 @@ const HELLO_LEAST: usize = 32;
 /// Bytes of a challenge's body, and of what its sender says in it.
 const CHALLENGE_LEN: usize = SAID_LEN + PROOF_LEN;
 pub(crate) const SAID_LEN: usize = 40;
-/// Bytes of a confirm's body.
-const CONFIRM_LEN: usize = 32;
+/// Bytes of a claim.
+pub(crate) const CLAIM_LEN: usize = 40;
 /// Bytes of an offer's body without and with a remote key.
 const OFFER_LEN: usize = 8;
 const OFFER_KEY_LEN: usize = 24;
 /// Bytes of a pull's body.
 const PULL_LEN: usize = 12;
-/// The largest body that is not message data.
-pub(crate) const CONTROL_MAX: usize = CHALLENGE_LEN;
-
 /// In `aux` of a Withdraw: its sender waits for a Notify, after which its memory is not read. (Who does not
 /// know of it answers nothing, and is not waited for for long.)
 pub(crate) const ANSWER: u32 = 1;
@@ -110,10 +112,8 @@ pub enum Kind {
     Revoke = 13,
     /// The answer to that: so many are given back, perhaps none.
     Return = 14,
-    /// A call with that nonce has come here, too: is it yours?
-    Confirm = 15,
-    /// The answer to that.
-    Confirmed = 16,
+    /// Another session of yours is with me, too.
+    Claim = 15,
     /// Asks the caller for a proof of the site's secret, and proves it.
     Challenge = 17,
     /// The answer to that.
@@ -137,26 +137,19 @@ impl Kind {
             12 => Self::Pong,
             13 => Self::Revoke,
             14 => Self::Return,
-            15 => Self::Confirm,
-            16 => Self::Confirmed,
+            15 => Self::Claim,
             17 => Self::Challenge,
             18 => Self::Prove,
             _ => return None,
         })
     }
 
-    /// Whether its header has the sender's credit fields. Introductions come before there are any,
-    /// or on another link than all other packets.
+    /// Whether its header has the sender's credit fields. Introductions come before there are any.
     #[inline]
     pub(crate) fn has_credit_fields(self) -> bool {
         !matches!(
             self,
-            Self::Connect
-                | Self::Reply
-                | Self::Confirm
-                | Self::Confirmed
-                | Self::Challenge
-                | Self::Prove
+            Self::Connect | Self::Reply | Self::Claim | Self::Challenge | Self::Prove
         )
     }
 }
@@ -225,10 +218,17 @@ impl Header {
     }
 }
 
-/// The body of Connect and Reply: the identity of the sender, and its destination.
+/// The first part of the body of Connect and Reply: the identity of the sender, and its destination. The greeting
+/// of the sender's owner and, in a Reply, a claim may follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
     pub(crate) version: u16,
+    /// The oldest version that the sender understands.
+    pub(crate) oldest: u16,
+    /// Abilities of the sender beyond its version, a bit each. None has a meaning yet.
+    pub(crate) features: u32,
+    /// Bytes of the greeting.
+    pub(crate) greeting: u8,
     /// The number of the association at the sender.
     pub(crate) epoch: u16,
     pub(crate) key: u32,
@@ -236,8 +236,7 @@ pub(crate) struct Hello {
     pub(crate) identity: Identity,
     /// Under which name the receiver was called, or has called.
     pub(crate) to: (NicId, EndpointId),
-    /// In a Connect, and in a Reply that accepts: a number that no other remote of the sender's has. In a
-    /// Reply *known*: the proof that the sender is the other end of a remote that the caller has, or had.
+    /// In a Connect, and in a Reply that accepts: a number that no other remote of the sender's has.
     pub(crate) nonce: Nonce,
 }
 
@@ -250,11 +249,31 @@ impl Hello {
         bytes[8..12].copy_from_slice(&self.key.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.identity.endpoint.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.identity.nic.0.to_le_bytes());
+        // Interfaces have 48 bits; what stands above them are other fields.
+        bytes[22..24].copy_from_slice(&self.oldest.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.identity.session.0.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.to.0.0.to_le_bytes());
+        bytes[38] = self.greeting;
         bytes[40..44].copy_from_slice(&self.to.1.0.to_le_bytes());
+        bytes[44..48].copy_from_slice(&self.features.to_le_bytes());
         bytes[48..64].copy_from_slice(&self.nonce);
         bytes
+    }
+
+    /// Whether both sides understand a version.
+    pub(crate) fn is_understood(&self) -> bool {
+        self.oldest <= VERSION && self.version >= OLDEST
+    }
+
+    /// The parts of a body behind the hello: the greeting, and what follows it. `None`: the greeting is longer than it may be, or
+    /// than the body.
+    pub(crate) fn behind<'a>(&self, body: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+        let len = usize::from(self.greeting);
+        let behind = body.get(HELLO_LEN..).unwrap_or_default();
+        if len > GREETING_MAX {
+            return None;
+        }
+        behind.split_at_checked(len)
     }
 
     /// Parses the body. A later version may append to it; the first 32 bytes keep their meaning, so
@@ -264,7 +283,7 @@ impl Hello {
         let len = body.len().min(HELLO_LEN);
         bytes[..len].copy_from_slice(&body[..len]);
         let version = u16::from_le_bytes([bytes[4], bytes[5]]);
-        let least = if version == VERSION {
+        let least = if version >= OLDEST {
             HELLO_LEN
         } else {
             HELLO_LEAST
@@ -272,23 +291,22 @@ impl Hello {
         if len < least || u32_at(&bytes, 0) != HELLO_MAGIC {
             return Err(Violation::Introduction);
         }
-        let (nic, to) = (NicId(u64_at(&bytes, 16)), NicId(u64_at(&bytes, 32)));
-        // Those of other versions are longer.
-        if version == VERSION && nic.max(to) > NicId::MAX {
-            return Err(Violation::Nic);
-        }
+        let nic = |at| NicId(u64_at(&bytes, at) & NicId::MAX.0);
         let mut nonce = [0; NONCE_LEN];
         nonce.copy_from_slice(&bytes[48..64]);
         Ok(Self {
             version,
+            oldest: u16::from_le_bytes([bytes[22], bytes[23]]),
+            features: u32_at(&bytes, 44),
+            greeting: bytes[38],
             epoch: u16::from_le_bytes([bytes[6], bytes[7]]),
             key: u32_at(&bytes, 8),
             identity: Identity {
                 endpoint: EndpointId(u32_at(&bytes, 12)),
-                nic,
+                nic: nic(16),
                 session: SessionId(u64_at(&bytes, 24)),
             },
-            to: (to, EndpointId(u32_at(&bytes, 40))),
+            to: (nic(32), EndpointId(u32_at(&bytes, 40))),
             nonce,
         })
     }
@@ -340,30 +358,35 @@ impl ChallengeBody {
     }
 }
 
-/// The body of a confirm: a hello that has come.
+/// A process says that another session is its, too: behind the hello of a Reply, or in a Claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ConfirmBody {
-    /// Its nonce.
-    pub(crate) nonce: Nonce,
-    /// Its source.
-    pub(crate) from: Address,
+pub(crate) struct ClaimBody {
+    /// The receiver's number of that session.
+    pub(crate) number: u64,
+    /// The receiver's interfaces, as the sender knows them from this session and from that one.
+    pub(crate) called: [NicId; 2],
+    pub(crate) proof: Nonce,
 }
 
-impl ConfirmBody {
-    pub(crate) fn emit(&self) -> [u8; CONFIRM_LEN] {
-        let mut bytes = [0; CONFIRM_LEN];
-        bytes[..NONCE_LEN].copy_from_slice(&self.nonce);
-        bytes[NONCE_LEN..].copy_from_slice(&self.from.0.to_be_bytes());
+impl ClaimBody {
+    pub(crate) fn emit(&self) -> [u8; CLAIM_LEN] {
+        let mut bytes = [0; CLAIM_LEN];
+        bytes[0..8].copy_from_slice(&self.number.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.called[0].0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.called[1].0.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.proof);
         bytes
     }
 
+    /// Parses a claim; a later version may append to it. `None`: there is none.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; CONFIRM_LEN] = bytes.try_into().ok()?;
-        let mut nonce = Nonce::default();
-        nonce.copy_from_slice(&bytes[..NONCE_LEN]);
+        let bytes = bytes.get(..CLAIM_LEN)?;
+        let mut proof = Nonce::default();
+        proof.copy_from_slice(&bytes[24..]);
         Some(Self {
-            nonce,
-            from: Address(u128::from_be_bytes(bytes[NONCE_LEN..].try_into().ok()?)),
+            number: u64_at(bytes, 0),
+            called: [8, 16].map(|at| NicId(u64_at(bytes, at))),
+            proof,
         })
     }
 }
@@ -481,6 +504,9 @@ mod tests {
     fn bodies_survive_the_wire_and_wrong_lengths_are_refused() {
         let hello = Hello {
             version: VERSION,
+            oldest: OLDEST,
+            features: 0x8000_0001,
+            greeting: 3,
             epoch: 0x0405,
             key: 0x7076_6673,
             identity: Identity {
@@ -493,12 +519,14 @@ mod tests {
         };
         assert_eq!(Hello::parse(&hello.emit()), Ok(hello));
         assert!(Hello::parse(&hello.emit()[..HELLO_LEN - 1]).is_err());
-        let confirm = ConfirmBody {
-            nonce: hello.nonce,
-            from: Address(0xcafe << 64),
+        let claim = ClaimBody {
+            number: 0xcafe,
+            called: [NicId(7), NicId(8)],
+            proof: hello.nonce,
         };
-        assert_eq!(ConfirmBody::parse(&confirm.emit()), Some(confirm));
-        assert_eq!(ConfirmBody::parse(&confirm.emit()[1..]), None);
+        let longer = [&claim.emit()[..], &[7]].concat();
+        assert_eq!(ClaimBody::parse(&longer), Some(claim));
+        assert_eq!(ClaimBody::parse(&longer[..CLAIM_LEN - 1]), None);
         let challenge = ChallengeBody {
             identity: hello.identity,
             nonce: [7; NONCE_LEN],
@@ -506,14 +534,23 @@ mod tests {
         };
         assert_eq!(ChallengeBody::parse(&challenge.emit()), Some(challenge));
         assert_eq!(ChallengeBody::parse(&challenge.emit()[1..]), None);
+        let said = [&hello.emit()[..], b"abc", b"more"].concat();
+        assert_eq!(hello.behind(&said), Some((&b"abc"[..], &b"more"[..])));
+        assert_eq!(hello.behind(&said[..HELLO_LEN + 2]), None);
+        let longer = Hello {
+            greeting: GREETING_MAX as u8 + 1,
+            ..hello
+        };
+        assert_eq!(longer.behind(&[0; 200]), None);
         // Another version is recognised by what all have.
         let other = Hello {
             version: 4,
+            oldest: 0,
             ..hello
         };
         let old = Hello::parse(&other.emit()[..HELLO_LEAST]).unwrap();
         assert_eq!((old.version, old.identity), (4, hello.identity));
-        assert_eq!(old.nonce, Nonce::default());
+        assert_eq!((old.nonce, old.features), (Nonce::default(), 0));
         assert!(Hello::parse(&other.emit()[..HELLO_LEAST - 1]).is_err());
         let key = Some(RemoteKey { address: 1, key: 2 });
         for offer in [
@@ -533,34 +570,50 @@ mod tests {
     }
 
     #[test]
-    fn nic_ids_of_more_than_48_bits_are_refused_wherever_they_stand() {
-        let name = |nic| Identity {
-            nic: NicId(nic),
-            endpoint: EndpointId(3),
-            session: SessionId(1),
+    fn two_versions_speak_if_one_understands_the_other() {
+        let hello = |version, oldest| Hello {
+            version,
+            oldest,
+            features: u32::MAX,
+            greeting: 0,
+            epoch: 1,
+            key: 2,
+            identity: Identity {
+                nic: NicId::MAX,
+                endpoint: EndpointId(3),
+                session: SessionId(1),
+            },
+            to: (NicId::MAX, EndpointId(7)),
+            nonce: [5; NONCE_LEN],
         };
-        assert_eq!(NicId::MAX.0, 0xffff_ffff_ffff);
-        for (nic, to) in [(1 << 48, 7), (7, 1 << 48), (NicId::MAX.0, NicId::MAX.0)] {
-            let fits = nic <= NicId::MAX.0 && to <= NicId::MAX.0;
-            let mut hello = Hello {
-                version: VERSION,
-                epoch: 1,
-                key: 2,
-                identity: name(nic),
-                to: (NicId(to), EndpointId(7)),
-                nonce: [5; NONCE_LEN],
-            };
+        for (version, oldest, understood) in [
+            (VERSION, OLDEST, true),
+            (VERSION + 1, VERSION, true),
+            (u16::MAX, 0, true),
+            (u16::MAX, VERSION + 1, false),
+            (OLDEST - 1, 0, false),
+            (0, 0, false),
+            (0, u16::MAX, false),
+        ] {
+            let hello = hello(version, oldest);
+            assert_eq!(hello.is_understood(), understood, "{version} {oldest}");
+            assert_eq!(Hello::parse(&hello.emit()), Ok(hello));
+        }
+    }
+
+    #[test]
+    fn a_challenge_with_a_nic_id_of_more_than_48_bits_is_refused() {
+        for (nic, fits) in [(NicId::MAX.0, true), (1 << 48, false)] {
             let challenge = ChallengeBody {
-                identity: hello.identity,
-                nonce: hello.nonce,
+                identity: Identity {
+                    nic: NicId(nic),
+                    endpoint: EndpointId(3),
+                    session: SessionId(1),
+                },
+                nonce: [5; NONCE_LEN],
                 proof: [8; PROOF_LEN],
             };
-            assert_eq!(Hello::parse(&hello.emit()).is_ok(), fits);
-            let challenged = ChallengeBody::parse(&challenge.emit()).is_some();
-            assert_eq!(challenged, nic <= NicId::MAX.0);
-            // A peer with an older version is to be told so.
-            hello.version = VERSION - 1;
-            assert_eq!(Hello::parse(&hello.emit()), Ok(hello));
+            assert_eq!(ChallengeBody::parse(&challenge.emit()).is_some(), fits);
         }
     }
 }

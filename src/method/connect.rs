@@ -1,17 +1,17 @@
 //! The handshake, step by step (docs/hosts.md, Handshake of the C method).
 //!
 //! ```text
-//!   we begin                                  they begin
-//!   post: transport connect (ICON_REQ)        CONN_REQ arrives
-//!   done: CONN_REQ ->                         transport connect back (ICON_ACK)
-//!   CONN_ACK arrives: READY, queues flushed   done: READY, CONN_ACK ->, queues flushed
+//!   we call                                        they call
+//!   post: transport connect, greeting in it        greeting arrives: a new peer, READY
+//!   done: the answer's greeting: READY             greeting in the answer
+//!
+//!   a C bmi_mx says nothing in its hello
+//!   done: CONN_REQ ->                              CONN_REQ arrives: a new peer, READY
+//!   CONN_ACK arrives: READY                        CONN_ACK ->
 //! ```
 //!
-//! Both may begin at once. Their transport connects then end with one remote. CONN_REQ finds a peer in
-//! WAIT, by the remote's context word or by its network name, and turns it to answering: one peer, two
-//! handshakes, the same ids. If a remote endpoint was looked up under two names, or calls us from
-//! another address than the one that we call, the transport connect returns the remote of the other
-//! peer, and the two peers become one.
+//! A call is a session and a peer. Two processes that call each other are two peers to each other, each with a session of
+//! its own, as over `bmi_tcp`; a peer that has called is never called back.
 //!
 //! Operations posted before READY are pending, and are then posted in the same order.
 
@@ -20,7 +20,7 @@ use crate::abi::constants::{BMI_EMSGSIZE, BMI_ENOMEM};
 use crate::abi::types::bmi_method_addr;
 use crate::address::Address;
 use crate::error::{Error, code_of};
-use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits, turns_of, with_class};
+use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits, with_class};
 use crate::op::word::{Role, Word};
 use crate::peer::handshake::{Answer, ConnReq};
 use crate::peer::state::{Cause, Ready, State, Wait};
@@ -29,7 +29,7 @@ use crate::unmatched::Note;
 use mx_proto::port::Port;
 use mx_proto::{
     Clock, EndpointId, Identity, MatchBits, NicId, Outcome, PostError, Posted, RemoteId, RequestId,
-    Route, SendMode, Status, Target,
+    SendMode, Status, Target,
 };
 use mx_sys::{MallocBuffer, UserMemory};
 
@@ -63,13 +63,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         target: Target,
         name: impl FnOnce() -> String,
     ) -> Result<PeerKey, Box<Error>> {
-        if let Some(key) = self.peers().named((target.nic, target.endpoint)) {
-            if let Some(peer) = self.peers_mut().get_mut(key)
-                && target.route != Route::AUTO
-            {
-                // For the next connection.
-                peer.target.route = target.route;
-            }
+        if let Some(key) = self.peers().called(target) {
             return Ok(key);
         }
         let limit = self.peers().limit();
@@ -107,7 +101,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let peer = self.peers().get(key);
             Error::connect(peer.map_or("", |peer| &peer.name), reason)
         })?;
-        self.move_to(key, State::Wait(Wait::Connecting { request, cut }));
+        let tx_id = None;
+        self.move_to(
+            key,
+            State::Wait(Wait::Connecting {
+                request,
+                cut,
+                tx_id,
+            }),
+        );
         self.doubt_name(key);
         Ok(())
     }
@@ -125,34 +127,31 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Some(Wait::Connecting { .. })
                 if how.status == Status::Unreachable && self.retry(key, Cause::Unreachable) => {}
             Some(wait) if how.status != Status::Success => {
-                // A peer that has connected to us, or had accepted the attempt before, can be reached.
+                // A peer that had accepted the attempt before can be reached.
                 let cause = match (how.status, wait) {
-                    (Status::Unreachable, Wait::Answering { .. }) => Cause::Reset,
                     (Status::Unreachable, Wait::Connecting { cut: Some(cut), .. }) => cut,
                     (status, _) => Cause::of_connect(status),
                 };
                 self.disconnect(key, cause);
             }
-            Some(Wait::Connecting { cut, .. }) => self.on_reached(key, how.remote, cut),
-            Some(Wait::Answering { tx_id, .. }) => {
-                self.become_ready(key, Ready::new(how.remote, tx_id), true);
+            Some(Wait::Connecting {
+                tx_id: Some(tx_id), ..
+            }) => {
+                let remote = how.remote;
+                self.become_ready(key, Ready { remote, tx_id }, false);
             }
+            Some(Wait::Connecting { cut, .. }) => self.on_reached(key, how.remote, cut),
             _ => {}
         }
     }
 
-    /// ICON_REQ is done: sends CONN_REQ.
+    /// The peer says nothing in its hello: sends CONN_REQ.
     fn on_reached(&mut self, key: PeerKey, remote: RemoteId, cut: Option<Cause>) {
-        let Some(context) = self.endpoint.remote_context(remote) else {
+        if !self.endpoint.set_remote_context(remote, key.to_word()) {
             return self.disconnect(key, Cause::Reset);
-        };
-        let other = PeerKey::from_word(context);
-        if other != key && self.peers().get(other).is_some() {
-            return self.merge(key, other);
         }
-        self.endpoint.set_remote_context(remote, key.to_word());
         self.move_to(key, State::Wait(Wait::Requested { remote, cut }));
-        let body = ConnReq::emit(&self.name);
+        let body = ConnReq::emit(&self.endpoint.owner().name);
         let bits = bits(MessageType::ConnReq, key.id(), VERSION);
         self.send_handshake(key, remote, bits, &body);
     }
@@ -224,90 +223,45 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 return self.refuse(note.remote, Refusal::Malformed, why);
             }
         };
+        let ready = Ready {
+            remote: note.remote,
+            tx_id: note.fields.id,
+        };
         let context = self.endpoint.remote_context(note.remote).unwrap_or(0);
         let known = PeerKey::from_word(context);
-        let key = match self.peers().get(known) {
-            Some(_) => Some(known),
+        if self.peers().get(known).is_some() {
+            return self.on_conn_req_again(known, ready);
+        }
+        // For people only: who the peer is says its transport, not its name.
+        let (target, name) = (Target::auto(identity.nic, identity.endpoint), request.name);
+        match self.peers_mut().add_caller(target, name.to_owned()) {
+            Some(key) => self.become_ready(key, ready, true),
             None => {
-                let target = Target::auto(identity.nic, identity.endpoint);
-                let key = self.peer_named(&identity);
-                // For people only: who the peer is says its transport, not its name.
-                key.or_else(|| self.peers_mut().add(target, request.name.to_owned()))
+                let limit = self.peers().limit();
+                let why = format_args!("calls itself {name:?}: all {limit} peer ids are in use");
+                self.refuse(note.remote, Refusal::NoRoom, why);
             }
-        };
-        let Some(key) = key else {
-            let (name, limit) = (request.name, self.peers().limit());
-            let why = format_args!("calls itself {name:?}: all {limit} peer ids are in use");
-            return self.refuse(note.remote, Refusal::NoRoom, why);
-        };
-        self.answer(key, note);
+        }
     }
 
-    /// The peer with that name, if a remote with this identity may be that: it has no connection, or the same
-    /// life has the connection, which is over then.
-    fn peer_named(&self, identity: &Identity) -> Option<PeerKey> {
-        let key = self.peers().named((identity.nic, identity.endpoint))?;
-        let state = self.peers().get(key)?.state;
-        let known = state
-            .remote()
-            .and_then(|remote| self.endpoint.remote_identity(remote));
-        let may = known.is_none_or(|known| known.session == identity.session);
-        may.then_some(key)
-    }
-
-    /// CONN_REQ came from this peer, maybe in a new life.
-    fn answer(&mut self, key: PeerKey, note: Note) {
-        let (remote, tx_id) = (note.remote, note.fields.id);
-        let Some(state) = self.peers().get(key).map(|peer| peer.state) else {
+    /// CONN_REQ came over the connection of a peer.
+    fn on_conn_req_again(&mut self, key: PeerKey, ready: Ready) {
+        let Some(peer) = self.peers().get(key) else {
             return;
         };
-        match state {
-            State::Ready(ready) if ready.remote == remote => {
-                let new = Ready::new(remote, tx_id);
-                if ready.answered && ready.tx_id == tx_id {
-                    // Both have begun at once, and its answer has overtaken this.
-                    return self.move_to(key, State::Ready(new));
-                }
-                if self.calls_again(key) {
-                    return;
-                }
-                // It has forgotten us without leaving; what we have with it can go on.
-                // One answer that has not gone out yet is the answer to this, too.
-                let waits = self
-                    .peers()
-                    .get(key)
-                    .is_some_and(|peer| peer.handshake_waits);
-                return self.become_ready(key, new, !waits);
-            }
-            State::Wait(Wait::Answering { request, .. }) if state.remote() == Some(remote) => {
-                return self.move_to(key, State::answering(request, remote, tx_id));
-            }
-            State::Ready(_) | State::Wait(Wait::Requested { .. } | Wait::Answering { .. })
-                if state.remote() != Some(remote) =>
-            {
-                // Its old life is over. What it had completes before this note is looked at again.
-                self.disconnect(key, Cause::Reset);
-                return self.unmatched_mut().defer(note);
-            }
-            State::Wait(Wait::Connecting { request, .. }) => {
-                // The peer's connect has come first.
-                self.endpoint.cancel_unmatched(request);
-            }
-            State::Init | State::Ready(_) | State::Wait(_) | State::Disconnect { .. } => {}
+        if peer.state.remote() != Some(ready.remote) {
+            return;
         }
-        let bits = bits(MessageType::IconAck, key.id(), 0);
-        self.endpoint.set_remote_context(remote, key.to_word());
-        let word = Word::own(Role::Connect, key);
-        match self.endpoint.connect_back(remote, KEY, bits, word) {
-            Ok(request) => self.move_to(key, State::answering(request, remote, tx_id)),
-            Err(reason) => {
-                self.endpoint.set_remote_context(remote, 0);
-                let why = format_args!("cannot be connected back to: {reason}");
-                self.refuse(remote, Refusal::NoRoom, why);
-                self.disconnect(key, Cause::of_start(reason));
-                self.maybe_remove(key);
-            }
+        // It has forgotten us without leaving; what we have with it can go on.
+        if matches!(peer.state, State::Ready(_)) && self.calls_again(key) {
+            return;
         }
+        // One answer that has not gone out yet is the answer to this, too.
+        let waits = self
+            .peers()
+            .get(key)
+            .is_some_and(|peer| peer.handshake_waits);
+        self.become_ready(key, ready, !waits);
     }
 
     fn on_conn_ack(&mut self, note: &Note, identity: Identity) {
@@ -323,17 +277,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let answer = Answer::of(note.fields);
         match (peer.state, answer) {
             (State::Wait(Wait::Requested { remote, .. }), Answer::Accepted { tx_id }) => {
-                self.become_ready(
-                    key,
-                    Ready {
-                        remote,
-                        tx_id,
-                        answered: true,
-                    },
-                    false,
-                );
+                self.become_ready(key, Ready { remote, tx_id }, false);
             }
-            // Both began at once: CONN_REQ has told us all there is.
+            // CONN_REQ has told us all there is.
             (_, Answer::Accepted { .. }) => {}
             (_, refusal) => {
                 log::warn!("{} ({identity:?}): {refusal}", peer.name);
@@ -395,47 +341,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.fail(op, code_of_post(error));
             }
         }
-    }
-
-    /// `from`, which was reaching out, turned out to be `into`.
-    pub(super) fn merge(&mut self, from: PeerKey, into: PeerKey) {
-        log::debug!(
-            "peer {} is peer {} under another name",
-            from.id(),
-            into.id()
-        );
-        let (host, ops) = self.endpoint.split();
-        let Some(peer) = host.peers.get_mut(from) else {
-            return;
-        };
-        let (conversation, has_provisional) = (peer.conversation, peer.has_provisional);
-        let pending = peer.take_pending(ops);
-        let cause = Cause::Reset;
-        self.move_to(from, State::Disconnect { cause });
-        self.peers_mut().rename(from, into);
-        let class_max = self.settings.class_max;
-        let turns = |id| turns_of(id, class_max);
-        for (from, into) in turns(from.id()).zip(turns(into.id())) {
-            self.endpoint.rename_messages(from, into);
-        }
-        let (host, ops) = self.endpoint.split();
-        let Some(peer) = host.peers.get_mut(into) else {
-            return;
-        };
-        peer.conversation.merge(conversation);
-        if matches!(peer.state, State::Ready(_)) {
-            peer.conversation.on_ready();
-        }
-        peer.has_provisional |= has_provisional;
-        for op in pending {
-            if let Some(word) = ops.word_mut(op) {
-                word.peer = into;
-            }
-            peer.enqueue(ops, op);
-        }
-        self.post_pending(into);
-        self.move_to(from, State::Init);
-        self.maybe_remove(from);
     }
 }
 

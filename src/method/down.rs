@@ -4,7 +4,7 @@
 //!   cause ---> DISCONNECT   pending operations complete, then those of the endpoint
 //!                  |        (all within one call)
 //!                  v
-//!                INIT       the next post starts a new connection
+//!                INIT       the next post starts a new connection; with a peer that has called it ends
 //!                  |
 //!                  v  no address object, no message waiting
 //!                gone       its id waits, then is given out again
@@ -52,11 +52,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         if next.remote().is_none() {
             (peer.handshake_waits, peer.again) = (false, 0);
-        }
-        if let State::Ready(_) = next
-            && let Inbound::Known { forgotten, .. } = &mut peer.inbound
-        {
-            *forgotten = false;
         }
         if let Some((_, reminder)) = over {
             self.endpoint.forget_reminder(reminder, key.to_word());

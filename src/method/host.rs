@@ -14,17 +14,18 @@ use super::completions::{Completions, Done};
 use super::{PostKind, Settings};
 use crate::abi::constants::{self as bmi, BMI_MAX_CONTEXTS};
 use crate::error::code_of;
-use crate::match_layout::MessageType;
+use crate::match_layout::{MessageType, VERSION};
 use crate::op::places::Blocks;
 use crate::op::word::{Role, Word};
-use crate::peer::state::{Cause, State};
+use crate::peer::handshake::Greeting;
+use crate::peer::state::{Cause, Ready, State, Wait};
 use crate::peer::table::{PeerKey, Peers};
 use crate::unmatched::Unmatched;
 use mx_proto::flow::Lane;
 use mx_proto::ops::Ops;
 use mx_proto::{
-    Arrival, Down, DownReason, MatchBits, Outcome, Owner, RemoteId, RequestId, Source, Status,
-    Verdict,
+    Arrival, Down, DownReason, Greets, Identity, MatchBits, Outcome, Owner, RemoteId, RequestId,
+    Source, Status, Target, Verdict,
 };
 use mx_sys::{MallocBuffer, UserMemory};
 use std::collections::VecDeque;
@@ -44,6 +45,8 @@ pub(super) struct End {
 /// The method's owner of its endpoint.
 #[derive(Debug)]
 pub struct Host {
+    /// Our name, as we say it to peers.
+    pub(super) name: String,
     pub(crate) unmatched: Unmatched,
     pub(crate) peers: Peers,
     /// Completed operations that have not been tested, of each context.
@@ -62,6 +65,7 @@ impl Host {
     /// Nothing yet.
     pub fn new(settings: &Settings) -> Self {
         Self {
+            name: String::new(),
             unmatched: Unmatched::new(settings.unexpected_max, settings.class_max),
             peers: Peers::new(settings.peer_limit),
             done: Default::default(),
@@ -143,6 +147,62 @@ impl Host {
         self.unmatched.forget();
     }
 
+    /// A peer has called, and says that of itself.
+    fn called(&mut self, who: &Identity, remote: RemoteId, greeting: &[u8]) -> Result<u64, Status> {
+        let Some(Greeting { version, id, name }) = Greeting::parse(greeting) else {
+            log::warn!("{who:?} says in its hello what no method says: refused");
+            return Err(Status::BadEndpoint);
+        };
+        if version != VERSION || id == 0 {
+            log::warn!(
+                "{who:?} speaks version {version:#x} with id {id}, we {VERSION:#x}: refused"
+            );
+            return Err(Status::BadEndpoint);
+        }
+        if self.discarding {
+            // Its session ends with the method's next call.
+            return Ok(0);
+        }
+        // For people only: who the peer is says its transport, not its name.
+        let target = Target::auto(who.nic, who.endpoint);
+        let Some(key) = self.peers.add_caller(target, name.to_owned()) else {
+            let limit = self.peers.limit();
+            log::warn!("{who:?} calls itself {name:?}: all {limit} peer ids are in use: refused");
+            return Err(Status::NoResources);
+        };
+        if let Some(peer) = self.peers.get_mut(key) {
+            log::debug!("{name} (id {}) has called", key.id());
+            peer.state
+                .become_next(State::Ready(Ready { remote, tx_id: id }));
+        }
+        Ok(key.to_word())
+    }
+
+    /// A peer that we have called says that of itself.
+    fn answered(&mut self, key: PeerKey, greeting: &[u8]) -> Result<u64, Status> {
+        if greeting.is_empty() {
+            // A C method. Its handshake follows.
+            return Ok(0);
+        }
+        let said = Greeting::parse(greeting);
+        let Some(Greeting { id, name, .. }) =
+            said.filter(|said| said.version == VERSION && said.id != 0)
+        else {
+            log::warn!(
+                "the answer to the call of peer {} is none of a method that we know",
+                key.id()
+            );
+            return Err(Status::BadEndpoint);
+        };
+        if let Some(peer) = self.peers.get_mut(key)
+            && let State::Wait(Wait::Connecting { tx_id, .. }) = &mut peer.state
+        {
+            log::debug!("{} (id {}) calls itself {name}", peer.name, key.id());
+            *tx_id = Some(id);
+        }
+        Ok(key.to_word())
+    }
+
     /// A receive has ended without its message: no receive waits for that any more.
     fn give_up(&mut self, key: PeerKey, tag: u32) {
         self.unmatched.abandoned.add(key.id(), tag);
@@ -220,6 +280,34 @@ impl Owner for Host {
             Lane::Matched
         } else {
             Lane::Unexpected
+        }
+    }
+
+    fn greeting(&self, ops: &Ops<Self>, to: Greets) -> Vec<u8> {
+        let key = match to {
+            Greets::Called(connect) => ops.word(connect).map(|word| word.peer),
+            Greets::Caller(context) => Some(PeerKey::from_word(context)),
+        };
+        // A C method has said nothing, and is no peer yet.
+        let key = key.filter(|key| self.peers.get(*key).is_some());
+        key.map_or_else(Vec::new, |key| Greeting::emit(key.id(), &self.name))
+    }
+
+    fn greeted(
+        &mut self,
+        ops: &Ops<Self>,
+        from: Greets,
+        who: &Identity,
+        remote: RemoteId,
+        greeting: &[u8],
+    ) -> Result<u64, Status> {
+        match from {
+            Greets::Called(connect) => {
+                let key = ops.word(connect).map_or(PeerKey::NONE, |word| word.peer);
+                self.answered(key, greeting)
+            }
+            Greets::Caller(_) if greeting.is_empty() => Ok(0),
+            Greets::Caller(_) => self.called(who, remote, greeting),
         }
     }
 

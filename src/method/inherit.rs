@@ -42,7 +42,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Goes on over `port` as `identity`, and calls itself `name` from now on. The port of before comes
     /// back.
     pub fn reopen(&mut self, name: String, config: Config, identity: Identity, port: P) -> P {
-        self.name = name;
+        self.endpoint.owner_mut().name = name;
         self.endpoint.reopen(config, identity, port)
     }
 

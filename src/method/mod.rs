@@ -171,8 +171,6 @@ impl Default for Settings {
 pub struct Method<P, C> {
     pub(crate) endpoint: Endpoint<P, C, Host>,
     pub(crate) settings: Settings,
-    /// Our name in CONN_REQ.
-    name: String,
     /// Room for one more of them.
     pub(crate) room: Claim,
     /// The number of bytes of unexpected messages above which there is a warning.
@@ -194,7 +192,8 @@ pub const UNEXPECTED_READY: u64 = 1 << 16;
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A method that calls itself `name` and uses `endpoint`, which must have been made with
     /// [`crate::match_layout::KEY`].
-    pub fn new(settings: Settings, name: String, endpoint: Endpoint<P, C, Host>) -> Self {
+    pub fn new(settings: Settings, name: String, mut endpoint: Endpoint<P, C, Host>) -> Self {
+        endpoint.owner_mut().name = name;
         let room = Claim::new(endpoint.supply(), OPERATION_COST);
         Self {
             memory_alarm: warnings::most_of_lent(
@@ -203,7 +202,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             ),
             endpoint,
             settings,
-            name,
             room,
             forgotten: Vec::new(),
             questions: Vec::new(),

@@ -6,6 +6,7 @@
 //!                                                                                             |
 //!          the address that the peer has      nothing                                         |
 //!          another one                        the peer is there; what begins, begins anew <---'
+//!          another peer's                     what begins, ends; the objects are that peer's
 //!          another one, but the peer has      the object leaves it, when nothing is under way
 //!          objects that lead elsewhere
 //! ```
@@ -21,10 +22,10 @@ use super::Method;
 use crate::abi::types::bmi_method_addr;
 use crate::address::{self, Address};
 use crate::peer::state::{Cause, State, Wait};
-use crate::peer::table::{Inbound, Object, Peer, PeerKey};
+use crate::peer::table::{Object, Peer, PeerKey};
 use crate::peer_name::PeerName;
 use mx_proto::port::Port;
-use mx_proto::{Clock, NicId};
+use mx_proto::{Clock, NicId, Target};
 use mx_sys::{UserMemory, nic};
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,7 +140,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         address.set_nic(nic);
         if leads_to(peer, nic) {
             log::info!("{}: its host has another address now", peer.name);
-            self.seek_at(key, nic);
+            let target = Target { nic, ..peer.target };
+            match self.peers().called(target) {
+                Some(_) => self.give_up(key, nic),
+                None => self.seek_at(key, nic),
+            }
         } else if at_rest {
             log::info!("{}: {} is another host now", peer.name, address.name);
             self.move_objects(key, nic, &[*addr]);
@@ -155,33 +160,24 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers().get(key) else {
             return;
         };
-        if let Some(other) = self.peers().named((nic, peer.target.endpoint))
-            && other != key
-        {
-            // One that is known by another name, or has come by itself.
-            let objects: Vec<_> = peer.objects.iter().map(|object| object.addr).collect();
-            let State::Wait(Wait::Connecting { request, .. }) = peer.state else {
-                return self.move_objects(key, nic, &objects);
-            };
-            self.endpoint.cancel_unmatched(request);
-            self.merge(key, other);
-            let is_at_rest = |peer: &Peer| peer.state == State::Init && !peer.pending.is_empty();
-            if self.peers().get(other).is_some_and(is_at_rest)
-                && let Err(error) = self.begin_connect(other, None)
-            {
-                log::info!("{error}");
-                self.disconnect(other, Cause::Unreachable);
-            }
-            return;
-        }
         let under_way = peer.state;
         self.peers_mut().retarget(key, nic);
-        if let State::Wait(Wait::Connecting { request, cut }) = under_way {
+        if let State::Wait(Wait::Connecting { request, cut, .. }) = under_way {
             self.endpoint.cancel_unmatched(request);
             if let Err(error) = self.begin_connect(key, cut) {
                 log::info!("{error}");
                 self.disconnect(key, Cause::Unreachable);
             }
+        }
+    }
+
+    /// The peer at that interface is another one already, and two never have one session: what waits for the
+    /// connection ends, and all objects stand for that peer from now on.
+    fn give_up(&mut self, key: PeerKey, nic: NicId) {
+        self.disconnect(key, Cause::Unreachable);
+        if let Some(peer) = self.peers().get(key) {
+            let objects: Vec<_> = peer.objects.iter().map(|object| object.addr).collect();
+            self.move_objects(key, nic, &objects);
         }
     }
 
@@ -205,5 +201,5 @@ fn leads_to(peer: &Peer, nic: NicId) -> bool {
         let address = address::find(object.addr);
         object.looked_up && address.is_some_and(|address| address.nic() == Some(nic))
     };
-    peer.inbound == Inbound::No && peer.objects.iter().all(leads)
+    peer.objects.iter().all(leads)
 }

@@ -1,8 +1,8 @@
 //! The rules for accepting an operation.
 //!
 //! ```text
-//!   INIT             WAIT      READY
-//!   connect, hold    hold      endpoint
+//!   INIT             WAIT      READY       INIT, of a peer that had called
+//!   connect, hold    hold      endpoint    ends at once
 //! ```
 //!
 //! Pending operations are posted first when the peer becomes ready, so nothing overtakes them. An
@@ -17,7 +17,7 @@ use crate::match_layout::{MATCH, MessageType, bits, with_class};
 use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, Posted};
 use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
-use crate::peer::table::PeerKey;
+use crate::peer::table::{Peer, PeerKey};
 use mx_proto::port::Port;
 use mx_proto::{self as mx, Clock, Memory, Received, RemoteId, RequestId};
 use mx_sys::UserMemory;
@@ -227,8 +227,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// The peer is not ready: the operation waits for it.
     #[cold]
     fn queue(&mut self, key: PeerKey, post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
-        let state = self.peers().get(key).map(|peer| peer.state);
-        if state == Some(State::Init) {
+        let peer = self.peers().get(key);
+        let is_gone = |peer: &Peer| peer.state == State::Init && peer.has_called;
+        if peer.is_some_and(is_gone) {
+            return self.end_at_once(key, post, (Cause::Reset.code(), 0), id);
+        }
+        if peer.is_some_and(|peer| peer.state == State::Init) {
             self.begin_connect(key, None)?;
         }
         let kind = post.kind;

@@ -21,6 +21,9 @@
 //!   unexpected send makes them ordinary; an expected send, or one peer timeout, ends them with
 //!   `-BMI_ENETRESET`.
 //!
+//! Only for peers that are called from here: everything that is posted to a caller whose connection is lost ends at
+//! once.
+//!
 //! UNOPENED conversations are never cut, so programs that exchange only expected messages can begin
 //! anew after a loss.
 //!
@@ -70,14 +73,6 @@ impl Conversation {
             *self = Self::Cut;
         }
     }
-
-    /// Joins the conversations with one peer that was known under two names.
-    pub fn merge(&mut self, other: Self) {
-        *self = match (*self, other) {
-            (Self::Begun, Self::Cut) | (Self::Cut, Self::Begun) => Self::Open,
-            (one, other) => one.max(other),
-        };
-    }
 }
 
 #[cfg(test)]
@@ -115,20 +110,5 @@ mod tests {
     fn a_late_message_cuts_what_was_not_opened_and_leaves_what_is() {
         assert_eq!(after(Unopened, Conversation::on_late_message), Cut);
         assert_eq!(after(Open, Conversation::on_late_message), Open);
-    }
-
-    #[test]
-    fn an_open_conversation_wins_over_a_cut_one() {
-        for (a, b, both) in [
-            (Cut, Open, Open),
-            (Unopened, Cut, Cut),
-            (Open, Unopened, Open),
-            (Begun, Cut, Open),
-            (Unopened, Begun, Begun),
-        ] {
-            let mut merged = a;
-            merged.merge(b);
-            assert_eq!(merged, both);
-        }
     }
 }

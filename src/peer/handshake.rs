@@ -1,6 +1,8 @@
-//! The encoding of CONN_REQ and CONN_ACK.
+//! The encoding of a greeting, and of CONN_REQ and CONN_ACK, which a C `bmi_mx` sends instead.
 //!
 //! ```text
+//!   greeting   version (4) | our id for the peer (4) | "mx://host:board:endpoint", no NUL
+//!
 //!   CONN_REQ   bits: type 0xc | our id for the peer | version
 //!              body: "mx://host:board:endpoint" NUL
 //!   CONN_ACK   bits: type 0xa | our id for the peer | version          (accepted)
@@ -12,6 +14,7 @@
 
 use crate::match_layout::{Fields, VERSION};
 use mx_proto::flow::{CREDIT, OVERHEAD};
+use mx_proto::wire::GREETING_MAX;
 use std::fmt;
 
 /// Longest CONN_REQ we look at: a name of 253 bytes, its numbers, and whatever comes behind the NUL.
@@ -19,6 +22,41 @@ pub const REQUEST_MAX: usize = 2048;
 
 /// Bytes of a name that we send, without its NUL.
 const NAME_MAX: usize = CREDIT - OVERHEAD - 1;
+
+/// The words of a method about itself in the hello of a call, or of its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Greeting<'a> {
+    /// The version of the match bits.
+    pub version: u32,
+    /// The id that the sender gives the receiver.
+    pub id: u32,
+    /// The sender's name for itself. Any text.
+    pub name: &'a str,
+}
+
+/// Bytes of a greeting before its name.
+const GREETING_HEAD: usize = 8;
+
+impl<'a> Greeting<'a> {
+    /// The bytes to send, with as much of the name as a hello has room for. The name is for display; the transport identifies us.
+    pub fn emit(id: u32, name: &str) -> Vec<u8> {
+        let most = GREETING_MAX - GREETING_HEAD;
+        let end = (0..=most).rev().find(|at| name.is_char_boundary(*at));
+        let name = name.get(..end.unwrap_or(0)).unwrap_or(name);
+        [&VERSION.to_le_bytes(), &id.to_le_bytes(), name.as_bytes()].concat()
+    }
+
+    /// Reads what arrived. `None`: it has no version and id, or the name is no text.
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (version, rest) = bytes.split_first_chunk()?;
+        let (id, name) = rest.split_first_chunk()?;
+        Some(Self {
+            version: u32::from_le_bytes(*version),
+            id: u32::from_le_bytes(*id),
+            name: std::str::from_utf8(name).ok()?,
+        })
+    }
+}
 
 /// A CONN_REQ's body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,6 +171,23 @@ impl fmt::Display for Answer {
 mod tests {
     use super::*;
     use crate::match_layout::{MessageType, PEER_ID_MAX, Refusal, bits, refusal_bits};
+
+    #[test]
+    fn a_greeting_has_version_id_and_as_much_of_the_name_as_fits() {
+        let bytes = Greeting::emit(7, "mx://oss7:0:3");
+        let greeting = Greeting {
+            version: VERSION,
+            id: 7,
+            name: "mx://oss7:0:3",
+        };
+        assert_eq!(Greeting::parse(&bytes), Some(greeting));
+        let long = Greeting::emit(PEER_ID_MAX, &"\u{e9}".repeat(100));
+        assert_eq!(long.len(), GREETING_MAX);
+        assert_eq!(Greeting::parse(&long).unwrap().id, PEER_ID_MAX);
+        for bad in [&bytes[..7], &[&bytes[..8], &[0xff]].concat()] {
+            assert_eq!(Greeting::parse(bad), None);
+        }
+    }
 
     #[test]
     fn a_request_is_a_name_and_its_nul_whatever_comes_behind() {

@@ -1,14 +1,16 @@
 //! The state of one peer.
 //!
 //! ```text
-//!            post                                CONN_ACK
-//!   INIT ------------> WAIT: Connecting -------> Requested --------> READY
-//!    ^  \                      |  ICON_REQ done      |                 |
-//!    |   `-- CONN_REQ -------> Answering -------- ICON_ACK done ------>|
-//!    |                         |                                       |
-//!    |                         v  failure, time-out, refusal           v  peer gone, dropped,
-//!    `--------------------- DISCONNECT <-------------------------------'  CONN_REQ of a new life
+//!            post                        the answer
+//!   INIT ------------> WAIT: Connecting ----------------------> READY <--- hello --- (a peer that calls)
+//!    ^                    |  |                                  ^  |
+//!    |                    |  `--> Requested --- CONN_ACK -------'  |
+//!    |                    v           |  failure, time-out         v  peer gone, dropped
+//!    `------------------ DISCONNECT <-+----------------------------'
 //! ```
+//!
+//! Requested is for a C `bmi_mx`, whose hello says nothing: it is sent CONN_REQ, and sends it when it calls.
+//! A peer that has called begins in READY, and stays in INIT when its connection has ended; it is never called back.
 //!
 //! A connection that is cut before READY is tried once more from the start (Connecting): the other
 //! side may just have been closing the previous one. One that is being made begins anew where the peer's name
@@ -51,6 +53,8 @@ pub enum Wait {
         request: RequestId,
         /// The end of the attempt before this one, which was cut; there are two at most.
         cut: Option<Cause>,
+        /// The peer's id for us, once its hello has said it.
+        tx_id: Option<u32>,
     },
     /// CONN_REQ is sent, CONN_ACK not here.
     Requested {
@@ -58,15 +62,6 @@ pub enum Wait {
         remote: RemoteId,
         /// As in `Connecting`.
         cut: Option<Cause>,
-    },
-    /// CONN_REQ has come; our transport connect (ICON_ACK) is under way.
-    Answering {
-        /// It.
-        request: RequestId,
-        /// The sender of CONN_REQ.
-        remote: RemoteId,
-        /// The peer's id for us.
-        tx_id: u32,
     },
 }
 
@@ -77,37 +72,14 @@ pub struct Ready {
     pub remote: RemoteId,
     /// The peer's name for us, in every message to it.
     pub tx_id: u32,
-    /// It has answered our call, and not called itself.
-    pub answered: bool,
-}
-
-impl Ready {
-    /// With a peer that has called.
-    pub const fn new(remote: RemoteId, tx_id: u32) -> Self {
-        Self {
-            remote,
-            tx_id,
-            answered: false,
-        }
-    }
 }
 
 impl State {
-    /// CONN_REQ has come from that remote, which calls us `tx_id`.
-    pub const fn answering(request: RequestId, remote: RemoteId, tx_id: u32) -> Self {
-        Self::Wait(Wait::Answering {
-            request,
-            remote,
-            tx_id,
-        })
-    }
-
     /// The endpoint's name for the peer, once it is known.
     #[inline]
     pub const fn remote(&self) -> Option<RemoteId> {
         match self {
-            Self::Ready(Ready { remote, .. })
-            | Self::Wait(Wait::Requested { remote, .. } | Wait::Answering { remote, .. }) => {
+            Self::Ready(Ready { remote, .. }) | Self::Wait(Wait::Requested { remote, .. }) => {
                 Some(*remote)
             }
             Self::Init | Self::Wait(Wait::Connecting { .. }) | Self::Disconnect { .. } => None,
@@ -117,9 +89,7 @@ impl State {
     /// The transport connect that is under way.
     pub const fn connect(&self) -> Option<RequestId> {
         match self {
-            Self::Wait(Wait::Connecting { request, .. } | Wait::Answering { request, .. }) => {
-                Some(*request)
-            }
+            Self::Wait(Wait::Connecting { request, .. }) => Some(*request),
             _ => None,
         }
     }
@@ -135,7 +105,6 @@ impl State {
             Self::Init => Name::Init,
             Self::Wait(Wait::Connecting { .. }) => Name::Connecting,
             Self::Wait(Wait::Requested { .. }) => Name::Requested,
-            Self::Wait(Wait::Answering { .. }) => Name::Answering,
             Self::Ready(_) => Name::Ready,
             Self::Disconnect { .. } => Name::Disconnect,
         }
@@ -165,8 +134,6 @@ pub enum Name {
     Connecting,
     /// [`Wait::Requested`].
     Requested,
-    /// [`Wait::Answering`].
-    Answering,
     /// [`State::Ready`].
     Ready,
     /// [`State::Disconnect`].
@@ -179,7 +146,6 @@ impl fmt::Display for Name {
             Self::Init => "INIT",
             Self::Connecting => "WAIT (connecting)",
             Self::Requested => "WAIT (requested)",
-            Self::Answering => "WAIT (answering)",
             Self::Ready => "READY",
             Self::Disconnect => "DISCONNECT",
         })
@@ -190,20 +156,16 @@ impl fmt::Display for Name {
 transition_table! {
     Name {
         Init => Connecting: "an operation is posted: our transport connect begins",
-        Init => Answering: "CONN_REQ comes: our transport connect back begins",
+        Init => Ready: "a peer calls, by its hello or by CONN_REQ",
         Connecting => Connecting: "the connection is cut: once more; the name has another address now",
-        Connecting => Requested: "the transport connect is done: CONN_REQ is sent",
-        Connecting => Answering: "CONN_REQ comes, as both began: our own connect is cancelled",
-        Connecting => Disconnect: "refused, no route, time-out; the last address is dropped; it is a known peer under another name",
+        Connecting => Ready: "the transport connect is done, and the peer's hello had all there is",
+        Connecting => Requested: "the transport connect is done: CONN_REQ is sent to a C method",
+        Connecting => Disconnect: "refused, no route, time-out; the last address is dropped; the name leads to another peer now",
         Requested => Connecting: "the connection is cut: once more",
-        Requested => Answering: "CONN_REQ comes, as both began",
-        Requested => Ready: "CONN_ACK comes and accepts",
-        Requested => Disconnect: "CONN_ACK refuses; cut, time-out; the last address is dropped; a new life of the peer",
-        Answering => Answering: "CONN_REQ comes again, with another id",
-        Answering => Ready: "the transport connect back is done: CONN_ACK is sent",
-        Answering => Disconnect: "refused, cut, time-out; the last address is dropped; a new life of the peer",
-        Ready => Ready: "CONN_REQ comes again: the peer has dropped us without a goodbye",
-        Ready => Disconnect: "the peer is lost or silent; the last address is dropped; a new life of the peer",
+        Requested => Ready: "CONN_ACK comes and accepts; CONN_REQ comes",
+        Requested => Disconnect: "CONN_ACK refuses; cut, time-out; the last address is dropped",
+        Ready => Ready: "CONN_REQ comes again, perhaps with another id",
+        Ready => Disconnect: "the peer is lost or silent; the last address is dropped",
         Disconnect => Init: "all operations that were under way have completed, within the same call",
     }
 }
@@ -317,10 +279,13 @@ mod tests {
         let cut = None;
         vec![
             State::Init,
-            State::Wait(Wait::Connecting { request, cut }),
+            State::Wait(Wait::Connecting {
+                request,
+                cut,
+                tx_id: None,
+            }),
             State::Wait(Wait::Requested { remote, cut }),
-            State::answering(request, remote, 3),
-            State::Ready(Ready::new(remote, 3)),
+            State::Ready(Ready { remote, tx_id: 3 }),
             State::Disconnect {
                 cause: Cause::Reset,
             },
@@ -346,12 +311,11 @@ mod tests {
     fn exactly_the_drawn_moves_are_legal() {
         // Rows: from; columns: to; in the order of `every_state`.
         let drawn = [
-            [0, 1, 0, 1, 0, 0],
-            [0, 1, 1, 1, 0, 1],
-            [0, 1, 0, 1, 1, 1],
-            [0, 0, 0, 1, 1, 1],
-            [0, 0, 0, 0, 1, 1],
-            [1, 0, 0, 0, 0, 0],
+            [0, 1, 0, 1, 0],
+            [0, 1, 1, 1, 1],
+            [0, 1, 0, 1, 1],
+            [0, 0, 0, 1, 1],
+            [1, 0, 0, 0, 0],
         ];
         for (from, row) in every_state().iter().zip(drawn) {
             for (to, legal) in every_state().iter().zip(row) {
@@ -366,7 +330,7 @@ mod tests {
             .iter()
             .map(|state| state.remote().is_some())
             .collect();
-        assert_eq!(with, [false, false, true, true, true, false]);
+        assert_eq!(with, [false, false, true, true, false]);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! All peers of one method.
 //!
 //! ```text
-//!   address object (many) --.
-//!   (interface, endpoint) ---+--> PeerKey { id, generation } --> Peer
-//!   remote's context word --'
+//!   address object (many) ------.
+//!   target of those we call -----+--> PeerKey { id, generation } --> Peer
+//!   remote's context word ------'
 //!
 //!   ids: 1, 2, 3, ...   freed ones wait, oldest first, and are given out again when 1024 wait
 //!                       or the numbers are used up
@@ -22,7 +22,7 @@ use crate::address;
 use crate::match_layout::PEER_ID_MAX;
 use foldhash::fast::RandomState;
 use mx_proto::ops::List;
-use mx_proto::{EndpointId, Instant, NicId, Reminder, Target};
+use mx_proto::{Instant, NicId, Reminder, Target};
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
 
@@ -63,13 +63,10 @@ impl PeerKey {
     }
 }
 
-/// A network name.
-pub type Name = (NicId, EndpointId);
-
-/// The host's knowledge of a peer that connected to us.
+/// The object under which the host was told of a peer, because an unexpected message came and it had looked none up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inbound {
-    /// It does not: we looked the peer up, or no unexpected message of it has been handed out.
+    /// There was no need to, or the host has dropped the object.
     No,
     /// It is being told.
     Registering(*mut bmi_method_addr),
@@ -104,8 +101,6 @@ pub struct Peer {
     pub state: State,
     /// Its address.
     pub target: Target,
-    /// Other names under which it was looked up.
-    pub other_names: Vec<Name>,
     /// Address objects that stand for it, oldest first.
     pub objects: Vec<Object>,
     /// Whether expected operations belong to anything it knows of.
@@ -122,7 +117,9 @@ pub struct Peer {
     pub name_reminder: bool,
     /// The number of its CONN_REQs while it was READY.
     pub again: u8,
-    /// The host's knowledge of it.
+    /// The peer has called this process, and is never called back.
+    pub has_called: bool,
+    /// The object under which the host was told of the peer.
     pub inbound: Inbound,
     /// Operations that wait for READY, as they were posted.
     pub pending: List,
@@ -140,7 +137,8 @@ pub struct Peers {
     /// The one given last: each peer has the next.
     generation: u32,
     limit: u32,
-    by_name: HashMap<Name, PeerKey, RandomState>,
+    /// Those that are called from here.
+    calls: HashMap<Target, PeerKey, RandomState>,
 }
 
 /// Freed ids that wait before the oldest is given out again.
@@ -163,7 +161,7 @@ impl Peers {
             freed: VecDeque::new(),
             generation: 0,
             limit,
-            by_name: HashMap::default(),
+            calls: HashMap::default(),
         }
     }
 
@@ -182,8 +180,20 @@ impl Peers {
         self.limit
     }
 
-    /// Adds a peer in INIT, which is found under `target` if no other is. `None` when all ids are in use.
+    /// Adds a peer to be called, in INIT, which is found under `target` if no other is. `None` when all ids are in
+    /// use.
     pub fn add(&mut self, target: Target, name: String) -> Option<PeerKey> {
+        let key = self.add_one(target, name, false)?;
+        self.calls.entry(target).or_insert(key);
+        Some(key)
+    }
+
+    /// Adds a peer that has called, in INIT, which is not found under its target.
+    pub fn add_caller(&mut self, target: Target, name: String) -> Option<PeerKey> {
+        self.add_one(target, name, true)
+    }
+
+    fn add_one(&mut self, target: Target, name: String, has_called: bool) -> Option<PeerKey> {
         let fresh = self.slots.len() as u32;
         let reuse = self.freed.len() >= REUSE_DELAY || fresh > self.limit;
         let id = if reuse {
@@ -202,7 +212,6 @@ impl Peers {
             name,
             state: State::Init,
             target,
-            other_names: Vec::new(),
             objects: Vec::new(),
             conversation: Conversation::default(),
             has_provisional: false,
@@ -211,12 +220,10 @@ impl Peers {
             name_doubted: false,
             name_reminder: false,
             again: 0,
+            has_called,
             inbound: Inbound::No,
             pending: List::EMPTY,
         }));
-        // The first with a name has it: a second one is another process behind the same address.
-        let name = (target.nic, target.endpoint);
-        self.by_name.entry(name).or_insert(key);
         Some(key)
     }
 
@@ -225,13 +232,7 @@ impl Peers {
         self.get(key)?;
         let peer = self.slots[key.id as usize].take()?;
         self.freed.push_back(key.id);
-        let name = (peer.target.nic, peer.target.endpoint);
-        let others = peer.other_names.iter().copied();
-        for name in [name].into_iter().chain(others) {
-            if self.by_name.get(&name) == Some(&key) {
-                self.by_name.remove(&name);
-            }
-        }
+        self.forget_call(peer.target, key);
         debug_assert!(peer.pending.is_empty(), "{} has operations", peer.name);
         Some(peer)
     }
@@ -257,22 +258,27 @@ impl Peers {
         peer.map(|peer| peer.key)
     }
 
-    /// The peer with that network name.
-    pub fn named(&self, name: Name) -> Option<PeerKey> {
-        self.by_name.get(&name).copied()
+    /// The peer that is called with that target.
+    pub fn called(&self, target: Target) -> Option<PeerKey> {
+        self.calls.get(&target).copied()
     }
 
-    /// A peer that is not connected is found at that interface from now on. No other one may be.
+    fn forget_call(&mut self, target: Target, key: PeerKey) {
+        if self.calls.get(&target) == Some(&key) {
+            self.calls.remove(&target);
+        }
+    }
+
+    /// A peer that is not connected is called at that interface from now on.
     pub fn retarget(&mut self, key: PeerKey, nic: NicId) {
         let Some(peer) = self.get_mut(key) else {
             return;
         };
-        let endpoint = peer.target.endpoint;
-        let before = std::mem::replace(&mut peer.target.nic, nic);
-        if self.by_name.get(&(before, endpoint)) == Some(&key) {
-            self.by_name.remove(&(before, endpoint));
-        }
-        self.by_name.insert((nic, endpoint), key);
+        let before = peer.target;
+        peer.target.nic = nic;
+        let target = peer.target;
+        self.forget_call(before, key);
+        self.calls.entry(target).or_insert(key);
     }
 
     /// The peer an address object stands for.
@@ -309,30 +315,6 @@ impl Peers {
         Some(key)
     }
 
-    /// Everything that named `from` names `into` from now on.
-    pub fn rename(&mut self, from: PeerKey, into: PeerKey) {
-        let mut names = Vec::new();
-        for (name, key) in self.by_name.iter_mut().filter(|(_, key)| **key == from) {
-            *key = into;
-            names.push(*name);
-        }
-        let (mut objects, mut inbound) = (Vec::new(), Inbound::No);
-        if let Some(peer) = self.get_mut(from) {
-            objects = std::mem::take(&mut peer.objects);
-            inbound = std::mem::replace(&mut peer.inbound, Inbound::No);
-        }
-        if let Some(peer) = self.get_mut(into) {
-            peer.other_names.append(&mut names);
-            for object in &objects {
-                address::set_peer(object.addr, NonZeroU64::new(into.to_word()));
-            }
-            peer.objects.append(&mut objects);
-            if peer.inbound == Inbound::No {
-                peer.inbound = inbound;
-            }
-        }
-    }
-
     /// Every peer's key.
     pub fn keys(&self) -> Vec<PeerKey> {
         let peers = self.slots.iter().filter_map(Option::as_deref);
@@ -354,7 +336,7 @@ impl Drop for Peers {
 mod tests {
     use super::*;
     use crate::peer_name::PeerName;
-    use mx_proto::Route;
+    use mx_proto::{EndpointId, Route};
 
     fn target(endpoint: u32) -> Target {
         Target {
@@ -417,27 +399,24 @@ mod tests {
     }
 
     #[test]
-    fn of_two_peers_with_one_name_the_first_has_it() {
+    fn of_two_peers_with_one_target_the_first_is_found() {
         let mut peers = Peers::default();
+        let caller = peers.add_caller(target(1), "mx://n1:1".to_owned()).unwrap();
+        assert_eq!(peers.called(target(1)), None, "it has called");
         let (first, second) = (add(&mut peers, 1).unwrap(), add(&mut peers, 1).unwrap());
-        assert_eq!(peers.named((NicId(1), EndpointId(1))), Some(first));
+        assert_eq!(peers.called(target(1)), Some(first));
         peers.remove(second);
-        assert_eq!(peers.named((NicId(1), EndpointId(1))), Some(first));
+        peers.remove(caller);
+        assert_eq!(peers.called(target(1)), Some(first));
+        peers.retarget(first, NicId(2));
+        assert_eq!(peers.called(target(1)), None);
+        let there = Target {
+            nic: NicId(2),
+            ..target(1)
+        };
+        assert_eq!(peers.called(there), Some(first));
         peers.remove(first);
-        assert_eq!(peers.named((NicId(1), EndpointId(1))), None);
-    }
-
-    #[test]
-    fn a_name_of_a_peer_that_was_two_means_nothing_when_it_is_gone() {
-        let mut peers = Peers::default();
-        let (from, into) = (add(&mut peers, 1).unwrap(), add(&mut peers, 2).unwrap());
-        peers.rename(from, into);
-        peers.remove(from);
-        assert_eq!(peers.named((NicId(1), EndpointId(1))), Some(into));
-        peers.remove(into);
-        for name in 1..3 {
-            assert_eq!(peers.named((NicId(1), EndpointId(name))), None);
-        }
+        assert_eq!(peers.called(there), None);
     }
 
     #[test]

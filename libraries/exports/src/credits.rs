@@ -105,7 +105,7 @@ fn state_number(state: Name) -> c_int {
     match state {
         // DISCONNECT is over before a caller can ask.
         Name::Init | Name::Disconnect => bmi::BMI_MX_PEER_INIT,
-        Name::Connecting | Name::Requested | Name::Answering => bmi::BMI_MX_PEER_WAIT,
+        Name::Connecting | Name::Requested => bmi::BMI_MX_PEER_WAIT,
         Name::Ready => bmi::BMI_MX_PEER_READY,
     }
 }

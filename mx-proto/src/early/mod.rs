@@ -81,8 +81,6 @@ pub(crate) enum Stage {
     /// For its turn.
     Turn {
         slot: u32,
-        /// In the order of arrival; once it can be had, in the order in which messages could.
-        number: u64,
         /// It can be had.
         ready: bool,
     },

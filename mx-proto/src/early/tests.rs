@@ -210,10 +210,7 @@ struct Known {
     source: u32,
     length: u32,
     state: State,
-    /// Until it has been ready, in the order in which it came; then in that in which it was.
-    number: u64,
     ready: bool,
-    drawn: bool,
     gone: bool,
 }
 
@@ -230,7 +227,6 @@ struct Model {
     turns: Vec<Vec<Known>>,
     rotation: Vec<u32>,
     line: Vec<u32>,
-    numbers: u64,
     /// The messages that could be handed out so far.
     ready: u64,
 }
@@ -245,8 +241,7 @@ impl Model {
                 .take_while(|it| it.state == State::Whole)
                 .count();
             for it in list[..here].iter_mut().filter(|it| !it.ready) {
-                (it.ready, it.number) = (true, self.numbers);
-                self.numbers += 1;
+                it.ready = true;
                 self.ready += 1;
             }
             let offered = list.get(here).is_some_and(|it| it.state == State::Offered);
@@ -267,25 +262,6 @@ impl Model {
             Some((turn, at))
         });
         found.expect("it is there")
-    }
-
-    fn rename(&mut self, from: u32, into: u32) {
-        if from == into || self.turns[from as usize].is_empty() {
-            return;
-        }
-        let mut all = std::mem::take(&mut self.turns[from as usize]);
-        all.append(&mut self.turns[into as usize]);
-        all.sort_by_key(|it| (!it.ready, !it.drawn, it.number));
-        self.turns[into as usize] = all;
-        for all in [&mut self.rotation, &mut self.line] {
-            let stands = all.contains(&into);
-            if stands {
-                all.retain(|turn| *turn != from);
-            }
-            for turn in all.iter_mut().filter(|turn| **turn == from) {
-                *turn = into;
-            }
-        }
     }
 
     fn check(&self, inbox: &Store<u32>) {
@@ -343,7 +319,7 @@ fn step(rng: &mut Rng, inbox: &mut Store<u32>, model: &mut Model, n: u32) {
     let places: Vec<_> = model.turns.iter().flatten().map(|it| it.place).collect();
     let some = (!places.is_empty()).then(|| places[rng.index(places.len().max(1))]);
     let before = model.ready;
-    let ready = match rng.below(16) {
+    let ready = match rng.below(15) {
         0..6 => {
             let (source, whole) = (rng.below(3) as u32, rng.chance(0.6));
             let body = match (whole, rng.chance(0.5)) {
@@ -363,12 +339,9 @@ fn step(rng: &mut Rng, inbox: &mut Store<u32>, model: &mut Model, n: u32) {
                 source,
                 length: n,
                 state: if whole { State::Whole } else { State::Offered },
-                number: model.numbers,
                 ready: false,
-                drawn: false,
                 gone: false,
             });
-            model.numbers += 1;
             model.see();
             u64::from(ready)
         }
@@ -402,7 +375,7 @@ fn step(rng: &mut Rng, inbox: &mut Store<u32>, model: &mut Model, n: u32) {
             let offer = inbox.get(place).map(|message| message.offer().0);
             assert_eq!(offer, Some(it.length.into()));
             inbox.begin(place, RequestId::new(n, 1), 3);
-            (it.state, it.drawn) = (State::Coming, true);
+            it.state = State::Coming;
             model.see();
             0
         }
@@ -416,7 +389,7 @@ fn step(rng: &mut Rng, inbox: &mut Store<u32>, model: &mut Model, n: u32) {
             model.see();
             ready.into()
         }
-        14 => {
+        _ => {
             let Some(place) = some else { return };
             let (turn, at) = model.find(place);
             let list = &mut model.turns[turn as usize];
@@ -449,13 +422,6 @@ fn step(rng: &mut Rng, inbox: &mut Store<u32>, model: &mut Model, n: u32) {
             assert_eq!(entry.tombstone, it.gone.then_some(Source(7)));
             model.see();
             ready.into()
-        }
-        _ => {
-            let into = rng.below(TURNS.into()) as u32;
-            inbox.rename_turn(turn, into);
-            model.rename(turn, into);
-            model.see();
-            0
         }
     };
     assert_eq!(ready, model.ready - before, "told of so many more");
@@ -494,23 +460,6 @@ fn tags(inbox: &mut Store<u32>) -> Vec<u64> {
     std::iter::from_fn(next)
         .map(|(_, message)| message.bits.0)
         .collect()
-}
-
-#[test]
-fn turns_that_turn_out_to_be_one_are_merged_by_age() {
-    let mut inbox = Store::default();
-    for tag in [20, 11, 30, 12, 23, 14, 25] {
-        put_whole(&mut inbox, tag as u32 / 10, tag);
-    }
-    inbox.rename_turn(1, 2);
-    assert!(inbox.holds(2) && !inbox.holds(1));
-    assert_eq!(tags(&mut inbox), [20, 30, 11, 12, 23, 14, 25]);
-    // Without a message the turn is kept.
-    for tag in [10, 30, 11] {
-        put_whole(&mut inbox, tag as u32 / 10, tag);
-    }
-    inbox.rename_turn(1, 2);
-    assert_eq!(tags(&mut inbox), [10, 30, 11]);
 }
 
 #[test]

@@ -35,8 +35,6 @@ pub(super) struct Turns {
     pub(super) rotating: Chains,
     pub(super) line: Ends,
     pub(super) lined: Chains,
-    /// Numbers given out.
-    numbers: u64,
     /// Messages that can be had in turn; the other figures.
     ready: usize,
     pub(super) stats: InboxStats,
@@ -70,11 +68,6 @@ impl Turn {
 }
 
 impl Turns {
-    fn next_number(&mut self) -> u64 {
-        self.numbers += 1;
-        self.numbers - 1
-    }
-
     /// The turn whose turn it is.
     #[inline]
     fn first(&self) -> Option<&Turn> {
@@ -163,11 +156,7 @@ impl<M> Store<M> {
             return false;
         };
         let slot = self.turns.slot(turn);
-        message.stage = Stage::Turn {
-            slot,
-            number: self.turns.next_number(),
-            ready: false,
-        };
+        message.stage = Stage::Turn { slot, ready: false };
         if message.is_whole() {
             self.turns.stats.messages += 1;
             self.turns.stats.bytes += message.length as usize;
@@ -194,63 +183,6 @@ impl<M> Store<M> {
     /// It is the next one's turn.
     pub(crate) fn pass(&mut self) {
         self.turns.pass();
-    }
-
-    /// One turn turns out to be another: what can be had of both is handed out in the order in which it
-    /// could, and the rest in the order in which it came; but what credits have been drawn for waits for
-    /// nothing that has yet to draw some.
-    pub(crate) fn rename_turn(&mut self, from: u32, into: u32) {
-        if from == into || !self.holds(from) {
-            return;
-        }
-        let number = into;
-        let turns = &mut self.turns;
-        let (from, into) = (turns.slot(from), turns.slot(into));
-        let (old, new) = (turns.all[from as usize], turns.all[into as usize]);
-        let mut places: Vec<u32> = self.order.walk(old.all).collect();
-        for place in &places {
-            if let Some(message) = self.messages.at_mut(*place)
-                && let Stage::Turn { slot, .. } = &mut message.stage
-            {
-                *slot = into;
-            }
-        }
-        places.extend(self.order.walk(new.all));
-        places.sort_unstable_by_key(|place| {
-            let (_, message) = self.messages.at(*place)?;
-            let drawn = message.drawn > 0 || matches!(message.body, Body::Coming(_));
-            match message.stage {
-                Stage::Turn { number, ready, .. } => Some((!ready, !drawn, number)),
-                _ => None,
-            }
-        });
-        let mut merged = Turn {
-            ready: old.ready + new.ready,
-            absent: places.get((old.ready + new.ready) as usize).copied(),
-            ..Turn::new(number)
-        };
-        for place in places {
-            self.order.append(&mut merged.all, place);
-        }
-        merged.rotates = merged.ready > 0;
-        join(
-            &mut turns.rotating,
-            &mut turns.rotation,
-            [(from, old.rotates), (into, new.rotates)],
-            merged.rotates,
-        );
-        let fetch = merged.absent.and_then(|place| self.messages.at(place));
-        merged.waits = fetch.is_some_and(|(_, message)| message.is_there());
-        join(
-            &mut turns.lined,
-            &mut turns.line,
-            [(from, old.waits), (into, new.waits)],
-            merged.waits,
-        );
-        turns.stats.waiting += usize::from(merged.waits);
-        turns.stats.waiting -= usize::from(old.waits) + usize::from(new.waits);
-        turns.all[into as usize] = merged;
-        turns.forget(from);
     }
 
     /// A message leaves its turn. Gives how many others can be had because of that.
@@ -314,11 +246,7 @@ impl<M> Store<M> {
             && let Some(message) = self.messages.at_mut(place)
             && message.is_whole()
         {
-            message.stage = Stage::Turn {
-                slot,
-                number: turns.next_number(),
-                ready: true,
-            };
+            message.stage = Stage::Turn { slot, ready: true };
             more += 1;
             next = self.order.behind(place);
         }
@@ -345,29 +273,6 @@ impl<M> Store<M> {
         {
             turns.lined.unlink(&mut turns.line, slot);
             turns.stats.waiting -= 1;
-        }
-    }
-}
-
-/// Of two turns, which stand in a chain or not, one is left, which stands there only if one of them did.
-fn join(
-    chain: &mut Chains,
-    ends: &mut Ends,
-    [(from, stood), (into, stands)]: [(u32, bool); 2],
-    stays: bool,
-) {
-    match (stood, stands, stays) {
-        (true, false, true) => {
-            chain.insert(ends, into, from);
-            chain.unlink(ends, from);
-        }
-        _ => {
-            if stood {
-                chain.unlink(ends, from);
-            }
-            if stands && !stays {
-                chain.unlink(ends, into);
-            }
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::origin::Source;
 use crate::owner::{Owner, Posting};
 use crate::port::{Body, Close, ConnectError, Port, SendError, Sent};
 use crate::queues::{Partial, Queues, Stand};
-use crate::remote::{Candidate, Life, LinkState, Remote, Tx};
+use crate::remote::{Life, LinkState, Remote, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::timeouts::{TimeOuts, Timeout};
@@ -529,13 +529,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ops.record_mut(id.index()).remote = to;
             ops.join(Strand::Own, &mut remote.connects, id.index());
             if let Some(link) = remote.link_up() {
-                self.send_connect(to, link, id, Candidate::default());
+                self.send_connect(to, link, id);
             }
         }
     }
 
     /// A connect whose remote has gone goes to the endpoint's next life, if there is one.
-    pub(super) fn connect_again(&mut self, id: RequestId, target: Target) {
+    fn connect_again(&mut self, id: RequestId, target: Target) {
         // It may have been cancelled meanwhile.
         if self.ops.get(id).is_none() {
             return;
@@ -554,28 +554,29 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The remote with that name, or a new one to which a connect begins.
+    /// A new session; for an owner that joins sessions the one that was begun from here with that target, if there is
+    /// one.
     fn remote_at(&mut self, target: Target) -> Result<RemoteId, ConnectError> {
-        let name = (target.nic, target.endpoint);
-        let is_own = name == self.identity.name();
-        if let Some(known) = self.remotes.called_by(name, is_own) {
+        if O::JOINS
+            && let Some(known) = self.remotes.called(target)
+        {
             return Ok(known);
         }
         if !self.remotes.may_add(Source::TRUSTED) {
             return Err(ConnectError::NoResources);
         }
         let link = self.port.connect(target, self.clock.now())?;
-        let id = self.add_remote(name, Source::TRUSTED);
+        let name = (target.nic, target.endpoint);
+        let id = self.add_remote(name, Source::TRUSTED, Some(target.route));
         self.attach(id, link);
         Ok(id)
     }
 
     fn attach(&mut self, id: RemoteId, link: LinkId) {
         if let Some(remote) = self.remotes.of_mut(id) {
-            remote.links.push((link, LinkState::Dialled));
+            remote.link = Some((link, LinkState::Dialled));
         }
-        self.bound.bind(link, id);
-        self.port.accept(link);
+        self.bind(link, id);
     }
 
     /// Connects over `route`, which the port named when its own failed.
@@ -614,10 +615,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             // Without room for it, the closed link says the same.
             let _ = self.port.send(link, &header, Body::EMPTY);
         }
-        for (link, _) in &remote.links {
-            self.close_link(*link, Close::Flush);
-        }
-        self.forget_asked(id);
+        self.close_link_of(&remote, Close::Flush);
     }
 
     /// Ends everything: remotes are told, links closed, every request completes as closed.
@@ -719,7 +717,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let remote = self.remotes.take(id)?;
         self.controls -= remote.queues().map_or(0, |queues| queues.control.len());
         match &remote.life {
-            Life::Connecting => {}
+            Life::Connecting { .. } => {}
             Life::Met(met) => {
                 if let Some(timer) = met.step {
                     self.wheel.clear(timer);
@@ -741,45 +739,33 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Do connects go on that went to a session which turns out to have ended? An endpoint may be
     /// opened again right after it was closed, and is meant then. None of them was this remote's
     /// first, so each answers for the end of another session.
-    pub(super) fn connects_again(&self, id: RemoteId, reason: DownReason) -> bool {
+    fn connects_again(&self, id: RemoteId, reason: DownReason) -> bool {
         self.remotes.of(id).is_some_and(|remote| {
             self.config.connect_again
-                && remote.met().is_some_and(|met| met.asks.is_none())
+                && remote.met().is_some()
                 && !matches!(reason, DownReason::Protocol(_) | DownReason::Secret)
         })
     }
 
-    /// A remote is gone, for a reason of its own.
+    /// A remote is gone, for a reason of its own. Connects to it may go on with its address's next life.
     pub(super) fn fail_remote(&mut self, id: RemoteId, reason: DownReason) {
-        let again = if self.connects_again(id, reason) {
-            self.take_connects(id)
-        } else {
-            List::EMPTY
-        };
-        if let Some(remote) = self.end_remote(id, reason, true) {
-            self.leave_to_others(&remote, again);
+        let mut again = List::EMPTY;
+        if self.connects_again(id, reason)
+            && let Some(remote) = self.remotes.of_mut(id)
+        {
+            again = std::mem::take(&mut remote.connects);
         }
-    }
-
-    /// A remote's connects, which do not end with it. They must get another one.
-    pub(super) fn take_connects(&mut self, id: RemoteId) -> List {
-        let remote = self.remotes.of_mut(id);
-        remote.map_or(List::EMPTY, |remote| std::mem::take(&mut remote.connects))
-    }
-
-    /// Closes the links of a remote that has been removed. These connects to it go on with its
-    /// address's next life.
-    pub(super) fn leave_to_others(&mut self, remote: &Remote, mut again: List) {
+        let Some(remote) = self.end_remote(id, reason, true) else {
+            return;
+        };
         while let Some(connect) = self.ops.first(&again) {
             self.ops.leave(Strand::Own, &mut again, connect.index());
-            self.connect_again(connect, remote.target(Route::AUTO));
+            self.connect_again(connect, remote.target(remote.called.unwrap_or(Route::AUTO)));
         }
-        for (link, _) in &remote.links {
-            self.close_link(*link, Close::Now);
-        }
+        self.close_link_of(&remote, Close::Now);
     }
 
-    /// Dissolves a remote that is gone, and says so. Its links are the caller's; its messages stay if
+    /// Dissolves a remote that is gone, and says so. Its link is the caller's; its messages stay if
     /// `keep`, those that may.
     pub(super) fn end_remote(
         &mut self,
@@ -791,8 +777,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let tombstone = self.tombstones.made.take();
         let identity = remote.identity();
         log::debug!("remote {id:?} ({identity:?}) is down: {reason}");
-        // Of one that is still being asked which it is the owner does not know.
-        if remote.met().is_some_and(|met| met.asks.is_none()) {
+        if remote.met().is_some() {
             let down = Down {
                 remote: id,
                 context: remote.context,
@@ -802,7 +787,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             self.owner.down(&mut self.ops, down);
         }
-        self.forget_asked(id);
         Some(remote)
     }
 }

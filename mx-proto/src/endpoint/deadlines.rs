@@ -36,8 +36,6 @@ pub(super) enum Deadline {
     Op(RequestId),
     /// A step of the time ends in which a remote may be silent.
     Silence(RemoteId),
-    /// A remote has taken too long to say that it is there.
-    Asked(RemoteId),
     /// An epoch of flow control has lasted long enough.
     Epoch,
     /// There was no memory for a message of the inbox.
@@ -69,12 +67,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let mut busy = false;
         // Silence counts in steps of its own (`liveness`).
-        let of_peer = |deadline| {
-            matches!(
-                deadline,
-                Deadline::Op(_) | Deadline::Asked(_) | Deadline::Owner(_)
-            )
-        };
+        let of_peer = |deadline| matches!(deadline, Deadline::Op(_) | Deadline::Owner(_));
         while let Some((deadline, due)) = self.wheel.expired_or_put_off(now, of_peer) {
             match deadline {
                 Deadline::Op(id) => busy |= self.end_late(id, now),
@@ -82,7 +75,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     busy = true;
                     self.end_step(id, due, now);
                 }
-                Deadline::Asked(id) => self.is_not_there(id, now),
                 Deadline::Epoch => self.end_epoch(now),
                 Deadline::Memory => self.ask_again(),
                 Deadline::Owner(word) => {

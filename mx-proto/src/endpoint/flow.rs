@@ -13,7 +13,7 @@
 use super::Endpoint;
 use super::deadlines::Deadline;
 use crate::flow::{Accounts, CREDIT, CreditFields, EPOCH_TIME, FlowStats, Lender, Paid, Say};
-use crate::ids::{LinkId, RemoteId};
+use crate::ids::{LinkId, RemoteId, Route};
 use crate::origin::Source;
 use crate::owner::Owner;
 use crate::port::Port;
@@ -111,9 +111,14 @@ pub struct Account {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A new remote gets its first credits. It counts as told at once, so that each of many that come
     /// together counts with those before it.
-    pub(super) fn add_remote(&mut self, name: Name, source: Source) -> RemoteId {
+    pub(super) fn add_remote(
+        &mut self,
+        name: Name,
+        source: Source,
+        called: Option<Route>,
+    ) -> RemoteId {
         let credit_limit = self.flow.first_credits(source);
-        let id = self.remotes.add(name, source, credit_limit);
+        let id = self.remotes.add(name, source, called, credit_limit);
         let lent = self.flow.open(&mut self.remotes, id.index(), credit_limit);
         debug_assert!(lent, "there is room for as much as there is room for");
         id

@@ -26,7 +26,7 @@ use crate::round::PortEvent;
 use crate::status::{DownReason, Status, Violation};
 use crate::time::Clock;
 use crate::timer::TimerId;
-use crate::wire::{self, Header, PullBody};
+use crate::wire::{self, ClaimBody, Header, PullBody};
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Handles an event of the port that is no packet ([`Self::on_packet`]).
@@ -128,10 +128,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return (!is_message).then_some(from);
         };
         met.silent = 0;
-        if is_message && met.asks.is_some() {
-            self.use_while_asked(from);
-            return self.heed(from, header);
-        }
         if header.kind.has_credit_fields() {
             // A remote may end over a request, so it is looked up once more.
             if header.credit_fields.wanted > 0 {
@@ -309,14 +305,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             wire::Kind::Withdraw => self.on_withdraw(from, header, self.clock.now()),
             wire::Kind::Disconnect => self.fail_remote(from, DownReason::Disconnected),
             wire::Kind::Ping => self.on_ping(from, header.word),
-            wire::Kind::Pong => {
-                self.is_there(from, header.word);
-                self.on_answer(from);
-            }
+            wire::Kind::Pong => self.on_answer(from),
             // That it has come is all it says.
             wire::Kind::Credit => {}
-            wire::Kind::Confirm => self.on_confirm(link, from, bytes),
-            wire::Kind::Confirmed => self.on_confirmed(from, header.length == 1),
+            wire::Kind::Claim => match ClaimBody::parse(bytes) {
+                Some(claim) => self.on_claim(from, &claim),
+                None => self.violation(link, Violation::Claim),
+            },
             wire::Kind::Challenge => self.on_challenge(link, from, bytes),
             wire::Kind::Prove => {
                 self.violation(link, Violation::Proof);
@@ -343,7 +338,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         log::debug!("link {link:?}: {what}; closing it");
         let remote = self.remote_on(link);
         if self.remotes.of(remote).is_some() {
-            // Its links are closed with it.
+            // Its link is closed with it.
             self.fail_remote(remote, DownReason::Protocol(what));
         } else {
             self.close_link(link, Close::Now);
@@ -468,4 +463,4 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 /// Larger than any control packet's body today, so that a later version may append to them.
-const CONTROL_BODY_MAX: usize = 128;
+const CONTROL_BODY_MAX: usize = 256;

@@ -89,12 +89,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// One turn turns out to be another: their messages are handed out in the order in which they could
-    /// be had, then those that are on their way, and the rest in the order in which they came.
-    pub fn rename_messages(&mut self, from: u32, into: u32) {
-        self.early.rename_turn(from, into);
-    }
-
     /// The figures of the inbox.
     pub fn inbox_stats(&self) -> InboxStats {
         self.early.inbox_stats()

@@ -68,7 +68,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         met.step = None;
         if met.silent > 0 {
             let link = met.tx.link();
-            if idle {
+            if idle && !met.asked {
                 return self.port.monitor(link, false);
             }
             let began = due.before(self.liveness.step.unwrap_or_default());
@@ -76,6 +76,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 met.silent = 0;
             }
         }
+        met.asked &= met.silent > 0;
         match u32::from(met.silent) {
             LOST => {
                 self.stats.silenced += 1;
@@ -99,6 +100,25 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             met.silent = 0;
             self.port.monitor(met.tx.link(), true);
             self.next_step(id, now, now);
+        }
+    }
+
+    /// Asks a remote whether it is still there, as another one has come with its name. An answer has the time that every
+    /// silent remote has; a peer in its next life says at once that there is no such session.
+    pub(super) fn ask_whether_there(&mut self, id: RemoteId, now: Instant) {
+        self.monitor(id, now);
+        let Some(remote) = self.remotes.of_mut(id) else {
+            return;
+        };
+        let asks = remote.standing(wire::Kind::Ping).is_none();
+        let Life::Met(met) = &mut remote.life else {
+            return;
+        };
+        // Where silence has no end the next newcomer asks once more.
+        met.asked = met.step.is_some();
+        met.silent = met.silent.max(1);
+        if asks {
+            self.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
         }
     }
 

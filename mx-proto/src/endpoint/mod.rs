@@ -19,6 +19,7 @@
 //! recalled, before the completion is reported.
 
 mod bound;
+mod claims;
 mod commands;
 mod deadlines;
 mod deferred;
@@ -356,9 +357,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// The remote of that name, also one that has not answered yet.
-    pub fn remote_of(&self, nic: NicId, endpoint: EndpointId) -> Option<RemoteId> {
-        self.remotes.find((nic, endpoint))
+    /// All remotes of that name, oldest first, also those that have not answered yet.
+    pub fn remotes_of(&self, nic: NicId, endpoint: EndpointId) -> impl Iterator<Item = RemoteId> {
+        self.remotes.all_named((nic, endpoint))
     }
 
     /// A remote's name and session; `None` when the id is stale.
@@ -387,6 +388,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let cut = self.forget_link(link);
         self.port.close(link, how);
         self.lose(cut, LinkDown::Closed);
+    }
+
+    /// Ends the link of a remote that has been removed.
+    fn close_link_of(&mut self, remote: &Remote, how: Close) {
+        if let Some((link, _)) = remote.link {
+            self.close_link(link, how);
+        }
     }
 
     fn learn_limits(&mut self, id: RemoteId, link: LinkId) {
@@ -676,7 +684,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
 /// The cost of a waiting message in the tables, beside its bytes ([`Claim::new`]).
 const MESSAGE_COST: usize = 512;
-/// The cost of a remote and its links in the tables, including those of the port and of the layer
+/// The cost of a remote and its link in the tables, including those of the port and of the layer
 /// above.
 const REMOTE_COST: usize = 4 << 10;
 

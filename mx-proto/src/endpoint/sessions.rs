@@ -5,38 +5,28 @@
 //!   connect(): link --------------------> (a stranger's link)
 //!   on_up: Connect(who, nonce) ---------> version, key, source, room? -> remote
 //!   remote <------- Reply(accepted, who) -
-//!
-//!   they have remotes of our life:
-//!       <---------- Reply(known, proof) - the first of them
-//!       we have it, too: the connect goes on there, this link is closed
-//!       or not: Connect(not that) ------> Reply(known) of the next; none is left: another remote of our life
-//!   those that are named so are asked whether they are there
-//!
-//!   both at once: two links, two remotes of one life on both sides
-//!       smaller session: the remote that we have called stays
-//!       larger:          Confirm(nonce of their call) on the link of ours
-//!       Confirmed(yes) <------------------ our connect goes on with the remote that has called us
 //! ```
 //!
-//! A remote is one association with a peer: credits begin and end with it, and with its link. It is found
-//! by its address (the interface that the network has proven or that was called, and the endpoint number)
-//! and by its life (session).
+//! A remote is one session: credits begin and end with it, and with its link. The side that was called answers on
+//! it and never calls back. Two that call each other have two sessions; `claims` lets an owner know that they are of
+//! one process.
 
 use super::Endpoint;
 use super::introductions::Distrust;
 use super::outbound::{UNREAD_ALL, unread_max};
+use crate::event::Identity;
 use crate::flow::Borrower;
-use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId, SessionId};
+use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId};
 use crate::ops::{List, State, Strand};
 use crate::origin::Source;
-use crate::owner::Owner;
+use crate::owner::{Greets, Owner};
 use crate::port::{Close, LinkDown, Port};
 use crate::queues::Control;
-use crate::remote::{Candidate, Life, LinkState, Met, Name, Reach, Remote, Tx};
-use crate::secret::{self, Nonce};
+use crate::remote::{Life, LinkState, Met, Name, Reach, Remote, Tx};
+use crate::secret::Nonce;
 use crate::status::{DownReason, Status, Violation};
 use crate::time::{Clock, Instant};
-use crate::wire::{self, Header, Hello, VERSION};
+use crate::wire::{self, ClaimBody, GREETING_MAX, Header, Hello, OLDEST, VERSION};
 use smallvec::SmallVec;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
@@ -54,7 +44,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Sends the Connects of all connects that wait for an answer.
     pub(super) fn introduce_all(&mut self, id: RemoteId, link: LinkId) {
         for connect in self.connects_to(id) {
-            self.send_connect(id, link, connect, Candidate::default());
+            self.send_connect(id, link, connect);
         }
     }
 
@@ -62,26 +52,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.remotes.of_mut(id) else {
             return;
         };
-        remote.links.retain(|known| known.0 != link);
+        remote.link.take_if(|known| known.0 == link);
         match (&remote.life, reason) {
-            // The other end of a link to ourselves.
-            (Life::Met(met), _) if met.tx.link() != link => {}
-            (Life::Connecting, LinkDown::Elsewhere(route)) => {
+            (Life::Connecting { .. }, LinkDown::Elsewhere(route)) => {
                 self.connect_elsewhere(id, route);
             }
             _ => self.fail_remote(id, DownReason::Link(reason)),
         }
     }
 
-    /// Sends the Connect packet that belongs to one connect request. `denied`: the last remote that the peer has
-    /// named and that is not ours.
-    pub(super) fn send_connect(
-        &mut self,
-        id: RemoteId,
-        link: LinkId,
-        connect: RequestId,
-        denied: Candidate,
-    ) {
+    /// Sends the Connect packet that belongs to one connect request.
+    pub(super) fn send_connect(&mut self, id: RemoteId, link: LinkId, connect: RequestId) {
         let key = match self.ops.get(connect).map(|record| &record.state) {
             Some(State::Connecting { key, .. }) => *key,
             _ => return,
@@ -89,10 +70,27 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.remotes.of(id) else {
             return;
         };
-        let mut header = Header::new(wire::Kind::Connect, connect.to_word(), denied.to_word());
+        let mut header = Header::new(wire::Kind::Connect, connect.to_word(), 0);
         header.credit_fields.credit = remote.opening;
         let hello = self.call(id, remote, link, key);
-        self.send_session(Some(id), link, header, &hello.emit());
+        let body = self.hello_body(hello, Greets::Called(connect), None);
+        self.send_session(Some(id), link, header, &body);
+    }
+
+    /// A hello with the owner's greeting and perhaps a claim behind it.
+    fn hello_body(&self, hello: Hello, to: Greets, claim: Option<ClaimBody>) -> Vec<u8> {
+        let mut greeting = self.owner.greeting(&self.ops, to);
+        greeting.truncate(GREETING_MAX);
+        let hello = Hello {
+            greeting: greeting.len() as u8,
+            ..hello
+        };
+        let mut body = hello.emit().to_vec();
+        body.extend_from_slice(&greeting);
+        if let Some(claim) = claim {
+            body.extend_from_slice(&claim.emit());
+        }
+        body
     }
 
     /// Our hello in the call of a remote, on that link.
@@ -108,6 +106,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn hello(&self, epoch: u16, name: Option<Name>) -> Hello {
         Hello {
             version: VERSION,
+            oldest: OLDEST,
+            features: 0,
+            greeting: 0,
             epoch,
             key: 0,
             identity: self.identity,
@@ -132,7 +133,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.violation(link, Violation::UnreadIntroductions);
         }
         let Some(from) = from else {
-            return self.come(link, header, hello);
+            return match hello.behind(body) {
+                Some((greeting, _)) => self.come(link, header, hello, greeting),
+                None if hello.is_understood() => self.violation(link, Violation::Introduction),
+                None => self.come(link, header, hello, &[]),
+            };
         };
         if !self.trusts(link, from) {
             return self.distrust(from, Some(hello.identity), Distrust::Unasked);
@@ -151,18 +156,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         header: &Header,
         hello: &Hello,
     ) {
-        let known = self.remotes.of(from).and_then(Remote::met);
-        let is_own = hello.identity.session == self.identity.session;
-        if !is_own && !known.is_some_and(|met| met.is(hello)) {
+        if !self.remotes.met(from).is_some_and(|met| met.is(hello)) {
             return self.violation(link, Violation::AnotherName);
-        }
-        // An answer would have the peer use what is perhaps given up.
-        if let Some(met) = self.remotes.met_mut(from)
-            && met.asks.is_some()
-            && met.held.len() < HELD_MAX
-        {
-            met.held.push((header.word, hello.key));
-            return;
         }
         self.reply_to(from, link, header.word, hello.key);
     }
@@ -184,157 +179,61 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         link: LinkId,
         source: Source,
         header: &Header,
-        hello: &Hello,
-        now: Instant,
+        (hello, greeting): (&Hello, &[u8]),
     ) {
-        let life = hello.identity.session;
-        let denied = Candidate::from_word(header.length);
-        if let Some(known) = self.remotes.next_of_life(life, denied, false) {
-            if self.config.secret.is_some() {
-                self.challenges.vouch(link, hello.identity);
-            }
-            self.reply_known(link, header, known, hello);
-            return self.ask_whether_there(known, now);
-        }
         if !self.remotes.may_add(source) {
             self.stats.refused += 1;
             self.send_reply(None, link, header.word, Status::NoResources);
             return self.unmet.set_closes(link, true);
         }
-        let id = self.add_remote(hello.identity.name(), source);
+        let name = hello.identity.name();
+        let id = self.add_remote(name, source, None);
         self.bind(link, id);
         if let Some(remote) = self.remotes.of_mut(id) {
-            remote.links.push((link, LinkState::Met));
+            remote.link = Some((link, LinkState::Proven));
         }
-        self.establish(id, hello, link, header, true, None);
+        self.establish(id, hello, link, header);
+        let from = Greets::Caller(0);
+        let who = &hello.identity;
+        match (self.owner).greeted(&self.ops, from, who, id, greeting) {
+            Ok(context) => {
+                self.set_remote_context(id, context);
+            }
+            Err(status) => {
+                self.stats.refused += 1;
+                self.dissolve(id, (status, None), false);
+                self.bound.forget(link);
+                self.send_reply(None, link, header.word, status);
+                return self.unmet.set_closes(link, true);
+            }
+        }
+        // With the first claim in it.
         self.send_reply(Some(id), link, header.word, Status::Success);
-    }
-
-    /// A stranger says that it is of the life of a remote that we have. If it is, it has that, too.
-    pub(super) fn reply_known(
-        &mut self,
-        link: LinkId,
-        asked: &Header,
-        known: RemoteId,
-        to: &Hello,
-    ) {
-        let remote = self.remotes.of(known);
-        let name = remote.map(|it| it.name);
-        let met = remote.and_then(Remote::met);
-        // Only the peer and we know its nonce, and it has no other remote with that. One that is not met is this
-        // endpoint itself, which answers at the other end of the link.
-        let theirs = met.map(|met| met.nonce).or_else(|| {
-            let (link, _) = remote?.links.get(1)?;
-            Some(self.call_nonce(known, *link))
-        });
-        let (serial, theirs) = (met.map_or(0, |met| met.serial), theirs.unwrap_or_default());
-        let denied = Candidate::from_word(asked.length).denied;
-        let is = Candidate { serial, denied };
-        let from_there = name.is_some_and(|name| name.0 == to.identity.nic);
-        let length = is.to_word() << 1 | u32::from(from_there);
-        let mut header = Header::new(wire::Kind::Reply, asked.word, length);
-        header.aux = REPLY_KNOWN;
-        let hello = Hello {
-            nonce: secret::known_proof(&theirs, &to.nonce),
-            ..self.hello(0, name)
-        };
-        self.send_session(None, link, header, &hello.emit());
-    }
-
-    /// The peer that we have called says that we have a remote of its life, which `is` that one there.
-    /// `ours`: it has that under an address of ours, or under the one that it sees us at now, so no other
-    /// passes on what we say there.
-    pub(super) fn on_known(
-        &mut self,
-        link: LinkId,
-        connect: RequestId,
-        hello: &Hello,
-        (is, ours): (Candidate, bool),
-        now: Instant,
-    ) {
-        let from = self.remote_on(link);
-        if !self.awaits(from, connect) {
-            self.stats.stale += 1;
-            return;
-        }
-        if self.remotes.of(from).is_some_and(|it| it.met().is_some()) {
-            // A later connect has been accepted: the peer has lost meanwhile what it has named.
-            return self.send_connect(from, link, connect, Candidate::default());
-        }
-        if let Some(remote) = self.remotes.of_mut(from) {
-            remote.told += 1;
-            if remote.told > TOLD_MAX {
-                return self.violation(link, Violation::Repeated);
-            }
-        }
-        let about = self.call_nonce(from, link);
-        let is_it = |id: &RemoteId| {
-            // One that is this endpoint itself has drawn a nonce for each end of its link.
-            let links = self.remotes.of(*id).map(|it| it.links.as_slice());
-            let mut nonces = links.unwrap_or_default().iter();
-            nonces.any(|(link, _)| {
-                secret::known_proof(&self.call_nonce(*id, *link), &about) == hello.nonce
-            })
-        };
-        let mut all = self.remotes.all_of_life(hello.identity.session);
-        let met = all.find(is_it);
-        drop(all);
-        // Or one that has been called as well, and whose answer has been overtaken.
-        let called = || {
-            let unmet = |id: &RemoteId| {
-                let remote = self.remotes.of(*id);
-                *id != from && remote.is_some_and(|it| it.met().is_none())
-            };
-            let mut ids = self.remotes.ids().into_iter();
-            ids.find(|id| unmet(id) && is_it(id))
-        };
-        match met.or_else(called).filter(|_| ours) {
-            Some(known) => {
-                log::debug!("link {link:?}: {from:?} is {known:?} under another address");
-                self.go_on_as(connect, from, known);
-                self.drop_if_unwanted(from);
-                self.ask_whether_there(known, now);
-            }
-            // The peer has one that we have ended, or that another has begun in our name.
-            None => self.send_connect(from, link, connect, is.deny()),
-        }
+        self.send_claims(id, 1);
+        let now = self.clock.now();
+        self.ask_namesakes(id, name, now);
     }
 
     /// The remote's first hello has come on this link, with its initial credits.
-    fn establish(
-        &mut self,
-        id: RemoteId,
-        hello: &Hello,
-        link: LinkId,
-        header: &Header,
-        called_us: bool,
-        asks: Option<Candidate>,
-    ) {
+    fn establish(&mut self, id: RemoteId, hello: &Hello, link: LinkId, header: &Header) {
         let early = self.unmet.take(link).packets;
-        if let Some(remote) = self.remotes.of_mut(id) {
-            remote.advance(link, LinkState::Met);
-            if !early.is_empty() {
-                self.controls += early.len();
-                self.spares.fill(&mut remote.queues).control.extend(early);
-            }
+        if let Some(remote) = self.remotes.of_mut(id).filter(|_| !early.is_empty()) {
+            self.controls += early.len();
+            self.spares.fill(&mut remote.queues).control.extend(early);
         }
         let met = Met {
             session: hello.identity.session,
-            called_us,
-            used: false,
             nonce: hello.nonce,
-            serial: 0,
-            asks,
-            held: Vec::new(),
             epoch: hello.epoch,
             tx: Tx::Open(link),
             reach: Reach::UNKNOWN,
             borrows: Borrower::open(header.credit_fields.credit),
             silent: 0,
             step: None,
+            asked: false,
         };
-        let leads = !called_us && asks.is_none();
-        self.remotes.meet(id, met, leads);
+        self.remotes.meet(id, met);
+        self.join_own(id);
         self.stats.remotes_up += 1;
         self.learn_limits(id, link);
     }
@@ -358,18 +257,39 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !self.trusts(link, from) {
             return self.refused_by(from, header, &hello);
         }
-        let welcome = reply_status(header.aux) == Status::Success;
+        let status = reply_status(header.aux);
+        let welcome = status == Status::Success;
         if !self.challenges.vouches(link, &hello.identity, welcome) {
             return self.distrust(from, Some(hello.identity), Distrust::Unvouched);
         }
-        self.reply_on(link, from, header, &hello, now);
+        let connect = RequestId::from_word(header.word);
+        if status == Status::BadSecret && self.awaits(from, connect) {
+            self.log_distrust(Some(hello.identity), from, Distrust::Refused);
+        }
+        if welcome {
+            match self.remotes.of(from).map(Remote::met) {
+                Some(Some(met)) if met.is(&hello) => {}
+                Some(Some(_)) => return self.violation(link, Violation::OtherReply),
+                Some(None) => {
+                    let Some(behind) = hello.behind(body) else {
+                        return self.violation(link, Violation::Introduction);
+                    };
+                    if !self.answered(link, from, header, (&hello, behind), now) {
+                        return;
+                    }
+                }
+                None => return,
+            }
+        }
+        self.end_connect(from, connect, status);
+        self.make_ready(from);
     }
 
     /// Our connect is answered by a peer that has not proven the site's secret: only a refusal is
     /// accepted.
     fn refused_by(&mut self, from: RemoteId, header: &Header, hello: &Hello) {
         let status = reply_status(header.aux);
-        if header.aux == REPLY_KNOWN || status == Status::Success {
+        if status == Status::Success {
             return self.distrust(from, Some(hello.identity), Distrust::Unasked);
         }
         if status == Status::BadSecret {
@@ -378,130 +298,45 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.end_connect(from, RequestId::from_word(header.word), status);
     }
 
-    /// The same for a proven answer.
-    fn reply_on(
-        &mut self,
-        link: LinkId,
-        from: RemoteId,
-        header: &Header,
-        hello: &Hello,
-        now: Instant,
-    ) {
-        let connect = RequestId::from_word(header.word);
-        if header.aux == REPLY_KNOWN {
-            let ours = header.length & 1 == 1 || self.port.has_interface(hello.to.0);
-            let said = (Candidate::from_word(header.length >> 1), ours);
-            return self.on_known(link, connect, hello, said, now);
-        }
-        let status = reply_status(header.aux);
-        if status == Status::BadSecret && self.awaits(from, connect) {
-            self.log_distrust(Some(hello.identity), from, Distrust::Refused);
-        }
-        if status == Status::Success {
-            let Some(remote) = self.remotes.of(from) else {
-                return;
-            };
-            match remote.met() {
-                Some(met) if met.is(hello) => {}
-                Some(_) => return self.violation(link, Violation::OtherReply),
-                None => {
-                    if !self.answered(link, from, header, hello, now) {
-                        return;
-                    }
-                }
-            }
-            let asks = self.remotes.met_mut(from).and_then(|met| met.asks);
-            if asks.is_some() {
-                // The connects wait for the answer.
-                return self.make_ready(from);
-            }
-        }
-        self.end_connect(from, connect, status);
-        self.make_ready(from);
-    }
-
     /// Our call of a remote has been accepted for the first time. False: it is over.
     fn answered(
         &mut self,
         link: LinkId,
         id: RemoteId,
         header: &Header,
-        hello: &Hello,
+        (hello, (greeting, behind)): (&Hello, (&[u8], &[u8])),
         now: Instant,
     ) -> bool {
-        let theirs = hello.identity.session;
-        let is_to_oneself = self.remotes.of(id).is_some_and(|of| of.links.len() > 1);
-        if (theirs == self.identity.session) != is_to_oneself {
+        // Our own life answers only a call that has come here.
+        let life = self.identity.session;
+        let is_called = |of| self.remotes.met(of).is_some_and(|met| met.session == life);
+        if hello.identity.session == life && !self.call_with(&hello.nonce).is_some_and(is_called) {
             self.violation(link, Violation::OwnHello);
             return false;
         }
-        let known = self.remotes.of_life(theirs);
-        let asks = if self.identity.session.0 > theirs.0 {
-            self.caller_after(Candidate::default(), theirs)
-        } else {
-            None
+        let Some(remote) = self.remotes.of(id) else {
+            return false;
         };
-        self.establish(id, hello, link, header, false, asks);
-        match (asks, known) {
-            (Some(_), _) => self.ask_caller(id),
-            (None, Some(known)) => self.ask_whether_there(known, now),
-            (None, None) => {}
-        }
-        true
-    }
-
-    /// The next remote of that life that has called us.
-    fn caller_after(&self, before: Candidate, session: SessionId) -> Option<Candidate> {
-        let next = self.remotes.next_of_life(session, before, true)?;
-        let serial = self.remotes.of(next)?.met()?.serial;
-        Some(Candidate { serial, ..before })
-    }
-
-    /// The remote that has called us which this one, that we have called, is being asked about.
-    pub(super) fn asked_about(&self, id: RemoteId) -> Option<RemoteId> {
-        let met = self.remotes.of(id)?.met()?;
-        let asks = met.asks?;
-        let mut all = self.remotes.all_of_life(met.session);
-        all.find(|id| {
-            let caller = self.remotes.of(*id).and_then(Remote::met);
-            caller.is_some_and(|caller| caller.serial == asks.serial)
-        })
-    }
-
-    /// A remote says whether it is the one that has called us.
-    pub(super) fn on_confirmed(&mut self, id: RemoteId, yes: bool) {
-        let caller = self.asked_about(id);
-        let met = self.remotes.met_mut(id);
-        let Some((session, asked)) = met.and_then(|met| Some((met.session, met.asks.take()?)))
-        else {
-            self.stats.stale += 1;
-            return;
+        let (name, claimed) = (remote.name, remote.life.claimed());
+        self.establish(id, hello, link, header);
+        let from = Greets::Called(RequestId::from_word(header.word));
+        let identity = Identity {
+            nic: name.0,
+            ..hello.identity
         };
-        if let Some(caller) = caller.filter(|_| yes) {
-            log::debug!("{id:?} is {caller:?}, which has called us");
-            self.go_on_with(id, caller);
-            return self.leave(id);
-        }
-        let waits = |met: &Met| !met.held.is_empty();
-        let is_wanted = self.remotes.of(id).and_then(Remote::met).is_some_and(waits)
-            || !self.connects_to(id).is_empty();
-        if asked != Candidate::NONE && !is_wanted {
-            return self.leave(id);
-        }
-        let next = self.caller_after(asked.deny(), session);
-        if let (Some(_), Some(met)) = (next, self.remotes.met_mut(id)) {
-            met.asks = next;
-            return self.ask_caller(id);
-        }
-        self.remotes.lead(id);
-        let met = self.remotes.met_mut(id);
-        let held = met.map_or_else(Vec::new, |met| std::mem::take(&mut met.held));
-        if let Some(link) = self.remotes.of(id).and_then(Remote::tx_link) {
-            for (connect, key) in held {
-                self.reply_to(id, link, connect, key);
+        match (self.owner).greeted(&self.ops, from, &identity, id, greeting) {
+            Ok(context) => {
+                self.set_remote_context(id, context);
             }
-            self.introduce_all(id, link);
+            Err(status) => {
+                self.end_connect(id, RequestId::from_word(header.word), status);
+                self.leave(id);
+                return false;
+            }
         }
+        self.ask_namesakes(id, name, now);
+        self.claim_others(id, ClaimBody::parse(behind), claimed);
+        true
     }
 
     /// Says why a peer has refused our call, each reason once and then at growing intervals.
@@ -523,45 +358,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         } else {
             if status != Status::Success {
                 self.log_refused(id, status);
-            } else if let Some(met) = self.remotes.met_mut(id) {
-                met.used = true;
             }
             self.complete(connect, status, 0);
         }
         self.drop_if_unwanted(id);
-    }
-
-    /// A message has come from a remote that is being asked which it is: then it is another one.
-    #[cold]
-    pub(super) fn use_while_asked(&mut self, id: RemoteId) {
-        if let Some(met) = self.remotes.met_mut(id) {
-            met.asks = met.asks.map(|_| Candidate::NONE);
-        }
-        self.on_confirmed(id, false);
-    }
-
-    /// All connects to one remote go on as connects to another, of the same life.
-    pub(super) fn go_on_with(&mut self, from: RemoteId, id: RemoteId) {
-        for connect in self.connects_to(from) {
-            self.go_on_as(connect, from, id);
-        }
-    }
-
-    /// A connect to one remote goes on as one to another, of the same life.
-    fn go_on_as(&mut self, connect: RequestId, from: RemoteId, id: RemoteId) {
-        if let Some(remote) = self.remotes.of_mut(from) {
-            let connects = &mut remote.connects;
-            self.ops.leave(Strand::Own, connects, connect.index());
-        }
-        let Some(remote) = self.remotes.of_mut(id) else {
-            return;
-        };
-        self.ops.record_mut(connect.index()).remote = id;
-        let connects = &mut remote.connects;
-        self.ops.join(Strand::Own, connects, connect.index());
-        if let Some(link) = remote.link_up() {
-            self.send_connect(id, link, connect, Candidate::default());
-        }
     }
 
     /// Connects that wait for a remote's answer, oldest first.
@@ -588,10 +388,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Removes a remote that the owner does not know.
     pub(super) fn leave(&mut self, id: RemoteId) {
         if let Some(remote) = self.dissolve(id, (Status::Unreachable, None), false) {
-            for (link, _) in &remote.links {
-                self.close_link(*link, Close::Now);
-            }
-            self.forget_asked(id);
+            self.close_link_of(&remote, Close::Now);
         }
     }
 
@@ -614,7 +411,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
         header.credit_fields.credit = remote.map_or(0, |remote| remote.opening);
-        self.send_session(to, link, header, &hello.emit());
+        let claim = accepted.and_then(|id| self.claims_of(id).next());
+        let to_caller = Greets::Caller(remote.map_or(0, |remote| remote.context));
+        let body = match accepted {
+            Some(_) => self.hello_body(hello, to_caller, claim),
+            None => hello.emit().to_vec(),
+        };
+        self.send_session(to, link, header, &body);
     }
 
     /// Whether so many session packets wait on this link that its peer cannot be reading. They cost
@@ -649,22 +452,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// Answers *known* to the calls of one remote: each connect denies a few.
-const TOLD_MAX: u16 = 256;
-
-/// Connects of a peer that wait until it is settled which remote it is; later ones are answered at once.
-const HELD_MAX: usize = 16;
-
 /// The packets that answer others of the peer's and cost no credits.
-const SESSION_PACKETS: [wire::Kind; 4] = [
-    wire::Kind::Connect,
-    wire::Kind::Reply,
-    wire::Kind::Confirmed,
-    wire::Kind::Prove,
-];
-
-/// In a reply: a remote of your life is here already.
-const REPLY_KNOWN: u32 = 4;
+const SESSION_PACKETS: [wire::Kind; 3] =
+    [wire::Kind::Connect, wire::Kind::Reply, wire::Kind::Prove];
 
 /// The reason in a reply that refuses, in words.
 fn refusal(status: Status) -> &'static str {

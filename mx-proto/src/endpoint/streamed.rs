@@ -267,11 +267,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The same of all links of a remote that is about to go.
+    /// The same of the link of a remote that is about to go.
     pub(super) fn cut_all(&mut self, id: RemoteId) {
-        let links = self.remotes.of(id).map(|remote| &remote.links);
-        for (link, _) in links.into_iter().flatten() {
-            self.streamed.remove(link);
+        if let Some((link, _)) = self.remotes.of(id).and_then(|remote| remote.link) {
+            self.streamed.remove(&link);
         }
     }
 }

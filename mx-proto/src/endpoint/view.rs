@@ -79,7 +79,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             nic: remote.name.0,
             endpoint: remote.name.1,
             phase,
-            link: remote.tx_link().or(Some(remote.links.first()?.0)),
+            link: remote.tx_link().or(Some(remote.link?.0)),
             operations: (remote.connects.len() + remote.kin.len()) as u32,
             queued: queues.map_or(0, |queues| {
                 queues.lanes.iter().map(|lane| lane.len() as u32).sum()
@@ -93,7 +93,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 fn phase(remote: &Remote) -> Option<Phase> {
     Some(match &remote.life {
         Life::Tombstone { .. } => return None,
-        Life::Connecting => Phase::Connecting,
+        Life::Connecting { .. } => Phase::Connecting,
         Life::Met(met) if matches!(met.tx, Tx::Blocked(_)) => Phase::LinkFull,
         Life::Met(_) if remote.is_stalled() => Phase::NoCredits,
         Life::Met(_) => Phase::Connected,

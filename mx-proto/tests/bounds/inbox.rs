@@ -225,14 +225,10 @@ fn whatever_peers_say_nothing_is_lost_of_what_there_is() {
                     leave(&mut stage, n);
                 }
                 1 => {
-                    let turns = [0; 2].map(|_| rng.below(8) as u32);
-                    stage.node.rename_messages(turns[0], turns[1]);
-                }
-                2 => {
                     stage.node.forget_messages(rng.below(8) as u32);
                     assert!(!stage.node.holds_messages(8));
                 }
-                3..8 => drop(stage.node.next_message()),
+                2..8 => drop(stage.node.next_message()),
                 8..12 => {
                     let turn = stage.node.next_turn(|_| true);
                     let message = stage.node.next_message();

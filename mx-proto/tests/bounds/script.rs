@@ -157,8 +157,8 @@ impl Stage {
 
     /// The endpoint's name for peer `n`, which has called under its own name.
     pub(crate) fn remote_of(&self, n: u32) -> RemoteId {
-        let remote = self.node.remote_of(NicId(u64::from(n) + 1), EndpointId(2));
-        remote.expect("it has called")
+        let mut remotes = self.node.remotes_of(NicId(u64::from(n) + 1), EndpointId(2));
+        remotes.next().expect("it has called")
     }
 
     /// A peer says something.
@@ -181,14 +181,6 @@ impl Stage {
     /// The same by one that speaks that version, and lends so many credits.
     pub(crate) fn call_as(&self, link: u32, name: u32, version: u16, credits: u32) {
         self.call_from((link, name, 5), version, credits);
-    }
-
-    /// The same by one that has an address of its own, and denies that any other link is its.
-    pub(crate) fn call_and_deny(&self, link: u32, name: u32) {
-        let (mut header, mut hello) = introduction((name, 5), VERSION, 1 << 30);
-        header.length = u32::MAX;
-        hello[16..24].copy_from_slice(&(1000 + u64::from(link)).to_le_bytes());
-        self.say(link, header, &hello);
     }
 
     /// The same in one of its lives.

@@ -1,18 +1,20 @@
-//! Both call each other, part and call again, and the links between them take their time.
+//! Two that call each other, as often and in whatever order they like: each call is a session, and all are known to be
+//! of one process.
 //!
 //! ```text
-//!   link 0   b ---- calls ----> a      slow
-//!   link 1   a ---- calls ----> b      they talk; a parts, which b has not heard
-//!   link 2   a -- calls again -> b     slow, too: a's new association meets b's old one on link 0
+//!   link 0   a ---- Connect ----> b ---- Reply ----> a   Claim: link 1 is mine, too
+//!   link 1   b ---- Connect ----> a ---- Reply ----> b   Claim: link 0 is mine, too     in every order
 //! ```
 
-use super::pair::{self, Acts, Node, Pair, Side};
+use super::pair::{self, Acts, Node, Pair, Side, Told};
 use super::{EXACT, bits};
 use mx_proto::port::LinkDown;
 use mx_proto::{Down, DownReason, OpKind, Received, RemoteId, RequestId, Status, Target};
-use mx_sim::Buffer;
-use mx_sim::Completion;
-use mx_sim::Rng;
+use mx_sim::node::are_joined;
+use mx_sim::{Buffer, Completion, Rng};
+use std::collections::HashMap;
+
+const SECRETS: [Option<&str>; 2] = [None, Some("one and the same for all")];
 
 /// The ends of a node's connects, the oldest first.
 fn connected(node: &mut Node) -> Vec<(Status, RemoteId)> {
@@ -22,10 +24,10 @@ fn connected(node: &mut Node) -> Vec<(Status, RemoteId)> {
         .collect()
 }
 
-/// Why its remotes have gone.
-fn gone(node: &mut Node) -> Vec<DownReason> {
+/// The remotes of a node that have gone, and why.
+fn gone(node: &mut Node) -> Vec<(RemoteId, DownReason)> {
     std::iter::from_fn(|| node.next_down())
-        .map(|Down { reason, .. }| reason)
+        .map(|Down { remote, reason, .. }| (remote, reason))
         .collect()
 }
 
@@ -63,173 +65,269 @@ fn talk(pair: &mut Pair, of_a: RemoteId, of_b: RemoteId, what: &str) {
     }
 }
 
-#[test]
-fn an_old_association_that_meets_a_new_one_takes_no_credit_along() {
-    for tombstones in [0, 8] {
-        for heard_first in [false, true] {
-            met_by_an_old_one(tombstones, heard_first);
+/// Asserts that a node whose remotes are all of one process was told so of each before anything of it was seen.
+pub(super) fn check_told(node: &Node) {
+    let (mut seen, mut joined) = (Vec::new(), Vec::new());
+    for told in &node.owner().told {
+        match *told {
+            Told::Joined(one, other) => joined.push((one, other)),
+            Told::Seen(remote) if !seen.contains(&remote) => {
+                let is_joined = |other: &RemoteId| are_joined(&joined, remote, *other);
+                let in_time = seen.is_empty() || seen.iter().any(is_joined);
+                assert!(
+                    in_time,
+                    "{remote:?} is seen too early: {:?}",
+                    node.owner().told
+                );
+                seen.push(remote);
+            }
+            Told::Seen(_) => {}
         }
     }
 }
 
-/// `heard_first`: b hears of a's end before its own call is answered, which has met a's next.
-fn met_by_an_old_one(tombstones: usize, heard_first: bool) {
-    let what = format!("tombstones: {tombstones}, heard first: {heard_first}");
-    let mut pair = Pair::keeping(tombstones);
-    let (a, b) = (pair.target(Side::A), pair.target(Side::B));
-    pair.hold(&[0]);
-    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
-    pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
-    pair.run();
-    let (status, of_a) = connected(&mut pair.a)[0];
-    assert_eq!(status, Status::Success);
-    // B learns a's name by a message, and both have used more than a first window.
-    send(&mut pair.a, of_a, 1, 10);
-    pair.run();
-    let of_b = receive(&mut pair.b, 1).remote;
-    talk(&mut pair, of_a, of_b, &what);
-
-    pair.hold(&[0, 1, 2]);
-    pair.a.disconnect(of_a);
-    pair.a.connect(b, pair::KEY, bits(0), 2).unwrap();
-    assert_eq!(pair.links(), 3);
-    if heard_first {
-        // B's Connect is on its way when it hears of the end.
-        pair.step(Side::B, 0);
-        pair.hold(&[0, 2]);
-        pair.run();
-        assert_eq!(gone(&mut pair.b), [DownReason::Disconnected], "{what}");
-    }
-    pair.hold(&[1, 2]);
-    pair.run();
-    let (status, of_b) = connected(&mut pair.b)[0];
-    assert_eq!(status, Status::Success, "{what}");
-    // Packets of the old link are delayed, and a's own call is answered at last.
-    send(&mut pair.b, of_b, 2, 10);
-    pair.hold(&[2]);
-    pair.run();
-    let of_a = receive(&mut pair.a, 2).remote;
-    talk(&mut pair, of_a, of_b, &what);
-    pair.hold(&[]);
-    pair.run();
-    assert_eq!(connected(&mut pair.a), [(Status::Success, of_a)], "{what}");
-    talk(&mut pair, of_a, of_b, &what);
-    let late = if heard_first {
-        vec![]
-    } else {
-        vec![DownReason::Disconnected]
-    };
-    assert_eq!(
-        (gone(&mut pair.a), gone(&mut pair.b)),
-        (vec![], late),
-        "{what}"
-    );
-    assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1), "{what}");
+/// Messages of one side so far, by remote: their contents are their numbers.
+#[derive(Default)]
+struct Talker {
+    sent: HashMap<RemoteId, u8>,
+    got: HashMap<RemoteId, u8>,
 }
 
-/// A reaches b under another address, where b has begun a later association, or had an earlier one.
-#[test]
-fn the_later_of_two_associations_goes_on_whichever_address_leads_to_it() {
-    let mut pair = Pair::new();
-    let of_a = pair.connected();
-    send(&mut pair.a, of_a, 1, 10);
-    pair.run();
-    let of_b = receive(&mut pair.b, 1).remote;
-    pair.hold(&[0]);
-    pair.b.disconnect(of_b);
-    let alias = pair.alias_of_b();
-    pair.a.connect(alias, pair::KEY, bits(0), 2).unwrap();
-    pair.run();
-    let [(Status::Success, later)] = connected(&mut pair.a)[..] else {
-        panic!("it gets there");
-    };
-    pair.hold(&[]);
-    send(&mut pair.a, later, 2, 10);
-    pair.run();
-    assert_eq!(gone(&mut pair.a), [DownReason::Disconnected]);
-    let of_b = receive(&mut pair.b, 2).remote;
-    talk(&mut pair, later, of_b, "the later one");
+impl Talker {
+    fn say(&mut self, node: &mut Node, to: RemoteId) {
+        let sent = self.sent.entry(to).or_default();
+        *sent += 1;
+        node.sends(to, bits(1), vec![*sent], 0);
+    }
 
-    // One packet at a time: the answer, before what ends its association.
-    let mut pair = Pair::with_secrets(None, None, 0, 1);
-    pair.a.connect(alias, pair::KEY, bits(0), 1).unwrap();
+    /// Takes in what has happened: says something to each that has accepted a call, and answers the first message of
+    /// each.
+    fn listen(&mut self, node: &mut Node) {
+        assert_eq!(gone(node), []);
+        for (status, remote) in connected(node) {
+            assert_eq!(status, Status::Success);
+            self.say(node, remote);
+        }
+        while node.probe(bits(1), EXACT).is_some() {
+            let buffer = Buffer::from(vec![0; 1]);
+            let got = node.recv(bits(1), EXACT, buffer.clone(), 0);
+            let Ok(Received::Complete(done)) = got else {
+                panic!("it is there: {got:?}");
+            };
+            let count = self.got.entry(done.remote).or_default();
+            *count += 1;
+            assert_eq!(buffer.bytes(), [*count], "in order, and none twice");
+            if *count == 1 {
+                self.say(node, done.remote);
+            }
+        }
+        check_told(node);
+    }
+
+    fn sum(counts: &HashMap<RemoteId, u8>) -> u32 {
+        counts.values().map(|count| u32::from(*count)).sum()
+    }
+}
+
+/// Two that have called each other, or themselves, and talk as soon as they can.
+pub(super) struct Meeting {
+    pub(super) pair: Pair,
+    talkers: [Talker; 2],
+}
+
+impl Meeting {
+    /// `calls`: who calls which name.
+    pub(super) fn begin(secret: Option<&str>, calls: &[(Side, Target)]) -> Self {
+        let mut pair = Pair::with_secrets(secret, secret, 0, 1);
+        for (side, target) in calls {
+            let node = of(&mut pair, *side);
+            node.connect(*target, pair::KEY, bits(0), 1).unwrap();
+        }
+        Self {
+            pair,
+            talkers: Default::default(),
+        }
+    }
+
+    fn listen(&mut self) {
+        let [a, b] = &mut self.talkers;
+        a.listen(&mut self.pair.a);
+        b.listen(&mut self.pair.b);
+    }
+
+    /// Everything arrives, each message once.
+    fn finish(&mut self) {
+        while !self.pair.due().is_empty() {
+            self.pair.run();
+            self.listen();
+        }
+        let sent = self.talkers.each_ref().map(|it| Talker::sum(&it.sent));
+        let got = self.talkers.each_ref().map(|it| Talker::sum(&it.got));
+        assert_eq!(sent[0] + sent[1], got[0] + got[1], "{sent:?} {got:?}");
+        let stats = [self.pair.a.stats(), self.pair.b.stats()];
+        assert!(stats.iter().all(|it| it.stale == 0 && it.malformed == 0));
+    }
+}
+
+/// Runs meetings in every order of what arrives, up to so many arrivals; then all that is left arrives, and `end`
+/// looks. Returns the number of orders.
+pub(super) fn every_order(
+    depth: usize,
+    begin: impl Fn() -> Meeting,
+    end: impl Fn(&mut Meeting),
+) -> usize {
+    let (mut path, mut orders) = (Vec::new(), 0);
+    loop {
+        let mut meeting = begin();
+        let mut widths = Vec::new();
+        while widths.len() < depth {
+            let due = meeting.pair.due();
+            let next = path.get(widths.len()).copied().unwrap_or(0);
+            let Some((side, link)) = due.get(next).copied() else {
+                break;
+            };
+            widths.push(due.len());
+            meeting.pair.step(side, link);
+            meeting.listen();
+        }
+        meeting.finish();
+        end(&mut meeting);
+        orders += 1;
+        // The next path: the last choice that has another one left.
+        path.resize(widths.len(), 0);
+        while path.pop().is_some_and(|last| {
+            let more = last + 1 < widths[path.len()];
+            if more {
+                path.push(last + 1);
+            }
+            !more
+        }) {}
+        if path.is_empty() {
+            return orders;
+        }
+    }
+}
+
+/// Each call has become a session, and no link was dialled but for those.
+fn all_stand(meeting: &mut Meeting, sessions: usize) {
+    let Pair { a, b, .. } = &meeting.pair;
+    assert_eq!((a.remotes(), b.remotes()), (sessions, sessions));
+    assert_eq!(meeting.pair.links(), sessions);
+    let talkers = &meeting.talkers;
+    assert!(talkers.iter().all(|it| it.got.len() == sessions));
+}
+
+#[test]
+fn two_that_call_each_other_have_two_sessions_in_every_order() {
+    for secret in SECRETS {
+        let begin = || {
+            let pair = Pair::new();
+            let (a, b) = (pair.target(Side::A), pair.target(Side::B));
+            Meeting::begin(secret, &[(Side::A, b), (Side::B, a)])
+        };
+        let orders = every_order(13, begin, |meeting| all_stand(meeting, 2));
+        assert!(orders > 1_000, "{orders}");
+    }
+}
+
+#[test]
+fn calls_of_two_names_are_two_sessions_of_one_process_in_every_order() {
+    let begin = || {
+        let pair = Pair::new();
+        let (b, alias) = (pair.target(Side::B), pair.alias_of_b());
+        Meeting::begin(None, &[(Side::A, b), (Side::A, alias)])
+    };
+    let orders = every_order(13, begin, |meeting| all_stand(meeting, 2));
+    assert!(orders > 1_000, "{orders}");
+    // The other one calls meanwhile.
+    let begin = || {
+        let pair = Pair::new();
+        let (b, alias) = (pair.target(Side::B), pair.alias_of_b());
+        let a = pair.target(Side::A);
+        Meeting::begin(None, &[(Side::A, b), (Side::A, alias), (Side::B, a)])
+    };
+    let orders = every_order(8, begin, |meeting| all_stand(meeting, 3));
+    assert!(orders > 1_000, "{orders}");
+}
+
+/// Two that have called each other: a's names for the session of its own call and that of b's, and b's for its own and
+/// that of a's.
+fn crossed() -> (Pair, [RemoteId; 2], [RemoteId; 2]) {
+    let mut pair = Pair::new();
+    let (a, b) = (pair.target(Side::A), pair.target(Side::B));
+    pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
+    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    let mut sides = [(&mut pair.a, 101), (&mut pair.b, 100)].map(|(node, peer)| {
+        let [(Status::Success, own)] = connected(node)[..] else {
+            panic!("it is accepted");
+        };
+        let mut all = node.named(peer);
+        all.retain(|remote| *remote != own);
+        [own, all[0]]
+    });
+    let [of_a, of_b] = &mut sides;
+    (pair, *of_a, *of_b)
+}
+
+#[test]
+fn of_two_sessions_one_ends_and_the_other_goes_on() {
+    for cut in [false, true] {
+        let (mut pair, [own, called], [own_of_b, called_of_b]) = crossed();
+        // What waits on the one that ends does not come, and nothing else is lost.
+        pair.freeze_b = true;
+        send(&mut pair.a, called, 2, 10);
+        if cut {
+            pair.cut_link(0);
+        } else {
+            pair.a.disconnect(own);
+        }
+        pair.freeze_b = false;
+        pair.run();
+        assert_eq!(receive(&mut pair.b, 2).remote, own_of_b);
+        let reason = if cut {
+            assert_eq!(gone(&mut pair.a)[0].0, own);
+            DownReason::Link(LinkDown::Reset)
+        } else {
+            DownReason::Disconnected
+        };
+        assert_eq!(gone(&mut pair.b), [(called_of_b, reason)]);
+        assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));
+        talk(&mut pair, called, own_of_b, "the other one");
+        // A call is a session of its own again, of the same process.
+        let again = pair.connected();
+        assert_eq!((pair.links(), pair.a.remotes()), (3, 2));
+        let last = [&pair.a, &pair.b].map(|node| *node.owner().told.last().expect("told"));
+        assert_eq!(last[0], Told::Seen(again));
+        assert!(pair.a.owner().told.contains(&Told::Joined(again, called)));
+        assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn a_call_that_is_hung_up_takes_nothing_of_another_along() {
+    let mut pair = Pair::new();
+    let (b, alias) = (pair.target(Side::B), pair.alias_of_b());
+    let given_up = pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
     pair.step(Side::A, 0);
     pair.step(Side::B, 0);
-    let a = pair.target(Side::A);
-    let old = pair.b.remote_of(a.nic, a.endpoint);
-    pair.b.disconnect(old.expect("a has introduced itself"));
-    pair.hold(&[0]);
-    pair.b.connect(a, pair::KEY, bits(0), 2).unwrap();
-    pair.run();
-    let (status, of_b) = connected(&mut pair.b)[0];
-    assert_eq!(status, Status::Success);
-    send(&mut pair.b, of_b, 1, 10);
-    pair.run();
-    let of_a = receive(&mut pair.a, 1).remote;
-    pair.step(Side::A, 0);
-    let [(Status::Success, earlier)] = connected(&mut pair.a)[..] else {
-        panic!("it was accepted");
+    // It has been accepted, which a has not heard.
+    pair.a.connect(alias, pair::KEY, bits(0), 2).unwrap();
+    pair.step(Side::A, 1);
+    pair.step(Side::B, 1);
+    pair.step(Side::A, 1);
+    let [(Status::Success, of_b)] = connected(&mut pair.a)[..] else {
+        panic!("it is accepted");
     };
+    send(&mut pair.a, of_b, 1, 10);
+    assert!(pair.a.cancel_unmatched(given_up));
     pair.run();
-    assert_eq!(gone(&mut pair.a), [DownReason::Disconnected]);
-    pair.a.connect(alias, pair::KEY, bits(0), 3).unwrap();
-    pair.run();
-    assert_eq!(connected(&mut pair.a), [(Status::Success, of_a)]);
-    assert_ne!(of_a, earlier);
-    talk(&mut pair, of_a, of_b, "after the answer of the earlier one");
-    assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
-}
-
-/// Each calls the other over another network; before the answer comes, one of them calls the other once more, by the
-/// name that the other's call has come from.
-#[test]
-fn a_call_by_the_name_of_one_who_calls_meanwhile_makes_no_second_association() {
-    for second in [Side::A, Side::B] {
-        for first_answered in [true, false] {
-            let what = format!("{second:?} calls twice, {first_answered}");
-            let mut pair = Pair::new();
-            let (a, b) = (pair.target(Side::A), pair.target(Side::B));
-            let (alias_of_a, alias_of_b) = (pair.alias_of_a(), pair.alias_of_b());
-            let (other, its_name, its_alias) = match second {
-                Side::A => (Side::B, b, alias_of_b),
-                Side::B => (Side::A, a, alias_of_a),
-            };
-            let name = pair.target(second);
-            let node = of(&mut pair, other);
-            node.connect(name, pair::KEY, bits(0), 1).unwrap();
-            let node = of(&mut pair, second);
-            node.connect(its_alias, pair::KEY, bits(0), 2).unwrap();
-            // The links come up, both calls are accepted, and the answers are under way.
-            for (side, link) in [(other, 0), (second, 1), (second, 0), (other, 1)] {
-                pair.step(side, link);
-            }
-            assert_eq!(pair.links(), 2);
-            let node = of(&mut pair, second);
-            node.connect(its_name, pair::KEY, bits(0), 3).unwrap();
-            if first_answered {
-                pair.hold(&[1]);
-                pair.run();
-                pair.hold(&[]);
-            }
-            pair.run();
-            let ours = connected(of(&mut pair, second));
-            assert_eq!(ours.len(), 2, "{what}");
-            assert!(
-                ours.iter().all(|end| *end == (Status::Success, ours[0].1)),
-                "{what}: {ours:?}"
-            );
-            let theirs = connected(of(&mut pair, other));
-            let [(Status::Success, of_second)] = theirs[..] else {
-                panic!("{what}: {theirs:?}");
-            };
-            assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1), "{what}");
-            let (of_a, of_b) = match second {
-                Side::A => (ours[0].1, of_second),
-                Side::B => (of_second, ours[0].1),
-            };
-            talk(&mut pair, of_a, of_b, &what);
-        }
-    }
+    let of_a = receive(&mut pair.b, 1).remote;
+    let lost = gone(&mut pair.b);
+    assert!(lost.len() == 1 && lost[0].0 != of_a, "{lost:?}");
+    assert_eq!(gone(&mut pair.a), []);
+    talk(&mut pair, of_b, of_a, "the second");
+    assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));
 }
 
 /// Calls, messages and ends in any order, and packets of each link at any time.
@@ -237,7 +335,7 @@ fn a_call_by_the_name_of_one_who_calls_meanwhile_makes_no_second_association() {
 fn no_peer_is_taken_for_a_stranger_whatever_crosses() {
     mx_sim::seeds::each(500, |seed| {
         for tombstones in [0, 8] {
-            for secret in [None, Some("one and the same for all")] {
+            for secret in SECRETS {
                 anything_crosses(seed, tombstones, secret);
             }
         }
@@ -263,13 +361,9 @@ impl Caller {
 
     /// Takes in what has happened.
     pub(super) fn look(&mut self, node: &mut Node, what: &str) {
-        while let Some(event) = node.next_down() {
-            let Down { remote, reason, .. } = event;
-            let ours = match reason {
-                DownReason::Link(LinkDown::Closed) => !self.calls_itself,
-                _ => reason == DownReason::Disconnected,
-            };
-            assert!(ours, "down: {reason}; {what}");
+        for (remote, reason) in gone(node) {
+            let ours = [DownReason::Disconnected, DownReason::Link(LinkDown::Closed)];
+            assert!(ours.contains(&reason), "down: {reason}; {what}");
             self.remotes.retain(|known| *known != remote);
         }
         while let Some(done) = node.next_completion() {
@@ -319,6 +413,14 @@ pub(super) fn receive_all(node: &mut Node, next: bool) {
             return;
         }
     }
+}
+
+/// Sessions of a node, without the names of those that are gone.
+fn sessions(node: &Node) -> usize {
+    let places = 0..node.view_places();
+    places
+        .filter(|place| node.view_at(*place).is_some())
+        .count()
 }
 
 fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
@@ -371,4 +473,6 @@ fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
     while pair.a.next_completion().is_some() || pair.b.next_completion().is_some() {}
     talk(&mut pair, of_a, of_b, &what);
     assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
+    // A session of each, with both ends.
+    assert_eq!((sessions(&pair.a), sessions(&pair.b)), (2, 2), "{what}");
 }

@@ -224,36 +224,6 @@ fn what_is_forgotten_is_thrown_away_and_its_senders_learn_it() {
 }
 
 #[test]
-fn turns_that_are_one_are_merged_while_messages_are_on_their_way() {
-    let (mut pair, b, _) = begin();
-    pair.hold_data = true;
-    // By turn and tag; 2 and 4 have to be fetched.
-    for (turn, tag, len) in [
-        (1, 1, 10),
-        (2, 2, 40_000),
-        (2, 3, 10),
-        (1, 4, 40_000),
-        (1, 5, 10),
-        (3, 6, 10),
-    ] {
-        send(&mut pair, b, turn, tag, len);
-    }
-    pair.run_with(put_in);
-    assert_eq!(pair.b.inbox_stats().fetching, 2);
-    pair.b.rename_messages(1, 2);
-    assert!(pair.b.holds_messages(2) && !pair.b.holds_messages(1));
-    pair.hold_data = false;
-    pair.run_with(put_in);
-    let mut taken = Vec::new();
-    while let Some(message) = pair.b.next_message() {
-        taken.push((message.turn, message.bits.0 & 0xff));
-    }
-    // Both that were on their way come first: they hold credits.
-    assert_eq!(taken, [(2, 1), (3, 6), (2, 2), (2, 4), (2, 3), (2, 5)]);
-    assert_empty(&mut pair);
-}
-
-#[test]
 fn a_message_without_bytes_that_is_offered_is_fetched_like_any_other() {
     let (mut pair, b, _) = begin();
     let sent = send_as(&mut pair, b, 1, 1, 0, SendMode::Synchronous);

@@ -1,9 +1,11 @@
 //! Strangers with false claims, and what they gain: nothing of others'.
 
-use super::bits;
-use super::pair::{self, Acts, Pair};
+use super::crossing::check_told;
+use super::pair::{self, Acts, Node, Pair, Side, Told};
+use super::{EXACT, bits};
+use mx_proto::port::LinkDown;
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
-use mx_proto::{EndpointId, NicId, RemoteId, Status};
+use mx_proto::{DownReason, NicId, Received, RemoteId, Status};
 use std::time::Duration;
 
 /// An introduction as that interface, endpoint 3, in that life, to b.
@@ -23,14 +25,18 @@ fn hello(nic: u64, session: u64) -> Vec<u8> {
 }
 
 fn connect(pair: &mut Pair, cable: usize, body: Vec<u8>) {
-    connect_so(pair, cable, body, 0);
+    say(pair, cable, Kind::Connect, body);
 }
 
-/// `denied`: so many remotes that b has named are not its own.
-fn connect_so(pair: &mut Pair, cable: usize, body: Vec<u8>, denied: u32) {
-    let mut header = Header::new(Kind::Connect, 7, denied);
+/// The peer at the calling end of a link says something to b.
+fn say(pair: &mut Pair, cable: usize, kind: Kind, body: Vec<u8>) {
+    let mut header = Header::new(kind, 7, 0);
     header.body_len = body.len() as u32;
+    if kind == Kind::Eager {
+        header.length = header.body_len;
+    }
     pair.inject(cable, header.emit(), body);
+    pair.run();
 }
 
 /// The codes of the replies on a link.
@@ -44,13 +50,9 @@ fn replies(pair: &mut Pair, cable: usize) -> (Vec<u32>, bool) {
     (replies.map(|header| header.aux).collect(), closed)
 }
 
-fn named(pair: &Pair, nic: u64) -> Option<RemoteId> {
-    pair.b.remote_of(NicId(nic), EndpointId(3))
-}
-
 /// Neither of the two has lost a peer.
 fn nothing_lost(pair: &mut Pair) {
-    let lost = |node: &mut pair::Node| node.next_down();
+    let lost = |node: &mut Node| node.next_down();
     assert_eq!((lost(&mut pair.a), lost(&mut pair.b)), (None, None));
 }
 
@@ -58,86 +60,309 @@ fn nothing_lost(pair: &mut Pair) {
 fn a_name_is_the_proven_interface_whatever_is_claimed() {
     let mut pair = Pair::new();
     let b = pair.connected();
-    let a = named(&pair, 100);
+    let a = pair.b.named(100);
     for (claimed, seen) in [(100, 555), (0, 556), (101, 557)] {
         let stranger = pair.stranger();
         pair.seen_as(stranger, seen);
         connect(&mut pair, stranger, hello(claimed, seen));
         pair.run();
         assert_eq!(replies(&mut pair, stranger), (vec![0], false));
-        let remote = named(&pair, seen).expect("it has that name");
+        let remote = pair.b.named(seen)[0];
         let identity = pair.b.remote_identity(remote).unwrap();
         assert_eq!((identity.nic, identity.session.0), (NicId(seen), seen));
     }
-    assert_eq!((named(&pair, 100), named(&pair, 0)), (a, None));
+    assert_eq!((pair.b.named(100), pair.b.named(0)), (a, vec![]));
     assert_eq!(pair.b.remotes(), 4);
     pair.talk(b);
+}
+
+/// The peer time-out of these tests.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A has called b; then a stranger comes with a's name and another life, at once a remote of its own. Returns what b
+/// calls the two, and the stranger's link.
+fn with_a_namesake(pair: &mut Pair) -> (RemoteId, RemoteId, usize) {
+    let link = pair.stranger();
+    pair.seen_as(link, 100);
+    connect(pair, link, hello(100, 0xbad));
+    assert_eq!(replies(pair, link), (vec![0], false));
+    let [old, new] = pair.b.named(100)[..] else {
+        panic!("both are there");
+    };
+    (old, new, link)
+}
+
+#[test]
+fn the_older_one_of_a_name_is_asked_and_lives_if_it_answers() {
+    let mut pair = Pair::losing(TIMEOUT);
+    let b = pair.connected();
+    let asked = pair.b.stats().packets_out;
+    with_a_namesake(&mut pair);
+    // The reply, and the question.
+    assert_eq!(pair.b.stats().packets_out, asked + 2);
+    assert_eq!(pair.b.stats().intruders, 1);
+    pair.advance(2 * TIMEOUT);
+    assert_eq!(pair.b.remotes(), 2);
+    nothing_lost(&mut pair);
+    pair.talk(b);
+}
+
+#[test]
+fn the_older_one_of_a_name_ends_after_the_usual_time_if_it_is_silent() {
+    let mut pair = Pair::losing(TIMEOUT);
+    pair.connected();
+    pair.hold(&[0]);
+    let (old, new, _) = with_a_namesake(&mut pair);
+    pair.advance(TIMEOUT * 3 / 4);
+    assert_eq!(pair.b.named(100), [old, new], "a stranger shortens no time");
+    pair.advance(TIMEOUT / 2);
+    let down = pair.b.next_down().expect("it is lost");
+    assert_eq!(down.remote, old);
+    assert_eq!(down.reason, DownReason::Link(LinkDown::TimedOut));
+    // The newcomer has nothing to do with that.
+    pair.advance(2 * TIMEOUT);
+    assert_eq!((pair.b.named(100), pair.b.next_down()), (vec![new], None));
 }
 
 /// A peer that is busy: its answer comes late, and its messages do not.
 #[test]
 fn a_peer_of_which_something_comes_is_there() {
-    let mut pair = Pair::with_keys();
-    let b = pair.connected();
-    let link = pair.stranger();
-    connect(&mut pair, link, hello(100, 0xbad));
+    let mut pair = Pair::losing(TIMEOUT);
+    pair.connected();
+    pair.hold(&[0]);
+    let (old, new, _) = with_a_namesake(&mut pair);
     for _ in 0..4 {
-        // The question and its answer wait, on whichever side.
-        pair.hold(&[0]);
-        pair.advance(Duration::from_millis(600));
+        pair.advance(TIMEOUT * 3 / 4);
         pair.hold(&[]);
-        pair.b.progress();
-        let eager = Header {
-            body_len: 1,
-            ..Header::new(Kind::Eager, 9, 1)
-        };
-        pair.inject_from_a(eager.emit(), vec![1]);
-        pair.b.progress();
+        pair.freeze_b = false;
+        say(&mut pair, 0, Kind::Eager, vec![1]);
         pair.hold(&[0]);
-        pair.advance(Duration::from_millis(600));
     }
-    pair.hold(&[]);
-    pair.run();
-    nothing_lost(&mut pair);
     assert_eq!(
-        (replies(&mut pair, link), pair.b.remotes()),
-        ((vec![0], false), 2)
+        (pair.b.named(100), pair.b.next_down()),
+        (vec![old, new], None)
     );
-    let _ = b;
+}
+
+#[test]
+fn without_a_peer_time_out_each_newcomer_has_the_others_asked() {
+    let mut pair = Pair::new();
+    let b = pair.connected();
+    with_a_namesake(&mut pair);
+    for life in 0..4 {
+        let link = pair.stranger();
+        pair.seen_as(link, 100);
+        connect(&mut pair, link, hello(100, 0xbad00 + life));
+    }
+    assert_eq!((pair.b.remotes(), pair.b.stats().intruders), (6, 15));
+    pair.talk(b);
+    nothing_lost(&mut pair);
+}
+
+/// The remotes that a node has been told are of one process.
+fn joins(node: &Node) -> Vec<(RemoteId, RemoteId)> {
+    let told = node.owner().told.iter();
+    let joined = told.filter_map(|told| match *told {
+        Told::Joined(one, other) => Some((one, other)),
+        Told::Seen(_) => None,
+    });
+    joined.collect()
 }
 
 /// Sessions are no secret: every refusal tells them. A hello can be overheard.
 #[test]
 fn a_claim_to_a_peers_life_gains_nothing() {
-    let mut pair = Pair::with_keys();
-    let b = pair.connected();
-    let a = named(&pair, 100);
-    let overheard = pair.overheard(Kind::Connect);
-    let mut others = 0;
-    for (nic, body) in [(100, hello(100, 1)), (666, hello(100, 1)), (667, overheard)] {
-        for (denied, answer) in [(0, 4), (u32::MAX, 0)] {
+    for secret in [None, Some("one and the same for all")] {
+        let mut pair = Pair::with_secrets(secret, secret, 0, 64);
+        let b = pair.connected();
+        let a = pair.b.named(100);
+        let overheard = pair.overheard(Kind::Connect);
+        let hellos = [(100, hello(100, 1)), (666, hello(100, 1)), (667, overheard)];
+        let mut forgers = Vec::new();
+        for (nic, body) in [hellos.clone(), hellos].concat() {
             let forger = pair.stranger();
             pair.seen_as(forger, nic);
-            connect_so(&mut pair, forger, body.clone(), denied);
-            pair.run();
-            assert_eq!(
-                replies(&mut pair, forger),
-                (vec![answer], false),
-                "{nic} {denied}"
-            );
-            others += usize::from(denied > 0);
+            connect(&mut pair, forger, body);
+            if secret.is_some() {
+                assert_eq!(replies(&mut pair, forger), (vec![], false));
+                continue;
+            }
+            assert_eq!(replies(&mut pair, forger), (vec![0], false));
+            // What it says is its own.
+            say(&mut pair, forger, Kind::Eager, vec![1]);
+            let got = pair.b.recv(bits(7), EXACT, pair.shared(1), 0);
+            let Ok(Received::Complete(done)) = got else {
+                panic!("it has come: {got:?}");
+            };
+            assert!(!a.contains(&done.remote) && !forgers.contains(&done.remote));
+            assert_eq!(pair.b.named(nic).last(), Some(&done.remote));
+            forgers.push(done.remote);
             pair.talk(b);
-            pair.advance(Duration::from_secs(2));
-            assert_eq!((pair.b.remotes(), named(&pair, 100)), (1 + others, a));
+            assert_eq!(pair.b.remotes(), 1 + forgers.len());
         }
+        assert_eq!((joins(&pair.a), joins(&pair.b)), (vec![], vec![]));
+        nothing_lost(&mut pair);
+        // A's own sessions are joined as if there were no others, whichever of the two calls.
+        let (alias, own) = (pair.alias_of_b(), pair.target(Side::A));
+        pair.a.connect(alias, pair::KEY, bits(0), 1).unwrap();
+        pair.b.connect(own, pair::KEY, bits(0), 1).unwrap();
+        pair.run();
+        check_told(&pair.a);
+        for node in [&mut pair.a, &mut pair.b] {
+            assert_eq!(node.ended(), Status::Success);
+            assert!(joins(node).len() >= 2, "{:?}", joins(node));
+        }
+        let joined = joins(&pair.b).into_iter();
+        let mut joined = joined.flat_map(|(one, other)| [one, other]);
+        assert!(joined.all(|remote| !forgers.contains(&remote)));
     }
-    nothing_lost(&mut pair);
-    // It is found by its life as before: a calls under another name, and gets there.
-    let alias = pair.alias_of_b();
-    pair.a.connect(alias, pair::KEY, bits(0), 1).unwrap();
+}
+
+/// Two that have called each other, and a's claim of its second session: it came to b on link 0.
+fn claimed() -> (Pair, Vec<u8>) {
+    let mut pair = Pair::with_keys();
+    let (a, b) = (pair.target(Side::A), pair.target(Side::B));
+    pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
+    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
     pair.run();
-    let done = pair.a.next_completion().expect("it ends");
-    assert_eq!((done.status, done.remote), (Status::Success, b));
+    let said = pair.said(0).into_iter();
+    let mut claims = said.filter(|(header, _)| header[0] == Kind::Claim as u8);
+    let (_, claim) = claims
+        .next()
+        .expect("of two calls that cross one is claimed");
+    assert_eq!((joins(&pair.a).len(), joins(&pair.b).len()), (1, 1));
+    (pair, claim)
+}
+
+#[test]
+fn a_claim_counts_for_one_session_and_one_claimant() {
+    // The same one is no news.
+    let (mut pair, claim) = claimed();
+    say(&mut pair, 0, Kind::Claim, claim.clone());
+    assert_eq!(joins(&pair.b), [joins(&pair.b)[0]; 2]);
+    let before = joins(&pair.b);
+    // Changed: the number, to another or to that of the session itself, an interface, the proof.
+    let itself = pair.overheard(Kind::Reply)[48..56].to_vec();
+    let mut wrong: Vec<_> = [0, 8, 16, 24, 39].map(|at| flipped(&claim, at)).into();
+    wrong.push([&itself[..], &claim[8..]].concat());
+    wrong.push(vec![0; claim.len()]);
+    for (stale, claim) in (1..).zip(wrong) {
+        say(&mut pair, 0, Kind::Claim, claim);
+        assert_eq!(
+            (joins(&pair.b), pair.b.stats().stale),
+            (before.clone(), stale)
+        );
+    }
+    // On another session: a's second call, and a forger's.
+    pair.a
+        .connect(pair.alias_of_b(), pair::KEY, bits(0), 2)
+        .unwrap();
+    pair.run();
+    let forger = pair.stranger();
+    pair.seen_as(forger, 100);
+    connect(&mut pair, forger, hello(100, 1));
+    let (before, stale) = (joins(&pair.b), pair.b.stats().stale);
+    for (count, link) in (1..).zip([2, forger, 1]) {
+        if link == 1 {
+            // Whose caller is b.
+            let mut header = Header::new(Kind::Claim, 0, 0);
+            header.body_len = claim.len() as u32;
+            pair.answer(link, header.emit(), claim.clone());
+            pair.run();
+        } else {
+            say(&mut pair, link, Kind::Claim, claim.clone());
+        }
+        assert_eq!(
+            (joins(&pair.b), pair.b.stats().stale),
+            (before.clone(), stale + count)
+        );
+    }
+    // Of one that is gone.
+    let own = pair.b.named(100)[0];
+    pair.b.disconnect(own);
+    pair.run();
+    say(&mut pair, 0, Kind::Claim, claim);
+    assert_eq!(joins(&pair.b), before);
+    assert_eq!((pair.b.stats().malformed, pair.b.next_down()), (0, None));
+}
+
+fn flipped(claim: &[u8], at: usize) -> Vec<u8> {
+    let mut claim = claim.to_vec();
+    claim[at] ^= 1;
+    claim
+}
+
+#[test]
+fn a_claim_before_a_hello_or_too_short_is_a_violation() {
+    let (mut pair, claim) = claimed();
+    let before = joins(&pair.b);
+    let stranger = pair.stranger();
+    say(&mut pair, stranger, Kind::Claim, claim.clone());
+    assert!(pair.told(stranger).1, "it says nothing of itself first");
+    assert_eq!((pair.b.remotes(), pair.b.stats().malformed), (2, 1));
+    // On the link of a call that is not answered yet.
+    pair.b
+        .connect(pair.impostor(), pair::KEY, bits(0), 1)
+        .unwrap();
+    pair.run();
+    let link = pair.links() - 1;
+    let mut header = Header::new(Kind::Claim, 0, 0);
+    header.body_len = claim.len() as u32;
+    pair.answer(link, header.emit(), claim.clone());
+    pair.run();
+    assert_eq!((pair.b.stats().stale, pair.left(link)), (1, false));
+    // Too short.
+    let forger = pair.stranger();
+    pair.seen_as(forger, 666);
+    connect(&mut pair, forger, hello(666, 9));
+    let remote = pair.b.named(666)[0];
+    say(&mut pair, forger, Kind::Claim, claim[1..].to_vec());
+    let down = pair.b.next_down().expect("it is left");
+    assert_eq!(down.remote, remote);
+    let why = "a malformed claim";
+    assert!(down.reason.to_string().contains(why), "{}", down.reason);
+    assert_eq!((joins(&pair.b), pair.b.stats().malformed), (before, 2));
+}
+
+/// A relay lets its own session pass for one of theirs: each claims it on the other one, in good faith.
+#[test]
+fn a_session_by_way_of_a_relay_is_not_joined() {
+    let mut pair = Pair::with_keys();
+    pair.translate_none();
+    pair.a
+        .connect(pair.impostor(), pair::KEY, bits(0), 1)
+        .unwrap();
+    pair.run();
+    let (called, calls) = (0, pair.stranger());
+    pair.seen_as(calls, pair::IMPOSTOR);
+    for (header, body) in pair.said(called) {
+        pair.inject(calls, header, body);
+    }
+    pair.run();
+    for (header, body) in pair.told(calls).0 {
+        pair.answer(called, header, body);
+    }
+    pair.run();
+    assert_eq!(pair.a.ended(), Status::Success);
+    // Both know it under the relay's name, in the life of the other one.
+    let relayed = [&pair.a, &pair.b].map(|node| node.named(pair::IMPOSTOR)[0]);
+    let life = pair.b.remote_identity(relayed[1]).map(|it| it.session);
+    assert_eq!(life, Some(pair.a.identity().session));
+    // Now a calls b itself, and what the two say on either way is passed on.
+    let b = pair.connected();
+    for _ in 0..4 {
+        for (header, body) in pair.said(called) {
+            pair.inject(calls, header, body);
+        }
+        for (header, body) in pair.told(calls).0 {
+            pair.answer(called, header, body);
+        }
+        pair.run();
+    }
+    let claims = pair.overheard(Kind::Claim);
+    assert_eq!(claims.len(), 40, "a has claimed it");
+    assert_eq!((joins(&pair.a), joins(&pair.b)), (vec![], vec![]));
+    pair.talk(b);
 }
 
 #[test]
@@ -167,195 +392,58 @@ fn a_peer_of_unknown_source_is_refused_and_adds_no_remote() {
     assert_eq!(status, Status::Refused);
 }
 
-/// B has called a peer, which has called b on the returned link and not answered yet.
-fn called_by_its_callee(session: u64) -> (Pair, usize) {
+/// B has called an impostor, which answers with that life and nonce.
+fn answered(life: u64, nonce: impl Fn(&[u8]) -> Vec<u8>) -> (Pair, usize) {
     let mut pair = Pair::with_keys();
-    pair.b
-        .connect(pair.impostor(), pair::KEY, bits(0), 1)
-        .unwrap();
-    pair.run();
-    let link = pair.stranger();
-    // From another of its addresses.
-    pair.seen_as(link, 700);
-    connect(&mut pair, link, hello(pair::IMPOSTOR, session));
-    pair.run();
-    assert_eq!(replies(&mut pair, link), (vec![0], false));
-    assert_eq!(pair.b.remotes(), 2);
-    (pair, link)
-}
-
-/// The peer that b has called answers, with this code and this nonce.
-fn answers(pair: &mut Pair, session: u64, code: u32, nonce: [u8; 16]) {
-    let (asked, _) = pair.said(0).pop().expect("it is called");
-    let mut header = Header::parse(&asked).expect("a header");
-    (header.kind, header.aux, header.length) = (Kind::Reply, code, 6);
-    let mut body = hello(pair::IMPOSTOR, session);
-    body[48..64].copy_from_slice(&nonce);
-    header.body_len = body.len() as u32;
-    pair.answer(0, header.emit(), body);
-    pair.run();
-}
-
-fn confirmed(pair: &mut Pair, yes: u32) {
-    pair.answer(0, Header::new(Kind::Confirmed, 0, yes).emit(), Vec::new());
-    pair.run();
-}
-
-#[test]
-fn of_two_calls_that_cross_that_of_the_smaller_session_stays() {
-    // B, whose session is 2, goes on with its own.
-    let (mut pair, link) = called_by_its_callee(9);
-    answers(&mut pair, 9, 0, [0; 16]);
-    let done = pair.b.next_completion().expect("it ends");
-    assert_eq!(
-        (done.status, Some(done.remote)),
-        (Status::Success, named(&pair, pair::IMPOSTOR))
-    );
-    assert!(!pair.left(0) && pair.b.remotes() == 2);
-    // The peer closes the other one, or b ends it, as it is silent.
-    pair.advance(Duration::from_secs(2));
-    assert!(pair.told(link).1 && pair.b.remotes() == 1);
-
-    // B gives its own up if the peer says that the other one is its.
-    for yes in [1, 0] {
-        let (mut pair, link) = called_by_its_callee(1);
-        let caller = named(&pair, 700);
-        answers(&mut pair, 1, 0, [0; 16]);
-        assert_eq!(pair.b.next_completion(), None);
-        let asked = pair.said(0);
-        let (header, body) = asked.last().expect("it is asked");
-        assert_eq!(Header::parse(header).unwrap().kind, Kind::Confirm);
-        assert_eq!(body[..16], [0x77; 16]);
-        assert_eq!(body[16..], u128::to_be_bytes(700));
-        confirmed(&mut pair, yes);
-        // It asks once more whether it is welcome, there or here.
-        if yes == 1 {
-            let (asked, _) = pair.told(link).0.pop().expect("it is called");
-            let mut header = Header::parse(&asked).expect("a header");
-            assert_eq!((header.kind, header.length), (Kind::Connect, 0));
-            let body = hello(pair::IMPOSTOR, 1);
-            header.kind = Kind::Reply;
-            header.body_len = body.len() as u32;
-            pair.inject(link, header.emit(), body);
-            pair.run();
-        } else {
-            answers(&mut pair, 1, 0, [0; 16]);
-        }
-        let done = pair.b.next_completion().expect("it ends");
-        assert_eq!(done.status, Status::Success);
-        assert_eq!(
-            (Some(done.remote) == caller, pair.left(0)),
-            (yes == 1, yes == 1)
-        );
-        assert_eq!(
-            (pair.b.remotes(), pair.told(link).1),
-            (2 - yes as usize, false)
-        );
-        // An answer that was not asked for changes nothing.
-        if yes == 0 {
-            confirmed(&mut pair, 1);
-            assert_eq!((pair.left(0), pair.b.remotes()), (false, 2));
-        }
-    }
-}
-
-#[test]
-fn a_call_is_confirmed_only_to_the_life_it_went_to_and_from_where_it_came() {
-    let mut pair = Pair::with_keys();
-    let a = pair.target(pair::Side::A);
-    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
-    pair.run();
-    // A calls b under another name, which b does not hear yet.
-    let alias = pair.alias_of_b();
-    pair.a.connect(alias, pair::KEY, bits(0), 1).unwrap();
-    pair.step(pair::Side::A, 1);
-    let mut nonce = [0; 16];
-    nonce.copy_from_slice(&pair.overheard_last(Kind::Connect)[48..64]);
-    let mut other = nonce;
-    other[15] ^= 1;
-    let ask = |pair: &mut Pair, nonce: [u8; 16], from: u128| {
-        let body = [&nonce[..], &from.to_be_bytes()].concat();
-        let mut header = Header::new(Kind::Confirm, 0, 0);
-        header.body_len = body.len() as u32;
-        // As if b asked.
-        pair.inject_to_a(header.emit(), body);
-        pair.step(pair::Side::A, 0);
-        let answer = pair.overheard_header(Kind::Confirmed);
-        answer.length
-    };
-    for (nonce, from, yes) in [
-        (nonce, 100, 1),
-        (nonce, pair::ALIAS_OF_A, 1),
-        (nonce, 666, 0),
-        (other, 100, 0),
-        ([0; 16], 100, 0),
-    ] {
-        assert_eq!(ask(&mut pair, nonce, from), yes, "{from}");
-    }
-    // Not when a has used the remote that asks.
-    let b = pair.target(pair::Side::B);
-    pair.hold(&[1]);
-    pair.a.connect(b, pair::KEY, bits(0), 2).unwrap();
-    pair.run();
-    assert_eq!(ask(&mut pair, nonce, 100), 0);
-}
-
-#[test]
-fn a_peer_that_says_it_is_another_known_one_is_not_taken_for_it() {
-    let mut pair = Pair::with_keys();
-    pair.b
-        .connect(pair.impostor(), pair::KEY, bits(0), 1)
-        .unwrap();
-    pair.run();
+    // B knows another's session, which has begun here.
     pair.connected();
-    // It says: I know you already, in a's life. It would have to know the nonce of a's call.
-    let nonce = pair.overheard(Kind::Connect)[48..64].try_into().unwrap();
-    answers(&mut pair, 1, 4, nonce);
-    assert_eq!(pair.b.next_completion(), None);
-    let again = pair.said(0);
-    let (header, _) = again.last().expect("b denies it");
-    assert_eq!(Header::parse(header).unwrap().length, 3 | 1 << 24);
-    assert!(!pair.left(0));
-    assert_eq!(pair.b.remotes(), 2);
-}
-
-#[test]
-fn a_peer_that_names_one_remote_after_the_other_is_left() {
-    let mut pair = Pair::with_keys();
     pair.b
         .connect(pair.impostor(), pair::KEY, bits(0), 1)
         .unwrap();
     pair.run();
-    let mut named = 0;
-    while !pair.left(0) {
-        assert!(named < 1000, "b denies for ever");
-        answers(&mut pair, 9, 4, [named as u8; 16]);
-        named += 1;
-    }
-    assert!(named > 4);
-    let done = pair.b.next_completion().expect("it ends");
-    assert_eq!((done.status, pair.b.remotes()), (Status::Unreachable, 0));
+    let (asked, said) = pair.said(1).pop().expect("it is called");
+    let mut header = Header::parse(&asked).expect("a header");
+    let mut body = hello(pair::IMPOSTOR, life);
+    body[48..64].copy_from_slice(&nonce(&said[48..64]));
+    (header.kind, header.body_len) = (Kind::Reply, body.len() as u32);
+    pair.answer(1, header.emit(), body);
+    pair.run();
+    (pair, 1)
 }
 
 #[test]
-fn of_several_that_have_called_one_after_the_other_is_asked_about() {
-    let (mut pair, _) = called_by_its_callee(1);
-    let second = pair.stranger();
-    pair.seen_as(second, 701);
-    connect_so(&mut pair, second, hello(pair::IMPOSTOR, 1), u32::MAX);
-    pair.run();
-    assert_eq!(replies(&mut pair, second), (vec![0], false));
-    answers(&mut pair, 1, 0, [0; 16]);
-    for caller in [700, 701] {
-        let asked = pair.said(0);
-        let (header, body) = asked.last().expect("it is asked");
-        assert_eq!(Header::parse(header).unwrap().kind, Kind::Confirm);
-        assert_eq!(body[16..], u128::to_be_bytes(caller));
-        assert_eq!(pair.b.next_completion(), None);
-        confirmed(&mut pair, 0);
+fn a_peer_that_answers_as_ourselves_is_left() {
+    let (mut pair, _) = answered(9, |_| vec![1; 16]);
+    assert_eq!(pair.b.ended(), Status::Success);
+    let of_another = pair.overheard(Kind::Reply)[48..64].to_vec();
+    let own = |called: &[u8]| called.to_vec();
+    for nonce in [own, |_: &[u8]| vec![1; 16]] {
+        let (mut pair, link) = answered(2, nonce);
+        assert_eq!(pair.b.ended(), Status::Unreachable);
+        assert!(pair.left(link));
+        assert_eq!((pair.b.remotes(), pair.b.stats().malformed), (1, 1));
     }
-    // It is none of them.
-    answers(&mut pair, 1, 0, [0; 16]);
-    assert_eq!(pair.b.next_completion().unwrap().status, Status::Success);
-    assert_eq!((pair.b.remotes(), pair.left(0)), (3, false));
+    // The nonce of a session of another's, which has begun here.
+    let (mut pair, link) = answered(2, |_| of_another.clone());
+    assert_eq!(pair.b.ended(), Status::Unreachable);
+    assert!(pair.left(link));
+}
+
+/// A link whose two ends are one, as TCP makes it of two that dial each other's port, or of one that dials its own.
+#[test]
+fn a_call_that_comes_back_on_its_own_link_is_over() {
+    for secret in [None, Some("one and the same for all")] {
+        let mut pair = Pair::with_secrets(secret, secret, 0, 64);
+        pair.a
+            .connect(pair.impostor(), pair::KEY, bits(0), 1)
+            .unwrap();
+        pair.run();
+        let (header, body) = pair.said(0).remove(0);
+        pair.answer(0, header, body);
+        pair.run();
+        let status = pair.a.ended();
+        assert!(matches!(status, Status::Unreachable | Status::BadSecret));
+        assert!(pair.left(0));
+        assert_eq!((pair.a.remotes(), pair.a.requests()), (0, 0));
+    }
 }

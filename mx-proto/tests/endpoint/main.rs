@@ -19,6 +19,7 @@ mod tombstones;
 mod view;
 mod waiting;
 
+use mx_proto::port::LinkDown;
 use mx_proto::wire::{Header, Kind as Packet};
 use mx_proto::{
     Down, DownReason, MatchBits, MatchMask, OpKind, Posted, Received, RemoteId, RequestId,
@@ -187,52 +188,45 @@ fn a_wrong_key_is_refused_and_an_absent_peer_is_closed() {
 
 #[test]
 fn a_restarted_peer_is_a_new_remote_and_the_old_one_goes_down() {
-    let mut pair = Pair::new();
-    connected(&mut pair);
+    let second = Duration::from_secs(1);
+    let mut pair = Pair::losing(2 * second);
+    let (_, old) = connected(&mut pair);
     pair.restart_a_silently();
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
     pair.run();
-    // The old one has not been heard of its end: it is asked, and has a second.
-    assert_eq!(pair.a.next_completion(), None);
-    pair.advance(Duration::from_millis(900));
-    assert_eq!(pair.a.next_completion(), None);
-    // Its link takes nothing, so the question has not gone out.
-    pair.advance(Duration::from_millis(2600));
     assert_eq!(pair.a.ended(), Status::Success);
-    let Some(Down { reason, .. }) = pair.b.next_down() else {
+    // The old one is asked whether it is there, and has the time that every silent peer has.
+    assert_eq!((pair.b.remotes(), pair.b.next_down()), (2, None));
+    for _ in 0..3 {
+        pair.advance(second);
+    }
+    let Some(Down { remote, reason, .. }) = pair.b.next_down() else {
         panic!("told")
     };
-    assert_eq!(reason, DownReason::Restarted);
+    assert_eq!(remote, old);
+    assert_eq!(reason, DownReason::Link(LinkDown::TimedOut));
     assert_eq!(pair.b.remotes(), 1);
 }
 
 #[test]
 fn a_peer_that_asks_for_ever_and_reads_no_answer_is_failed() {
-    for asks in [Packet::Connect, Packet::Confirm] {
-        let mut pair = Pair::new();
-        let target = pair.target(Side::B);
-        pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
-        pair.a.progress();
-        let (mut header, mut body) = pair.next_for_b().expect("an introduction is under way");
-        pair.run();
-        assert_eq!(pair.b.remotes(), 1);
-        if asks == Packet::Confirm {
-            body = vec![0; 32];
-            let mut asking = Header::new(asks, 0, 0);
-            asking.body_len = body.len() as u32;
-            header = asking.emit();
-        }
-        let mut answered = 0;
-        while pair.b.remotes() == 1 {
-            assert!(answered < 10_000, "its answers are kept for ever");
-            pair.inject_from_a(header, body.clone());
-            pair.b.progress();
-            answered += 1;
-        }
-        assert!(answered > 256, "a few repeated ones are no violation");
-        assert_eq!(pair.b.stats().malformed, 1);
+    let mut pair = Pair::new();
+    let target = pair.target(Side::B);
+    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+    pair.a.progress();
+    let (header, body) = pair.next_for_b().expect("an introduction is under way");
+    pair.run();
+    assert_eq!(pair.b.remotes(), 1);
+    let mut answered = 0;
+    while pair.b.remotes() == 1 {
+        assert!(answered < 10_000, "its answers are kept for ever");
+        pair.inject_from_a(header, body.clone());
+        pair.b.progress();
+        answered += 1;
     }
+    assert!(answered > 256, "a few repeated ones are no violation");
+    assert_eq!(pair.b.stats().malformed, 1);
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! An endpoint that calls itself, under each of its addresses.
+//! An endpoint that calls itself, under each of its addresses: a session with two ends here.
 
-use super::crossing::{Caller, receive_all};
-use super::pair::{self, Acts, Node, Pair, Side};
+use super::crossing::{Caller, Meeting, every_order, receive_all};
+use super::pair::{self, Acts, Node, Pair, Side, Told};
 use super::{EXACT, bits, completions, pattern};
-use mx_proto::{OpKind, Received, RemoteId, Status, Target};
+use mx_proto::{DownReason, OpKind, Received, RemoteId, Status, Target};
 use mx_sim::Rng;
 
 const SECRETS: [Option<&str>; 2] = [None, Some("one and the same for all")];
@@ -24,8 +24,16 @@ fn connected(node: &mut Node) -> Vec<RemoteId> {
     connects.map(remote).collect()
 }
 
-/// Messages of all kinds get there, from the same remote.
+/// Messages of all kinds get to the other end of a session, and from there to this one.
 fn talk(pair: &mut Pair, remote: RemoteId, what: &str) {
+    let other = exchange(pair, remote, what);
+    assert_ne!(other, remote, "{what}");
+    assert_eq!(exchange(pair, other, what), remote, "{what}");
+}
+
+/// Messages of all kinds get there, all from the remote that is returned.
+fn exchange(pair: &mut Pair, remote: RemoteId, what: &str) -> RemoteId {
+    let mut from = None;
     for (tag, len) in [0, 100, 5_000, 40_000].repeat(8).into_iter().enumerate() {
         let (tag, sent) = (bits(100 + tag as u64), pattern(len, tag as u8));
         pair.a.sends(remote, tag, sent.clone(), 1);
@@ -40,14 +48,12 @@ fn talk(pair: &mut Pair, remote: RemoteId, what: &str) {
                 done.unwrap_or_else(|| panic!("{len} bytes do not arrive; {what}"))
             }
         };
-        assert_eq!(
-            (got.status, got.remote),
-            (Status::Success, remote),
-            "{what}"
-        );
+        assert_eq!(got.status, Status::Success, "{what}");
+        assert_eq!(*from.get_or_insert(got.remote), got.remote, "{what}");
         assert_eq!(buffer.bytes(), sent, "{what}");
         completions(&mut pair.a);
     }
+    from.expect("messages have come")
 }
 
 /// Nothing is left.
@@ -59,40 +65,50 @@ fn alone(pair: &mut Pair, what: &str) {
 }
 
 #[test]
-fn a_second_name_of_oneself_leads_to_the_same_remote() {
+fn each_name_of_oneself_is_a_session_with_two_ends() {
     for secret in SECRETS {
         let mut pair = Pair::with_secrets(secret, secret, 0, 1);
+        let what = format!("secret: {secret:?}");
         let mut found = Vec::new();
         for name in names(&pair).into_iter().chain(names(&pair)) {
             pair.a.connect(name, pair::KEY, bits(0), 1).unwrap();
             pair.run();
             found.append(&mut connected(&mut pair.a));
         }
-        let what = format!("secret: {secret:?}");
-        assert_eq!(found, [found[0]; 4], "{what}");
-        assert_eq!(pair.a.remotes(), 1, "{what}");
-        talk(&mut pair, found[0], &what);
-        pair.a.disconnect(found[0]);
+        assert_eq!(found[..2], found[2..], "{what}");
+        assert_ne!(found[0], found[1], "{what}");
+        assert_eq!((pair.a.remotes(), pair.links()), (4, 2), "{what}");
+        let own = pair.a.identity().session;
+        let is_own = |told: &Told| match told {
+            Told::Seen(remote) | Told::Joined(remote, _) => {
+                pair.a.remote_identity(*remote).map(|it| it.session) == Some(own)
+            }
+        };
+        assert!(pair.a.owner().told.iter().all(is_own), "{what}");
+        for remote in found.drain(..2) {
+            talk(&mut pair, remote, &what);
+            pair.a.disconnect(remote);
+            pair.run();
+        }
+        // The other ends have been told so.
+        let ended = std::iter::from_fn(|| pair.a.next_down()).map(|down| down.reason);
+        assert_eq!(ended.collect::<Vec<_>>(), [DownReason::Disconnected; 2]);
         alone(&mut pair, &what);
-        assert_eq!(pair.a.next_down(), None, "{what}");
     }
 }
 
 #[test]
-fn two_calls_of_oneself_at_once_lead_to_the_same_remote() {
-    for secret in SECRETS {
-        let mut pair = Pair::with_secrets(secret, secret, 0, 1);
-        for name in names(&pair) {
-            pair.a.connect(name, pair::KEY, bits(0), 1).unwrap();
-        }
-        pair.run();
-        let found = connected(&mut pair.a);
-        let what = format!("secret: {secret:?}");
-        assert_eq!(found, [found[0]; 2], "{what}");
-        assert_eq!(pair.a.remotes(), 1, "{what}");
-        talk(&mut pair, found[0], &what);
-        pair.a.disconnect(found[0]);
-        alone(&mut pair, &what);
+fn calls_of_oneself_meet_in_every_order() {
+    for (count, depth, least) in [(1, 40, 1), (2, 12, 100)] {
+        let begin = || {
+            let names = names(&Pair::new()).map(|name| (Side::A, name));
+            Meeting::begin(None, &names[..count])
+        };
+        let orders = every_order(depth, begin, |meeting| {
+            let known = (meeting.pair.a.remotes(), meeting.pair.links());
+            assert_eq!(known, (2 * count, count));
+        });
+        assert!(orders >= least, "{orders}");
     }
 }
 

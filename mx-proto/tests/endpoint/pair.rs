@@ -1,13 +1,13 @@
 //! Two endpoints on a scripted network, on which a test can hold, cut and change everything.
 
-use mx_proto::origin::{Address, Seen, Source};
+use mx_proto::origin::{Seen, Source};
 use mx_proto::port::{ConnectError, HeaderBytes, Limits, LinkDown, RemoteUse};
 use mx_proto::secret::Secret;
-use mx_proto::wire::{Header, Kind};
+use mx_proto::wire::Kind;
 use mx_proto::{
     Arrival, Config, Down, Endpoint, EndpointId, Identity, Key, LinkId, MatchBits, MatchMask,
-    NicId, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
-    Verdict,
+    NicId, OpKind, Outcome, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId,
+    Status, Target, Verdict,
 };
 use mx_sim::script::{self, Delivery, Ends, Event, RemoteCall};
 use mx_sim::{
@@ -31,6 +31,17 @@ pub(crate) struct Answers {
     pub(crate) ready: Vec<u32>,
     /// Those that it was asked about: length, and the bytes that came.
     pub(crate) asked: Vec<(u32, Vec<u8>)>,
+    /// Events of remotes, as they were told.
+    pub(crate) told: Vec<Told>,
+}
+
+/// An event of a remote that an owner is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Told {
+    /// A message has come from it, or a connect to it has been answered.
+    Seen(RemoteId),
+    /// Two are of one process.
+    Joined(RemoteId, RemoteId),
 }
 
 pub(crate) type Answer = fn(&Arrival) -> Verdict;
@@ -56,11 +67,14 @@ impl Default for Answers {
             memory: true,
             ready: Vec::new(),
             asked: Vec::new(),
+            told: Vec::new(),
         }
     }
 }
 
 impl Verdicts<Buffer> for Answers {
+    const JOINS: bool = true;
+
     fn lane(bits: MatchBits) -> mx_proto::flow::Lane {
         if bits.0 >> 63 == 1 {
             mx_proto::flow::Lane::Unexpected
@@ -72,6 +86,7 @@ impl Verdicts<Buffer> for Answers {
     fn arrived<B: mx_proto::Source + ?Sized>(&mut self, it: &Arrival, body: Option<&B>) -> Verdict {
         let body = body.map(mx_proto::Source::to_vec).unwrap_or_default();
         self.asked.push((it.length, body));
+        self.told.push(Told::Seen(it.source));
         (self.answer)(it)
     }
 
@@ -81,6 +96,16 @@ impl Verdicts<Buffer> for Answers {
 
     fn ready(&mut self, turn: u32) {
         self.ready.push(turn);
+    }
+
+    fn joined(&mut self, one: RemoteId, other: RemoteId) {
+        self.told.push(Told::Joined(one, other));
+    }
+
+    fn completed(&mut self, how: &Outcome) {
+        if how.kind != OpKind::Send && how.status == Status::Success {
+            self.told.push(Told::Seen(how.remote));
+        }
     }
 }
 
@@ -103,6 +128,9 @@ pub(crate) trait Acts {
     fn next_completion(&mut self) -> Option<Completion>;
 
     fn next_down(&mut self) -> Option<Down>;
+
+    /// Those with that interface, and the number that both have, oldest first.
+    fn named(&self, nic: u64) -> Vec<RemoteId>;
 
     /// The status of the operation that has ended first.
     fn ended(&mut self) -> Status {
@@ -136,6 +164,10 @@ impl Acts for Node {
     fn next_down(&mut self) -> Option<Down> {
         self.owner_mut().next_down()
     }
+
+    fn named(&self, nic: u64) -> Vec<RemoteId> {
+        self.remotes_of(NicId(nic), EndpointId(3)).collect()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,7 +187,7 @@ pub(crate) struct Ports {
     unnamed: bool,
     /// No translator changes the addresses that are called.
     no_translator: bool,
-    /// The interface and the address that the other end of a cable has, where they are not the claimed ones.
+    /// The interface that the other end of a cable has, where it is not the claimed one.
     seen: HashMap<u32, u64>,
     /// Cables whose peer is the test and reads nothing.
     deaf: Vec<u32>,
@@ -175,7 +207,7 @@ pub(crate) struct Ports {
 }
 
 /// Another address of a's machine.
-pub(crate) const ALIAS_OF_A: u128 = 102;
+const ALIAS_OF_A: u64 = 102;
 
 /// An interface that no endpoint of ours stands behind.
 pub(crate) const IMPOSTOR: u64 = 107;
@@ -206,7 +238,7 @@ impl Script for Ports {
         target: Target,
     ) -> Result<(Option<usize>, Option<Event>), ConnectError> {
         Ok(match target.nic.0 {
-            100 | 102 => (Some(0), Some(Event::Up)),
+            100 | ALIAS_OF_A => (Some(0), Some(Event::Up)),
             101 | 999 => (Some(1), Some(Event::Up)),
             IMPOSTOR => (None, Some(Event::Up)),
             _ => (None, Some(Event::Down(LinkDown::Refused))),
@@ -224,19 +256,13 @@ impl Script for Ports {
             source: Source::TRUSTED,
             user: None,
             nic: (!self.unnamed || ends[end] != Some(1)).then_some(nic),
-            address: Address(nic.0.into()),
             oneself: ends[0] == ends[1],
         }
     }
 
-    fn has_address(&self, node: usize, address: Address) -> bool {
-        let own = 100 + node as u128;
-        address.0 == own || node == 0 && address.0 == ALIAS_OF_A
-    }
-
     fn has_interface(&self, node: usize, nic: NicId) -> bool {
         let alias = if node == 0 { ALIAS_OF_A } else { 999 };
-        let own = nic.0 == 100 + node as u64 || u128::from(nic.0) == alias;
+        let own = nic.0 == 100 + node as u64 || nic.0 == alias;
         own || !self.no_translator
     }
 
@@ -562,7 +588,7 @@ impl Pair {
     /// Another interface of a's host.
     pub(crate) fn alias_of_a(&self) -> Target {
         Target {
-            nic: NicId(ALIAS_OF_A as u64),
+            nic: NicId(ALIAS_OF_A),
             ..self.target(Side::A)
         }
     }
@@ -660,6 +686,37 @@ impl Pair {
         self.net.with(|net| net.cut(LinkDown::Reset));
     }
 
+    /// The ends at which something waits, and nothing is held: a side and its link.
+    pub(crate) fn due(&self) -> Vec<(Side, usize)> {
+        self.net.with(|net| {
+            let ends: [Vec<_>; 2] = [(0, Side::A), (1, Side::B)].map(|(node, side)| {
+                let links = net
+                    .links(node)
+                    .filter(|link| !net.end(*link).inbox.is_empty());
+                links.map(|link| (side, link.index() as usize)).collect()
+            });
+            let mut due = ends.concat();
+            due.dedup();
+            due
+        })
+    }
+
+    /// The peers of both are lost when they have been silent for so long.
+    pub(crate) fn losing(peer_timeout: Duration) -> Self {
+        let config = Config {
+            peer_timeout: Some(peer_timeout),
+            ..settings(0)
+        };
+        Self::of(config.clone(), config)
+    }
+
+    /// That link is lost.
+    pub(crate) fn cut_link(&mut self, cable: usize) {
+        for end in ends(cable) {
+            self.tell(end, Event::Down(LinkDown::Reset));
+        }
+    }
+
     /// A comes back as another session; b is not told.
     pub(crate) fn restart_a_silently(&mut self) {
         self.sessions += 1;
@@ -708,7 +765,7 @@ impl Pair {
         self.net.with(|net| net.script.unnamed = true);
     }
 
-    /// The interface, and address, that the other end of a cable has.
+    /// The interface that the other end of a cable has.
     pub(crate) fn seen_as(&mut self, cable: usize, nic: u64) {
         self.net
             .with(|net| net.script.seen.insert(cable as u32, nic));
@@ -717,20 +774,6 @@ impl Pair {
     /// The body of the first packet of that kind that was sent.
     pub(crate) fn overheard(&self, kind: Kind) -> Vec<u8> {
         self.all_of(kind).remove(0).1
-    }
-
-    /// The same of the last one.
-    pub(crate) fn overheard_last(&self, kind: Kind) -> Vec<u8> {
-        self.last_of(kind).1
-    }
-
-    /// The header of the last packet of that kind that was sent.
-    pub(crate) fn overheard_header(&self, kind: Kind) -> Header {
-        Header::parse(&self.last_of(kind).0).expect("a header")
-    }
-
-    fn last_of(&self, kind: Kind) -> Bytes {
-        self.all_of(kind).pop().expect("it has been sent")
     }
 
     fn all_of(&self, kind: Kind) -> Vec<Bytes> {
@@ -756,11 +799,6 @@ impl Pair {
 
     fn tell(&self, link: LinkId, event: Event) {
         self.net.with(|net| net.tell(link, event));
-    }
-
-    /// As if b had sent it, on its own call.
-    pub(crate) fn inject_to_a(&mut self, header: HeaderBytes, body: Vec<u8>) {
-        self.inject(0, header, body);
     }
 
     /// Packets that b has sent on a link that it did not begin, and whether it has closed it.

@@ -157,7 +157,7 @@ fn honest_nodes_do_not_notice_peers_that_claim_to_be_others() {
         "hostile",
         "refused",
         "intruders",
-        "confirms",
+        "joined",
         "repeated at once",
     ];
     check(&tally, &wanted);
@@ -167,7 +167,7 @@ fn honest_nodes_do_not_notice_peers_that_claim_to_be_others() {
 fn no_stranger_gets_in_without_the_secret_whatever_it_has_overheard() {
     let mut tally = Tally::new();
     seeds::each(30, |seed| over_a_reliable_port(seed, true, &mut tally));
-    check(&tally, &["refused", "confirms"]);
+    check(&tally, &["refused", "joined"]);
 }
 
 /// Seeds that once failed. What happens in them changes with the code.

@@ -211,7 +211,7 @@ fn remotes_that_are_both_away_at_times_keep_each_other() {
         let timeout = millis(400);
         let (mut rig, remote) = rig(seed, timeout);
         rig.send(remote, 10);
-        let back = rig.side(1).endpoint.remote_of(NIC, EndpointId(0));
+        let back = rig.side(1).endpoint.remotes_of(NIC, EndpointId(0)).next();
         rig.recv_from(1, back.expect("a remote"));
         let mut rng = rig.world.fork_rng();
         for _ in 0..50 {

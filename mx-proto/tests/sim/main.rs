@@ -1,5 +1,6 @@
 //! Endpoints and ports on the simulated network. One program: what they share is compiled once.
 
+mod at_once;
 mod endpoint;
 mod every_step;
 mod explore;

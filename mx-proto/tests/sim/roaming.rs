@@ -20,7 +20,7 @@ fn run(seed: u64, tally: &mut Tally) {
 }
 
 #[test]
-fn nodes_stay_one_peer_to_each_other_wherever_they_go() {
+fn nodes_reach_each_other_wherever_they_go() {
     let mut tally = Tally::new();
     seeds::each(100, |seed| run(seed, &mut tally));
     println!("{tally:#?}");

@@ -59,7 +59,7 @@ impl Stage {
     /// A message to the receiver, every byte of which is the sender's number.
     fn send(&mut self, from: NodeId, len: usize) {
         let endpoint = &mut self.side(from).endpoint;
-        let to = endpoint.remote_of(NIC, EndpointId(RECEIVER as u32));
+        let to = endpoint.remotes_of(NIC, EndpointId(RECEIVER as u32)).next();
         let memory = Buffer::new(vec![from as u8; len]);
         let to = to.expect("a remote");
         let sent = endpoint.send(to, BITS, memory, 5, SendMode::Standard);
@@ -158,7 +158,7 @@ fn receives_end_with_their_remote_and_those_of_others_go_on() {
         if matched {
             // Its data never comes, or not all of it.
             let endpoint = &mut rig.side(HONEST).endpoint;
-            let to = endpoint.remote_of(NIC, EndpointId(RECEIVER as u32));
+            let to = endpoint.remotes_of(NIC, EndpointId(RECEIVER as u32)).next();
             let memory = Buffer::new(vec![1; 300_000]);
             let to = to.expect("a remote");
             endpoint
@@ -193,7 +193,7 @@ fn a_receive_whose_message_is_withdrawn_is_still_for_no_other() {
         let memory = Buffer::new(vec![0; 300_000]);
         let receive = rig.post(&memory);
         let endpoint = &mut rig.side(HONEST).endpoint;
-        let to = endpoint.remote_of(NIC, EndpointId(RECEIVER as u32));
+        let to = endpoint.remotes_of(NIC, EndpointId(RECEIVER as u32)).next();
         let (to, data) = (to.expect("a remote"), Buffer::new(vec![1; 300_000]));
         let sent = endpoint.send(to, BITS, data, 5, SendMode::Standard);
         let Ok(Posted::Pending(send)) = sent else {

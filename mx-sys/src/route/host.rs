@@ -36,7 +36,7 @@ use super::lazy::Lazy;
 use super::loopback::LoopbackPort;
 use super::open::BOARD;
 use super::round::Round;
-use super::seen::{self, seen};
+use super::seen::seen;
 use crate::nic::{self, Watching};
 use mx_port_base::cancellation::Off;
 use mx_port_base::endpoint_port::PortMap;
@@ -48,7 +48,7 @@ use mx_port_base::ports::{self, DGRAM, LOCAL, LOOPBACK, PORTS, RDM, ROUTE_TCP, T
 use mx_port_base::random;
 use mx_port_rdm::{Device, FabricPort, RdmPort};
 use mx_port_tcp::TcpPort;
-use mx_proto::origin::{Address, Seen};
+use mx_proto::origin::Seen;
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkFigures, PACKET_LEAST, Port,
     RemoteMemory, SendError, Sent, WakeDescriptors,
@@ -684,11 +684,6 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
             endpoint == Some(claimed.endpoint.0)
         };
         seen(self.origin(link), &self.own, user_has)
-    }
-
-    fn has_address(&self, address: Address) -> bool {
-        let _off = Off::new();
-        address == Address::default() || nic::has(seen::ip_of(address))
     }
 
     fn has_interface(&self, nic: NicId) -> bool {

@@ -13,9 +13,9 @@
 
 use crate::{literal, nic};
 use mx_port_base::origin::Origin;
-use mx_proto::origin::{Address, Seen, Source};
+use mx_proto::origin::{Seen, Source};
 use mx_proto::{Identity, NicId, PeerPlace};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 /// The peer of a link from `origin`, as the endpoint `own` sees it. `user_has`: whether
 /// the endpoint of this machine that the peer says it is is one of that user's.
@@ -23,19 +23,15 @@ pub(super) fn seen(origin: Origin, own: &Identity, user_has: impl Fn(u32) -> boo
     // An interface may have come or gone.
     nic::look_again();
     let here = || Some(nic::first());
-    let (nic, address) = match origin {
-        Origin::Oneself => (Some(own.nic), Address::default()),
-        Origin::User(uid) => (here().filter(|_| user_has(uid)), Address::default()),
+    let nic = match origin {
+        Origin::Oneself => Some(own.nic),
+        Origin::User(uid) => here().filter(|_| user_has(uid)),
+        Origin::Address(address) if nic::is_source_here(address) => here(),
         Origin::Address(address) => {
-            let nic = if nic::is_source_here(address) {
-                here()
-            } else {
-                let nic = nic::id_of_address(address.ip());
-                nic::is_address_of(nic, address).then_some(nic)
-            };
-            (nic, address_of(address.ip()))
+            let nic = nic::id_of_address(address.ip());
+            nic::is_address_of(nic, address).then_some(nic)
         }
-        Origin::Unknown => (None, Address::default()),
+        Origin::Unknown => None,
     };
     Seen {
         source: origin.source(),
@@ -44,22 +40,8 @@ pub(super) fn seen(origin: Origin, own: &Identity, user_has: impl Fn(u32) -> boo
             _ => None,
         },
         nic,
-        address,
         oneself: origin == Origin::Oneself,
     }
-}
-
-/// An address as the protocol carries it: that of IPv6, or the mapped one of IPv4.
-fn address_of(ip: IpAddr) -> Address {
-    Address(match ip {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(v6) => v6.to_bits(),
-    })
-}
-
-/// The way back.
-pub(super) fn ip_of(address: Address) -> IpAddr {
-    IpAddr::V6(Ipv6Addr::from_bits(address.0)).to_canonical()
 }
 
 /// The text of a place for the log ([`mx_proto::Config::name_of`]).
@@ -99,29 +81,18 @@ mod tests {
     fn a_peers_interface_is_where_its_link_comes_from() {
         let own = own();
         let there = nic::id_of_address("192.0.2.7".parse().unwrap());
-        let v4 = |text: &str| address_of(text.parse().unwrap());
-        let none = Address::default();
-        assert_eq!(ip_of(v4("192.0.2.8")).to_string(), "192.0.2.8");
-        for (origin, nic, at) in [
-            (Origin::Oneself, Some(own.nic), none),
-            (Origin::User(7), Some(own.nic), none),
-            (Origin::User(8), None, none),
-            (address("127.0.0.9:1"), Some(own.nic), v4("127.0.0.9")),
-            (address("[::1]:1"), Some(own.nic), v4("::1")),
-            (address("192.0.2.7:1"), Some(there), v4("192.0.2.7")),
-            (
-                address("[::ffff:192.0.2.7]:1"),
-                Some(there),
-                v4("192.0.2.7"),
-            ),
-            (Origin::Unknown, None, none),
+        for (origin, nic) in [
+            (Origin::Oneself, Some(own.nic)),
+            (Origin::User(7), Some(own.nic)),
+            (Origin::User(8), None),
+            (address("127.0.0.9:1"), Some(own.nic)),
+            (address("[::1]:1"), Some(own.nic)),
+            (address("192.0.2.7:1"), Some(there)),
+            (address("[::ffff:192.0.2.7]:1"), Some(there)),
+            (Origin::Unknown, None),
         ] {
             let seen = seen(origin, &own, |uid| uid == 7);
-            assert_eq!(
-                (seen.nic, ip_of(seen.address)),
-                (nic, ip_of(at)),
-                "{origin:?}"
-            );
+            assert_eq!(seen.nic, nic, "{origin:?}");
             assert_eq!(seen.oneself, origin == Origin::Oneself);
             assert_eq!(seen.source, origin.source());
             assert_eq!(

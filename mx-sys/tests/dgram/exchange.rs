@@ -57,8 +57,9 @@ fn messages_of_every_size_cross_in_both_directions() {
         &[0, 1, 33, 700, 1400, 4097, 32_769, 3_000_001],
     );
     stream(&a, &b, to_b, 500);
+    // Each has called the other.
     for node in [&a, &b] {
-        wait_for_links(node, (0, 1));
+        wait_for_links(node, (0, 2));
     }
 }
 
@@ -67,8 +68,9 @@ fn endpoint_addresses_with_addresses_of_their_own_are_found_by_host_and_number()
     let fake = Fake::new(Shape::verbs_ud(), 1);
     let (a, b, to_b) = pair(on_address(&fake), on_address(&fake));
     exchange(&a, &b, to_b, &[0, 1, 700, 4097, 32_769, 1_000_001]);
+    // Each has called the other.
     for node in [&a, &b] {
-        wait_for_links(node, (0, 1));
+        wait_for_links(node, (0, 2));
     }
     drop((a, b));
     fake.assert_clean();

@@ -275,25 +275,18 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// before is left alone.
     pub(crate) fn disconnect(&mut self, address: Address) -> Result<(), Error> {
         let key = self.peer_of(address)?;
-        let Some(&Peer {
-            identity,
-            remote,
-            earlier,
-            ..
-        }) = self.peers().get(key)
-        else {
+        let Some(peer) = self.peers().get(key) else {
             return Ok(());
         };
-        // It may be on its way back already, as another remote that has not been heard.
-        let coming = self
-            .endpoint
-            .remote_of(identity.nic, identity.endpoint)
-            .filter(|coming| Some(*coming) != remote && !self.is_of_another(*coming, key));
+        let (nic, endpoint) = (peer.identity.nic, peer.identity.endpoint);
+        // It may be on its way back already, as a session that has not been heard.
+        let named = self.endpoint.remotes_of(nic, endpoint);
+        let coming = named.filter(|coming| self.peers().of_remote(*coming).is_none());
+        let ended: Vec<_> = peer.sessions().chain(coming).collect();
         // Requests that end with it are reported under its name.
-        for remote in remote.into_iter().chain(earlier).chain(coming) {
+        for remote in ended {
             self.endpoint.disconnect(remote);
         }
-        let (nic, endpoint) = (identity.nic, identity.endpoint);
         for tombstone in self.endpoint.tombstones_of(nic, endpoint) {
             if !self.is_of_another(tombstone, key) {
                 self.endpoint.forget_tombstone(tombstone);

@@ -1,18 +1,21 @@
 //! The peers of an endpoint, named by `mx_endpoint_addr_t`.
 //!
 //! ```text
-//!   (NIC, endpoint id) --by_name--> peer: session, remote, the program's pointer
+//!   (NIC, endpoint id) --by_name--> peer: name and life, the program's pointer
 //!                                     |  ^
-//!                remote of mx-proto  v  |  by_remote
+//!            sends go over the first  v  |  by_remote
+//!                 joined remotes of mx-proto: one for each call between the two processes
 //! ```
 //!
 //! A peer exists while the endpoint is open, through restarts of the other side: the address stays
-//! valid and keeps the program's pointer. It is removed when the program disconnects, or, dead and
+//! valid and keeps the program's pointer. The peer is lost with the session that carries the sends, until the next
+//! connect or a session of its next life. It is removed when the program disconnects, or, dead and
 //! without a pointer, when [`DEAD_KEPT`] others have died after it. Peer 0 is the endpoint itself
-//! and stays.
+//! and stays; both ends of a call to oneself are its sessions.
 //!
-//! Of several that are connected under one name, as from behind a translator of addresses, the first has the
-//! name and each of the others is found by its life. What a remote has left belongs to its peer.
+//! A session that says the name or life of a peer with another session, and is not joined with that one, is a peer
+//! of its own: a twin, as from behind a translator of addresses. The first has the name, each twin is found by its
+//! life. What a remote has left belongs to its peer.
 //!
 //! Owns: the peers.
 //! Not here: requests, messages.
@@ -24,14 +27,14 @@ use mx_proto::{EndpointId, Identity, NicId, RemoteId, SessionId};
 use std::collections::{HashMap, VecDeque};
 
 /// A source or destination of messages.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Peer {
     /// Its name, and its life as known last.
     pub(crate) identity: Identity,
-    /// The protocol endpoint's name for it, while there is a connection.
+    /// Session that carries the sends; `None` while the peer is lost.
     pub(crate) remote: Option<RemoteId>,
-    /// An earlier connection with the same life that has not ended: it takes the place of that one.
-    pub(crate) earlier: Option<RemoteId>,
+    /// Other sessions with its process, oldest first.
+    joined: Vec<RemoteId>,
     /// The program's pointer; only handed through.
     pub(crate) context: usize,
     /// Its latest death.
@@ -60,6 +63,25 @@ pub(crate) struct Peers {
 /// not looked at yet stay good. A server of short-lived clients has no more than these.
 const DEAD_KEPT: usize = 4096;
 
+impl Peer {
+    /// Returns its sessions; the one that carries the sends is the first.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = RemoteId> {
+        self.remote.into_iter().chain(self.joined.iter().copied())
+    }
+
+    fn is_dead(&self) -> bool {
+        self.sessions().next().is_none()
+    }
+
+    /// Makes a session carry the sends, unless one does.
+    fn carry(&mut self, remote: RemoteId) {
+        if self.remote.is_none() {
+            self.joined.retain(|known| *known != remote);
+            self.remote = Some(remote);
+        }
+    }
+}
+
 impl Peers {
     /// The endpoint itself.
     pub(crate) const OWN: PeerKey = PeerKey {
@@ -79,8 +101,9 @@ impl Peers {
             dead: VecDeque::new(),
             deaths: 0,
         };
-        let key = peers.known(own);
+        let key = peers.add(own);
         debug_assert_eq!(key, Self::OWN);
+        peers.by_name.insert(name_of(own), key);
         peers
     }
 
@@ -119,26 +142,17 @@ impl Peers {
         key.index < self.places && generations.contains(&key.generation)
     }
 
-    /// The peer of that name, added as dead if it is not known.
-    pub(crate) fn remembered(&mut self, identity: Identity) -> PeerKey {
-        let key = self.known_as(identity, None);
-        let unheard_of = self
-            .get(key)
-            .is_some_and(|peer| peer.remote.is_none() && peer.death == 0);
-        if unheard_of && key != Self::OWN {
-            self.mourn(key);
-        }
-        key
+    /// Returns the peer that has a name.
+    pub(crate) fn named(&self, nic: NicId, endpoint: EndpointId) -> Option<PeerKey> {
+        self.by_name.get(&(nic, endpoint)).copied()
     }
 
-    /// The peer of that name, made if need be.
-    fn known(&mut self, identity: Identity) -> PeerKey {
-        let name = (identity.nic, identity.endpoint);
-        if let Some(key) = self.by_name.get(&name) {
-            return *key;
+    /// Returns the peer of a session that ended before it was heard of; a peer that is not known is added as dead.
+    pub(crate) fn remembered(&mut self, identity: Identity) -> PeerKey {
+        let key = self.without_session(identity);
+        if self.get(key).is_some_and(|peer| peer.death == 0) {
+            self.mourn(key);
         }
-        let key = self.add(identity);
-        self.by_name.insert(name, key);
         key
     }
 
@@ -146,7 +160,7 @@ impl Peers {
         self.youngest = self.table.insert(Peer {
             identity,
             remote: None,
-            earlier: None,
+            joined: Vec::new(),
             context: 0,
             death: 0,
         });
@@ -154,39 +168,59 @@ impl Peers {
         self.youngest
     }
 
-    /// The peer of that name, made if need be. If that has a connection, other than to `remote`, with
-    /// another life, it is another one. So is one with the name of the endpoint itself.
-    fn known_as(&mut self, identity: Identity, remote: Option<RemoteId>) -> PeerKey {
-        if let Some(twin) = self.twins.get(&life_of(identity)) {
-            return *twin;
+    /// Returns the peer of a session that is joined with none: the one of its life or name that has no session, or a new one.
+    fn without_session(&mut self, identity: Identity) -> PeerKey {
+        let own = self.get(Self::OWN).map(|own| own.identity.session);
+        if own == Some(identity.session) {
+            return Self::OWN;
         }
-        let key = self.known(identity);
-        let is_other = |peer: &Peer| {
-            let connected = peer.remote.is_some() && peer.remote != remote;
-            (connected || key == Self::OWN) && peer.identity.session != identity.session
-        };
-        if self.get(key).is_some_and(is_other) {
-            let twin = self.add(identity);
-            self.twins.insert(life_of(identity), twin);
-            return twin;
+        let (name, life) = (name_of(identity), life_of(identity));
+        let known = [self.twins.get(&life), self.by_name.get(&name)];
+        let is_free =
+            |key: &&PeerKey| **key != Self::OWN && self.get(**key).is_some_and(Peer::is_dead);
+        if let Some(key) = known.into_iter().flatten().find(is_free) {
+            return *key;
+        }
+        let key = self.add(identity);
+        if *self.by_name.entry(name).or_insert(key) != key {
+            self.twins.insert(life, key);
         }
         key
     }
 
-    /// There is a connection to the peer of that name. If that has one with another life, this is another
-    /// peer, from behind the same address.
+    /// Takes in a session that has been heard of and is joined with none.
     pub(crate) fn connected(&mut self, identity: Identity, remote: RemoteId) -> PeerKey {
-        let key = self.known_as(identity, Some(remote));
-        if let Some(peer) = self.get_mut(key)
-            && peer.earlier != Some(remote)
-        {
-            let before = peer.remote.filter(|before| *before != remote);
-            peer.earlier = before.or(peer.earlier);
-            peer.identity = identity;
-            peer.remote = Some(remote);
+        let key = self.without_session(identity);
+        if let Some(peer) = self.get_mut(key) {
+            peer.identity.session = identity.session;
+            peer.joined.push(remote);
+            peer.carry(remote);
         }
         self.ascribe(remote, key);
         key
+    }
+
+    /// Takes in that two sessions are of one process; `identity`: the name and life of the first.
+    pub(crate) fn joined(&mut self, one: RemoteId, other: RemoteId, identity: Identity) {
+        let known = self.of_remote(one).or_else(|| self.of_remote(other));
+        let key = known.unwrap_or_else(|| self.connected(identity, one));
+        for remote in [one, other] {
+            if self.of_remote(remote).is_none()
+                && let Some(peer) = self.get_mut(key)
+            {
+                peer.joined.push(remote);
+                self.ascribe(remote, key);
+            }
+        }
+    }
+
+    /// Takes in that a connect has been answered on a session.
+    pub(crate) fn answered(&mut self, remote: RemoteId) {
+        if let Some(key) = self.of_remote(remote)
+            && let Some(peer) = self.get_mut(key)
+        {
+            peer.carry(remote);
+        }
     }
 
     /// That remote is this peer, or is the name on what it has left.
@@ -205,25 +239,18 @@ impl Peers {
         (known == remote && self.get(key).is_some()).then_some(key)
     }
 
-    /// A connection has ended.
+    /// A session has ended.
     pub(crate) fn lost(&mut self, remote: RemoteId) {
-        let Some(key) = self.of_remote(remote) else {
-            return;
-        };
-        match self.get_mut(key) {
-            Some(peer) if peer.remote == Some(remote) => {
-                peer.remote = peer.earlier.take();
-                if peer.remote.is_some() {
-                    return;
-                }
+        if let Some(key) = self.of_remote(remote)
+            && let Some(peer) = self.get_mut(key)
+            && peer.sessions().any(|known| known == remote)
+        {
+            peer.remote.take_if(|carries| *carries == remote);
+            peer.joined.retain(|known| *known != remote);
+            if peer.is_dead() {
+                self.mourn(key);
             }
-            Some(peer) => {
-                peer.earlier = peer.earlier.filter(|earlier| *earlier != remote);
-                return;
-            }
-            None => return,
         }
-        self.mourn(key);
     }
 
     /// Attaches the program's pointer. False for an unknown key.
@@ -232,34 +259,31 @@ impl Peers {
             return false;
         };
         peer.context = context;
-        if context == 0 && peer.remote.is_none() {
+        if context == 0 && peer.is_dead() {
             self.mourn(key);
         }
         true
     }
 
-    /// Drops a peer; tells its connection, if there was one. The endpoint itself stays, without
-    /// its pointer.
-    pub(crate) fn remove(&mut self, key: PeerKey) -> Option<RemoteId> {
-        let peer = self.get_mut(key)?;
-        let remote = peer.remote.take();
-        peer.earlier = None;
+    /// Drops a peer. The endpoint itself stays, without its sessions and its pointer.
+    pub(crate) fn remove(&mut self, key: PeerKey) {
         if key == Self::OWN {
-            peer.context = 0;
-            return remote;
+            if let Some(own) = self.get_mut(key) {
+                (own.remote, own.context) = (None, 0);
+                own.joined.clear();
+            }
+            return;
         }
-        let (name, life) = (
-            (peer.identity.nic, peer.identity.endpoint),
-            life_of(peer.identity),
-        );
-        self.table.remove(key);
+        let Some(peer) = self.table.remove(key) else {
+            return;
+        };
+        let (name, life) = (name_of(peer.identity), life_of(peer.identity));
         if self.by_name.get(&name) == Some(&key) {
             self.by_name.remove(&name);
         }
         if self.twins.get(&life) == Some(&key) {
             self.twins.remove(&life);
         }
-        remote
     }
 
     /// Remembers that a peer is dead, and forgets those that have been for long.
@@ -278,11 +302,15 @@ impl Peers {
         };
         let unwanted = self
             .get(oldest)
-            .is_some_and(|peer| peer.death == death && peer.remote.is_none() && peer.context == 0);
+            .is_some_and(|peer| peer.death == death && peer.is_dead() && peer.context == 0);
         if unwanted && oldest != Self::OWN {
             self.remove(oldest);
         }
     }
+}
+
+fn name_of(identity: Identity) -> (NicId, EndpointId) {
+    (identity.nic, identity.endpoint)
 }
 
 fn life_of(identity: Identity) -> (NicId, EndpointId, SessionId) {
@@ -337,8 +365,10 @@ mod tests {
         assert_eq!(peers.remembered(identity(3, 10)), first);
         // The next life is that of the one that has the name.
         assert_eq!(peers.connected(identity(3, 11), remote(4)), first);
-        assert_eq!(peers.remove(first), Some(remote(4)));
+        assert_eq!(peers.get(first).unwrap().remote, Some(remote(4)));
+        peers.remove(first);
         assert_eq!(peers.of_remote(remote(3)), Some(twin));
+        peers.lost(remote(3));
         assert_eq!(peers.connected(identity(3, 20), remote(5)), twin);
         peers.remove(twin);
         let again = peers.connected(identity(3, 20), remote(6));
@@ -346,16 +376,55 @@ mod tests {
     }
 
     #[test]
-    fn of_two_connections_with_one_life_either_may_end_first() {
+    fn joined_sessions_are_one_peer_whichever_is_heard_of_first() {
+        for first in [None, Some(1), Some(2)] {
+            let mut peers = Peers::new(identity(0, 1));
+            let known = first.map(|first| peers.connected(identity(3, 10), remote(first)));
+            // A claim that is repeated changes nothing.
+            for (one, other) in [(1, 2), (2, 1), (1, 2)] {
+                peers.joined(remote(one), remote(other), identity(3, 10));
+            }
+            let carries = first.unwrap_or(1);
+            let key = peers.of_remote(remote(3 - carries)).unwrap();
+            assert!(known.is_none_or(|known| known == key));
+            assert_eq!(peers.of_remote(remote(carries)), Some(key));
+            let peer = peers.get(key).unwrap();
+            assert_eq!(peer.remote, Some(remote(carries)));
+            assert!(peer.sessions().eq([carries, 3 - carries].map(remote)));
+        }
+    }
+
+    #[test]
+    fn a_peer_is_lost_with_the_session_that_carries_the_sends() {
         for (ends, stays) in [(1, 2), (2, 1)] {
             let mut peers = Peers::new(identity(0, 1));
             let key = peers.connected(identity(3, 10), remote(1));
-            assert_eq!(peers.connected(identity(3, 10), remote(2)), key);
+            peers.joined(remote(1), remote(2), identity(3, 10));
             peers.lost(remote(ends));
+            let carries = (ends == 2).then_some(remote(1));
+            let peer = peers.get(key).unwrap();
+            assert_eq!(peer.remote, carries);
+            assert!(peer.sessions().eq([remote(stays)]));
+            // A stranger with its name and life does not take its place.
+            assert_ne!(peers.connected(identity(3, 10), remote(3)), key);
+            peers.answered(remote(stays));
             assert_eq!(peers.get(key).unwrap().remote, Some(remote(stays)));
             peers.lost(remote(stays));
             assert_eq!(peers.get(key).unwrap().remote, None);
+            assert_eq!(peers.connected(identity(3, 11), remote(4)), key);
         }
+    }
+
+    #[test]
+    fn sessions_that_are_not_joined_are_peers_of_their_own_whatever_they_say() {
+        let mut peers = Peers::new(identity(0, 1));
+        let known = peers.connected(identity(3, 10), remote(1));
+        let impostors = [2, 3].map(|n| peers.connected(identity(3, 10), remote(n)));
+        assert!(impostors[0] != known && impostors[1] != known && impostors[0] != impostors[1]);
+        // One that has ended has left nothing under the name of another.
+        let gone = peers.remembered(identity(3, 10));
+        assert!(gone != known && !impostors.contains(&gone));
+        assert_eq!(peers.get(known).unwrap().remote, Some(remote(1)));
     }
 
     #[test]
@@ -371,7 +440,7 @@ mod tests {
     fn a_removed_peer_is_gone_and_a_made_up_one_never_was() {
         let mut peers = Peers::new(identity(0, 1));
         let key = peers.connected(identity(3, 10), remote(1));
-        assert_eq!(peers.remove(key), Some(remote(1)));
+        peers.remove(key);
         assert!(peers.get(key).is_none() && peers.existed(key));
         let again = peers.connected(identity(3, 10), remote(2));
         assert_eq!(again.index, key.index);
@@ -392,14 +461,16 @@ mod tests {
         let mut peers = Peers::new(identity(0, 1));
         assert_eq!(peers.connected(identity(0, 1), remote(4)), Peers::OWN);
         peers.set_context(Peers::OWN, 5);
-        assert_eq!(peers.remove(Peers::OWN), Some(remote(4)));
+        assert_eq!(peers.connected(identity(0, 1), remote(5)), Peers::OWN);
+        assert_eq!(peers.get(Peers::OWN).unwrap().remote, Some(remote(4)));
+        peers.remove(Peers::OWN);
         let own = peers.get(Peers::OWN).unwrap();
-        assert_eq!((own.remote, own.context), (None, 0));
+        assert_eq!((own.sessions().count(), own.context), (0, 0));
     }
 
     #[test]
     fn of_many_dead_peers_the_oldest_without_a_pointer_go() {
-        let mut peers = Peers::new(identity(0, 1));
+        let mut peers = Peers::new(identity(0, 9));
         let wanted = peers.connected(identity(1, 1), remote(1));
         peers.set_context(wanted, 1);
         peers.lost(remote(1));

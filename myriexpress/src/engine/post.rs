@@ -15,12 +15,12 @@
 use super::program::{Sort, Whose, Word};
 use super::{Engine, Peers, check_mask, posted};
 use crate::error::{Code, Error};
-use crate::handles::{Address, RequestHandle};
+use crate::handles::{Address, PeerKey, RequestHandle};
 use crate::status::{Status, StatusCode};
 use mx_proto::port::{ConnectError, Port};
 use mx_proto::{
     Clock, EndpointId, MatchBits, MatchMask, Memory, NicId, Owner, PostError, Posted, Received,
-    RemoteId, RequestId, SendMode, Target,
+    RemoteId, RequestId, SendMode, SessionId, Target,
 };
 use mx_sys::UserMemory;
 
@@ -105,7 +105,13 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let (key, word) = (self.options().key, Word::default());
         let connect = self.endpoint.connect(target, key, MatchBits(0), word);
         connect.map_err(refusal)?;
-        let remote = self.endpoint.remote_of(own.nic, own.endpoint);
+        // The end that calls is older than the one that is called; strangers may say that they have the same name.
+        let mut named = self.endpoint.remotes_of(own.nic, own.endpoint);
+        let remote = named.find(|remote| {
+            let who = self.endpoint.remote_identity(*remote);
+            who.is_some_and(|who| [SessionId(0), own.session].contains(&who.session))
+        });
+        drop(named);
         let remote = remote.ok_or(mx_proto::Status::Unreachable)?;
         self.endpoint.owner_mut().peers.connected(own, remote);
         Ok(remote)
@@ -181,20 +187,45 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             ..Word::default()
         };
         self.check_room()?;
-        let target = Target::auto(nic, EndpointId(endpoint));
-        let op = match self.endpoint.connect(target, key, MatchBits(bits), word) {
+        let (endpoint, bits) = (EndpointId(endpoint), MatchBits(bits));
+        let connect = match self.session_named(nic, endpoint) {
+            Some(remote) => self.endpoint.connect_back(remote, key, bits, word),
+            None => {
+                let target = Target::auto(nic, endpoint);
+                self.endpoint.connect(target, key, bits, word)
+            }
+        };
+        let op = match connect {
             Ok(op) => Some(op),
             Err(ConnectError::UnknownNic) => {
                 let what = format!("unknown NIC id {:#x}", nic.0);
                 return Err(Error::new(Code::NicNotFound, what));
             }
             Err(error) => {
-                log::debug!("connect to {:#x} endpoint {endpoint}: {error}", nic.0);
+                log::debug!("connect to {:#x} endpoint {}: {error}", nic.0, endpoint.0);
                 self.over(word, refusal(error).into(), 0)
             }
         };
         self.flush();
         self.posted(op)
+    }
+
+    /// Returns a session with the endpoint of that name, if one stands: of the peer that has the name, or one that
+    /// is no peer's yet.
+    fn session_named(&self, nic: NicId, endpoint: EndpointId) -> Option<RemoteId> {
+        let session_of = |peer: Option<PeerKey>| {
+            let mut named = self.endpoint.remotes_of(nic, endpoint);
+            named.find(|remote| {
+                let who = self.endpoint.remote_identity(*remote);
+                let has_met = who.is_some_and(|who| who.session != SessionId(0));
+                has_met && self.peers().of_remote(*remote) == peer
+            })
+        };
+        match self.peers().named(nic, endpoint) {
+            Some(Peers::OWN) => session_of(Some(Peers::OWN)),
+            Some(key) => session_of(Some(key)).or_else(|| session_of(None)),
+            None => session_of(None),
+        }
     }
 
     /// Calls a receive or a connect off. False: something has answered it, it has to be tested.

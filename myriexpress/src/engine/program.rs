@@ -165,6 +165,8 @@ impl Owner for Program {
     type Word = Word;
     type Places = Chunks<UserMemory, Word, { REQUESTS_MAX as u32 }>;
 
+    const JOINS: bool = true;
+
     #[inline]
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
         let Some(word) = ops.word_mut(op) else {
@@ -184,7 +186,10 @@ impl Owner for Program {
                 word.status.msg_length = how.length;
                 self.name(word, op, how.remote);
             }
-            OpKind::Connect if code == StatusCode::Success => self.name(word, op, how.remote),
+            OpKind::Connect if code == StatusCode::Success => {
+                self.peers.answered(how.remote);
+                self.name(word, op, how.remote);
+            }
             OpKind::Send | OpKind::Connect => {}
         }
         self.finish(ops, op, code, transferred);
@@ -201,6 +206,10 @@ impl Owner for Program {
                 *key = known.or_else(|| Some(self.peers.remembered(down.identity)));
             }
         }
+    }
+
+    fn joined(&mut self, one: RemoteId, other: RemoteId, who: Identity) {
+        self.peers.joined(one, other, who);
     }
 
     #[inline]

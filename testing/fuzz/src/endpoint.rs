@@ -84,6 +84,8 @@ struct Host {
 }
 
 impl Verdicts<Buffer> for Host {
+    const JOINS: bool = true;
+
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
         assert!(body.is_none_or(|body| body.len() == arrival.length as usize));
         match self.how % 4 {
@@ -284,7 +286,8 @@ impl World {
 
     fn send(&mut self, to: usize, bits: u64, len: usize, flags: u8) {
         for number in 2..6 {
-            if let Some(remote) = self.endpoint.remote_of(NicId(1), EndpointId(number)) {
+            let all = self.endpoint.remotes_of(NicId(1), EndpointId(number));
+            for remote in all.collect::<Vec<_>>() {
                 self.meet(remote);
             }
         }
@@ -307,14 +310,12 @@ impl World {
         }
     }
 
-    /// Takes a message of the inbox, or takes turns for others.
+    /// Takes a message of the inbox, or throws those of a turn away.
     fn take(&mut self, flags: u8) {
-        let (one, other) = (u32::from(flags / 4 % 4), u32::from(flags / 16 % 4));
-        within(1, || match flags % 4 {
+        within(1, || match flags % 3 {
             0 => drop(self.endpoint.next_message()),
             1 => drop(self.endpoint.next_turn(|_| true)),
-            2 => self.endpoint.rename_messages(one, other),
-            _ => self.endpoint.forget_messages(one),
+            _ => self.endpoint.forget_messages(u32::from(flags / 4 % 4)),
         });
         self.collect();
     }
@@ -400,7 +401,8 @@ impl World {
                 packet(6, u64_at(&wide(&pulled), 0), length, &vec![7; len])
             }
             11 => packet(12, word, 0, &[]),
-            15 => packet(16, 0, u32::from(how & 1), &[]),
+            // Its Claim, given back.
+            15 => packet(15, 0, 0, &body),
             _ => packet(9, 0, 0, &[]),
         };
         self.packet(link, &answer, 0);
@@ -443,7 +445,7 @@ impl World {
             }
             6 => vec![2; input.choose(&[0, 1, 100, 8192, 20_000])],
             _ => {
-                let len = input.choose(&[0, 0, 0, 12, 32, 128, 129, PACKET_MAX]);
+                let len = input.choose(&[0, 0, 0, 12, 40, 128, 129, PACKET_MAX]);
                 let mut any = input.bytes(len.min(32)).to_vec();
                 any.resize(len, 0);
                 any

@@ -12,7 +12,6 @@
 use crate::input::Input;
 use crate::link::{Buffer, HostileNet, link, links, open, sent, tell_all, tell_packet};
 use crate::meter::{self, within};
-use crate::packets::put;
 use crate::peers::{
     HostileEndpoint, KEY, NONCE_AT, RIGHTFUL, begin, hello, is_rightful, packet, target,
     with_status,
@@ -24,7 +23,8 @@ use mx_proto::port::{HeaderBytes, LinkControl, LinkDown};
 use mx_proto::secret::{Purpose, Role, Secret, Words};
 use mx_proto::wire::{HELLO_LEN, Kind};
 use mx_proto::{
-    Arrival, Config, EndpointId, Key, LinkId, MatchBits, NicId, SessionId, Status, Verdict,
+    Arrival, Config, EndpointId, Key, LinkId, MatchBits, NicId, RemoteId, SessionId, Status,
+    Verdict,
 };
 use mx_sim::script::Event;
 use mx_sim::{Queue, Verdicts, VirtualClock};
@@ -41,8 +41,6 @@ const CALLS_MAX: usize = 16;
 const HEAP_MAX: isize = 512 << 10;
 /// Packets of the endpoint's that may come back to it.
 const SENT: usize = 16;
-/// In a Reply: a remote of the caller's life is here.
-const KNOWN: u8 = 4;
 /// Bytes of a challenge that its proof is about.
 const SAID_LEN: usize = 40;
 
@@ -65,9 +63,19 @@ struct World {
 /// Takes every message, and checks its sender.
 struct Host {
     secret: bool,
+    /// The last two that are of one process, and how often there have been such.
+    joined: Option<(RemoteId, RemoteId)>,
+    joins: usize,
 }
 
 impl Verdicts<Buffer> for Host {
+    const JOINS: bool = true;
+
+    fn joined(&mut self, one: RemoteId, other: RemoteId) {
+        self.joined = Some((one, other));
+        self.joins += 1;
+    }
+
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, _: Option<&B>) -> Verdict {
         let who = arrival.identity;
         assert!(
@@ -86,7 +94,11 @@ impl World {
     /// `flags`: 1: there is a secret.
     fn new(flags: u8) -> Self {
         let has = flags & 1 != 0;
-        let host = Host { secret: has };
+        let host = Host {
+            secret: has,
+            joined: None,
+            joins: 0,
+        };
         let config = || Config {
             unexpected_bytes: 64 << 10,
             first_credits: 4,
@@ -111,6 +123,16 @@ impl World {
 
     fn progress(&mut self) {
         within(1, || self.endpoint.progress());
+    }
+
+    /// Joined sessions are of one life.
+    fn check_joined(&mut self) {
+        if let Some((one, other)) = self.endpoint.owner_mut().joined.take() {
+            let life = |remote| Some(self.endpoint.remote_identity(remote)?.session);
+            if let (Some(one), Some(other)) = (life(one), life(other)) {
+                assert_eq!(one, other, "two lives are joined");
+            }
+        }
     }
 
     fn collect(&mut self) {
@@ -163,36 +185,47 @@ impl World {
         let answer = match header[0] {
             // Its Connect.
             1 if how & 0x40 != 0 => packet(17, 0, 0, &self.challenge(link, &body, how)),
-            1 if how & 0x20 != 0 => self.other_reply(word, &body, how),
+            1 if how & 0x20 != 0 => self.other_reply(link, word, how),
             1 => packet(2, word, 0, &who),
-            // Its Challenge, Confirm, Ping.
+            // Its Challenge, Claim, Ping.
             17 => packet(18, 0, 0, &self.prove(link, &body, how)),
-            15 => packet(16, 0, (how & 1).into(), &[]),
+            15 => packet(15, 0, 0, &body),
             11 => packet(12, word, 0, &[]),
             _ => return,
         };
         self.send(link, answer);
     }
 
-    /// A refusal, or the answer *known*: with a proof of the nonce that the endpoint has last accepted a call
-    /// with, or of another.
-    fn other_reply(&self, word: u64, asked: &[u8], how: u8) -> (HeaderBytes, Vec<u8>) {
+    /// A refusal, or an answer with a claim.
+    fn other_reply(&self, link: LinkId, word: u64, how: u8) -> (HeaderBytes, Vec<u8>) {
         let mut who = named(how);
         if how & 4 == 0 {
             return with_status(packet(2, word, 0, &who), 1 + how % 8);
         }
-        let about = asked.get(NONCE_AT..HELLO_LEN).unwrap_or_default();
-        let accepted = (0..SENT).filter_map(|at| sent(&self.net, at));
-        let accepted = accepted.map(|it| (it.1[0], it.2)).find(|it| it.0 == 2);
-        let nonce = accepted
-            .as_ref()
-            .and_then(|it| it.1.get(NONCE_AT..HELLO_LEN));
-        let of = nonce.filter(|_| how & 2 == 0).unwrap_or(about);
-        who[NONCE_AT..].copy_from_slice(&known_proof(of, about));
-        // It has called that interface of ours, or another's.
-        put(&mut who, 32, (1 + (how & 1)).into(), 8);
-        let length = u32::from(how >> 3 & 1);
-        with_status(packet(2, word, length, &who), KNOWN)
+        let claim = self.claim(link, &who, how);
+        who.extend_from_slice(&claim);
+        packet(2, word, 0, &who)
+    }
+
+    /// A claim on the session of a link, where `said` has been said, of the one that the endpoint has last accepted a
+    /// call of: right, unless `how` has it with another nonce, or by way of an interface of another's.
+    fn claim(&self, link: LinkId, said: &[u8], how: u8) -> Vec<u8> {
+        let hellos = (0..SENT).filter_map(|at| sent(&self.net, at));
+        let hellos: Vec<_> = hellos.filter(|it| matches!(it.1[0], 1 | 2)).collect();
+        let nonce = |body: &[u8]| body.get(NONCE_AT..HELLO_LEN).map(<[u8]>::to_vec);
+        let here = hellos.iter().find(|it| it.0 == link);
+        let ours = here.and_then(|it| nonce(&it.2)).unwrap_or_default();
+        let accepted = hellos.iter().find(|it| it.1[0] == 2 && it.0 != link);
+        let of = accepted.and_then(|it| nonce(&it.2));
+        let of = of.filter(|_| how & 2 == 0).unwrap_or_else(|| ours.clone());
+        let nics = [1, 1 + (how & 1)];
+        let theirs = nonce(said).unwrap_or_default();
+        let mut bytes = of.get(..8).unwrap_or(&[0; 8]).to_vec();
+        for nic in nics {
+            bytes.extend_from_slice(&u64::from(nic).to_le_bytes());
+        }
+        bytes.extend_from_slice(&claim_proof(&of, [&ours, &theirs], nics));
+        bytes
     }
 
     /// Something that the endpoint has said itself.
@@ -255,14 +288,8 @@ impl World {
             1 | 2 => named(how),
             3 => vec![how; 8],
             15 => {
-                // About its own call, or another.
-                let own = self
-                    .echo(how)
-                    .filter(|(header, _)| header[0] == Kind::Connect as u8);
-                let hello = own.map_or_else(|| named(how), |(_, body)| body);
-                let mut bytes = hello.get(NONCE_AT..).unwrap_or_default().to_vec();
-                bytes.extend_from_slice(&u128::from(how & 3).to_be_bytes());
-                bytes
+                let said = self.said.get(&link.index()).cloned();
+                self.claim(link, &said.unwrap_or_else(|| named(how)), how)
             }
             17 => self.challenge(link, &[how; 72], how),
             18 => vec![how; 32],
@@ -318,7 +345,10 @@ impl Program for World {
             }
             7 => {
                 let number = EndpointId(input.byte().into());
-                if let Some(remote) = self.endpoint.remote_of(NicId(1), number) {
+                let mut all = self.endpoint.remotes_of(NicId(1), number);
+                let first = all.next();
+                drop(all);
+                if let Some(remote) = first {
                     within(1, || self.endpoint.disconnect(remote));
                 }
             }
@@ -333,6 +363,7 @@ impl Program for World {
         }
         while within(1, || self.endpoint.owner_mut().next_down()).is_some() {}
         self.collect();
+        self.check_joined();
     }
 
     fn check(&self) {
@@ -344,11 +375,12 @@ impl Program for World {
         let names = (0..=u8::MAX).flat_map(|number| [(number, 1), (number, 7)]);
         for (number, nic) in names.filter(|_| self.endpoint.owner().secret) {
             let name = (NicId(nic), EndpointId(number.into()));
-            let known = self.endpoint.remote_of(name.0, name.1);
-            let who = known.and_then(|known| self.endpoint.remote_identity(known));
-            let met = who.filter(|who| who.session != SessionId(0));
-            let right = met.is_none_or(|who| is_rightful(who.session));
-            assert!(right, "{met:?} is known without the secret");
+            let known = self.endpoint.remotes_of(name.0, name.1);
+            let who = known.filter_map(|known| self.endpoint.remote_identity(known));
+            for who in who.filter(|who| who.session != SessionId(0)) {
+                let right = is_rightful(who.session);
+                assert!(right, "{who:?} is known without the secret");
+            }
         }
     }
 
@@ -366,12 +398,19 @@ impl Program for World {
     }
 }
 
-/// The proof of knowing the nonce of another call, as docs/wire-format.md has it.
-fn known_proof(of: &[u8], about: &[u8]) -> [u8; 16] {
+/// The proof of a claim, as docs/wire-format.md has it: with the nonce drawn for the other session, about the nonces
+/// drawn and said for this one, and the interfaces of endpoint 1 that the claimant knows.
+fn claim_proof(of: &[u8], nonces: [&[u8]; 2], nics: [u8; 2]) -> [u8; 16] {
     let mut proof = [0; 16];
     let mut mac = Hmac::<Sha256>::new_from_slice(of).expect("HMAC takes every key");
-    mac.update(b"bmi_mx known 1\0");
-    mac.update(about);
+    mac.update(b"bmi_mx claim 1\0");
+    for nonce in nonces {
+        mac.update(nonce);
+    }
+    for nic in nics {
+        mac.update(&u64::from(nic).to_le_bytes());
+        mac.update(&1u32.to_le_bytes());
+    }
     proof.copy_from_slice(&mac.finalize().into_bytes()[..16]);
     proof
 }
@@ -395,8 +434,8 @@ fn session(hello: &[u8]) -> SessionId {
 mod tests {
     use super::*;
 
-    /// The remotes after a program, the refusals, and the packets that were sent.
-    fn reached(name: &str) -> (usize, u64, Vec<u8>) {
+    /// The remotes after a program, the refusals, how often two were joined, and the packets that were sent.
+    fn reached(name: &str) -> (usize, u64, usize, Vec<u8>) {
         let path = format!("{}/corpus/introduction/{name}", env!("CARGO_MANIFEST_DIR"));
         let bytes = std::fs::read(path).expect("it is saved");
         let mut input = Input::new(&bytes);
@@ -411,6 +450,7 @@ mod tests {
         (
             world.endpoint.remotes(),
             world.endpoint.stats().refused,
+            world.endpoint.owner().joins,
             sent,
         )
     }
@@ -425,15 +465,16 @@ mod tests {
             ("called-secret-right", 1, 0, Some(prove)),
             ("called-secret-wrong", 0, 1, None),
             // It has proven one life, and then says that it is another.
-            ("stranger-known-another", 1, 0, Some(challenge)),
+            ("stranger-secret-another", 1, 0, Some(challenge)),
             ("stranger-open-wrong", 1, 0, None),
-            // A call goes on as one to the stranger, or becomes a remote of its own.
-            ("called-known-right", 1, 0, None),
-            ("called-known-wrong", 2, 0, None),
-            ("called-known-elsewhere", 2, 0, None),
+            // A call is answered with a claim of the stranger's session.
+            ("called-claims-right", 2, 0, None),
+            ("called-claims-wrong", 2, 0, None),
+            ("called-claims-elsewhere", 2, 0, None),
         ] {
-            let (remotes, refusals, sent) = reached(name);
+            let (remotes, refusals, joins, sent) = reached(name);
             assert_eq!((remotes, refusals), (known, refused), "{name}: {sent:?}");
+            assert_eq!(joins, usize::from(name == "called-claims-right"), "{name}");
             let all = kind.iter().all(|kind| sent.contains(kind));
             let none = kind.is_some() || !sent.contains(&challenge) && !sent.contains(&prove);
             assert!(all && none, "{name}: {sent:?}");

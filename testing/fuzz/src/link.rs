@@ -7,7 +7,7 @@
 
 use crate::meter::within;
 use mx_proto::memory::Memory;
-use mx_proto::origin::{Address, Seen, Source};
+use mx_proto::origin::{Seen, Source};
 use mx_proto::port::{ConnectError, HeaderBytes, Limits};
 use mx_proto::secret::Binding;
 use mx_proto::wire::Kind;
@@ -162,13 +162,8 @@ impl Script for Links {
             source: Source(u64::from(number % 4)),
             user: None,
             nic,
-            address: Address(number.into()),
             oneself: number % 16 == 5,
         }
-    }
-
-    fn has_address(&self, _: usize, address: Address) -> bool {
-        address.0 % 2 == 1
     }
 
     fn has_interface(&self, _: usize, nic: NicId) -> bool {

@@ -3,7 +3,7 @@
 //! ```text
 //!   posters ----.                          .--> by context ---.
 //!   cancellers --+--> the method, itself --+--> by id          +--> exactly once, and then
-//!   strangers --'     (its own peer)       '--> some, one only '    the memory is given back
+//!   strangers --'     (calls itself)       '--> some, one only '    the memory is given back
 //!                          ^
 //!          initialize, finalize, the helper thread
 //! ```
@@ -41,14 +41,25 @@ unsafe impl Send for Addr {}
 // SAFETY: as above.
 unsafe impl Sync for Addr {}
 
-/// Starts the method as a server with a name of its own; its own address.
-fn start() -> (Addr, Addr) {
+/// The address objects of a method that has called itself.
+#[derive(Clone, Copy)]
+struct Ends {
+    /// The object that the method listens on.
+    listen: Addr,
+    /// The object that was looked up, for sends.
+    own: Addr,
+    /// The caller's object, for receives.
+    caller: Addr,
+}
+
+/// Starts the method as a server with a name of its own, and calls it.
+fn start() -> Ends {
     let first = std::process::id() % 900;
     for endpoint in (first..1024).chain(0..first) {
         let name = format!("mx://localhost:0:{endpoint}");
         let listen = instance::lookup(&name).unwrap();
         match instance::initialize(Some(listen), 3, BMI_INIT_SERVER | 4, None) {
-            Ok(()) => return (Addr(listen), Addr(instance::lookup(&name).unwrap())),
+            Ok(()) => return call_self(Addr(listen), Addr(instance::lookup(&name).unwrap())),
             Err(error) => {
                 assert_eq!(error.code(), -BMI_EADDRINUSE, "{error}");
                 instance::drop_addr(listen);
@@ -58,11 +69,50 @@ fn start() -> (Addr, Addr) {
     panic!("1024 endpoints in use");
 }
 
-fn stop((listen, own): (Addr, Addr)) {
+fn call_self(listen: Addr, own: Addr) -> Ends {
+    let tally = Tally::default();
+    let request = tally.post(own, PostKind::SendUnexpected, 0, 1, BY_ID);
+    let mut caller = None;
+    while caller.is_none() {
+        let each = |message: Unexpected| {
+            // SAFETY: malloc'ed, and ours now.
+            unsafe { libc::free(message.buffer) };
+            caller = Some(Addr(message.addr));
+        };
+        instance::test_unexpected(1, 0, TIMEOUTS[2], each).unwrap();
+    }
+    if let Some(id) = request {
+        let done = instance::test(id, BY_ID, LONG_US).unwrap();
+        tally.note(&done.expect("it was received"), 0);
+    }
+    Ends {
+        listen,
+        own,
+        caller: caller.expect("a message of it"),
+    }
+}
+
+impl Ends {
+    /// The object for operations of a kind.
+    fn of(&self, kind: PostKind) -> Addr {
+        if kind == PostKind::Recv {
+            self.caller
+        } else {
+            self.own
+        }
+    }
+
+    fn drop_all(&self) {
+        for addr in [self.own, self.caller, self.listen] {
+            instance::drop_addr(addr.0);
+        }
+        assert_eq!(bmi_method::address::count(), 0);
+    }
+}
+
+fn stop(ends: Ends) {
     instance::finalize().unwrap();
-    instance::drop_addr(own.0);
-    instance::drop_addr(listen.0);
-    assert_eq!(bmi_method::address::count(), 0);
+    ends.drop_all();
 }
 
 /// Memory that an operation has until a thread hears of its end.
@@ -223,8 +273,7 @@ fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() 
     const EACH: usize = 400;
     const POSTERS: usize = 3;
     let _alone = crate::alone();
-    let names = start();
-    let own = names.1;
+    let ends = start();
     let tally = &Tally::default();
     let given = &Given::new(POSTERS * EACH * 2);
     let posting = &AtomicUsize::new(POSTERS);
@@ -245,7 +294,7 @@ fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() 
                     let context = BY_CONTEXT[n % 2];
                     if dice.below(4) == 0 {
                         let kind = PostKind::SendUnexpected;
-                        if let Some(id) = tally.post(own, kind, tag, len, context) {
+                        if let Some(id) = tally.post(ends.of(kind), kind, tag, len, context) {
                             given.put(id);
                         }
                         continue;
@@ -256,7 +305,7 @@ fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() 
                         kinds.swap(0, 1);
                     }
                     for kind in kinds {
-                        if let Some(id) = tally.post(own, kind, tag, len, context) {
+                        if let Some(id) = tally.post(ends.of(kind), kind, tag, len, context) {
                             given.put(id);
                         }
                     }
@@ -269,12 +318,13 @@ fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() 
             let mut dice = Dice(77);
             for n in 0..EACH {
                 let tag = 1_000_000 + n as i32;
-                let recv = tally.post(own, PostKind::Recv, tag, 3_000, BY_ID).unwrap();
+                let recv = tally.post(ends.caller, PostKind::Recv, tag, 3_000, BY_ID);
+                let recv = recv.unwrap();
                 let mut ids = vec![recv];
                 if dice.below(3) == 0 {
                     instance::cancel(recv, BY_ID).unwrap();
                 } else {
-                    ids.extend(tally.post(own, PostKind::Send, tag, 3_000, BY_ID));
+                    ids.extend(tally.post(ends.own, PostKind::Send, tag, 3_000, BY_ID));
                 }
                 while !ids.is_empty() {
                     let mut ended = Vec::new();
@@ -353,11 +403,11 @@ fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() 
         tally.posted.load(Ordering::Relaxed)
     );
     assert!(unexpected.load(Ordering::Relaxed) > 0);
-    stop(names);
+    stop(ends);
 }
 
 /// The calls of every thread until the method has ended. Returns the code it got then.
-fn busy_until_the_end(own: Addr, tally: &Tally, role: usize) -> i32 {
+fn busy_until_the_end(ends: Ends, tally: &Tally, role: usize) -> i32 {
     let mut dice = Dice(31 + role as u64);
     let each = |done: Done| tally.note(&done, -1);
     loop {
@@ -376,7 +426,7 @@ fn busy_until_the_end(own: Addr, tally: &Tally, role: usize) -> i32 {
                     0 => PostKind::Recv,
                     _ => PostKind::Send,
                 };
-                let id = tally.post(own, kind, tag, 60, BY_CONTEXT[tag as usize % 2]);
+                let id = tally.post(ends.of(kind), kind, tag, 60, BY_CONTEXT[tag as usize % 2]);
                 match id {
                     Some(id) if dice.below(3) > 0 => instance::cancel(id, 6),
                     _ => instance::test_context(6, 1, 0, each).map(|_| ()),
@@ -397,7 +447,7 @@ fn the_end_wakes_and_refuses_all_threads_and_touches_no_memory_afterwards() {
     const ROLES: usize = 6;
     let _alone = crate::alone();
     for life in 0..20u64 {
-        let names = start();
+        let ends = start();
         let tally = &Tally {
             lent: Some(Mutex::default()),
             ..Tally::default()
@@ -408,7 +458,7 @@ fn the_end_wakes_and_refuses_all_threads_and_touches_no_memory_afterwards() {
                 .map(|role| {
                     scope.spawn(move || {
                         running.fetch_add(1, Ordering::Relaxed);
-                        busy_until_the_end(names.1, tally, role)
+                        busy_until_the_end(ends, tally, role)
                     })
                 })
                 .collect();
@@ -429,8 +479,7 @@ fn the_end_wakes_and_refuses_all_threads_and_touches_no_memory_afterwards() {
             let mut lent_memory = unsafe { Box::from_raw(lent_memory as *mut LentMemory) };
             lent_memory.bytes.fill(0xee);
         }
-        instance::drop_addr(names.1.0);
-        instance::drop_addr(names.0.0);
+        ends.drop_all();
     }
 }
 
@@ -483,13 +532,13 @@ fn who_waits_in_one_life_does_not_go_on_in_the_next() {
     let ended = &AtomicUsize::new(0);
     let mut late = 0;
     for life in 0..LIVES {
-        let (listen, own) = start();
+        let ends = start();
         let mut byte = [0];
         // SAFETY: stays until the method has ended.
         let memory = unsafe { UserMemory::new(byte.as_mut_ptr().cast(), 1) }.unwrap();
         let receive = Post {
             kind: PostKind::Recv,
-            addr: own.0,
+            addr: ends.caller.0,
             memory,
             tag: 1,
             class: 0,
@@ -528,7 +577,7 @@ fn who_waits_in_one_life_does_not_go_on_in_the_next() {
             }
             // A thread may have come so late that it waits in the second life.
             late += threads.len() - ended.load(Ordering::Relaxed);
-            stop((listen, own));
+            stop(ends);
             for thread in threads {
                 let code = thread.join().unwrap().unwrap_err().code();
                 assert!([-BMI_ENODEV, -BMI_EINVAL].contains(&code), "{code}");

@@ -31,6 +31,7 @@ fn pair(seed: u64, limit: Option<Duration>) -> (Rig, NodeId, NodeId) {
 fn all_fail(rig: &mut Rig, a: NodeId, b: NodeId, code: i32, end: impl FnOnce(&mut Rig)) {
     let host = rig.host(a);
     host.fetching = false;
+    host.begin_context();
     let before = host.told.len();
     let posted = [
         host.recv(b, 1, 10),
@@ -69,11 +70,11 @@ fn with_a_peer_that_is_silent() {
 #[test]
 fn with_a_peer_that_was_restarted() {
     let mut rig = Rig::new(3);
-    // The peer's next life is what tells.
+    // The peer's next life has the peer asked, which does not answer.
     rig.endpoint.peer_timeout = None;
     let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
     rig.introduce(a, b);
-    all_fail(&mut rig, a, b, BMI_ENETRESET, |rig| {
+    all_fail(&mut rig, a, b, BMI_ETIMEDOUT, |rig| {
         rig.fabric.power_off(b);
         rig.kill(b);
         rig.restart(b, Profile::default());
@@ -147,6 +148,7 @@ fn however_few_the_host_takes_at_a_time() {
     rig.introduce(a, b);
     let host = rig.host(a);
     host.reaping = false;
+    host.begin_context();
     let first = host.recv(b, 1, 10);
     for tag in 2..4 {
         host.send(b, tag, &[1; LARGE]);
@@ -166,7 +168,7 @@ fn however_few_the_host_takes_at_a_time() {
     assert_eq!(told, [1, 3, 0, 2, 4]);
 }
 
-/// Two names of one peer: what waited under the one joins what waits under the other.
+/// Two names of one process, with a session each, which end together.
 #[test]
 fn of_two_addresses_of_one_peer() {
     let (mut rig, a, b) = pair(9, None);

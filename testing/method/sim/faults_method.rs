@@ -10,7 +10,6 @@ use bmi_method::method::PostKind;
 use bmi_method::peer::handshake::ConnReq;
 use bmi_method::peer::state::State;
 use mx_sim::{Profile, Rng, seeds};
-use std::ptr::NonNull;
 use std::time::Duration;
 
 fn request(id: u32, version: u32) -> u64 {
@@ -89,7 +88,7 @@ fn process_killers_peer_ids_that_are_used_up_refuse_and_come_back() {
     let refused = rig.host(clients[2]).send_unexpected(server, 1, b"x");
     assert_eq!(rig.wait(clients[2], refused), -BMI_ENOMEM);
     // A look-up beyond the limit is refused, and says so.
-    let addr = NonNull::new(rig.peek(server).got[0].addr as *mut _).unwrap();
+    let addr = rig.peek(server).got[0].addr();
     rig.kill(clients[0]);
     rig.run("its end", |rig| rig.peek(server).forgotten == [1]);
     rig.host(server).drop_addr(addr);
@@ -233,18 +232,24 @@ fn a_connection_that_is_cut_twice_has_not_met_an_unknown_host() {
 }
 
 #[test]
-fn fault_9_what_a_server_posted_before_it_was_ready_goes_out_when_the_client_connects() {
+fn fault_9_what_a_server_posted_before_it_was_ready_goes_out_while_the_client_calls() {
     let (mut rig, client, server) = Rig::of_two(7);
     rig.cluster.stall(client, Duration::from_millis(10));
     // In WAIT: its own connect is not answered yet.
+    rig.host(server).send_unexpected(client, 2, b"to a client");
     let sends: Vec<_> = (0..5u8)
         .map(|n| rig.host(server).send(client, 1, &[n]))
         .collect();
     rig.run_for(Duration::from_millis(1));
+    let hello = rig.host(client).send_unexpected(server, 2, b"hello");
+    rig.run("the server's message", |rig| {
+        !rig.peek(client).got.is_empty()
+    });
+    let caller = rig.peek(client).got[0].addr();
+    assert_ne!(rig.host(client).addr(server), caller);
     let recvs: Vec<_> = (0..5)
-        .map(|_| rig.host(client).recv(server, 1, 1))
+        .map(|_| rig.host(client).recv_at(caller, 1, 1))
         .collect();
-    rig.host(client).send_unexpected(server, 2, b"hello");
     for (n, recv) in recvs.into_iter().enumerate() {
         assert_eq!(rig.wait(client, recv), 0);
         assert_eq!(rig.peek(client).bytes(recv), [n as u8]);
@@ -252,6 +257,10 @@ fn fault_9_what_a_server_posted_before_it_was_ready_goes_out_when_the_client_con
     for send in sends {
         assert_eq!(rig.wait(server, send), 0);
     }
+    assert_eq!(rig.wait(client, hello), 0);
+    rig.run("the client's message", |rig| {
+        rig.peek(server).got.len() == 1
+    });
 }
 
 #[test]
@@ -340,7 +349,7 @@ fn an_old_peer_without_extensions_can_connect_and_talk() {
     let word = bits(MessageType::Unexpected, ack.id, 5).0 | 0x5a << 52;
     rig.stranger(old).send(word, b"hello");
     rig.run("its message", |rig| !rig.peek(server).got.is_empty());
-    let addr = NonNull::new(rig.peek(server).got[0].addr as *mut _).unwrap();
+    let addr = rig.peek(server).got[0].addr();
     rig.host(server)
         .post(PostKind::Send, addr, 6, (*b"answer").into())
         .unwrap();
@@ -416,7 +425,7 @@ fn fault_14_a_dropped_address_is_never_named_again() {
     let (mut rig, client, server) = Rig::of_two(15);
     rig.host(client).send_unexpected(server, 1, b"x");
     rig.run("the message", |rig| rig.peek(server).got.len() == 1);
-    let addr = NonNull::new(rig.peek(server).got[0].addr as *mut _).unwrap();
+    let addr = rig.peek(server).got[0].addr();
     rig.kill(client);
     // Its death is noticed, as the helper thread does, but the host has made no test call yet.
     rig.peek(server).telling = false;
@@ -438,7 +447,7 @@ fn fault_20_dead_clients_cost_nothing_and_unexpected_buffers_have_the_exact_size
         rig.run("it", |rig| rig.peek(server).got.len() == n + 1);
         rig.kill(client);
         rig.run("its end", |rig| rig.peek(server).forgotten.len() == n + 1);
-        let addr = NonNull::new(rig.peek(server).got[n].addr as *mut _).unwrap();
+        let addr = rig.peek(server).got[n].addr();
         rig.host(server).drop_addr(addr);
     }
     let method = &rig.peek(server).method;

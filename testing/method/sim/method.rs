@@ -1,60 +1,217 @@
 //! The whole method on the simulated network: what it promises, in one thread and from a seed.
 
-use crate::rig::{self, OTHER_NIC, Rig, context_of};
+use crate::rig::{Addr, NIC, OTHER_NIC, Rig, context_of};
 use bmi_method::abi::constants::*;
 use bmi_method::method::PostKind;
 use bmi_method::peer::state::State;
+use mx_sim::{NodeId, Profile};
 use std::time::Duration;
 
+/// Posts an operation of four equal bytes, or for so many.
+fn post(rig: &mut Rig, node: NodeId, kind: PostKind, addr: Addr, byte: u8) -> u64 {
+    let host = rig.host(node);
+    host.post(kind, addr, 1, vec![byte; 4].into()).unwrap()
+}
+
 #[test]
-fn one_endpoint_under_two_names_is_one_peer_in_the_end() {
+fn one_endpoint_under_two_names_is_two_peers_with_a_session_each() {
     let (mut rig, a, b) = Rig::of_two(6);
-    let host = rig.host(a);
-    let first = host.look_up(b, rig::NIC);
-    let second = host.look_up(b, OTHER_NIC);
-    let post = |rig: &mut Rig, addr, tag, byte: u8| {
-        let host = rig.host(a);
-        host.post(PostKind::Send, addr, tag, vec![byte; 4].into())
-            .unwrap()
-    };
-    let sends = [
-        post(&mut rig, first, 1, 1),
-        post(&mut rig, second, 1, 2),
-        post(&mut rig, second, 1, 3),
-    ];
-    let early = rig.host(a).recv_at(second, 9, 4);
-    let recvs: Vec<_> = (0..3).map(|_| rig.host(b).recv(a, 1, 4)).collect();
-    let mut bytes = Vec::new();
-    for recv in recvs {
-        assert_eq!(rig.wait(b, recv), 0);
-        bytes.push(rig.peek(b).bytes(recv)[0]);
+    let names = [NIC, OTHER_NIC, NIC].map(|nic| rig.host(a).look_up(b, nic));
+    let callers = names.map(|addr| {
+        rig.host(a).use_addr(b, addr);
+        rig.introduce(a, b);
+        rig.host(b).addr(a)
+    });
+    assert_ne!(callers[0], callers[1]);
+    assert_eq!(callers[0], callers[2], "equal names share a session");
+    for node in [a, b] {
+        assert_eq!(rig.peek(node).method.peers().len(), 2);
     }
-    // Order holds within each name.
-    bytes.retain(|byte| *byte != 1);
-    assert_eq!(bytes, [2, 3]);
+    // Equal tags, and posted in turns: each session has its own order.
+    let sends = [0, 1, 2, 1, 0, 1].map(|n| post(&mut rig, a, PostKind::Send, names[n], n as u8));
+    for (n, bytes) in [(0, [0, 2, 0]), (1, [1, 1, 1])] {
+        for byte in bytes {
+            let recv = post(&mut rig, b, PostKind::Recv, callers[n], 9);
+            assert_eq!(rig.wait(b, recv), 0);
+            assert_eq!(rig.peek(b).bytes(recv), [byte; 4]);
+        }
+        let recv = post(&mut rig, a, PostKind::Recv, names[n], 9);
+        post(&mut rig, b, PostKind::Send, callers[n], 7 + n as u8);
+        assert_eq!(rig.wait(a, recv), 0);
+        assert_eq!(rig.peek(a).bytes(recv), [7 + n as u8; 4]);
+    }
     for send in sends {
         assert_eq!(rig.wait(a, send), 0);
     }
-    rig.host(b).send(a, 9, b"back");
-    assert_eq!(rig.wait(a, early), 0);
-    assert_eq!(rig.peek(a).method.peers().len(), 1);
-    assert_eq!(rig.peek(b).method.peers().len(), 1);
-    // Dropping one name leaves the other alive, dropping both ends the peer.
-    rig.host(a).drop_addr(first);
-    assert!(matches!(rig.peek(a).state(second), State::Ready(_)));
-    rig.host(a).drop_addr(second);
-    assert_eq!(rig.peek(a).method.peers().len(), 0);
-    // Either name reaches it again.
-    for nic in [OTHER_NIC, rig::NIC] {
-        // Until the other side knows, what it posts belongs to the old connection.
-        rig.run_for(Duration::from_millis(1));
+    // A session ends with the last object of its name, and the other goes on.
+    rig.host(a).drop_addr(names[0]);
+    assert!(matches!(rig.peek(a).state(names[2]), State::Ready(_)));
+    rig.host(a).drop_addr(names[2]);
+    rig.run("the end", |rig| rig.peek(b).forgotten == [1]);
+    assert_eq!(rig.peek(b).state(callers[0]), State::Init);
+    rig.host(a).use_addr(b, names[1]);
+    rig.introduce(a, b);
+    assert_eq!(rig.host(b).addr(a), callers[1]);
+    rig.host(a).drop_addr(names[1]);
+    assert!(rig.peek(a).method.peers().is_empty());
+    // Either name reaches it again, as another peer there.
+    for nic in [OTHER_NIC, NIC] {
         let addr = rig.host(a).look_up(b, nic);
-        let sent = post(&mut rig, addr, 1, 4);
-        let recv = rig.host(b).recv(a, 1, 4);
-        assert_eq!(rig.wait(b, recv), 0);
-        assert_eq!(rig.wait(a, sent), 0);
+        rig.host(a).use_addr(b, addr);
+        rig.introduce(a, b);
+        assert!(!callers.contains(&rig.host(b).addr(a)));
         rig.host(a).drop_addr(addr);
     }
+}
+
+#[test]
+fn two_that_call_each_other_have_two_sessions() {
+    for seed in 0..20 {
+        let (mut rig, a, b) = Rig::of_two(seed);
+        let addrs = [(a, b), (b, a)].map(|(from, to)| {
+            rig.host(from).send_unexpected(to, 1, b"a call");
+            rig.host(from).addr(to)
+        });
+        rig.run("both calls", |rig| {
+            [a, b].iter().all(|node| rig.peek(*node).got.len() == 1)
+        });
+        for (node, own) in [a, b].into_iter().zip(addrs) {
+            let host = rig.peek(node);
+            assert_ne!(host.got[0].addr(), own);
+            assert_eq!(host.method.peers().len(), 2);
+            assert_eq!(host.method.endpoint().remotes(), 2);
+        }
+        // Each answers on the session of the other's call, and the end of one leaves the other.
+        for (from, to, addr) in [(b, a, addrs[0]), (a, b, addrs[1])] {
+            let caller = rig.peek(from).got[0].addr();
+            let recv = post(&mut rig, to, PostKind::Recv, addr, 9);
+            let send = post(&mut rig, from, PostKind::Send, caller, 3);
+            assert_eq!([rig.wait(to, recv), rig.wait(from, send)], [0, 0]);
+        }
+        rig.host(a).drop_addr(addrs[0]);
+        rig.run("the end", |rig| rig.peek(b).forgotten == [1]);
+        assert!(matches!(rig.peek(b).state(addrs[1]), State::Ready(_)));
+        rig.introduce(b, a);
+        assert!(rig.peek(a).forgotten.is_empty());
+    }
+}
+
+#[test]
+fn what_is_posted_to_a_caller_that_has_gone_ends_at_once_and_it_comes_back_as_another() {
+    // It dies, or only the connection does, and it calls again.
+    for dies in [true, false] {
+        let (mut rig, client, server) = Rig::of_two(18);
+        rig.introduce(client, server);
+        let gone = rig.host(server).addr(client);
+        if dies {
+            rig.kill(client);
+        } else {
+            rig.fabric.reset_links(client, server);
+        }
+        rig.run("the host being told", |rig| {
+            !rig.peek(server).forgotten.is_empty()
+        });
+        for kind in [
+            PostKind::Send,
+            PostKind::Recv,
+            PostKind::SendUnexpected,
+            PostKind::Send,
+        ] {
+            let label = post(&mut rig, server, kind, gone, 1);
+            rig.peek(server).reap();
+            assert_eq!(rig.peek(server).error(label), Some(-BMI_ENETRESET));
+        }
+        if dies {
+            rig.restart(client, Profile::default());
+        }
+        let own = rig.host(client).addr(server);
+        rig.introduce(client, server);
+        assert_eq!(rig.host(client).addr(server), own);
+        assert_ne!(rig.host(server).addr(client), gone);
+        assert_eq!(rig.peek(server).state(gone), State::Init);
+        assert_eq!(rig.peek(server).forgotten, [1]);
+        assert!(rig.peek(server).method.may_drop(gone.as_ptr()));
+        rig.host(server).drop_addr(gone);
+        assert_eq!(rig.peek(server).method.peers().len(), 1);
+        rig.talk(client, server);
+    }
+}
+
+#[test]
+fn a_caller_that_is_dropped_takes_its_waiting_messages_with_it() {
+    // Before the host has been told of it nothing can be dropped: it is told of the first message.
+    for gone in [false, true] {
+        let (mut rig, client, server) = Rig::of_two(19);
+        rig.introduce(client, server);
+        rig.peek(server).fetching = false;
+        for _ in 0..3 {
+            rig.host(client).send_unexpected(server, 1, b"waits");
+        }
+        rig.run("the messages", |rig| {
+            rig.peek(server).method.unexpected() == 3
+        });
+        let caller = rig.host(server).addr(client);
+        if gone {
+            rig.kill(client);
+            rig.run("the end", |rig| {
+                rig.peek(server).state(caller) == State::Init
+            });
+            assert!(!rig.peek(server).method.may_drop(caller.as_ptr()));
+        }
+        rig.host(server).drop_addr(caller);
+        let method = &rig.peek(server).method;
+        assert!(method.peers().is_empty());
+        assert_eq!(method.unexpected(), 0);
+        assert_eq!(method.endpoint().inbox_stats().bytes, 0);
+        rig.run_for(Duration::from_millis(10));
+        rig.host(server).fetching = true;
+        rig.run_for(Duration::from_millis(10));
+        assert!(rig.peek(server).got.is_empty());
+    }
+}
+
+#[test]
+fn a_call_of_oneself_has_two_ends() {
+    let mut rig = Rig::new(21);
+    let node = rig.add(Profile::default());
+    let call = rig.host(node).addr(node);
+    rig.host(node).send_unexpected(node, 1, b"to oneself");
+    rig.run("the message", |rig| rig.peek(node).got.len() == 1);
+    let caller = rig.peek(node).got[0].addr();
+    assert_ne!(caller, call);
+    assert_eq!(rig.peek(node).method.peers().len(), 2);
+    for (from, to) in [(call, caller), (caller, call)] {
+        let send = post(&mut rig, node, PostKind::Send, from, 5);
+        let recv = post(&mut rig, node, PostKind::Recv, to, 9);
+        assert_eq!([rig.wait(node, send), rig.wait(node, recv)], [0, 0]);
+    }
+    rig.host(node).drop_addr(call);
+    rig.run("the end", |rig| rig.peek(node).forgotten == [1]);
+    rig.host(node).drop_addr(caller);
+    assert!(rig.peek(node).method.peers().is_empty());
+}
+
+/// The host was told of an object for it, as the one that it listens on is none that messages come from.
+#[test]
+fn a_call_from_here_is_made_again_although_the_host_was_told_of_its_end() {
+    let mut rig = Rig::new(22);
+    let node = rig.add(Profile::default());
+    let own = rig.host(node).own_addr(node);
+    post(&mut rig, node, PostKind::SendUnexpected, own, 1);
+    rig.run("the message", |rig| rig.peek(node).got.len() == 1);
+    let caller = rig.peek(node).got[0].addr();
+    post(&mut rig, node, PostKind::SendUnexpected, caller, 2);
+    rig.run("the answer", |rig| rig.peek(node).got.len() == 2);
+    let registered = rig.peek(node).got[1].addr();
+    assert!(![own, caller].contains(&registered));
+    rig.fabric.reset_links(node, node);
+    rig.run("the ends", |rig| rig.peek(node).forgotten.len() == 2);
+    assert_eq!(rig.peek(node).state(own), State::Init);
+    let again = post(&mut rig, node, PostKind::SendUnexpected, registered, 3);
+    assert_eq!(rig.wait(node, again), 0);
+    rig.run("the message", |rig| rig.peek(node).got.len() == 3);
+    let answer = post(&mut rig, node, PostKind::Send, caller, 4);
+    assert_eq!(rig.wait(node, answer), -BMI_ENETRESET);
 }
 
 #[test]
@@ -62,7 +219,7 @@ fn a_dead_client_is_forgotten_once_and_its_id_and_memory_come_back() {
     let (mut rig, client, server) = Rig::of_two(10);
     rig.host(client).send_unexpected(server, 1, b"x");
     rig.run("the message", |rig| rig.peek(server).got.len() == 1);
-    let addr = std::ptr::NonNull::new(rig.peek(server).got[0].addr as *mut _).unwrap();
+    let addr = rig.peek(server).got[0].addr();
     assert!(!rig.peek(server).method.may_drop(addr.as_ptr()));
     rig.kill(client);
     rig.run("the host being told", |rig| {
@@ -178,10 +335,10 @@ fn what_waits_for_a_connection_never_goes_once_the_method_has_ended() {
     for micros in [0, 3, 6, 9, 12, 15, 20, 30, 100] {
         let (mut rig, a, b) = Rig::of_two(20);
         let mine = rig.host(b).send_unexpected(a, 1, b"to a");
-        rig.host(a).send_unexpected(b, 1, b"to b");
+        let theirs = rig.host(a).send_unexpected(b, 1, b"to b");
         rig.run_for(Duration::from_micros(micros));
-        if rig.peek(a).error(mine).is_some() {
-            assert!(micros > 15);
+        if rig.peek(a).error(theirs).is_some() || rig.peek(b).error(mine).is_some() {
+            assert!(micros > 3);
             continue;
         }
         rig.host(a).finalize();

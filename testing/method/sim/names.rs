@@ -1,6 +1,6 @@
 //! Names that lead to another address than at the look-up.
 
-use crate::rig::{NIC, NOWHERE, OTHER_NIC, Rig};
+use crate::rig::{NIC, NOWHERE, OTHER_NIC, Rig, target};
 use bmi_method::abi::constants::*;
 use bmi_method::abi::types::bmi_method_addr;
 use bmi_method::method::PostKind;
@@ -37,8 +37,7 @@ fn a_peer_that_has_moved_is_reached_by_the_connection_that_is_under_way() {
     assert!(!rig.peek(client).method.has_questions(), "it is new");
     assert_eq!(rig.wait(client, first), -BMI_ECONNREFUSED);
     assert_eq!(answer(&mut rig, client, NIC), 0, "nothing needs it");
-    let recv = rig.host(server).recv(client, 2, 10);
-    let second = rig.host(client).send(server, 2, b"second");
+    let second = rig.host(client).send_unexpected(server, 2, b"second");
     assert!(matches!(
         rig.peek(client).state(addr),
         State::Wait(Wait::Connecting { .. })
@@ -46,16 +45,16 @@ fn a_peer_that_has_moved_is_reached_by_the_connection_that_is_under_way() {
     // It is where it was.
     assert_eq!(answer(&mut rig, client, NOWHERE), 1);
     assert_eq!(rig.wait(client, second), -BMI_ECONNREFUSED);
-    let third = rig.host(client).send(server, 2, b"third");
+    let third = rig.host(client).send_unexpected(server, 2, b"third");
     assert_eq!(answer(&mut rig, client, NIC), 1);
     assert_eq!(rig.wait(client, third), 0);
-    assert_eq!(rig.wait(server, recv), 0);
+    rig.run("the message", |rig| !rig.peek(server).got.is_empty());
     // While it is connected its name may say what it likes.
     rig.host(client).send(server, 3, b"fourth");
     assert_eq!(answer(&mut rig, client, NOWHERE), 0);
     let key = rig.peek(client).method.peers().of_addr(addr.as_ptr());
     let peers = rig.peek(client).method.peers();
-    assert_eq!(peers.named((NIC, crate::rig::target(server).endpoint)), key);
+    assert_eq!(peers.called(target(server)), key);
 }
 
 #[test]
@@ -78,9 +77,8 @@ fn a_name_that_the_resolver_fails_to_find_keeps_its_address_and_is_asked_for_aga
     let (mut rig, [client, server], _) = moved();
     let addr = rig.host(client).look_up(server, NIC);
     rig.host(client).use_addr(server, addr);
-    let recv = rig.host(server).recv(client, 1, 10);
     rig.cluster.stall(server, Duration::from_secs(4));
-    let send = rig.host(client).send(server, 1, b"long ago");
+    let send = rig.host(client).send_unexpected(server, 1, b"long ago");
     for _ in 0..3 {
         rig.run_for(Duration::from_millis(1100));
         // The resolver has an error for each, so there is no answer.
@@ -88,10 +86,11 @@ fn a_name_that_the_resolver_fails_to_find_keeps_its_address_and_is_asked_for_aga
         let before: Vec<_> = asked.iter().map(|question| question.before()).collect();
         assert_eq!(before, [Some(NIC)]);
         let peers = rig.peek(client).method.peers();
-        let named = peers.named((NIC, crate::rig::target(server).endpoint));
+        let named = peers.called(target(server));
         assert_eq!(named, peers.of_addr(addr.as_ptr()));
     }
-    assert_eq!([rig.wait(client, send), rig.wait(server, recv)], [0, 0]);
+    assert_eq!(rig.wait(client, send), 0);
+    rig.run("the message", |rig| !rig.peek(server).got.is_empty());
     // It is connected: nothing is asked any more.
     rig.host(client).method.take_questions();
     rig.run_for(Duration::from_secs(3));
@@ -106,13 +105,33 @@ fn what_has_moved_to_a_known_peer_stands_for_that() {
     assert_eq!(rig.wait(client, first), -BMI_ECONNREFUSED);
     let second = rig.host(client).send(server, 1, b"second");
     assert_eq!(answer(&mut rig, client, NIC), 1);
-    assert_eq!(rig.wait(client, second), 0, "it goes on there");
+    assert_eq!(rig.wait(client, second), -BMI_EHOSTUNREACH);
     let peers = rig.peek(client).method.peers();
     assert_eq!(peers.len(), 1);
     assert_eq!(peers.of_addr(addr.as_ptr()), peers.of_addr(known.as_ptr()));
-    let recv = rig.host(server).recv(client, 2, 10);
-    let third = rig.host(client).send(server, 2, b"third");
-    assert_eq!([rig.wait(client, third), rig.wait(server, recv)], [0, 0]);
+    rig.host(client).use_addr(server, addr);
+    rig.introduce(client, server);
+    assert_eq!(rig.peek(server).method.peers().len(), 1);
+}
+
+#[test]
+fn what_has_moved_at_rest_to_a_known_peer_stands_for_that() {
+    let (mut rig, [client, server], addr) = moved();
+    let first = rig.host(client).send(server, 1, b"first");
+    assert_eq!(rig.wait(client, first), -BMI_ECONNREFUSED);
+    let second = rig.host(client).send(server, 1, b"second");
+    let questions = rig.host(client).method.take_questions();
+    assert_eq!(rig.wait(client, second), -BMI_ECONNREFUSED);
+    // Another object's session is under way meanwhile, and goes on.
+    let known = rig.host(client).look_up(server, NIC);
+    rig.host(client).use_addr(server, known);
+    rig.introduce(client, server);
+    let method = &mut rig.host(client).method;
+    assert_eq!(questions.len(), 1);
+    method.resolved(&questions[0], NIC);
+    assert_eq!(method.peers().len(), 1);
+    rig.host(client).use_addr(server, addr);
+    rig.talk(client, server);
 }
 
 #[test]
@@ -136,9 +155,7 @@ fn of_two_objects_the_one_that_moves_leaves_when_nothing_is_under_way() {
     method.resolved(&questions[0], OTHER_NIC);
     assert_eq!(method.peers().len(), 2);
     method.resolved(&questions[1], NOWHERE);
-    let recv = rig.host(server).recv(client, 2, 10);
-    let sent = rig.host(client).send(server, 2, b"z");
-    assert_eq!([rig.wait(client, sent), rig.wait(server, recv)], [0, 0]);
+    rig.introduce(client, server);
     assert_eq!(fail(&mut rig, other), -BMI_ECONNREFUSED);
     // What was dropped meanwhile answers nothing.
     rig.host(client).drop_addr(other);

@@ -21,7 +21,7 @@ mod plan;
 mod stage;
 
 use crate::rig;
-use bmi_method::match_layout::{MessageType, VERSION, bits};
+use bmi_method::match_layout::{Fields, MessageType, Refusal, VERSION, bits, refusal_bits};
 use bmi_method::peer::handshake::ConnReq;
 use bmi_method::peer::state::{Name, TRANSITIONS};
 use bmi_mx_torture::{Step, shrink};
@@ -181,6 +181,10 @@ fn random_programs_keep_every_promise() {
     Coverage::begin();
     a_stranger_asks_twice();
     coverage.add("a stranger");
+    for answer in [Answer::Accepts, Answer::Refuses, Answer::Cuts] {
+        a_c_method_is_called(answer);
+    }
+    coverage.add("a C method");
     let table = coverage.table();
     std::fs::write(format!("{}/moves.md", env!("CARGO_TARGET_TMPDIR")), &table).unwrap();
     let failed = failed.lock().unwrap();
@@ -211,6 +215,41 @@ fn a_stranger_asks_twice() {
     let request = bits(MessageType::ConnReq, 7, VERSION).0;
     rig.stranger(stranger).send(request, &body);
     rig.run_for(Duration::from_millis(1));
+}
+
+/// The answer of a C method to CONN_REQ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Accepts,
+    Refuses,
+    /// None: the connection is cut.
+    Cuts,
+}
+
+/// A peer that says nothing in its hello gets CONN_REQ, and answers.
+fn a_c_method_is_called(answer: Answer) {
+    let mut rig = rig::Rig::new(0);
+    let client = rig.add(Profile::default());
+    let method = rig.add_stranger();
+    let send = rig.host(client).send_unexpected(method, 1, b"x");
+    rig.run("CONN_REQ", |rig| {
+        !rig.peek_stranger(method).inbox().messages.is_empty()
+    });
+    let (remote, request, _) = rig.peek_stranger(method).inbox().messages[0];
+    assert_eq!(Fields::of(request).kind, Some(MessageType::ConnReq));
+    let bits = match answer {
+        Answer::Accepts => bits(MessageType::ConnAck, 9, VERSION),
+        Answer::Refuses => refusal_bits(Refusal::NoRoom),
+        Answer::Cuts => {
+            rig.fabric.reset_links(client, method);
+            rig.run_for(Duration::from_millis(1));
+            assert_eq!(rig.peek(client).error(send), None, "it calls once more");
+            return;
+        }
+    };
+    rig.stranger(method).send_to(remote, bits.0, &[]);
+    let code = rig.wait(client, send);
+    assert_eq!(code == 0, answer == Answer::Accepts, "{code}");
 }
 
 /// The transitions of peers that were made, and the shapes of the programs that made them.

@@ -46,6 +46,12 @@ fn rename(mut target: Target) -> Target {
     target
 }
 
+/// The tag of the messages with which nodes get to know each other.
+const GREETING: i32 = 0x7fff_0000;
+
+/// An address object.
+pub type Addr = NonNull<bmi_method_addr>;
+
 pub type SimMethod = Method<SimPort<UserMemory>, VirtualClock>;
 
 /// An operation under way.
@@ -78,6 +84,13 @@ pub struct Got {
     pub addr: usize,
     pub tag: i32,
     pub bytes: Vec<u8>,
+}
+
+impl Got {
+    /// The sender's address object.
+    pub fn addr(&self) -> NonNull<bmi_method_addr> {
+        NonNull::new(self.addr as *mut _).expect("an object")
+    }
 }
 
 /// A method and its application.
@@ -342,11 +355,20 @@ impl Host {
     }
 
     /// A fresh address object for a node, under some interface.
-    pub fn look_up(&mut self, of: NodeId, nic: NicId) -> NonNull<bmi_method_addr> {
+    pub fn look_up(&mut self, of: NodeId, nic: NicId) -> Addr {
+        self.attach(of, nic, true)
+    }
+
+    /// The address object with which a node `me` was initialized.
+    pub fn own_addr(&mut self, me: NodeId) -> Addr {
+        self.attach(me, NIC, false)
+    }
+
+    fn attach(&mut self, of: NodeId, nic: NicId, looked_up: bool) -> Addr {
         let addr = address::create(name(of), Some(nic));
         let known = address::find(addr.as_ptr()).unwrap();
         self.method
-            .attach(addr.as_ptr(), &known, nic, true)
+            .attach(addr.as_ptr(), &known, nic, looked_up)
             .unwrap();
         self.made.push(addr);
         addr
@@ -462,6 +484,11 @@ impl Host {
             Err(error) => return Err(error.code()),
         }
         Ok(label)
+    }
+
+    /// The next eight operations are reported in one context.
+    pub fn begin_context(&mut self) {
+        self.next_label = self.next_label / 8 * 8 + 7;
     }
 
     /// Calls an operation off, unless it has completed.
@@ -743,12 +770,32 @@ impl Rig {
         self.world.clock().now()
     }
 
-    /// Two nodes exchange a message each way, so that they know each other.
-    pub fn introduce(&mut self, a: NodeId, b: NodeId) {
-        let tag = 0x7fff_0000;
-        let send = self.host(a).send(b, tag, b"hello");
-        let recv = self.host(b).recv(a, tag, 5);
-        assert_eq!(self.wait(b, recv), 0);
-        assert_eq!(self.wait(a, send), 0);
+    /// A client opens its session with a server, and the two exchange expected messages, too.
+    pub fn introduce(&mut self, client: NodeId, server: NodeId) {
+        let request = self.open(client, server);
+        assert_eq!(self.wait(client, request), 0);
+        self.talk(client, server);
+    }
+
+    /// Two nodes that know each other send each other an expected message.
+    pub fn talk(&mut self, a: NodeId, b: NodeId) {
+        for (from, to) in [(a, b), (b, a)] {
+            let send = self.host(from).send(to, GREETING, b"hello");
+            let recv = self.host(to).recv(from, GREETING, 5);
+            assert_eq!([self.wait(to, recv), self.wait(from, send)], [0, 0]);
+        }
+    }
+
+    /// A client's unexpected message opens its session with a server, which uses the address object under which it
+    /// came from then on. Gives the message's label.
+    pub fn open(&mut self, client: NodeId, server: NodeId) -> u64 {
+        let request = self.host(client).send_unexpected(server, GREETING, b"hi");
+        let greeting = |host: &Host| host.got.iter().position(|got| got.tag == GREETING);
+        self.run("the greeting", |rig| greeting(rig.peek(server)).is_some());
+        let host = self.host(server);
+        let got = host.got.remove(greeting(host).expect("it has come"));
+        assert_eq!(got.bytes, b"hi");
+        host.use_addr(client, got.addr());
+        request
     }
 }

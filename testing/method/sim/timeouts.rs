@@ -88,7 +88,9 @@ fn a_frozen_peer_ends_every_operation_and_the_next_post_reaches_it_again() {
         rig.run_for(TIMEOUT * 4);
         assert_eq!(rig.peek(b).got.last().unwrap().bytes, b"again");
         assert_eq!(rig.wait(a, again), 0);
-        rig.introduce(b, a);
+        let caller = rig.peek(b).got.last().unwrap().addr();
+        rig.host(b).use_addr(a, caller);
+        rig.talk(a, b);
     }
 }
 
@@ -143,7 +145,7 @@ fn each_class_of_operations_has_a_time_out_of_its_own_and_the_peer_stays() {
     check(&mut rig, a, full[29], began, 2_000);
     check(&mut rig, a, recv, began, 3_000);
     assert!(is_ready(&mut rig, a, b));
-    rig.introduce(a, b);
+    rig.talk(a, b);
     // A message that was called off never arrives.
     let late = rig.host(b).recv(a, 1, 100_000);
     rig.run_for(millis(2_000));

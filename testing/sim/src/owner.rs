@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!   completed, down --> Queue --next_completion, next_down, take--> test
-//!   arrived, memory --> Verdicts
+//!   arrived, memory, joined --> Verdicts
 //! ```
 
 use mx_proto::flow::Lane;
 use mx_proto::ops::{Chunks, Ops};
-use mx_proto::{Arrival, Down, MatchBits, Memory, Outcome, Owner, RequestId, Source, Verdict};
+use mx_proto::{
+    Arrival, Down, Identity, MatchBits, Memory, Outcome, Owner, RemoteId, RequestId, Source,
+    Verdict,
+};
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
@@ -45,6 +48,9 @@ impl Completion {
 
 /// The decisions of an owner about messages; those of [`Owner`].
 pub trait Verdicts<M> {
+    /// Whether sessions of one process are to be found out.
+    const JOINS: bool = false;
+
     /// The lane of a message to be sent.
     fn lane(_bits: MatchBits) -> Lane {
         Lane::Matched
@@ -62,6 +68,12 @@ pub trait Verdicts<M> {
 
     /// Notes that a message of a turn can be had from the inbox.
     fn ready(&mut self, _turn: u32) {}
+
+    /// Notes that two remotes are of one process.
+    fn joined(&mut self, _one: RemoteId, _other: RemoteId) {}
+
+    /// Notes that an operation is over, before its completion can be fetched.
+    fn completed(&mut self, _how: &Outcome) {}
 }
 
 /// Keeps every message for a later receive.
@@ -133,11 +145,14 @@ impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
     type Word = u64;
     type Places = Chunks<M, u64>;
 
+    const JOINS: bool = V::JOINS;
+
     fn lane(bits: MatchBits) -> Lane {
         V::lane(bits)
     }
 
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+        self.verdicts.completed(&how);
         if let Some(context) = ops.word(op).copied() {
             let completion = Completion {
                 request: op,
@@ -151,6 +166,10 @@ impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
 
     fn down(&mut self, _: &mut Ops<Self>, down: Down) {
         self.downs.push_back(down);
+    }
+
+    fn joined(&mut self, one: RemoteId, other: RemoteId, _: Identity) {
+        self.verdicts.joined(one, other);
     }
 
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {

@@ -8,10 +8,10 @@
 //! Depending on its [`Profile`] it takes bodies whole or in part; it delivers bodies through `place` or `on_packet`, at once or
 //! piece by piece; its links fill up, close in order, break, or fall silent.
 
-use crate::fabric::{Assembly, Fabric, HostId, Into, Read, Timed, What, address_of};
+use crate::fabric::{Assembly, Fabric, HostId, Into, Read, Timed, What};
 use crate::profile::Profile;
 use crate::world::NodeId;
-use mx_proto::origin::{Address, Seen};
+use mx_proto::origin::Seen;
 use mx_proto::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown, Place, Port,
     RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, body_len,
@@ -278,11 +278,6 @@ impl<M: Memory> LinkControl for SimPort<M> {
 
     fn seen(&self, link: LinkId, _: &Identity) -> Seen {
         self.fabric.inner.borrow().seen(self.host, link)
-    }
-
-    fn has_address(&self, address: Address) -> bool {
-        let addresses = self.fabric.inner.borrow().addresses(self.host);
-        addresses.iter().any(|nic| address_of(*nic) == address)
     }
 
     fn has_interface(&self, nic: NicId) -> bool {

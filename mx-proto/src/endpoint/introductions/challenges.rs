@@ -5,7 +5,7 @@
 //!   Connect(hello, nonce) ----------------------> CHALLENGED
 //!   on_challenge <--- Challenge(who, nonce, proof)
 //!      | right: the link is proven                  | on_prove
-//!      `----------------------- Prove(proof) -----> right: goes on as CLAIMED
+//!      `----------------------- Prove(proof) -----> right: admitted
 //!   wrong: distrusted, left                         wrong: refused, closed
 //! ```
 //!
@@ -14,7 +14,7 @@
 //! Owns: what has been proven on links, the count of nonces.
 //! Cost: nothing without a secret, and nothing once a link is proven.
 
-use super::Stage;
+use super::Introduction;
 use super::reasons::{Distrust, Rejection};
 use crate::endpoint::Endpoint;
 use crate::event::Identity;
@@ -30,11 +30,10 @@ use crate::wire::{self, ChallengeBody, HELLO_LEN, Header, Hello};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// Challenges under way on links without an introduction.
+/// Challenges of our calls.
 #[derive(Debug, Default)]
 pub(in crate::endpoint) struct Challenges {
-    /// The identity that has proven the secret on a link, until its hello comes there: on one that we
-    /// have begun, or on a stranger's that is to introduce itself once more.
+    /// The identity that has proven the secret on a link, until its hello comes there.
     vouched: HashMap<LinkId, Identity, RandomState>,
     /// The number of the last nonce.
     nonces: u64,
@@ -43,16 +42,6 @@ pub(in crate::endpoint) struct Challenges {
 }
 
 impl Challenges {
-    /// That one has proven the secret on this link.
-    pub(in crate::endpoint) fn vouch(&mut self, link: LinkId, who: Identity) {
-        self.vouched.insert(link, who);
-    }
-
-    /// The life that has, on a stranger's link.
-    pub(super) fn take(&mut self, link: LinkId) -> Option<SessionId> {
-        Some(self.vouched.remove(&link)?.session)
-    }
-
     /// Whether a hello on a link that we have begun is from the endpoint that has proven the secret
     /// there. `settled`: the proof is not needed any more.
     pub(in crate::endpoint) fn vouches(
@@ -77,32 +66,24 @@ impl Challenges {
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Asks a stranger for the site's secret.
-    pub(super) fn challenge(&mut self, link: LinkId, binding: Binding) {
-        let Self {
-            introductions,
-            challenges,
-            config,
-            identity,
-            ..
-        } = self;
-        let Some(secret) = &config.secret else {
+    pub(super) fn challenge(&mut self, link: LinkId, mut introduction: Introduction) {
+        let Some(secret) = &self.config.secret else {
             return;
         };
-        let Some(introduction) = introductions.waiting.get_mut(&link) else {
-            return;
-        };
-        challenges.nonces += 1;
-        let number = challenges.nonces;
-        introduction.stage = Stage::Challenged(number, binding);
-        let nonce = secret::nonce(&config.key.0, number);
-        let said = ChallengeBody::said(identity, &nonce);
+        let binding = self.port.binding(link);
+        self.challenges.nonces += 1;
+        let number = self.challenges.nonces;
+        introduction.challenge = (number, binding);
+        let nonce = secret::nonce(&self.config.key.0, number);
+        let said = ChallengeBody::said(&self.identity, &nonce);
         let caller = caller(&introduction.hello);
         let proof = secret.prove(Role::Called, &words(&caller, &said, binding));
         let body = ChallengeBody {
-            identity: *identity,
+            identity: self.identity,
             nonce,
             proof,
         };
+        self.introductions.challenged.insert(link, introduction);
         let header = Header::new(wire::Kind::Challenge, 0, 0);
         // A Connect with a wrong key may have been refused before this one.
         self.unmet.set_closes(link, false);
@@ -111,29 +92,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A stranger answers that.
     pub(in crate::endpoint) fn on_prove(&mut self, link: LinkId, proof: &[u8]) {
-        let Self {
-            introductions,
-            config,
-            identity,
-            ..
-        } = self;
-        let waiting = introductions.waiting.get_mut(&link);
-        let asked = waiting.and_then(|of| match of.stage {
-            Stage::Challenged(number, binding) => Some((of, number, binding)),
-            _ => None,
-        });
-        let (Some(secret), Some((introduction, number, binding))) = (&config.secret, asked) else {
+        let asked = self.introductions.take(link);
+        let (Some(secret), Some(introduction)) = (&self.config.secret, asked) else {
             return self.violation(link, Violation::Proof);
         };
-        let said = ChallengeBody::said(identity, &secret::nonce(&config.key.0, number));
+        let (number, binding) = introduction.challenge;
+        let nonce = secret::nonce(&self.config.key.0, number);
+        let said = ChallengeBody::said(&self.identity, &nonce);
         let caller = caller(&introduction.hello);
-        let words = words(&caller, &said, binding);
-        introduction.stage = Stage::Claimed;
-        if secret.verify(Role::Caller, &words, proof) {
-            introduction.trusted = true;
-            return self.look_at(link);
+        if secret.verify(Role::Caller, &words(&caller, &said, binding), proof) {
+            return self.admit_all(link, introduction);
         }
-        self.turn_away(link, Status::BadSecret, Rejection::Secret);
+        self.turn_away(link, introduction, Status::BadSecret, Rejection::Secret);
     }
 
     /// The peer that we connected to sends a challenge.
@@ -172,7 +142,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.distrust(from, who, Distrust::Another);
         }
         let proof = secret.prove(Role::Caller, &words);
-        self.challenges.vouch(link, body.identity);
+        self.challenges.vouched.insert(link, body.identity);
         if let Some(remote) = self.remotes.of_mut(from) {
             remote.advance(link, LinkState::Proven);
         }
@@ -224,9 +194,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// A caller's words. Its key is no part of them: a link has one proof and may have several keys.
+/// A caller's words. Key and greeting are no part of them: a link has one proof, and may have several of each.
 fn caller(hello: &Hello) -> [u8; HELLO_LEN] {
-    Hello { key: 0, ..*hello }.emit()
+    Hello {
+        key: 0,
+        greeting: 0,
+        ..*hello
+    }
+    .emit()
 }
 
 fn words<'a>(caller: &'a [u8], called: &'a [u8], binding: Binding) -> Words<'a> {

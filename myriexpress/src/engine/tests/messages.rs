@@ -468,6 +468,10 @@ fn connecting_to_oneself_gives_ones_own_address() {
     net.isend(0, own, 4, b"me");
     net.run_until_idle();
     assert_eq!(net.done(0, recv.handle).source, own);
+    // Both ends of the call.
+    assert_eq!((net.connect(0, 0), net.remotes()), (own, vec![2]));
+    net.engine(0).disconnect(own).unwrap();
+    assert_eq!(net.remotes(), [0]);
 }
 
 #[test]

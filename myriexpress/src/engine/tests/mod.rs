@@ -9,6 +9,7 @@ mod handler;
 mod messages;
 mod peers;
 mod random;
+mod sessions;
 
 use super::{Engine, Options};
 use crate::error::{Code, Error};
@@ -107,22 +108,22 @@ impl Net {
     }
 
     fn open(&mut self, node: NodeId, context_ids: Option<super::ContextIds>) -> Node {
-        self.open_as(node, node, context_ids)
+        let identity = Identity {
+            nic: NIC,
+            endpoint: EndpointId(node as u32),
+            session: SessionId(0x1001 + u64::from(self.lives)),
+        };
+        self.open_as(node, identity, context_ids)
     }
 
-    /// One that says it has the number of `claimed`.
+    /// One that says it is `identity`.
     fn open_as(
         &mut self,
         node: NodeId,
-        claimed: NodeId,
+        identity: Identity,
         context_ids: Option<super::ContextIds>,
     ) -> Node {
         self.lives += 1;
-        let identity = Identity {
-            nic: NIC,
-            endpoint: EndpointId(claimed as u32),
-            session: SessionId(0x1000 + u64::from(self.lives)),
-        };
         let number = EndpointId(node as u32);
         let port = SimPort::open(&self.fabric, node, NIC, number, self.profile);
         let port = port.expect("a free name");
@@ -157,7 +158,16 @@ impl Net {
 
     /// One more endpoint, which others see under the same name as that one.
     pub(super) fn add_twin(&mut self, of: NodeId) -> NodeId {
-        let node = self.open_as(self.cluster.len(), of, None);
+        let mut identity = self.engine(of).identity();
+        identity.session.0 += 0x1000;
+        let node = self.open_as(self.cluster.len(), identity, None);
+        self.cluster.add(node)
+    }
+
+    /// One more endpoint, which says it is that one, in the same life.
+    pub(super) fn add_impostor(&mut self, of: NodeId) -> NodeId {
+        let identity = self.engine(of).identity();
+        let node = self.open_as(self.cluster.len(), identity, None);
         self.cluster.add(node)
     }
 
@@ -174,6 +184,14 @@ impl Net {
 
     pub(super) fn engine(&mut self, node: NodeId) -> &mut SimEngine {
         &mut self.cluster.node(node).expect("a living node").engine
+    }
+
+    /// Returns the number of sessions that each node has.
+    pub(super) fn remotes(&mut self) -> Vec<usize> {
+        let nodes = 0..self.cluster.len();
+        nodes
+            .map(|node| self.engine(node).endpoint().remotes())
+            .collect()
     }
 
     /// Runs all nodes until none has anything to do.

@@ -26,9 +26,12 @@ fn a_stranger_can_be_answered_at_the_source_of_its_message() {
     assert_eq!(net.code(1, send), StatusCode::Success);
     assert_eq!(&net.bytes(answer)[..4], b"pong");
     assert_eq!(net.done(0, answer.handle).source, b);
-    // Connecting to a peer that is connected gives the same address and keeps the pointer.
+    // Connecting to a peer that is connected gives the same address and keeps the pointer. The key is checked.
+    let wrong = net.iconnect(1, 0, KEY + 1);
     assert_eq!(net.connect(1, 0), a);
+    assert_eq!(net.code(1, wrong), StatusCode::BadKey);
     assert_eq!(net.engine(1).peer_context(a).unwrap(), 0xa);
+    assert_eq!(net.remotes(), [1, 1]);
 }
 
 #[test]

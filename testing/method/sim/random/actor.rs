@@ -1,27 +1,47 @@
 //! One node and what its application knows: the promises of a single node.
 //!
 //! ```text
-//!   post --> Posted: place among its kind, what may come in --> completion --> Book of this life
+//!   post --> Posted: place among its kind, what may come in --> completion --> Book of its channel
 //! ```
 //!
-//! Owns: the book of the node's present life.
+//! A *channel* is all that a node receives by equal names of another one, or by one object of a caller. The tag of
+//! each message says which side of a session has sent it, and under which name its caller had looked the other up, so
+//! that sender, receiver and tag are one direction of one session, and of those after it.
+//!
+//! Owns: what was sent and received in the node's present life.
 //! Not here: steps, the network.
 
-use crate::rig::{Ended, Got, Host, NIC};
-use bmi_method::abi::constants::{BMI_ECANCEL, BMI_EMSGSIZE, BMI_ETIMEDOUT};
-use bmi_method::abi::types::bmi_method_addr;
+use crate::rig::{Addr, Ended, Got, Host, NIC, OTHER_NIC};
+use bmi_method::abi::constants::{BMI_ECANCEL, BMI_EMSGSIZE, BMI_ENETRESET, BMI_ETIMEDOUT};
+use bmi_method::address;
 use bmi_method::method::PostKind;
+use bmi_method::peer::state::{Ready, State};
+use bmi_mx_torture::program::UNEXPECTED_TAG;
 use bmi_mx_torture::{Book, Header, Stream, Verb, pieces};
 use mx_proto::Instant;
 use mx_sim::NodeId;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ptr::NonNull;
+
+/// Added to the tags of all messages that the called side of a session sends.
+const ANSWER: i32 = 1 << 23;
+
+/// Added to the tags of all messages of sessions whose caller has looked the other up under its second name.
+const SECOND_NAME: i32 = 1 << 24;
+
+/// A node's message with a name.
+#[derive(Default)]
+struct Sent {
+    /// The age that its receiver had when the send completed.
+    age: Option<u32>,
+    /// It has arrived.
+    arrived: bool,
+}
 
 /// The common state of all nodes.
 #[derive(Default)]
 pub struct World {
-    /// Every message with a name, and which age its receiver had when the send completed.
-    pub sent: HashMap<Header, Option<u32>>,
+    /// Every message with a name.
+    sent: HashMap<Header, Sent>,
     /// Streams in which a send was called off or given up.
     pub loose: HashSet<Stream>,
     /// Of every node, by number: even while it lives, odd while it does not.
@@ -30,11 +50,45 @@ pub struct World {
     pub ended: [u64; 2],
 }
 
+/// The objects of a node whose messages have one order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Channel {
+    /// Looked up: whom, and whether under its second name.
+    Call(NodeId, bool),
+    /// Registered for a caller.
+    Caller(usize),
+}
+
+/// An address object that a node knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    pub addr: Addr,
+    pub node: NodeId,
+    pub channel: Channel,
+    second_name: bool,
+}
+
+impl Known {
+    pub fn is_caller(&self) -> bool {
+        matches!(self.channel, Channel::Caller(_))
+    }
+
+    /// The tag of the messages that the node sends by it, or gets.
+    pub fn tag(&self, sends: bool, tag: i32) -> i32 {
+        let answer = if sends == self.is_caller() { ANSWER } else { 0 };
+        tag | answer | if self.second_name { SECOND_NAME } else { 0 }
+    }
+}
+
+/// A session that both sides have, as they number each other: the caller first.
+pub type Session = [(NodeId, u32); 2];
+
 /// An operation under way.
-struct Posted {
-    verb: Verb,
-    other: NodeId,
-    tag: i32,
+pub struct Posted {
+    pub verb: Verb,
+    pub known: Known,
+    /// With the marks of its side and its name.
+    pub tag: i32,
     /// Its place among all operations of this life.
     place: u64,
     /// A send's message.
@@ -43,21 +97,30 @@ struct Posted {
     life: u32,
 }
 
+/// The latest life of the other node that something has come from.
+#[derive(Clone, Copy, Default)]
+struct Lives {
+    any: u32,
+    unexpected: u32,
+}
+
 /// A node's application.
 pub struct Actor {
     pub me: NodeId,
-    pub book: Book,
+    /// The numbers of its messages.
+    book: Book,
+    /// Messages received, by channel.
+    books: BTreeMap<Channel, Book>,
     posted: BTreeMap<u64, Posted>,
-    /// Address objects and whose they are, oldest first.
-    addrs: Vec<(NonNull<bmi_method_addr>, NodeId)>,
-    /// The latest life of each node that something came from.
-    lives: HashMap<NodeId, u32>,
-    /// The same for unexpected messages only.
-    unexpected_lives: HashMap<NodeId, u32>,
+    /// Address objects, oldest first.
+    known: Vec<Known>,
+    lives: HashMap<Channel, Lives>,
+    /// Callers that the host was told of.
+    callers: usize,
+    /// The host's names of callers whose end it was told of.
+    ended: HashSet<i64>,
     places: u64,
     handed: u64,
-    /// It uses one address object for each node.
-    pub one_address: bool,
     pub frozen_until: Instant,
     pub finalized: bool,
 }
@@ -67,50 +130,84 @@ impl Actor {
         Self {
             me,
             book: Book::new(me, life),
+            books: BTreeMap::new(),
             posted: BTreeMap::new(),
-            addrs: Vec::new(),
+            known: Vec::new(),
             lives: HashMap::new(),
-            unexpected_lives: HashMap::new(),
+            callers: 0,
+            ended: HashSet::new(),
             places: 0,
             handed: 0,
-            one_address: false,
             frozen_until: Instant::default(),
             finalized: false,
         }
     }
 
-    /// One of its address objects for a node: another one each time, or always the first.
-    fn addr(&mut self, host: &mut Host, to: NodeId) -> NonNull<bmi_method_addr> {
-        let known: Vec<_> = self.addrs_of(to);
-        if known.is_empty() {
-            let addr = host.look_up(to, NIC);
-            self.addrs.push((addr, to));
-            return addr;
+    /// One of its address objects for a node, another one each time.
+    fn pick(&mut self, host: &mut Host, to: NodeId) -> Known {
+        let of: Vec<_> = self.known.iter().filter(|it| it.node == to).collect();
+        match of[..] {
+            [] => self.look_up(host, to, false),
+            _ => *of[self.places as usize % of.len()],
         }
-        let turn = if self.one_address { 0 } else { self.places };
-        known[turn as usize % known.len()]
     }
 
-    pub fn look_up(&mut self, host: &mut Host, to: NodeId, nic: mx_proto::NicId) {
-        let addr = host.look_up(to, nic);
-        self.addrs.push((addr, to));
+    pub fn look_up(&mut self, host: &mut Host, to: NodeId, second_name: bool) -> Known {
+        let nic = if second_name { OTHER_NIC } else { NIC };
+        let known = Known {
+            addr: host.look_up(to, nic),
+            node: to,
+            channel: Channel::Call(to, second_name),
+            second_name,
+        };
+        self.known.push(known);
+        known
     }
 
-    fn addrs_of(&self, to: NodeId) -> Vec<NonNull<bmi_method_addr>> {
-        let of = self.addrs.iter().filter(|(_, of)| *of == to);
-        of.map(|(addr, _)| *addr).collect()
+    /// Every channel by one of its objects.
+    pub fn channels(&self) -> BTreeMap<Channel, Known> {
+        self.known.iter().map(|it| (it.channel, *it)).collect()
     }
 
-    /// Posts an operation. A refusal is an answer too; nothing may follow it.
+    /// The objects by which messages with that tag have come since the last [`Self::collect`].
+    pub fn asked(&mut self, host: &Host, tag: i32) -> Vec<Known> {
+        let of = |got: &&Got| got.tag & !(ANSWER | SECOND_NAME) == tag;
+        let asked = host.got.iter().filter(of);
+        asked.map(|got| self.known_by(got)).collect()
+    }
+
+    /// Posts an operation by one of its objects for a node. An expected send by which a session begins follows an
+    /// unexpected one mostly: the other node cannot receive it before.
     pub fn post(
         &mut self,
         world: &mut World,
         host: &mut Host,
-        what: (Verb, NodeId, i32),
+        (verb, other, tag): (Verb, NodeId, i32),
+        size: (usize, u8),
+    ) {
+        let known = self.pick(host, other);
+        let begins = !known.is_caller() && host.state(known.addr) == State::Init;
+        if verb == Verb::Send && begins && self.places % 4 != 0 {
+            self.greet(world, host, known);
+        }
+        self.post_to(world, host, (verb, known, tag), size);
+    }
+
+    /// Sends something unexpected, so that the other node knows of the session.
+    pub fn greet(&mut self, world: &mut World, host: &mut Host, known: Known) -> Option<u64> {
+        let what = (Verb::SendUnexpected, known, UNEXPECTED_TAG);
+        self.post_to(world, host, what, (40, 1))
+    }
+
+    /// Posts an operation. A refusal is an answer too; nothing may follow it.
+    pub fn post_to(
+        &mut self,
+        world: &mut World,
+        host: &mut Host,
+        (verb, known, tag): (Verb, Known, i32),
         (len, parts): (usize, u8),
     ) -> Option<u64> {
-        let (verb, other, tag) = what;
-        let addr = self.addr(host, other);
+        let (other, tag) = (known.node, known.tag(verb != Verb::Recv, tag));
         let (kind, buffer) = match verb {
             Verb::Send => (PostKind::Send, self.book.compose(other, tag, len)),
             Verb::SendUnexpected => (PostKind::SendUnexpected, self.book.compose(other, tag, len)),
@@ -123,16 +220,31 @@ impl Actor {
         self.places += 1;
         let posted = Posted {
             verb,
-            other,
+            known,
             tag,
             place: self.places,
             header,
-            life: self.lives.get(&other).copied().unwrap_or(0),
+            life: self.lives.get(&known.channel).map_or(0, |it| it.any),
         };
+        let is_over = known.is_caller() && host.state(known.addr) == State::Init;
+        if is_over {
+            host.reap();
+        }
         let lens = pieces(len, parts);
-        let label = host.post_list(kind, addr, tag, buffer.into(), &lens).ok()?;
+        let label = host.post_list(kind, known.addr, tag, buffer.into(), &lens);
+        let label = label.ok()?;
+        if is_over {
+            host.reap();
+            let error = host.error(label);
+            let me = self.me;
+            assert_eq!(
+                error,
+                Some(-BMI_ENETRESET),
+                "n{me}: {verb:?} for {known:?}, which has gone"
+            );
+        }
         if let Some(header) = header {
-            world.sent.insert(header, None);
+            world.sent.insert(header, Sent::default());
         }
         self.posted.insert(label, posted);
         Some(label)
@@ -154,33 +266,71 @@ impl Actor {
         );
     }
 
-    /// Drops all its addresses of a node.
-    pub fn drop_addrs(&mut self, world: &mut World, host: &mut Host, to: NodeId) {
+    /// Drops those of its addresses of a node that are `wanted`.
+    pub fn drop_addrs(
+        &mut self,
+        world: &mut World,
+        host: &mut Host,
+        to: NodeId,
+        wanted: impl Fn(&Known) -> bool,
+    ) {
         // Among what has been handed out may be one.
         self.collect(world, host);
-        for addr in self.addrs_of(to) {
-            host.drop_addr(addr);
-        }
-        self.addrs.retain(|(_, of)| *of != to);
+        self.known.retain(|known| {
+            let drops = known.node == to && wanted(known);
+            if drops {
+                host.drop_addr(known.addr);
+            }
+            !drops
+        });
     }
 
     /// Drops the objects of peers the host was told are dead, if it may.
     pub fn forget(&mut self, host: &mut Host) {
+        let me = self.me;
         for name in std::mem::take(&mut host.forgotten) {
-            let Some(addr) = NonNull::new(host.registered[name as usize - 1] as *mut _) else {
-                panic!("n{}: told of name {name}, which it has dropped", self.me);
+            assert!(self.ended.insert(name), "n{me}: told twice of {name}");
+            let Some(addr) = Addr::new(host.registered[name as usize - 1] as *mut _) else {
+                panic!("n{me}: told of name {name}, which it has dropped");
             };
+            assert_eq!(host.state(addr), State::Init, "n{me}: told of {name}");
             if host.method.may_drop(addr.as_ptr()) {
                 host.drop_addr(addr);
-                self.addrs.retain(|(known, _)| *known != addr);
+                self.known.retain(|known| known.addr != addr);
             }
         }
+    }
+
+    /// Callers that have gone and that the host was not told of.
+    pub fn untold(&self, host: &Host) -> Vec<Known> {
+        let is_untold = |known: &Known| {
+            let addr = known.addr.as_ptr() as usize;
+            let name = host.registered.iter().position(|of| *of == addr);
+            known.is_caller()
+                && host.state(known.addr) == State::Init
+                && !name.is_some_and(|name| self.ended.contains(&(name as i64 + 1)))
+        };
+        let untold = self.known.iter().filter(|known| is_untold(known));
+        untold.copied().collect()
+    }
+
+    /// The session by which an object's messages go and come now.
+    pub fn session(&self, host: &Host, known: &Known) -> Option<Session> {
+        let State::Ready(Ready { tx_id, .. }) = host.state(known.addr) else {
+            return None;
+        };
+        let key = host.method.peers().of_addr(known.addr.as_ptr())?;
+        let mut ends = [(self.me, key.id()), (known.node, tx_id)];
+        if known.is_caller() {
+            ends.reverse();
+        }
+        Some(ends)
     }
 
     fn stream_to(&self, posted: &Posted) -> Stream {
         Stream {
             from: self.me,
-            to: posted.other,
+            to: posted.known.node,
             tag: posted.tag,
         }
     }
@@ -203,75 +353,119 @@ impl Actor {
 
     fn on_sent(&self, world: &mut World, posted: &Posted, ended: &Ended) {
         if let Some(header) = posted.header {
-            let age = world.ages[posted.other];
-            world.sent.insert(header, Some(age));
+            let age = world.ages[posted.known.node];
+            world.sent.entry(header).or_default().age = Some(age);
         }
         if [-BMI_ECANCEL, -BMI_ETIMEDOUT].contains(&ended.error) {
             world.loose.insert(self.stream_to(posted));
         }
     }
 
-    fn on_receive(&mut self, world: &World, posted: &Posted, ended: &Ended) {
+    fn on_receive(&mut self, world: &mut World, posted: &Posted, ended: &Ended) {
         let cut = ended.error == -BMI_EMSGSIZE;
         if ended.error != 0 && !cut {
             return;
         }
-        let from = Some(posted.other);
-        let got = self
-            .book
-            .received(posted.place, from, posted.tag, &ended.bytes, cut);
-        let me = self.me;
-        let header = got.unwrap_or_else(|fault| panic!("n{me}: {fault}"));
+        let place = posted.place;
+        let header = self.received(&posted.known, place, posted.tag, &ended.bytes, cut);
         let Some(header) = header else { return };
-        self.check_age(world, &header);
+        self.check_arrival(world, &header);
+        let me = self.me;
         assert!(
             header.life >= posted.life,
             "n{me}: {header:?} came after life {} of its sender was heard",
             posted.life
         );
-        let life = self.lives.entry(posted.other).or_default();
-        *life = header.life.max(*life);
+        let lives = self.lives.entry(posted.known.channel).or_default();
+        lives.any = header.life.max(lives.any);
     }
 
-    fn on_unexpected(&mut self, world: &World, got: &Got) {
+    /// Takes a message into the book of its channel.
+    fn received(
+        &mut self,
+        by: &Known,
+        place: u64,
+        tag: i32,
+        bytes: &[u8],
+        cut: bool,
+    ) -> Option<Header> {
+        let (me, life) = self.book.owner();
+        let book = self.books.entry(by.channel);
+        let book = book.or_insert_with(|| Book::new(me, life));
+        let got = book.received(place, Some(by.node), tag, bytes, cut);
+        got.unwrap_or_else(|fault| panic!("n{me}: {fault}"))
+    }
+
+    fn on_unexpected(&mut self, world: &mut World, got: &Got) {
         self.handed += 1;
-        let addr = NonNull::new(got.addr as *mut bmi_method_addr).expect("an object");
-        let known = self.addrs.iter().find(|(known, _)| *known == addr);
-        let from = known.map(|(_, from)| *from);
-        let said = self
-            .book
-            .received(self.handed, from, got.tag, &got.bytes, false);
         let me = self.me;
-        let header = said.unwrap_or_else(|fault| panic!("n{me}: {fault}"));
+        let known = self.known_by(got);
+        let sent_as = known.tag(false, 0);
+        assert_eq!(
+            got.tag & (ANSWER | SECOND_NAME),
+            sent_as,
+            "n{me}: by {known:?}"
+        );
+        let header = self.received(&known, self.handed, got.tag, &got.bytes, false);
         let Some(header) = header else { return };
-        let from = header.from as NodeId;
-        if known.is_none() {
-            self.addrs.push((addr, from));
-        }
-        self.check_age(world, &header);
-        let life = self.unexpected_lives.entry(from).or_default();
-        assert!(header.life >= *life, "n{me}: {header:?} after life {life}");
-        *life = header.life;
-        let life = self.lives.entry(from).or_default();
-        *life = header.life.max(*life);
+        self.check_arrival(world, &header);
+        let lives = self.lives.entry(known.channel).or_default();
+        let life = lives.unexpected;
+        assert!(header.life >= life, "n{me}: {header:?} after life {life}");
+        lives.unexpected = header.life;
+        lives.any = header.life.max(lives.any);
     }
 
-    /// A message that was on its way to an earlier life of ours is not for this one.
-    fn check_age(&self, world: &World, header: &Header) {
+    /// The object by which a message has come; the first of a caller names it.
+    fn known_by(&mut self, got: &Got) -> Known {
+        let addr = got.addr();
+        if let Some(known) = self.known.iter().find(|known| known.addr == addr) {
+            return *known;
+        }
+        let address = address::find(addr.as_ptr()).expect("an object");
+        let node = address.name.endpoint.expect("a caller's name has one");
+        let known = Known {
+            addr,
+            node: node as NodeId,
+            channel: Channel::Caller(self.callers),
+            second_name: got.tag & SECOND_NAME != 0,
+        };
+        self.callers += 1;
+        self.known.push(known);
+        known
+    }
+
+    /// A message comes once, and not if it was on its way to an earlier life of ours.
+    fn check_arrival(&self, world: &mut World, header: &Header) {
         let me = self.me;
-        let Some(sent) = world.sent.get(header) else {
+        let Some(sent) = world.sent.get_mut(header) else {
             panic!("n{me}: {header:?} was never posted");
         };
         assert!(
-            sent.is_none_or(|age| age >= world.ages[me]),
+            !std::mem::replace(&mut sent.arrived, true),
+            "n{me}: {header:?} has come before"
+        );
+        assert!(
+            sent.age.is_none_or(|age| age >= world.ages[me]),
             "n{me}: {header:?} was sent to an earlier life"
         );
     }
 
-    /// Other nodes, tags and verbs of everything under way.
-    pub fn outstanding(&self) -> impl Iterator<Item = (u64, Verb, NodeId, i32)> {
-        let each =
-            |(label, posted): (&u64, &Posted)| (*label, posted.verb, posted.other, posted.tag);
-        self.posted.iter().map(each)
+    /// Messages received.
+    pub fn count(&self) -> u64 {
+        self.books.values().map(Book::count).sum()
+    }
+
+    /// The order of each channel.
+    pub fn check_order(&self, loose: &HashSet<Stream>) {
+        for book in self.books.values() {
+            let order = book.check_order(|stream| loose.contains(stream));
+            order.unwrap_or_else(|fault| panic!("n{}: {fault}", self.me));
+        }
+    }
+
+    /// Everything under way.
+    pub fn outstanding(&self) -> impl Iterator<Item = (u64, &Posted)> {
+        self.posted.iter().map(|(label, posted)| (*label, posted))
     }
 }

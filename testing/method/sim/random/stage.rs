@@ -3,15 +3,14 @@
 //! ```text
 //!   steps --> all is healed, the dead come back --> what can end ends
 //!         --> nothing that matches is left --> everything is called off, at once
-//!         --> each talks to each --> each drops each: no peer is left --> all end: nothing is left
+//!         --> each calls each and is answered --> each drops each: no peer is left --> all end: nothing is left
 //! ```
 //!
 //! Owns: the nodes of one run.
 
-use super::actor::{Actor, World};
+use super::actor::{Actor, Channel, Known, World};
 use super::plan::{Plan, WIDE};
-use crate::rig::{NIC, OTHER_NIC, Rig};
-use bmi_mx_torture::program::UNEXPECTED_TAG;
+use crate::rig::Rig;
 use bmi_mx_torture::{Action, Step, Verb};
 use mx_proto::Instant;
 use mx_sim::{NodeId, Rng};
@@ -23,6 +22,7 @@ const SETTLE: Duration = Duration::from_secs(120);
 
 /// Tags of the messages at the end, which no step uses.
 const TALK: i32 = 500_000;
+const REQUEST: i32 = TALK + 1;
 
 /// Does all steps, and what belongs to every end.
 ///
@@ -127,12 +127,15 @@ impl<'a> Stage<'a> {
                 }
             }
             Action::Connect { to } => {
-                let other_name = self.plan.two_names && self.rng.chance(0.3);
-                actor.look_up(host, *to, if other_name { OTHER_NIC } else { NIC });
-                let what = (Verb::SendUnexpected, *to, UNEXPECTED_TAG);
-                actor.post(known, host, what, (40, 1));
+                let second_name = self.plan.two_names && self.rng.chance(0.3);
+                let addr = actor.look_up(host, *to, second_name);
+                actor.greet(known, host, addr);
             }
-            Action::Drop { to } => actor.drop_addrs(known, host, *to),
+            Action::Drop { to } => {
+                let wanted = self.rng.pick(&[[true, true], [true, false], [false, true]]);
+                let wanted = |known: &Known| wanted[usize::from(known.is_caller())];
+                actor.drop_addrs(known, host, *to, wanted);
+            }
             Action::Finalize => {
                 actor.collect(known, host);
                 host.finalize();
@@ -219,6 +222,10 @@ impl<'a> Stage<'a> {
         let now = self.rig.now();
         let thawed = self.actors.iter().map(|actor| actor.frozen_until).max();
         self.pause(SETTLE + thawed.unwrap_or(now).since(now));
+        for (me, actor) in self.actors.iter().enumerate() {
+            let untold = actor.untold(self.rig.peek(me));
+            assert!(untold.is_empty(), "n{me} was not told of {untold:?}");
+        }
     }
 
     /// No send waits for a receive that waits for it. What holds credits may keep others from going,
@@ -230,10 +237,14 @@ impl<'a> Stage<'a> {
         let mut sends = HashSet::new();
         let mut recvs = HashSet::new();
         for actor in &self.actors {
-            for (label, verb, other, tag) in actor.outstanding() {
-                match verb {
-                    Verb::Send => sends.insert((actor.me, other, tag)),
-                    Verb::Recv => recvs.insert((other, actor.me, tag)),
+            let host = self.rig.peek(actor.me);
+            for (label, posted) in actor.outstanding() {
+                let Some(session) = actor.session(host, &posted.known) else {
+                    panic!("n{}: {label} waits for no session", actor.me);
+                };
+                match posted.verb {
+                    Verb::Send => sends.insert((session, posted.tag)),
+                    Verb::Recv => recvs.insert((session, posted.tag)),
                     Verb::SendUnexpected => panic!("n{}: {label} never ended", actor.me),
                 };
             }
@@ -242,34 +253,58 @@ impl<'a> Stage<'a> {
         assert!(both.is_empty(), "never matched: {both:?}");
     }
 
+    /// Each caller sends something unexpected by each name it has, so that all sessions are known at both sides.
+    fn open_all(&mut self) {
+        for me in 0..self.actors.len() {
+            let (actor, known) = (&mut self.actors[me], &mut self.known);
+            let host = self.rig.host(me);
+            for addr in actor.channels().into_values() {
+                if !addr.is_caller() {
+                    actor.greet(known, host, addr).expect("it is not refused");
+                }
+            }
+        }
+        self.pause(Duration::from_secs(3));
+    }
+
     /// Receives whatever is left, until nothing comes any more and all sends have ended. A message that
     /// is not received keeps its place, and its sender's credits.
     fn take_in_the_rest(&mut self) {
-        let nodes = self.actors.len();
+        self.open_all();
         loop {
-            let before: u64 = self.actors.iter().map(|actor| actor.book.count()).sum();
-            for from in 0..nodes {
-                for to in 0..nodes {
+            let before: u64 = self.actors.iter().map(Actor::count).sum();
+            for me in 0..self.actors.len() {
+                let (actor, known) = (&mut self.actors[me], &mut self.known);
+                let host = self.rig.host(me);
+                for (channel, addr) in actor.channels() {
+                    if actor.session(host, &addr).is_none() && addr.is_caller() {
+                        continue;
+                    }
                     for tag in 0..self.plan.shape.tags {
-                        let what = (Verb::Recv, from, tag);
-                        let waits = self.actors[to].outstanding();
-                        let count =
-                            waits.filter(|(_, verb, other, of)| (*verb, *other, *of) == what);
-                        let room = 4usize.saturating_sub(count.count());
-                        for _ in 0..room {
-                            let host = self.rig.host(to);
+                        let waits = actor.outstanding().filter(|(_, posted)| {
+                            (posted.verb, posted.known.channel) == (Verb::Recv, channel)
+                                && posted.known.tag(false, tag) == posted.tag
+                        });
+                        for _ in waits.count()..2 {
                             let len = self.plan.shape.message_max;
-                            self.actors[to].post(&mut self.known, host, what, (len, 1));
+                            actor.post_to(known, host, (Verb::Recv, addr, tag), (len, 1));
                         }
                     }
                 }
             }
-            self.pause(Duration::from_secs(3));
-            let after: u64 = self.actors.iter().map(|actor| actor.book.count()).sum();
+            // The largest messages of all tags, on the slowest network.
+            self.pause(Duration::from_secs(10));
+            let after: u64 = self.actors.iter().map(Actor::count).sum();
             if before == after {
-                let sends = self.actors.iter().flat_map(Actor::outstanding);
-                let sends: Vec<_> = sends.filter(|(_, verb, ..)| *verb != Verb::Recv).collect();
-                assert!(sends.is_empty(), "sends that are not received: {sends:?}");
+                for actor in &self.actors {
+                    let sends = actor.outstanding();
+                    let sends: Vec<_> = sends
+                        .filter(|(_, posted)| posted.verb != Verb::Recv)
+                        .map(|(label, posted)| (label, posted.known, posted.tag))
+                        .collect();
+                    let me = actor.me;
+                    assert!(sends.is_empty(), "n{me}: not received: {sends:?}");
+                }
                 return;
             }
         }
@@ -295,52 +330,53 @@ impl<'a> Stage<'a> {
     }
 
     fn check_order_of(&self, me: NodeId) {
-        // Order holds within each name, that of a sender's lives too, and a book does not know under which a message
-        // went.
-        if self.plan.two_names {
-            return;
-        }
-        let loose = &self.known.loose;
-        let order = self.actors[me]
-            .book
-            .check_order(|stream| loose.contains(stream));
-        order.unwrap_or_else(|fault| panic!("n{me}: {fault}"));
+        self.actors[me].check_order(&self.known.loose);
     }
 
-    /// Each sends each what it expects and what it does not expect.
+    /// Each calls each under every name, and both sides send what the other expects.
     fn all_talk(&mut self) {
+        let names = if self.plan.two_names { 2 } else { 1 };
         let nodes = self.actors.len();
+        let before: Vec<_> = self.actors.iter().map(Actor::count).collect();
+        let mut calls = Vec::new();
         let mut labels = Vec::new();
-        let before: Vec<_> = self.actors.iter().map(|actor| actor.book.count()).collect();
         for me in 0..nodes {
-            for other in 0..nodes {
+            for (other, name) in (0..nodes).flat_map(|other| (0..names).map(move |n| (other, n))) {
                 let (actor, known) = (&mut self.actors[me], &mut self.known);
                 let host = self.rig.host(me);
-                actor.one_address = true;
-                let mut post = |verb, tag, len| {
-                    let label = actor.post(known, host, (verb, other, tag), (len, 1));
-                    labels.push((me, verb, other, label.expect("it is not refused")));
-                };
-                // First: what was lost has cut the exchanges before it.
-                post(Verb::SendUnexpected, TALK + 1, 100);
-                post(Verb::Send, TALK, 100);
-                post(Verb::Recv, TALK, 100);
+                let call = actor.channels().remove(&Channel::Call(other, name == 1));
+                let call = call.unwrap_or_else(|| actor.look_up(host, other, name == 1));
+                let what = (Verb::SendUnexpected, call, REQUEST);
+                labels.push((me, what, actor.post_to(known, host, what, (100, 1))));
+                calls.push((me, call));
             }
         }
         // Connecting is allowed to take one time-out, not more.
         self.rig.run_for(Duration::from_secs(20));
-        for (me, verb, other, label) in labels {
-            let error = self.rig.peek(me).error(label);
-            assert_eq!(
-                error,
-                Some(0),
-                "n{me}: {verb:?} n{other} after all was healed"
-            );
+        for me in 0..nodes {
+            let callers = self.actors[me].asked(self.rig.peek(me), REQUEST);
+            assert_eq!(callers.len(), names * nodes, "n{me}: requests");
+            calls.extend(callers.into_iter().map(|caller| (me, caller)));
+        }
+        for (me, addr) in calls {
+            let (actor, known) = (&mut self.actors[me], &mut self.known);
+            let host = self.rig.host(me);
+            for verb in [Verb::Send, Verb::Recv] {
+                let what = (verb, addr, TALK);
+                labels.push((me, what, actor.post_to(known, host, what, (100, 1))));
+            }
+        }
+        self.rig.run_for(Duration::from_secs(20));
+        for (me, what, label) in labels {
+            let error = self.rig.peek(me).error(label.expect("it is not refused"));
+            assert_eq!(error, Some(0), "n{me}: {what:?} after all was healed");
         }
         self.collect();
         for (me, before) in before.into_iter().enumerate() {
-            let count = self.actors[me].book.count() - before;
-            assert_eq!(count, 2 * nodes as u64, "n{me}: messages at the end");
+            // A request, what follows it, and an answer of each.
+            let count = self.actors[me].count() - before;
+            let expected = 3 * names * nodes;
+            assert_eq!(count, expected as u64, "n{me}: messages at the end");
         }
     }
 
@@ -349,7 +385,7 @@ impl<'a> Stage<'a> {
         for me in 0..self.actors.len() {
             let (actor, known) = (&mut self.actors[me], &mut self.known);
             let host = self.rig.host(me);
-            (0..known.ages.len()).for_each(|to| actor.drop_addrs(known, host, to));
+            (0..known.ages.len()).for_each(|to| actor.drop_addrs(known, host, to, |_| true));
         }
         self.rig.run_for(Duration::from_secs(5));
         self.nothing_left("after all were dropped");

@@ -13,7 +13,6 @@ mod places;
 mod traffic;
 
 pub use by_hand::UnderWay;
-pub(crate) use places::address_of;
 
 use crate::profile::Profile;
 use crate::rng::Rng;

@@ -7,14 +7,9 @@
 
 use super::{Fabric, Host, HostId, Inner};
 use crate::world::NodeId;
-use mx_proto::origin::{Address, Seen, Source};
+use mx_proto::origin::{Seen, Source};
 use mx_proto::port::LinkDown;
 use mx_proto::{EndpointId, LinkId, Memory, NicId};
-
-/// The only address that an interface has.
-pub(crate) fn address_of(nic: NicId) -> Address {
-    Address(nic.0.into())
-}
 
 impl<M: Memory> Fabric<M> {
     /// The node's machine gets other addresses. Its links end: at once, or, if `silent`, when both ends
@@ -95,7 +90,6 @@ impl<M: Memory> Inner<M> {
             source: from.map_or(Source::TRUSTED, |from| Source(from.0)),
             user: None,
             nic,
-            address: from.or(nic).map(address_of).unwrap_or_default(),
             oneself: peer == Some(host),
         }
     }

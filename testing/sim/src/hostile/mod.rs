@@ -3,8 +3,8 @@
 //! ```text
 //!   overheard --> Gang: packets of all introductions --.      it calls others, and others call it
 //!        |                                             v                 |
-//!        |   turn: claim a name or a life, replay, ask, prove, flood     answer: claim, replay, say that it
-//!        `-> at once: the same call from here                            knows the caller, lie, pass on
+//!        |   turn: claim a name, a life, a session, replay, prove, flood answer: claim, replay, lie, pass on
+//!        `-> at once: the same call from here
 //! ```
 //!
 //! It holds to no rule but those of the port. Once it is let in, under whatever name, it sends a message
@@ -59,14 +59,7 @@ impl Gang {
         let kind = Header::parse(header).map(|header| header.kind);
         let introduces = matches!(
             kind,
-            Some(
-                Kind::Connect
-                    | Kind::Reply
-                    | Kind::Confirm
-                    | Kind::Confirmed
-                    | Kind::Challenge
-                    | Kind::Prove
-            )
+            Some(Kind::Connect | Kind::Reply | Kind::Claim | Kind::Challenge | Kind::Prove)
         );
         if introduces {
             if self.heard.len() == HEARD_MAX {
@@ -127,9 +120,6 @@ pub struct Hostile<P> {
     /// All it does is to pass calls on to that node, and back.
     relay: Option<NodeId>,
 }
-
-/// In a Reply: an association of the caller's life is here.
-const KNOWN: u32 = 4;
 
 /// Links that one has at most; beyond that the oldest goes.
 const LINKS_MAX: usize = 120;
@@ -281,10 +271,8 @@ impl<P: Port<Buffer>> Hostile<P> {
     fn connect_as(&mut self, link: LinkId) {
         let to = self.links.get(&link).and_then(|known| known.to);
         let says = self.claim(to);
-        let denies = [0, 1, 2, u32::MAX];
-        let (word, denied) = (self.rng.bits(), self.rng.pick(&denies));
-        let body = packets::hello(&says);
-        self.send(link, &packet(Kind::Connect, word, denied, 0, body));
+        let (word, body) = (self.rng.bits(), packets::hello(&says));
+        self.send(link, &packet(Kind::Connect, word, 0, 0, body));
     }
 
     /// Names itself in a message.
@@ -293,12 +281,16 @@ impl<P: Port<Buffer>> Hostile<P> {
         self.send(link, &packet(Kind::Eager, MARK, body.len() as u32, 0, body));
     }
 
-    /// Asks whether a call of another's was this peer's.
-    fn ask(&mut self, link: LinkId) {
-        let from = self.rng.within(0..=self.id);
-        let (nonce, (from, _)) = (self.any_nonce(), self.name_of(from));
-        let body = packets::confirm(nonce, from);
-        self.send(link, &packet(Kind::Confirm, 0, 0, 0, body));
+    /// Says that a session of another's is its.
+    fn claim_session(&mut self, link: LinkId) {
+        let to = self.rng.index(self.honest);
+        let (called, _) = self.name_of(to);
+        let heard = self.gang.borrow().any(&mut self.rng, Some(Kind::Claim));
+        let number = heard.and_then(|(_, body)| packets::number_of(&body));
+        let guess = self.rng.below(8);
+        let number = self.rng.pick(&[guess, number.unwrap_or(guess)]);
+        let body = packets::claim(number, called, self.any_nonce());
+        self.send(link, &packet(Kind::Claim, 0, 0, 0, body));
     }
 
     /// Another has called a node: the same call comes from here, perhaps before it.
@@ -326,7 +318,6 @@ impl<P: Port<Buffer>> Hostile<P> {
     /// Says anything.
     fn speak(&mut self, link: LinkId) {
         let any = self.rng.bits();
-        let bit = any as u32 & 1;
         match self.rng.below(100) {
             0..25 => self.connect_as(link),
             25..60 => {
@@ -335,8 +326,7 @@ impl<P: Port<Buffer>> Hostile<P> {
                     self.send(link, &packet);
                 }
             }
-            60..70 => self.ask(link),
-            70..76 => self.send(link, &packet(Kind::Confirmed, 0, bit, 0, Vec::new())),
+            60..76 => self.claim_session(link),
             76..82 => {
                 let len = self.rng.pick(&[0, 31, 32, 32, 33]);
                 self.send(link, &packet(Kind::Prove, 0, 0, 0, vec![any as u8; len]));
@@ -437,19 +427,13 @@ impl<P: Port<Buffer>> Hostile<P> {
         };
         match header.kind {
             Kind::Connect => self.on_call(link, packet, &header),
-            Kind::Confirm => {
-                let yes = u32::from(self.rng.chance(0.7));
-                let answer = packets::packet(Kind::Confirmed, 0, yes, 0, Vec::new());
-                self.send(link, &answer);
-            }
             Kind::Challenge => self.on_challenge(link, packet),
             Kind::Reply if header.aux == 0 => {
                 self.reveal(link);
                 if self.rng.chance(0.3) {
-                    self.ask(link);
+                    self.claim_session(link);
                 }
             }
-            Kind::Reply if header.aux == KNOWN => self.connect_as(link),
             Kind::Ping if self.rng.chance(0.8) => {
                 let pong = packets::packet(Kind::Pong, header.word, 0, 0, Vec::new());
                 self.send(link, &pong);
@@ -470,7 +454,7 @@ impl<P: Port<Buffer>> Hostile<P> {
                 self.begin_relay(link, to, packet);
             }
             3 | 4 => {
-                let status = self.rng.pick(&[0, 0, 0, 1, 3, KNOWN, KNOWN, KNOWN, 5, 6]);
+                let status = self.rng.pick(&[0, 0, 0, 1, 3, 5, 6]);
                 let body = packets::hello(&says);
                 let reply = packets::packet(Kind::Reply, header.word, 1, status, body);
                 self.send(link, &reply);

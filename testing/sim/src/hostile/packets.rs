@@ -17,10 +17,9 @@ pub struct Says {
     pub to: (NicId, EndpointId),
     /// The endpoint's key.
     pub key: u32,
-    /// The number of its association.
+    /// The sender's number of the session.
     pub epoch: u16,
-    /// In a call its number, in the answer *known* the proof of an association, and what proofs of the
-    /// secret are about.
+    /// The number of the call, which proofs are about.
     pub nonce: [u8; 16],
 }
 
@@ -52,11 +51,19 @@ pub fn receiver_of(hello: &[u8]) -> Option<(NicId, EndpointId)> {
     Some((NicId(nic), EndpointId(number)))
 }
 
-/// The body of a Confirm: has a hello with that nonce been yours, from there?
-pub fn confirm(nonce: [u8; 16], from: NicId) -> Vec<u8> {
-    let mut bytes = nonce.to_vec();
-    bytes.extend_from_slice(&u128::from(from.0).to_be_bytes());
+/// The body of a Claim: the receiver's session with that number is the sender's, too.
+pub fn claim(number: u64, called: NicId, proof: [u8; 16]) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    for _ in 0..2 {
+        bytes.extend_from_slice(&called.0.to_le_bytes());
+    }
+    bytes.extend_from_slice(&proof);
     bytes
+}
+
+/// The number of the session in a claim that was heard.
+pub fn number_of(claim: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(claim.get(..8)?.try_into().ok()?))
 }
 
 /// The body of a Challenge with that secret, as an answer to that hello.

@@ -7,7 +7,7 @@ use crate::owner::Verdicts;
 use crate::rng::Rng;
 use crate::world::World;
 use mx_proto::flow::Lane;
-use mx_proto::{Arrival, MatchBits, RemoteId, Source, Verdict};
+use mx_proto::{Arrival, MatchBits, OpKind, Outcome, RemoteId, Source, Status, Verdict};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -23,6 +23,10 @@ pub struct Judge {
     pub(super) ready: u64,
     /// Those that have sent something, if that is of interest.
     pub(super) heard_of: Option<Vec<RemoteId>>,
+    /// Remotes that are of one process.
+    pub(super) joined: Vec<(RemoteId, RemoteId)>,
+    /// Those of which a message or a connect's answer has come, and how many had been joined by then.
+    pub(super) seen: Vec<(RemoteId, usize)>,
     pub(super) siege: Option<Siege>,
     pub(super) world: World,
 }
@@ -38,9 +42,17 @@ impl Judge {
         self.next_context += 1;
         self.next_context
     }
+
+    fn sees(&mut self, remote: RemoteId) {
+        if self.seen.iter().all(|(known, _)| *known != remote) {
+            self.seen.push((remote, self.joined.len()));
+        }
+    }
 }
 
 impl Verdicts<Buffer> for Judge {
+    const JOINS: bool = true;
+
     fn lane(bits: MatchBits) -> Lane {
         Lane::ALL[usize::from(bits.0 & FOR_HANDLER != 0)]
     }
@@ -55,6 +67,7 @@ impl Verdicts<Buffer> for Judge {
             self.book.borrow_mut().count("hostile");
             return Verdict::Finished;
         }
+        self.sees(arrival.source);
         if let Some(heard_of) = &mut self.heard_of {
             heard_of.push(arrival.source);
         }
@@ -111,5 +124,15 @@ impl Verdicts<Buffer> for Judge {
 
     fn ready(&mut self, _: u32) {
         self.ready += 1;
+    }
+
+    fn joined(&mut self, one: RemoteId, other: RemoteId) {
+        self.joined.push((one, other));
+    }
+
+    fn completed(&mut self, how: &Outcome) {
+        if how.kind != OpKind::Send && how.status == Status::Success {
+            self.sees(how.remote);
+        }
     }
 }

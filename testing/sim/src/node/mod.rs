@@ -16,6 +16,7 @@ mod results;
 mod siege;
 mod turns;
 
+pub use results::are_joined;
 pub use siege::Siege;
 
 use crate::buffer::Buffer;
@@ -35,7 +36,7 @@ use mx_proto::{
     SessionId, Target,
 };
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -136,6 +137,8 @@ pub struct Node<P> {
     ops: BTreeMap<u64, Op>,
     peers: Vec<RemoteId>,
     next_turn: Instant,
+    /// The joins that have been checked.
+    joins: usize,
     /// Messages that it has taken out of the inbox.
     taken: u64,
     unexpected_max: usize,
@@ -198,6 +201,8 @@ impl<P: Port<Buffer>> Node<P> {
             next_context: 1,
             ready: 0,
             heard_of: habits.answers.then(Vec::new),
+            joined: Vec::new(),
+            seen: Vec::new(),
             siege: None,
             world: world.clone(),
         };
@@ -221,6 +226,7 @@ impl<P: Port<Buffer>> Node<P> {
             ops: BTreeMap::new(),
             peers: Vec::new(),
             next_turn: world.now(),
+            joins: 0,
             taken: 0,
             unexpected_max,
             limit,
@@ -292,6 +298,17 @@ impl<P: Port<Buffer>> Node<P> {
     /// Those it is connected to, as far as it has been told.
     pub fn remotes(&self) -> &[RemoteId] {
         &self.peers
+    }
+
+    /// The lives of the other ends of all its sessions, also of those that it has not heard of.
+    pub fn lives_met(&self) -> Vec<SessionId> {
+        let places = 0..self.endpoint.view_places();
+        let views = places.filter_map(|place| self.endpoint.view_at(place));
+        let names: BTreeSet<_> = views.map(|view| (view.nic, view.endpoint)).collect();
+        let of = |(nic, number)| self.endpoint.remotes_of(nic, number);
+        let identity = |remote| self.endpoint.remote_identity(remote);
+        let met = names.into_iter().flat_map(of).filter_map(identity);
+        met.map(|identity| identity.session).collect()
     }
 
     /// Closes the endpoint; everything must complete now.
@@ -407,6 +424,7 @@ impl<P: Port<Buffer>> Drive for Node<P> {
         }
         busy |= self.deliberate();
         self.get_to_know();
+        self.check_joins();
         busy |= self.take_messages();
         self.check_limits();
         if self.mood != Mood::Quiet && self.next_turn <= self.world.now() {

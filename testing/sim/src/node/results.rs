@@ -143,11 +143,46 @@ impl<P: Port<Buffer>> Node<P> {
         };
         if self.peers.iter().any(same) {
             // Messages keep their order on one way.
-            return book.count("two associations with one peer");
+            return book.count("two sessions with one peer");
         }
         drop(book);
         assert!(self.endpoint.set_remote_context(remote, life as u64 + 1));
         self.peers.push(remote);
+    }
+
+    /// Joined sessions are of one process.
+    pub(super) fn check_joins(&mut self) {
+        let new = &self.endpoint.owner().joined[self.joins..];
+        let identity = |remote: &RemoteId| self.endpoint.remote_identity(*remote);
+        for (one, other) in new {
+            self.endpoint.owner().book.borrow_mut().count("joined");
+            if let (Some(one), Some(other)) = (identity(one), identity(other)) {
+                assert_eq!(one.session, other.session, "two lives are joined");
+                let of = [self.honest(&one), self.honest(&other)];
+                assert!(
+                    of[0].is_some() && of[0] == of[1],
+                    "joined: {one:?} {other:?}"
+                );
+            }
+        }
+        self.joins += new.len();
+    }
+
+    /// The first session of a process of which something was seen before it was joined with one that was seen before.
+    pub fn seen_too_early(&self) -> Option<RemoteId> {
+        let judge = self.endpoint.owner();
+        let life = |remote| Some(self.endpoint.remote_identity(remote)?.session);
+        let early = |at: &usize| {
+            let (remote, told) = judge.seen[*at];
+            let before = judge.seen[..*at].iter().map(|(seen, _)| *seen);
+            let of_one: Vec<_> = before
+                .filter(|other| life(*other) == life(remote))
+                .collect();
+            let is_joined = |other: &RemoteId| are_joined(&judge.joined[..told], remote, *other);
+            life(remote).is_some() && !of_one.is_empty() && !of_one.iter().any(is_joined)
+        };
+        let at = (0..judge.seen.len()).find(early)?;
+        Some(judge.seen[at].0)
     }
 
     /// Those that have sent something become peers.
@@ -176,7 +211,6 @@ impl<P: Port<Buffer>> Node<P> {
         );
         let knew = context > 0 || self.peers.contains(&remote);
         if self.endpoint.owner().siege.is_some() {
-            // One of two associations with a peer ends when it is known to be one peer.
             let honest = knew && self.honest(&identity).is_some();
             assert!(!honest, "honest {identity:?} is down: {reason}");
             return;
@@ -206,4 +240,21 @@ impl<P: Port<Buffer>> Node<P> {
         drop(book);
         self.peers.retain(|peer| *peer != remote);
     }
+}
+
+/// Returns whether two remotes are joined, perhaps by way of others.
+pub fn are_joined(joined: &[(RemoteId, RemoteId)], one: RemoteId, other: RemoteId) -> bool {
+    let mut all = vec![one];
+    let mut at = 0;
+    while let Some(of) = all.get(at).copied() {
+        for (one, other) in joined {
+            for (from, to) in [(*one, *other), (*other, *one)] {
+                if from == of && !all.contains(&to) {
+                    all.push(to);
+                }
+            }
+        }
+        at += 1;
+    }
+    all.contains(&other)
 }

@@ -311,7 +311,6 @@ impl<N: Network> Besieged<N> {
                 ("refused", stats.refused),
                 ("unproven", stats.unproven),
                 ("intruders", stats.intruders),
-                ("confirms", stats.confirms),
             ] {
                 if count > 0 {
                     book.count(what);

@@ -79,6 +79,7 @@ impl<N: Network> Run<N> {
         let mut other = Rng::new(world.seed() ^ 0x7065_6572);
         let millis = other.pick(&[None, None, Some(100), Some(1_000)]);
         habits.copies = other.chance(0.7);
+        habits.answers = other.chance(0.5);
         change(&mut habits);
         let config = random_config(&mut rng, millis.map(Duration::from_millis));
         Self {

@@ -4,7 +4,7 @@
 //!   hosts      several addresses: called at any of them, links leave from any
 //!   roamers    their addresses change: old links end, or fall silent
 //!   hidden     behind a translator, several with one number: they call, and are not called
-//!      --> random operations, changes --> all is quiet --> all meet at once: one association a pair
+//!      --> random operations, changes --> all is quiet --> all meet at once: each session has two ends
 //! ```
 //!
 //! The names that nodes are shown are checked by [`crate::Node`] and its judge.
@@ -87,7 +87,7 @@ impl Roaming {
         self.stage.world.home(id).translator.is_some()
     }
 
-    /// The pairs that can have an association, and who can call whom.
+    /// The pairs of which the first can call the second.
     fn pairs(&self) -> Vec<(NodeId, NodeId)> {
         let all = (0..self.nodes).flat_map(|a| (0..self.nodes).map(move |b| (a, b)));
         all.filter(|(a, b)| a != b && !self.is_hidden(*b)).collect()
@@ -143,7 +143,7 @@ impl Roaming {
         self.stage.run(10 * SECOND);
     }
 
-    /// All call all at once, and are one peer to each other.
+    /// All call all at once, and no end of a session is left without the other.
     fn all_meet(&mut self) {
         let pairs = self.pairs();
         for (from, to) in pairs.clone() {
@@ -154,28 +154,27 @@ impl Roaming {
             assert!(self.stage.at(from).knows(to), "n{from} does not know n{to}");
         }
         for id in 0..self.nodes {
-            let own = self.of_itself(id);
-            let others = (0..self.nodes).filter(|other| *other != id);
-            let others = others.filter(|other| !(self.is_hidden(id) && self.is_hidden(*other)));
-            let (others, known) = (others.count(), self.stage.at(id).endpoint.remotes());
-            assert_eq!(known - own, others, "associations of n{id}");
+            assert_eq!(
+                self.sessions(id, id) % 2,
+                0,
+                "sessions of n{id} with itself"
+            );
+            for other in 0..id {
+                let ends = (self.sessions(id, other), self.sessions(other, id));
+                assert_eq!(ends.0, ends.1, "sessions of n{id} and n{other}");
+            }
             for remote in self.stage.at(id).remotes().to_vec() {
                 self.stage.at(id).send(remote, 3, 100);
             }
         }
     }
 
-    /// Associations of a node with itself. It need not know of them: their connects may have been called off.
-    fn of_itself(&mut self, id: NodeId) -> usize {
-        let drawn = self.drawn;
-        let endpoint = &self.stage.at(id).endpoint;
-        let me = endpoint.identity();
-        let is_own = |nth: &u64| {
-            let known = endpoint.remote_of(address(*nth), me.endpoint);
-            let who = known.and_then(|known| endpoint.remote_identity(known));
-            who.is_some_and(|who| who.session == me.session)
-        };
-        (0..drawn).filter(is_own).count()
+    /// Sessions of a node with another, or with itself. It need not know of them: their connects may have been
+    /// called off.
+    fn sessions(&mut self, id: NodeId, other: NodeId) -> usize {
+        let life = self.stage.at(other).endpoint.identity().session;
+        let lives = self.stage.at(id).lives_met();
+        lives.into_iter().filter(|met| *met == life).count()
     }
 
     /// Adds what was counted.

@@ -19,7 +19,7 @@ mod port;
 pub use net::{End, Net, ScriptedNet, link};
 pub use port::ScriptedPort;
 
-use mx_proto::origin::{Address, Seen};
+use mx_proto::origin::Seen;
 use mx_proto::port::{ConnectError, HeaderBytes, Limits, LinkDown, RemoteKey, RemoteUse};
 use mx_proto::secret::Binding;
 use mx_proto::{Identity, LinkId, Memory, NicId, Target};
@@ -48,11 +48,6 @@ pub trait Script: Default + fmt::Debug {
     /// Answers [`mx_proto::port::LinkControl::seen`].
     fn seen(&self, _link: LinkId, _ends: Ends, claimed: &Identity) -> Seen {
         Seen::trusted(claimed)
-    }
-
-    /// Returns whether an address is one of a node's.
-    fn has_address(&self, _node: usize, _address: Address) -> bool {
-        true
     }
 
     /// Returns whether an interface is one of a node's.

@@ -6,7 +6,7 @@
 use super::net::{Net, Open, ScriptedNet, Step, copy, link};
 use super::{Delivery, Event, RemoteCall, Script};
 use crate::aside::aside;
-use mx_proto::origin::{Address, Seen};
+use mx_proto::origin::Seen;
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Place, Port, RemoteKey,
     RemoteMemory, RemoteRead, SendError, Sent,
@@ -184,11 +184,6 @@ impl<S: Script> LinkControl for ScriptedPort<S> {
     fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
         self.net
             .with(|net| net.script.seen(link, net.ends(link), claimed))
-    }
-
-    fn has_address(&self, address: Address) -> bool {
-        self.net
-            .with(|net| net.script.has_address(self.node, address))
     }
 
     fn has_interface(&self, nic: NicId) -> bool {

@@ -1,0 +1,142 @@
+//! Sessions that are of one process: each side says so of its own.
+//!
+//! ```text
+//!   us                                                them
+//!   session x, just met; y is of the life that x says
+//!   Reply of x, or Claim on x: "y is mine, too" ----> proof right: joined(x, y)
+//!        joined(x, y) <------------------------------ the same
+//! ```
+//!
+//! Two sessions between two processes arise when both call. A claim goes before every message on its session, in the
+//! Reply or right behind it, and so each side is told that two are one before anything of the second one is seen.
+//! A claim counts for who makes it only: a proof needs the nonce that the receiver has drawn for y, which the other end
+//! of y alone knows, and is about the nonces of x, so it is of no use on another session. It is about the name, too,
+//! by which the claimant knows the receiver in each of the two: where a relay passes on what both say, that is the
+//! relay's. (A name that a translator has changed is not the receiver's either: such sessions are not joined.)
+//!
+//! Only for owners that [join](crate::Owner::JOINS) sessions. One that hears no claim of a session has it as another
+//! peer's.
+
+use super::Endpoint;
+use crate::ids::{NicId, RemoteId};
+use crate::owner::Owner;
+use crate::port::Port;
+use crate::remote::{Life, Met};
+use crate::secret::claim_proof;
+use crate::time::Clock;
+use crate::wire::{self, ClaimBody, Header};
+use smallvec::SmallVec;
+
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
+    /// Claims to be made on a session that has been met: on the others of the life that its peer says. Those of the
+    /// peer's name come first, so that others that say its life cannot crowd them out.
+    pub(super) fn claims_of(&self, id: RemoteId) -> impl Iterator<Item = ClaimBody> {
+        let name_of = |id| self.remotes.of(id).map(|remote| remote.name);
+        let name = name_of(id);
+        let others = move || {
+            let of_peer = |met: &&Met| O::JOINS && met.session != self.identity.session;
+            let met = self.remotes.met(id).filter(of_peer);
+            let all = met.map(|met| self.remotes.all_of_life(met.session));
+            all.into_iter().flatten().filter(move |other| *other != id)
+        };
+        let namesakes = others().filter(move |other| name_of(*other) == name);
+        let rest = others().filter(move |other| name_of(*other) != name);
+        namesakes
+            .chain(rest)
+            .take(OTHERS_MAX)
+            .filter_map(move |other| self.claim_on(id, other))
+    }
+
+    /// A session has been met: if that is with ourselves, no peer has to claim it.
+    pub(super) fn join_own(&mut self, id: RemoteId) {
+        let life = self.identity.session;
+        if O::JOINS && self.remotes.met(id).is_some_and(|met| met.session == life) {
+            let other = self.remotes.all_of_life(life).find(|other| *other != id);
+            if let Some(other) = other {
+                self.join(id, other);
+            }
+        }
+    }
+
+    /// Makes the claims on a session, but for the first ones that have been `made`.
+    pub(super) fn send_claims(&mut self, id: RemoteId, made: usize) {
+        let claims: SmallVec<[_; OTHERS_MAX]> = self.claims_of(id).skip(made).collect();
+        for claim in claims {
+            let header = Header::new(wire::Kind::Claim, 0, 0);
+            self.push_control(id, header, &claim.emit());
+        }
+    }
+
+    /// The claim on a session that another one is ours, too.
+    fn claim_on(&self, id: RemoteId, other: RemoteId) -> Option<ClaimBody> {
+        let (remote, other) = (self.remotes.of(id)?, self.remotes.of(other)?);
+        let of = other.met()?.nonce;
+        let nonces = [&remote.met()?.nonce, &self.nonce_of(id)?];
+        let names = [remote.name, other.name];
+        Some(ClaimBody {
+            number: crate::secret::call_of(&of),
+            called: names.map(|(nic, _)| nic),
+            proof: claim_proof(&of, nonces, names),
+        })
+    }
+
+    /// Our call has been accepted, perhaps with a claim: says what else is ours. `claimed`: its peer has claimed it on
+    /// that session before.
+    pub(super) fn claim_others(
+        &mut self,
+        id: RemoteId,
+        claim: Option<ClaimBody>,
+        claimed: Option<RemoteId>,
+    ) {
+        self.send_claims(id, 0);
+        if let Some(claim) = claim {
+            self.on_claim(id, &claim);
+        }
+        let session = |id| self.remotes.met(id).map(|met| met.session);
+        if let Some(by) = claimed.filter(|by| session(*by) == session(id)) {
+            self.join(id, by);
+        }
+    }
+
+    fn join(&mut self, id: RemoteId, other: RemoteId) {
+        if let Some(remote) = self.remotes.of(id) {
+            self.owner.joined(id, other, remote.identity());
+        }
+    }
+
+    /// The peer of a session says that another one is its, too.
+    pub(super) fn on_claim(&mut self, id: RemoteId, claim: &ClaimBody) {
+        let other = RemoteId::from_word(claim.number);
+        if !O::JOINS || other == id || !self.is_right(id, other, claim) {
+            self.stats.stale += 1;
+            return;
+        }
+        let Some(session) = self.remotes.met(id).map(|met| met.session) else {
+            return;
+        };
+        let Some(remote) = self.remotes.of_mut(other) else {
+            return;
+        };
+        match &mut remote.life {
+            Life::Met(met) if met.session == session => self.join(id, other),
+            // The answer to our call is on its way.
+            Life::Connecting { claimed } => *claimed = Some(id),
+            _ => {}
+        }
+    }
+
+    fn is_right(&self, id: RemoteId, other: RemoteId, claim: &ClaimBody) -> bool {
+        let theirs = self.remotes.met(id).map(|met| met.nonce);
+        let (Some(of), Some(ours), Some(theirs)) =
+            (self.nonce_of(other), self.nonce_of(id), theirs)
+        else {
+            return false;
+        };
+        let names = claim.called.map(|nic| (nic, self.identity.endpoint));
+        let is_ours = |nic: &NicId| self.port.has_interface(*nic);
+        claim_proof(&of, [&ours, &theirs], names) == claim.proof && claim.called.iter().all(is_ours)
+    }
+}
+
+/// Sessions of one life that are claimed: two processes have two at most that are of use.
+const OTHERS_MAX: usize = 4;
