@@ -17,7 +17,9 @@ MX_TESTS_OWN     := party mx stacks
 MX_TESTS_WRAP    := $(shell sed -n 's/^\(LARGE\|SMALL\)(\(mx_[a-z_0-9]*\))$$/-Wl,--wrap=\2/p' $(C_TESTS_DIR)/mx/support/stacks.c)
 
 MX_TESTS_PLAIN   := cancelled fork requests lifecycle args messages connect handler threads info names
-MX_TESTS_ALL     := $(MX_TESTS_PLAIN) layout header_cxx together
+# With both libraries.
+MX_TESTS_BOTH    := together c_method
+MX_TESTS_ALL     := $(MX_TESTS_PLAIN) layout header_cxx $(MX_TESTS_BOTH)
 MX_TESTS         ?= $(MX_TESTS_ALL)
 # Not for the library, which names settings that it does not know.
 unexport MX_TESTS
@@ -54,7 +56,7 @@ $(addprefix $(1)/mx/,$(MX_TESTS_PLAIN)): $(1)/mx/%: $(1)/mx/%.o \
 	$$(CC) $(2) $$(MX_TESTS_WRAP) -o $$@ $$^ $$(MX_TESTS_LINK) $$(C_TESTS_LIBS)
 
 # Both libraries, and the BMI suite's small host; -rdynamic as there.
-$(1)/mx/together: $(1)/mx/together.o \
+$(addprefix $(1)/mx/,$(MX_TESTS_BOTH)): $(1)/mx/%: $(1)/mx/%.o \
     $(addprefix $(1)/mx/support/,$(MX_TESTS_OWN:=.o)) \
     $(addprefix $(1)/support/,$(MX_TESTS_SHARED:=.o) host.o op.o stacks_table.o ops_linked.o) | lib
 	$$(CC) $(2) $$(MX_TESTS_WRAP) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(MX_TESTS_LINK) $$(C_TESTS_LIBS)

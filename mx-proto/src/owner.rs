@@ -29,8 +29,10 @@ pub trait Owner: Sized {
     /// The storage of records, with the owner's words beside them.
     type Places: Places<Self::Memory, Self::Word>;
 
-    /// Whether sessions of one process are to be found out ([`Self::joined`]).
-    const JOINS: bool = false;
+    /// Whether a session whose peer says this in its hello is joined with others of its process ([`Self::joined`]).
+    fn joins(_greeting: &[u8]) -> bool {
+        false
+    }
 
     /// The bytes that this side says of itself in the hello of a call, or of its answer; more than
     /// [`GREETING_MAX`](crate::wire::GREETING_MAX) are cut off.
@@ -68,7 +70,8 @@ pub trait Owner: Sized {
     /// have completed; the id is stale.
     fn down(&mut self, ops: &mut Ops<Self>, down: Down);
 
-    /// Two remotes are of one process; perhaps told again. `who`: the first one's name and session. If both sides join
+    /// Two remotes are of one process; perhaps told again. `who`: the first one's name and session. They have one word from
+    /// now on: the second one's, or the first one's if that has none. If both sides join
     /// sessions, the owner is told so, perhaps by way of a third one, before anything is seen of a second remote of that
     /// process: a message, or a connect's end.
     fn joined(&mut self, _one: RemoteId, _other: RemoteId, _who: Identity) {}

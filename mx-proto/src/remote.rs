@@ -4,7 +4,7 @@
 //!   by id:      table  --> Remote --> Queues, while something waits to go there
 //!   by target:  hash of (interface, number, route) --> id     of those called from here
 //!   by name:    hash of (interface, number)        --> ids
-//!   by life:    hash of the life said              --> ids     of those met, for owners that join them
+//!   by life:    hash of the life said              --> ids     of those met that are joined with others
 //! ```
 //!
 //! A remote has one link, and ends with it. Several may have one name or one life.
@@ -104,6 +104,8 @@ pub(crate) struct Met {
     pub(crate) step: Option<TimerId>,
     /// It has been asked whether it is there, as another one has come with its name.
     pub(crate) asked: bool,
+    /// The session is joined with others of its process.
+    pub(crate) joins: bool,
 }
 
 /// The sending link.
@@ -480,10 +482,12 @@ impl Remotes {
 
     /// The remote's hello has come.
     pub(crate) fn meet(&mut self, id: RemoteId, met: Met) {
-        let session = met.session;
+        let (session, joins) = (met.session, met.joins);
         if let Some(remote) = self.of_mut(id) {
             remote.life = Life::Met(met);
-            self.by_life.add(session, id);
+            if joins {
+                self.by_life.add(session, id);
+            }
         }
     }
 
@@ -554,7 +558,7 @@ impl Remotes {
         self.by_name.all(name)
     }
 
-    /// All remotes that say they are of that life, oldest first.
+    /// All remotes that say they are of that life and are joined with others of it, oldest first.
     pub(crate) fn all_of_life(&self, session: SessionId) -> impl Iterator<Item = RemoteId> {
         self.by_life.all(session)
     }
@@ -573,7 +577,7 @@ impl Remotes {
         {
             self.calls.remove(&target);
         }
-        if let Some(met) = remote.met() {
+        if let Some(met) = remote.met().filter(|met| met.joins) {
             self.by_life.remove(met.session, id);
         }
         Some(remote)

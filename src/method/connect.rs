@@ -22,9 +22,10 @@ use crate::address::Address;
 use crate::error::{Error, code_of};
 use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits, with_class};
 use crate::op::word::{Role, Word};
+use crate::peer::conversation::Conversation;
 use crate::peer::handshake::{Answer, ConnReq};
 use crate::peer::state::{Cause, Ready, State, Wait};
-use crate::peer::table::PeerKey;
+use crate::peer::table::{Peer, PeerKey};
 use crate::unmatched::Note;
 use mx_proto::port::Port;
 use mx_proto::{
@@ -147,13 +148,53 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// The peer says nothing in its hello: sends CONN_REQ.
     fn on_reached(&mut self, key: PeerKey, remote: RemoteId, cut: Option<Cause>) {
-        if !self.endpoint.set_remote_context(remote, key.to_word()) {
+        let Some(word) = self.endpoint.remote_context(remote) else {
             return self.disconnect(key, Cause::Reset);
+        };
+        let caller = PeerKey::from_word(word);
+        if caller != key && self.peers().get(caller).is_some() {
+            return self.has_called_before(key, caller);
         }
+        self.endpoint.set_remote_context(remote, key.to_word());
         self.move_to(key, State::Wait(Wait::Requested { remote, cut }));
         let body = ConnReq::emit(&self.endpoint.owner().name);
         let bits = bits(MessageType::ConnReq, key.id(), VERSION);
         self.send_handshake(key, remote, bits, &body);
+    }
+
+    /// The C method that we have called has called us, too, and has one state for both: the two peers are one.
+    fn has_called_before(&mut self, key: PeerKey, caller: PeerKey) {
+        let (host, ops) = self.endpoint.split();
+        let Some(peer) = host.peers.get_mut(key) else {
+            return;
+        };
+        log::debug!(
+            "{} (id {}) is the peer with id {}",
+            peer.name,
+            key.id(),
+            caller.id()
+        );
+        let (pending, begun) = (
+            peer.take_pending(ops),
+            peer.conversation == Conversation::Begun,
+        );
+        host.peers.hand_over(key, caller);
+        if let Some(peer) = host.peers.get_mut(caller) {
+            for op in pending {
+                if let Some(word) = ops.word_mut(op) {
+                    word.peer = caller;
+                }
+                peer.enqueue(ops, op);
+            }
+            if begun {
+                peer.conversation.on_post(true);
+            }
+        }
+        let cause = Cause::Reset;
+        self.move_to(key, State::Disconnect { cause });
+        self.move_to(key, State::Init);
+        self.maybe_remove(key);
+        self.post_pending(caller);
     }
 
     fn send_handshake(&mut self, key: PeerKey, remote: RemoteId, bits: MatchBits, body: &[u8]) {
@@ -249,9 +290,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers().get(key) else {
             return;
         };
-        if peer.state.remote() != Some(ready.remote) {
+        let Some(remote) = self.session_of(peer, ready.remote) else {
             return;
-        }
+        };
+        let ready = Ready { remote, ..ready };
         // It has forgotten us without leaving; what we have with it can go on.
         if matches!(peer.state, State::Ready(_)) && self.calls_again(key) {
             return;
@@ -264,6 +306,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.become_ready(key, ready, !waits);
     }
 
+    /// The session of a peer, if `remote` is that or is joined with it.
+    pub(super) fn session_of(&self, peer: &Peer, remote: RemoteId) -> Option<RemoteId> {
+        let session = peer.state.remote()?;
+        self.endpoint.are_joined(session, remote).then_some(session)
+    }
+
     fn on_conn_ack(&mut self, note: &Note, identity: Identity) {
         let context = self.endpoint.remote_context(note.remote).unwrap_or(0);
         let key = PeerKey::from_word(context);
@@ -271,7 +319,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             log::debug!("{identity:?} answered a connection request that was not made; dropped");
             return;
         };
-        if peer.state.remote() != Some(note.remote) {
+        if self.session_of(peer, note.remote).is_none() {
             return;
         }
         let answer = Answer::of(note.fields);

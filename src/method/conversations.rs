@@ -36,13 +36,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// An unexpected message that came over `remote`'s connection is handed out.
     #[inline]
     pub(super) fn on_handed_out(&mut self, key: PeerKey, remote: RemoteId) {
-        let Some(peer) = self.peers_mut().get_mut(key) else {
+        let Some(peer) = self.peers().get(key) else {
             return;
         };
         if peer.conversation == Conversation::Open {
             return;
         }
-        if peer.state.remote() == Some(remote) {
+        let is_of_now = self.session_of(peer, remote).is_some();
+        let Some(peer) = self.peers_mut().get_mut(key) else {
+            return;
+        };
+        if is_of_now {
             // Receives that are provisional were posted for something else, and stay so.
             peer.conversation = Conversation::Open;
         } else {

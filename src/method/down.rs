@@ -16,7 +16,7 @@ use crate::match_layout::turns_of;
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{Inbound, PeerKey};
 use mx_proto::port::Port;
-use mx_proto::{Clock, RequestId, Status};
+use mx_proto::{Clock, RemoteId, RequestId, SessionId, Status};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
@@ -78,14 +78,29 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         for op in pending {
             self.fail(op, cause.code());
         }
+        let identity = remote.and_then(|remote| self.endpoint.remote_identity(remote));
         if let Some(remote) = remote {
             self.endpoint.set_remote_context(remote, 0);
             // All operations with it end before this returns.
             self.endpoint.disconnect(remote);
         }
+        if let Some(identity) = identity {
+            self.end_joined(key, identity.session);
+        }
         self.move_to(key, State::Init);
         self.tell_dead(key);
         self.maybe_remove(key);
+    }
+
+    /// The session of a C method's is over: those that were joined with it end, too.
+    pub(super) fn end_joined(&mut self, key: PeerKey, life: SessionId) {
+        let is_joined =
+            |remote: &RemoteId| self.endpoint.remote_context(*remote) == Some(key.to_word());
+        let joined: Vec<_> = self.endpoint.joined_of(life).filter(is_joined).collect();
+        for remote in joined {
+            self.endpoint.set_remote_context(remote, 0);
+            self.endpoint.disconnect(remote);
+        }
     }
 
     /// The host is to be told that the peer is dead, if it knows it and has not been told.

@@ -182,7 +182,7 @@ impl Host {
     fn answered(&mut self, key: PeerKey, greeting: &[u8]) -> Result<u64, Status> {
         if greeting.is_empty() {
             // A C method. Its handshake follows.
-            return Ok(0);
+            return Ok(key.to_word());
         }
         let said = Greeting::parse(greeting);
         let Some(Greeting { id, name, .. }) =
@@ -281,6 +281,11 @@ impl Owner for Host {
         } else {
             Lane::Unexpected
         }
+    }
+
+    /// A C method's sessions are one peer's, as they have one state there.
+    fn joins(greeting: &[u8]) -> bool {
+        greeting.is_empty()
     }
 
     fn greeting(&self, ops: &Ops<Self>, to: Greets) -> Vec<u8> {

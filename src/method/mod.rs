@@ -410,6 +410,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .get(key)
             .is_some_and(|peer| peer.state.remote() == Some(down.remote));
         let cause = Cause::of_down(down.reason);
+        if of_now {
+            self.end_joined(key, down.identity.session);
+        }
         if of_now && !(cause == Cause::Reset && self.retry(key, cause)) {
             self.disconnect(key, cause);
         }

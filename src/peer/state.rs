@@ -160,7 +160,7 @@ transition_table! {
         Connecting => Connecting: "the connection is cut: once more; the name has another address now",
         Connecting => Ready: "the transport connect is done, and the peer's hello had all there is",
         Connecting => Requested: "the transport connect is done: CONN_REQ is sent to a C method",
-        Connecting => Disconnect: "refused, no route, time-out; the last address is dropped; the name leads to another peer now",
+        Connecting => Disconnect: "refused, no route, time-out; the last address is dropped; the name leads to another peer now; a C method has called before",
         Requested => Connecting: "the connection is cut: once more",
         Requested => Ready: "CONN_ACK comes and accepts; CONN_REQ comes",
         Requested => Disconnect: "CONN_ACK refuses; cut, time-out; the last address is dropped",

@@ -269,6 +269,23 @@ impl Peers {
         }
     }
 
+    /// The peer that is called from here as `key` is the one that has called as `caller`, which gets its objects and is
+    /// called in its place from now on.
+    pub fn hand_over(&mut self, key: PeerKey, caller: PeerKey) {
+        let Some(peer) = self.get_mut(key) else {
+            return;
+        };
+        let (target, objects) = (peer.target, std::mem::take(&mut peer.objects));
+        self.forget_call(target, key);
+        self.calls.entry(target).or_insert(caller);
+        if let Some(peer) = self.get_mut(caller) {
+            (peer.target, peer.has_called) = (target, false);
+        }
+        for Object { addr, looked_up } in objects {
+            self.attach(addr, caller, looked_up);
+        }
+    }
+
     /// A peer that is not connected is called at that interface from now on.
     pub fn retarget(&mut self, key: PeerKey, nic: NicId) {
         let Some(peer) = self.get_mut(key) else {

@@ -14,11 +14,12 @@
 //! by which the claimant knows the receiver in each of the two: where a relay passes on what both say, that is the
 //! relay's. (A name that a translator has changed is not the receiver's either: such sessions are not joined.)
 //!
-//! Only for owners that [join](crate::Owner::JOINS) sessions. One that hears no claim of a session has it as another
+//! Only for sessions that their owner [joins](crate::Owner::joins). One that hears no claim of a session has it as another
 //! peer's.
 
 use super::Endpoint;
-use crate::ids::{NicId, RemoteId};
+use crate::ids::{NicId, RemoteId, SessionId};
+use crate::ops::Strand;
 use crate::owner::Owner;
 use crate::port::Port;
 use crate::remote::{Life, Met};
@@ -34,7 +35,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let name_of = |id| self.remotes.of(id).map(|remote| remote.name);
         let name = name_of(id);
         let others = move || {
-            let of_peer = |met: &&Met| O::JOINS && met.session != self.identity.session;
+            let of_peer = |met: &&Met| met.joins && met.session != self.identity.session;
             let met = self.remotes.met(id).filter(of_peer);
             let all = met.map(|met| self.remotes.all_of_life(met.session));
             all.into_iter().flatten().filter(move |other| *other != id)
@@ -50,7 +51,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A session has been met: if that is with ourselves, no peer has to claim it.
     pub(super) fn join_own(&mut self, id: RemoteId) {
         let life = self.identity.session;
-        if O::JOINS && self.remotes.met(id).is_some_and(|met| met.session == life) {
+        let is_own = |met: &Met| met.joins && met.session == life;
+        if self.remotes.met(id).is_some_and(is_own) {
             let other = self.remotes.all_of_life(life).find(|other| *other != id);
             if let Some(other) = other {
                 self.join(id, other);
@@ -99,15 +101,59 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     fn join(&mut self, id: RemoteId, other: RemoteId) {
-        if let Some(remote) = self.remotes.of(id) {
-            self.owner.joined(id, other, remote.identity());
+        let Some(word) = self.remote_context(other) else {
+            return;
+        };
+        let Some(remote) = self.remotes.of_mut(id) else {
+            return;
+        };
+        let who = remote.identity();
+        if word != 0 {
+            remote.context = word;
+        } else {
+            let word = remote.context;
+            self.set_remote_context(other, word);
         }
+        self.owner.joined(id, other, who);
+    }
+
+    /// The receive at this place is for messages of another session. If that is joined with the one of `from`, the
+    /// receive is for the messages of `from` from now on.
+    #[cold]
+    pub(super) fn is_also_for(&mut self, place: u32, from: RemoteId) -> bool {
+        let of = self.ops.record(place).remote;
+        if !self.are_joined(of, from) {
+            return false;
+        }
+        let Self { ops, remotes, .. } = self;
+        if let Some(remote) = remotes.of_mut(of) {
+            ops.leave(Strand::Kin, &mut remote.kin, place);
+        }
+        ops.record_mut(place).remote = from;
+        if let Some(remote) = remotes.of_mut(from) {
+            ops.join(Strand::Kin, &mut remote.kin, place);
+        }
+        true
+    }
+
+    /// Whether two sessions have been joined, or are one; their owner gives words to those that it joins.
+    pub fn are_joined(&self, one: RemoteId, other: RemoteId) -> bool {
+        let word = |id| self.remotes.of(id).map(|remote| remote.context);
+        let joins = |id| self.remotes.met(id).is_some_and(|met| met.joins);
+        one == other
+            || joins(one) && joins(other) && word(one) == word(other) && word(one) != Some(0)
+    }
+
+    /// The sessions that say this life, and that are joined with others, oldest first.
+    pub fn joined_of(&self, life: SessionId) -> impl Iterator<Item = RemoteId> {
+        self.remotes.all_of_life(life)
     }
 
     /// The peer of a session says that another one is its, too.
     pub(super) fn on_claim(&mut self, id: RemoteId, claim: &ClaimBody) {
         let other = RemoteId::from_word(claim.number);
-        if !O::JOINS || other == id || !self.is_right(id, other, claim) {
+        let joins = self.remotes.met(id).is_some_and(|met| met.joins);
+        if !joins || other == id || !self.is_right(id, other, claim) {
             self.stats.stale += 1;
             return;
         }

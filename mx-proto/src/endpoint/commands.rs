@@ -486,12 +486,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !self.ops.has_room() {
             return Err(ConnectError::NoResources);
         }
-        let to = self.remote_at(target)?;
+        let to = self.begin_session(target)?;
         self.begin_connect(to, key, bits, word)
     }
 
-    /// The same to a remote that has called us, which need not be reachable under its name.
-    pub fn connect_back(
+    /// The session that was begun from here with that target and stands.
+    pub fn called(&self, target: Target) -> Option<RemoteId> {
+        self.remotes.called(target)
+    }
+
+    /// Connects over a session that stands; one that has called us need not be reachable under its name.
+    pub fn connect_over(
         &mut self,
         to: RemoteId,
         key: u32,
@@ -540,7 +545,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.ops.get(id).is_none() {
             return;
         }
-        match self.remote_at(target) {
+        let remote = self.called(target);
+        match remote.map_or_else(|| self.begin_session(target), Ok) {
             Ok(remote) => {
                 self.introduce(remote, id);
                 let now = self.clock.now();
@@ -554,14 +560,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A new session; for an owner that joins sessions the one that was begun from here with that target, if there is
-    /// one.
-    fn remote_at(&mut self, target: Target) -> Result<RemoteId, ConnectError> {
-        if O::JOINS
-            && let Some(known) = self.remotes.called(target)
-        {
-            return Ok(known);
-        }
+    fn begin_session(&mut self, target: Target) -> Result<RemoteId, ConnectError> {
         if !self.remotes.may_add(Source::TRUSTED) {
             return Err(ConnectError::NoResources);
         }

@@ -173,8 +173,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let record = self.ops.record_mut(place);
             if record.from_one {
                 if record.remote != from {
-                    self.posted.enter(&mut self.ops, place);
-                    return self.foreign(link, from, paid);
+                    if !self.is_also_for(place, from) {
+                        self.posted.enter(&mut self.ops, place);
+                        return self.foreign(link, from, paid);
+                    }
+                    match self.remotes.of_mut(from) {
+                        Some(again) => remote = again,
+                        None => return,
+                    }
                 }
                 self.ops.leave(Strand::Kin, &mut remote.kin, place);
             }
@@ -423,7 +429,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Found::Nothing;
         };
         let record = self.ops.record(id.index());
-        if record.from_one && record.remote != from {
+        if record.from_one && record.remote != from && !self.is_also_for(id.index(), from) {
             self.posted.enter(&mut self.ops, id.index());
             return Found::Foreign;
         }
@@ -440,7 +446,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     ) -> Option<EntryId> {
         loop {
             let early = self.early.front(bits, mask)?;
-            if from == NO_REMOTE || self.early.get(early)?.source == from {
+            if from == NO_REMOTE || self.are_joined(self.early.get(early)?.source, from) {
                 return Some(early);
             }
             self.refuse_early(early);

@@ -192,7 +192,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(remote) = self.remotes.of_mut(id) {
             remote.link = Some((link, LinkState::Proven));
         }
-        self.establish(id, hello, link, header);
+        self.establish(id, (hello, greeting), link, header);
         let from = Greets::Caller(0);
         let who = &hello.identity;
         match (self.owner).greeted(&self.ops, from, who, id, greeting) {
@@ -215,7 +215,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// The remote's first hello has come on this link, with its initial credits.
-    fn establish(&mut self, id: RemoteId, hello: &Hello, link: LinkId, header: &Header) {
+    fn establish(
+        &mut self,
+        id: RemoteId,
+        (hello, greeting): (&Hello, &[u8]),
+        link: LinkId,
+        header: &Header,
+    ) {
         let early = self.unmet.take(link).packets;
         if let Some(remote) = self.remotes.of_mut(id).filter(|_| !early.is_empty()) {
             self.controls += early.len();
@@ -231,6 +237,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             silent: 0,
             step: None,
             asked: false,
+            joins: O::joins(greeting),
         };
         self.remotes.meet(id, met);
         self.join_own(id);
@@ -318,7 +325,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return false;
         };
         let (name, claimed) = (remote.name, remote.life.claimed());
-        self.establish(id, hello, link, header);
+        self.establish(id, (hello, greeting), link, header);
         let from = Greets::Called(RequestId::from_word(header.word));
         let identity = Identity {
             nic: name.0,

@@ -73,7 +73,9 @@ impl Default for Answers {
 }
 
 impl Verdicts<Buffer> for Answers {
-    const JOINS: bool = true;
+    fn joins(_: &[u8]) -> bool {
+        true
+    }
 
     fn lane(bits: MatchBits) -> mx_proto::flow::Lane {
         if bits.0 >> 63 == 1 {

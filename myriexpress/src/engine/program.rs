@@ -165,7 +165,9 @@ impl Owner for Program {
     type Word = Word;
     type Places = Chunks<UserMemory, Word, { REQUESTS_MAX as u32 }>;
 
-    const JOINS: bool = true;
+    fn joins(_: &[u8]) -> bool {
+        true
+    }
 
     #[inline]
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {

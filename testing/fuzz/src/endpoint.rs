@@ -84,7 +84,9 @@ struct Host {
 }
 
 impl Verdicts<Buffer> for Host {
-    const JOINS: bool = true;
+    fn joins(_: &[u8]) -> bool {
+        true
+    }
 
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
         assert!(body.is_none_or(|body| body.len() == arrival.length as usize));

@@ -48,8 +48,10 @@ impl Completion {
 
 /// The decisions of an owner about messages; those of [`Owner`].
 pub trait Verdicts<M> {
-    /// Whether sessions of one process are to be found out.
-    const JOINS: bool = false;
+    /// Whether a session is joined with others of its process.
+    fn joins(_greeting: &[u8]) -> bool {
+        false
+    }
 
     /// The lane of a message to be sent.
     fn lane(_bits: MatchBits) -> Lane {
@@ -145,7 +147,9 @@ impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
     type Word = u64;
     type Places = Chunks<M, u64>;
 
-    const JOINS: bool = V::JOINS;
+    fn joins(greeting: &[u8]) -> bool {
+        V::joins(greeting)
+    }
 
     fn lane(bits: MatchBits) -> Lane {
         V::lane(bits)

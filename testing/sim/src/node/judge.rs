@@ -51,7 +51,9 @@ impl Judge {
 }
 
 impl Verdicts<Buffer> for Judge {
-    const JOINS: bool = true;
+    fn joins(_: &[u8]) -> bool {
+        true
+    }
 
     fn lane(bits: MatchBits) -> Lane {
         Lane::ALL[usize::from(bits.0 & FOR_HANDLER != 0)]
