@@ -13,7 +13,7 @@ use super::line::{self, Heard};
 use super::notes::{self, Fate, Fates, Note, Order, Report};
 use super::process::Process;
 use super::settings;
-use bmi_mx_torture::Step;
+use bmi_mx_torture::{Step, Stream};
 use std::collections::BTreeSet;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -72,8 +72,8 @@ pub(crate) struct Stage<'a> {
     _claim: UnixDatagram,
     environment: Vec<(&'static str, String)>,
     pub(crate) members: Vec<Member>,
-    /// Streams (sender, receiver, tag) of which a send was called off.
-    pub(crate) loose: BTreeSet<(usize, usize, i32)>,
+    /// Streams of which a send was called off.
+    pub(crate) loose: BTreeSet<Stream>,
     pub(crate) figures: Figures,
     /// Every process there was.
     pub(crate) pids: Vec<u32>,
@@ -308,8 +308,8 @@ impl<'a> Stage<'a> {
             Note::Taken if life == 0 => return Err(Trouble::Taken),
             Note::Taken => return Err(fault(node, "its endpoint is taken".into())),
             Note::Done => member.owed = member.owed.saturating_sub(1),
-            Note::Loose(to, tag) => {
-                self.loose.insert((node, to, tag));
+            Note::Loose(stream) => {
+                self.loose.insert(stream);
             }
             Note::Report(report) => member.report = Some(report),
             Note::Withdrawn => member.withdrawn = true,
