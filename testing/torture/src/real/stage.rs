@@ -80,9 +80,14 @@ pub(crate) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Starts so many nodes, and waits until all are there.
-    pub(crate) fn set(args: &'a Args, seed: u64, nodes: usize) -> Result<Self, Trouble> {
-        let (base, claim) = claim_endpoints(seed);
+    /// Starts so many nodes, and waits until all are there. Each `attempt` has other endpoints.
+    pub(crate) fn set(
+        args: &'a Args,
+        seed: u64,
+        attempt: u64,
+        nodes: usize,
+    ) -> Result<Self, Trouble> {
+        let (base, claim) = claim_endpoints(seed * 17 + attempt);
         let mut stage = Self {
             args,
             seed,
@@ -384,11 +389,11 @@ pub(crate) fn fault(node: usize, text: String) -> Trouble {
 }
 
 /// Endpoint numbers that no other director uses, and what says so.
-fn claim_endpoints(seed: u64) -> (u32, UnixDatagram) {
-    let begin = u64::from(std::process::id()) * 131 + seed * 17;
-    for attempt in 0.. {
+fn claim_endpoints(place: u64) -> (u32, UnixDatagram) {
+    let begin = u64::from(std::process::id()) * 131 + place;
+    for more in 0.. {
         // Below what other test programs claim (c_tests/support/ids.h).
-        let base = 1024 + ((begin + attempt) % 640) as u32 * 8;
+        let base = 1024 + ((begin + more) % 640) as u32 * 8;
         let name = format!("bmi-mx-torture-{base}");
         let claimed =
             SocketAddr::from_abstract_name(name).and_then(|name| UnixDatagram::bind_addr(&name));
