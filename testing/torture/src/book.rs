@@ -1,27 +1,55 @@
 //! Contents of messages, and the check of those that arrive.
 //!
 //! ```text
-//!   | from | life | to | tag | number | len | a pattern that follows from all of these ...      |
-//!   0      4      8    12    16       20    24 = HEADER       (little-endian; cut where len ends)
+//!   | from | side | to | tag | life | peer | number | len | a pattern that follows from all of these ...  |
+//!   0      4      8    12    16     20     24       28    32 = HEADER    (little-endian; cut where len ends)
 //! ```
 //!
 //! A message shorter than its header is *nameless*: only what is there of it is checked.
 //!
+//! Two nodes that call each other have two sessions, and are two peers to each other. So a message says on which side
+//! of its session the sender is, and what comes from each peer has an order of its own.
+//!
 //! Owns: the numbers one life of a node has given, and all it has received.
 //! Not here: operations, buffers, other nodes' books.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 /// Bytes before the pattern.
-pub const HEADER: usize = 24;
+pub const HEADER: usize = 32;
 
-/// Messages from one node to another with one tag. They arrive in the order they were sent, if none
-/// was called off.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// A side of a session.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Side {
+    /// The process that has looked the other one up.
+    Caller,
+    /// The process that was looked up.
+    Called,
+}
+
+/// A peer of a node: what an address stands for. One that has called the node has one session with it; one that the
+/// node calls has one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Peer {
+    /// The other node.
+    pub node: usize,
+    /// The other node's side.
+    pub side: Side,
+    /// Different for each address that one life of the node got of a caller, and larger for later ones. What the node
+    /// calls has another one when its addresses were dropped and looked up again.
+    pub number: u32,
+}
+
+/// Messages from one side of the sessions of two nodes to the other, with one tag. Those of one session arrive in the
+/// order they were sent, if none was called off.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Stream {
     /// The sender.
     pub from: usize,
+    /// The sender's side.
+    pub side: Side,
     /// The receiver.
     pub to: usize,
     /// Of all its messages.
@@ -33,13 +61,17 @@ pub struct Stream {
 pub struct Header {
     /// Its sender.
     pub from: u32,
-    /// The sender's life.
-    pub life: u32,
+    /// The sender's side.
+    pub side: Side,
     /// Its receiver.
     pub to: u32,
     /// Its tag.
     pub tag: i32,
-    /// Counted from 1 in its stream, in each life anew.
+    /// The sender's life.
+    pub life: u32,
+    /// The sender's number of the peer that it is for.
+    pub peer: u32,
+    /// Counted from 1 for each peer and tag of that life.
     pub number: u32,
     /// Bytes of the whole message.
     pub len: u32,
@@ -70,9 +102,11 @@ pub enum Fault {
     Order {
         /// It.
         late: Header,
-        /// The number of the one before it, and in which life of the sender.
-        after: (u32, u32),
+        /// The one before it.
+        after: Header,
     },
+    /// Two sessions' messages came from a peer that has one.
+    Mixed(Header, Header),
 }
 
 /// The book of one life of one node.
@@ -81,11 +115,22 @@ pub struct Book {
     me: usize,
     life: u32,
     /// The last number given, by receiver and tag.
-    numbers: HashMap<(usize, i32), u32>,
+    numbers: HashMap<(Peer, i32), u32>,
     seen: HashSet<Header>,
-    /// By stream and place: what was received.
-    arrived: BTreeMap<(Stream, u64), Header>,
-    nameless: HashMap<Stream, u64>,
+    /// By sender, tag and place: what was received. Peers that the node calls have number 0 here: those of one node
+    /// follow one another.
+    arrived: BTreeMap<(Peer, i32, u64), Header>,
+    nameless: u64,
+}
+
+impl Side {
+    /// The side opposite.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Caller => Self::Called,
+            Self::Called => Self::Caller,
+        }
+    }
 }
 
 impl Stream {
@@ -93,16 +138,38 @@ impl Stream {
     pub fn of(header: &Header) -> Self {
         Self {
             from: header.from as usize,
+            side: header.side,
             to: header.to as usize,
             tag: header.tag,
+        }
+    }
+
+    /// Messages that a node sends to a peer.
+    pub fn to(me: usize, peer: &Peer, tag: i32) -> Self {
+        Self {
+            from: me,
+            side: peer.side.other(),
+            to: peer.node,
+            tag,
+        }
+    }
+
+    /// Messages that a node gets from a peer.
+    pub fn from(me: usize, peer: &Peer, tag: i32) -> Self {
+        Self {
+            from: peer.node,
+            side: peer.side,
+            to: me,
+            tag,
         }
     }
 }
 
 impl Header {
     fn emit(&self) -> [u8; HEADER] {
-        let tag = self.tag as u32;
-        let words = [self.from, self.life, self.to, tag, self.number, self.len];
+        let stream = [self.from, self.side as u32, self.to, self.tag as u32];
+        let rest = [self.life, self.peer, self.number, self.len];
+        let words = stream.into_iter().chain(rest);
         let mut bytes = [0; HEADER];
         for (at, word) in bytes.chunks_exact_mut(4).zip(words) {
             at.copy_from_slice(&word.to_le_bytes());
@@ -117,12 +184,17 @@ impl Header {
             let word = word.try_into().expect("four bytes");
             u32::from_le_bytes(word)
         });
-        let mut next = || words.next().expect("six words");
+        let mut next = || words.next().expect("eight words");
         Some(Self {
             from: next(),
-            life: next(),
+            side: match next() {
+                0 => Side::Caller,
+                _ => Side::Called,
+            },
             to: next(),
             tag: next() as i32,
+            life: next(),
+            peer: next(),
             number: next(),
             len: next(),
         })
@@ -145,11 +217,19 @@ impl Header {
     fn seed(&self) -> u64 {
         let who = u64::from(self.from) << 48 | u64::from(self.life) << 32 | u64::from(self.number);
         let where_to = u64::from(self.to) << 16 | u64::from(self.tag as u32);
-        who.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ where_to.wrapping_mul(0xbf58_476d_1ce4_e5b9)
+        let session = u64::from(self.peer) << 1 | self.side as u64;
+        who.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ where_to.wrapping_mul(0xbf58_476d_1ce4_e5b9)
+            ^ session.wrapping_mul(0x94d0_49bb_1331_11eb)
     }
 
-    /// The first byte behind the header that is not as it was sent.
+    /// The first byte that is not as it was sent.
     fn differs(&self, bytes: &[u8]) -> Option<usize> {
+        // The word of a side has two values.
+        let mut head = bytes.iter().zip(self.emit());
+        if let Some(at) = head.position(|(a, b)| *a != b) {
+            return Some(at);
+        }
         let seed = self.seed();
         let rest = bytes.get(HEADER..)?;
         let wrong = rest.chunks(8).enumerate().position(|(n, chunk)| {
@@ -178,24 +258,21 @@ impl Book {
             numbers: HashMap::new(),
             seen: HashSet::new(),
             arrived: BTreeMap::new(),
-            nameless: HashMap::new(),
+            nameless: 0,
         }
     }
 
-    /// Its node, and that node's life.
-    pub fn owner(&self) -> (usize, u32) {
-        (self.me, self.life)
-    }
-
-    /// The next message for a node, of `len` bytes. In the order in which they are posted.
-    pub fn compose(&mut self, to: usize, tag: i32, len: usize) -> Vec<u8> {
-        let number = self.numbers.entry((to, tag)).or_default();
+    /// The next message for a peer, of `len` bytes. In the order in which they are posted.
+    pub fn compose(&mut self, to: &Peer, tag: i32, len: usize) -> Vec<u8> {
+        let number = self.numbers.entry((*to, tag)).or_default();
         *number += 1;
         let header = Header {
             from: self.me as u32,
-            life: self.life,
-            to: to as u32,
+            side: to.side.other(),
+            to: to.node as u32,
             tag,
+            life: self.life,
+            peer: to.number,
             number: *number,
             len: u32::try_from(len).expect("a message of less than 4 GiB"),
         };
@@ -203,26 +280,22 @@ impl Book {
     }
 
     /// Takes in what a receive got, or an unexpected message. `place`: where the receive stood among
-    /// all receives that were posted, or the message among all that were handed out. `from`: whose it
-    /// must be, if that is known. `cut`: only its beginning is there. `None`: it is nameless.
+    /// all receives that were posted, or the message among all that were handed out. `from`: the peer whose it
+    /// must be. `cut`: only its beginning is there. `None`: it is nameless.
     ///
     /// # Errors
     /// The fault of the message.
     pub fn received(
         &mut self,
         place: u64,
-        from: Option<usize>,
+        from: &Peer,
         tag: i32,
         bytes: &[u8],
         cut: bool,
     ) -> Result<Option<Header>, Fault> {
+        let stream = Stream::from(self.me, from, tag);
         let Some(header) = Header::parse(bytes) else {
-            return self.nameless(from, tag, bytes).map(|()| None);
-        };
-        let stream = Stream {
-            from: from.unwrap_or(header.from as usize),
-            to: self.me,
-            tag,
+            return self.nameless(stream, bytes).map(|()| None);
         };
         let wrong = |at| Fault::Content {
             stream,
@@ -246,32 +319,30 @@ impl Book {
         if !self.seen.insert(header) {
             return Err(Fault::Twice(header));
         }
-        self.arrived.insert((stream, place), header);
+        let number = match from.side {
+            Side::Caller => from.number,
+            Side::Called => 0,
+        };
+        let peer = Peer { number, ..*from };
+        self.arrived.insert((peer, tag, place), header);
         Ok(Some(header))
     }
 
-    fn nameless(&mut self, from: Option<usize>, tag: i32, bytes: &[u8]) -> Result<(), Fault> {
-        let says = |word: &[u8; 4]| u32::from_le_bytes(*word) as usize;
-        let from = from.or_else(|| bytes.first_chunk().map(says));
-        let stream = Stream {
-            from: from.unwrap_or(usize::MAX),
-            to: self.me,
-            tag,
-        };
-        *self.nameless.entry(stream).or_default() += 1;
-        // Life, number and length are not known; who, to whom and the tag are.
+    fn nameless(&mut self, stream: Stream, bytes: &[u8]) -> Result<(), Fault> {
+        self.nameless += 1;
+        // The sender's life and number of us, and number and length of the message, are not known.
         let expected = Header {
             from: stream.from as u32,
+            side: stream.side,
+            to: stream.to as u32,
+            tag: stream.tag,
             life: 0,
-            to: self.me as u32,
-            tag,
+            peer: 0,
             number: 0,
             len: 0,
         };
-        let expected = expected.emit();
-        let known = |at: &usize| matches!(at, 8..16) || *at < 4 && from.is_some();
-        let mut known = (0..bytes.len()).filter(known);
-        match known.find(|at| bytes[*at] != expected[*at]) {
+        let mut known = bytes.iter().zip(expected.emit()).take(16);
+        match known.position(|(a, b)| *a != b) {
             None => Ok(()),
             Some(at) => Err(Fault::Content {
                 stream,
@@ -281,8 +352,10 @@ impl Book {
         }
     }
 
-    /// Looks at the order of all that was received. A later life of a sender comes after an earlier
-    /// one in every stream; in a stream that is not `loose` also a later number after an earlier one.
+    /// Looks at the order of all that was received. A peer that has called sends the messages of one session. Of a node
+    /// that is called a later life's messages come after an earlier one's, and a later session's after an earlier
+    /// one's, in each stream. Within a session and a stream that is not `loose` a later number comes after an earlier
+    /// one.
     ///
     /// A stream is loose when a send of it was called off: a receive that it had matched goes back to
     /// its place, so that what was sent later may already be in receives behind it.
@@ -290,32 +363,35 @@ impl Book {
     /// # Errors
     /// The first message out of order.
     pub fn check_order(&self, loose: impl Fn(&Stream) -> bool) -> Result<(), Fault> {
-        let mut last: Option<(Stream, u32, u32)> = None;
-        for ((stream, _), header) in &self.arrived {
-            if let Some((_, life, number)) = last.filter(|(of, _, _)| of == stream) {
-                let number_counts = header.life == life && !loose(stream);
-                if header.life < life || number_counts && header.number <= number {
-                    return Err(Fault::Order {
-                        late: *header,
-                        after: (number, life),
-                    });
-                }
+        let session = |header: &Header| (header.life, header.peer);
+        let all = self.arrived.iter();
+        for (((of, before, _), after), ((peer, tag, _), late)) in all.clone().zip(all.skip(1)) {
+            let same = session(late) == session(after);
+            if of == peer && peer.side == Side::Caller && !same {
+                return Err(Fault::Mixed(*after, *late));
             }
-            last = Some((*stream, header.life, header.number));
+            let number_counts = same && !loose(&Stream::of(late));
+            let is_late =
+                session(late) < session(after) || number_counts && late.number <= after.number;
+            if (of, before) == (peer, tag) && is_late {
+                return Err(Fault::Order {
+                    late: *late,
+                    after: *after,
+                });
+            }
         }
         Ok(())
     }
 
-    /// Everything received that has a name, with its place, by stream.
-    pub fn arrived(&self) -> impl Iterator<Item = (u64, &Header)> {
-        self.arrived
-            .iter()
-            .map(|((_, place), header)| (*place, header))
-    }
-
     /// Messages received, nameless ones too.
     pub fn count(&self) -> u64 {
-        self.arrived.len() as u64 + self.nameless.values().sum::<u64>()
+        self.arrived.len() as u64 + self.nameless
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "n{} ({:?} {})", self.node, self.side, self.number)
     }
 }
 
@@ -328,6 +404,7 @@ impl fmt::Display for Fault {
             Self::Astray { stream, header } => write!(f, "astray: {header:?} in {stream:?}"),
             Self::Twice(header) => write!(f, "twice: {header:?}"),
             Self::Order { late, after } => write!(f, "out of order: {late:?} after {after:?}"),
+            Self::Mixed(one, other) => write!(f, "two sessions of one peer: {one:?}, {other:?}"),
         }
     }
 }
@@ -338,6 +415,24 @@ impl std::error::Error for Fault {}
 mod tests {
     use super::*;
 
+    /// Node 0 calls node 1, which has it as a peer of this number.
+    fn caller(number: u32) -> Peer {
+        Peer {
+            node: 0,
+            side: Side::Caller,
+            number,
+        }
+    }
+
+    /// Node 1, called by node 0, which has it as a peer of this number.
+    fn called(number: u32) -> Peer {
+        Peer {
+            node: 1,
+            side: Side::Called,
+            number,
+        }
+    }
+
     fn two() -> (Book, Book) {
         (Book::new(0, 3), Book::new(1, 0))
     }
@@ -345,44 +440,52 @@ mod tests {
     #[test]
     fn what_was_sent_is_received_whole_cut_and_without_a_name() {
         let (mut a, mut b) = two();
-        for (place, len) in [0, 3, 10, 23, 24, 25, 31, 32, 33, 5_000]
+        let (to, from) = (called(5), caller(9));
+        for (place, len) in [0, 3, 10, 23, 31, 32, 33, 39, 40, 41, 5_000]
             .into_iter()
             .enumerate()
         {
-            let bytes = a.compose(1, 7, len);
+            let bytes = a.compose(&to, 7, len);
             assert_eq!(bytes.len(), len);
-            let got = b.received(place as u64, Some(0), 7, &bytes, false).unwrap();
+            let got = b.received(place as u64, &from, 7, &bytes, false).unwrap();
             assert_eq!(got.is_some(), len >= HEADER);
         }
         for len in 0..HEADER {
-            let bytes = a.compose(1, 9, len);
-            let got = b.received(0, None, 9, &bytes, false).unwrap();
+            let bytes = a.compose(&to, 9, len);
+            let got = b.received(0, &from, 9, &bytes, false).unwrap();
             assert_eq!(got, None, "{len}");
         }
-        let long = a.compose(1, 7, 1_000);
-        let got = b.received(99, None, 7, &long[..900], true).unwrap();
-        assert_eq!(got.unwrap().number, 11);
-        assert_eq!(b.count(), 11 + HEADER as u64);
+        let long = a.compose(&to, 7, 1_000);
+        let got = b.received(99, &from, 7, &long[..900], true).unwrap();
+        assert_eq!(got.unwrap().number, 12);
+        assert_eq!(b.count(), 12 + HEADER as u64);
         b.check_order(|_| false).unwrap();
+        // And an answer.
+        let answer = b.compose(&from, 7, 50);
+        let got = a.received(0, &to, 7, &answer, false).unwrap();
+        assert_eq!(got.unwrap().side, Side::Called);
     }
 
     #[test]
     fn every_wrong_byte_is_found() {
         let (mut a, b) = two();
-        let good = a.compose(1, 7, 60);
+        let good = a.compose(&called(5), 7, 60);
+        let from = caller(9);
         for at in 0..good.len() {
             let mut bytes = good.clone();
             bytes[at] ^= 0x10;
-            let got = b.clone().received(0, Some(0), 7, &bytes, false);
+            let got = b.clone().received(0, &from, 7, &bytes, false);
             got.expect_err("a wrong byte");
+            let nameless = b.clone().received(0, &from, 7, &bytes[..24], false);
+            assert_eq!(nameless.is_err(), at < 16, "{at}");
         }
         for (bytes, cut) in [
             (&good[..59], false),
             (&good[..], true),
-            (&good[..30], false),
+            (&good[..33], false),
         ] {
             b.clone()
-                .received(0, Some(0), 7, bytes, cut)
+                .received(0, &from, 7, bytes, cut)
                 .expect_err("its length");
         }
     }
@@ -390,42 +493,83 @@ mod tests {
     #[test]
     fn others_messages_and_second_copies_are_found() {
         let (mut a, mut b) = two();
-        let bytes = a.compose(1, 7, 60);
+        let bytes = a.compose(&called(5), 7, 60);
+        let from = caller(9);
         let astray = |got| matches!(got, Err(Fault::Astray { .. }));
-        assert!(astray(b.clone().received(0, Some(2), 7, &bytes, false)));
-        assert!(astray(b.clone().received(0, Some(0), 8, &bytes, false)));
-        assert!(astray(Book::new(2, 0).received(
-            0,
-            Some(0),
-            7,
-            &bytes,
-            false
-        )));
-        b.received(0, Some(0), 7, &bytes, false).unwrap();
-        let twice = b.received(1, Some(0), 7, &bytes, false);
+        let other = Peer { node: 2, ..from };
+        assert!(astray(b.clone().received(0, &other, 7, &bytes, false)));
+        let other = Peer {
+            side: Side::Called,
+            ..from
+        };
+        assert!(astray(b.clone().received(0, &other, 7, &bytes, false)));
+        assert!(astray(b.clone().received(0, &from, 8, &bytes, false)));
+        let mut third = Book::new(2, 0);
+        assert!(astray(third.received(0, &from, 7, &bytes, false)));
+        b.received(0, &from, 7, &bytes, false).unwrap();
+        // By another peer of the node, too.
+        let twice = b.received(1, &caller(10), 7, &bytes, false);
         assert!(matches!(twice, Err(Fault::Twice(_))));
     }
 
     #[test]
-    fn the_order_of_numbers_counts_where_nothing_was_called_off_and_that_of_lives_always() {
+    fn the_order_of_numbers_counts_where_nothing_was_called_off() {
         let (mut a, mut b) = two();
-        let first = a.compose(1, 7, 60);
-        let second = a.compose(1, 7, 60);
+        let (to, from) = (called(5), caller(9));
+        let mut send = || a.compose(&to, 7, 60);
+        let (first, second, third, fourth) = (send(), send(), send(), send());
         // Completed the other way round, but posted in order.
-        b.received(1, Some(0), 7, &second, false).unwrap();
-        b.received(0, Some(0), 7, &first, false).unwrap();
+        b.received(1, &from, 7, &second, false).unwrap();
+        b.received(0, &from, 7, &first, false).unwrap();
         b.check_order(|_| false).unwrap();
-        let third = a.compose(1, 7, 60);
-        let fourth = a.compose(1, 7, 60);
-        b.received(2, Some(0), 7, &fourth, false).unwrap();
-        b.received(3, Some(0), 7, &third, false).unwrap();
-        b.check_order(|_| false).unwrap_err();
+        b.received(2, &from, 7, &fourth, false).unwrap();
+        b.received(3, &from, 7, &third, false).unwrap();
+        let late = b.check_order(|_| false);
+        assert!(matches!(late, Err(Fault::Order { .. })));
         b.check_order(|_| true).unwrap();
-        let later = Book::new(0, 4).compose(1, 7, 60);
-        let fifth = a.compose(1, 7, 60);
-        b.received(4, Some(0), 7, &later, false).unwrap();
+        // Tags have no order among each other.
+        let other = a.compose(&to, 8, 60);
+        b.received(4, &from, 8, &other, false).unwrap();
         b.check_order(|_| true).unwrap();
-        b.received(5, Some(0), 7, &fifth, false).unwrap();
-        b.check_order(|_| true).unwrap_err();
+    }
+
+    #[test]
+    fn a_caller_has_one_session_and_a_called_peer_one_after_the_other() {
+        let (mut caller_book, called_book) = two();
+        // Addresses that were dropped and looked up again are another peer.
+        let session = [called(5), called(6)].map(|to| caller_book.compose(&to, 7, 60));
+        let get = |peers: [Peer; 2]| {
+            let mut book = called_book.clone();
+            for (place, (peer, bytes)) in (0..).zip(peers.iter().zip(&session)) {
+                book.received(place, peer, 7, bytes, false).unwrap();
+            }
+            book.check_order(|_| true)
+        };
+        get([caller(9), caller(10)]).unwrap();
+        get([caller(10), caller(9)]).unwrap();
+        let mixed = get([caller(9), caller(9)]);
+        assert!(matches!(mixed, Err(Fault::Mixed(..))));
+
+        // The called side has a peer for each session, and loses them when it restarts.
+        let mut called_book = called_book;
+        let mut restarted = Book::new(1, 1);
+        let answers = [
+            called_book.compose(&caller(1), 7, 60),
+            called_book.compose(&caller(2), 7, 60),
+            restarted.compose(&caller(0), 7, 60),
+        ];
+        let get = |order: [usize; 3]| {
+            let mut book = caller_book.clone();
+            for (place, at) in (0..).zip(order) {
+                // The last after its addresses were dropped and looked up again.
+                let from = called(if place < 2 { 5 } else { 6 });
+                book.received(place, &from, 7, &answers[at], false).unwrap();
+            }
+            book.check_order(|_| true)
+        };
+        get([0, 1, 2]).unwrap();
+        for order in [[1, 0, 2], [0, 2, 1], [2, 0, 1]] {
+            assert!(matches!(get(order), Err(Fault::Order { .. })));
+        }
     }
 }

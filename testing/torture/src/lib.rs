@@ -17,7 +17,7 @@ pub mod shape;
 pub mod shrink;
 
 pub use bmi_host::method::Verb;
-pub use book::{Book, Fault, HEADER, Header, Stream};
+pub use book::{Book, Fault, HEADER, Header, Peer, Side, Stream};
 pub use program::{Action, Step, pieces, program};
 pub use shape::{Shape, Weights};
 pub use shrink::shrink;

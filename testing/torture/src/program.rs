@@ -9,6 +9,7 @@
 //!
 //! Owns: the text of a step, which can be read back.
 
+use crate::book::HEADER;
 use crate::shape::Shape;
 use bmi_host::method::Verb;
 use mx_sim::Rng;
@@ -186,7 +187,7 @@ fn length(rng: &mut Rng, max: usize) -> usize {
     let edges = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10];
     let len = match rng.index(10) {
         0 => rng.index(40),
-        1..5 => rng.within(24..=200),
+        1..5 => rng.within(HEADER..=200),
         5 => rng.index(5_000),
         6 | 7 => rng.pick(&edges) - 1 + rng.index(3),
         8 => rng.index(max.saturating_add(1)),

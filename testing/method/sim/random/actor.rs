@@ -1,12 +1,12 @@
 //! One node and what its application knows: the promises of a single node.
 //!
 //! ```text
-//!   post --> Posted: place among its kind, what may come in --> completion --> Book of its channel
+//!   post --> Posted: place among its kind, what may come in --> completion --> Book
 //! ```
 //!
-//! A *channel* is all that a node receives by equal names of another one, or by one object of a caller. The tag of
-//! each message says which side of a session has sent it, and under which name its caller had looked the other up, so
-//! that sender, receiver and tag are one direction of one session, and of those after it.
+//! A peer is all that a node gets by equal names of another one, or by one object of a caller. The tag of each message
+//! says under which name the caller of its session had looked the other up, so that a stream is one direction of one
+//! session, and of those after it.
 //!
 //! Owns: what was sent and received in the node's present life.
 //! Not here: steps, the network.
@@ -17,13 +17,10 @@ use bmi_method::address;
 use bmi_method::method::PostKind;
 use bmi_method::peer::state::{Ready, State};
 use bmi_mx_torture::program::UNEXPECTED_TAG;
-use bmi_mx_torture::{Book, Header, Stream, Verb, pieces};
+use bmi_mx_torture::{Book, Header, Peer, Side, Stream, Verb, pieces};
 use mx_proto::Instant;
 use mx_sim::NodeId;
 use std::collections::{BTreeMap, HashMap, HashSet};
-
-/// Added to the tags of all messages that the called side of a session sends.
-const ANSWER: i32 = 1 << 23;
 
 /// Added to the tags of all messages of sessions whose caller has looked the other up under its second name.
 const SECOND_NAME: i32 = 1 << 24;
@@ -50,33 +47,31 @@ pub struct World {
     pub ended: [u64; 2],
 }
 
-/// The objects of a node whose messages have one order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Channel {
-    /// Looked up: whom, and whether under its second name.
-    Call(NodeId, bool),
-    /// Registered for a caller.
-    Caller(usize),
-}
-
 /// An address object that a node knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     pub addr: Addr,
-    pub node: NodeId,
-    pub channel: Channel,
+    pub peer: Peer,
     second_name: bool,
 }
 
 impl Known {
     pub fn is_caller(&self) -> bool {
-        matches!(self.channel, Channel::Caller(_))
+        self.peer.side == Side::Caller
     }
 
-    /// The tag of the messages that the node sends by it, or gets.
-    pub fn tag(&self, sends: bool, tag: i32) -> i32 {
-        let answer = if sends == self.is_caller() { ANSWER } else { 0 };
-        tag | answer | if self.second_name { SECOND_NAME } else { 0 }
+    /// The tag of the messages that the node sends by it, and gets.
+    pub fn tag(&self, tag: i32) -> i32 {
+        tag | if self.second_name { SECOND_NAME } else { 0 }
+    }
+}
+
+/// A node that is called under its first or second name.
+pub fn called(node: NodeId, second_name: bool) -> Peer {
+    Peer {
+        node,
+        side: Side::Called,
+        number: second_name.into(),
     }
 }
 
@@ -87,7 +82,7 @@ pub type Session = [(NodeId, u32); 2];
 pub struct Posted {
     pub verb: Verb,
     pub known: Known,
-    /// With the marks of its side and its name.
+    /// With the mark of its name.
     pub tag: i32,
     /// Its place among all operations of this life.
     place: u64,
@@ -107,16 +102,13 @@ struct Lives {
 /// A node's application.
 pub struct Actor {
     pub me: NodeId,
-    /// The numbers of its messages.
     book: Book,
-    /// Messages received, by channel.
-    books: BTreeMap<Channel, Book>,
     posted: BTreeMap<u64, Posted>,
     /// Address objects, oldest first.
     known: Vec<Known>,
-    lives: HashMap<Channel, Lives>,
+    lives: HashMap<Peer, Lives>,
     /// Callers that the host was told of.
-    callers: usize,
+    callers: u32,
     /// The host's names of callers whose end it was told of.
     ended: HashSet<i64>,
     places: u64,
@@ -130,7 +122,6 @@ impl Actor {
         Self {
             me,
             book: Book::new(me, life),
-            books: BTreeMap::new(),
             posted: BTreeMap::new(),
             known: Vec::new(),
             lives: HashMap::new(),
@@ -145,7 +136,7 @@ impl Actor {
 
     /// One of its address objects for a node, another one each time.
     fn pick(&mut self, host: &mut Host, to: NodeId) -> Known {
-        let of: Vec<_> = self.known.iter().filter(|it| it.node == to).collect();
+        let of: Vec<_> = self.known.iter().filter(|it| it.peer.node == to).collect();
         match of[..] {
             [] => self.look_up(host, to, false),
             _ => *of[self.places as usize % of.len()],
@@ -156,22 +147,21 @@ impl Actor {
         let nic = if second_name { OTHER_NIC } else { NIC };
         let known = Known {
             addr: host.look_up(to, nic),
-            node: to,
-            channel: Channel::Call(to, second_name),
+            peer: called(to, second_name),
             second_name,
         };
         self.known.push(known);
         known
     }
 
-    /// Every channel by one of its objects.
-    pub fn channels(&self) -> BTreeMap<Channel, Known> {
-        self.known.iter().map(|it| (it.channel, *it)).collect()
+    /// Every peer by one of its objects.
+    pub fn peers(&self) -> BTreeMap<Peer, Known> {
+        self.known.iter().map(|it| (it.peer, *it)).collect()
     }
 
     /// The objects by which messages with that tag have come since the last [`Self::collect`].
     pub fn asked(&mut self, host: &Host, tag: i32) -> Vec<Known> {
-        let of = |got: &&Got| got.tag & !(ANSWER | SECOND_NAME) == tag;
+        let of = |got: &&Got| got.tag & !SECOND_NAME == tag;
         let asked = host.got.iter().filter(of);
         asked.map(|got| self.known_by(got)).collect()
     }
@@ -207,10 +197,10 @@ impl Actor {
         (verb, known, tag): (Verb, Known, i32),
         (len, parts): (usize, u8),
     ) -> Option<u64> {
-        let (other, tag) = (known.node, known.tag(verb != Verb::Recv, tag));
+        let (to, tag) = (&known.peer, known.tag(tag));
         let (kind, buffer) = match verb {
-            Verb::Send => (PostKind::Send, self.book.compose(other, tag, len)),
-            Verb::SendUnexpected => (PostKind::SendUnexpected, self.book.compose(other, tag, len)),
+            Verb::Send => (PostKind::Send, self.book.compose(to, tag, len)),
+            Verb::SendUnexpected => (PostKind::SendUnexpected, self.book.compose(to, tag, len)),
             Verb::Recv => (PostKind::Recv, vec![0xee; len]),
         };
         let header = match verb {
@@ -224,7 +214,7 @@ impl Actor {
             tag,
             place: self.places,
             header,
-            life: self.lives.get(&known.channel).map_or(0, |it| it.any),
+            life: self.lives.get(&known.peer).map_or(0, |it| it.any),
         };
         let is_over = known.is_caller() && host.state(known.addr) == State::Init;
         if is_over {
@@ -277,7 +267,7 @@ impl Actor {
         // Among what has been handed out may be one.
         self.collect(world, host);
         self.known.retain(|known| {
-            let drops = known.node == to && wanted(known);
+            let drops = known.peer.node == to && wanted(known);
             if drops {
                 host.drop_addr(known.addr);
             }
@@ -320,7 +310,7 @@ impl Actor {
             return None;
         };
         let key = host.method.peers().of_addr(known.addr.as_ptr())?;
-        let mut ends = [(self.me, key.id()), (known.node, tx_id)];
+        let mut ends = [(self.me, key.id()), (known.peer.node, tx_id)];
         if known.is_caller() {
             ends.reverse();
         }
@@ -328,11 +318,7 @@ impl Actor {
     }
 
     fn stream_to(&self, posted: &Posted) -> Stream {
-        Stream {
-            from: self.me,
-            to: posted.known.node,
-            tag: posted.tag,
-        }
+        Stream::to(self.me, &posted.known.peer, posted.tag)
     }
 
     /// Takes in everything that has ended or come.
@@ -353,7 +339,7 @@ impl Actor {
 
     fn on_sent(&self, world: &mut World, posted: &Posted, ended: &Ended) {
         if let Some(header) = posted.header {
-            let age = world.ages[posted.known.node];
+            let age = world.ages[posted.known.peer.node];
             world.sent.entry(header).or_default().age = Some(age);
         }
         if [-BMI_ECANCEL, -BMI_ETIMEDOUT].contains(&ended.error) {
@@ -376,11 +362,11 @@ impl Actor {
             "n{me}: {header:?} came after life {} of its sender was heard",
             posted.life
         );
-        let lives = self.lives.entry(posted.known.channel).or_default();
+        let lives = self.lives.entry(posted.known.peer).or_default();
         lives.any = header.life.max(lives.any);
     }
 
-    /// Takes a message into the book of its channel.
+    /// Takes a message into the book.
     fn received(
         &mut self,
         by: &Known,
@@ -389,27 +375,19 @@ impl Actor {
         bytes: &[u8],
         cut: bool,
     ) -> Option<Header> {
-        let (me, life) = self.book.owner();
-        let book = self.books.entry(by.channel);
-        let book = book.or_insert_with(|| Book::new(me, life));
-        let got = book.received(place, Some(by.node), tag, bytes, cut);
-        got.unwrap_or_else(|fault| panic!("n{me}: {fault}"))
+        let got = self.book.received(place, &by.peer, tag, bytes, cut);
+        got.unwrap_or_else(|fault| panic!("n{}: {fault}", self.me))
     }
 
     fn on_unexpected(&mut self, world: &mut World, got: &Got) {
         self.handed += 1;
         let me = self.me;
         let known = self.known_by(got);
-        let sent_as = known.tag(false, 0);
-        assert_eq!(
-            got.tag & (ANSWER | SECOND_NAME),
-            sent_as,
-            "n{me}: by {known:?}"
-        );
+        assert_eq!(got.tag & SECOND_NAME, known.tag(0), "n{me}: by {known:?}");
         let header = self.received(&known, self.handed, got.tag, &got.bytes, false);
         let Some(header) = header else { return };
         self.check_arrival(world, &header);
-        let lives = self.lives.entry(known.channel).or_default();
+        let lives = self.lives.entry(known.peer).or_default();
         let life = lives.unexpected;
         assert!(header.life >= life, "n{me}: {header:?} after life {life}");
         lives.unexpected = header.life;
@@ -426,8 +404,11 @@ impl Actor {
         let node = address.name.endpoint.expect("a caller's name has one");
         let known = Known {
             addr,
-            node: node as NodeId,
-            channel: Channel::Caller(self.callers),
+            peer: Peer {
+                node: node as NodeId,
+                side: Side::Caller,
+                number: self.callers,
+            },
             second_name: got.tag & SECOND_NAME != 0,
         };
         self.callers += 1;
@@ -453,15 +434,13 @@ impl Actor {
 
     /// Messages received.
     pub fn count(&self) -> u64 {
-        self.books.values().map(Book::count).sum()
+        self.book.count()
     }
 
-    /// The order of each channel.
+    /// The order of what has come.
     pub fn check_order(&self, loose: &HashSet<Stream>) {
-        for book in self.books.values() {
-            let order = book.check_order(|stream| loose.contains(stream));
-            order.unwrap_or_else(|fault| panic!("n{}: {fault}", self.me));
-        }
+        let order = self.book.check_order(|stream| loose.contains(stream));
+        order.unwrap_or_else(|fault| panic!("n{}: {fault}", self.me));
     }
 
     /// Everything under way.

@@ -8,10 +8,10 @@
 //!
 //! Owns: the nodes of one run.
 
-use super::actor::{Actor, Channel, Known, World};
+use super::actor::{Actor, Known, World, called};
 use super::plan::{Plan, WIDE};
 use crate::rig::Rig;
-use bmi_mx_torture::{Action, Step, Verb};
+use bmi_mx_torture::{Action, Step, Stream, Verb};
 use mx_proto::Instant;
 use mx_sim::{NodeId, Rng};
 use std::collections::HashSet;
@@ -242,9 +242,10 @@ impl<'a> Stage<'a> {
                 let Some(session) = actor.session(host, &posted.known) else {
                     panic!("n{}: {label} waits for no session", actor.me);
                 };
+                let (peer, tag) = (&posted.known.peer, posted.tag);
                 match posted.verb {
-                    Verb::Send => sends.insert((session, posted.tag)),
-                    Verb::Recv => recvs.insert((session, posted.tag)),
+                    Verb::Send => sends.insert((session, Stream::to(actor.me, peer, tag))),
+                    Verb::Recv => recvs.insert((session, Stream::from(actor.me, peer, tag))),
                     Verb::SendUnexpected => panic!("n{}: {label} never ended", actor.me),
                 };
             }
@@ -258,7 +259,7 @@ impl<'a> Stage<'a> {
         for me in 0..self.actors.len() {
             let (actor, known) = (&mut self.actors[me], &mut self.known);
             let host = self.rig.host(me);
-            for addr in actor.channels().into_values() {
+            for addr in actor.peers().into_values() {
                 if !addr.is_caller() {
                     actor.greet(known, host, addr).expect("it is not refused");
                 }
@@ -276,14 +277,14 @@ impl<'a> Stage<'a> {
             for me in 0..self.actors.len() {
                 let (actor, known) = (&mut self.actors[me], &mut self.known);
                 let host = self.rig.host(me);
-                for (channel, addr) in actor.channels() {
+                for (peer, addr) in actor.peers() {
                     if actor.session(host, &addr).is_none() && addr.is_caller() {
                         continue;
                     }
                     for tag in 0..self.plan.shape.tags {
                         let waits = actor.outstanding().filter(|(_, posted)| {
-                            (posted.verb, posted.known.channel) == (Verb::Recv, channel)
-                                && posted.known.tag(false, tag) == posted.tag
+                            (posted.verb, posted.known.peer) == (Verb::Recv, peer)
+                                && posted.known.tag(tag) == posted.tag
                         });
                         for _ in waits.count()..2 {
                             let len = self.plan.shape.message_max;
@@ -344,7 +345,7 @@ impl<'a> Stage<'a> {
             for (other, name) in (0..nodes).flat_map(|other| (0..names).map(move |n| (other, n))) {
                 let (actor, known) = (&mut self.actors[me], &mut self.known);
                 let host = self.rig.host(me);
-                let call = actor.channels().remove(&Channel::Call(other, name == 1));
+                let call = actor.peers().remove(&called(other, name == 1));
                 let call = call.unwrap_or_else(|| actor.look_up(host, other, name == 1));
                 let what = (Verb::SendUnexpected, call, REQUEST);
                 labels.push((me, what, actor.post_to(known, host, what, (100, 1))));

@@ -50,6 +50,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let begin = Instant::now();
     let mut sums = Sums::default();
     let mut seed = args.seed;
+    let mut attempt = 0;
     while begin.elapsed() < Duration::from_secs(args.seconds)
         && args.programs.is_none_or(|most| sums.programs < most)
     {
@@ -61,9 +62,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             program(seed, &shape).for_each(|step| println!("{step}"));
             return ExitCode::SUCCESS;
         }
-        match one(args, seed, &shape, &mut sums) {
+        match one(args, seed, attempt, &shape, &mut sums) {
             // Another process has an endpoint: the same program, elsewhere.
-            Err(Trouble::Taken) => continue,
+            Err(Trouble::Taken) => {
+                attempt += 1;
+                continue;
+            }
             Err(Trouble::Interrupted) => return ExitCode::from(130),
             Err(Trouble::Fault { .. }) => return ExitCode::FAILURE,
             Ok(()) => {}
@@ -100,9 +104,15 @@ extern "C" fn on_interrupt(_signal: libc::c_int) {
 }
 
 /// One program, on processes of its own.
-fn one(args: &Args, seed: u64, shape: &Shape, sums: &mut Sums) -> Result<(), Trouble> {
+fn one(
+    args: &Args,
+    seed: u64,
+    attempt: u64,
+    shape: &Shape,
+    sums: &mut Sums,
+) -> Result<(), Trouble> {
     let begin = Instant::now();
-    let mut stage = Stage::set(args, seed, shape.nodes)
+    let mut stage = Stage::set(args, seed, attempt, shape.nodes)
         .inspect_err(|trouble| tell(args, seed, shape, trouble))?;
     let set = begin.elapsed();
     let (mut done, mut steps) = (0, set);

@@ -1,7 +1,9 @@
 //! Receives everything that was ever sent here and not received.
 //!
 //! ```text
-//!   for each node that lives, each tag:   receive --- a message came ---> receive once more
+//!   a peer that is called: something unexpected, so that the other node has a peer to post to
+//!   each peer, each tag:   receive --- a message came ---> receive once more
+//!                                  `-- the session is lost: of a caller, over; else from the start
 //! ```
 //!
 //! Messages that are never received take room for early messages, until a peer may send no more. And
@@ -11,31 +13,43 @@
 //! operations.
 
 use super::operations::Operations;
-use bmi_mx_torture::Verb;
-use std::collections::HashMap;
+use bmi_mx_torture::program::UNEXPECTED_TAG;
+use bmi_mx_torture::{Peer, Side, Verb};
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-/// The streams, and what waits in each.
+/// The peers, and what waits of each.
 #[derive(Debug)]
 pub(crate) struct Drain {
+    nodes: Vec<usize>,
+    tags: i32,
     len: usize,
-    /// By the receive's label: whom from, which tag.
-    waiting: HashMap<u64, (usize, i32)>,
-    /// To be posted again.
-    later: Vec<(Instant, usize, i32)>,
+    /// Those that it has begun with.
+    peers: BTreeSet<Peer>,
+    waiting: HashMap<u64, Next>,
+    /// To be posted when it is time.
+    later: Vec<(Instant, Next)>,
+}
+
+/// A receive.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    peer: Peer,
+    tag: i32,
+    /// It is the first one, or the one before it has failed: a session may begin with it.
+    begins: bool,
 }
 
 impl Drain {
-    /// Begins with all of these nodes, tags below `tags`, and messages of at most `len` bytes.
+    /// Begins with all that have called, with these nodes, with tags below `tags` and messages of at most `len` bytes.
     pub(crate) fn begin(nodes: &[usize], tags: i32, len: usize) -> Self {
-        let now = Instant::now();
-        let streams = nodes
-            .iter()
-            .flat_map(|node| (0..tags).map(|tag| (now, *node, tag)));
         Self {
+            nodes: nodes.to_vec(),
+            tags,
             len,
+            peers: BTreeSet::new(),
             waiting: HashMap::new(),
-            later: streams.collect(),
+            later: Vec::new(),
         }
     }
 
@@ -47,21 +61,38 @@ impl Drain {
     ) -> Result<(), String> {
         let now = Instant::now();
         for (label, error) in over {
-            if let Some((node, tag)) = self.waiting.remove(label) {
-                let pause = if *error == 0 { Duration::ZERO } else { PAUSE };
-                self.later.push((now + pause, node, tag));
+            if let Some(next) = self.waiting.remove(label) {
+                let begins = *error != 0;
+                let pause = if begins { PAUSE } else { Duration::ZERO };
+                self.later.push((now + pause, Next { begins, ..next }));
             }
         }
-        for (then, node, tag) in std::mem::take(&mut self.later) {
+        for peer in operations.peers.all() {
+            let wanted = peer.side == Side::Caller || self.nodes.contains(&peer.node);
+            if wanted && self.peers.insert(peer) {
+                let begins = true;
+                let first = |tag| (now, Next { peer, tag, begins });
+                self.later.extend((0..self.tags).map(first));
+            }
+        }
+        for (then, next) in std::mem::take(&mut self.later) {
             if then > now {
-                self.later.push((then, node, tag));
+                self.later.push((then, next));
                 continue;
             }
-            match operations.post(Verb::Recv, node, tag, self.len, 1)? {
+            let Next { peer, tag, begins } = next;
+            let Some(with) = operations.peer(&peer) else {
+                continue;
+            };
+            match operations.post(Verb::Recv, with, tag, self.len, 1)? {
                 Some(label) => {
-                    self.waiting.insert(label, (node, tag));
+                    self.waiting.insert(label, next);
                 }
-                None => self.later.push((now + PAUSE, node, tag)),
+                None => self.later.push((now + PAUSE, next)),
+            }
+            // The other node's host learns of a session by something unexpected.
+            if begins && tag == 0 && peer.side == Side::Called {
+                operations.post(Verb::SendUnexpected, with, UNEXPECTED_TAG, 40, 1)?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@
 //!   steps done --> drain --> quiet? ------> withdraw --> order --> talk --> finalize --> nothing stays
 //!                             | nothing outstanding with the dead
 //!                             | no send outstanding, for everything is received
+//!                             | no session of a caller that is dead or has called again
 //!                             ` where nothing was disturbed: all that was sent has come
 //! ```
 //!
@@ -11,7 +12,7 @@
 
 use super::notes::{Order, Report};
 use super::stage::{Stage, TIMEOUT, Trouble, fault};
-use bmi_mx_torture::{Shape, Verb};
+use bmi_mx_torture::{Shape, Stream, Verb};
 use std::time::{Duration, Instant};
 
 /// Ends a program. `fabric`: links go down by themselves now and then.
@@ -33,8 +34,8 @@ pub(crate) fn finish(stage: &mut Stage<'_>, shape: &Shape, fabric: bool) -> Resu
     }
     all(stage, &living, |stage, node| stage.members[node].withdrawn)?;
     for node in &living {
-        let loose = stage.loose.iter().filter(|(_, to, _)| to == node);
-        let loose = loose.map(|(from, _, tag)| (*from, *tag)).collect();
+        let loose = stage.loose.iter().filter(|stream| stream.to == *node);
+        let loose = loose.copied().collect();
         stage.give(*node, &Order::Check(loose))?;
     }
     all(stage, &living, |stage, node| stage.members[node].checked)?;
@@ -121,15 +122,29 @@ fn unfinished(stage: &Stage<'_>, fabric: bool) -> Option<(usize, String)> {
         for left in &report(node).left {
             let with = left.with;
             let why = match left.verb {
-                _ if !stage.lives(with) => "which is dead",
+                _ if !stage.lives(with.node) => "which is dead",
                 Verb::SendUnexpected | Verb::Send => "which takes all it gets",
                 Verb::Recv => continue,
             };
             let text = format!(
-                "operation {:#x}, {:?} tag {} len {}, is outstanding with n{with}, {why}",
+                "operation {:#x}, {:?} tag {} len {}, is outstanding with {with}, {why}",
                 left.label, left.verb, left.tag, left.len
             );
             return Some((node, text));
+        }
+        let callers = &report(node).callers;
+        for (at, (peer, is_over)) in callers.iter().enumerate() {
+            let earlier = callers[..at].iter().any(|(of, _)| of.node == peer.node);
+            let why = if *is_over {
+                "may not be dropped, although its session is over"
+            } else if !stage.lives(peer.node) {
+                "is dead, and its session is not over"
+            } else if earlier {
+                "has called, and its earlier session is not over"
+            } else {
+                continue;
+            };
+            return Some((node, format!("{peer} {why}")));
         }
     }
     // Lost without a cause: only where nothing happened to either.
@@ -139,16 +154,17 @@ fn unfinished(stage: &Stage<'_>, fabric: bool) -> Option<(usize, String)> {
             if disturbed || fabric && any_disturbed {
                 continue;
             }
-            for (_, tag, sent) in report(from).sent.iter().filter(|(of, ..)| *of == to) {
-                let count = |of: &[(usize, i32, u64)]| -> u64 {
-                    let these = of.iter().filter(|(node, t, _)| *node == from && t == tag);
-                    these.map(|(_, _, count)| count).sum()
+            let all = report(from).sent.iter();
+            for (stream, sent) in all.filter(|(stream, _)| stream.to == to) {
+                let count = |of: &[(Stream, u64)]| -> u64 {
+                    let these = of.iter().filter(|(known, _)| known == stream);
+                    these.map(|(_, count)| count).sum()
                 };
                 let (came, given_up) = (count(&report(to).got), count(&report(to).given_up));
                 if came + given_up < *sent {
                     let text = format!(
-                        "{sent} messages with tag {tag} were sent by n{from}, {came} came, and \
-                         {given_up} receives for them were called off"
+                        "{sent} messages of {stream:?} were sent, {came} came, and {given_up} \
+                         receives for them were called off"
                     );
                     return Some((to, text));
                 }

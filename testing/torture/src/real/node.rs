@@ -19,7 +19,7 @@ use super::talk::{self, Talk};
 use bmi_host::codes::EADDRINUSE;
 use bmi_host::method::Address;
 use bmi_mx_torture::program::UNEXPECTED_TAG;
-use bmi_mx_torture::{Action, Step, Verb};
+use bmi_mx_torture::{Action, Side, Step, Stream, Verb};
 use std::collections::HashSet;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ struct Node {
     line: Line,
     port: &'static str,
     /// Streams the director knows to be loose.
-    loose: HashSet<(usize, i32)>,
+    loose: HashSet<Stream>,
     drain: Option<Drain>,
     talk: Option<Talk>,
     ending: bool,
@@ -115,9 +115,14 @@ impl Node {
                     Heard::Gone => return Err("the director is gone".into()),
                 }
             }
-            for (from, tag) in self.operations.unexpected()? {
-                talk::answer(&mut self.operations, from, tag)?;
+            for (by, tag) in self.operations.unexpected()? {
+                talk::answer(&mut self.operations, by, tag)?;
                 busy = true;
+            }
+            // Later at times, so that something is posted when the session is over.
+            if self.operations.rng.chance(0.3) {
+                let method = self.operations.method;
+                self.operations.peers.drop_those_over(method);
             }
             for context in 0..CONTEXTS {
                 let last = context == CONTEXTS - 1;
@@ -189,7 +194,8 @@ impl Node {
                 len,
                 pieces,
             } => {
-                self.operations.post(*verb, *to, *tag, *len, *pieces)?;
+                let with = self.operations.node(*to)?;
+                self.operations.post(*verb, with, *tag, *len, *pieces)?;
             }
             Action::Cancel { which } => {
                 let labels = self.operations.outstanding();
@@ -198,12 +204,18 @@ impl Node {
                 }
             }
             Action::Connect { to } => {
-                self.operations.peers.another(self.operations.method, *to)?;
+                let method = self.operations.method;
+                let with = self.operations.peers.look_up(method, *to)?;
                 self.operations
-                    .post(Verb::SendUnexpected, *to, UNEXPECTED_TAG, 40, 1)?;
+                    .post(Verb::SendUnexpected, with, UNEXPECTED_TAG, 40, 1)?;
             }
             Action::Drop { to } if *to != self.operations.me() => {
-                self.operations.peers.drop(self.operations.method, *to);
+                let all = [Side::Caller, Side::Called];
+                let sides = self.operations.rng.pick(&[&all[..], &all[..1], &all[1..]]);
+                let method = self.operations.method;
+                self.operations.peers.drop(method, |peer| {
+                    peer.node == *to && sides.contains(&peer.side)
+                });
             }
             Action::Reset { .. } if self.port == "tcp" => {
                 let reset = sockets::reset_one(&mut self.operations.rng);
@@ -216,10 +228,10 @@ impl Node {
     }
 
     fn cancel(&mut self, label: u64) -> Result<(), String> {
-        if let Some((to, tag)) = self.operations.loosens(label) {
+        if let Some(stream) = self.operations.loosens(label) {
             // Before, so that it is known whatever happens to this process.
-            if self.loose.insert((to, tag)) {
-                self.say(&Note::Loose(to, tag))?;
+            if self.loose.insert(stream) {
+                self.say(&Note::Loose(stream))?;
             }
         }
         self.operations.cancel(label)
@@ -246,7 +258,7 @@ impl Node {
                 return Err(text);
             }
         }
-        self.operations.peers.drop_all(self.operations.method);
+        self.operations.peers.drop(self.operations.method, |_| true);
         if let Some(listen) = listen {
             self.operations.method.drop_address(listen);
         }

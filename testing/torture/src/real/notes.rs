@@ -9,7 +9,7 @@
 //! Not here: lines, processes.
 
 use super::figures::Figures;
-use bmi_mx_torture::{Step, Verb};
+use bmi_mx_torture::{Peer, Step, Stream, Verb};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub(crate) enum Order {
     Do(Fates, Step),
     /// Says what is outstanding and what has been done: [`Note::Report`].
     Report,
-    /// Receives whatever comes from these nodes, with tags below `tags`.
+    /// Receives whatever comes from these nodes and from all that have called, with tags below `tags`.
     Drain {
         tags: i32,
         len: usize,
@@ -40,9 +40,8 @@ pub(crate) enum Order {
     },
     /// Calls off everything that is outstanding: [`Note::Withdrawn`].
     Withdraw(Fates),
-    /// Looks at the order of all that came; in these streams (sender, tag) it is loose:
-    /// [`Note::Checked`].
-    Check(Vec<(usize, i32)>),
+    /// Looks at the order of all that came; in these streams it is loose: [`Note::Checked`].
+    Check(Vec<Stream>),
     /// Exchanges a message with each of these: [`Note::Talked`].
     Talk(Vec<usize>),
     /// Ends: [`Note::Figures`].
@@ -58,8 +57,8 @@ pub(crate) enum Note {
     Taken,
     /// Did one step.
     Done,
-    /// A send of this stream (receiver, tag) is about to be called off.
-    Loose(usize, i32),
+    /// A send of this stream is about to be called off.
+    Loose(Stream),
     Report(Report),
     Withdrawn,
     Checked,
@@ -74,13 +73,15 @@ pub(crate) enum Note {
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) left: Vec<Left>,
-    /// Messages that went to a node with a tag and were completed as sent.
-    pub(crate) sent: Vec<(usize, i32, u64)>,
-    /// Messages of a node with a tag that came.
-    pub(crate) got: Vec<(usize, i32, u64)>,
+    /// Peers that have called, and whether the library has said that their sessions are over.
+    pub(crate) callers: Vec<(Peer, bool)>,
+    /// Messages that were completed as sent, by stream.
+    pub(crate) sent: Vec<(Stream, u64)>,
+    /// Messages that came.
+    pub(crate) got: Vec<(Stream, u64)>,
     /// Receives for such messages that were called off. The library may throw as many away, to make
     /// room (docs/buffers.md).
-    pub(crate) given_up: Vec<(usize, i32, u64)>,
+    pub(crate) given_up: Vec<(Stream, u64)>,
 }
 
 /// An operation that is outstanding.
@@ -88,7 +89,7 @@ pub(crate) struct Report {
 pub(crate) struct Left {
     pub(crate) label: u64,
     pub(crate) verb: Verb,
-    pub(crate) with: usize,
+    pub(crate) with: Peer,
     pub(crate) tag: i32,
     pub(crate) len: usize,
 }

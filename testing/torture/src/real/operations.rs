@@ -13,12 +13,12 @@ use super::bmi::{self, CONTEXTS, News, record};
 use super::figures::Figures;
 use super::memory::{Guarded, Quarantine};
 use super::notes::{Fates, Left, Report};
-use super::peers::Peers;
+use super::peers::{Object, Peers};
 use super::tester::Tester;
 use bmi_host::abi::{EXT_ALLOC, PRE_ALLOC};
 use bmi_host::codes;
 use bmi_host::method::{Done, Message, Method, Post, Posted};
-use bmi_mx_torture::{Book, Verb, pieces};
+use bmi_mx_torture::{Book, Peer, Side, Stream, Verb, pieces};
 use mx_sim::Rng;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -42,9 +42,9 @@ pub(crate) struct Operations {
     next_label: u64,
     receives: u64,
     handed: u64,
-    sent: HashMap<(usize, i32), u64>,
-    got: HashMap<(usize, i32), u64>,
-    given_up: HashMap<(usize, i32), u64>,
+    sent: HashMap<Stream, u64>,
+    got: HashMap<Stream, u64>,
+    given_up: HashMap<Stream, u64>,
     quarantine: Quarantine,
     /// Memory of `memalloc` that was given back, and a sum of what was in it then.
     held: VecDeque<(Lent, u64)>,
@@ -54,7 +54,7 @@ pub(crate) struct Operations {
 struct Op {
     id: i64,
     verb: Verb,
-    with: usize,
+    with: Object,
     tag: i32,
     len: usize,
     /// A receive's place among all receives.
@@ -104,21 +104,39 @@ impl Operations {
         }
     }
 
+    /// Any object of a node; looked up when there is none.
+    pub(crate) fn node(&mut self, node: usize) -> Result<Object, String> {
+        let any = self.peers.any(&mut self.rng, |peer| peer.node == node);
+        any.map_or_else(|| self.peers.look_up(self.method, node), Ok)
+    }
+
+    /// Any object that calls a node; looked up when there is none.
+    pub(crate) fn called(&mut self, node: usize) -> Result<Object, String> {
+        let calls = |peer: &Peer| (peer.node, peer.side) == (node, Side::Called);
+        let any = self.peers.any(&mut self.rng, calls);
+        any.map_or_else(|| self.peers.look_up(self.method, node), Ok)
+    }
+
+    /// Any object of a peer; `None` when all were dropped.
+    pub(crate) fn peer(&mut self, peer: &Peer) -> Option<Object> {
+        self.peers.any(&mut self.rng, |known| known == peer)
+    }
+
     /// Posts an operation and gives its label; `None` when it is refused because of the peer.
     pub(crate) fn post(
         &mut self,
         verb: Verb,
-        with: usize,
+        with: Object,
         tag: i32,
         len: usize,
         parts: u8,
     ) -> Result<Option<u64>, String> {
         self.next_label += 1;
         let label = self.next_label;
-        let to = self.peers.any(self.method, with, &mut self.rng)?;
+        let peer = with.peer;
         let bytes = match verb {
             Verb::Recv => None,
-            _ => Some(self.book.compose(with, tag, len)),
+            _ => Some(self.book.compose(&peer, tag, len)),
         };
         let memory = self.memory(label, len, parts, bytes.as_deref())?;
         let lent = matches!(memory, Memory::Lent(_));
@@ -126,7 +144,7 @@ impl Operations {
         let context = self.rng.below(CONTEXTS as u64) as i64;
         let post = |memory| Post {
             verb,
-            with: to,
+            with: with.address,
             tag,
             memory,
             kind: if lent { PRE_ALLOC } else { EXT_ALLOC },
@@ -136,7 +154,7 @@ impl Operations {
         // One piece may be a list too.
         let as_list = pieces.len() > 1 || self.rng.chance(0.1);
         record(&format!(
-            "{label:#x} {verb:?} n{with} tag {tag} len {len} in {}",
+            "{label:#x} {verb:?} {peer} tag {tag} len {len} in {}",
             pieces.len()
         ));
         // SAFETY: `memory` is kept until the operation is over.
@@ -177,10 +195,7 @@ impl Operations {
                 return Ok(None);
             }
             Posted::Refused(code) => {
-                return Err(format!(
-                    "{verb:?} to n{with} refused: {}",
-                    codes::name(code)
-                ));
+                return Err(format!("{verb:?} to {peer} refused: {}", codes::name(code)));
             }
         }
         Ok(Some(label))
@@ -279,8 +294,8 @@ impl Operations {
             .try_for_each(|news| self.peers.take(self.method, news))
     }
 
-    /// Picks up unexpected messages: their senders and tags.
-    pub(crate) fn unexpected(&mut self) -> Result<Vec<(usize, i32)>, String> {
+    /// Picks up unexpected messages: the objects they came by, and tags.
+    pub(crate) fn unexpected(&mut self) -> Result<Vec<(Object, i32)>, String> {
         let all = bmi::unexpected(self.method)?;
         let later = self.hear_news()?;
         let mut from = Vec::new();
@@ -291,13 +306,14 @@ impl Operations {
         Ok(from)
     }
 
-    fn hand(&mut self, message: &Message) -> Result<(usize, i32), String> {
+    fn hand(&mut self, message: &Message) -> Result<(Object, i32), String> {
         let (from, tag, error) = (message.from(), message.tag(), message.error());
         let bytes = message.bytes();
-        let node = self.peers.owner(from);
-        let node = node.ok_or_else(|| format!("a message from {from:x?}, no address we have"))?;
+        let by = self.peers.at(from);
+        let by = by.ok_or_else(|| format!("a message from {from:x?}, no address we have"))?;
         record(&format!(
-            "unexpected from n{node} tag {tag} len {}",
+            "unexpected from {} tag {tag} len {}",
+            by.peer,
             bytes.len()
         ));
         if error != 0 {
@@ -306,10 +322,11 @@ impl Operations {
         let place = self.handed;
         self.handed += 1;
         self.figures.unexpected += 1;
-        *self.got.entry((node, tag)).or_default() += 1;
-        let header = self.book.received(place, Some(node), tag, bytes, false);
+        let stream = Stream::from(self.me(), &by.peer, tag);
+        *self.got.entry(stream).or_default() += 1;
+        let header = self.book.received(place, &by.peer, tag, bytes, false);
         header.map_err(|fault| format!("unexpected message: {fault}"))?;
-        Ok((node, tag))
+        Ok((by, tag))
     }
 
     fn end(&mut self, label: u64, op: Op, error: i32, size: i64) -> Result<(), String> {
@@ -323,12 +340,20 @@ impl Operations {
             place,
             ..
         } = op;
+        let peer = with.peer;
         let wrong = |what: &str| {
             Err(format!(
-                "operation {label:#x}, {verb:?} n{with} tag {tag} len {len}: {code}, {size} bytes: {what}"
+                "operation {label:#x}, {verb:?} {peer} tag {tag} len {len}: {code}, {size} bytes: {what}"
             ))
         };
+        let stream = match verb {
+            Verb::Recv => Stream::from(self.me(), &peer, tag),
+            _ => Stream::to(self.me(), &peer, tag),
+        };
         self.figures.ended(error);
+        if with.is_over && error != codes::ENETRESET {
+            return wrong("it was posted when the session was over");
+        }
         match error {
             0 | codes::EMSGSIZE if verb == Verb::Recv => {
                 let got = usize::try_from(size).unwrap_or(usize::MAX);
@@ -336,19 +361,19 @@ impl Operations {
                 if got > len || cut && got != len {
                     return wrong("a size that cannot be");
                 }
-                *self.got.entry((with, tag)).or_default() += 1;
+                *self.got.entry(stream).or_default() += 1;
                 let bytes = op.memory.read(got);
-                if let Err(fault) = self.book.received(place, Some(with), tag, &bytes, cut) {
+                if let Err(fault) = self.book.received(place, &peer, tag, &bytes, cut) {
                     return wrong(&fault.to_string());
                 }
             }
             0 if size != len as i64 => return wrong("a send of another size"),
             // A large message learns how much of it was wanted.
             codes::EMSGSIZE if size >= len as i64 => return wrong("all of it was wanted"),
-            0 | codes::EMSGSIZE => *self.sent.entry((with, tag)).or_default() += 1,
+            0 | codes::EMSGSIZE => *self.sent.entry(stream).or_default() += 1,
             codes::ECANCEL if !op.cancelled => return wrong("it was not called off"),
             codes::ECANCEL if verb == Verb::Recv => {
-                *self.given_up.entry((with, tag)).or_default() += 1;
+                *self.given_up.entry(stream).or_default() += 1;
             }
             codes::ECANCEL => {}
             code if is_loss(code) => {}
@@ -402,10 +427,11 @@ impl Operations {
         self.ops.keys().copied().collect()
     }
 
-    /// The stream (receiver, tag) that is loose from now on if this operation is called off.
-    pub(crate) fn loosens(&self, label: u64) -> Option<(usize, i32)> {
+    /// The stream that is loose from now on if this operation is called off.
+    pub(crate) fn loosens(&self, label: u64) -> Option<Stream> {
         let op = self.ops.get(&label)?;
-        (op.verb != Verb::Recv).then_some((op.with, op.tag))
+        let stream = Stream::to(self.me(), &op.with.peer, op.tag);
+        (op.verb != Verb::Recv).then_some(stream)
     }
 
     /// Calls an operation off; it must be over at once. Nothing if it is over already.
@@ -415,7 +441,7 @@ impl Operations {
         };
         op.cancelled = true;
         let (id, context) = (op.id, op.context);
-        let fate = self.fates.of(op.with);
+        let fate = self.fates.of(op.with.peer.node);
         record(&format!("{label:#x} cancelled"));
         let handed_over = self.tester.is_some() && context == CONTEXTS - 1;
         let begin = Instant::now();
@@ -453,27 +479,23 @@ impl Operations {
         let left = self.ops.iter().map(|(label, op)| Left {
             label: *label,
             verb: op.verb,
-            with: op.with,
+            with: op.with.peer,
             tag: op.tag,
             len: op.len,
         });
-        let counts = |of: &HashMap<(usize, i32), u64>| {
-            of.iter()
-                .map(|((with, tag), n)| (*with, *tag, *n))
-                .collect()
-        };
+        let counts = |of: &HashMap<Stream, u64>| of.iter().map(|(of, n)| (*of, *n)).collect();
         Report {
             left: left.collect(),
+            callers: self.peers.callers(),
             sent: counts(&self.sent),
             got: counts(&self.got),
             given_up: counts(&self.given_up),
         }
     }
 
-    /// Whether everything came in order, but in these streams (sender, tag).
-    pub(crate) fn check_order(&self, loose: &[(usize, i32)]) -> Result<(), String> {
-        let loose = |stream: &bmi_mx_torture::Stream| loose.contains(&(stream.from, stream.tag));
-        let checked = self.book.check_order(loose);
+    /// Whether everything came in order, but in these streams.
+    pub(crate) fn check_order(&self, loose: &[Stream]) -> Result<(), String> {
+        let checked = self.book.check_order(|stream| loose.contains(stream));
         checked.map_err(|fault| fault.to_string())
     }
 

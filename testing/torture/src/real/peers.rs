@@ -1,8 +1,9 @@
-//! The address objects a node has.
+//! The address objects a node has, and the peers they stand for.
 //!
 //! ```text
-//!   looked up -----------> of node 1: | object | object |  --- dropped ---> must not be seen again
-//!   reg_addr, its name --> of node 2: | object |
+//!   looked up ----------> object, object: node 1, which this node calls      --- dropped --> must not be seen again
+//!   reg_addr, its name -> object:         node 1, which has called, a session
+//!                           `-- forgotten: every post ends with ENETRESET -- may be dropped --> dropped
 //! ```
 //!
 //! Owns: which objects are alive, and of whom.
@@ -11,70 +12,114 @@
 use super::args::Place;
 use super::bmi::{self, News};
 use bmi_host::method::{Address, Method};
+use bmi_mx_torture::{Peer, Side};
 use mx_sim::Rng;
-use std::collections::HashMap;
+use std::collections::BTreeSet;
+
+/// An address object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Object {
+    pub(crate) address: Address,
+    pub(crate) peer: Peer,
+    /// The library's name of a caller.
+    name: Option<i64>,
+    /// The library has said that the session of this caller is over.
+    pub(crate) is_over: bool,
+}
 
 /// All of them.
 #[derive(Debug)]
 pub(crate) struct Peers {
     place: Place,
-    of: Vec<Vec<Address>>,
-    /// By the names they were given when the library made them known.
-    registered: HashMap<i64, Address>,
+    objects: Vec<Object>,
+    /// Peers so far.
+    count: u32,
 }
 
 impl Peers {
     pub(crate) fn new(place: &Place) -> Self {
         Self {
             place: *place,
-            of: vec![Vec::new(); place.nodes],
-            registered: HashMap::new(),
+            objects: Vec::new(),
+            count: 0,
         }
     }
 
-    /// Any address of a node; looked up when there is none.
-    pub(crate) fn any(
-        &mut self,
-        method: Method,
-        node: usize,
-        rng: &mut Rng,
-    ) -> Result<Address, String> {
-        match self.of[node].len() {
-            0 => self.another(method, node),
-            have => Ok(self.of[node][rng.index(have)]),
-        }
+    /// Any object of those that are `wanted`.
+    pub(crate) fn any(&self, rng: &mut Rng, wanted: impl Fn(&Peer) -> bool) -> Option<Object> {
+        let all = self.objects.iter().filter(|object| wanted(&object.peer));
+        let all: Vec<_> = all.copied().collect();
+        (!all.is_empty()).then(|| rng.pick(&all))
     }
 
-    /// A new address of a node.
-    pub(crate) fn another(&mut self, method: Method, node: usize) -> Result<Address, String> {
+    /// Each peer.
+    pub(crate) fn all(&self) -> BTreeSet<Peer> {
+        self.objects.iter().map(|object| object.peer).collect()
+    }
+
+    /// Those that have called, and whether their sessions are over.
+    pub(crate) fn callers(&self) -> Vec<(Peer, bool)> {
+        let called = |object: &&Object| object.peer.side == Side::Caller;
+        let all = self.objects.iter().filter(called);
+        all.map(|object| (object.peer, object.is_over)).collect()
+    }
+
+    /// A new object that calls a node. All those of one node are one peer.
+    pub(crate) fn look_up(&mut self, method: Method, node: usize) -> Result<Object, String> {
         let address = method.lookup(&bmi::name_of(&self.place, node))?;
-        if let Some(owner) = self.owner(address) {
+        if let Some(known) = self.at(address) {
             return Err(format!(
-                "lookup of n{node} gives {address:x?}, which is an address of n{owner} already"
+                "lookup of n{node} gives {address:x?}, which is an address of {} already",
+                known.peer
             ));
         }
-        self.of[node].push(address);
-        Ok(address)
+        let mut called = self.objects.iter().map(|object| object.peer);
+        let called = called.find(|peer| (peer.node, peer.side) == (node, Side::Called));
+        let peer = called.unwrap_or_else(|| self.another(node, Side::Called));
+        Ok(self.add(address, peer, None))
     }
 
-    /// Drops all addresses of a node.
-    pub(crate) fn drop(&mut self, method: Method, node: usize) {
-        for address in std::mem::take(&mut self.of[node]) {
-            self.registered.retain(|_, known| *known != address);
-            method.drop_address(address);
+    fn another(&mut self, node: usize, side: Side) -> Peer {
+        self.count += 1;
+        Peer {
+            node,
+            side,
+            number: self.count,
         }
     }
 
-    /// Drops all there are.
-    pub(crate) fn drop_all(&mut self, method: Method) {
-        for node in 0..self.of.len() {
-            self.drop(method, node);
+    fn add(&mut self, address: Address, peer: Peer, name: Option<i64>) -> Object {
+        let object = Object {
+            address,
+            peer,
+            name,
+            is_over: false,
+        };
+        self.objects.push(object);
+        object
+    }
+
+    /// Drops the objects of those peers that are `wanted`.
+    pub(crate) fn drop(&mut self, method: Method, wanted: impl Fn(&Peer) -> bool) {
+        let drops = |object: &mut Object| wanted(&object.peer);
+        for object in self.objects.extract_if(.., drops) {
+            method.drop_address(object.address);
         }
     }
 
-    /// The node of an address; `None` if it is none that is alive.
-    pub(crate) fn owner(&self, address: Address) -> Option<usize> {
-        self.of.iter().position(|all| all.contains(&address))
+    /// Drops those whose sessions are over, if the library holds nothing of theirs any more.
+    pub(crate) fn drop_those_over(&mut self, method: Method) {
+        let drops = |object: &mut Object| object.is_over && method.may_drop(object.address);
+        for object in self.objects.extract_if(.., drops) {
+            bmi::record(&format!("{} dropped", object.peer));
+            method.drop_address(object.address);
+        }
+    }
+
+    /// The object at an address; `None` if there is none that is alive.
+    pub(crate) fn at(&self, address: Address) -> Option<Object> {
+        let mut all = self.objects.iter();
+        all.find(|object| object.address == address).copied()
     }
 
     /// Takes in what the library told.
@@ -82,31 +127,31 @@ impl Peers {
         match news {
             News::Wrong(text) => Err(text),
             News::Registered(address, name) => {
-                if let Some(owner) = self.owner(address) {
-                    return Err(format!("{address:x?} of n{owner} registered once more"));
+                if let Some(known) = self.at(address) {
+                    return Err(format!(
+                        "{address:x?} of {} registered once more",
+                        known.peer
+                    ));
                 }
                 let text = method.name(address);
                 let node = self.node_named(&text);
                 let node = node.ok_or_else(|| format!("a peer with the name '{text}'"))?;
-                bmi::record(&format!("n{node} registered as {name}, {address:x?}"));
-                self.of[node].push(address);
-                self.registered.insert(name, address);
+                let peer = self.another(node, Side::Caller);
+                bmi::record(&format!("{peer} registered as {name}, {address:x?}"));
+                self.add(address, peer, Some(name));
                 Ok(())
             }
             News::Forgotten(name) => {
+                let mut all = self.objects.iter_mut();
                 // It may have been dropped while the library was about to tell.
-                let Some(address) = self.registered.get(&name).copied() else {
+                let Some(object) = all.find(|object| object.name == Some(name)) else {
                     return Ok(());
                 };
-                let may = method.may_drop(address);
-                bmi::record(&format!("peer {name} forgotten, may be dropped: {may}"));
-                if may {
-                    self.registered.remove(&name);
-                    self.of
-                        .iter_mut()
-                        .for_each(|all| all.retain(|known| *known != address));
-                    method.drop_address(address);
+                let peer = object.peer;
+                if std::mem::replace(&mut object.is_over, true) {
+                    return Err(format!("{peer} forgotten once more"));
                 }
+                bmi::record(&format!("{peer} forgotten"));
                 Ok(())
             }
         }

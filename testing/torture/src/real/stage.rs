@@ -13,7 +13,7 @@ use super::line::{self, Heard};
 use super::notes::{self, Fate, Fates, Note, Order, Report};
 use super::process::Process;
 use super::settings;
-use bmi_mx_torture::Step;
+use bmi_mx_torture::{Step, Stream};
 use std::collections::BTreeSet;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -72,17 +72,22 @@ pub(crate) struct Stage<'a> {
     _claim: UnixDatagram,
     environment: Vec<(&'static str, String)>,
     pub(crate) members: Vec<Member>,
-    /// Streams (sender, receiver, tag) of which a send was called off.
-    pub(crate) loose: BTreeSet<(usize, usize, i32)>,
+    /// Streams of which a send was called off.
+    pub(crate) loose: BTreeSet<Stream>,
     pub(crate) figures: Figures,
     /// Every process there was.
     pub(crate) pids: Vec<u32>,
 }
 
 impl<'a> Stage<'a> {
-    /// Starts so many nodes, and waits until all are there.
-    pub(crate) fn set(args: &'a Args, seed: u64, nodes: usize) -> Result<Self, Trouble> {
-        let (base, claim) = claim_endpoints(seed);
+    /// Starts so many nodes, and waits until all are there. Each `attempt` has other endpoints.
+    pub(crate) fn set(
+        args: &'a Args,
+        seed: u64,
+        attempt: u64,
+        nodes: usize,
+    ) -> Result<Self, Trouble> {
+        let (base, claim) = claim_endpoints(seed * 17 + attempt);
         let mut stage = Self {
             args,
             seed,
@@ -308,8 +313,8 @@ impl<'a> Stage<'a> {
             Note::Taken if life == 0 => return Err(Trouble::Taken),
             Note::Taken => return Err(fault(node, "its endpoint is taken".into())),
             Note::Done => member.owed = member.owed.saturating_sub(1),
-            Note::Loose(to, tag) => {
-                self.loose.insert((node, to, tag));
+            Note::Loose(stream) => {
+                self.loose.insert(stream);
             }
             Note::Report(report) => member.report = Some(report),
             Note::Withdrawn => member.withdrawn = true,
@@ -384,11 +389,11 @@ pub(crate) fn fault(node: usize, text: String) -> Trouble {
 }
 
 /// Endpoint numbers that no other director uses, and what says so.
-fn claim_endpoints(seed: u64) -> (u32, UnixDatagram) {
-    let begin = u64::from(std::process::id()) * 131 + seed * 17;
-    for attempt in 0.. {
+fn claim_endpoints(place: u64) -> (u32, UnixDatagram) {
+    let begin = u64::from(std::process::id()) * 131 + place;
+    for more in 0.. {
         // Below what other test programs claim (c_tests/support/ids.h).
-        let base = 1024 + ((begin + attempt) % 640) as u32 * 8;
+        let base = 1024 + ((begin + more) % 640) as u32 * 8;
         let name = format!("bmi-mx-torture-{base}");
         let claimed =
             SocketAddr::from_abstract_name(name).and_then(|name| UnixDatagram::bind_addr(&name));

@@ -1,8 +1,8 @@
 //! A short conversation with every node that lives: a connection that works, both ways.
 //!
 //! ```text
-//!   n0  -- unexpected, PING + attempt ---------> n1
-//!       <--------- expected, REPLY + attempt --
+//!   n0, the caller  -- unexpected, PING + attempt ---------> n1
+//!                   <--------- expected, REPLY + attempt --
 //! ```
 //!
 //! A link that broke unnoticed costs an attempt, so there are several.
@@ -10,6 +10,7 @@
 //! Owns: with whom the talk is not over.
 
 use super::operations::Operations;
+use super::peers::Object;
 use bmi_mx_torture::Verb;
 use std::time::{Duration, Instant};
 
@@ -76,8 +77,9 @@ impl Talk {
                 }
                 remote.attempt += 1;
                 let tag = remote.attempt as i32;
-                remote.receive = operations.post(Verb::Recv, remote.node, REPLY + tag, 100, 1)?;
-                operations.post(Verb::SendUnexpected, remote.node, PING + tag, 60, 1)?;
+                let with = operations.called(remote.node)?;
+                remote.receive = operations.post(Verb::Recv, with, REPLY + tag, 100, 1)?;
+                operations.post(Verb::SendUnexpected, with, PING + tag, 60, 1)?;
                 if remote.receive.is_none() {
                     remote.next = now + PAUSE;
                 }
@@ -93,7 +95,7 @@ impl Talk {
 }
 
 /// Answers a message if it belongs to a conversation.
-pub(crate) fn answer(operations: &mut Operations, from: usize, tag: i32) -> Result<(), String> {
+pub(crate) fn answer(operations: &mut Operations, from: Object, tag: i32) -> Result<(), String> {
     let attempt = tag - PING;
     if (1..REPLY - PING).contains(&attempt) {
         operations.post(Verb::Send, from, REPLY + attempt, 80, 1)?;
