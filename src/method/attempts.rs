@@ -42,14 +42,15 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers_mut().get_mut(key) else {
             return Ok(());
         };
-        let doubted = std::mem::take(&mut peer.name_doubted);
         peer.attempts = Attempts::after(cut);
         if let Err(reason) = self.begin_next(key) {
             let peer = self.peers().get(key);
             return Err(Error::connect(peer.map_or("", |peer| &peer.name), reason));
         }
         self.move_to(key, State::Wait(Wait::Connecting));
-        if doubted {
+        if let Some(peer) = self.peers_mut().get_mut(key)
+            && std::mem::take(&mut peer.name_doubted)
+        {
             self.ask(key);
         }
         Ok(())

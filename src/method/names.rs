@@ -4,11 +4,11 @@
 //!   a connection begins, and the one before was lost or never came --.
 //!   all addresses are tried, a second passes, and each second -------+--> questions --> a thread that may block
 //!                                                                                             |
-//!          the first that the peer has        further ones are tried, too; those that have <--'
-//!          another one                        gone are not any more
-//!          another peer's                     what begins, ends; the objects are that peer's
-//!          another one, but the peer has      the object leaves it, when nothing is under way
-//!          objects that lead elsewhere
+//!          the first is the peer's            new ones are tried, attempts at others called off  |
+//!          it is another one                  the same; the peer is found there from now on   <---'
+//!          it is another peer's               what begins, ends; the objects are that peer's
+//!          it is another one, but the peer    the object leaves it, when nothing is under way
+//!          has objects that lead elsewhere
 //! ```
 //!
 //! A name may move to another machine, and an address of this one's may go, while the host keeps its address

@@ -84,7 +84,7 @@ pub enum Inbound {
 }
 
 /// An address object that stands for a peer.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Object {
     /// Its address.
     pub addr: *mut bmi_method_addr,
@@ -103,7 +103,8 @@ pub struct Peer {
     pub name: String,
     /// Its state.
     pub state: State,
-    /// Its key at the caller: the first interface that its name stands for, endpoint and route.
+    /// Its key at the caller: the first interface that its name stands for, endpoint and route. For a peer that has
+    /// called, the place that it comes from.
     pub target: Target,
     /// The attempts to connect to it, while it is being connected to.
     pub attempts: Attempts,

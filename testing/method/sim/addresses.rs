@@ -281,6 +281,22 @@ fn an_address_that_is_newly_named_is_one_more_attempt() {
 }
 
 #[test]
+fn an_object_from_before_the_method_began_has_its_name_resolved_at_once() {
+    let mut scene = scene(&[SILENT]);
+    let (client, key) = (scene.client, scene.peer().key);
+    scene.rig.host(client).method.doubt_name(key);
+    let begin = scene.rig.now();
+    let sent = scene.post();
+    assert_eq!(scene.answer(&[SILENT, NIC]), 1);
+    assert_eq!(scene.rig.wait(client, sent), 0);
+    let took = scene.rig.now().since(begin);
+    assert!(
+        took >= ATTEMPT_DELAY && took < ATTEMPT_DELAY + SOON,
+        "{took:?}"
+    );
+}
+
+#[test]
 fn when_the_name_leaves_all_addresses_the_next_begins_at_once() {
     let mut scene = scene(&[silent(1), silent(2)]);
     let sent = scene.post();
