@@ -205,8 +205,8 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
         log::warn!("{name}: no memory for another address");
         return None;
     }
-    let nic = match nic::resolve(&name.host, name.board) {
-        Ok(found) => Some(found.nic),
+    let nics = match nic::resolve(&name.host, name.board) {
+        Ok(found) => found.nics(),
         Err(reason) => {
             let own = own_nic(&name);
             let unknown = matches!(reason, ResolveError::Unknown { .. });
@@ -218,14 +218,16 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
                 // The name of the server that is to be need not be one; for others posts will fail.
                 log::info!("{name}: {reason}");
             }
-            own
+            own.into_iter().collect()
         }
     };
-    let addr = address::create(name, nic);
-    if let (Some(instance), Some(nic)) = (own(), nic) {
+    let addr = address::create(name, nics.first().copied());
+    if let Some(instance) = own()
+        && !nics.is_empty()
+    {
         let known = address::find(addr.as_ptr());
         if let (Some(address), Ok(method)) = (known, instance.shared.lock().method())
-            && let Err(error) = method.attach(addr.as_ptr(), &address, nic, true)
+            && let Err(error) = method.attach(addr.as_ptr(), &address, nics, true)
         {
             log::warn!("{error}");
         }
@@ -263,17 +265,22 @@ fn late_peer(
         );
         return Err(Error::new(BMI_ENETRESET, why));
     }
-    let nic = match address.nic() {
-        Some(nic) => nic,
+    let found_before = address.nic();
+    let nics = match found_before {
+        Some(nic) => vec![nic],
         None => {
             let name = &address.name;
             let found = nic::resolve(&name.host, name.board)?;
             address.set_nic(found.nic);
-            found.nic
+            found.nics()
         }
     };
     let mut slot = shared.lock();
-    let key = slot.method()?.attach(pointer, &address, nic, true)?;
+    let method = slot.method()?;
+    let key = method.attach(pointer, &address, nics, true)?;
+    if found_before.is_some() {
+        method.doubt_name(key);
+    }
     Ok((slot, key))
 }
 

@@ -40,10 +40,12 @@ pub(crate) use table::Watching;
 use table::{address_in, fresh_table, table};
 
 /// A host that has been found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resolved {
     /// Its interface.
     pub nic: NicId,
+    /// Another machine's further interfaces, in the order of trial ([`lookup::in_order_of_trial`]).
+    pub others: Vec<NicId>,
     /// It is this machine: the address that the name stands for.
     pub own: Option<IpAddr>,
 }
@@ -53,7 +55,18 @@ impl Resolved {
     pub fn is_local(&self) -> bool {
         self.own.is_some()
     }
+
+    /// All its interfaces, in the order of trial: at least one, and at most [`ADDRESSES_MAX`].
+    pub fn nics(self) -> Vec<NicId> {
+        let mut nics = self.others;
+        nics.insert(0, self.nic);
+        nics
+    }
 }
+
+/// Addresses of one name that are tried: more are hardly those of one machine, and each may be an attempt that goes
+/// on beside the others.
+pub const ADDRESSES_MAX: usize = 8;
 
 /// An interface that has a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,12 +86,12 @@ pub struct KnownPeer {
 /// `board` is the interface's number on that host. It is checked when the host is this machine, where it
 /// chooses among the interfaces unless an address does. Another machine's interfaces cannot be seen from
 /// here: a name of several addresses gives the one numbered `board`, and when it has not that many, its
-/// first. The peers file is looked at first; then it may ask the network (DNS).
+/// first; the others follow. The peers file is looked at first; then it may ask the network (DNS).
 pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError> {
     resolve_again(host, board, None)
 }
 
-/// The same of a host that was found at the interface `before`: it stays there as long as one of its
+/// The same of a host that was found at the interface `before`: that is its first as long as one of its
 /// addresses is that, in whichever order the resolver gives them.
 pub fn resolve_again(
     host: &str,
@@ -125,6 +138,7 @@ pub fn resolve_again(
         let own = own.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         return Ok(Resolved {
             nic,
+            others: Vec::new(),
             own: Some(own),
         });
     }
@@ -134,18 +148,32 @@ pub fn resolve_again(
         .unwrap_or(0);
     let stays = |address: &SocketAddr| Some(id::of_address(address.ip())) == before;
     let place = addresses.iter().position(stays).unwrap_or(place);
+    let mut nics = Vec::new();
+    for (place, address) in lookup::in_order_of_trial(&addresses, place) {
+        let nic = table.remember(address);
+        if is_name && nics.is_empty() {
+            table.name(nic, host, place);
+        } else if is_name {
+            table.name_too(nic, host, place);
+        }
+        if !nics.contains(&nic) {
+            nics.push(nic);
+        }
+    }
+    nics.truncate(ADDRESSES_MAX);
+    let mut nics = nics.into_iter();
     // Not empty: an empty list means this machine.
-    let Some(&address) = addresses.get(place) else {
+    let Some(nic) = nics.next() else {
         return Err(ResolveError::Unknown {
             host: host.to_owned(),
             reason: "no address".into(),
         });
     };
-    let nic = table.remember(address);
-    if is_name {
-        table.name(nic, host, place);
-    }
-    Ok(Resolved { nic, own: None })
+    Ok(Resolved {
+        nic,
+        others: nics.collect(),
+        own: None,
+    })
 }
 
 /// The address for a server that is to be reached at this name's only. It may ask the network (DNS).

@@ -109,6 +109,8 @@ fn a_peers_file_names_hosts_the_resolver_does_not_know() {
     );
     assert_eq!(nic::host_name(id(&long)).unwrap(), long);
 
+    all_addresses_of_a_name_are_found(&file);
+
     // The names of a file that is no longer there are no longer known.
     nic::set_peers_file(None);
     assert!(nic::resolve("mars.invalid", None).is_err());
@@ -135,6 +137,41 @@ fn names_lead_to_addresses_and_back() {
     assert_eq!(nic::mx_name(id("192.0.2.5")).unwrap(), "mars.invalid:1");
     let nameless = id("2001:db8::8");
     assert_eq!(nic::mx_name(nameless).unwrap(), "[2001:db8::8]:0");
+}
+
+fn all_addresses_of_a_name_are_found(file: &File) {
+    let found = |board, before: Option<&str>| {
+        let before = before.map(|text| nic::id_of_address(text.parse().unwrap()));
+        let found = nic::resolve_again("io.invalid", board, before).unwrap();
+        let nics = found.nics().into_iter();
+        nics.map(address).collect::<Vec<_>>()
+    };
+    file.write(
+        "198.51.100.1 io.invalid europa.invalid\n198.51.100.2 io.invalid\n2001:db8::21 io.invalid\n\
+         198.51.100.1 io.invalid\n",
+    );
+    let [a, b, c] = ["198.51.100.1", "198.51.100.2", "2001:db8::21"];
+    assert_eq!(found(None, None), [a, c, b]);
+    assert_eq!(found(Some(1), None), [b, c, a]);
+    assert_eq!(found(Some(2), Some(b)), [b, c, a], "where it was");
+    assert_eq!(found(Some(9), None), [a, c, b], "it has no tenth");
+    let second = nic::id_of_address(b.parse().unwrap());
+    assert_eq!(nic::mx_name(second).unwrap(), "io.invalid:1");
+    // An alias of the first one is called so only when it is what was looked up.
+    let first = nic::id_of_address(a.parse().unwrap());
+    assert_eq!(nic::host_name(first).unwrap(), "io.invalid");
+    assert_eq!(id("europa.invalid"), first);
+    assert_eq!(nic::host_name(first).unwrap(), "europa.invalid");
+    found(Some(1), None);
+    assert_eq!(nic::host_name(first).unwrap(), "europa.invalid");
+
+    let many: String = (1..=20)
+        .map(|last| format!("198.51.100.{last} io.invalid\n"))
+        .collect();
+    file.write(&many);
+    let tried = found(None, None);
+    assert_eq!(tried.len(), nic::ADDRESSES_MAX);
+    assert_eq!(tried[7], "198.51.100.8");
 }
 
 fn own_names_stay_own() {

@@ -123,7 +123,7 @@ fn start(
     if let Some((addr, address)) = &listen {
         // Whatever its host is called, it is this one.
         address.set_nic(identity.nic);
-        method.attach(addr.as_ptr(), address, identity.nic, false)?;
+        method.attach(addr.as_ptr(), address, vec![identity.nic], false)?;
     }
     shared.retune(opened.tuning).map_err(no_descriptors)?;
     let open = Open::new(method, opened, shared).map_err(no_endpoint)?;

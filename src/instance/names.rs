@@ -42,7 +42,7 @@ fn run() {
             match nic::resolve_again(&name.host, name.board, question.before()) {
                 Ok(found) => {
                     if let Some(method) = instance.shared.lock().engine() {
-                        method.resolved(question, found.nic);
+                        method.resolved(question, &found.nics());
                     }
                 }
                 Err(error) => log::debug!("{name}: {error}"),

@@ -20,7 +20,7 @@ use crate::abi::constants::{BMI_EMSGSIZE, BMI_ENOMEM};
 use crate::abi::types::bmi_method_addr;
 use crate::address::Address;
 use crate::error::{Error, code_of};
-use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits, with_class};
+use crate::match_layout::{MATCH, MessageType, Refusal, VERSION, bits, with_class};
 use crate::op::word::{Role, Word};
 use crate::peer::conversation::Conversation;
 use crate::peer::handshake::{Answer, ConnReq};
@@ -29,24 +29,27 @@ use crate::peer::table::{Peer, PeerKey};
 use crate::unmatched::Note;
 use mx_proto::port::Port;
 use mx_proto::{
-    Clock, EndpointId, Identity, MatchBits, NicId, Outcome, PostError, Posted, RemoteId, RequestId,
-    SendMode, Status, Target,
+    Clock, EndpointId, Identity, MatchBits, NicId, Outcome, PostError, Posted, RemoteId, SendMode,
+    Status, Target,
 };
 use mx_sys::{MallocBuffer, UserMemory};
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// The peer an address object stands for, found or made. The object's host must have been
-    /// found. `looked_up`: the host has it from a look-up, not from `initialize`.
+    /// The peer an address object stands for, found or made: that of the first of the interfaces that its name
+    /// stands for. `looked_up`: the host has it from a look-up, not from `initialize`.
     pub fn attach(
         &mut self,
         addr: *mut bmi_method_addr,
         address: &Address,
-        nic: NicId,
+        nics: Vec<NicId>,
         looked_up: bool,
     ) -> Result<PeerKey, Box<Error>> {
         if let Some(known) = self.peers().of_addr(addr) {
             return Ok(known);
         }
+        let Some(&nic) = nics.first() else {
+            return Err(Error::unknown_address(addr));
+        };
         // The one that we listen on need not say which it is.
         let own = self.endpoint.identity().endpoint;
         let target = Target {
@@ -55,7 +58,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             route: address.name.route,
         };
         let key = self.peer_for(target, || address.name.to_string())?;
-        self.peers_mut().attach(addr, key, looked_up);
+        self.peers_mut().attach(addr, key, nics, looked_up);
         Ok(key)
     }
 
@@ -72,82 +75,21 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         key.ok_or_else(|| Error::new(BMI_ENOMEM, format!("all {limit} peer ids are in use")))
     }
 
-    /// A connection of ours was cut before READY. Tries again; false when that has been done.
+    /// A connection of ours was cut while CONN_REQ waited for its answer. Connects again; false when that has been
+    /// done.
     pub(super) fn retry(&mut self, key: PeerKey, cause: Cause) -> bool {
         let Some(peer) = self.peers().get(key) else {
             return false;
         };
-        let (State::Wait(Wait::Connecting { cut: None, .. })
-        | State::Wait(Wait::Requested { cut: None, .. })) = peer.state
-        else {
+        let State::Wait(Wait::Requested { cut: None, .. }) = peer.state else {
             return false;
         };
         log::debug!("{} cut the connection; trying again", peer.name);
         self.begin_connect(key, Some(cause)).is_ok()
     }
 
-    /// Connects to a peer; `cut`: the end of the attempt before, if this is the second.
-    pub(crate) fn begin_connect(
-        &mut self,
-        key: PeerKey,
-        cut: Option<Cause>,
-    ) -> Result<(), Box<Error>> {
-        let Some(target) = self.peers().get(key).map(|peer| peer.target) else {
-            return Ok(());
-        };
-        let bits = bits(MessageType::IconReq, key.id(), 0);
-        let word = Word::own(Role::Connect, key);
-        let connect = self.endpoint.connect(target, KEY, bits, word);
-        let request = connect.map_err(|reason| {
-            let peer = self.peers().get(key);
-            Error::connect(peer.map_or("", |peer| &peer.name), reason)
-        })?;
-        let tx_id = None;
-        self.move_to(
-            key,
-            State::Wait(Wait::Connecting {
-                request,
-                cut,
-                tx_id,
-            }),
-        );
-        self.doubt_name(key);
-        Ok(())
-    }
-
-    /// A transport connect is over.
-    pub(super) fn on_connected(&mut self, key: PeerKey, op: RequestId, how: &Outcome) {
-        let Some(peer) = self.peers().get(key) else {
-            return;
-        };
-        let step = match peer.state {
-            State::Wait(wait) if peer.state.connect() == Some(op) => Some(wait),
-            _ => None,
-        };
-        match step {
-            Some(Wait::Connecting { .. })
-                if how.status == Status::Unreachable && self.retry(key, Cause::Unreachable) => {}
-            Some(wait) if how.status != Status::Success => {
-                // A peer that had accepted the attempt before can be reached.
-                let cause = match (how.status, wait) {
-                    (Status::Unreachable, Wait::Connecting { cut: Some(cut), .. }) => cut,
-                    (status, _) => Cause::of_connect(status),
-                };
-                self.disconnect(key, cause);
-            }
-            Some(Wait::Connecting {
-                tx_id: Some(tx_id), ..
-            }) => {
-                let remote = how.remote;
-                self.become_ready(key, Ready { remote, tx_id }, false);
-            }
-            Some(Wait::Connecting { cut, .. }) => self.on_reached(key, how.remote, cut),
-            _ => {}
-        }
-    }
-
     /// The peer says nothing in its hello: sends CONN_REQ.
-    fn on_reached(&mut self, key: PeerKey, remote: RemoteId, cut: Option<Cause>) {
+    pub(super) fn on_reached(&mut self, key: PeerKey, remote: RemoteId, cut: Option<Cause>) {
         let Some(word) = self.endpoint.remote_context(remote) else {
             return self.disconnect(key, Cause::Reset);
         };
@@ -341,7 +283,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// The handshake is finished: everything that waited goes out, in order.
-    fn become_ready(&mut self, key: PeerKey, ready: Ready, acknowledge: bool) {
+    pub(super) fn become_ready(&mut self, key: PeerKey, ready: Ready, acknowledge: bool) {
         let remote = ready.remote;
         self.endpoint.set_remote_context(remote, key.to_word());
         self.move_to(key, State::Ready(ready));

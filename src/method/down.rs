@@ -10,10 +10,11 @@
 //!                gone       its id waits, then is given out again
 //! ```
 
+use super::attempts::NEXT;
 use super::{Host, Method};
 use crate::abi::types::bmi_method_addr;
 use crate::match_layout::turns_of;
-use crate::peer::state::{Cause, State};
+use crate::peer::state::{Cause, State, Wait};
 use crate::peer::table::{Inbound, PeerKey};
 use mx_proto::port::Port;
 use mx_proto::{Clock, RemoteId, RequestId, SessionId, Status};
@@ -27,6 +28,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         log::debug!("{} (id {}): {} -> {next}", peer.name, key.id(), peer.state);
         let (before, after) = (peer.state.is_wait(), next.is_wait());
+        let connects = peer.state == State::Wait(Wait::Connecting);
         let limit = self.settings.connect_timeout;
         let until = limit.filter(|_| after && !before);
         let until = until.map(|span| {
@@ -50,11 +52,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             peer.name_doubted = true;
             unmatched.abandoned.forget(key.id());
         }
+        let tried = connects.then(|| std::mem::take(&mut peer.attempts));
         if next.remote().is_none() {
             (peer.handshake_waits, peer.again) = (false, 0);
         }
         if let Some((_, reminder)) = over {
             self.endpoint.forget_reminder(reminder, key.to_word());
+        }
+        if let Some((_, reminder)) = tried.and_then(|attempts| attempts.next) {
+            self.endpoint
+                .forget_reminder(reminder, key.to_word() | NEXT);
         }
     }
 
@@ -69,12 +76,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         }
         log::info!("{} (id {}) is down: {cause}", peer.name, key.id());
-        let (remote, connect) = (peer.state.remote(), peer.state.connect());
+        let remote = peer.state.remote();
         let pending = peer.take_pending(ops);
+        self.call_off(key, |_| false);
         self.move_to(key, State::Disconnect { cause });
-        if let Some(request) = connect {
-            self.endpoint.cancel_unmatched(request);
-        }
         for op in pending {
             self.fail(op, cause.code());
         }

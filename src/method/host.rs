@@ -18,7 +18,7 @@ use crate::match_layout::{MessageType, VERSION};
 use crate::op::places::Blocks;
 use crate::op::word::{Role, Word};
 use crate::peer::handshake::Greeting;
-use crate::peer::state::{Cause, Ready, State, Wait};
+use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::{PeerKey, Peers};
 use crate::unmatched::Unmatched;
 use mx_proto::flow::Lane;
@@ -179,7 +179,12 @@ impl Host {
     }
 
     /// A peer that we have called says that of itself.
-    fn answered(&mut self, key: PeerKey, greeting: &[u8]) -> Result<u64, Status> {
+    fn answered(
+        &mut self,
+        key: PeerKey,
+        connect: RequestId,
+        greeting: &[u8],
+    ) -> Result<u64, Status> {
         if greeting.is_empty() {
             // A C method. Its handshake follows.
             return Ok(key.to_word());
@@ -195,10 +200,10 @@ impl Host {
             return Err(Status::BadEndpoint);
         };
         if let Some(peer) = self.peers.get_mut(key)
-            && let State::Wait(Wait::Connecting { tx_id, .. }) = &mut peer.state
+            && let Some(attempt) = peer.attempts.of(connect)
         {
             log::debug!("{} (id {}) calls itself {name}", peer.name, key.id());
-            *tx_id = Some(id);
+            attempt.tx_id = Some(id);
         }
         Ok(key.to_word())
     }
@@ -309,7 +314,7 @@ impl Owner for Host {
         match from {
             Greets::Called(connect) => {
                 let key = ops.word(connect).map_or(PeerKey::NONE, |word| word.peer);
-                self.answered(key, greeting)
+                self.answered(key, connect, greeting)
             }
             Greets::Caller(_) if greeting.is_empty() => Ok(0),
             Greets::Caller(_) => self.called(who, remote, greeting),

@@ -92,7 +92,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[cold]
     fn introduce(&mut self, key: PeerKey, name: PeerName, nic: NicId) -> NonNull<bmi_method_addr> {
         let addr = address::create_for_caller(name, nic);
-        self.peers_mut().attach(addr.as_ptr(), key, false);
+        self.peers_mut()
+            .attach(addr.as_ptr(), key, Vec::new(), false);
         if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.inbound = Inbound::Registering(addr.as_ptr());
         }

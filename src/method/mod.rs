@@ -23,11 +23,12 @@
 //! endpoint's poll limits how many there are in one call.
 //!
 //! Owns: everything of one life of the method. The other files: `host` the endpoint's owner,
-//! `completions` what the host has not tested, `connect` the handshake, `refusals` refused connection
+//! `completions` what the host has not tested, `attempts` connecting, `connect` the handshake, `refusals` refused connection
 //! requests, `down` loss of peers, `inherit` children of fork, `conversations` exchanges cut by a lost
 //! connection, `limits` time limits, `names` names of peers that cannot be reached, `gauges` figures, `warnings` low memory, `../op/post` posting,
 //! `../cancel` cancelling.
 
+mod attempts;
 mod completions;
 mod connect;
 mod conversations;
@@ -421,7 +422,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// The time has come that the reminder of a peer's handshake was set to. Returns whether it was late.
     #[cold]
     fn on_due(&mut self, word: u64) -> bool {
-        if self.ask_again(word) {
+        if self.on_next_due(word) {
             return false;
         }
         let now = self.endpoint.clock().now();
@@ -431,14 +432,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if peer.is_none_or(|peer| peer.wait_until.take_if(|(at, _)| *at <= now).is_none()) {
             return false;
         }
+        let mut cause = Cause::TimedOut;
         if let (Some(peer), Some(span)) = (self.peers().get(key), self.settings.connect_timeout) {
+            cause = peer.attempts.cause_of_failure(cause);
             let ms = span.as_millis();
             log::warn!(
                 "{}: no answer for {ms} ms (BMI_MX_CONNECT_TIMEOUT_MS); given up",
                 peer.name
             );
         }
-        self.disconnect(key, Cause::TimedOut);
+        self.disconnect(key, cause);
         self.drain();
         true
     }

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   a connection begins, and the one before was lost or never came --.
-//!   one that has begun is not up a second later, and each second ----+--> questions --> a thread that may block
+//!   all addresses are tried, a second passes, and each second -------+--> questions --> a thread that may block
 //!                                                                                             |
-//!          the address that the peer has      nothing                                         |
-//!          another one                        the peer is there; what begins, begins anew <---'
-//!          another peer's                     what begins, ends; the objects are that peer's
-//!          another one, but the peer has      the object leaves it, when nothing is under way
-//!          objects that lead elsewhere
+//!          the first is the peer's            new ones are tried, attempts at others called off  |
+//!          it is another one                  the same; the peer is found there from now on   <---'
+//!          it is another peer's               what begins, ends; the objects are that peer's
+//!          it is another one, but the peer    the object leaves it, when nothing is under way
+//!          has objects that lead elsewhere
 //! ```
 //!
 //! A name may move to another machine, and an address of this one's may go, while the host keeps its address
@@ -28,13 +28,6 @@ use mx_proto::port::Port;
 use mx_proto::{Clock, NicId, Target};
 use mx_sys::{UserMemory, nic};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// The interval of questions about a peer while it is being connected to.
-const ASK_EVERY: Duration = Duration::from_secs(1);
-
-/// The bit that tells the word of this reminder from that of another one with the same peer.
-const ASK: u64 = 1 << 63;
 
 /// The question for the interface that an address object's name stands for now.
 #[derive(Debug)]
@@ -70,39 +63,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         std::mem::take(&mut self.questions)
     }
 
-    /// A connection to a peer has begun.
-    pub(super) fn doubt_name(&mut self, key: PeerKey) {
-        let Some(peer) = self.peers_mut().get_mut(key) else {
-            return;
-        };
-        let (doubted, reminded) = (peer.name_doubted, peer.name_reminder);
-        (peer.name_doubted, peer.name_reminder) = (false, true);
-        if !reminded {
-            let at = self.endpoint.clock().now().after(ASK_EVERY);
-            self.endpoint.remind(at, key.to_word() | ASK);
-        }
-        if doubted {
-            self.ask(key);
-        }
-    }
-
-    /// The time of a reminder has come; false: it is not of this kind.
-    pub(super) fn ask_again(&mut self, word: u64) -> bool {
-        let key = PeerKey::from_word(word & !ASK);
-        if word & ASK == 0 {
-            return false;
-        }
+    /// A peer's name was resolved long ago, perhaps: it is resolved again as soon as the peer is connected to.
+    pub fn doubt_name(&mut self, key: PeerKey) {
         if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.name_reminder = false;
-            if let State::Wait(Wait::Connecting { .. }) = peer.state {
-                peer.name_doubted = true;
-                self.doubt_name(key);
-            }
+            peer.name_doubted = true;
         }
-        true
     }
 
-    fn ask(&mut self, key: PeerKey) {
+    pub(super) fn ask(&mut self, key: PeerKey) {
         let Some(peer) = self.peers().get(key) else {
             return;
         };
@@ -120,34 +88,38 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.questions.append(&mut questions);
     }
 
-    /// The name stands for that interface now.
-    pub fn resolved(&mut self, question: &Question, nic: NicId) {
+    /// The name stands for these interfaces now, in the order of trial.
+    pub fn resolved(&mut self, question: &Question, nics: &[NicId]) {
         let Question { addr, address } = question;
         // It may have been dropped meanwhile, and its place be another one's.
         let now = address::find(*addr);
         if !now.is_some_and(|now| Arc::ptr_eq(&now, address)) {
             return;
         }
+        let Some(&nic) = nics.first() else {
+            return;
+        };
         let Some((key, peer)) = self.peers().at_addr(*addr).map(|peer| (peer.key, peer)) else {
             return address.set_nic(nic);
         };
         let at_rest = peer.state == State::Init;
-        let seeks = matches!(peer.state, State::Wait(Wait::Connecting { .. }));
-        let before = address.nic();
-        if before == Some(nic) || !(at_rest || seeks) {
+        if !at_rest && peer.state != State::Wait(Wait::Connecting) {
             return;
         }
+        let before = address.nic();
         address.set_nic(nic);
-        if leads_to(peer, nic) {
+        if before == Some(nic) {
+            self.on_addresses(key, *addr, nics);
+        } else if leads_to(peer, nic) {
             log::info!("{}: its host has another address now", peer.name);
             let target = Target { nic, ..peer.target };
             match self.peers().called(target) {
-                Some(_) => self.give_up(key, nic),
-                None => self.seek_at(key, nic),
+                Some(_) => self.give_up(key, nics),
+                None => self.on_addresses(key, *addr, nics),
             }
         } else if at_rest {
             log::info!("{}: {} is another host now", peer.name, address.name);
-            self.move_objects(key, nic, &[*addr]);
+            self.move_objects(key, nics, &[*addr]);
         } else if let Some(before) = before {
             // Not while something is under way.
             address.set_nic(before);
@@ -155,38 +127,22 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.drain();
     }
 
-    /// A peer that is not connected is at that interface from now on.
-    fn seek_at(&mut self, key: PeerKey, nic: NicId) {
-        let Some(peer) = self.peers().get(key) else {
-            return;
-        };
-        let under_way = peer.state;
-        self.peers_mut().retarget(key, nic);
-        if let State::Wait(Wait::Connecting { request, cut, .. }) = under_way {
-            self.endpoint.cancel_unmatched(request);
-            if let Err(error) = self.begin_connect(key, cut) {
-                log::info!("{error}");
-                self.disconnect(key, Cause::Unreachable);
-            }
-        }
-    }
-
     /// The peer at that interface is another one already, and two never have one session: what waits for the
     /// connection ends, and all objects stand for that peer from now on.
-    fn give_up(&mut self, key: PeerKey, nic: NicId) {
+    fn give_up(&mut self, key: PeerKey, nics: &[NicId]) {
         self.disconnect(key, Cause::Unreachable);
         if let Some(peer) = self.peers().get(key) {
             let objects: Vec<_> = peer.objects.iter().map(|object| object.addr).collect();
-            self.move_objects(key, nic, &objects);
+            self.move_objects(key, nics, &objects);
         }
     }
 
-    /// These objects of a peer at rest stand for the one at that interface from now on.
-    fn move_objects(&mut self, key: PeerKey, nic: NicId, objects: &[*mut bmi_method_addr]) {
+    /// These objects of a peer at rest stand for the one at the first of these interfaces from now on.
+    fn move_objects(&mut self, key: PeerKey, nics: &[NicId], objects: &[*mut bmi_method_addr]) {
         for addr in objects {
             self.peers_mut().detach(*addr);
             if let Some(address) = address::find(*addr)
-                && let Err(error) = self.attach(*addr, &address, nic, true)
+                && let Err(error) = self.attach(*addr, &address, nics.to_vec(), true)
             {
                 log::warn!("{error}");
             }

@@ -13,8 +13,8 @@
 //! A peer that has called begins in READY, and stays in INIT when its connection has ended; it is never called back.
 //!
 //! A connection that is cut before READY is tried once more from the start (Connecting): the other
-//! side may just have been closing the previous one. One that is being made begins anew where the peer's name
-//! leads to now, if that is elsewhere.
+//! side may just have been closing the previous one. Several attempts may be under way in Connecting, one at each
+//! address of the peer ([`Attempts`](super::attempts::Attempts)).
 //!
 //! [`TRANSITIONS`] are the arrows; `docs/states.md` describes the effect of each on operations.
 //!
@@ -25,7 +25,7 @@ use crate::abi::constants as bmi;
 use libc::c_int;
 use mx_proto::port::{ConnectError, LinkDown};
 use mx_proto::transition_table;
-use mx_proto::{DownReason, RemoteId, RequestId, Status};
+use mx_proto::{DownReason, RemoteId, Status};
 use std::fmt;
 
 /// The state of a peer.
@@ -47,20 +47,13 @@ pub enum State {
 /// The steps of the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Our transport connect (ICON_REQ) is under way.
-    Connecting {
-        /// It.
-        request: RequestId,
-        /// The end of the attempt before this one, which was cut; there are two at most.
-        cut: Option<Cause>,
-        /// The peer's id for us, once its hello has said it.
-        tx_id: Option<u32>,
-    },
+    /// Transport connects (ICON_REQ) are under way.
+    Connecting,
     /// CONN_REQ is sent, CONN_ACK not here.
     Requested {
         /// The remote it was sent to.
         remote: RemoteId,
-        /// As in `Connecting`.
+        /// The end of the attempt before the one that reached it, which was cut; there are two at most.
         cut: Option<Cause>,
     },
 }
@@ -82,15 +75,7 @@ impl State {
             Self::Ready(Ready { remote, .. }) | Self::Wait(Wait::Requested { remote, .. }) => {
                 Some(*remote)
             }
-            Self::Init | Self::Wait(Wait::Connecting { .. }) | Self::Disconnect { .. } => None,
-        }
-    }
-
-    /// The transport connect that is under way.
-    pub const fn connect(&self) -> Option<RequestId> {
-        match self {
-            Self::Wait(Wait::Connecting { request, .. }) => Some(*request),
-            _ => None,
+            Self::Init | Self::Wait(Wait::Connecting) | Self::Disconnect { .. } => None,
         }
     }
 
@@ -103,7 +88,7 @@ impl State {
     pub const fn name(&self) -> Name {
         match self {
             Self::Init => Name::Init,
-            Self::Wait(Wait::Connecting { .. }) => Name::Connecting,
+            Self::Wait(Wait::Connecting) => Name::Connecting,
             Self::Wait(Wait::Requested { .. }) => Name::Requested,
             Self::Ready(_) => Name::Ready,
             Self::Disconnect { .. } => Name::Disconnect,
@@ -157,10 +142,9 @@ transition_table! {
     Name {
         Init => Connecting: "an operation is posted: our transport connect begins",
         Init => Ready: "a peer calls, by its hello or by CONN_REQ",
-        Connecting => Connecting: "the connection is cut: once more; the name has another address now",
-        Connecting => Ready: "the transport connect is done, and the peer's hello had all there is",
-        Connecting => Requested: "the transport connect is done: CONN_REQ is sent to a C method",
-        Connecting => Disconnect: "refused, no route, time-out; the last address is dropped; the name leads to another peer now; a C method has called before",
+        Connecting => Ready: "the first transport connect is done, and the peer's hello had all there is",
+        Connecting => Requested: "the first transport connect is done: CONN_REQ is sent to a C method",
+        Connecting => Disconnect: "refused, no route, time-out at all its addresses; the last object is dropped; the name leads to another peer now; a C method has called before",
         Requested => Connecting: "the connection is cut: once more",
         Requested => Ready: "CONN_ACK comes and accepts; CONN_REQ comes",
         Requested => Disconnect: "CONN_ACK refuses; cut, time-out; the last address is dropped",
@@ -209,6 +193,21 @@ impl Cause {
             Self::NoRoom => bmi::BMI_ENOMEM,
             Self::Secret => bmi::BMI_EACCES,
             Self::Denied => bmi::BMI_EPERM,
+        }
+    }
+
+    /// Whether this end of an attempt says more than another one's about why a peer cannot be reached.
+    pub const fn says_more(self, than: Self) -> bool {
+        self.rank() > than.rank()
+    }
+
+    const fn rank(self) -> u8 {
+        match self {
+            Self::TimedOut => 0,
+            Self::Unreachable => 1,
+            Self::Refused => 2,
+            // The peer itself has answered.
+            _ => 3,
         }
     }
 
@@ -275,15 +274,10 @@ mod tests {
     use super::*;
 
     fn every_state() -> Vec<State> {
-        let (request, remote) = (RequestId::new(1, 1), RemoteId::new(2, 1));
-        let cut = None;
+        let (remote, cut) = (RemoteId::new(2, 1), None);
         vec![
             State::Init,
-            State::Wait(Wait::Connecting {
-                request,
-                cut,
-                tx_id: None,
-            }),
+            State::Wait(Wait::Connecting),
             State::Wait(Wait::Requested { remote, cut }),
             State::Ready(Ready { remote, tx_id: 3 }),
             State::Disconnect {
@@ -312,7 +306,7 @@ mod tests {
         // Rows: from; columns: to; in the order of `every_state`.
         let drawn = [
             [0, 1, 0, 1, 0],
-            [0, 1, 1, 1, 1],
+            [0, 0, 1, 1, 1],
             [0, 1, 0, 1, 1],
             [0, 0, 0, 1, 1],
             [1, 0, 0, 0, 0],

@@ -15,6 +15,7 @@
 //! Owns: ids.
 //! Cost: every look-up is O(1).
 
+use super::attempts::Attempts;
 use super::conversation::Conversation;
 use super::state::State;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
@@ -23,6 +24,7 @@ use crate::match_layout::PEER_ID_MAX;
 use foldhash::fast::RandomState;
 use mx_proto::ops::List;
 use mx_proto::{Instant, NicId, Reminder, Target};
+use mx_sys::nic::ADDRESSES_MAX;
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
 
@@ -82,10 +84,12 @@ pub enum Inbound {
 }
 
 /// An address object that stands for a peer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Object {
     /// Its address.
     pub addr: *mut bmi_method_addr,
+    /// The interfaces that its name stands for, in the order of trial; none: the peer has called.
+    pub nics: Vec<NicId>,
     /// The host got it by looking the peer up, so unexpected messages may be said to come from it.
     pub looked_up: bool,
 }
@@ -99,8 +103,13 @@ pub struct Peer {
     pub name: String,
     /// Its state.
     pub state: State,
-    /// Its address.
+    /// Its key at the caller: the first interface that its name stands for, endpoint and route. For a peer that has
+    /// called, the place that it comes from.
     pub target: Target,
+    /// The attempts to connect to it, while it is being connected to.
+    pub attempts: Attempts,
+    /// The interface at which it was reached last.
+    pub reached: Option<NicId>,
     /// Address objects that stand for it, oldest first.
     pub objects: Vec<Object>,
     /// Whether expected operations belong to anything it knows of.
@@ -113,8 +122,6 @@ pub struct Peer {
     pub handshake_waits: bool,
     /// It was lost, or could not be reached, since its name was last resolved.
     pub name_doubted: bool,
-    /// A reminder to resolve it again is set.
-    pub name_reminder: bool,
     /// The number of its CONN_REQs while it was READY.
     pub again: u8,
     /// The peer has called this process, and is never called back.
@@ -127,6 +134,30 @@ pub struct Peer {
 
 // SAFETY: the pointers are only compared and handed back to the host.
 unsafe impl Send for Peer {}
+
+impl Peer {
+    /// Its interfaces in the order of trial: the one at which it was reached last, then those that its address objects
+    /// stand for, at most [`ADDRESSES_MAX`].
+    pub fn addresses(&self) -> Vec<NicId> {
+        let mut all = Vec::new();
+        for nic in self.objects.iter().flat_map(|object| &object.nics) {
+            if !all.contains(nic) {
+                all.push(*nic);
+            }
+        }
+        if let Some(place) = all.iter().position(|nic| Some(*nic) == self.reached) {
+            all[..=place].rotate_right(1);
+        }
+        all.truncate(ADDRESSES_MAX);
+        all
+    }
+
+    /// The first of them that has not been tried in this connect.
+    pub fn untried(&self) -> Option<NicId> {
+        let mut addresses = self.addresses().into_iter();
+        addresses.find(|nic| !self.attempts.has_tried(*nic))
+    }
+}
 
 /// All peers.
 #[derive(Debug)]
@@ -212,13 +243,14 @@ impl Peers {
             name,
             state: State::Init,
             target,
+            attempts: Attempts::default(),
+            reached: None,
             objects: Vec::new(),
             conversation: Conversation::default(),
             has_provisional: false,
             wait_until: None,
             handshake_waits: false,
             name_doubted: false,
-            name_reminder: false,
             again: 0,
             has_called,
             inbound: Inbound::No,
@@ -281,17 +313,27 @@ impl Peers {
         if let Some(peer) = self.get_mut(caller) {
             (peer.target, peer.has_called) = (target, false);
         }
-        for Object { addr, looked_up } in objects {
-            self.attach(addr, caller, looked_up);
+        for Object {
+            addr,
+            nics,
+            looked_up,
+        } in objects
+        {
+            self.attach(addr, caller, nics, looked_up);
         }
     }
 
-    /// A peer that is not connected is called at that interface from now on.
-    pub fn retarget(&mut self, key: PeerKey, nic: NicId) {
-        let Some(peer) = self.get_mut(key) else {
+    /// The name of an address object, and of all of its peer, stands for these interfaces now: the peer is found at the
+    /// first of them.
+    pub fn readdress(&mut self, addr: *mut bmi_method_addr, nics: &[NicId]) {
+        let peer = self.of_addr(addr).and_then(|key| self.get_mut(key));
+        let (Some(peer), Some(&nic)) = (peer, nics.first()) else {
             return;
         };
-        let before = peer.target;
+        for object in peer.objects.iter_mut().filter(|known| known.addr == addr) {
+            object.nics = nics.to_vec();
+        }
+        let (key, before) = (peer.key, peer.target);
         peer.target.nic = nic;
         let target = peer.target;
         self.forget_call(before, key);
@@ -309,10 +351,20 @@ impl Peers {
         self.get(self.of_addr(addr)?)
     }
 
-    /// Lets an address object stand for a peer.
-    pub fn attach(&mut self, addr: *mut bmi_method_addr, key: PeerKey, looked_up: bool) {
+    /// Lets an address object stand for a peer, whose interfaces are these, too.
+    pub fn attach(
+        &mut self,
+        addr: *mut bmi_method_addr,
+        key: PeerKey,
+        nics: Vec<NicId>,
+        looked_up: bool,
+    ) {
         if let Some(peer) = self.get_mut(key) {
-            peer.objects.push(Object { addr, looked_up });
+            peer.objects.push(Object {
+                addr,
+                nics,
+                looked_up,
+            });
             address::set_peer(addr, NonZeroU64::new(key.to_word()));
         }
     }
@@ -354,11 +406,21 @@ mod tests {
     use super::*;
     use crate::peer_name::PeerName;
     use mx_proto::{EndpointId, Route};
+    use std::ptr;
 
     fn target(endpoint: u32) -> Target {
         Target {
             nic: NicId(1),
             endpoint: EndpointId(endpoint),
+            route: Route::AUTO,
+        }
+    }
+
+    fn name() -> PeerName {
+        PeerName {
+            host: "n1".into(),
+            board: None,
+            endpoint: Some(1),
             route: Route::AUTO,
         }
     }
@@ -425,13 +487,19 @@ mod tests {
         peers.remove(second);
         peers.remove(caller);
         assert_eq!(peers.called(target(1)), Some(first));
-        peers.retarget(first, NicId(2));
+        let addr = address::create(name(), None).as_ptr();
+        peers.attach(addr, first, vec![NicId(1)], true);
+        peers.readdress(addr, &[2, 3].map(NicId));
+        let moved = peers.get(first).unwrap();
+        assert_eq!(moved.addresses(), [2, 3].map(NicId));
         assert_eq!(peers.called(target(1)), None);
         let there = Target {
             nic: NicId(2),
             ..target(1)
         };
         assert_eq!(peers.called(there), Some(first));
+        peers.detach(addr);
+        assert!(address::remove(addr));
         peers.remove(first);
         assert_eq!(peers.called(there), None);
     }
@@ -439,16 +507,10 @@ mod tests {
     #[test]
     fn many_address_objects_are_one_peer_and_are_counted() {
         let mut peers = Peers::default();
-        let name = || PeerName {
-            host: "n1".into(),
-            board: None,
-            endpoint: Some(1),
-            route: Route::AUTO,
-        };
         let [a, b] = [(); 2].map(|()| address::create(name(), None).as_ptr());
         let key = add(&mut peers, 1).unwrap();
-        peers.attach(a, key, true);
-        peers.attach(b, key, false);
+        peers.attach(a, key, vec![NicId(1)], true);
+        peers.attach(b, key, vec![NicId(1)], false);
         assert_eq!(peers.get(key).unwrap().objects.len(), 2);
         assert_eq!(peers.detach(a), Some(key));
         assert_eq!(peers.detach(a), None);
@@ -457,6 +519,30 @@ mod tests {
         drop(peers);
         assert_eq!(Peers::default().of_addr(b), None);
         assert!(address::remove(a) && address::remove(b));
+    }
+
+    #[test]
+    fn the_address_that_was_reached_last_is_tried_first() {
+        let mut peers = Peers::default();
+        let key = add(&mut peers, 1).unwrap();
+        let objects = [[1, 2, 3], [1, 4, 2]];
+        for nics in objects {
+            let nics = nics.map(NicId).to_vec();
+            peers.attach(ptr::null_mut(), key, nics, true);
+        }
+        let peer = peers.get_mut(key).unwrap();
+        let order = |peer: &Peer| peer.addresses().iter().map(|nic| nic.0).collect::<Vec<_>>();
+        assert_eq!(order(peer), [1, 2, 3, 4]);
+        peer.reached = Some(NicId(3));
+        assert_eq!(order(peer), [3, 1, 2, 4]);
+        assert_eq!(peer.untried(), Some(NicId(3)));
+        // The name does not stand for it any more.
+        peer.reached = Some(NicId(99));
+        assert_eq!(order(peer), [1, 2, 3, 4]);
+        peer.objects[1].nics = (5..20).map(NicId).collect();
+        assert_eq!(order(peer), [1, 2, 3, 5, 6, 7, 8, 9]);
+        peer.reached = Some(NicId(19));
+        assert_eq!(order(peer), [19, 1, 2, 3, 5, 6, 7, 8]);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //!   own name -->  none: this machine
 //!   name     -->  the peers file's, in its order
 //!            -->  or the resolver's, IPv4 first
+//!
+//!   place 1 of  A4 B4 C4 A6 B6  is tried in the order  B4 A6 A4 B6 C4
 //! ```
 //!
 //! Not here: NIC ids, boards.
@@ -89,11 +91,66 @@ pub(super) fn ask(host: &str) -> Result<Vec<SocketAddr>, ResolveError> {
     }
 }
 
+/// The addresses in the order in which they are tried, each with its place: that at `first`, then of each family in
+/// turn its next (RFC 8305, section 4), so that a network without one of the two families costs one attempt.
+pub(super) fn in_order_of_trial(
+    addresses: &[SocketAddr],
+    first: usize,
+) -> Vec<(usize, SocketAddr)> {
+    let mut rest: Vec<_> = addresses.iter().copied().enumerate().collect();
+    let mut order = Vec::with_capacity(rest.len());
+    let mut next = Some(first);
+    while let Some(at) = next.filter(|at| *at < rest.len()) {
+        let (place, address) = rest.remove(at);
+        order.push((place, address));
+        let is_of_other = |(_, other): &(usize, SocketAddr)| other.is_ipv6() != address.is_ipv6();
+        next = rest.iter().position(is_of_other).or(Some(0));
+    }
+    order
+}
+
 /// The resolver's own words, without std's preamble.
 fn reason_of(error: &io::Error) -> String {
     let text = error.to_string();
     match text.strip_prefix("failed to lookup address information: ") {
         Some(reason) => reason.to_owned(),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The addresses in the order of trial, as they are written.
+    fn tried(addresses: &[&str], first: usize) -> Vec<String> {
+        let all: Vec<SocketAddr> = addresses
+            .iter()
+            .map(|text| SocketAddr::new(text.parse().unwrap(), 0))
+            .collect();
+        let order = in_order_of_trial(&all, first).into_iter();
+        order
+            .inspect(|(place, address)| assert_eq!(all[*place], *address))
+            .map(|(place, _)| addresses[place].to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn families_alternate_behind_the_address_of_the_board() {
+        let mixed = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1", "fd00::2"];
+        let first = ["10.0.0.1", "fd00::1", "10.0.0.2", "fd00::2", "10.0.0.3"];
+        assert_eq!(tried(&mixed, 0), first);
+        let second = ["10.0.0.2", "fd00::1", "10.0.0.1", "fd00::2", "10.0.0.3"];
+        assert_eq!(tried(&mixed, 1), second);
+        let fourth = ["fd00::1", "10.0.0.1", "fd00::2", "10.0.0.2", "10.0.0.3"];
+        assert_eq!(tried(&mixed, 3), fourth);
+    }
+
+    #[test]
+    fn addresses_of_one_family_keep_the_order_of_the_list() {
+        let v4 = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
+        assert_eq!(tried(&v4, 0), v4);
+        assert_eq!(tried(&v4, 2), ["10.0.0.3", "10.0.0.1", "10.0.0.2"]);
+        assert_eq!(tried(&["fd00::1"], 0), ["fd00::1"]);
     }
 }

@@ -237,6 +237,12 @@ impl Table {
         self.names.insert(nic, (host.to_owned(), place));
     }
 
+    /// The same of a further address of that host, which keeps the name that it has.
+    pub(super) fn name_too(&mut self, nic: NicId, host: &str, place: usize) {
+        let named = self.names.entry(nic);
+        named.or_insert_with(|| (host.to_owned(), place));
+    }
+
     /// Names that lead to this interface of another machine, best first, each with the board that
     /// does so.
     pub(super) fn names_of(&self, nic: NicId, address: IpAddr) -> Vec<(String, usize)> {

@@ -132,7 +132,7 @@ impl Client {
         let server = address::create(target.name.clone(), Some(target.nic));
         let known = address::find(server.as_ptr()).ok_or("the address object is gone")?;
         let key = method
-            .attach(server.as_ptr(), &known, target.nic, true)
+            .attach(server.as_ptr(), &known, vec![target.nic], true)
             .map_err(|why| why.to_string())?;
         Ok(Self {
             method,

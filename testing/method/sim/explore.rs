@@ -20,6 +20,7 @@ use crate::rig::{self, Host, Rig};
 use bmi_method::abi::constants::*;
 use bmi_method::abi::types::bmi_method_addr;
 use bmi_method::method::PostKind;
+use bmi_method::peer::attempts::ATTEMPT_DELAY;
 use mx_sim::explore::{self, Hand, Move, Moves, Report};
 use mx_sim::{NodeId, Profile};
 use std::collections::BTreeSet;
@@ -59,6 +60,8 @@ struct Alphabet {
     moves: Moves,
     /// All who may ask have had an exchange before the first step.
     acquainted: bool,
+    /// Clients know two addresses of their servers.
+    two_addresses: bool,
 }
 
 impl Alphabet {
@@ -77,6 +80,7 @@ impl Alphabet {
                 span: PEER_TIMEOUT * 3 / 2,
             },
             acquainted: false,
+            two_addresses: false,
         }
     }
 }
@@ -257,6 +261,11 @@ impl Methods {
         for _ in 0..alphabet.nodes {
             rig.add(Profile::default());
         }
+        for (client, server) in alphabet.asks.iter().filter(|_| alphabet.two_addresses) {
+            let host = rig.host(*client);
+            let addr = host.look_up_at(*server, &[rig::NIC, rig::OTHER_NIC]);
+            host.use_addr(*server, addr);
+        }
         let mut methods = Self {
             alphabet: alphabet.clone(),
             rig,
@@ -432,11 +441,12 @@ impl Methods {
 
     /// Has anything happened that may make an operation fail?
     fn is_peaceful(&self) -> bool {
-        self.count(|step| {
-            matches!(
-                step,
-                Step::GiveUp(_) | Step::Refuse(_) | Step::Restart(_) | Step::Net(Move::Time)
-            )
+        let Moves { times, span, .. } = self.alphabet.moves;
+        let times_out = span * times as u32 >= PEER_TIMEOUT;
+        self.count(|step| match step {
+            Step::GiveUp(_) | Step::Refuse(_) | Step::Restart(_) => true,
+            Step::Net(Move::Time) => times_out,
+            _ => false,
         }) == 0
     }
 
@@ -686,6 +696,18 @@ fn two_that_call_each_other_at_once_in_every_order() {
     alphabet.moves.stops.clear();
     alphabet.moves.times = 0;
     explore("two that call each other", &alphabet, 6).expect_none();
+}
+
+/// The answers to two attempts come before or after each other, or while the other side is stopped: one becomes the
+/// session, and nothing is left of the other at either end.
+#[test]
+fn a_client_that_calls_two_addresses_in_every_order() {
+    let mut alphabet = stopped();
+    alphabet.two_addresses = true;
+    alphabet.moves.delays = vec![(0, 1), (1, 0)];
+    alphabet.moves.times = 2;
+    alphabet.moves.span = ATTEMPT_DELAY + Duration::from_millis(10);
+    explore("a client that calls two addresses", &alphabet, 6).expect_none();
 }
 
 #[test]

@@ -4,6 +4,7 @@
 #![allow(unreachable_pub)]
 
 mod abandoned;
+mod addresses;
 mod conversations;
 mod credits;
 mod explore;

@@ -25,7 +25,7 @@ fn answer(rig: &mut Rig, node: NodeId, nic: NicId) -> usize {
     let method = &mut rig.host(node).method;
     let questions = method.take_questions();
     for question in &questions {
-        method.resolved(question, nic);
+        method.resolved(question, &[nic]);
     }
     questions.len()
 }
@@ -40,7 +40,7 @@ fn a_peer_that_has_moved_is_reached_by_the_connection_that_is_under_way() {
     let second = rig.host(client).send_unexpected(server, 2, b"second");
     assert!(matches!(
         rig.peek(client).state(addr),
-        State::Wait(Wait::Connecting { .. })
+        State::Wait(Wait::Connecting)
     ));
     // It is where it was.
     assert_eq!(answer(&mut rig, client, NOWHERE), 1);
@@ -128,7 +128,7 @@ fn what_has_moved_at_rest_to_a_known_peer_stands_for_that() {
     rig.introduce(client, server);
     let method = &mut rig.host(client).method;
     assert_eq!(questions.len(), 1);
-    method.resolved(&questions[0], NIC);
+    method.resolved(&questions[0], &[NIC]);
     assert_eq!(method.peers().len(), 1);
     rig.host(client).use_addr(server, addr);
     rig.talk(client, server);
@@ -148,18 +148,18 @@ fn of_two_objects_the_one_that_moves_leaves_when_nothing_is_under_way() {
     let method = &mut rig.host(client).method;
     let questions = method.take_questions();
     assert_eq!(questions.len(), 2);
-    method.resolved(&questions[0], OTHER_NIC);
+    method.resolved(&questions[0], &[OTHER_NIC]);
     assert_eq!(method.peers().len(), 1, "it has operations");
     assert_eq!(rig.wait(client, posted), -BMI_ECONNREFUSED);
     let method = &mut rig.host(client).method;
-    method.resolved(&questions[0], OTHER_NIC);
+    method.resolved(&questions[0], &[OTHER_NIC]);
     assert_eq!(method.peers().len(), 2);
-    method.resolved(&questions[1], NOWHERE);
+    method.resolved(&questions[1], &[NOWHERE]);
     rig.introduce(client, server);
     assert_eq!(fail(&mut rig, other), -BMI_ECONNREFUSED);
     // What was dropped meanwhile answers nothing.
     rig.host(client).drop_addr(other);
     let method = &mut rig.host(client).method;
-    method.resolved(&questions[1], OTHER_NIC);
+    method.resolved(&questions[1], &[OTHER_NIC]);
     assert_eq!(method.peers().len(), 1);
 }

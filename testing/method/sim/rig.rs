@@ -356,19 +356,24 @@ impl Host {
 
     /// A fresh address object for a node, under some interface.
     pub fn look_up(&mut self, of: NodeId, nic: NicId) -> Addr {
-        self.attach(of, nic, true)
+        self.look_up_at(of, &[nic])
+    }
+
+    /// The same under a name that stands for several.
+    pub fn look_up_at(&mut self, of: NodeId, nics: &[NicId]) -> Addr {
+        self.attach(of, nics, true)
     }
 
     /// The address object with which a node `me` was initialized.
     pub fn own_addr(&mut self, me: NodeId) -> Addr {
-        self.attach(me, NIC, false)
+        self.attach(me, &[NIC], false)
     }
 
-    fn attach(&mut self, of: NodeId, nic: NicId, looked_up: bool) -> Addr {
-        let addr = address::create(name(of), Some(nic));
+    fn attach(&mut self, of: NodeId, nics: &[NicId], looked_up: bool) -> Addr {
+        let addr = address::create(name(of), nics.first().copied());
         let known = address::find(addr.as_ptr()).unwrap();
         self.method
-            .attach(addr.as_ptr(), &known, nic, looked_up)
+            .attach(addr.as_ptr(), &known, nics.to_vec(), looked_up)
             .unwrap();
         self.made.push(addr);
         addr

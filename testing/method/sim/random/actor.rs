@@ -144,9 +144,13 @@ impl Actor {
     }
 
     pub fn look_up(&mut self, host: &mut Host, to: NodeId, second_name: bool) -> Known {
-        let nic = if second_name { OTHER_NIC } else { NIC };
+        // Two addresses, in the order in which the name has them.
+        let mut nics = [NIC, OTHER_NIC];
+        if second_name {
+            nics.reverse();
+        }
         let known = Known {
-            addr: host.look_up(to, nic),
+            addr: host.look_up_at(to, &nics),
             peer: called(to, second_name),
             second_name,
         };

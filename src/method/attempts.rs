@@ -1,0 +1,248 @@
+//! Connecting to a peer: at its addresses one after the other, each beside those that have no answer yet (RFC 8305).
+//!
+//! ```text
+//!   post --> attempt at the first address <-- that cuts the connection: once more
+//!               | 250 ms without an answer, or it has failed
+//!               v
+//!            attempt at the next ... --none left--> the name is resolved again, each second
+//!
+//!   one is accepted --> the others are called off --> handshake (connect.rs)
+//!   all have failed --> DISCONNECT, with the cause that says most
+//! ```
+//!
+//! Owns: the order of attempts.
+//! Not here: their bookkeeping (`../peer/attempts.rs`), the handshake, the questions for names.
+
+use super::Method;
+use crate::abi::types::bmi_method_addr;
+use crate::error::Error;
+use crate::match_layout::{KEY, MessageType, bits};
+use crate::op::word::{Role, Word};
+use crate::peer::attempts::{ATTEMPT_DELAY, Attempt, Attempts};
+use crate::peer::state::{Cause, Ready, State, Wait};
+use crate::peer::table::PeerKey;
+use mx_proto::port::{ConnectError, Port};
+use mx_proto::{Clock, NicId, Outcome, RemoteId, RequestId, Status, Target};
+use mx_sys::UserMemory;
+use std::time::Duration;
+
+/// The interval of questions for a peer's name once all its addresses have been tried.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// The bit that tells the word of this reminder from that of a handshake's time-out.
+pub(super) const NEXT: u64 = 1 << 63;
+
+impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
+    /// Connects to a peer; `cut`: the end of the connection before, if it was cut before READY.
+    pub(crate) fn begin_connect(
+        &mut self,
+        key: PeerKey,
+        cut: Option<Cause>,
+    ) -> Result<(), Box<Error>> {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
+            return Ok(());
+        };
+        peer.attempts = Attempts::after(cut);
+        if let Err(reason) = self.begin_next(key) {
+            let peer = self.peers().get(key);
+            return Err(Error::connect(peer.map_or("", |peer| &peer.name), reason));
+        }
+        self.move_to(key, State::Wait(Wait::Connecting));
+        if let Some(peer) = self.peers_mut().get_mut(key)
+            && std::mem::take(&mut peer.name_doubted)
+        {
+            self.ask(key);
+        }
+        Ok(())
+    }
+
+    /// Begins the attempt at the next address that lets itself be connected to, and sets the time of the one after it.
+    /// If there is none, returns why the first of those that remained does not.
+    fn begin_next(&mut self, key: PeerKey) -> Result<(), ConnectError> {
+        let mut first = None;
+        while let Some(peer) = self.peers().get(key)
+            && let Some(nic) = peer.untried()
+        {
+            match self.begin_attempt(key, nic, peer.attempts.cut) {
+                Ok(()) => {
+                    self.set_next(key);
+                    return Ok(());
+                }
+                Err(reason) => first = first.or(Some(reason)),
+            }
+        }
+        Err(first.unwrap_or(ConnectError::NoRoute))
+    }
+
+    fn begin_attempt(
+        &mut self,
+        key: PeerKey,
+        nic: NicId,
+        cut: Option<Cause>,
+    ) -> Result<(), ConnectError> {
+        let Some(peer) = self.peers().get(key) else {
+            return Ok(());
+        };
+        log::debug!("{} (id {}): an attempt at {nic:?}", peer.name, key.id());
+        let target = Target { nic, ..peer.target };
+        let bits = bits(MessageType::IconReq, key.id(), 0);
+        let word = Word::own(Role::Connect, key);
+        let connect = self.endpoint.connect(target, KEY, bits, word);
+        if let Some(peer) = self.peers_mut().get_mut(key) {
+            peer.attempts.begin(Attempt {
+                nic,
+                request: connect.map_err(Cause::of_start),
+                cut,
+                tx_id: None,
+            });
+        }
+        connect.map(|_| ())
+    }
+
+    /// Sets the time at which something is done if no attempt has been accepted or has failed before.
+    fn set_next(&mut self, key: PeerKey) {
+        let now = self.endpoint.clock().now();
+        let Some(peer) = self.peers_mut().get_mut(key) else {
+            return;
+        };
+        let span = match peer.untried() {
+            Some(_) => ATTEMPT_DELAY,
+            None => ASK_EVERY,
+        };
+        let (at, word) = (now.after(span), key.to_word() | NEXT);
+        if let Some((_, reminder)) = peer.attempts.next.take() {
+            self.endpoint.forget_reminder(reminder, word);
+        }
+        let reminder = self.endpoint.remind(at, word);
+        if let Some(peer) = self.peers_mut().get_mut(key) {
+            peer.attempts.next = Some((at, reminder));
+        }
+    }
+
+    /// The time of a reminder has come; false: it is not of this kind.
+    pub(super) fn on_next_due(&mut self, word: u64) -> bool {
+        if word & NEXT == 0 {
+            return false;
+        }
+        let key = PeerKey::from_word(word & !NEXT);
+        let now = self.endpoint.clock().now();
+        let peer = self.peers_mut().get_mut(key);
+        // Another one may have been set meanwhile.
+        if peer.is_none_or(|peer| {
+            let next = &mut peer.attempts.next;
+            next.take_if(|(at, _)| *at <= now).is_none()
+        }) {
+            return true;
+        }
+        if self.begin_next(key).is_err() {
+            self.ask(key);
+            self.set_next(key);
+        }
+        self.drain();
+        true
+    }
+
+    /// A transport connect is over.
+    pub(super) fn on_connected(&mut self, key: PeerKey, op: RequestId, how: &Outcome) {
+        let peer = self.peers_mut().get_mut(key);
+        let Some(attempt) = peer.and_then(|peer| peer.attempts.of(op)) else {
+            // It was called off when the answer was there already: the peer never hears of this session.
+            if how.status == Status::Success {
+                self.endpoint.disconnect(how.remote);
+            }
+            return;
+        };
+        let (nic, cut) = (attempt.nic, attempt.cut);
+        match how.status {
+            Status::Success => {
+                let attempt = *attempt;
+                self.on_accepted(key, attempt, how.remote);
+            }
+            Status::Unreachable
+                if cut.is_none()
+                    && self
+                        .begin_attempt(key, nic, Some(Cause::Unreachable))
+                        .is_ok() => {}
+            status => {
+                // A peer that had accepted the attempt before can be reached.
+                let cause = match (status, cut) {
+                    (Status::Unreachable, Some(cut)) => cut,
+                    (status, _) => Cause::of_connect(status),
+                };
+                self.on_failed(key, op, cause);
+            }
+        }
+    }
+
+    /// The first attempt is accepted: nothing of the others goes on.
+    fn on_accepted(&mut self, key: PeerKey, attempt: Attempt, remote: RemoteId) {
+        if let Some(peer) = self.peers_mut().get_mut(key) {
+            peer.reached = Some(attempt.nic);
+        }
+        self.call_off(key, |nic| nic == attempt.nic);
+        match attempt.tx_id {
+            Some(tx_id) => self.become_ready(key, Ready { remote, tx_id }, false),
+            None => self.on_reached(key, remote, attempt.cut),
+        }
+    }
+
+    /// Calls off the attempts that are under way but at the interfaces to be kept.
+    pub(super) fn call_off(&mut self, key: PeerKey, keep: impl Fn(NicId) -> bool) {
+        let peer = self.peers_mut().get_mut(key);
+        let gone = peer.map(|peer| peer.attempts.retain(keep));
+        for request in gone.unwrap_or_default() {
+            self.endpoint.cancel_unmatched(request);
+        }
+    }
+
+    /// The name of an address object, and of its whole peer, stands for these interfaces now. While that is connected
+    /// to, the attempts at others are called off, and those that are new are tried as well.
+    pub(super) fn on_addresses(
+        &mut self,
+        key: PeerKey,
+        addr: *mut bmi_method_addr,
+        nics: &[NicId],
+    ) {
+        self.peers_mut().readdress(addr, nics);
+        let Some(peer) = self.peers().get(key) else {
+            return;
+        };
+        if peer.state != State::Wait(Wait::Connecting) {
+            return;
+        }
+        let addresses = peer.addresses();
+        self.call_off(key, |nic| addresses.contains(&nic));
+        let latest = self.endpoint.clock().now().after(ATTEMPT_DELAY);
+        if let Some(peer) = self.peers().get(key)
+            && peer.attempts.is_under_way()
+        {
+            if peer.untried().is_some() && peer.attempts.next.is_none_or(|(at, _)| at > latest) {
+                self.set_next(key);
+            }
+        } else {
+            self.go_on(key);
+        }
+    }
+
+    /// An attempt has failed: the next begins at once.
+    fn on_failed(&mut self, key: PeerKey, op: RequestId, cause: Cause) {
+        if let Some(peer) = self.peers_mut().get_mut(key)
+            && let Some(attempt) = peer.attempts.of(op)
+        {
+            attempt.request = Err(cause);
+            let nic = attempt.nic;
+            log::debug!("{} (id {}) at {nic:?}: {cause}", peer.name, key.id());
+        }
+        self.go_on(key);
+    }
+
+    /// Begins the next attempt, if there is one; if all have failed the peer is disconnected.
+    fn go_on(&mut self, key: PeerKey) {
+        let none_left = self.begin_next(key).is_err();
+        let attempts = self.peers().get(key).map(|peer| &peer.attempts);
+        if let Some(attempts) = attempts.filter(|attempts| none_left && !attempts.is_under_way()) {
+            let cause = attempts.cause_of_failure(Cause::TimedOut);
+            self.disconnect(key, cause);
+        }
+    }
+}
