@@ -209,7 +209,7 @@ fn versions_that_do_not_understand_each_other_are_refused_in_words_both_can_read
     assert_eq!((pair.a.next_down(), pair.b.next_down()), (None, None));
 }
 
-/// How a call ends that is answered so. Its Connect is where version 8 reads it.
+/// The end of a call that is answered so. Its Connect is where version 8 reads it.
 fn answered(status: u8, mark: u8, body: Vec<u8>) -> (Status, Pair) {
     let mut pair = Pair::new();
     pair.a
