@@ -7,27 +7,13 @@
  *
  * Datagrams are made from docs/dgram.md. Where the server has no UDP port they go nowhere.
  */
+#include "../support/datagram.h"
 #include "../support/memory.h"
 #include "../support/stage.h"
 
 #include <sys/socket.h>
 
 enum {
-    HEADER = 64,
-    GREETING = 65, /* payload of a Hello */
-    VERSION = 3,
-    KIND_HELLO = 1,
-    KIND_WELCOME = 2,
-    KIND_PING = 5,
-    FLAG_OPENING = 8,
-    /* Where the fields are. */
-    SUM = 4,
-    TO = 8,
-    CALLER = 16,
-    FIRST = 24,
-    FIRST_OF_CALLER = 32,
-    FLAGS = 44,
-    PAYLOAD = 46,
     STRANGER = 9, /* 127.0.0.9, which no honest client is */
     HELLOS = 50000,
     SESSIONS = 20000,
@@ -35,43 +21,12 @@ enum {
 
 static const uint32_t FIRST_NUMBER = 7;
 
-static uint32_t crc32c(const unsigned char *bytes, size_t size)
-{
-    uint32_t sum = ~UINT32_C(0);
-
-    for (size_t i = 0; i < size; i++) {
-        sum ^= bytes[i];
-        for (int bit = 0; bit < 8; bit++)
-            sum = sum >> 1 ^ (sum & 1 ? UINT32_C(0x82f63b78) : 0);
-    }
-    return ~sum;
-}
-
-static void head(unsigned char *out, int kind, uint64_t to, uint64_t from)
-{
-    memset(out, 0, HEADER);
-    memcpy(out, "mR", 2);
-    out[2] = VERSION;
-    out[3] = (unsigned char)kind;
-    wire_put(out + TO, to, 8);
-    wire_put(out + CALLER, from, 8);
-}
-
-static void say(int fd, unsigned char *datagram, size_t size)
-{
-    wire_put(datagram + SUM, crc32c(datagram, HEADER), 4);
-    /* ECONNREFUSED is the answer to an earlier one. */
-    (void)!send(fd, datagram, size, MSG_NOSIGNAL);
-}
-
 static void say_hello(int fd, uint64_t caller)
 {
-    unsigned char hello[HEADER + GREETING] = {0};
+    unsigned char hello[DATAGRAM_HEADER + DATAGRAM_GREETING];
 
-    head(hello, KIND_HELLO, 0, caller);
-    wire_put(hello + FIRST, FIRST_NUMBER, 4);
-    wire_put(hello + PAYLOAD, GREETING, 2);
-    say(fd, hello, sizeof hello);
+    datagram_hello(hello, caller, FIRST_NUMBER);
+    datagram_say(fd, hello, sizeof hello);
 }
 
 /* Memory that the strangers have cost the server so far; elsewhere the newcomer costs more than they. */
@@ -92,19 +47,19 @@ static int take_welcomes(int fd)
 
     for (;;) {
         ssize_t size = recv(fd, in, sizeof in, MSG_DONTWAIT);
-        unsigned char ping[HEADER];
+        unsigned char ping[DATAGRAM_HEADER];
 
-        if (size < HEADER)
+        if (size < DATAGRAM_HEADER)
             return count;
-        if (in[3] != KIND_WELCOME)
+        if (in[AT_KIND] != DATAGRAM_WELCOME)
             continue;
-        head(ping, KIND_PING, 0, 0);
-        memcpy(ping + TO, in + CALLER, 8);
-        memcpy(ping + CALLER, in + TO, 8);
-        wire_put(ping + FIRST, 1, 4);
-        wire_put(ping + FIRST_OF_CALLER, FIRST_NUMBER, 8);
-        wire_put(ping + FLAGS, FLAG_OPENING, 2);
-        say(fd, ping, sizeof ping);
+        datagram_head(ping, DATAGRAM_PING, 0, 0);
+        memcpy(ping + AT_TO, in + AT_FROM, 8);
+        memcpy(ping + AT_FROM, in + AT_TO, 8);
+        wire_put(ping + AT_NUMBER, 1, 4);
+        wire_put(ping + AT_FIRST_OF_CALLER, FIRST_NUMBER, 8);
+        wire_put(ping + AT_FLAGS, FLAG_OPENING, 2);
+        datagram_say(fd, ping, sizeof ping);
         count++;
     }
 }

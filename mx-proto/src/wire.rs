@@ -265,37 +265,25 @@ impl Hello {
         self.oldest <= VERSION && self.version >= OLDEST
     }
 
-    /// The parts of a body behind the hello: the greeting, and what follows it. `None`: the greeting is longer than it may be, or
-    /// than the body.
+    /// The parts of a body behind the hello: the greeting, and what follows it. A later version's greeting may be
+    /// longer than ours: its first bytes count. `None`: the greeting is longer than the body.
     pub(crate) fn behind<'a>(&self, body: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
-        let len = usize::from(self.greeting);
         let behind = body.get(HELLO_LEN..).unwrap_or_default();
-        if len > GREETING_MAX {
-            return None;
-        }
-        behind.split_at_checked(len)
+        let (greeting, rest) = behind.split_at_checked(self.greeting.into())?;
+        Some((&greeting[..greeting.len().min(GREETING_MAX)], rest))
     }
 
     /// Parses the body. A later version may append to it; the first 32 bytes keep their meaning, so
-    /// that a peer of another version can be told so. Missing fields count as zeros.
+    /// that a peer of a version that is not understood can be told so. Missing fields count as zeros.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, Violation> {
         let mut bytes = [0; HELLO_LEN];
         let len = body.len().min(HELLO_LEN);
         bytes[..len].copy_from_slice(&body[..len]);
-        let version = u16::from_le_bytes([bytes[4], bytes[5]]);
-        let least = if version >= OLDEST {
-            HELLO_LEN
-        } else {
-            HELLO_LEAST
-        };
-        if len < least || u32_at(&bytes, 0) != HELLO_MAGIC {
-            return Err(Violation::Introduction);
-        }
         let nic = |at| NicId(u64_at(&bytes, at) & NicId::MAX.0);
         let mut nonce = [0; NONCE_LEN];
         nonce.copy_from_slice(&bytes[48..64]);
-        Ok(Self {
-            version,
+        let hello = Self {
+            version: u16::from_le_bytes([bytes[4], bytes[5]]),
             oldest: u16::from_le_bytes([bytes[22], bytes[23]]),
             features: u32_at(&bytes, 44),
             greeting: bytes[38],
@@ -308,7 +296,16 @@ impl Hello {
             },
             to: (nic(32), EndpointId(u32_at(&bytes, 40))),
             nonce,
-        })
+        };
+        let least = if hello.is_understood() {
+            HELLO_LEN
+        } else {
+            HELLO_LEAST
+        };
+        if len < least || u32_at(&bytes, 0) != HELLO_MAGIC {
+            return Err(Violation::Introduction);
+        }
+        Ok(hello)
     }
 }
 
@@ -541,17 +538,22 @@ mod tests {
             greeting: GREETING_MAX as u8 + 1,
             ..hello
         };
-        assert_eq!(longer.behind(&[0; 200]), None);
+        let said = [0; HELLO_LEN + GREETING_MAX + 3];
+        let parts = (&[0; GREETING_MAX][..], &[0; 2][..]);
+        assert_eq!(longer.behind(&said), Some(parts));
         // Another version is recognised by what all have.
-        let other = Hello {
-            version: 4,
-            oldest: 0,
-            ..hello
-        };
-        let old = Hello::parse(&other.emit()[..HELLO_LEAST]).unwrap();
-        assert_eq!((old.version, old.identity), (4, hello.identity));
-        assert_eq!((old.nonce, old.features), (Nonce::default(), 0));
-        assert!(Hello::parse(&other.emit()[..HELLO_LEAST - 1]).is_err());
+        for (version, oldest) in [(4, 0), (60_000, 60_000)] {
+            let other = Hello {
+                version,
+                oldest,
+                ..hello
+            };
+            let short = Hello::parse(&other.emit()[..HELLO_LEAST]).unwrap();
+            assert_eq!((short.version, short.oldest), (version, oldest));
+            assert_eq!(short.identity, hello.identity);
+            assert_eq!((short.nonce, short.features), (Nonce::default(), 0));
+            assert!(Hello::parse(&other.emit()[..HELLO_LEAST - 1]).is_err());
+        }
         let key = Some(RemoteKey { address: 1, key: 2 });
         for offer in [
             OfferBody {

@@ -112,7 +112,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.turn_away(link, introduction, Status::Refused, Rejection::Unproven);
         }
         if !hello.is_understood() {
-            let why = Rejection::Version(hello.version);
+            let why = Rejection::Version(hello.version, hello.oldest);
             return self.put_off(link, &introduction, Status::BadEndpoint, why);
         }
         if hello.key != self.key {

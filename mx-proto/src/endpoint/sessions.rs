@@ -264,7 +264,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !self.trusts(link, from) {
             return self.refused_by(from, header, &hello);
         }
-        let status = reply_status(header.aux);
+        let status = match reply_status(header.aux) {
+            Status::Success if !hello.is_understood() => Status::BadEndpoint,
+            status => status,
+        };
         let welcome = status == Status::Success;
         if !self.challenges.vouches(link, &hello.identity, welcome) {
             return self.distrust(from, Some(hello.identity), Distrust::Unvouched);

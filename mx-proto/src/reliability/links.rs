@@ -24,6 +24,7 @@ use super::seq::Seq;
 use super::service::DATA_NAME_MAX;
 use super::session::{Caller, Session};
 use crate::ids::LinkId;
+use crate::log_limit::LogLimit;
 use crate::origin::Source;
 use crate::port::{ACCEPTED_WITHIN, LinkDown};
 use crate::round::PortEvent;
@@ -94,6 +95,8 @@ pub(super) struct Links<A> {
     /// Largest datagram the service can send.
     datagram_max: usize,
     pub(super) same_host: fn(A, A) -> bool,
+    /// Versions, other than ours, of those that have called or refused us.
+    pub(super) other_versions: LogLimit<u8>,
 }
 
 /// Room a peer always has: a few small datagrams. So much of what comes early is kept even when all
@@ -153,6 +156,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             senders: Senders::new(receive_buffer, config.early_bytes),
             datagram_max,
             same_host,
+            other_versions: LogLimit::default(),
         }
     }
 

@@ -5,6 +5,7 @@
 //!   OPENING, true ----> a session
 //!   OPENING, cookie not valid (any more) ------------> Reset, OPENING: send Hello again
 //!   of a session that is over, or never was ---------> Reset
+//!   Hello of another version ------------------------> Reset of ours, which ends the caller's link
 //! ```
 //!
 //! A caller gets a second chance because the other side may have restarted between its Welcome and
@@ -12,7 +13,7 @@
 
 use super::cookies::Cookies;
 use super::links::{Links, Reply};
-use super::packet::{DatagramKind, GREETING, Header, OPENING};
+use super::packet::{DatagramKind, Foreign, GREETING, Header, OPENING, VERSION};
 use super::quote::Quote;
 use super::seq::Seq;
 use super::service::Channel;
@@ -103,6 +104,43 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             });
         }
         None
+    }
+
+    /// A datagram of another version has come. Its caller is refused; who has refused a call of ours is given up.
+    #[cold]
+    pub(super) fn on_foreign(
+        &mut self,
+        now: Instant,
+        (channel, from): (Channel, A),
+        foreign: &Foreign,
+    ) {
+        let &Foreign { version, .. } = foreign;
+        if channel != Channel::Command {
+            return;
+        }
+        if foreign.is_hello && foreign.from != 0 && self.replies.len() < REPLIES_MAX {
+            self.log_foreign(version, format_args!("{from:?} calls"));
+            let header = Header::new(DatagramKind::Reset, foreign.from, foreign.from);
+            self.replies.push(Reply { to: from, header });
+        }
+        let id = self.by_cookie.get(&foreign.to).copied();
+        if foreign.is_reset
+            && let Some(id) = id
+            && let Some(link) = self.of_mut(id)
+            && link.session.is_connecting()
+            && link.address == from
+        {
+            self.log_foreign(version, format_args!("{from:?} has refused our call:"));
+            self.fail(now, id, LinkDown::Protocol);
+        }
+    }
+
+    fn log_foreign(&mut self, version: u8, what: fmt::Arguments<'_>) {
+        if let Some(times) = self.other_versions.again(version) {
+            log::warn!(
+                "{what} with version {version} of datagrams, we speak {VERSION} (time {times})"
+            );
+        }
     }
 
     pub(super) fn on_welcome(&mut self, now: Instant, id: LinkId, header: &Header, payload: &[u8]) {

@@ -57,7 +57,7 @@ pub(super) const GREETING: usize = 1 + DATA_NAME_MAX;
 pub(super) const SACK_WORDS: usize = 17;
 
 /// Version of everything in this file.
-const VERSION: u8 = 3;
+pub(super) const VERSION: u8 = 3;
 const MAGIC: [u8; 2] = *b"mR";
 const CHECKSUM_AT: usize = 4;
 
@@ -90,6 +90,40 @@ pub(super) enum DatagramKind {
     Reset = 6,
     Probe = 7,
     Probed = 8,
+}
+
+/// A datagram of another version. A Hello, and the Reset that refuses it, have these fields in every version, and a
+/// header of 64 bytes with its sum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Foreign {
+    pub(super) version: u8,
+    pub(super) is_hello: bool,
+    pub(super) is_reset: bool,
+    pub(super) to: u64,
+    pub(super) from: u64,
+}
+
+impl Foreign {
+    /// `None`: it is none.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let head = bytes.first_chunk::<DATAGRAM_HEADER>()?;
+        let is_foreign = head[..2] == MAGIC && head[2] != VERSION && is_summed(head);
+        is_foreign.then(|| Self {
+            version: head[2],
+            is_hello: head[3] == DatagramKind::Hello as u8,
+            is_reset: head[3] == DatagramKind::Reset as u8,
+            to: u64_at(head, 8),
+            from: u64_at(head, 16),
+        })
+    }
+}
+
+/// The header's checksum is right.
+#[inline]
+fn is_summed(head: &[u8; DATAGRAM_HEADER]) -> bool {
+    let mut unsummed = *head;
+    unsummed[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
+    crc32c(&unsummed) == u32_at(head, CHECKSUM_AT)
 }
 
 /// A header, parsed.
@@ -186,9 +220,7 @@ impl Header {
         if head[..2] != MAGIC || head[2] != VERSION {
             return Err(BadDatagram::Malformed);
         }
-        let mut unsummed = *head;
-        unsummed[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
-        if crc32c(&unsummed) != u32_at(head, CHECKSUM_AT) {
+        if !is_summed(head) {
             return Err(BadDatagram::Damaged);
         }
         let header = Self::read(head).ok_or(BadDatagram::Malformed)?;

@@ -19,7 +19,7 @@
 //! dropped.
 
 use super::links::{Deferred, Links, RECEIVE_WINDOW_MIN, Reply, shared};
-use super::packet::{BadDatagram, DATAGRAM_HEADER, DatagramKind, FIN, Header};
+use super::packet::{BadDatagram, DATAGRAM_HEADER, DatagramKind, FIN, Foreign, Header};
 use super::quote::Quote;
 use super::reassembly::{Admission, Chunk, Reassembly};
 use super::recv_window::Verdict;
@@ -84,7 +84,13 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.stats.datagrams_in += 1;
         let (header, payload) = match Header::parse(bytes) {
             Ok(parsed) => parsed,
-            Err(BadDatagram::Malformed) => return self.stats.malformed += 1,
+            Err(BadDatagram::Malformed) => {
+                self.stats.malformed += 1;
+                if let Some(foreign) = Foreign::parse(bytes) {
+                    self.on_foreign(now, (channel, from), &foreign);
+                }
+                return;
+            }
             Err(BadDatagram::Damaged) => return self.stats.damaged += 1,
         };
         if header.kind == DatagramKind::Hello {

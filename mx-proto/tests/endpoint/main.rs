@@ -16,6 +16,7 @@ mod requests;
 mod secret;
 mod streamed;
 mod tombstones;
+mod versions;
 mod view;
 mod waiting;
 

@@ -608,7 +608,8 @@ impl AddressExchange {
             && of == For::Dgram
             && matches!(
                 end,
-                LinkDown::Refused | LinkDown::Unreachable | LinkDown::TimedOut
+                // The last: it speaks another version there.
+                LinkDown::Refused | LinkDown::Unreachable | LinkDown::TimedOut | LinkDown::Protocol
             );
         let route = match end {
             LinkDown::Elsewhere(route) => route,

@@ -11,7 +11,7 @@
 //! Owns: the transitions between the states of a link.
 //! Not here: rings.
 
-use super::handshake::{ControlMessage, MESSAGE_LEN};
+use super::handshake::{BadMessage, ControlMessage, MESSAGE_LEN};
 use super::link::{Dialing, Entry, State};
 use super::queue::Reason;
 use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
@@ -316,6 +316,12 @@ impl LocalPort {
                 endpoint,
             }) => (asymmetric, endpoint),
             Ok(other) => return self.refuse(id, &format_args!("{other:?} comes first")),
+            Err(bad @ BadMessage::Version(_)) => {
+                // Its version is all that the peer can read in the answer.
+                let _ = socket.send(&ControlMessage::Later(None).encode(), None);
+                self.warn_of_version(user, bad);
+                return self.refuse(id, &bad);
+            }
             Err(bad) => return self.refuse(id, &bad),
         };
         if !self.user_has(user, endpoint) {
@@ -355,6 +361,16 @@ impl LocalPort {
         self.refuse(id, &"another user's endpoint");
     }
 
+    /// A process of that user's speaks another version: logs that once and then at growing intervals.
+    fn warn_of_version(&mut self, user: u32, bad: BadMessage) {
+        if let Some(times) = self.other_versions.again(user) {
+            log::warn!(
+                "{:?}: a process of user {user}: {bad}: no shared memory with it (attempt {times})",
+                self.name
+            );
+        }
+    }
+
     /// The acceptor has answered.
     fn handle_welcome(&mut self, id: LinkId) {
         let mut message = [0; MESSAGE_LEN];
@@ -377,7 +393,7 @@ impl LocalPort {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return self.end(id, LinkDown::Protocol);
             }
-            // A dead peer is not reached over other ports either. One of another version is.
+            // A dead peer is not reached over other ports either.
             Ok(Received::HangUp) | Err(_) => return self.end(id, LinkDown::Refused),
         };
         let peer = match (
@@ -387,6 +403,11 @@ impl LocalPort {
             (Ok(ControlMessage::Welcome { asymmetric }), None) => asymmetric,
             (Ok(ControlMessage::Later(_)), None) => return self.end_without_room(id),
             (Ok(ControlMessage::Denied), None) => return self.end_denied(id),
+            (Err(bad @ BadMessage::Version(_)), None) => {
+                let user = entry.user;
+                self.warn_of_version(user, bad);
+                return self.end(id, LinkDown::Protocol);
+            }
             (answer, _) => {
                 log::debug!("{:?}: {id:?} answered: {answer:?}", self.name);
                 return self.end(id, LinkDown::Protocol);

@@ -106,6 +106,8 @@ pub struct LocalPort {
     deniers: LogLimit<u32>,
     /// The kernel's reasons for not letting us connect.
     barred: LogLimit<Option<i32>>,
+    /// Users with processes that speak another version.
+    other_versions: LogLimit<u32>,
     /// The administrator has been told that memory is short.
     warned: bool,
     /// The same of descriptors.
@@ -213,6 +215,7 @@ impl LocalPort {
             denied: LogLimit::default(),
             deniers: LogLimit::default(),
             barred: LogLimit::default(),
+            other_versions: LogLimit::default(),
             warned: false,
             starved: false,
             accept_again: None,

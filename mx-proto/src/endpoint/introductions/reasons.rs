@@ -9,7 +9,8 @@ pub(in crate::endpoint) enum Rejection {
     Unproven,
     Relayed,
     Key,
-    Version(u16),
+    /// Its version, and the oldest that it understands.
+    Version(u16, u16),
     Secret,
     Silent,
 }
@@ -23,7 +24,13 @@ impl fmt::Display for Rejection {
                  secret of the site neither is accepted"
             }
             Self::Key => "with another connection key than ours",
-            Self::Version(theirs) => {
+            Self::Version(theirs, oldest) if *oldest > VERSION => {
+                return write!(
+                    f,
+                    "with protocol version {theirs}, which understands none before {oldest}, we speak {VERSION}"
+                );
+            }
+            Self::Version(theirs, _) => {
                 return write!(f, "with protocol version {theirs}, we speak {VERSION}");
             }
             Self::Secret => {

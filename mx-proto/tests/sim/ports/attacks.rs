@@ -13,10 +13,10 @@ use super::strangers::nonsense;
 use mx_proto::port::{Close, LinkDown};
 use mx_proto::reliability::{Channel, Quote};
 use mx_sim::datagram::header::{
-    DATA, FLAGS, FROM, HELLO, OPENING, RESET, TO, altered, build, is_kind,
+    DATA, FLAGS, FROM, HEADER, HELLO, OPENING, RESET, TO, altered, build, is_kind, seal,
 };
 use mx_sim::link::Fate;
-use mx_sim::{Rng, seeds};
+use mx_sim::{Rng, log_lines, seeds};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -254,6 +254,99 @@ fn errors_of_the_network_are_believed_only_if_they_quote_what_was_sent() {
         stage.run(Duration::from_micros(10));
     }
     assert_eq!(stage.down(0), Some(LinkDown::Reset));
+}
+
+/// The datagram of another version, its checksum right.
+fn of_version(version: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[2] = version;
+    seal(&mut bytes);
+    bytes
+}
+
+#[test]
+fn callers_of_other_versions_are_refused_and_nothing_else_of_them_is_answered() {
+    let mut stage = Stage::new(1);
+    stage.net.change(|terms| terms.answers_refused = false);
+    let [tape, _] = stage.record_another_session();
+    stage.exchange(3);
+    let seen = tape.take();
+    let lines = log_lines(|| {
+        for version in [2, 4, u8::MAX] {
+            for caller in 0..100 {
+                let from = address(1_000 + u32::from(version) * 100 + caller);
+                let hello = altered(&seen[0].1, &[(FROM, u64::from(caller) + 7)]);
+                stage
+                    .net
+                    .inject(from, address(1), &of_version(version, &hello));
+                stage.run(Duration::from_micros(10));
+                assert_eq!(stage.net.bytes_to(from), HEADER as u64);
+            }
+        }
+    });
+    let of_four = lines
+        .iter()
+        .filter(|line| line.contains("with version 4 of datagrams, we speak 3"));
+    assert_eq!(of_four.count(), 7, "{lines:?}");
+    let stranger = address(77);
+    for (_, bytes) in &seen[1..] {
+        stage
+            .net
+            .inject(stranger, address(1), &of_version(4, bytes));
+    }
+    // Damaged, and without a cookie.
+    let mut damaged = of_version(4, &seen[0].1);
+    damaged[40] ^= 1;
+    let nameless = altered(&seen[0].1, &[(FROM, 0)]);
+    for bytes in [damaged, of_version(4, &nameless)] {
+        stage.net.inject(stranger, address(1), &bytes);
+    }
+    stage.run(Duration::from_millis(1));
+    assert_eq!(stage.net.bytes_to(stranger), 0);
+    assert_eq!(stage.at(1).port.sessions(), 1);
+    stage.exchange(3);
+}
+
+#[test]
+fn a_call_is_ended_by_the_refusal_of_another_version_that_knows_its_cookie() {
+    let mut stage = Stage::new(1);
+    let calls = Rc::new(RefCell::new(Vec::new()));
+    let tape = Rc::clone(&calls);
+    let silence = move |_: Channel, bytes: &[u8]| {
+        tape.borrow_mut().push(bytes.to_vec());
+        Fate::Drop
+    };
+    stage.close(0, Close::Now);
+    stage.run(Duration::from_millis(20));
+    stage.net.set_script(0, 1, Some(Box::new(silence)));
+    stage.at(0).call(target(1));
+    stage.run(Duration::from_millis(20));
+    let hello = calls.borrow().last().cloned().expect("it has called");
+    assert!(is_kind(&hello, HELLO));
+    let cookie = FROM.of(&hello);
+    let refusal = |cookie| of_version(4, &build(RESET, &[(TO, cookie), (FROM, cookie)], &[]));
+    let wrong = [
+        (address(1), refusal(cookie + 1)),
+        (address(9), refusal(cookie)),
+        (
+            address(1),
+            of_version(4, &build(DATA, &[(TO, cookie), (FROM, 1)], &[1])),
+        ),
+    ];
+    for (from, bytes) in wrong {
+        stage.net.inject(from, address(0), &bytes);
+        stage.run(Duration::from_millis(20));
+        assert_eq!(stage.down(0), None);
+    }
+    let lines = log_lines(|| {
+        stage.net.inject(address(1), address(0), &refusal(cookie));
+        stage.run(Duration::from_micros(10));
+    });
+    assert_eq!(stage.down(0), Some(LinkDown::Protocol));
+    let told = lines
+        .iter()
+        .filter(|line| line.contains("has refused our call: with version 4"));
+    assert_eq!(told.count(), 1, "{lines:?}");
 }
 
 #[test]

@@ -210,14 +210,11 @@ fn bad_handshakes_are_refused_and_their_descriptors_closed() {
     let good = HELLO.encode();
     let mut bad_magic = good;
     bad_magic[0] ^= 1;
-    let mut bad_version = good;
-    bad_version[8] = 77;
     let out_of_place = ControlMessage::Taken.encode();
     let long = [good.as_slice(), &[0]].concat();
     let mut server = Node::new();
-    let cases: [(&str, &[u8]); 6] = [
+    let cases: [(&str, &[u8]); 5] = [
         ("magic", &bad_magic),
-        ("version", &bad_version),
         ("out of place", &out_of_place),
         ("short", &good[..23]),
         ("long", &long),
@@ -238,7 +235,7 @@ fn bad_handshakes_are_refused_and_their_descriptors_closed() {
     let socket = say(&mut server, &good, Some(&pipe_write));
     let mut answer = [0; MESSAGE_LEN];
     assert!(matches!(socket.receive(&mut answer), Ok(Received::HangUp)));
-    assert_eq!(server.port.stats().refused, 7);
+    assert_eq!(server.port.stats().refused, 6);
     // No memory at all, memory of another size, memory that is not sealed, no memory but a file.
     let small = sealed_memfd(4096);
     let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
@@ -258,6 +255,32 @@ fn bad_handshakes_are_refused_and_their_descriptors_closed() {
     assert_ended(pipe_read);
     assert_eq!(server.port.stats().violations, 4);
     assert_eq!((server.port.link_count(), server.take()), (0, vec![]));
+}
+
+/// Bytes of version 4, which do not change when the version does.
+const KEPT_HELLO: [u8; MESSAGE_LEN] = *b"mx-hello\x04\0\0\0\x01\0\0\0\x03\0\0\0\0\0\0\0";
+
+#[test]
+fn a_process_of_another_version_is_told_ours_and_another_of_4_gets_in() {
+    let mut server = Node::new();
+    for (count, version) in (1..).zip([0, 3, 5, u32::MAX]) {
+        let mut hello = KEPT_HELLO;
+        hello[8..12].copy_from_slice(&version.to_le_bytes());
+        let socket = say(&mut server, &hello, None);
+        let mut answer = [0; MESSAGE_LEN];
+        let heard = socket.receive(&mut answer);
+        assert!(matches!(heard, Ok(Received::Message(MESSAGE_LEN, None))));
+        assert_eq!(answer[..12], *b"mx-later\x04\0\0\0");
+        assert!(matches!(socket.receive(&mut answer), Ok(Received::HangUp)));
+        assert_eq!(server.port.stats().refused, count);
+        assert_eq!(server.port.link_count(), 0);
+    }
+    let socket = say(&mut server, &KEPT_HELLO, None);
+    let mut answer = [0; MESSAGE_LEN];
+    let heard = socket.receive(&mut answer);
+    assert!(matches!(heard, Ok(Received::Message(MESSAGE_LEN, None))));
+    assert_eq!(answer[..12], *b"mx-welcm\x04\0\0\0");
+    assert_eq!(server.port.link_count(), 1);
 }
 
 #[test]
