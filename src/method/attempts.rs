@@ -87,7 +87,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let target = Target { nic, ..peer.target };
         let bits = bits(MessageType::IconReq, key.id(), 0);
         let word = Word::own(Role::Connect, key);
-        let connect = self.endpoint.connect(target, KEY, bits, word);
+        let connect = self.endpoint.call(target, KEY, bits, word);
         if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.attempts.begin(Attempt {
                 nic,

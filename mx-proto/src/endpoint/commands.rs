@@ -475,8 +475,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// Starts talking to a remote endpoint. The completion carries the remote and `bits`.
-    pub fn connect(
+    /// Begins a session with a remote endpoint. The completion carries the remote and `bits`.
+    pub fn call(
         &mut self,
         target: Target,
         key: u32,
@@ -490,9 +490,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.begin_connect(to, key, bits, word)
     }
 
-    /// The session that was begun from here with that target and stands.
-    pub fn called(&self, target: Target) -> Option<RemoteId> {
-        self.remotes.called(target)
+    /// Connects over the session that was begun from here with that target; if there is none, [calls](Self::call).
+    pub fn connect(
+        &mut self,
+        target: Target,
+        key: u32,
+        bits: MatchBits,
+        word: O::Word,
+    ) -> Result<RequestId, ConnectError> {
+        match self.remotes.called(target) {
+            Some(known) => self.connect_over(known, key, bits, word),
+            None => self.call(target, key, bits, word),
+        }
     }
 
     /// Connects over a session that stands; one that has called us need not be reachable under its name.
@@ -545,7 +554,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.ops.get(id).is_none() {
             return;
         }
-        let remote = self.called(target);
+        let remote = self.remotes.called(target);
         match remote.map_or_else(|| self.begin_session(target), Ok) {
             Ok(remote) => {
                 self.introduce(remote, id);

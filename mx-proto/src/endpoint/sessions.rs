@@ -72,7 +72,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let mut header = Header::new(wire::Kind::Connect, connect.to_word(), 0);
         header.credit_fields.credit = remote.opening;
-        let hello = self.call(id, remote, link, key);
+        let hello = self.hello_of_call(id, remote, link, key);
         let body = self.hello_body(hello, Greets::Called(connect), None);
         self.send_session(Some(id), link, header, &body);
     }
@@ -94,7 +94,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Our hello in the call of a remote, on that link.
-    pub(super) fn call(&self, id: RemoteId, remote: &Remote, link: LinkId, key: u32) -> Hello {
+    pub(super) fn hello_of_call(
+        &self,
+        id: RemoteId,
+        remote: &Remote,
+        link: LinkId,
+        key: u32,
+    ) -> Hello {
         Hello {
             key,
             nonce: self.call_nonce(id, link),

@@ -188,11 +188,12 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         };
         self.check_room()?;
         let (endpoint, bits) = (EndpointId(endpoint), MatchBits(bits));
-        let target = Target::auto(nic, endpoint);
-        let known = self.session_named(nic, endpoint);
-        let connect = match known.or_else(|| self.endpoint.called(target)) {
+        let connect = match self.session_named(nic, endpoint) {
             Some(remote) => self.endpoint.connect_over(remote, key, bits, word),
-            None => self.endpoint.connect(target, key, bits, word),
+            None => {
+                let target = Target::auto(nic, endpoint);
+                self.endpoint.connect(target, key, bits, word)
+            }
         };
         let op = match connect {
             Ok(op) => Some(op),

@@ -124,7 +124,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         let name = remote.name;
-        let hello = self.call(from, remote, link, 0);
+        let hello = self.hello_of_call(from, remote, link, 0);
         let who = Some(body.identity);
         let Some(secret) = &self.config.secret else {
             return self.distrust(from, who, Distrust::Wanted);
