@@ -109,8 +109,6 @@ impl fmt::Display for Violation {
 pub enum DownReason {
     /// It said goodbye.
     Disconnected,
-    /// It came back with another session: the old one is over.
-    Restarted,
     /// Its link ended.
     Link(LinkDown),
     /// It, or we, did not prove to know the site's secret.
@@ -139,7 +137,6 @@ impl fmt::Display for DownReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disconnected => f.write_str("disconnected by the peer"),
-            Self::Restarted => f.write_str("the peer restarted"),
             Self::Link(reason) => reason.fmt(f),
             Self::NoMemory => f.write_str("no memory for what it sends"),
             Self::Secret => f.write_str("no proof of the site's secret"),

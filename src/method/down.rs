@@ -83,14 +83,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         for op in pending {
             self.fail(op, cause.code());
         }
-        let identity = remote.and_then(|remote| self.endpoint.remote_identity(remote));
         if let Some(remote) = remote {
-            self.endpoint.set_remote_context(remote, 0);
+            let identity = self.endpoint.remote_identity(remote);
             // All operations with it end before this returns.
-            self.endpoint.disconnect(remote);
-        }
-        if let Some(identity) = identity {
-            self.end_joined(key, identity.session);
+            self.end_session(remote);
+            if let Some(identity) = identity {
+                self.end_joined(key, identity.session);
+            }
         }
         self.move_to(key, State::Init);
         self.tell_dead(key);
@@ -103,9 +102,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             |remote: &RemoteId| self.endpoint.remote_context(*remote) == Some(key.to_word());
         let joined: Vec<_> = self.endpoint.joined_of(life).filter(is_joined).collect();
         for remote in joined {
-            self.endpoint.set_remote_context(remote, 0);
-            self.endpoint.disconnect(remote);
+            self.end_session(remote);
         }
+    }
+
+    /// Ends a session, which is no peer's from now on.
+    fn end_session(&mut self, remote: RemoteId) {
+        self.endpoint.set_remote_context(remote, 0);
+        self.endpoint.disconnect(remote);
     }
 
     /// The host is to be told that the peer is dead, if it knows it and has not been told.

@@ -214,7 +214,7 @@ impl Cause {
     /// The cause for a lost remote.
     pub const fn of_down(reason: DownReason) -> Self {
         match reason {
-            DownReason::Disconnected | DownReason::Restarted => Self::Reset,
+            DownReason::Disconnected => Self::Reset,
             DownReason::Secret => Self::Secret,
             DownReason::NoMemory => Self::NoRoom,
             DownReason::Protocol(_) => Self::Protocol,

@@ -19,7 +19,6 @@
 
 use super::Endpoint;
 use crate::ids::{NicId, RemoteId, SessionId};
-use crate::ops::Strand;
 use crate::owner::Owner;
 use crate::port::Port;
 use crate::remote::{Life, Met};
@@ -121,27 +120,24 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// receive is for the messages of `from` from now on.
     #[cold]
     pub(super) fn is_also_for(&mut self, place: u32, from: RemoteId) -> bool {
-        let of = self.ops.record(place).remote;
-        if !self.are_joined(of, from) {
+        let joined = self.are_joined(self.ops.record(place).remote, from);
+        let Some(receive) = self.ops.at(place).filter(|_| joined) else {
             return false;
-        }
-        let Self { ops, remotes, .. } = self;
-        if let Some(remote) = remotes.of_mut(of) {
-            ops.leave(Strand::Kin, &mut remote.kin, place);
-        }
-        ops.record_mut(place).remote = from;
-        if let Some(remote) = remotes.of_mut(from) {
-            ops.join(Strand::Kin, &mut remote.kin, place);
-        }
+        };
+        self.estrange(receive);
+        self.attach_op(receive, from);
         true
     }
 
     /// Whether two sessions have been joined, or are one; their owner gives words to those that it joins.
     pub fn are_joined(&self, one: RemoteId, other: RemoteId) -> bool {
         let word = |id| self.remotes.of(id).map(|remote| remote.context);
-        let joins = |id| self.remotes.met(id).is_some_and(|met| met.joins);
-        one == other
-            || joins(one) && joins(other) && word(one) == word(other) && word(one) != Some(0)
+        let (joined, words) = (self.joins(one) && self.joins(other), [one, other].map(word));
+        one == other || joined && words[0] == words[1] && words[0] != Some(0)
+    }
+
+    fn joins(&self, id: RemoteId) -> bool {
+        self.remotes.met(id).is_some_and(|met| met.joins)
     }
 
     /// The sessions that say this life, and that are joined with others, oldest first.
@@ -152,8 +148,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The peer of a session says that another one is its, too.
     pub(super) fn on_claim(&mut self, id: RemoteId, claim: &ClaimBody) {
         let other = RemoteId::from_word(claim.number);
-        let joins = self.remotes.met(id).is_some_and(|met| met.joins);
-        if !joins || other == id || !self.is_right(id, other, claim) {
+        if !self.joins(id) || other == id || !self.is_right(id, other, claim) {
             self.stats.stale += 1;
             return;
         }
