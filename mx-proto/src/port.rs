@@ -77,6 +77,8 @@ pub struct Limits {
     pub remote_read: bool,
     /// A read that is refused ends the link: a peer is asked to stop before [`RemoteMemory::deregister`].
     pub refusal_ends_link: bool,
+    /// A session over this link may have another one for bulk data ([`LinkControl::connect_beside`]).
+    pub data_links: bool,
 }
 
 impl Limits {
@@ -270,6 +272,17 @@ pub trait LinkControl {
     /// Starts a link to `target`. [`PortEvent::Up`](crate::round::PortEvent::Up) or [`PortEvent::Down`](crate::round::PortEvent::Down) follows, in a later
     /// round.
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError>;
+
+    /// Starts another link to the address at the other end of `link`, which we began. [`PortEvent::Up`](crate::round::PortEvent::Up)
+    /// or [`PortEvent::Down`](crate::round::PortEvent::Down) follows.
+    fn connect_beside(&mut self, _link: LinkId, _now: Instant) -> Result<LinkId, ConnectError> {
+        Err(ConnectError::NoRoute)
+    }
+
+    /// Whether there are places enough that a session may have a second link, such as this one that a peer began.
+    fn has_places_beside(&self, _link: LinkId) -> bool {
+        true
+    }
 
     /// Accepts a link: its peer has been met. One that a stranger began and that is not accepted goes down
     /// ([`ACCEPTED_WITHIN`]).

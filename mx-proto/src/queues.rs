@@ -172,6 +172,17 @@ impl Queues {
         self.streams.retain(|stream| stream.request != request);
     }
 
+    /// Whether a part of a large message waits, or the rest of one.
+    pub(crate) fn has_bulk(&self) -> bool {
+        self.partial.is_some() || !self.streams.is_empty()
+    }
+
+    /// Forgets all that was asked for of large messages. Their receivers ask again.
+    pub(crate) fn forget_bulk(&mut self) {
+        self.partial = None;
+        self.streams.clear();
+    }
+
     /// Whether a message waits in a lane.
     #[inline]
     pub(crate) fn has_messages(&self) -> bool {

@@ -94,7 +94,12 @@ pub(crate) struct Met {
     pub(crate) nonce: Nonce,
     /// Its number for this association.
     pub(crate) epoch: u16,
+    /// The command link.
     pub(crate) tx: Tx,
+    /// The data link, once both sides have it.
+    pub(crate) data: Option<Tx>,
+    /// Both sides offer data links.
+    pub(crate) data_links: bool,
     pub(crate) reach: Reach,
     /// The credits it lends us.
     pub(crate) borrows: Borrower,
@@ -144,6 +149,7 @@ pub(crate) enum LinkState {
 pub(crate) struct Reach {
     /// Largest message that goes with its data.
     pub(crate) eager_max: u32,
+    /// Largest part of a message in a packet of this link.
     pub(crate) data_max: u32,
     pub(crate) pull_block: u32,
     pub(crate) remote_read: bool,
@@ -160,13 +166,18 @@ impl Reach {
         refusal_ends_link: false,
     };
 
-    /// `eager_max`: what we send with its data at most, wherever it goes.
-    pub(crate) fn of(limits: Limits, eager_max: usize) -> Self {
+    /// `eager_max`: what we send with its data at most, wherever it goes. `data_links`: the session may have data links; then
+    /// small messages wait for small packets of data only.
+    pub(crate) fn of(limits: Limits, eager_max: usize, data_links: bool) -> Self {
         // No message is longer than 2^32 - 1 bytes.
         let size = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
+        let data_max = match data_links {
+            true => limits.data_max.min(limits.packet_max),
+            false => limits.data_max,
+        };
         Self {
             eager_max: size(eager_max.min(limits.eager_max())),
-            data_max: size(limits.data_max).max(1),
+            data_max: size(data_max).max(1),
             pull_block: size(limits.pull_block).max(1),
             remote_read: limits.remote_read,
             refusal_ends_link: limits.refusal_ends_link,
@@ -270,7 +281,7 @@ impl Remote {
         let (Life::Met(met), Some(queues)) = (&self.life, &mut self.queues) else {
             return false;
         };
-        let takes = matches!(met.tx, Tx::Open(_)) && !queues.ready && met.may_send(queues);
+        let takes = !queues.ready && met.may_send(queues);
         queues.ready |= takes;
         takes
     }
@@ -292,7 +303,9 @@ impl Remote {
     #[inline]
     pub(crate) fn is_clear(&self) -> bool {
         let clear = |queues: &Queues| {
-            !queues.has_messages() && queues.partial.is_none() && queues.control.is_empty()
+            !queues.has_messages()
+                && queues.control.is_empty()
+                && (queues.partial.is_none() || self.met().is_some_and(|met| met.data.is_some()))
         };
         self.queues.as_deref().is_none_or(clear)
     }
@@ -342,13 +355,18 @@ impl Met {
         (self.session, self.epoch) == (hello.identity.session, hello.epoch)
     }
 
+    /// The link that bulk data takes: the data link, if there is one.
+    pub(crate) fn bulk(&self) -> Tx {
+        self.data.unwrap_or(self.tx)
+    }
+
     /// Something of these could go out, or is worth a packet that says so.
     fn may_send(&self, queues: &Queues) -> bool {
-        queues.partial.is_some()
-            || !queues.control.is_empty()
-            || !queues.streams.is_empty()
-            || self.moves(queues)
-            || self.borrows.asks(queues.cost)
+        let commands = matches!(self.tx, Tx::Open(_))
+            && (!queues.control.is_empty()
+                || self.moves(queues)
+                || self.borrows.asks(queues.cost));
+        commands || matches!(self.bulk(), Tx::Open(_)) && queues.has_bulk()
     }
 
     /// A message of these could go.

@@ -86,6 +86,7 @@ const LABEL: &[u8] = b"bmi_mx site secret 1\0";
 const NONCE_LABEL: &[u8] = b"bmi_mx nonce 1\0";
 const CALL_LABEL: &[u8] = b"bmi_mx call 1\0";
 const CLAIM_LABEL: &[u8] = b"bmi_mx claim 1\0";
+const DATA_LINK_LABEL: &[u8] = b"bmi_mx data link 1\0";
 
 impl Secret {
     /// The secret of these bytes, all of which count.
@@ -169,6 +170,31 @@ pub(crate) fn claim_proof(
     for (nic, endpoint) in called {
         mac.update(&nic.0.to_le_bytes());
         mac.update(&endpoint.0.to_le_bytes());
+    }
+    let bytes: ProofBytes = mac.finalize().into_bytes().into();
+    let mut proof = Nonce::default();
+    proof.copy_from_slice(&bytes[..NONCE_LEN]);
+    proof
+}
+
+/// The proof of one side that the data link of that number is the session's with these nonces, the caller's first. It covers the
+/// link's binding and the site's secret, where there are such.
+pub(crate) fn data_link_proof(
+    secret: Option<&Secret>,
+    role: Role,
+    number: u32,
+    binding: Binding,
+    nonces: [&Nonce; 2],
+) -> Nonce {
+    let mut mac = keyed(secret.map_or(&[], |secret| &secret.0));
+    mac.update(DATA_LINK_LABEL);
+    mac.update(&[role as u8]);
+    mac.update(&number.to_le_bytes());
+    for word in binding {
+        mac.update(&word.to_le_bytes());
+    }
+    for nonce in nonces {
+        mac.update(nonce);
     }
     let bytes: ProofBytes = mac.finalize().into_bytes().into();
     let mut proof = Nonce::default();

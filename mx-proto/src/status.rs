@@ -67,6 +67,8 @@ pub enum Violation {
     Claim,
     Challenge,
     Proof,
+    /// A link says wrongly that it is a data link of a session, or carries something else than data.
+    Attach,
     Introduction,
     AnotherName,
     OwnHello,
@@ -93,6 +95,7 @@ impl fmt::Display for Violation {
             Self::Claim => "a malformed claim",
             Self::Challenge => "a malformed challenge",
             Self::Proof => "a proof without a challenge",
+            Self::Attach => "no data link of a session of ours",
             Self::Introduction => "a malformed introduction",
             Self::AnotherName => "an introduction under another name",
             Self::OwnHello => "our own introduction",

@@ -20,7 +20,7 @@
 //! | Reply      | connect id   | -           | status | hello, greeting, perhaps a claim |
 //! | Eager      | match bits   | message len | slot   | the message                   |
 //! | Offer      | match bits   | message len | slot   | send id, remote key           |
-//! | Pull       | send id      | offset      | -      | receive id, length            |
+//! | Pull       | send id      | offset      | 1: again | receive id, length          |
 //! | Data       | receive id   | offset      | -      | bytes                         |
 //! | Notify     | send id      | transferred | status | -                             |
 //! | Withdraw   | send id      | -           | 1: answer | -                          |
@@ -33,6 +33,9 @@
 //! | Claim      | -            | -           | -      | claim                         |
 //! | Challenge  | -            | -           | -      | identity, nonce, proof of the secret |
 //! | Prove      | -            | -           | -      | proof of the secret           |
+//! | Attach     | session      | link number | -      | proof of the session          |
+//! | Attached   | -            | link number | -      | proof of the session          |
+//! | Lost       | -            | link number | -      | -                             |
 //!
 //! Epoch, credit, slots and wanted are the sender's [`CreditFields`]: credits that the other side may have
 //! used in all, its slot messages that have been received, and credits that the sender requests.
@@ -79,6 +82,10 @@ const PULL_LEN: usize = 12;
 /// In `aux` of a Withdraw: its sender waits for a Notify, after which its memory is not read. (Who does not
 /// know of it answers nothing, and is not waited for for long.)
 pub(crate) const ANSWER: u32 = 1;
+/// In `aux` of a Pull: what was asked for of that message before is not wanted.
+pub(crate) const AGAIN: u32 = 1;
+/// The feature of a hello: data links beside the session's own.
+pub(crate) const DATA_LINKS: u32 = 1;
 
 /// The kind of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +125,12 @@ pub enum Kind {
     Challenge = 17,
     /// The answer to that.
     Prove = 18,
+    /// This link is a data link of a session.
+    Attach = 19,
+    /// The answer to that.
+    Attached = 20,
+    /// A data link is lost.
+    Lost = 21,
 }
 
 impl Kind {
@@ -140,6 +153,9 @@ impl Kind {
             15 => Self::Claim,
             17 => Self::Challenge,
             18 => Self::Prove,
+            19 => Self::Attach,
+            20 => Self::Attached,
+            21 => Self::Lost,
             _ => return None,
         })
     }
@@ -149,7 +165,13 @@ impl Kind {
     pub(crate) fn has_credit_fields(self) -> bool {
         !matches!(
             self,
-            Self::Connect | Self::Reply | Self::Claim | Self::Challenge | Self::Prove
+            Self::Connect
+                | Self::Reply
+                | Self::Claim
+                | Self::Challenge
+                | Self::Prove
+                | Self::Attach
+                | Self::Attached
         )
     }
 }
@@ -225,7 +247,7 @@ pub(crate) struct Hello {
     pub(crate) version: u16,
     /// The oldest version that the sender understands.
     pub(crate) oldest: u16,
-    /// Abilities of the sender beyond its version, a bit each. None has a meaning yet.
+    /// Abilities of the sender beyond its version, a bit each.
     pub(crate) features: u32,
     /// Bytes of the greeting.
     pub(crate) greeting: u8,

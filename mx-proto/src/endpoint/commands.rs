@@ -613,7 +613,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // There may be room by now for what is complete for its sender.
         let copies = |remote: &Remote| Some(remote.queues()?.has_copies());
         if self.remotes.of(id).and_then(copies) == Some(true) {
-            self.burst(id);
+            self.burst_of_commands(id);
         }
         let Some(remote) = self.dissolve(id, (status, None), false) else {
             return;
@@ -721,6 +721,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.complete_for(op, status, lost, 0);
         }
         self.cut_all(id);
+        self.end_data_link(id);
         self.close_account(id, keep);
         let remote = self.remotes.take(id)?;
         self.controls -= remote.queues().map_or(0, |queues| queues.control.len());

@@ -36,6 +36,8 @@ pub(super) enum Deadline {
     Op(RequestId),
     /// A step of the time ends in which a remote may be silent.
     Silence(RemoteId),
+    /// A data link is to be looked at.
+    DataLink(RemoteId),
     /// An epoch of flow control has lasted long enough.
     Epoch,
     /// There was no memory for a message of the inbox.
@@ -75,6 +77,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     busy = true;
                     self.end_step(id, due, now);
                 }
+                Deadline::DataLink(id) => self.look_at_data_link(id, now),
                 Deadline::Epoch => self.end_epoch(now),
                 Deadline::Memory => self.ask_again(),
                 Deadline::Owner(word) => {

@@ -41,11 +41,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 begin,
             } => self.on_part(link, &header, begin),
             PortEvent::Placed { link, header } => self.on_placed(link, &header),
-            PortEvent::Up(link) => {
-                let remote = self.remote_on(link);
-                self.link_up(link, remote);
-            }
+            PortEvent::Up(link) => match self.data_links.session_of(link) {
+                Some(session) => self.data_link_up(link, session),
+                None => self.link_up(link, self.remote_on(link)),
+            },
             PortEvent::Down(link, reason) => {
+                if let Some(session) = self.data_links.session_of(link) {
+                    return self.data_link_down(session, reason);
+                }
                 self.log_silent(link, reason);
                 let remote = self.remote_on(link);
                 let cut = self.forget_link(link);
@@ -53,8 +56,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 self.lose(cut, reason);
             }
             PortEvent::Writable(link) => {
-                let id = self.remote_on(link);
-                self.open(id, link);
+                let data = self.data_links.session_of(link);
+                self.open(data.unwrap_or(self.remote_on(link)), link);
             }
             PortEvent::RemoteActivity(_, what) => self.being_read(what),
             PortEvent::RemoteRead { token, ok, .. } => self.has_read(token, ok),
@@ -201,12 +204,22 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     #[cold]
     fn stranger_packet(&mut self, link: LinkId, header: &Header) {
-        if self.bound.get(link).is_some() {
+        if let Some(session) = self.data_links.session_of(link) {
+            if header.kind == wire::Kind::Data {
+                self.data_links.note(session, true);
+                self.data(session, header);
+            } else {
+                self.on_data_link(link, session, header);
+            }
+        } else if self.bound.get(link).is_some() {
             // Behind a violation, a refusal, or the end of a remote.
             self.stats.stale += 1;
         } else if header.kind == wire::Kind::Connect {
             let body = self.port.body().to_vec();
             self.on_connect(link, None, header, &body);
+        } else if header.kind == wire::Kind::Attach {
+            let body = self.port.body().to_vec();
+            self.on_attach(link, header, &body);
         } else if header.kind == wire::Kind::Prove {
             let body = self.port.body().to_vec();
             self.on_prove(link, &body);
@@ -324,6 +337,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             wire::Kind::Revoke => self.on_revoke(from, header),
             wire::Kind::Return => self.on_return(link, from, header),
+            wire::Kind::Lost => self.on_lost(from, header.length),
+            wire::Kind::Attach | wire::Kind::Attached => self.violation(link, Violation::Attach),
             // These two never get here; see `on_packet`.
             wire::Kind::Eager | wire::Kind::Data => {}
         }

@@ -12,7 +12,7 @@
 //! Knows nothing of: processes.
 
 use super::unmet::Unmet;
-use super::{Endpoint, deadlines, introductions, liveness, streamed, tombstones};
+use super::{Endpoint, data_links, deadlines, introductions, liveness, streamed, tombstones};
 use crate::config::Config;
 use crate::early::Store;
 use crate::event::Identity;
@@ -98,6 +98,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ready,
             unmet,
             bound,
+            data_links,
             streamed,
             bodies: _,
             introductions,
@@ -112,6 +113,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         *wheel = Wheel::new(deadlines::TICK);
         *liveness = liveness::Liveness::new(config.peer_timeout);
         *unmet = Unmet::default();
+        *data_links = data_links::DataLinks::default();
         *streamed = streamed::AllStreamed::default();
         *introductions = introductions::Introductions::default();
         *challenges = introductions::Challenges::default();

@@ -82,9 +82,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 self.stats.silenced += 1;
                 return self.fail_remote(id, DownReason::Link(LinkDown::TimedOut));
             }
-            PING if remote.standing(wire::Kind::Ping).is_none() => {
-                self.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
-            }
+            PING => self.ask(id),
             _ => {}
         }
         self.next_step(id, due, now);
@@ -110,14 +108,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.remotes.of_mut(id) else {
             return;
         };
-        let asks = remote.standing(wire::Kind::Ping).is_none();
         let Life::Met(met) = &mut remote.life else {
             return;
         };
         // Where silence has no end the next newcomer asks once more.
         met.asked = met.step.is_some();
         met.silent = met.silent.max(1);
-        if asks {
+        self.ask(id);
+    }
+
+    /// Sends a remote a Ping, unless one waits.
+    pub(super) fn ask(&mut self, id: RemoteId) {
+        if let Some(remote) = self.remotes.of_mut(id)
+            && remote.standing(wire::Kind::Ping).is_none()
+        {
             self.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
         }
     }

@@ -21,6 +21,7 @@
 mod bound;
 mod claims;
 mod commands;
+mod data_links;
 mod deadlines;
 mod deferred;
 mod early;
@@ -110,6 +111,7 @@ pub struct Endpoint<P, C, O: Owner> {
     /// Control packets for other links than those of remotes that are met.
     unmet: Unmet,
     bound: BoundLinks,
+    data_links: data_links::DataLinks,
     /// Messages whose bodies are coming, by the link on which they come.
     streamed: streamed::AllStreamed,
     bodies: streamed::Bodies,
@@ -156,6 +158,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ready: VecDeque::new(),
             unmet: Unmet::default(),
             bound: BoundLinks::default(),
+            data_links: data_links::DataLinks::default(),
             streamed: streamed::AllStreamed::default(),
             bodies: streamed::Bodies::default(),
             introductions: introductions::Introductions::default(),
@@ -400,7 +403,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn learn_limits(&mut self, id: RemoteId, link: LinkId) {
         let limits = self.port.limits(link);
         if let Some(met) = self.remotes.met_mut(id) {
-            met.reach = Reach::of(limits, self.config.eager_max);
+            met.reach = Reach::of(limits, self.config.eager_max, met.data_links);
             if met.step.is_some() {
                 self.port.monitor(link, true);
             }
@@ -534,7 +537,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let record = ops.record_mut(place);
         let to = record.remote;
         let remote = remotes.of_mut(to)?;
-        let tx = remote.tx().map(Tx::link).filter(|_| !self.inherited);
+        let links = remote.met().filter(|_| !self.inherited);
+        let links = links.map(|met| (met.tx.link(), met.bulk().link()));
+        let (tx, bulk) = links.unzip();
         let mut rest = None;
         match &record.state {
             State::Queued { stand, .. } => {
@@ -557,7 +562,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 if let Some(queues) = remote.queues_mut() {
                     queues.forget(id);
                     let mine = |partial: &mut Partial| partial.request == id;
-                    rest = tx.zip(queues.partial.take_if(mine));
+                    rest = bulk.zip(queues.partial.take_if(mine));
                 }
             }
             State::Pulling(pulling) => {
@@ -664,12 +669,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A remote's link has room again.
     fn open(&mut self, id: RemoteId, link: LinkId) {
-        if let Some(met) = self.remotes.met_mut(id)
-            && met.tx.link() == link
-        {
+        let Some(met) = self.remotes.met_mut(id) else {
+            return;
+        };
+        if met.tx.link() == link {
             met.tx = Tx::Open(link);
-            self.make_ready(id);
+        } else if met.data.is_some_and(|data| data.link() == link) {
+            met.data = Some(Tx::Open(link));
+        } else {
+            return;
         }
+        self.make_ready(id);
     }
 
     /// Notes that a remote may have something that can go out.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   links of `unmet` -> ready remotes, one burst each, round robin
-//!                        burst: partial -> control -> (message, part of a stream)*
+//!                        burst: partial -> control -> (message, part of a stream)*        over one link
+//!                               control -> message*,   partial -> part of a stream*      with a data link
 //! ```
 //!
 //! A packet that the port refuses stays where it was, and its remote leaves the round until the
@@ -16,7 +17,7 @@ use crate::ops::{Form, NO_REMOTE, Ops, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Body, Close, LinkDown, Port, SendError, Sent};
 use crate::queues::{Partial, Queues};
-use crate::remote::{Life, Remote, Tx};
+use crate::remote::{Remote, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody};
@@ -30,6 +31,17 @@ pub(super) enum Burst {
     More,
     /// The link has no room.
     Blocked,
+}
+
+/// The part of a remote's packets that one of its links carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Share {
+    /// All, over the only link.
+    All,
+    /// All but the data of large messages, over the command link.
+    Commands,
+    /// The data of large messages, over the data link.
+    Bulk,
 }
 
 /// The message whose turn it is.
@@ -107,14 +119,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     queues.ready = false;
                 }
                 self.spares.tidy(&mut remote.queues);
-                match burst {
-                    Burst::Done => {}
-                    Burst::More => self.make_ready(id),
-                    Burst::Blocked => {
-                        if let Life::Met(met) = &mut remote.life {
-                            met.tx = Tx::Blocked(met.tx.link());
-                        }
-                    }
+                if burst == Burst::More {
+                    self.make_ready(id);
                 }
             }
         }
@@ -140,7 +146,30 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         busy
     }
 
-    pub(super) fn burst(&mut self, id: RemoteId) -> Burst {
+    /// Sends some of what waits for a remote whose links have room.
+    fn burst(&mut self, id: RemoteId) -> Burst {
+        let (commands, bulk) = match self.remotes.met(id) {
+            Some(met) => (met.tx, met.data),
+            None => return Burst::Done,
+        };
+        let mut burst = Burst::Done;
+        if matches!(commands, Tx::Open(_)) {
+            burst = self.burst_of_commands(id);
+        }
+        if matches!(bulk, Some(Tx::Open(_))) && self.burst_of(id, Share::Bulk) == Burst::More {
+            burst = Burst::More;
+        }
+        burst
+    }
+
+    /// Sends some of what waits for the command link of a remote, whether it had room or not.
+    pub(super) fn burst_of_commands(&mut self, id: RemoteId) -> Burst {
+        let apart = self.remotes.met(id).is_some_and(|met| met.data.is_some());
+        let share = if apart { Share::Commands } else { Share::All };
+        self.burst_of(id, share)
+    }
+
+    fn burst_of(&mut self, id: RemoteId, share: Share) -> Burst {
         let patient = self.config.ask_before_announcing;
         for turn in 0..self.config.burst {
             let Self {
@@ -152,18 +181,27 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let Some((met, queues, _)) = remotes.sending(id) else {
                 return Burst::Done;
             };
-            let link = met.tx.link();
-            let sent = if let Some(partial) = queues.partial {
+            let link = match share {
+                Share::All | Share::Commands => met.tx.link(),
+                Share::Bulk => met.bulk().link(),
+            };
+            let (commands, bulk) = (share != Share::Bulk, share != Share::Commands);
+            let sent = if let Some(partial) = queues.partial.filter(|_| bulk) {
                 self.send_rest(id, link, partial)
-            } else if !queues.control.is_empty() {
+            } else if commands && !queues.control.is_empty() {
                 self.send_control(id, link)
+            } else if !commands && queues.streams.is_empty() {
+                return Burst::Done;
             } else {
-                let message = Next::of(queues, ops, &met.borrows, met.reach.eager_max, patient);
-                if message.is_none() && queues.cost > 0 {
+                let message = match commands {
+                    true => Next::of(queues, ops, &met.borrows, met.reach.eager_max, patient),
+                    false => None,
+                };
+                if commands && message.is_none() && queues.cost > 0 {
                     stats.credit_stalls += u64::from(!queues.stalled);
                     queues.stalled = true;
                 }
-                match (message, queues.streams.is_empty()) {
+                match (message, !bulk || queues.streams.is_empty()) {
                     (None, true) if met.borrows.asks(queues.cost) => {
                         self.tell(id);
                         Ok(())
@@ -182,10 +220,22 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             if sent.is_err() {
                 // A link that is down says so by itself.
+                self.block(id, link);
                 return Burst::Blocked;
             }
         }
         Burst::More
+    }
+
+    /// A link of a remote has no room.
+    fn block(&mut self, id: RemoteId, link: LinkId) {
+        if let Some(met) = self.remotes.met_mut(id) {
+            if met.tx.link() == link {
+                met.tx = Tx::Blocked(link);
+            } else if met.data.is_some_and(|data| data.link() == link) {
+                met.data = Some(Tx::Blocked(link));
+            }
+        }
     }
 
     /// Sends the first control packet for a remote, or for a link without one.
@@ -328,6 +378,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         stats.offered_for_credit += u64::from(small);
         record.become_next(|memory| State::Offered { memory, registered });
         ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
+        self.want_data_link(id, len);
         Ok(())
     }
 

@@ -60,18 +60,29 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             queues.streams.pop_front();
             return Ok(());
         };
-        let len = (met.reach.data_max as usize).min(stream.end - stream.at);
+        let apart = met.data.is_some();
+        let most = match apart {
+            true => self.port.limits(link).data_max,
+            false => met.reach.data_max as usize,
+        };
+        let len = most.min(stream.end - stream.at);
         // Offsets of a message stay below 2^32, and so do parts of it.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
         header.body_len = len as u32;
-        header.credit_fields = flow.credit_fields(lends, &met.borrows, queues.cost);
+        if !apart {
+            header.credit_fields = flow.credit_fields(lends, &met.borrows, queues.cost);
+        }
         let body = Body::Memory {
             memory,
             offset: stream.at,
             len,
         };
         let sent = self.port.send(link, &header.emit(), body)?;
-        Flow::on_told(lends, &mut met.borrows, &header.credit_fields);
+        if apart {
+            self.data_links.note(id, false);
+        } else {
+            Flow::on_told(lends, &mut met.borrows, &header.credit_fields);
+        }
         stats.packets_out += 1;
         *touched = true;
         if let Sent::Part(taken) = sent {
@@ -177,10 +188,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Reads bytes of a message that is being pulled to where they belong. False: they are not wanted.
     pub(super) fn read_data(&mut self, link: LinkId, header: &Header) -> bool {
-        let from = self.remote_on(link);
-        if !self.trusts(link, from) {
+        let Some(from) = self.sender_of_data(link) else {
             return false;
-        }
+        };
         let Self {
             port, ops, remotes, ..
         } = self;
@@ -202,8 +212,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// All bytes of a part of a message have been read ([`Self::read_data`]).
     pub(super) fn data_placed(&mut self, link: LinkId, header: &Header) {
         self.stats.packets_in += 1;
-        let from = self.remote_on(link);
-        let _ = self.heed(from, header);
+        let Some(from) = self.sender_of_data(link) else {
+            return;
+        };
+        if self.data_links.session_of(link).is_none() {
+            let _ = self.heed(from, header);
+        }
         if let Some((_, pulling)) = next_part(&mut self.ops, from, header) {
             pulling.received += header.body_len;
             self.continue_pull(RequestId::from_word(header.word));
@@ -336,6 +350,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             return;
         }
+        if pulling.requested == 0 {
+            let length = pulling.length;
+            self.want_data_link(from, length);
+        }
+        self.pull(id, 0);
+    }
+
+    /// Asks for as much of a message as may be outstanding. `again`: [`wire::AGAIN`], or 0.
+    pub(super) fn pull(&mut self, id: RequestId, again: u32) {
+        let Some(from) = self.ops.get(id).map(|record| record.remote) else {
+            return;
+        };
+        let mut again = again;
         let block = self.remotes.reach(from).pull_block;
         while let Some(State::Pulling(pulling)) =
             self.ops.get_mut(id).map(|record| &mut record.state)
@@ -345,12 +372,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let at = pulling.requested;
             let len = block.min(pulling.wanted - at);
             pulling.requested += len;
+            let mut header = Header::new(wire::Kind::Pull, pulling.send_id, at);
+            header.aux = std::mem::take(&mut again);
             let body = PullBody {
                 recv_id: id.to_word(),
                 len,
             }
             .emit();
-            self.push_control(from, Header::new(wire::Kind::Pull, send_id, at), &body);
+            self.push_control(from, header, &body);
         }
     }
 
@@ -502,7 +531,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             at,
             end,
         };
-        if !self.spares.fill(&mut remote.queues).extend_stream(part) {
+        let queues = self.spares.fill(&mut remote.queues);
+        if header.aux == wire::AGAIN {
+            queues.forget(id);
+        }
+        if !queues.extend_stream(part) {
             // More at once than a receiver of ours has outstanding.
             self.stats.stale += 1;
             return;

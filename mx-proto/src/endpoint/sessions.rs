@@ -104,16 +104,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Hello {
             key,
             nonce: self.call_nonce(id, link),
-            ..self.hello(remote.epoch, Some(remote.name))
+            ..self.hello(remote.epoch, Some(remote.name), link)
         }
     }
 
     /// `name`: its destination.
-    fn hello(&self, epoch: u16, name: Option<Name>) -> Hello {
+    fn hello(&self, epoch: u16, name: Option<Name>, link: LinkId) -> Hello {
         Hello {
             version: VERSION,
             oldest: OLDEST,
-            features: 0,
+            features: self.features(link),
             greeting: 0,
             epoch,
             key: 0,
@@ -238,6 +238,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             nonce: hello.nonce,
             epoch: hello.epoch,
             tx: Tx::Open(link),
+            data: None,
+            data_links: hello.features & self.features(link) & wire::DATA_LINKS != 0,
             reach: Reach::UNKNOWN,
             borrows: Borrower::open(header.credit_fields.credit),
             silent: 0,
@@ -422,7 +424,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let nonce = accepted.map_or_else(Nonce::default, |id| self.call_nonce(id, link));
         let hello = Hello {
             nonce,
-            ..self.hello(epoch, remote.map(|remote| remote.name))
+            ..self.hello(epoch, remote.map(|remote| remote.name), link)
         };
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);

@@ -210,6 +210,11 @@ impl<M: Memory> Pulling<M> {
             fetch: None,
         }
     }
+
+    /// Whether bytes have been asked for that are not there.
+    pub(crate) fn awaits_data(&self) -> bool {
+        self.key.is_none() && self.requested > self.received
+    }
 }
 
 impl<M> Default for Record<M> {

@@ -73,6 +73,7 @@ impl<D: DatagramPort> Reliable<D> {
             pull_block: config.pull_block,
             remote_read: false,
             refusal_ends_link: false,
+            data_links: false,
         };
         let datagram_max = capacity[Channel::Data as usize]
             .datagram_max

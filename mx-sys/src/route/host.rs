@@ -142,6 +142,7 @@ const NO_LIMITS: Limits = Limits {
     pull_block: 4 << 10,
     remote_read: false,
     refusal_ends_link: false,
+    data_links: false,
 };
 
 /// A port by its number, if it is open.
@@ -664,6 +665,23 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
                 Some(port) => self.connect_over(port, target, true, now),
                 None => Err(error),
             })
+    }
+
+    fn connect_beside(&mut self, link: LinkId, now: Instant) -> Result<LinkId, ConnectError> {
+        let _off = Off::new();
+        if self.lost {
+            return Err(ConnectError::NoRoute);
+        }
+        self.touched = true;
+        let port = self.port_mut(link.port()).ok_or(ConnectError::NoRoute)?;
+        let beside = port.connect_beside(link, now)?;
+        self.set_quiet(beside.port(), false);
+        Ok(beside)
+    }
+
+    fn has_places_beside(&self, link: LinkId) -> bool {
+        self.port(link.port())
+            .is_some_and(|port| port.has_places_beside(link))
     }
 
     fn accept(&mut self, link: LinkId) {

@@ -42,6 +42,7 @@ const LIMITS: Limits = Limits {
     pull_block: 1 << 20,
     remote_read: false,
     refusal_ends_link: false,
+    data_links: false,
 };
 
 /// Buffers kept for the next packets, and how large they may be to be kept.

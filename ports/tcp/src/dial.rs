@@ -24,7 +24,8 @@ use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown};
 use mx_proto::round::PortEvent;
 use mx_proto::time::PeerDeadline;
-use mx_proto::{Instant, LinkId, Target};
+use mx_proto::{Instant, LinkId};
+use smallvec::SmallVec;
 use socket2::{Socket, TcpKeepalive};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -164,16 +165,15 @@ fn prepare(fd: &Socket, dead_after: Duration) -> io::Result<()> {
 }
 
 impl TcpPort {
-    /// Starts a link to `target`.
+    /// Starts a link to the first of these addresses that answers.
     pub(super) fn start_dialling(
         &mut self,
-        target: Target,
+        mut rest: SmallVec<[SocketAddr; 2]>,
         now: Instant,
     ) -> Result<LinkId, ConnectError> {
-        let mut rest = (self.options.resolver)(target)?;
         if self.links.len() >= self.links_max {
             log::warn!(
-                "tcp: no link to {target:?}: there are {} already",
+                "tcp: no link to {rest:?}: there are {} already",
                 self.links.len()
             );
             return Err(ConnectError::NoResources);

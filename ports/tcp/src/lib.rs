@@ -62,6 +62,7 @@ use receive::Turn;
 use round::Round;
 use send::Refusal;
 use staging::Pool;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
@@ -70,8 +71,9 @@ use std::net::IpAddr;
 /// buffer.
 const PACKET_MAX: usize = 48 * 1024;
 
-/// Largest body of a message that goes with its data: above that, asking for it costs little beside it.
-const EAGER_MAX: usize = 512 << 10;
+/// Largest body of a message that goes with its data: above that, asking for it costs little beside it, and it waits for
+/// no bulk data before it.
+const EAGER_MAX: usize = PACKET_MAX;
 
 /// Largest body of a data packet. Small packets wait behind at most this much, beside what the
 /// kernel holds.
@@ -329,11 +331,26 @@ impl LinkControl for TcpPort {
             pull_block: PULL_BLOCK,
             remote_read: false,
             refusal_ends_link: false,
+            data_links: self.options.data_links,
         }
     }
 
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
-        self.start_dialling(target, now)
+        let addresses = (self.options.resolver)(target)?;
+        self.start_dialling(addresses, now)
+    }
+
+    fn connect_beside(&mut self, link: LinkId, now: Instant) -> Result<LinkId, ConnectError> {
+        if !self.has_places_beside(link) {
+            return Err(ConnectError::NoResources);
+        }
+        let beside = self.links.get(link).ok_or(ConnectError::NoRoute)?;
+        self.start_dialling(SmallVec::from_slice(&[beside.peer]), now)
+    }
+
+    /// The last places are for sessions' own links.
+    fn has_places_beside(&self, _link: LinkId) -> bool {
+        self.links.len() < self.links_max - self.links_max / 8
     }
 
     fn accept(&mut self, id: LinkId) {

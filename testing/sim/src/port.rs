@@ -261,6 +261,7 @@ impl<M: Memory> LinkControl for SimPort<M> {
             pull_block: self.profile.pull_block,
             remote_read: self.profile.remote_read && self.fabric.inner.borrow().share.is_some(),
             refusal_ends_link: self.profile.refusal_ends_link,
+            data_links: self.profile.data_links,
         }
     }
 
@@ -268,6 +269,11 @@ impl<M: Memory> LinkControl for SimPort<M> {
         let mut inner = self.fabric.inner.borrow_mut();
         let target = (inner.rename)(target);
         inner.connect(self.host, target)
+    }
+
+    fn connect_beside(&mut self, link: LinkId, _now: Instant) -> Result<LinkId, ConnectError> {
+        let mut inner = self.fabric.inner.borrow_mut();
+        inner.connect_beside(self.host, link)
     }
 
     fn accept(&mut self, link: LinkId) {

@@ -42,6 +42,8 @@ pub struct Profile {
     pub unbound: Option<Duration>,
     /// Both ends know something of a link that no other link has.
     pub binding: bool,
+    /// [`mx_proto::port::Limits::data_links`].
+    pub data_links: bool,
 }
 
 impl Default for Profile {
@@ -65,6 +67,7 @@ impl Default for Profile {
             keepalive: Duration::from_secs(3),
             unbound: None,
             binding: false,
+            data_links: false,
         }
     }
 }
@@ -89,7 +92,7 @@ impl Profile {
         let mut maybe = |of: f64| if rng.chance(0.5) { 0.0 } else { of };
         let (parts, eager_place, spurious) = (maybe(0.8), maybe(0.5), maybe(0.05));
         let latency = Duration::from_micros(rng.pick(&[1, 10, 100, 3_000]));
-        Self {
+        let drawn = Self {
             packet_max: rng.pick(&[4 << 10, 8 << 10, 32 << 10, 40 << 10]),
             streamed_max: rng.pick(&[0, 6_000, 100_000, 512 << 10]),
             data_max: rng.pick(&[4 << 10, 9_000, 64 << 10, 1 << 20]),
@@ -113,6 +116,12 @@ impl Profile {
             keepalive: Duration::from_secs(3),
             unbound: None,
             binding: false,
+            data_links: false,
+        };
+        // Not drawn, so that seeds that once failed still run as they did.
+        Self {
+            data_links: drawn.piece != usize::MAX,
+            ..drawn
         }
     }
 }

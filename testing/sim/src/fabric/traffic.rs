@@ -12,7 +12,7 @@ use super::{HostId, Inner, Read, Timed, What};
 use crate::trace::Entry;
 use crate::world::NodeId;
 use mx_proto::port::{ConnectError, HEADER_LEN, HeaderBytes, LinkDown, RemoteKey};
-use mx_proto::{Instant, LinkId, Memory, Route, Target};
+use mx_proto::{Instant, LinkId, Memory, NicId, Route, Target};
 use std::time::Duration;
 
 impl<M: Memory> Inner<M> {
@@ -20,7 +20,6 @@ impl<M: Memory> Inner<M> {
     pub(crate) fn connect(&mut self, host: HostId, to: Target) -> Result<LinkId, ConnectError> {
         let now = self.world.now();
         let link = self.add_end(host, false, now);
-        let profile = self.hosts[host].profile;
         let (there, back) = (self.travel(host), self.travel(host));
         let round = there + back;
         let Some(&peer) = self.names.get(&(to.nic, to.endpoint)) else {
@@ -37,11 +36,43 @@ impl<M: Memory> Inner<M> {
             );
             return Ok(link);
         }
+        self.join(host, link, (peer, to.nic), (there, round));
+        Ok(link)
+    }
+
+    /// Starts another link to the host at the other end of one.
+    pub(crate) fn connect_beside(
+        &mut self,
+        host: HostId,
+        link: LinkId,
+    ) -> Result<LinkId, ConnectError> {
+        let end = self.end(host, link).ok_or(ConnectError::NoRoute)?;
+        let (peer, _) = end.peer.ok_or(ConnectError::NoRoute)?;
+        if !self.hosts[peer].open {
+            return Err(ConnectError::Refused);
+        }
+        let now = self.world.now();
+        let nic = self.hosts[peer].nic;
+        let beside = self.add_end(host, false, now);
+        let (there, back) = (self.travel(host), self.travel(host));
+        self.join(host, beside, (peer, nic), (there, there + back));
+        Ok(beside)
+    }
+
+    /// Makes the other end of a link, which is up after a round trip, unless the two nodes cannot reach each other.
+    fn join(
+        &mut self,
+        host: HostId,
+        link: LinkId,
+        (peer, nic): (HostId, NicId),
+        (there, round): (Duration, Duration),
+    ) {
+        let now = self.world.now();
         let (a, b) = (self.hosts[host].node, self.hosts[peer].node);
         if self.cuts.contains(&(a.min(b), a.max(b))) {
             let reason = self.rng.pick(&[LinkDown::TimedOut, LinkDown::Unreachable]);
-            self.put(now.after(profile.keepalive), host, link, What::Down(reason));
-            return Ok(link);
+            let keepalive = self.hosts[host].profile.keepalive;
+            return self.put(now.after(keepalive), host, link, What::Down(reason));
         }
         let other = self.add_end(peer, true, now.after(there));
         for (end, with) in [((host, link), (peer, other)), ((peer, other), (host, link))] {
@@ -50,7 +81,7 @@ impl<M: Memory> Inner<M> {
                 end.last_arrival = now.after(round);
             }
         }
-        let from = self.leaves_from(host, to.nic);
+        let from = self.leaves_from(host, nic);
         if let Some(end) = self.end_mut(peer, other) {
             end.from = from;
         }
@@ -58,7 +89,6 @@ impl<M: Memory> Inner<M> {
             self.put(now.after(there).after(span), peer, other, What::Unbound);
         }
         self.put(now.after(round), host, link, What::Up);
-        Ok(link)
     }
 
     fn travel(&mut self, host: HostId) -> Duration {
