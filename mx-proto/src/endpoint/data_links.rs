@@ -431,10 +431,10 @@ impl DataLink {
 }
 
 /// The time between two looks at a data link.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(3);
 /// Looks without data that is awaited after which a data link counts as lost.
 const STALLED: u32 = 2;
 /// Looks without use after which a data link is closed.
-const UNUSED: u32 = 2;
+const UNUSED: u32 = 3;
 /// Silent steps of a command link that is healthy (see `liveness`).
 const HEALTHY: u8 = 4;

@@ -47,6 +47,11 @@ fn over_a_reliable_port(seed: u64, site: bool, tally: &mut Tally) {
         binding,
         ..Profile::random(&mut rng)
     };
+    // An honest node would notice a data link that falls silent.
+    let profile = Profile {
+        beside_dies: 0.0,
+        ..profile
+    };
     let network = Reliably::new(&world, true, profile);
     let gang = Rc::<RefCell<Gang>>::default();
     let ears = Rc::clone(&gang);

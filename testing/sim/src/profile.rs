@@ -44,6 +44,8 @@ pub struct Profile {
     pub binding: bool,
     /// [`mx_proto::port::Limits::data_links`].
     pub data_links: bool,
+    /// The probability that a link that was made beside another one ends with what is sent there.
+    pub beside_dies: f64,
 }
 
 impl Default for Profile {
@@ -68,6 +70,7 @@ impl Default for Profile {
             unbound: None,
             binding: false,
             data_links: false,
+            beside_dies: 0.0,
         }
     }
 }
@@ -117,11 +120,17 @@ impl Profile {
             unbound: None,
             binding: false,
             data_links: false,
+            beside_dies: 0.0,
         };
         // Not drawn, so that seeds that once failed still run as they did.
-        Self {
-            data_links: drawn.piece != usize::MAX,
-            ..drawn
+        match drawn.piece {
+            usize::MAX => drawn,
+            _ => Self {
+                streamed_max: drawn.streamed_max.min(drawn.packet_max),
+                data_links: true,
+                beside_dies: drawn.parts / 10.0,
+                ..drawn
+            },
         }
     }
 }

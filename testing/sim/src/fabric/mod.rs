@@ -95,6 +95,8 @@ pub(crate) struct End {
     /// Nothing gets through any more, and the ends have not noticed yet.
     dark: bool,
     pub(crate) peer: Option<(HostId, LinkId)>,
+    /// It was made beside another one.
+    pub(crate) beside: bool,
     /// The address it comes from, or leads to, where nodes have some.
     pub(crate) from: Option<NicId>,
     /// Bytes sent and not taken in by the peer.
@@ -329,6 +331,7 @@ impl<M: Memory> Inner<M> {
             up,
             dark: false,
             peer: None,
+            beside: false,
             from: None,
             under_way: 0,
             last_arrival: now,

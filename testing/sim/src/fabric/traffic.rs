@@ -56,6 +56,12 @@ impl<M: Memory> Inner<M> {
         let beside = self.add_end(host, false, now);
         let (there, back) = (self.travel(host), self.travel(host));
         self.join(host, beside, (peer, nic), (there, there + back));
+        let other = self.end(host, beside).and_then(|end| end.peer);
+        for (host, link) in other.into_iter().chain([(host, beside)]) {
+            if let Some(end) = self.end_mut(host, link) {
+                end.beside = true;
+            }
+        }
         Ok(beside)
     }
 
@@ -176,6 +182,7 @@ impl<M: Memory> Inner<M> {
                 },
             );
         }
+        self.may_die(host, link);
     }
 
     /// When `len` more bytes will be at the other side. `None`: never.
@@ -261,25 +268,49 @@ impl<M: Memory> Inner<M> {
     pub(super) fn darken(&mut self, wanted: impl Fn(NodeId, NodeId) -> bool) {
         let now = self.world.now();
         for (host, link) in self.links_between(wanted) {
-            let keepalive = self.hosts[host].profile.keepalive;
-            let Some(end) = self.end_mut(host, link) else {
-                continue;
-            };
-            if std::mem::replace(&mut end.dark, true) {
-                continue;
-            }
-            // Pieces in flight in this direction are lost as well, except "down" itself.
-            let inbox = std::mem::take(&mut self.hosts[host].inbox);
-            let keep = |timed: &Timed| {
-                timed.link != link || timed.at <= now || matches!(timed.what, What::Down(_))
-            };
-            self.hosts[host].inbox = inbox.into_iter().filter(keep).collect();
-            self.put(
-                now.after(keepalive),
-                host,
-                link,
-                What::Down(LinkDown::TimedOut),
-            );
+            self.darken_end(host, link, now);
+        }
+    }
+
+    /// Silence on one end of a link.
+    fn darken_end(&mut self, host: HostId, link: LinkId, now: Instant) {
+        let keepalive = self.hosts[host].profile.keepalive;
+        let Some(end) = self.end_mut(host, link) else {
+            return;
+        };
+        if std::mem::replace(&mut end.dark, true) {
+            return;
+        }
+        // Pieces in flight in this direction are lost as well, except "down" itself.
+        let inbox = std::mem::take(&mut self.hosts[host].inbox);
+        let keep = |timed: &Timed| {
+            timed.link != link || timed.at <= now || matches!(timed.what, What::Down(_))
+        };
+        self.hosts[host].inbox = inbox.into_iter().filter(keep).collect();
+        self.put(
+            now.after(keepalive),
+            host,
+            link,
+            What::Down(LinkDown::TimedOut),
+        );
+    }
+
+    /// Now and then a link beside another one breaks, or falls silent.
+    fn may_die(&mut self, host: HostId, link: LinkId) {
+        let dies = self.hosts[host].profile.beside_dies;
+        let end = self.end(host, link).filter(|end| end.beside && !end.dark);
+        let Some(other) = end.and_then(|end| end.peer).filter(|_| !self.by_hand) else {
+            return;
+        };
+        if !self.rng.chance(dies) {
+            return;
+        }
+        if self.rng.chance(0.7) {
+            return self.break_link(host, link, LinkDown::Reset);
+        }
+        let now = self.world.now();
+        for (host, link) in [(host, link), other] {
+            self.darken_end(host, link, now);
         }
     }
 

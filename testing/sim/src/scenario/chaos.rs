@@ -171,6 +171,8 @@ impl<N: Network> Run<N> {
                 ("a message in a slot", flow.in_slots),
                 ("credits lent later", flow.granted),
                 ("credits given back", flow.returned),
+                ("a data link", node.endpoint.stats().data_links),
+                ("a data link lost", node.endpoint.stats().data_links_lost),
             ];
             for (what, _) in met.iter().filter(|(_, count)| *count > 0) {
                 stage.book.borrow_mut().count(*what);
