@@ -363,9 +363,7 @@ impl Met {
     /// Something of these could go out, or is worth a packet that says so.
     fn may_send(&self, queues: &Queues) -> bool {
         let commands = matches!(self.tx, Tx::Open(_))
-            && (!queues.control.is_empty()
-                || self.moves(queues)
-                || self.borrows.asks(queues.cost));
+            && (!queues.control.is_empty() || self.moves(queues) || self.borrows.asks(queues.cost));
         commands || matches!(self.bulk(), Tx::Open(_)) && queues.has_bulk()
     }
 

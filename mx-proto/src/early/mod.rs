@@ -351,7 +351,7 @@ impl<M> Store<M> {
             self.by_source.leave(message.source, id.index());
         }
         if let Some(name) = message.send_id {
-            self.forget_name((message.source, name), id);
+            self.forget_name((message.source, name), Named::Early(id));
         }
         if self.messages.is_empty() && self.messages.capacity() > KEPT_MAX {
             // Frees the memory left from a flood. Ids stay stale.
@@ -365,8 +365,9 @@ impl<M> Store<M> {
         Some((message, ready))
     }
 
-    fn forget_name(&mut self, name: (RemoteId, u64), id: EntryId) {
-        if self.names.get(&name) == Some(&Named::Early(id)) {
+    /// Forgets the name of an offer, if that is who has it.
+    pub(crate) fn forget_name(&mut self, name: (RemoteId, u64), of: Named) {
+        if self.names.get(&name) == Some(&of) {
             self.names.remove(&name);
         }
     }
@@ -437,7 +438,7 @@ impl<M> Store<M> {
         };
         // Its sender has been told, and cannot take it back any more.
         if let Some(name) = message.send_id.take() {
-            self.forget_name((source, name), id);
+            self.forget_name((source, name), Named::Early(id));
         }
         self.come(id.index(), slot)
     }

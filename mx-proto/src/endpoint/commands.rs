@@ -355,17 +355,22 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let (source, bits, length) = (message.source, message.bits, message.length);
         let offer = message.offer();
         let done = match message.body {
-            early::Body::Bytes(data) => {
+            early::Body::Bytes(data) if !self.order.holds(source, bits) => {
                 let transferred = what.memory().fill(0, data.len(), &data[..], 0) as u32;
                 let status = inbound_status(transferred, length);
                 let outcome = Outcome::received(status, source, bits, transferred, length);
                 self.bodies.give_back(data);
                 Received::Complete(outcome)
             }
-            _ => {
+            body => {
                 let position = Some(self.posted.reserve(mask));
-                let state =
-                    |memory| State::Pulling(Pulling::new(memory, offer, bits, length, position));
+                let state = |mut memory: O::Memory| match &body {
+                    early::Body::Bytes(data) => {
+                        memory.fill(0, data.len(), &data[..], 0);
+                        State::Pulling(Pulling::whole(memory, bits, length))
+                    }
+                    _ => State::Pulling(Pulling::new(memory, offer, bits, length, position)),
+                };
                 let timeouts = self.timeouts.of_receive();
                 let id = self.ops.enter(what, (own, timeouts), state);
                 let id = id.ok_or(PostError::TooMany)?;
@@ -374,7 +379,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     self.attach_op(id, from);
                 }
                 let now = self.clock.now();
-                self.begin_pull(id, source, now);
+                match body {
+                    early::Body::Bytes(data) => {
+                        self.bodies.give_back(data);
+                        self.wait_in_line(id, source, now);
+                    }
+                    _ => self.begin_pull(id, source, now),
+                }
                 Received::Pending(id)
             }
         };

@@ -190,7 +190,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let secret = self.config.secret.as_ref();
         let binding = self.port.binding(link);
-        Some(secret::data_link_proof(secret, role, number, binding, nonces))
+        Some(secret::data_link_proof(
+            secret, role, number, binding, nonces,
+        ))
     }
 
     /// A stranger's link says that it is a data link of a session.
@@ -223,7 +225,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 number,
                 failures: 0,
                 again_at: now,
-                watched: self.data_links.sessions.get(&id).is_some_and(|of| of.watched),
+                watched: self
+                    .data_links
+                    .sessions
+                    .get(&id)
+                    .is_some_and(|of| of.watched),
                 unused: 0,
                 stalled: 0,
             },
@@ -242,9 +248,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[cold]
     pub(super) fn on_data_link(&mut self, link: LinkId, id: RemoteId, header: &Header) {
         let of = self.data_links.sessions.get(&id);
-        let asked = of.is_some_and(|of| {
-            of.link == Some((link, Stage::Asked)) && of.number == header.length
-        });
+        let asked = of
+            .is_some_and(|of| of.link == Some((link, Stage::Asked)) && of.number == header.length);
         let said = self.port.body().to_vec();
         let proof = self.data_link_proof(link, id, Role::Called, header.length);
         let right = proof.is_some_and(|proof| proof[..] == said);

@@ -189,6 +189,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             self.stats.matched += 1;
             let overdue = self.flow.taken(&mut remote.lends, remote.source, paid);
+            if self.order.holds(from, bits) {
+                return self.hold_eager(place, from, bits, overdue);
+            }
             let filled = {
                 let (ops, body) = (&mut self.ops, self.port.body());
                 ops.finish_filled(place, &body)
@@ -200,6 +203,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         }
         self.unmatched(from, &{ *header }, paid);
+    }
+
+    /// A message that has come with its data goes into the receive at a place, which waits for others to be reported.
+    #[cold]
+    fn hold_eager(&mut self, place: u32, from: RemoteId, bits: MatchBits, overdue: bool) {
+        if let Some(id) = self.ops.at(place) {
+            let body = self.port.body().to_vec();
+            if self.ops.record(place).from_one {
+                self.attach_op(id, from);
+            }
+            self.hold(id, from, bits, &body[..]);
+        }
+        if overdue {
+            self.tell(from);
+        }
     }
 
     #[cold]
@@ -417,6 +435,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         bits: MatchBits,
         body: &[u8],
     ) {
+        if self.order.holds(from, bits) {
+            return self.hold(id, from, bits, body);
+        }
         if self.ops.record(id.index()).from_one {
             self.estrange(id);
         }

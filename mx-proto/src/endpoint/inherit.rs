@@ -12,7 +12,9 @@
 //! Knows nothing of: processes.
 
 use super::unmet::Unmet;
-use super::{Endpoint, data_links, deadlines, introductions, liveness, streamed, tombstones};
+use super::{
+    Endpoint, data_links, deadlines, introductions, liveness, order, streamed, tombstones,
+};
 use crate::config::Config;
 use crate::early::Store;
 use crate::event::Identity;
@@ -99,6 +101,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             unmet,
             bound,
             data_links,
+            order,
             streamed,
             bodies: _,
             introductions,
@@ -113,6 +116,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         *wheel = Wheel::new(deadlines::TICK);
         *liveness = liveness::Liveness::new(config.peer_timeout);
         *unmet = Unmet::default();
+        *order = order::Order::default();
         *data_links = data_links::DataLinks::default();
         *streamed = streamed::AllStreamed::default();
         *introductions = introductions::Introductions::default();

@@ -31,6 +31,7 @@ mod inbox;
 mod inherit;
 mod introductions;
 mod liveness;
+mod order;
 mod outbound;
 mod pending;
 mod rendezvous;
@@ -52,7 +53,7 @@ use crate::event::{Arrival, Identity, Outcome};
 use crate::flow::Flow;
 use crate::ids::{EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId};
 use crate::matching;
-use crate::ops::{NO_REMOTE, Ops, State, Strand};
+use crate::ops::{NO_REMOTE, Ops, STREAMED, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown, Port, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
@@ -70,7 +71,6 @@ use bound::BoundLinks;
 use deadlines::Deadline;
 use std::collections::VecDeque;
 use std::time::Duration;
-use streamed::STREAMED;
 use unmet::Unmet;
 
 /// An open endpoint over port `P`, with clock `C` and owner `O`.
@@ -112,6 +112,7 @@ pub struct Endpoint<P, C, O: Owner> {
     unmet: Unmet,
     bound: BoundLinks,
     data_links: data_links::DataLinks,
+    order: order::Order,
     /// Messages whose bodies are coming, by the link on which they come.
     streamed: streamed::AllStreamed,
     bodies: streamed::Bodies,
@@ -159,6 +160,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             unmet: Unmet::default(),
             bound: BoundLinks::default(),
             data_links: data_links::DataLinks::default(),
+            order: order::Order::default(),
             streamed: streamed::AllStreamed::default(),
             bodies: streamed::Bodies::default(),
             introductions: introductions::Introductions::default(),
@@ -454,9 +456,25 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.complete_for(id, status, None, transferred);
     }
 
-    /// Ends an operation, perhaps because its remote is lost, and reports it.
+    /// Ends an operation, perhaps because its remote is lost, and reports it; then the receives that have waited for it.
     #[inline]
     fn complete_for(
+        &mut self,
+        id: RequestId,
+        status: Status,
+        lost: Option<DownReason>,
+        transferred: u32,
+    ) {
+        let line = self.leave_line(id);
+        self.report(id, status, lost, transferred);
+        if let Some(line) = line {
+            self.report_line(line);
+        }
+    }
+
+    /// Ends an operation and reports it.
+    #[inline]
+    fn report(
         &mut self,
         id: RequestId,
         status: Status,
@@ -485,11 +503,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             State::Pending { receives: true, .. } => (OpKind::Recv, state.room(), record.bits),
             _ => (OpKind::Send, state.room(), record.bits),
         };
-        let status = match (state, status) {
+        let (status, transferred) = match (state, status) {
             // The receiver has it after all.
-            (State::Withdrawn { .. }, Status::Success | Status::Truncated) => status,
-            (State::Withdrawn { status, .. }, _) => *status,
-            _ => status,
+            (State::Withdrawn { .. }, Status::Success | Status::Truncated) => (status, transferred),
+            (State::Withdrawn { status, .. }, _) => (*status, transferred),
+            // Only the report has waited.
+            (State::Pulling(pulling), _) if pulling.is_whole() => {
+                let received = pulling.received;
+                (commands::inbound_status(received, pulling.length), received)
+            }
+            _ => (status, transferred),
         };
         let outcome = Outcome {
             kind,
@@ -566,10 +589,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 }
             }
             State::Pulling(pulling) => {
-                let name = (to, pulling.send_id);
-                if self.early.names.get(&name) == Some(&Named::Pull(id)) {
-                    self.early.names.remove(&name);
-                }
+                self.early
+                    .forget_name((to, pulling.send_id), Named::Pull(id));
                 if let (Some(link), true) = (tx, pulling.reading)
                     && let Some(memory) = port.remote_memory(link)
                 {

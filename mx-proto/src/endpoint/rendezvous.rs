@@ -314,10 +314,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let name = (from, pulling.send_id);
             self.early.names.insert(name, Named::Pull(id));
         }
-        if !self.ops.record(id.index()).from_one {
-            self.attach_op(id, from);
-        }
-        self.start_timer(id, now);
+        self.wait_in_line(id, from, now);
         self.continue_pull(id);
     }
 
@@ -335,9 +332,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let status = inbound_status(pulling.received, pulling.length);
             let received = pulling.received;
             // The sender is told when it has been decided what becomes of it.
+            let pulling_fetch = pulling.fetch.is_some();
             let message = pulling.fetch.and_then(|it| self.early.at(it.place()));
             let undecided = message.is_some_and(|(_, it)| it.stage == Stage::Undecided);
-            self.complete(id, status, received);
+            match pulling_fetch {
+                true => self.complete(id, status, received),
+                false => self.arrived_whole(id, from),
+            }
             if !undecided {
                 self.finish_offer(from, send_id, received, status);
             }
@@ -453,13 +454,25 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let name = (record.remote, pulling.send_id);
         record.touched = false;
         let from_one = record.from_one;
-        if self.early.names.get(&name) == Some(&Named::Pull(id)) {
-            self.early.names.remove(&name);
-        }
+        self.early.forget_name(name, Named::Pull(id));
+        let line = self.leave_line(id);
         if !from_one {
             self.estrange(id);
         }
         self.repost(id, position, now);
+        if let Some(line) = line {
+            self.report_line(line);
+        }
+    }
+
+    /// The sender of a receive's message has been told its end: nothing that it says of the message counts any more.
+    pub(super) fn forget_name(&mut self, id: RequestId) {
+        if let Some(record) = self.ops.get(id)
+            && let State::Pulling(pulling) = &record.state
+        {
+            self.early
+                .forget_name((record.remote, pulling.send_id), Named::Pull(id));
+        }
     }
 
     /// A receive whose message was withdrawn waits again, unless another message has come

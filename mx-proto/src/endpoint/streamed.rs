@@ -22,18 +22,15 @@ use crate::early::{Body, Early};
 use crate::event::Verdict;
 use crate::flow::cost;
 use crate::ids::{EntryId, LinkId, MatchBits, RemoteId, RequestId};
-use crate::ops::{Pulling, State};
+use crate::ops::{Pulling, STREAMED, State};
 use crate::owner::Owner;
 use crate::port::{Destination, LinkDown, Place, Port};
 use crate::remote::Life;
-use crate::status::{DownReason, Status, Violation};
+use crate::status::{DownReason, Violation};
 use crate::time::Clock;
 use crate::wire::Header;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
-
-/// The id of a message at its sender, for a receive that requests nothing of it.
-pub(super) const STREAMED: u64 = u64::MAX;
 
 /// Memory of such messages that came before their receives, for the next ones: to have it mapped and zeroed
 /// anew costs more than the copy.
@@ -157,11 +154,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         record.become_next(|memory| {
             State::Pulling(Pulling::new(memory, (STREAMED, None), bits, len, None))
         });
-        if !record.from_one {
-            self.attach_op(id, from);
-        }
         let now = self.clock.now();
-        self.start_timer(id, now);
+        self.wait_in_line(id, from, now);
     }
 
     /// Reads more of the body that is arriving on this link. False: it has no place any more.
@@ -212,7 +206,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Into::Receive(id) => {
                 let state = self.ops.get(id).map(|record| &record.state);
                 if matches!(state, Some(State::Pulling(_))) {
-                    self.complete(id, Status::Success, header.body_len);
+                    self.arrived_whole(id, from);
                 }
             }
             Into::Early(id) => self.whole(link, from, id),

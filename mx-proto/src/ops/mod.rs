@@ -16,7 +16,7 @@ pub use list::List;
 pub(crate) use list::{Links, NONE, Strand};
 pub use places::{Chunks, Places};
 pub use record::Record;
-pub(crate) use record::{Fetch, Form, Head, NO_REMOTE, Position, Pulling, State};
+pub(crate) use record::{Fetch, Form, Head, NO_REMOTE, Position, Pulling, STREAMED, State};
 pub use table::Ops;
 
 #[cfg(test)]

@@ -161,6 +161,9 @@ pub(crate) struct Pulling<M> {
     pub(crate) fetch: Option<Fetch>,
 }
 
+/// The id of a message at its sender, for a receive that asks for nothing of it.
+pub(crate) const STREAMED: u64 = u64::MAX;
+
 /// A message that the endpoint fetches for itself. An option of it has four bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fetch(NonZeroU32);
@@ -209,6 +212,18 @@ impl<M: Memory> Pulling<M> {
             position,
             fetch: None,
         }
+    }
+
+    /// A message that is here as a whole.
+    pub(crate) fn whole(memory: M, bits: MatchBits, length: u32) -> Self {
+        let mut whole = Self::new(memory, (STREAMED, None), bits, length, None);
+        (whole.requested, whole.received) = (whole.wanted, whole.wanted);
+        whole
+    }
+
+    /// Whether all bytes are there that are wanted.
+    pub(crate) fn is_whole(&self) -> bool {
+        (self.requested, self.received) == (self.wanted, self.wanted)
     }
 
     /// Whether bytes have been asked for that are not there.

@@ -1,6 +1,6 @@
 //! Calling operations off where their completions are not wanted.
 
-use crate::owner::{Queue, Verdicts};
+use crate::owner::{Completion, Queue, Verdicts};
 use mx_proto::port::Port;
 use mx_proto::{Clock, Endpoint, Memory, RequestId, Status};
 use std::fmt;
@@ -14,7 +14,7 @@ pub enum Cancelled {
     Aborted,
     /// A send that completes when its receiver does not read it any more.
     Later,
-    /// There is no such request: it has completed, or never was.
+    /// There is no such request: it has completed, or never was; or it is a receive whose message is there, and completes as that.
     Unknown,
 }
 
@@ -38,6 +38,10 @@ where
         if !self.end(request, Status::Cancelled) {
             return Cancelled::Unknown;
         }
+        let whole = |completion: &Completion| completion.status != Status::Cancelled;
+        if self.owner().peek(request).is_some_and(whole) {
+            return Cancelled::Unknown;
+        }
         let Some(completion) = self.owner_mut().take(request) else {
             assert!(
                 self.ops().word(request).is_some(),
@@ -46,7 +50,6 @@ where
             return Cancelled::Later;
         };
         assert_eq!(self.owner_mut().take(request), None, "it completes once");
-        assert_eq!(completion.status, Status::Cancelled);
         if completion.matched {
             Cancelled::Aborted
         } else {

@@ -54,6 +54,8 @@ pub struct Message {
     partings: u32,
     /// The first message that was sent after this one was complete.
     complete_before: Option<Serial>,
+    /// The first message that was sent after the send of this one had ended, in whichever way.
+    ended_before: Option<Serial>,
 }
 
 /// A message that has been received.
@@ -114,6 +116,8 @@ pub struct Book {
     guessed: BTreeSet<Serial>,
     /// Serial received, by the order in which the receives were posted.
     order: HashMap<OrderKey, BTreeMap<u64, Serial>>,
+    /// Serial of the message reported last, by receiver, sender and bits.
+    reported: HashMap<(LifeId, LifeId, u64), Serial>,
     /// Receipts, by receiver and sender, in that order.
     receipts: HashMap<(LifeId, LifeId), Vec<Receipt>>,
     /// Serial last shown to the handler, by receiver, sender and bits.
@@ -208,6 +212,7 @@ impl Book {
             perhaps: false,
             partings,
             complete_before: None,
+            ended_before: None,
         });
         if len < SERIAL_LEN {
             self.short
@@ -243,15 +248,29 @@ impl Book {
             "send of message {serial} ended twice"
         );
         message.state = SendState::Done;
-        message.complete_before = Some(next);
+        (message.complete_before, message.ended_before) = (Some(next), Some(next));
+        let arrived = message.arrived || message.perhaps || message.len < SERIAL_LEN;
         assert!(
-            !acknowledged || message.arrived || message.perhaps || message.len < SERIAL_LEN,
+            !acknowledged || arrived || self.predecessors(serial).next().is_some(),
             "send of message {serial} is complete, but was not received"
         );
     }
 
+    /// The ends of the messages for which the report of this one may wait: those of its line that were sent before it, and that
+    /// had not ended then.
+    fn predecessors(&self, serial: Serial) -> impl Iterator<Item = Option<Serial>> {
+        let message = &self.messages[serial as usize];
+        let line = (message.from, message.to, message.bits);
+        let before = self.messages[..serial as usize].iter();
+        before
+            .filter(move |it| (it.from, it.to, it.bits) == line)
+            .map(|it| it.ended_before)
+            .filter(move |end| end.is_none_or(|end| end > serial))
+    }
+
     /// Its send has ended otherwise.
     pub fn send_given(&mut self, serial: Serial) {
+        let next = self.messages.len() as Serial;
         let message = &mut self.messages[serial as usize];
         assert_eq!(
             message.state,
@@ -259,6 +278,7 @@ impl Book {
             "send of message {serial} ended twice"
         );
         message.state = SendState::Given;
+        message.ended_before = Some(next);
         self.withdrawn.insert(message.to);
     }
 
@@ -417,6 +437,11 @@ impl Book {
         }
         self.arrived(serial);
         let from = self.messages[serial as usize].from;
+        let before = self.reported.insert((to, from, bits.0), serial);
+        assert!(
+            before.is_none_or(|before| before < serial) || self.withdrawn.contains(&to),
+            "message {serial} was reported after {before:?}"
+        );
         self.check_proofs(serial, posted);
         let receipt = Receipt { serial, next };
         self.receipts.entry((to, from)).or_default().push(receipt);
@@ -433,10 +458,15 @@ impl Book {
     }
 
     /// A message that was complete is proven to be there by any that was sent after it: none of these
-    /// is received between the posting of its receive, as number `posted`, and that one's completion.
+    /// is received between the posting of its receive, as number `posted`, and that one's completion. Its report may wait for
+    /// others of its line that had not ended.
     fn check_proofs(&self, serial: Serial, posted: u64) {
         let message = &self.messages[serial as usize];
-        let Some(proofs) = message.complete_before else {
+        let ends = self.predecessors(serial).chain([message.complete_before]);
+        let Some(proofs) = ends
+            .min_by_key(|end| end.map_or(0, |end| Serial::MAX - end))
+            .flatten()
+        else {
             return;
         };
         if self.withdrawn.contains(&message.to) {

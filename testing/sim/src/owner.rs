@@ -120,6 +120,12 @@ impl<M, V> Queue<M, V> {
         self.downs.pop_front()
     }
 
+    /// The completion of one operation, which stays.
+    pub fn peek(&self, request: RequestId) -> Option<&Completion> {
+        let mut all = self.completions.iter();
+        all.find(|completion| completion.request == request)
+    }
+
     /// The completion of one operation, out of its turn.
     pub fn take(&mut self, request: RequestId) -> Option<Completion> {
         let mut all = self.completions.iter();
