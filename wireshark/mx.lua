@@ -23,12 +23,17 @@ end
 local KINDS = {
     [1] = "Connect", [2] = "Reply", [3] = "Eager", [4] = "Offer", [5] = "Pull", [6] = "Data", [7] = "Notify",
     [8] = "Withdraw", [9] = "Credit", [10] = "Disconnect", [11] = "Ping", [12] = "Pong", [13] = "Revoke",
-    [14] = "Return", [15] = "Claim", [17] = "Challenge", [18] = "Prove",
+    [14] = "Return", [15] = "Claim", [17] = "Challenge", [18] = "Prove", [19] = "Attach", [20] = "Attached",
+    [21] = "Lost",
 }
 local CONNECT, REPLY, EAGER, OFFER, PULL, DATA, NOTIFY, WITHDRAW = 1, 2, 3, 4, 5, 6, 7, 8
 local PING, PONG, REVOKE, RETURN, CLAIM, CHALLENGE, PROVE = 11, 12, 13, 14, 15, 17, 18
+local ATTACH, ATTACHED, LOST = 19, 20, 21
 -- Introductions have no credit fields.
-local NO_CREDIT = { [CONNECT] = true, [REPLY] = true, [CLAIM] = true, [CHALLENGE] = true, [PROVE] = true }
+local NO_CREDIT = {
+    [CONNECT] = true, [REPLY] = true, [CLAIM] = true, [CHALLENGE] = true, [PROVE] = true, [ATTACH] = true,
+    [ATTACHED] = true,
+}
 local REPLIES = {
     [0] = "welcome", [1] = "wrong key", [2] = "other version", [3] = "no room", [5] = "not the same secret",
     [6] = "refused",
@@ -57,6 +62,9 @@ field(f, "uint64", "mx.question", "Question")
 field(f, "uint32", "mx.length", "Message length")
 field(f, "uint32", "mx.offset", "Offset")
 field(f, "uint32", "mx.wanted_length", "Bytes wanted")
+field(f, "uint32", "mx.again", "Instead of what was asked for before")
+field(f, "uint64", "mx.attached", "Session of the data link", base.HEX)
+field(f, "uint32", "mx.data_link", "Number of the data link")
 field(f, "uint32", "mx.transferred", "Bytes received")
 field(f, "uint32", "mx.asked_back", "Credits asked back")
 field(f, "uint32", "mx.given_back", "Credits given back")
@@ -104,15 +112,27 @@ mx.experts = bad
 
 -- Questions: what an answer names, in the direction of the question -> its frame; and the other way round.
 local asked, answers, questions = {}, {}, {}
+-- The ways of sessions, by the number of each at the called side; and those that data links stand for, by their own.
+local sessions, stands_for = {}, {}
 function mx.init()
     asked, answers, questions = {}, {}, {}
+    sessions, stands_for = {}, {}
 end
 
--- Where a packet goes: the addresses say it, for a stream as for datagrams.
+-- Where a packet goes: the addresses say it, for a stream as for datagrams. On a data link: where its session's go.
 local function way(pinfo, back)
     local from = tostring(pinfo.src) .. ":" .. pinfo.src_port
     local to = tostring(pinfo.dst) .. ":" .. pinfo.dst_port
-    return back and to .. ">" .. from or from .. ">" .. to
+    local key = back and to .. ">" .. from or from .. ">" .. to
+    return stands_for[key] or key
+end
+
+-- A data link of the session with that number at the called side.
+local function attaches(pinfo, number)
+    local session = sessions[number]
+    if session then
+        stands_for[way(pinfo, false)], stands_for[way(pinfo, true)] = session.there, session.back
+    end
 end
 
 local function asks(pinfo, tree, what)
@@ -211,7 +231,7 @@ local BODIES = {
     [CONNECT] = { 32, BODY_MAX }, [REPLY] = { 32, BODY_MAX }, [OFFER] = { 8, 24 }, [PULL] = { 12, 12 },
     [NOTIFY] = { 0, 0 }, [WITHDRAW] = { 0, 0 }, [9] = { 0, 0 }, [10] = { 0, 0 }, [PING] = { 0, 0 }, [PONG] = { 0, 0 },
     [REVOKE] = { 0, 0 }, [RETURN] = { 0, 0 }, [CLAIM] = { 40, BODY_MAX }, [CHALLENGE] = { 72, 72 },
-    [PROVE] = { 32, 32 },
+    [PROVE] = { 32, 32 }, [ATTACH] = { 16, 16 }, [ATTACHED] = { 16, 16 }, [LOST] = { 0, 0 },
 }
 
 local show = {}
@@ -221,7 +241,11 @@ show[CONNECT] = function(t, pinfo, tree)
     asks(pinfo, tree, "connect" .. t(8, 8):le_uint64():tohex())
 end
 
-show[REPLY] = function(t, pinfo, tree)
+show[REPLY] = function(t, pinfo, tree, body)
+    if body and body:len() >= 64 then
+        local number = body(48, 8):le_uint64():tohex()
+        sessions[number] = { there = way(pinfo, true), back = way(pinfo, false) }
+    end
     tree:add_le(f.connect_id, t(8, 8))
     local item, status = tree:add_le(f.reply, t(20, 4)), t(20, 4):le_uint()
     if status ~= 0 then
@@ -256,6 +280,7 @@ end
 show[PULL] = function(t, pinfo, tree, body)
     tree:add_le(f.send_id, t(8, 8))
     tree:add_le(f.offset, t(16, 4))
+    tree:add_le(f.again, t(20, 4))
     responds(pinfo, tree, "send" .. t(8, 8):le_uint64():tohex())
     if body and body:len() >= 12 then
         tree:add_le(f.receive_id, body(0, 8))
@@ -322,6 +347,27 @@ show[CHALLENGE] = function(_, pinfo, tree, body)
         tree:add(f.proof, body(40, 32))
     end
     asks(pinfo, tree, "challenge")
+end
+
+show[ATTACH] = function(t, pinfo, tree, body)
+    tree:add_le(f.attached, t(8, 8))
+    tree:add_le(f.data_link, t(16, 4))
+    tree:add(f.proof, body)
+    attaches(pinfo, t(8, 8):le_uint64():tohex())
+    asks(pinfo, tree, "attach")
+    return "number " .. t(16, 4):le_uint()
+end
+
+show[ATTACHED] = function(t, pinfo, tree, body)
+    tree:add_le(f.data_link, t(16, 4))
+    tree:add(f.proof, body)
+    responds(pinfo, tree, "attach")
+    return "number " .. t(16, 4):le_uint()
+end
+
+show[LOST] = function(t, _, tree)
+    tree:add_le(f.data_link, t(16, 4))
+    return "number " .. t(16, 4):le_uint()
 end
 
 show[PROVE] = function(_, pinfo, tree, body)

@@ -678,8 +678,18 @@ mod tests {
         let mut book = book();
         let (_, first) = book.compose(0, 1, BITS, 20);
         let (_, second) = book.compose(0, 1, BITS, 20);
-        receive(&mut book, 0, &second);
         receive(&mut book, 1, &first);
+        receive(&mut book, 0, &second);
+    }
+
+    #[test]
+    #[should_panic(expected = "was reported after")]
+    fn reports_out_of_order_are_noticed() {
+        let mut book = book();
+        let (_, first) = book.compose(0, 1, BITS, 20);
+        let (_, second) = book.compose(0, 1, BITS, 20);
+        receive(&mut book, 1, &second);
+        receive(&mut book, 0, &first);
     }
 
     #[test]
