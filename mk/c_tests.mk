@@ -21,7 +21,7 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
-C_TESTS_HOST    := host op pair pattern port wire datagram stage leftovers memory limit \
+C_TESTS_HOST    := host op pair pattern port wire datagram stage crowd leftovers memory limit \
                    secret_file user log reap workers stacks stacks_table codes check ids world
 C_TESTS_NOHOST  := codes check ids world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless

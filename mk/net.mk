@@ -10,7 +10,7 @@ NET_PORTS     := $(or $(PORT),tcp rdm dgram)
 NET_PROGRAMS  := $(addprefix $(C_TESTS_OUT)/,$(NET_TESTS))
 NET_SUPPORT   := net cable traffic machines service
 
-NETWORKS      ?= networks changes crossing attempts
+NETWORKS      ?= networks changes crossing attempts crowd
 # Machines of different networks have no memory in common.
 NETWORKS_PORTS := $(or $(PORT:local=auto),tcp dgram rdm auto)
 
