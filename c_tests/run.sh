@@ -8,6 +8,7 @@
 # C_TESTS_LEFT_OUT names of tests that are skipped
 # C_TESTS_NOT_RDM programs that are not run over rdm
 # C_TESTS_LIMIT   seconds a program may take (default 100, more under a checker)
+# C_TESTS_ROUNDS  rounds of the tests that make nightly repeats for longer
 # C_TESTS_JOBS    programs at a time (default: two for each processor); most of them wait for something most
 #                 of the time
 # C_TESTS_STACKS  KiB of stack that calls get, and those that open and close (support/stacks.h; default 16 64, none
@@ -120,6 +121,10 @@ pairs() {
             fabric | strangers_fabric) [ "$port" = rdm ] || continue ;;
             # Its strangers speak tcp.
             strangers_credits) [ "$port" = tcp ] || [ "$port" = local ] || continue ;;
+            # Each of its processes would have libfabric.
+            ranks) [ "$port" != rdm ] || continue ;;
+            # How TCP connections end is its matter.
+            crowd) [ "$port" = tcp ] || continue ;;
             # What libfabric's own calls do is its business (docs/c-api.md).
             cancelled) [ "$port" != rdm ] || continue ;;
             # How a fabric fares on bad links is its provider's business.
