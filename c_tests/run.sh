@@ -125,6 +125,8 @@ pairs() {
             ranks) [ "$port" != rdm ] || continue ;;
             # How TCP connections end is its matter.
             crowd) [ "$port" = tcp ] || continue ;;
+            # Its attackers speak these.
+            takeover) [ "$port" = tcp ] || [ "$port" = dgram ] || continue ;;
             # What libfabric's own calls do is its business (docs/c-api.md).
             cancelled) [ "$port" != rdm ] || continue ;;
             # How a fabric fares on bad links is its provider's business.
