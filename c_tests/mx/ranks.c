@@ -246,7 +246,7 @@ static void all_connect_to_all(struct world *world)
         tell_all(all, processes(), "send");
         descriptors = most_of(all, "descriptors");
         kib = most_of(all, "kib");
-        printf("    a rank of %d has %lld descriptors and %lld KiB at most\n", ranks(), (long long)descriptors, (long long)kib);
+        printf("    a rank of %d has %d descriptors and %d KiB at most\n", ranks(), (int)descriptors, (int)kib);
         CHECK_THAT(descriptors, <=, DESCRIPTORS);
         if (slower() == 1)
             CHECK_THAT(kib, <=, KIB);

@@ -15,14 +15,23 @@
 #include "../support/machines.h"
 #include "../support/net.h"
 #include "../support/port.h"
+#include "../support/reap.h"
+#include "../support/relay.h"
+#include "../support/secret_file.h"
 #include "../support/service.h"
 #include "../support/siege.h"
 
 #include <arpa/inet.h>
+#include <sys/wait.h>
 
 enum {
     ENDPOINT = 2003,
     ASSAULT_MS = 60000,
+    CALL_MS = 10000,
+    REPLAYS = 3,
+    /* Variants. */
+    SECRET = 1,
+    FROM_INSIDE = 2,
 };
 
 #define SERVER "10.0.0.1"
@@ -32,6 +41,7 @@ enum {
 #define OUTSIDE "10.0.0.254"
 #define INSIDE "192.168.7.1"
 #define CLIENT_INSIDE "192.168.7.2"
+#define CALLER_INSIDE "192.168.7.3"
 #define ATTACKER_INSIDE "192.168.7.9"
 
 static uint32_t ipv4(const char *text)
@@ -44,16 +54,25 @@ static uint32_t ipv4(const char *text)
 
 /* ---- sides ---- */
 
-static void server(struct side *side)
+/* A machine, which has the site's secret if the variant says so. */
+static void become_of_the_site(struct side *side)
 {
     become_machine(side);
+    secret_file(side->variant & SECRET ? "letters that only the site's machines have" : NULL, 0600);
+}
+
+static void server(struct side *side)
+{
+    become_of_the_site(side);
     serve_attacked(side, "mx://localhost:0:2003");
+    secret_file_gone();
 }
 
 static void client(struct side *side)
 {
-    become_machine(side);
+    become_of_the_site(side);
     host_start_client();
+    secret_file_gone();
     besieged(side, service_of(SERVER, ENDPOINT));
 }
 
@@ -79,6 +98,108 @@ static void attacker(struct side *side)
     }
     tell(side, "done", 0);
     hear(side, "stop");
+}
+
+/* ---- a relay, on the router ---- */
+
+static bool has_ended(void *child)
+{
+    const pid_t *pid = child;
+    siginfo_t info = {0};
+
+    CHECK(waitid(P_PID, (id_t)*pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0);
+    return info.si_pid != 0;
+}
+
+static bool is_refused(int answer)
+{
+    return answer == WRONG_PROOF || answer == TURNED_AWAY;
+}
+
+/* Without the secret, and with a proof that is wrong. */
+static void intrude_without_secret(const struct door *door)
+{
+    static const unsigned char proof[PROOF_BYTES] = "letters that are none";
+    struct identity nobody = {.number = 5, .life = 9, .nonce = {1}}, answerer;
+
+    for (int proves = 0; proves < 2; proves++) {
+        unsigned char answer[PACKET_MAX];
+        struct intruder intruder;
+        uint32_t id;
+
+        CHECK_THAT(enter_as(&intruder, door, &nobody, &answerer, &id), ==, CHALLENGED);
+        if (proves)
+            say_packet(&intruder, (struct packet){.kind = KIND_PROVE}, proof, sizeof proof);
+        else
+            ask_as(&intruder, 1, 1);
+        CHECK(is_refused(hear_answer(&intruder, answer)));
+        hang_up(&intruder);
+    }
+}
+
+/* Says what it has recorded, on this machine and on another one. */
+static void replay_everywhere(const struct side *side, pid_t elsewhere)
+{
+    struct door of_server = door_of(ipv4(SERVER), ENDPOINT);
+
+    for (int place = 0; place < 2; place++) {
+        for (int i = 0; i < REPLAYS; i++) {
+            int told = replay(relay_recording(), &of_server);
+
+            CHECK(side->variant & SECRET ? is_refused(told) : told == WELCOME);
+        }
+        if (side->variant & SECRET)
+            intrude_without_secret(&of_server);
+        if (place == 0)
+            enter_namespace(elsewhere, "net");
+    }
+}
+
+static void relay(struct side *side)
+{
+    struct door of_server = door_of(ipv4(SERVER), ENDPOINT);
+    pid_t elsewhere, child;
+
+    become_machine(side);
+    relay_open(&of_server);
+    tell(side, "open", 0);
+    relay_until(side, RELAY_PASSES, NULL, NULL);
+    elsewhere = (pid_t)hear(side, "replay");
+    child = fork_child();
+    if (child == 0) {
+        replay_everywhere(side, elsewhere);
+        leave_fork("0");
+    }
+    relay_until(side, RELAY_PASSES, has_ended, &child);
+    reap_fork(child);
+    tell(side, "replayed", 0);
+    for (;;) {
+        enum relay_mode mode;
+
+        relay_until(side, RELAY_PASSES, NULL, NULL);
+        mode = (enum relay_mode)hear(side, "mode");
+        if (mode == RELAY_PASSES)
+            break;
+        tell(side, "on", 0);
+        relay_until(side, mode, NULL, NULL);
+        hear(side, "mode");
+    }
+}
+
+/* Calls once, over the relay; tells whether it was answered. */
+static void caller(struct side *side)
+{
+    struct in_addr address;
+    int code = 0;
+
+    become_of_the_site(side);
+    set_ms("BMI_MX_CONNECT_TIMEOUT_MS", CALL_MS);
+    address.s_addr = htonl((uint32_t)hear(side, "target"));
+    host_start_client();
+    secret_file_gone();
+    try_get(service_of(inet_ntoa(address), ENDPOINT), 8, &code);
+    tell(side, "code", code);
+    host_stop();
 }
 
 /* ---- directors ---- */
@@ -119,7 +240,7 @@ static void begin_router(struct child *router)
 /* The variant: behind the translator of the client. */
 static void claim_the_client(struct world *world)
 {
-    bool is_inside = variant_of(world) != 0;
+    bool is_inside = (variant_of(world) & FROM_INSIDE) != 0;
     struct siege siege;
     struct child *attacker, *router = NULL;
     int64_t number, other;
@@ -153,8 +274,82 @@ static void claim_the_client(struct world *world)
     }
 }
 
+/* Has the router hand what is for the server to its relay. */
+static struct child *begin_relay(struct world *world)
+{
+    struct child *relay = machine(world, "relay");
+
+    begin_router(relay);
+    at(relay, "nft \"add chain ip nat in { type nat hook prerouting priority -100; }; "
+              "add rule ip nat in iif eth0 ip protocol { tcp, udp } th dport 2003 redirect\"");
+    child_hear(relay, "open");
+    return relay;
+}
+
+/* The code with which a call from inside ends. */
+static int call(struct world *world, const char *target)
+{
+    struct child *caller = machine(world, "caller");
+    int code;
+
+    plug(caller, "eth0", "inside", CALLER_INSIDE "/24");
+    at(caller, "ip route add default via " INSIDE);
+    machine_on(caller);
+    child_tell(caller, "target", ipv4(target));
+    code = (int)child_hear(caller, "code");
+    child_end(caller);
+    return code;
+}
+
+/* A call that the relay changes, or adds to, is none of the site's; nor is one to the relay's own name. */
+static void meddle_with_calls(struct world *world, struct child *relay)
+{
+    int code;
+
+    for (int mode = RELAY_ALTERS; mode <= RELAY_ADDS; mode++) {
+        child_tell(relay, "mode", mode);
+        child_hear(relay, "on");
+        code = call(world, SERVER);
+        CHECK(mode == RELAY_ADDS ? code < 0 : code == -BMI_EACCES);
+        child_tell(relay, "mode", mode);
+    }
+    CHECK_THAT(call(world, INSIDE), ==, -BMI_EPERM);
+}
+
+/* The variant: with a site's secret. */
+static void repeat_the_client(struct world *world)
+{
+    bool with_secret = (variant_of(world) & SECRET) != 0;
+    struct siege siege;
+    struct child *relay, *elsewhere;
+    int64_t number;
+
+    machines_begin("nft --version");
+    siege.server = begin_server(world);
+    relay = begin_relay(world);
+    siege.clients[0] = begin_client(world, "inside", CLIENT_INSIDE "/24", INSIDE, &number);
+    siege.clients[1] = begin_client(world, "storage", BYSTANDER "/24", NULL, &number);
+    siege_begin(&siege);
+    elsewhere = machine(world, "elsewhere");
+    plug(elsewhere, "eth0", "storage", ATTACKER "/24");
+    machine_on(elsewhere);
+    child_tell(relay, "replay", child_pid(elsewhere));
+    child_hear_within(relay, "replayed", ASSAULT_MS);
+    if (with_secret)
+        meddle_with_calls(world, relay);
+    child_tell(elsewhere, "stop", 0);
+    child_end(elsewhere);
+    siege_end(&siege, with_secret ? 0 : 2 * REPLAYS);
+    child_tell(relay, "mode", RELAY_PASSES);
+    child_end(relay);
+}
+
 TESTS(
-    DIRECTED_OF(nobody_takes_a_clients_place_from_another_machine, false, claim_the_client, {"server", server},
+    DIRECTED_OF(nobody_takes_a_clients_place_from_another_machine, 0, claim_the_client, {"server", server},
                 {"client", client}, {"attacker", attacker}),
-    DIRECTED_OF(nobody_takes_a_clients_place_from_behind_its_translator, true, claim_the_client, {"server", server},
-                {"client", client}, {"attacker", attacker}, {"router", be_a_machine}))
+    DIRECTED_OF(nobody_takes_a_clients_place_from_behind_its_translator, FROM_INSIDE, claim_the_client, {"server", server},
+                {"client", client}, {"attacker", attacker}, {"router", be_a_machine}),
+    DIRECTED_OF(what_a_client_has_said_is_of_no_use_to_others, 0, repeat_the_client, {"server", server}, {"client", client},
+                {"relay", relay}, {"elsewhere", be_a_machine}),
+    DIRECTED_OF(with_a_secret_it_is_refused_and_so_is_a_relay, SECRET, repeat_the_client, {"server", server},
+                {"client", client}, {"relay", relay}, {"elsewhere", be_a_machine}, {"caller", caller}))

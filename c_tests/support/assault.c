@@ -11,6 +11,7 @@ enum {
     HELLOS = 1000,   /* datagrams */
     FLOOD_MS = 300,
     ANSWER_MS = 10000,
+    READ_MS = 1000,
     CLAIM_BYTES = 40,
 };
 
@@ -31,7 +32,7 @@ struct identity learn(const struct door *door)
     return answerer;
 }
 
-static void ask_as(struct intruder *it, uint64_t id, int64_t number)
+void ask_as(struct intruder *it, uint64_t id, int64_t number)
 {
     unsigned char question[QUESTION_MAX];
     size_t size = make_question(question, number);
@@ -79,6 +80,18 @@ static void become_another(const struct door *door, const struct identity *as)
     }
 }
 
+/* Hangs up when all that was said has been read, or the link has been ended for it. */
+static void hang_up_after(struct intruder *it)
+{
+    unsigned char answer[PACKET_MAX];
+
+    say_packet(it, (struct packet){.kind = KIND_PING, .word = 1}, NULL, 0);
+    for (deadline_t deadline = deadline_in(READ_MS); !deadline_over(deadline);)
+        if (hear_packet(it, answer, deadline_left(deadline)) == 0 || answer[0] == KIND_PONG)
+            break;
+    hang_up(it);
+}
+
 /* Messages with the ids that an endpoint has given to others: one answers for them, one asks. */
 static void speak_for_others(const struct door *door, const struct identity *as)
 {
@@ -95,7 +108,7 @@ static void speak_for_others(const struct door *door, const struct identity *as)
                 ask_as(&intruder, guess, (int64_t)guess + 10);
             else
                 say_packet(&intruder, packet, "x", 1);
-            hang_up(&intruder);
+            hang_up_after(&intruder);
         }
     }
 }
@@ -132,7 +145,7 @@ static void meddle(const struct door *door, const struct identity *as)
             packet.word = word;
             say_packet(&intruder, packet, body, size);
         }
-        hang_up(&intruder);
+        hang_up_after(&intruder);
     }
 }
 

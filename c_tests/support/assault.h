@@ -15,6 +15,8 @@
 
 enum { STRANGERS_MAX = 64 }; /* peers of its own that an assault may leave with a server */
 
+/* Asks a server, with that id of the intruder's. */
+void ask_as(struct intruder *intruder, uint64_t id, int64_t number);
 struct identity learn(const struct door *door);
 /* A server answers questions; other hosts only keep them. */
 void assault(const struct door *door, const struct identity *as, bool is_server);

@@ -19,7 +19,8 @@ enum {
     LOCAL_VERSION = 4,
     CREDITS = 1000, /* lent for good */
     WINDOW = 1 << 20,
-    ANSWER_MS = 1500,
+    ANSWER_MS = 10000,
+    DATAGRAM_MS = 1500, /* it may have been lost */
     TRIES = 5,
 };
 
@@ -31,7 +32,7 @@ struct door door_of(uint32_t address, int number)
     return door;
 }
 
-static uint64_t number_at(const unsigned char *at, int bytes)
+uint64_t number_at(const unsigned char *at, int bytes)
 {
     uint64_t value = 0;
 
@@ -152,7 +153,7 @@ static bool greet_by_datagram(struct intruder *it)
     for (int i = 0; i < TRIES; i++) {
         datagram_hello(out, it->mine, it->first);
         send_datagram(it, out, sizeof out);
-        while (is_readable(it->fd, ANSWER_MS / TRIES)) {
+        while (is_readable(it->fd, DATAGRAM_MS / TRIES)) {
             ssize_t got = recv(it->fd, in, sizeof in, MSG_DONTWAIT);
 
             if (got < DATAGRAM_HEADER || in[AT_KIND] != DATAGRAM_WELCOME || number_at(in + AT_TO, 8) != it->mine)
@@ -187,7 +188,8 @@ static bool greet_by_socket(struct intruder *it)
         char bytes[CMSG_SPACE(sizeof(struct ucred))];
     } control = {0};
     struct iovec part = {hello, sizeof hello};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     struct cmsghdr *with = CMSG_FIRSTHDR(&message);
     struct ucred user = {getpid(), geteuid(), getegid()};
 
@@ -227,6 +229,14 @@ void hang_up(struct intruder *it)
     it->fd = -1;
 }
 
+void say_bytes(struct intruder *it, const unsigned char *packet, size_t size)
+{
+    if (it->door->route == OVER_DATAGRAMS)
+        say_segment(it, packet, size);
+    else
+        (void)!send(it->fd, packet, size, MSG_NOSIGNAL);
+}
+
 void say_packet(struct intruder *it, struct packet packet, const void *body, size_t size)
 {
     unsigned char out[PACKET_MAX];
@@ -235,11 +245,7 @@ void say_packet(struct intruder *it, struct packet packet, const void *body, siz
     if (packet.body_length == 0)
         packet.body_length = (uint32_t)size;
     packet.credit = CREDITS;
-    size = wire_packet(out, &packet, body, size);
-    if (it->door->route == OVER_DATAGRAMS)
-        say_segment(it, out, size);
-    else
-        (void)!send(it->fd, out, size, MSG_NOSIGNAL);
+    say_bytes(it, out, wire_packet(out, &packet, body, size));
 }
 
 size_t hear_packet(struct intruder *it, unsigned char packet[PACKET_MAX], int ms)
@@ -293,28 +299,35 @@ size_t make_hello(unsigned char out[PACKET_MAX], const struct identity *as, cons
     return WIRE_HELLO + 8 + sizeof name - 1;
 }
 
-int introduce(struct intruder *it, const struct identity *as, struct identity *answerer, uint32_t *id)
+int hear_answer(struct intruder *it, unsigned char answer[PACKET_MAX])
 {
-    unsigned char hello[PACKET_MAX], answer[PACKET_MAX];
-    const unsigned char *says = answer + WIRE_HEADER;
-    size_t size = make_hello(hello, as, it->door);
+    size_t size = hear_packet(it, answer, it->door->route == OVER_DATAGRAMS ? DATAGRAM_MS : ANSWER_MS);
 
-    say_packet(it, (struct packet){.kind = KIND_CONNECT, .word = 1}, hello, size);
-    size = hear_packet(it, answer, ANSWER_MS);
-    if (size < WIRE_HEADER + PROOF_BYTES)
+    if (size == 0)
         return TURNED_AWAY;
     if (answer[0] == KIND_CHALLENGE)
         return CHALLENGED;
     if (answer[0] != KIND_REPLY)
-        FAIL("a Connect is answered with a packet of kind %d", answer[0]);
-    if (number_at(answer + STATUS_AT, 4) == WELCOME) {
-        CHECK_THAT(size, >=, WIRE_HEADER + WIRE_HELLO + 8);
+        FAIL("an introduction is answered with a packet of kind %d", answer[0]);
+    CHECK_THAT(size, >=, WIRE_HEADER + WIRE_HELLO);
+    return (int)number_at(answer + STATUS_AT, 4);
+}
+
+int introduce(struct intruder *it, const struct identity *as, struct identity *answerer, uint32_t *id)
+{
+    unsigned char hello[PACKET_MAX], answer[PACKET_MAX];
+    const unsigned char *says = answer + WIRE_HEADER;
+    int told;
+
+    say_packet(it, (struct packet){.kind = KIND_CONNECT, .word = 1}, hello, make_hello(hello, as, it->door));
+    told = hear_answer(it, answer);
+    if (told == WELCOME) {
         *id = (uint32_t)number_at(says + WIRE_HELLO + 4, 4);
         *answerer = (struct identity){(uint32_t)number_at(says + 12, 4), (uint32_t)number_at(says + 6, 2),
                                       number_at(says + 16, 6), number_at(says + 24, 8), {0}};
         memcpy(answerer->nonce, says + 48, sizeof answerer->nonce);
     }
-    return (int)number_at(answer + STATUS_AT, 4);
+    return told;
 }
 
 int enter_as(struct intruder *it, const struct door *door, const struct identity *as, struct identity *answerer,

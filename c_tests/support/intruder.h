@@ -60,17 +60,23 @@ struct door door_of(uint32_t address, int number);
 bool call_door(struct intruder *intruder, const struct door *door);
 /* `body_length` of the packet is the body's, unless it is set. */
 void say_packet(struct intruder *intruder, struct packet packet, const void *body, size_t size);
+void say_bytes(struct intruder *intruder, const unsigned char *packet, size_t size);
 /* The size of the next packet; 0 when none comes in time or the link is closed. */
 size_t hear_packet(struct intruder *intruder, unsigned char packet[PACKET_MAX], int ms);
 void hang_up(struct intruder *intruder);
 
 /* The hello of that identity to a door, with a greeting; its size. */
 size_t make_hello(unsigned char out[PACKET_MAX], const struct identity *as, const struct door *door);
+/* The answer to a Connect or a Prove. */
+int hear_answer(struct intruder *intruder, unsigned char answer[PACKET_MAX]);
 /* What is said of the answerer is put to *answerer, and the id for messages to it to *id, if it is a welcome. */
 int introduce(struct intruder *intruder, const struct identity *as, struct identity *answerer, uint32_t *id);
 /* Dials and introduces; again where a datagram may have been lost. */
 int enter_as(struct intruder *intruder, const struct door *door, const struct identity *as, struct identity *answerer,
              uint32_t *id);
+
+/* A number of so many bytes, the lowest first. */
+uint64_t number_at(const unsigned char *at, int bytes);
 
 /* Sends a datagram that says it comes from there (root). */
 void forge_datagram(uint32_t from, int from_port, const struct door *to, unsigned char *datagram, size_t size);

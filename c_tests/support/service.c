@@ -202,7 +202,7 @@ void serve_at(struct side *side, const char *address)
 void serve_attacked(struct side *side, const char *address)
 {
     /* What it frees is the system's again: its memory is measured. */
-    CHECK(mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES) == 1);
+    mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
     is_attacked = true;
     if (address != NULL)
         serve_at(side, address);
@@ -436,8 +436,9 @@ int well_again(struct bmi_method_addr *server)
 
 size_t make_question(void *bytes, int64_t number)
 {
-    struct request request = {.kind = ASK, .netmask = WITHOUT_MASK, .seed = ((int64_t)getpid() << CLIENT_SHIFT) + number};
+    struct request request = {.kind = ASK, .netmask = WITHOUT_MASK};
 
+    request.seed = ((int64_t)getpid() << CLIENT_SHIFT) + number;
     memcpy(bytes, &request, sizeof request);
     return sizeof request;
 }

@@ -6,7 +6,7 @@
 
 enum {
     LARGEST = 1024 * 1024, /* announced, over every port */
-    WATCH_MS = 400,
+    WATCH_MS = 250,
     STEADY_KIB = 300,
     PAUSE_MS = 5000, /* of a small request beside large ones, on a busy machine */
     LEAVE_MS = 20000,
@@ -63,7 +63,8 @@ void siege_end(struct siege *siege, int strangers)
         pause_ms(20);
     grown = least_kib(siege->server) - siege->kib;
     printf("    the server has grown by %d KiB\n", (int)grown);
-    CHECK_THAT(grown, <=, GROWN_KIB);
+    if (slower() == 1) /* a checker keeps what is freed */
+        CHECK_THAT(grown, <=, GROWN_KIB);
     for (int i = 0; i < BESIEGED; i++)
         child_tell(siege->clients[i], "stop", 0);
     for (int i = 0; i < BESIEGED; i++) {
