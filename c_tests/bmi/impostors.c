@@ -5,7 +5,7 @@
  *       `─────────── "I am the client" ───────────'
  *
  * Over tcp and datagrams both have the machine's name, and say what number they like; over shared memory a user says the
- * numbers of its own endpoints only. Whoever it is becomes a peer of its own (support/siege.h).
+ * numbers of its own endpoints only. Each becomes a peer of its own (support/siege.h).
  */
 #include "../support/assault.h"
 #include "../support/siege.h"
@@ -54,7 +54,7 @@ static int listen_beside(const struct door *door)
         fd = wire_listen_local(name, strlen(name), SOCK_SEQPACKET);
         if (fd < 0)
             continue;
-        /* Each link has its user looked up there, by a connection that nobody accepts. */
+        /* Each link has its user looked up there, by a connection that is not accepted. */
         CHECK(listen(fd, SOMAXCONN) == 0);
         return number;
     }
@@ -140,7 +140,7 @@ static void claim_the_client(struct world *world)
 }
 
 TESTS(
-    DIRECTED_OF(nobody_takes_a_clients_place_from_its_own_machine, 0, claim_the_client, {"server", server},
+    DIRECTED_OF(no_stranger_takes_a_clients_place_from_its_own_machine, 0, claim_the_client, {"server", server},
                 {"client", client}, {"attacker", attacker}),
-    DIRECTED_OF(nobody_takes_a_clients_place_as_another_user, 1, claim_the_client, {"server", server},
+    DIRECTED_OF(no_stranger_takes_a_clients_place_as_another_user, 1, claim_the_client, {"server", server},
                 {"client", client}, {"attacker", attacker}))

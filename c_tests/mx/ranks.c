@@ -1,12 +1,12 @@
 /*
  * Ranks of a parallel job: all connect to all at the same instant, themselves too, and each sends each a message.
  *
- *     director ── everybody's id, "begin", "send", "end" ──► 64 ranks, an endpoint each, in 8 processes
+ *     director ── the ids of all, "begin", "send", "end" ──► 64 ranks, an endpoint each, in 8 processes
  *                                                            (make nightly: in 64)
  *     begin:  receives from all are posted, connects to all begun, while one process is stopped: its ranks alone are missing
  *     send:   all are connected, and no receive has completed; now messages go, small and large
  *
- * An address is a process's endpoint, whoever called first: what a rank receives comes from the address that it has
+ * An address is a process's endpoint, whichever side called first: what a rank receives comes from the address that it has
  * connected to. What a rank holds in descriptors and memory has a bound.
  */
 #include "../support/memory.h"

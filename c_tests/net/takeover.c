@@ -120,14 +120,14 @@ static bool is_refused(int answer)
 static void intrude_without_secret(const struct door *door)
 {
     static const unsigned char proof[PROOF_BYTES] = "letters that are none";
-    struct identity nobody = {.number = 5, .life = 9, .nonce = {1}}, answerer;
+    struct identity stranger = {.number = 5, .life = 9, .nonce = {1}}, answerer;
 
     for (int proves = 0; proves < 2; proves++) {
         unsigned char answer[PACKET_MAX];
         struct intruder intruder;
         uint32_t id;
 
-        CHECK_THAT(enter_as(&intruder, door, &nobody, &answerer, &id), ==, CHALLENGED);
+        CHECK_THAT(enter_as(&intruder, door, &stranger, &answerer, &id), ==, CHALLENGED);
         if (proves)
             say_packet(&intruder, (struct packet){.kind = KIND_PROVE}, proof, sizeof proof);
         else
@@ -345,10 +345,10 @@ static void repeat_the_client(struct world *world)
 }
 
 TESTS(
-    DIRECTED_OF(nobody_takes_a_clients_place_from_another_machine, 0, claim_the_client, {"server", server},
+    DIRECTED_OF(no_stranger_takes_a_clients_place_from_another_machine, 0, claim_the_client, {"server", server},
                 {"client", client}, {"attacker", attacker}),
-    DIRECTED_OF(nobody_takes_a_clients_place_from_behind_its_translator, FROM_INSIDE, claim_the_client, {"server", server},
-                {"client", client}, {"attacker", attacker}, {"router", be_a_machine}),
+    DIRECTED_OF(no_stranger_takes_a_clients_place_from_behind_its_translator, FROM_INSIDE, claim_the_client,
+                {"server", server}, {"client", client}, {"attacker", attacker}, {"router", be_a_machine}),
     DIRECTED_OF(what_a_client_has_said_is_of_no_use_to_others, 0, repeat_the_client, {"server", server}, {"client", client},
                 {"relay", relay}, {"elsewhere", be_a_machine}),
     DIRECTED_OF(with_a_secret_it_is_refused_and_so_is_a_relay, SECRET, repeat_the_client, {"server", server},

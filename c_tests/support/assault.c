@@ -22,12 +22,12 @@ static uint64_t bits(uint64_t type, uint64_t id, uint32_t tag)
 
 struct identity learn(const struct door *door)
 {
-    struct identity nobody = {.number = (uint32_t)door->own_number, .life = 1, .nonce = {1}};
+    struct identity stranger = {.number = (uint32_t)door->own_number, .life = 1, .nonce = {1}};
     struct identity answerer = {0};
     struct intruder intruder;
     uint32_t id;
 
-    CHECK_THAT(enter_as(&intruder, door, &nobody, &answerer, &id), ==, WELCOME);
+    CHECK_THAT(enter_as(&intruder, door, &stranger, &answerer, &id), ==, WELCOME);
     hang_up(&intruder);
     return answerer;
 }
@@ -135,7 +135,7 @@ static void meddle(const struct door *door, const struct identity *as)
 
         CHECK_THAT(enter_as(&intruder, door, as, &answerer, &id), ==, WELCOME);
         if (packet.kind == KIND_CONNECT || packet.kind == KIND_REPLY) {
-            /* It is somebody else now. */
+            /* It is another peer now. */
             struct identity other = answerer;
 
             other.number++;

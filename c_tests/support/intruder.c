@@ -278,7 +278,7 @@ size_t hear_packet(struct intruder *it, unsigned char packet[PACKET_MAX], int ms
 
 size_t make_hello(unsigned char out[PACKET_MAX], const struct identity *as, const struct door *door)
 {
-    static const char name[] = "mx://anybody";
+    static const char name[] = "mx://stranger";
 
     memset(out, 0, PACKET_MAX);
     memcpy(out, "MXs1", 4);

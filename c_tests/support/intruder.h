@@ -3,7 +3,7 @@
  *
  *     door       an endpoint, and the way there        identity    what a hello says
  *     call_door()     a link to that door, as a stranger
- *     introduce()    Connect, as anybody ──► Reply: a peer of its own;  or a Challenge;  or nothing
+ *     introduce()    Connect, as any peer ──► Reply: a peer of its own;  or a Challenge;  or nothing
  *
  * Owns: its sockets, until hang_up(). Knows nothing of: the library, who is attacked.
  */

@@ -9,7 +9,7 @@
  *
  * Contents are checked on both sides. Operations may fail, for example because the client's address has
  * changed; each must end, and a server goes on. Requests from one address are one client's, in its order, and none comes
- * twice. A server that strangers attack, and its clients, have a receive posted for each other whose tag nobody uses.
+ * twice. A server that strangers attack, and its clients, have a receive posted for each other whose tag no message has.
  *
  * Owns: the buffers. Knows nothing of: networks.
  */
