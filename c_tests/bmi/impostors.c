@@ -14,7 +14,14 @@
 
 #include <sys/socket.h>
 
-enum { ASSAULT_MS = 60000, FIRST_OWN = 40000, LAST_OWN = 60000, LOCALHOST = 0x7f000001 };
+enum {
+    ASSAULT_MS = 60000,
+    FIRST_OWN = 40000,
+    LAST_OWN = 60000,
+    LOCALHOST = 0x7f000001,
+    WAITING = 200,     /* more than a round reads */
+    STOPPED_MS = 6000, /* a stranger has five seconds */
+};
 
 static void server(struct side *side)
 {
@@ -30,10 +37,9 @@ static void client(struct side *side)
 }
 
 /* Finds an endpoint by its number, and its socket by its process. */
-static struct door find_door(struct side *side)
+static struct door find_door(int number, pid_t pid)
 {
-    struct door door = door_of(LOCALHOST, (int)hear(side, "number"));
-    pid_t pid = (pid_t)hear(side, "process");
+    struct door door = door_of(LOCALHOST, number);
     int type;
 
     if (door.route == OVER_SHARED_MEMORY)
@@ -76,9 +82,16 @@ static int answer_to(const struct door *door, int own_number, const struct ident
     return answer;
 }
 
+static struct door hear_of_door(struct side *side)
+{
+    int number = (int)hear(side, "number");
+
+    return find_door(number, (pid_t)hear(side, "process"));
+}
+
 static void attacker(struct side *side)
 {
-    struct door of_server = find_door(side), of_client = find_door(side);
+    struct door of_server = hear_of_door(side), of_client = hear_of_door(side);
     struct identity server, client;
     bool is_another = side->variant != 0;
 
@@ -139,7 +152,37 @@ static void claim_the_client(struct world *world)
     siege_end(&siege, STRANGERS_MAX);
 }
 
+/* ---- a server that is stopped for longer than a stranger has ---- */
+
+/* What strangers have said meanwhile is read when it goes on, also by the last of them. */
+static void stop_the_server(struct world *world)
+{
+    static struct intruder intruders[WAITING];
+    struct child *server = spawn(world, "server");
+    int number = (int)child_hear(server, "serving");
+    struct door door = find_door(number, child_pid(server));
+    struct identity stranger = {.number = 1, .life = 1, .nonce = {1}};
+
+    if (door.route == OVER_SHARED_MEMORY)
+        stranger.number = (uint32_t)(door.own_number = listen_beside(&door));
+    for (int i = 0; i < WAITING; i++)
+        CHECK(call_door(&intruders[i], &door));
+    child_stop(server);
+    for (int i = 0; i < WAITING; i++)
+        say_connect(&intruders[i], &stranger);
+    pause_ms(STOPPED_MS);
+    child_continue(server);
+    for (int i = 0; i < WAITING; i++) {
+        unsigned char answer[PACKET_MAX];
+
+        CHECK_THAT(hear_answer(&intruders[i], answer), ==, WELCOME);
+        hang_up(&intruders[i]);
+    }
+    end_service(server, 0);
+}
+
 TESTS(
+    DIRECTED(strangers_who_wait_for_a_server_that_is_stopped_are_let_in, stop_the_server, {"server", server}),
     DIRECTED_OF(no_stranger_takes_a_clients_place_from_its_own_machine, 0, claim_the_client, {"server", server},
                 {"client", client}, {"attacker", attacker}),
     DIRECTED_OF(no_stranger_takes_a_clients_place_as_another_user, 1, claim_the_client, {"server", server},

@@ -313,13 +313,20 @@ int hear_answer(struct intruder *it, unsigned char answer[PACKET_MAX])
     return (int)number_at(answer + STATUS_AT, 4);
 }
 
+void say_connect(struct intruder *it, const struct identity *as)
+{
+    unsigned char hello[PACKET_MAX];
+
+    say_packet(it, (struct packet){.kind = KIND_CONNECT, .word = 1}, hello, make_hello(hello, as, it->door));
+}
+
 int introduce(struct intruder *it, const struct identity *as, struct identity *answerer, uint32_t *id)
 {
-    unsigned char hello[PACKET_MAX], answer[PACKET_MAX];
+    unsigned char answer[PACKET_MAX];
     const unsigned char *says = answer + WIRE_HEADER;
     int told;
 
-    say_packet(it, (struct packet){.kind = KIND_CONNECT, .word = 1}, hello, make_hello(hello, as, it->door));
+    say_connect(it, as);
     told = hear_answer(it, answer);
     if (told == WELCOME) {
         *id = (uint32_t)number_at(says + WIRE_HELLO + 4, 4);

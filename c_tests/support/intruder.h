@@ -67,6 +67,7 @@ void hang_up(struct intruder *intruder);
 
 /* The hello of that identity to a door, with a greeting; its size. */
 size_t make_hello(unsigned char out[PACKET_MAX], const struct identity *as, const struct door *door);
+void say_connect(struct intruder *intruder, const struct identity *as);
 /* The answer to a Connect or a Prove. */
 int hear_answer(struct intruder *intruder, unsigned char answer[PACKET_MAX]);
 /* What is said of the answerer is put to *answerer, and the id for messages to it to *id, if it is a welcome. */
