@@ -37,7 +37,7 @@ C_TESTS_ALL     := $(C_TESTS_PLAIN) layout header_cxx table_copied table_linked 
 C_TESTS_LONG    := shortage restart drop deaths rush
 # What they test is above the port, and a process over rdm takes some fifteen times the processor's time: check runs them over
 # the other ports, .ci/run over all.
-C_TESTS_ABOVE   := args addresses binding counters process users secret filesize messages_dlopen guest_dlopen \
+C_TESTS_ABOVE   := args addresses binding counters impostors process users secret filesize messages_dlopen guest_dlopen \
                    strangers_memory strangers_datagrams
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or keeps what was
