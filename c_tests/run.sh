@@ -121,11 +121,11 @@ pairs() {
             fabric | strangers_fabric) [ "$port" = rdm ] || continue ;;
             # Its strangers speak tcp.
             strangers_credits) [ "$port" = tcp ] || [ "$port" = local ] || continue ;;
-            # Each of its processes would have libfabric.
+            # 64 processes with libfabric in each take longer than a peer waits.
             ranks) [ "$port" != rdm ] || continue ;;
-            # How TCP connections end is its matter.
+            # About the end of TCP connections.
             crowd) [ "$port" = tcp ] || continue ;;
-            # Its attackers speak these.
+            # The attackers speak tcp and datagrams.
             takeover) [ "$port" = tcp ] || [ "$port" = dgram ] || continue ;;
             # What libfabric's own calls do is its business (docs/c-api.md).
             cancelled) [ "$port" != rdm ] || continue ;;

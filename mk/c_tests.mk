@@ -21,17 +21,17 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
-C_TESTS_HOST    := host op pair pattern port wire datagram stage crowd service siege intruder assault leftovers memory limit \
-                   secret_file user log reap workers stacks stacks_table codes check ids world
+C_TESTS_HOST    := host op pair pattern port wire datagram stage crowd service siege intruder assault leftovers \
+                   memory limit secret_file user log reap workers stacks stacks_table codes check ids world
 C_TESTS_NOHOST  := codes check ids world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
 # Those that take longest begin first.
-C_TESTS_PLAIN   := finalize cancelled strangers_crowds fork strangers wakeups \
+C_TESTS_PLAIN   := finalize cancelled impostors strangers_crowds fork strangers wakeups \
                    args addresses binding messages counters testcalls large calls threads cancel drop \
                    lifecycle process deaths rush restart reuse strangers_memory strangers_credits \
-                   strangers_datagrams versions claims impostors secret users stderr interposed shortage fabric strangers_fabric filesize \
-                   without descriptors
+                   strangers_datagrams versions claims secret users stderr interposed shortage fabric \
+                   strangers_fabric filesize without descriptors
 C_TESTS_ALL     := $(C_TESTS_PLAIN) layout header_cxx table_copied table_linked table_dlopen bare \
                    set_host set_host_bare messages_dlopen guest_dlopen hosts releases
 C_TESTS_LONG    := shortage restart drop deaths rush

@@ -58,7 +58,6 @@ int64_t use_steadily(struct side *side, struct bmi_method_addr *server, int64_t 
  * mx://10.0.* or mx://10.0.0.7? */
 bool lies_in(struct bmi_method_addr *server, const char *range);
 
-
 /* ---- strangers ---- */
 
 /* A request, which is answered with a name that begins with "mx://"; returns its size. */
