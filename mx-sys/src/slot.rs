@@ -16,14 +16,14 @@
 use crate::clock::MonotonicClock;
 use crate::nic;
 use crate::progress::{Guard, Helper, Interest, Progress, Shared, WaitStats};
-use crate::published::{MethodGauges, PortView, Publisher, Sample};
+use crate::published::{MethodGauges, Publisher, Sample};
 use crate::route::anew::OpenAnew;
 use crate::route::host::HostPorts;
 use crate::route::open::OpenError;
 use crate::user_memory::UserMemory;
 use crate::{reserve, thread};
 use mx_port_base::close_on_fork;
-use mx_proto::port::WakeDescriptors;
+use mx_proto::port::{LinkControl, WakeDescriptors};
 use mx_proto::{Config, Endpoint, Identity, Instant, Owner};
 use std::io;
 use std::mem::{self, ManuallyDrop};
@@ -383,7 +383,7 @@ fn sample<E: Engine>(engine: &E, waits: WaitStats) -> Sample<'_> {
     let endpoint = engine.endpoint();
     Sample {
         method: engine.gauges(),
-        ..Sample::of(endpoint, PortView::of(endpoint.port()), waits)
+        ..Sample::of(endpoint, endpoint.port().view(), waits)
     }
 }
 
