@@ -193,6 +193,6 @@ pub fn close_all() {
 fn drain(engine: &mut HostEngine, mut left: impl FnMut(&mut HostEngine) -> bool) {
     linger(LINGER, || {
         let busy = engine.progress();
-        left(engine).then(|| (busy, engine.descriptors()))
+        left(engine).then(|| (busy, engine.endpoint().descriptors()))
     });
 }
