@@ -10,7 +10,10 @@
 pub(crate) mod numbers;
 pub(crate) mod traffic;
 
-use mx_proto::port::{ConnectError, WakeDescriptors};
+use mx_port_local::LocalPort;
+use mx_port_rdm::RdmPort;
+use mx_port_tcp::TcpPort;
+use mx_proto::port::{ConnectError, LinkControl, WakeDescriptors};
 use mx_proto::{
     Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, MatchMask, NicId, OpKind,
     Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
@@ -223,9 +226,9 @@ impl Node {
         let engine = self.shared.lock();
         let ports = engine.endpoint.port();
         (
-            ports.local().map_or(0, |local| local.link_count()),
-            ports.tcp().link_count(),
-            ports.rdm().map_or(0, |rdm| rdm.link_count()),
+            ports.port_of().map_or(0, LocalPort::link_count),
+            ports.port_of().map_or(0, TcpPort::link_count),
+            ports.port_of().map_or(0, RdmPort::link_count),
         )
     }
 

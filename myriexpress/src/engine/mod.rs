@@ -33,9 +33,9 @@ pub(crate) use turns::HandlerTurn;
 use crate::error::{Code, Error};
 use crate::handles::{Address, EndpointHandle, PeerKey, RequestHandle};
 use crate::status::{Status, StatusCode};
-use mx_proto::port::{Port, WakeDescriptors};
+use mx_proto::port::Port;
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Config, Endpoint, Identity, Instant, Owner, RemoteId, RequestId};
+use mx_proto::{Clock, Config, Endpoint, Identity, Owner, RemoteId, RequestId};
 use mx_sys::{Interest, UserMemory};
 use peers::{Peer, Peers};
 use program::Word;
@@ -141,7 +141,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// about a message. Never blocks. Returns whether anything happened.
     #[inline]
     pub(crate) fn progress(&mut self) -> bool {
-        if self.halted() {
+        if self.is_halted() {
             return self.keep_alive();
         }
         let busy = self.endpoint.progress();
@@ -156,9 +156,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         false
     }
 
-    /// Nothing may be taken in: while the handler runs, or until the program allows it.
+    /// Whether nothing may be taken in: while the handler runs, or until the program allows it. The thread that ends that wakes
+    /// sleepers, because their descriptors change.
     #[inline]
-    fn halted(&self) -> bool {
+    pub(crate) fn is_halted(&self) -> bool {
         self.disabled || self.running().is_some()
     }
 
@@ -179,30 +180,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Something has come up.
     fn produce(&mut self, what: Interest) {
         self.endpoint.owner_mut().produced |= what;
-    }
-
-    /// See [`mx_sys::Progress::arm`].
-    pub(crate) fn arm(&mut self) -> bool {
-        // The thread that ends the halt wakes sleepers, because the descriptors change.
-        self.halted() || self.endpoint.arm()
-    }
-
-    /// See [`mx_sys::Progress::deadline`].
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        if self.halted() {
-            self.endpoint.keep_alive_due()
-        } else {
-            self.endpoint.deadline()
-        }
-    }
-
-    /// See [`mx_sys::Progress::descriptors`].
-    pub(crate) fn descriptors(&self) -> WakeDescriptors {
-        if self.halted() {
-            WakeDescriptors::default()
-        } else {
-            self.endpoint.descriptors()
-        }
     }
 
     /// Every thread that waits for something is to come back.

@@ -417,7 +417,7 @@ fn whatever_is_no_welcome_ends_the_link_and_leads_elsewhere_if_there_is_another_
         let mut a = Node::new();
         let link = a
             .port
-            .start_connect(name.board, name.endpoint, instead, a.clock.now())
+            .connect_or(name.board, name.endpoint, instead, a.clock.now())
             .unwrap();
         let peer = listener.accept().unwrap();
         let mut hello = [0; MESSAGE_LEN];
