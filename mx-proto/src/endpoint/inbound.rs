@@ -236,8 +236,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let what = (from, MatchBits(header.word), header.length);
         let arrival = self.arrival_to_judge(what);
         let (verdict, kept) = {
-            let (owner, body) = (&mut self.owner, self.port.body());
-            let verdict = arrival.unwrap_or_else(|arrival| owner.arrived(&arrival, Some(&body)));
+            let (owner, events, body) = (&mut self.owner, &mut self.events, self.port.body());
+            let verdict =
+                arrival.unwrap_or_else(|arrival| owner.arrived(events, &arrival, Some(&body)));
             let bytes = || early::Body::Bytes(body.to_vec());
             let kept = match verdict {
                 Verdict::Finished => None,
@@ -391,7 +392,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let transferred = transferred as u32;
         let status = inbound_status(transferred, length);
         let outcome = Outcome::received(status, from, bits, transferred, length);
-        self.owner.completed(&mut self.ops, id, outcome);
+        self.report(id, outcome);
     }
 
     /// The whole of a message goes into a receive that may still be among what ends with its remote.

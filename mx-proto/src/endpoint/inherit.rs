@@ -79,6 +79,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             looked_around: _,
             inherited: _,
             owner: _,
+            events: _,
             config,
             identity: _,
             key: _,

@@ -8,10 +8,12 @@
 //!        |
 //!        +--> outbound ------------------------------------> Port::send, resume
 //!        +--> whatever an event leads to ------------------> Port::close, accept, connect, ...
-//!        +--> Owner: completed, down, arrived, memory, ready
+//!        +--> Owner: completed, arrived, memory, ready
+//!        +--> next_event: Down, Joined, Due, ...
 //! ```
 //!
-//! Owns: operations, remotes, matching, timers, the port, and its own owner, the layer above.
+//! Owns: operations, remotes, matching, timers, the port, events that have not been polled out, and its own owner, the
+//! layer above.
 //! Not here: locks, threads.
 //!
 //! Order of calls: any. No call blocks, and an owner cannot call its endpoint. The port hands its events out one at
@@ -47,12 +49,12 @@ pub use view::{Phase, RemoteView};
 
 use crate::config::Config;
 use crate::early::{Named, Store};
-use crate::event::{Arrival, Identity, Outcome};
+use crate::event::{Arrival, Down, Event, Identity, Outcome};
 use crate::flow::Flow;
 use crate::ids::{EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId};
 use crate::matching;
 use crate::ops::{NO_REMOTE, Ops, State, Strand};
-use crate::owner::Owner;
+use crate::owner::{Events, Owner};
 use crate::port::{Close, LinkDown, Port, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
 use crate::remote::{Reach, Remote, Remotes, Tx};
@@ -82,6 +84,7 @@ pub struct Endpoint<P, C, O: Owner> {
     /// The port is another process's: it is told nothing ([`Self::inherit`]).
     inherited: bool,
     owner: O,
+    events: Events<O>,
     config: Config,
     identity: Identity,
     key: u32,
@@ -134,6 +137,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             looked_around: true,
             inherited: false,
             owner,
+            events: Events::<O>::new(),
             timeouts: TimeOuts {
                 transfer: Timeout::new(config.request_timeout),
                 waiting: Timeout::new(config.waiting_timeout),
@@ -256,10 +260,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Prepares for sleeping on [`Self::descriptors`]. False when there is something to do first.
     pub fn arm(&mut self) -> bool {
-        !self.owner.has_events()
-            && self.ready.is_empty()
-            && !self.flow.is_ready()
-            && self.port.arm()
+        !self.has_events() && self.ready.is_empty() && !self.flow.is_ready() && self.port.arm()
     }
 
     /// The opposite of [`Self::arm`].
@@ -304,6 +305,27 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline]
     pub fn split(&mut self) -> (&mut O, &mut Ops<O>) {
         (&mut self.owner, &mut self.ops)
+    }
+
+    /// Polls out the oldest event. To be called until there is none after every call that may cause events: operations
+    /// that the owner does not know to have ended wait in them.
+    #[inline]
+    pub fn next_event(&mut self) -> Option<Event<O::Note>> {
+        self.events.pop_front()
+    }
+
+    /// Whether events wait to be polled out; then a thread must not sleep.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The loss of a remote, if it has not been polled out.
+    pub fn loss_of(&self, remote: RemoteId) -> Option<&Down> {
+        self.events.iter().find_map(|event| match event {
+            Event::Down(down) if down.remote == remote => Some(down),
+            _ => None,
+        })
     }
 
     /// The clock.
@@ -446,6 +468,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
+    /// Tells the owner that an operation has ended.
+    #[inline(always)]
+    fn report(&mut self, id: RequestId, outcome: Outcome) {
+        self.owner
+            .completed(&mut self.ops, &mut self.events, id, outcome);
+    }
+
     /// Ends an operation and reports it. From here on its memory is not touched.
     fn complete(&mut self, id: RequestId, status: Status, transferred: u32) {
         self.complete_for(id, status, None, transferred);
@@ -467,7 +496,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             // A withdrawn send ends with the result that it was withdrawn for.
             let lost = lost.filter(|_| outcome.status == status);
             let outcome = Outcome { lost, ..outcome };
-            self.owner.completed(&mut self.ops, id, outcome);
+            self.report(id, outcome);
         }
     }
 

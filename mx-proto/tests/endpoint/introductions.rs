@@ -6,6 +6,7 @@ use super::{EXACT, bits};
 use mx_proto::port::LinkDown;
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{DownReason, NicId, Received, RemoteId, Status};
+use mx_sim::Reports;
 use std::time::Duration;
 
 /// An introduction as that interface, endpoint 3, in that life, to b.
