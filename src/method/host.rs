@@ -31,7 +31,7 @@ use mx_sys::{MallocBuffer, UserMemory};
 /// Contexts there are.
 pub const CONTEXTS: usize = BMI_MAX_CONTEXTS as usize;
 
-/// What the method does after the call of the endpoint in which it was noted.
+/// A task that the method does after the call of the endpoint in which it was noted.
 #[derive(Debug)]
 pub enum Note {
     /// An operation of this role with this peer is over, which is none of the host's.

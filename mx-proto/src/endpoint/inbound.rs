@@ -55,6 +55,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             PortEvent::Writable(link) => {
                 let id = self.remote_on(link);
                 self.open(id, link);
+                self.send_challenge(link);
             }
             PortEvent::RemoteActivity(_, what) => self.being_read(what),
             PortEvent::RemoteRead { token, ok, .. } => self.has_read(token, ok),
@@ -201,10 +202,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     #[cold]
     fn stranger_packet(&mut self, link: LinkId, header: &Header) {
-        if self.bound.get(link).is_some() {
-            // Behind a violation, a refusal, or the end of a remote.
-            self.stats.stale += 1;
-        } else if header.kind == wire::Kind::Connect {
+        if header.kind == wire::Kind::Connect {
             let body = self.port.body().to_vec();
             self.on_connect(link, None, header, &body);
         } else if header.kind == wire::Kind::Prove {
@@ -330,7 +328,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The remote of a link. A stranger's has none, nor has one that is about to be closed.
+    /// The remote of a link. A stranger's has none.
     #[inline]
     pub(super) fn remote_on(&self, link: LinkId) -> RemoteId {
         let id = self.bound.get(link).unwrap_or(NO_REMOTE);

@@ -38,7 +38,6 @@ mod rendezvous;
 mod sessions;
 mod streamed;
 mod tombstones;
-mod unmet;
 mod view;
 
 pub use commands::{PostError, Posted, Received, SendMode};
@@ -72,7 +71,6 @@ use deadlines::Deadline;
 use std::collections::VecDeque;
 use std::time::Duration;
 use streamed::STREAMED;
-use unmet::Unmet;
 
 /// An open endpoint over port `P`, with clock `C` and owner `O`.
 #[derive(Debug)]
@@ -110,8 +108,6 @@ pub struct Endpoint<P, C, O: Owner> {
     liveness: liveness::Liveness,
     /// Remotes with something to send and room to send it; each at most once.
     ready: VecDeque<RemoteId>,
-    /// Control packets for other links than those of remotes that are met.
-    unmet: Unmet,
     bound: BoundLinks,
     /// Messages whose bodies are coming, by the link on which they come.
     streamed: streamed::AllStreamed,
@@ -158,7 +154,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             epoch_ends: false,
             wheel: Wheel::new(deadlines::TICK),
             ready: VecDeque::new(),
-            unmet: Unmet::default(),
             bound: BoundLinks::default(),
             streamed: streamed::AllStreamed::default(),
             bodies: streamed::Bodies::default(),
@@ -392,14 +387,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline]
     fn has_work(&self) -> bool {
         // Usually nothing is due, so everything is checked without branches in between.
-        !self.ready.is_empty() | (self.unmet.count > 0) | self.flow.is_ready()
+        !self.ready.is_empty() | self.introductions.has_refused() | self.flow.is_ready()
     }
 
     /// Does the work noted during calls and polls: deferred actions first, as they free memory and
     /// links.
     #[inline(never)]
     fn flush(&mut self) -> bool {
-        let mut busy = false;
+        let mut busy = self.close_refused();
         busy |= self.move_credits();
         busy |= self.fetch();
         busy | self.transmit()
@@ -685,7 +680,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A link is no more, or is about to be closed. Gives the sender of what was coming on it.
     fn forget_link(&mut self, link: LinkId) -> Option<RemoteId> {
         self.bound.forget(link);
-        self.unmet.take(link);
         self.challenges.forget(link);
         self.forget_introduction(link);
         self.cut(link)
@@ -697,8 +691,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             && met.tx.link() == link
         {
             met.tx = Tx::Open(link);
-            self.make_ready(id);
         }
+        self.make_ready(id);
     }
 
     /// Notes that a remote may have something that can go out.

@@ -504,6 +504,15 @@ impl Pair {
         self.net.with(|net| net.script.deaf.push(cable as u32));
     }
 
+    /// From now on the calling end of a cable is read again.
+    pub(crate) fn read_again(&mut self, cable: usize) {
+        self.net.with(|net| {
+            net.script.deaf.retain(|deaf| *deaf != cable as u32);
+            net.tell(ends(cable)[1], Event::Writable);
+        });
+        self.run();
+    }
+
     /// The answer to that.
     pub(crate) fn answer(&mut self, cable: usize, header: HeaderBytes, body: Vec<u8>) {
         let link = ends(cable)[0];

@@ -59,7 +59,7 @@ pub(super) enum Whose {
     Hidden,
 }
 
-/// What the engine does after the call of the protocol endpoint in which it was noted.
+/// A task that the engine does after the call of the protocol endpoint in which it was noted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Note {
     /// A request has ended that waits for the other side to be a peer.
