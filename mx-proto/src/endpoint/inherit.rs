@@ -11,7 +11,6 @@
 //!
 //! Knows nothing of: processes.
 
-use super::unmet::Unmet;
 use super::{Endpoint, deadlines, introductions, liveness, streamed, tombstones};
 use crate::config::Config;
 use crate::early::Store;
@@ -79,6 +78,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             looked_around: _,
             inherited: _,
             owner: _,
+            events: _,
             config,
             identity: _,
             key: _,
@@ -96,7 +96,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             wheel,
             liveness,
             ready,
-            unmet,
             bound,
             streamed,
             bodies: _,
@@ -111,7 +110,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         *flow = Flow::new(&config.flow());
         *wheel = Wheel::new(deadlines::TICK);
         *liveness = liveness::Liveness::new(config.peer_timeout);
-        *unmet = Unmet::default();
         *streamed = streamed::AllStreamed::default();
         *introductions = introductions::Introductions::default();
         *challenges = introductions::Challenges::default();

@@ -19,8 +19,8 @@ use mx_proto::{
     Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
 };
 use mx_sim::Completion;
-use mx_sim::Queue;
 use mx_sim::{CallOff, Cancelled};
+use mx_sim::{Queue, Reports};
 use mx_sys::clock::MonotonicClock;
 use mx_sys::{
     EndpointChoice, Helper, HostPorts, Interest, OpenError, OpenOptions, Progress, Shared, Tuning,
@@ -69,11 +69,11 @@ pub(crate) struct Engine {
 
 impl Engine {
     fn collect(&mut self) {
-        while let Some(completion) = self.endpoint.owner_mut().next_completion() {
+        while let Some(completion) = self.endpoint.next_completion() {
             self.done.push_back(completion);
             self.produced |= 1;
         }
-        while let Some(event) = self.endpoint.owner_mut().next_down() {
+        while let Some(event) = self.endpoint.next_down() {
             self.events.push_back(event);
             self.produced |= 2;
         }

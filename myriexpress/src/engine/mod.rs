@@ -35,10 +35,10 @@ use crate::handles::{Address, EndpointHandle, PeerKey, RequestHandle};
 use crate::status::{Status, StatusCode};
 use mx_proto::port::Port;
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Config, Endpoint, Identity, Owner, RemoteId, RequestId};
+use mx_proto::{Clock, Config, Endpoint, Event, Identity, OpKind, Outcome, RemoteId, RequestId};
 use mx_sys::{Interest, UserMemory};
 use peers::{Peer, Peers};
-use program::Word;
+use program::{Note, Word};
 use std::time::Duration;
 use turns::Handling;
 
@@ -309,20 +309,40 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Follow-up work after calls of the protocol endpoint.
     #[inline]
     fn flush(&mut self) {
-        while self.endpoint.owner().has_events() {
-            self.follow_up();
+        while let Some(event) = self.endpoint.next_event() {
+            self.handle(event);
         }
     }
 
     #[cold]
-    fn follow_up(&mut self) {
-        for (op, remote, gone) in std::mem::take(&mut self.endpoint.owner_mut().unnamed) {
-            let key = gone.or_else(|| self.peer_of_remote(remote));
-            let (program, ops) = self.endpoint.split();
-            if let (Some(key), Some(word)) = (key, ops.word_mut(op)) {
-                word.status.source = program.address(key);
+    fn handle(&mut self, event: Event<Note>) {
+        let program = self.endpoint.owner_mut();
+        match event {
+            Event::Noted(Note::Ended(op, how)) => self.on_ended(op, how),
+            Event::Noted(Note::HeardOf(remote, identity)) => {
+                if program.peers.of_remote(remote).is_none() {
+                    program.peers.connected(identity, remote);
+                }
             }
+            Event::Down(down) => program.lost(&down),
+            Event::Joined { one, other, who } => program.peers.joined(one, other, who),
+            Event::Decidable => self.produce(HANDLER),
+            Event::Due(_) => {}
         }
+    }
+
+    /// A receive has ended, or a connect has been answered: the other side is a peer from now on.
+    fn on_ended(&mut self, op: RequestId, how: Outcome) {
+        if how.kind == OpKind::Connect {
+            self.endpoint.owner_mut().peers.answered(how.remote);
+        }
+        let from = self.peer_of_remote(how.remote).or_else(|| {
+            // It may be gone since.
+            let identity = self.endpoint.loss_of(how.remote)?.identity;
+            Some(self.endpoint.owner_mut().peers.remembered(identity))
+        });
+        let (program, ops) = self.endpoint.split();
+        program.end(ops, op, how, from);
     }
 
     #[inline]

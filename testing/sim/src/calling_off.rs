@@ -1,6 +1,6 @@
 //! Calling operations off where their completions are not wanted.
 
-use crate::owner::{Queue, Verdicts};
+use crate::owner::{Queue, Reports, Verdicts};
 use mx_proto::port::Port;
 use mx_proto::{Clock, Endpoint, Memory, RequestId, Status};
 use std::fmt;
@@ -38,14 +38,14 @@ where
         if !self.end(request, Status::Cancelled) {
             return Cancelled::Unknown;
         }
-        let Some(completion) = self.owner_mut().take(request) else {
+        let Some(completion) = self.take_completion(request) else {
             assert!(
                 self.ops().word(request).is_some(),
                 "what is called off completes"
             );
             return Cancelled::Later;
         };
-        assert_eq!(self.owner_mut().take(request), None, "it completes once");
+        assert_eq!(self.take_completion(request), None, "it completes once");
         assert_eq!(completion.status, Status::Cancelled);
         if completion.matched {
             Cancelled::Aborted
