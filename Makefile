@@ -25,8 +25,9 @@ CXX           ?= c++
 CFLAGS        ?=
 LDFLAGS       ?=
 
-# What tests and examples run over: PORT=rdm, PORT="local tcp".
-PORTS         := $(or $(PORT),local tcp rdm dgram)
+# What tests and examples run over: PORT=rdm, PORT="local tcp"; by default every port with a route (ports/base/src/ports.rs).
+ALL_PORTS     := $(shell sed -n 's/^ *row.[A-Z]*. "\([a-z]*\)". Some.*/\1/p' ports/base/src/ports.rs)
+PORTS         := $(or $(PORT),$(ALL_PORTS))
 
 BIN_TARGETS   :=
 CHECK_TARGETS :=

@@ -8,6 +8,7 @@
 # C_TESTS_LEFT_OUT names of tests that are skipped
 # C_TESTS_NOT_RDM programs that are not run over rdm
 # C_TESTS_LIMIT   seconds a program may take (default 100, more under a checker)
+# C_TESTS_ROUNDS  rounds of the tests that make nightly repeats for longer
 # C_TESTS_JOBS    programs at a time (default: two for each processor); most of them wait for something most
 #                 of the time
 # C_TESTS_STACKS  KiB of stack that calls get, and those that open and close (support/stacks.h; default 16 64, none
@@ -120,6 +121,12 @@ pairs() {
             fabric | strangers_fabric) [ "$port" = rdm ] || continue ;;
             # Its strangers speak tcp.
             strangers_credits) [ "$port" = tcp ] || [ "$port" = local ] || continue ;;
+            # 64 processes with libfabric in each take longer than a peer waits.
+            ranks) [ "$port" != rdm ] || continue ;;
+            # About the end of TCP connections.
+            crowd) [ "$port" = tcp ] || continue ;;
+            # The attackers speak tcp and datagrams.
+            takeover) [ "$port" = tcp ] || [ "$port" = dgram ] || continue ;;
             # What libfabric's own calls do is its business (docs/c-api.md).
             cancelled) [ "$port" != rdm ] || continue ;;
             # How a fabric fares on bad links is its provider's business.

@@ -21,23 +21,23 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
-C_TESTS_HOST    := host op pair pattern port wire datagram stage leftovers memory limit \
-                   secret_file user log reap workers stacks stacks_table codes check ids world
+C_TESTS_HOST    := host op pair pattern port wire datagram stage crowd service siege intruder assault leftovers \
+                   memory limit secret_file user log reap workers stacks stacks_table codes check ids world
 C_TESTS_NOHOST  := codes check ids world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
 # Those that take longest begin first.
-C_TESTS_PLAIN   := finalize cancelled strangers_crowds fork strangers wakeups \
+C_TESTS_PLAIN   := finalize cancelled impostors strangers_crowds fork strangers wakeups \
                    args addresses binding messages counters testcalls large calls threads cancel drop \
                    lifecycle process deaths rush restart reuse strangers_memory strangers_credits \
-                   strangers_datagrams versions claims secret users stderr interposed shortage fabric strangers_fabric filesize \
-                   without descriptors
+                   strangers_datagrams versions claims secret users stderr interposed shortage fabric \
+                   strangers_fabric filesize without descriptors
 C_TESTS_ALL     := $(C_TESTS_PLAIN) layout header_cxx table_copied table_linked table_dlopen bare \
                    set_host set_host_bare messages_dlopen guest_dlopen hosts releases
 C_TESTS_LONG    := shortage restart drop deaths rush
 # What they test is above the port, and a process over rdm takes some fifteen times the processor's time: check runs them over
 # the other ports, .ci/run over all.
-C_TESTS_ABOVE   := args addresses binding counters process users secret filesize messages_dlopen guest_dlopen \
+C_TESTS_ABOVE   := args addresses binding counters impostors process users secret filesize messages_dlopen guest_dlopen \
                    strangers_memory strangers_datagrams
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or keeps what was

@@ -16,7 +16,7 @@ MX_TESTS_OWN     := party mx stacks
 # The functions of mx/support/stacks.c.
 MX_TESTS_WRAP    := $(shell sed -n 's/^\(LARGE\|SMALL\)(\(mx_[a-z_0-9]*\))$$/-Wl,--wrap=\2/p' $(C_TESTS_DIR)/mx/support/stacks.c)
 
-MX_TESTS_PLAIN   := cancelled fork requests lifecycle args messages connect handler threads info names
+MX_TESTS_PLAIN   := ranks cancelled fork requests lifecycle args messages connect handler threads info names
 # With both libraries.
 MX_TESTS_BOTH    := together c_method
 MX_TESTS_ALL     := $(MX_TESTS_PLAIN) layout header_cxx $(MX_TESTS_BOTH)

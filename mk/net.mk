@@ -8,9 +8,9 @@
 NET_TESTS     ?= net net_links net_homes net_many net_files net_failures
 NET_PORTS     := $(or $(PORT),tcp rdm dgram)
 NET_PROGRAMS  := $(addprefix $(C_TESTS_OUT)/,$(NET_TESTS))
-NET_SUPPORT   := net cable traffic machines service
+NET_SUPPORT   := net cable traffic machines relay
 
-NETWORKS      ?= networks changes crossing attempts
+NETWORKS      ?= networks changes crossing attempts crowd takeover
 # Machines of different networks have no memory in common.
 NETWORKS_PORTS := $(or $(PORT:local=auto),tcp dgram rdm auto)
 

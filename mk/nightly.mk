@@ -7,9 +7,9 @@
 
 # Parts that are other targets with values of their own.
 NIGHTLY_TARGETS := check-long c-check c-check-standalone mx-check check-asan nightly-soak nightly-goodput nightly-explore \
-                   nightly-torture
+                   nightly-torture nightly-crowds
 
-.PHONY: nightly nightly-soak nightly-goodput nightly-explore nightly-torture
+.PHONY: nightly nightly-soak nightly-goodput nightly-explore nightly-torture nightly-crowds
 
 nightly: deps
 	@$(MAKE) --no-print-directory parts NAME=$@ PARTS='$(or $(PARTS),$(NIGHTLY_TARGETS))'
@@ -26,3 +26,12 @@ nightly-explore:
 
 nightly-torture:
 	@$(MAKE) --no-print-directory torture MINUTES=10
+
+# All call all at the same instant: 16 servers in 100 rounds, also where the ends of TCP connections are swallowed (root), and 64
+# ranks of MX, a process each. One program at a time: each has as many processes as the machine can hold.
+nightly-crowds: export C_TESTS_JOBS := 1
+nightly-crowds: export C_TESTS_LIMIT := 2000
+nightly-crowds:
+	@C_TESTS_ROUNDS=100 $(MAKE) --no-print-directory PORT='local tcp dgram' C_TESTS=calls c-check
+	@C_TESTS_ROUNDS=100 $(MAKE) --no-print-directory PORT=tcp NETWORKS=crowd check-networks
+	@C_TESTS_ROUNDS=3 $(MAKE) --no-print-directory PORT='local tcp dgram' MX_TESTS=ranks mx-check

@@ -35,7 +35,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Err(error) => return Err(error),
         };
         self.endpoint.end(op, Status::Cancelled);
-        self.drain();
+        self.handle_events();
         Ok(())
     }
 

@@ -159,6 +159,7 @@ impl Config {
 mod tests {
     use super::*;
     use mx_proto::Route;
+    use mx_sys::ports::ROUTE_WORDS;
     use mx_sys::tunable::{NAME_MAX, PATH_MAX, Value};
     use mx_sys::{ROUTE_RDM, ROUTE_TCP};
     use std::collections::HashMap;
@@ -271,10 +272,11 @@ mod tests {
         );
         assert_eq!(config.mx.port, Route::AUTO);
         assert_eq!(config.mx.spin, Config::default().mx.spin);
+        let ports = ROUTE_WORDS.join(", ");
         assert_eq!(
             refused,
             [
-                "MX_PORT=\"udp\" ignored: not one of auto, local, tcp, rdm, dgram",
+                &*format!("MX_PORT=\"udp\" ignored: not one of {ports}"),
                 "MX_SPIN_US=\"-1\" ignored: not one of 0 to 1000000",
                 "MX_UNEXPECTED_BYTES=\"99999999999G\" ignored: not one of 1M to 64G",
                 "unknown setting \"nonsense\" ignored",

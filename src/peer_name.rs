@@ -271,6 +271,7 @@ fn number(what: &'static str, text: &str, at: usize, max: u32) -> Result<u32, Wr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mx_sys::ports::ROUTE_WORDS;
     use mx_sys::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 
     fn name(host: &str, board: Option<u32>, endpoint: u32, route: Route) -> PeerName {
@@ -398,7 +399,10 @@ mod tests {
         assert_eq!(good("mx://h:3/tcp,tcp://h:1").to_string(), "mx://tcp@h:3");
         assert_eq!(
             bad("mx://h:3/udp"),
-            "address \"mx://h:3/udp\": \"udp\" is no route (local, tcp, rdm, dgram) at position 9"
+            format!(
+                "address \"mx://h:3/udp\": \"udp\" is no route ({}) at position 9",
+                ROUTE_WORDS[1..].join(", ")
+            )
         );
         for (text, problem) in [
             ("mx://udp@h:3", "\"udp\" is no route"),

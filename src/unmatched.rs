@@ -2,26 +2,26 @@
 //!
 //! ```text
 //!   UNEXPECTED           the endpoint's inbox, in the turn of its peer  ---> testunexpected
-//!   CONN_REQ, CONN_ACK   a note for the method, if its data has come with it
+//!   CONN_REQ, CONN_ACK   noted for the method, with its data if that has come with it
 //!   EXPECTED             waits at the endpoint until its receive is posted
 //!   anything else        dropped and counted: unknown peer, another peer's id, too large
 //! ```
 //!
 //! Limits and credits of waiting messages are the endpoint's task.
 //!
-//! Owns: notes for the method; cancelled receives whose messages may still come.
+//! Owns: cancelled receives whose messages may still come.
 //! Not here: peers but their keys, the host.
 
 use crate::abandoned::Abandoned;
 use crate::match_layout::{Fields, MessageType};
+use crate::method::{Host, Note};
 use crate::peer::handshake::REQUEST_MAX;
 use crate::peer::table::PeerKey;
-use mx_proto::{Arrival, RemoteId, Source, Verdict};
-use std::collections::VecDeque;
+use mx_proto::{Arrival, Event, Events, RemoteId, Source, Verdict};
 
 /// A message of the handshake.
 #[derive(Debug)]
-pub(crate) struct Note {
+pub struct HandshakeMessage {
     /// The sender.
     pub remote: RemoteId,
     /// Its match bits taken apart.
@@ -33,7 +33,6 @@ pub(crate) struct Note {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Unmatched {
-    notes: VecDeque<Note>,
     /// The largest unexpected message.
     largest: usize,
     /// The largest class that the host knows.
@@ -46,22 +45,18 @@ pub(crate) struct Unmatched {
     dropped: u64,
     /// Receives that were given up, whose messages may still come.
     pub(crate) abandoned: Abandoned,
-    /// Peers of which some were, and which have left another message at the endpoint.
-    over_quota: Vec<PeerKey>,
 }
 
 impl Unmatched {
     /// Takes unexpected messages of up to `largest` bytes, of classes up to `class_max`.
     pub(crate) fn new(largest: usize, class_max: u8) -> Self {
         Self {
-            notes: VecDeque::new(),
             largest,
             class_max,
             updated: false,
             produced: false,
             dropped: 0,
             abandoned: Abandoned::default(),
-            over_quota: Vec::new(),
         }
     }
 
@@ -69,6 +64,7 @@ impl Unmatched {
     #[inline]
     pub(crate) fn arrived<B: Source + ?Sized>(
         &mut self,
+        events: &mut Events<Host>,
         arrival: &Arrival,
         body: Option<&B>,
     ) -> Verdict {
@@ -90,37 +86,20 @@ impl Unmatched {
                 self.refuse(arrival, "a message with an id that is not its own")
             }
             Some(MessageType::Expected) => {
-                if !self.abandoned.is_empty() {
-                    self.note_over_quota(peer);
+                if self.abandoned.any_of(peer.id()) {
+                    events.push_back(Event::Noted(Note::OverQuota(peer)));
                 }
                 Verdict::Continue
             }
             Some(MessageType::ConnReq | MessageType::ConnAck) => {
-                self.handshake(arrival, fields, body)
+                let message = handshake(arrival, fields, body);
+                events.push_back(Event::Noted(Note::Handshake(message)));
+                Verdict::Finished
             }
             Some(MessageType::IconReq | MessageType::IconAck) | None => {
                 self.refuse(arrival, "a message of an unknown type")
             }
         }
-    }
-
-    fn handshake<B: Source + ?Sized>(
-        &mut self,
-        arrival: &Arrival,
-        fields: Fields,
-        body: Option<&B>,
-    ) -> Verdict {
-        let body = match body {
-            Some(body) if body.len() <= REQUEST_MAX => body.to_vec(),
-            // Too long for one: what is kept says so.
-            _ => vec![b'?'; REQUEST_MAX + 1],
-        };
-        self.notes.push_back(Note {
-            remote: arrival.source,
-            fields,
-            body,
-        });
-        Verdict::Finished
     }
 
     #[cold]
@@ -135,47 +114,15 @@ impl Unmatched {
         Verdict::Finished
     }
 
-    #[cold]
-    fn note_over_quota(&mut self, peer: PeerKey) {
-        if self.abandoned.any_of(peer.id()) && !self.over_quota.contains(&peer) {
-            self.over_quota.push(peer);
-        }
-    }
-
     /// See [`mx_proto::Owner::ready`].
     #[inline]
     pub(crate) fn ready(&mut self) {
         self.set_events();
     }
 
-    /// Is there something for the method to look at?
-    #[inline]
-    pub(crate) fn has_todo(&self) -> bool {
-        !(self.notes.is_empty() && self.over_quota.is_empty())
-    }
-
     /// There are no messages any more.
     pub(crate) fn forget(&mut self) {
-        self.notes.clear();
-        self.over_quota.clear();
         (self.updated, self.produced) = (false, false);
-    }
-
-    /// The oldest note.
-    #[inline]
-    pub(crate) fn pop_note(&mut self) -> Option<Note> {
-        self.notes.pop_front()
-    }
-
-    /// Their number.
-    pub(crate) fn notes(&self) -> usize {
-        self.notes.len()
-    }
-
-    /// A peer that may have left too many messages at the endpoint.
-    #[inline]
-    pub(crate) fn pop_over_quota(&mut self) -> Option<PeerKey> {
-        self.over_quota.pop()
     }
 
     /// Has an unexpected message come up since the last call?
@@ -202,6 +149,23 @@ impl Unmatched {
     }
 }
 
+fn handshake<B: Source + ?Sized>(
+    arrival: &Arrival,
+    fields: Fields,
+    body: Option<&B>,
+) -> HandshakeMessage {
+    let body = match body {
+        Some(body) if body.len() <= REQUEST_MAX => body.to_vec(),
+        // Too long for one: what is kept says so.
+        _ => vec![b'?'; REQUEST_MAX + 1],
+    };
+    HandshakeMessage {
+        remote: arrival.source,
+        fields,
+        body,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,8 +186,13 @@ mod tests {
         }
     }
 
-    fn of(unmatched: &mut Unmatched, arrival: &Arrival, body: Option<&[u8]>) -> &'static str {
-        match unmatched.arrived(arrival, body) {
+    fn of(
+        unmatched: &mut Unmatched,
+        events: &mut Events<Host>,
+        arrival: &Arrival,
+        body: Option<&[u8]>,
+    ) -> &'static str {
+        match unmatched.arrived(events, arrival, body) {
             Verdict::Continue => "waits",
             Verdict::Defer => "deferred",
             Verdict::Finished => "gone",
@@ -236,7 +205,7 @@ mod tests {
 
     #[test]
     fn only_what_a_peer_sends_under_its_own_id_is_taken() {
-        let unmatched = &mut Unmatched::new(100, 0);
+        let (unmatched, events) = (&mut Unmatched::new(100, 0), &mut Events::<Host>::new());
         let unexpected = |id| bits(MessageType::Unexpected, id, 9);
         let expected = |id| bits(MessageType::Expected, id, 9);
         let body = Some(&b"x"[..]);
@@ -252,30 +221,34 @@ mod tests {
             (arrival(PEER, bits(MessageType::IconReq, 7, 0), 1), "gone"),
             (arrival(PEER, MatchBits(0x8 << 60 | 7 << 32), 0), "gone"),
         ] {
-            assert_eq!(of(unmatched, &arrival, body), what, "{arrival:?}");
+            assert_eq!(of(unmatched, events, &arrival, body), what, "{arrival:?}");
         }
         assert_eq!(unmatched.dropped(), 7);
-        assert!(!unmatched.has_todo());
+        assert!(events.is_empty());
     }
 
     #[test]
     fn a_note_is_kept_whole_or_only_as_too_long() {
-        let unmatched = &mut Unmatched::new(100, 0);
+        let (unmatched, events) = (&mut Unmatched::new(100, 0), &mut Events::<Host>::new());
         let bits = bits(MessageType::ConnReq, 4, VERSION);
         let long = vec![b'a'; REQUEST_MAX + 1];
         let too_long = arrival(0, bits, long.len() as u32);
-        assert_eq!(of(unmatched, &arrival(0, bits, 3), Some(b"a\0b")), "gone");
-        assert_eq!(of(unmatched, &too_long, Some(&long)), "gone");
-        assert_eq!(of(unmatched, &too_long, None), "gone");
-        assert_eq!(of(unmatched, &arrival(0, bits, 9), None), "gone");
-        let bodies: Vec<_> = std::iter::from_fn(|| unmatched.pop_note())
-            .map(|note| note.body.len())
-            .collect();
         assert_eq!(
-            bodies,
+            of(unmatched, events, &arrival(0, bits, 3), Some(b"a\0b")),
+            "gone"
+        );
+        assert_eq!(of(unmatched, events, &too_long, Some(&long)), "gone");
+        assert_eq!(of(unmatched, events, &too_long, None), "gone");
+        assert_eq!(of(unmatched, events, &arrival(0, bits, 9), None), "gone");
+        let bodies = events.drain(..).map(|event| match event {
+            Event::Noted(Note::Handshake(message)) => message.body.len(),
+            event => panic!("{event:?}"),
+        });
+        assert_eq!(
+            bodies.collect::<Vec<_>>(),
             [3, REQUEST_MAX + 1, REQUEST_MAX + 1, REQUEST_MAX + 1]
         );
-        assert!(!unmatched.has_todo() && !unmatched.take_events());
+        assert!(!unmatched.take_events());
         unmatched.ready();
         assert!(unmatched.take_events() && unmatched.take_produced() && !unmatched.take_produced());
     }

@@ -52,6 +52,13 @@ int slower(void)
     return factor;
 }
 
+int rounds(int few)
+{
+    const char *text = getenv("C_TESTS_ROUNDS");
+
+    return text != NULL ? atoi(text) : few;
+}
+
 deadline_t deadline_in(int ms)
 {
     return now_ms() + (int64_t)ms * slower();

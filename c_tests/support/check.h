@@ -62,6 +62,9 @@ void pause_ms(int ms);
 /* 1 normally, more under a memory checker. */
 int slower(void);
 
+/* Rounds of a test that `make nightly` repeats for longer: C_TESTS_ROUNDS, or else these. */
+int rounds(int few);
+
 /* A point in time `ms` (times slower()) from now. */
 typedef int64_t deadline_t;
 deadline_t deadline_in(int ms);

@@ -1,10 +1,18 @@
 /* See service.h. */
 #include "service.h"
 
+#include <malloc.h>
+
 #include "op.h"
 #include "pattern.h"
 
-enum { TEXT = 96, WITHOUT_MASK = 32, FIRST_TAG = 100 };
+enum {
+    TEXT = 96,
+    WITHOUT_MASK = 32,
+    FIRST_TAG = 100,
+    CLIENT_SHIFT = 32, /* of the client's number in a seed */
+    MAPPED_BYTES = 64 * 1024,
+};
 
 enum kind { GET, PUT, ASK };
 
@@ -33,6 +41,42 @@ struct job {
     char *bytes;
     bmi_size_t size;
 };
+
+/* A client, known by its address. */
+struct client {
+    struct client *next;
+    struct bmi_method_addr *address;
+    int64_t seed; /* of its last request */
+    struct op unused;
+    char byte;
+};
+
+static struct client *clients;
+static bool is_attacked; /* by strangers: see TAG_UNUSED */
+
+static void post_unused(struct op *op, struct bmi_method_addr *from, char *byte)
+{
+    CHECK_THAT(op_recv(op, from, byte, 1, TAG_UNUSED), >=, 0);
+}
+
+static void check_turn(struct bmi_method_addr *address, int64_t seed)
+{
+    struct client *client = clients;
+
+    while (client != NULL && client->address != address)
+        client = client->next;
+    if (client == NULL) {
+        client = calloc(1, sizeof *client);
+        CHECK(client != NULL);
+        *client = (struct client){.next = clients, .address = address, .seed = seed - 1};
+        clients = client;
+        if (is_attacked)
+            post_unused(&client->unused, address, &client->byte);
+    }
+    CHECK_THAT(seed >> CLIENT_SHIFT, ==, client->seed >> CLIENT_SHIFT);
+    CHECK_THAT(seed, >, client->seed);
+    client->seed = seed;
+}
 
 static void post_answer(struct job *job, const void *bytes, bmi_size_t size)
 {
@@ -64,6 +108,7 @@ static struct job *begin(struct arrival *arrival)
     job->from = arrival->from;
     job->tag = arrival->tag;
     arrival_free(arrival);
+    check_turn(job->from, job->request.seed);
     job->size = job->request.size;
     if (job->size < (bmi_size_t)sizeof(struct answer))
         job->size = sizeof(struct answer);
@@ -127,17 +172,19 @@ static int serve(struct side *side)
             }
         }
     }
+    /* Those of clients that have gone have ended with an error. */
+    for (const struct client *client = clients; client != NULL; client = client->next)
+        CHECK(!op_done(&client->unused) || client->unused.error != 0);
     /* What is left ends with the library, unreported. */
     return failed;
 }
 
-void serve_at(struct side *side, const char *address)
+/* The server has been started. */
+static void serve_until_stopped(struct side *side, int endpoint)
 {
     int failed;
 
-    CHECK_THAT(host_try_listen(address), ==, 0);
-    CHECK_THAT(ops->open_context(0), ==, 0);
-    tell(side, "serving", 0);
+    tell(side, "serving", endpoint);
     failed = serve(side);
     hear(side, "stop");
     tell(side, "failed", failed);
@@ -145,18 +192,54 @@ void serve_at(struct side *side, const char *address)
     host_stop();
 }
 
-void end_service(struct child *server, int clients)
+void serve_at(struct side *side, const char *address)
 {
-    int64_t failed, registered;
+    CHECK_THAT(host_try_listen(address), ==, 0);
+    CHECK_THAT(ops->open_context(0), ==, 0);
+    serve_until_stopped(side, 0);
+}
+
+void serve_attacked(struct side *side, const char *address)
+{
+    /* What it frees is the system's again: its memory is measured. */
+    mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
+    is_attacked = true;
+    if (address != NULL)
+        serve_at(side, address);
+    else
+        serve_until_stopped(side, host_start_server());
+}
+
+/* Returns how many clients there were. */
+static int64_t stop_service(struct child *server, int64_t *failed)
+{
+    int64_t registered;
 
     child_tell(server, "stop", 0);
-    failed = child_hear(server, "failed");
+    *failed = child_hear(server, "failed");
     registered = child_hear(server, "clients");
     child_end(server);
+    return registered;
+}
+
+void end_service(struct child *server, int clients)
+{
+    int64_t failed, registered = stop_service(server, &failed);
+
     if (clients == WHATEVER)
         return;
     CHECK_THAT(failed, ==, 0);
     CHECK_THAT(registered, ==, clients);
+}
+
+void end_attacked(struct child *server, int clients, int strangers)
+{
+    int64_t failed, registered = stop_service(server, &failed);
+
+    /* An answer to a stranger that has gone. */
+    CHECK_THAT(failed, <=, strangers);
+    CHECK_THAT(registered, >=, clients);
+    CHECK_THAT(registered, <=, clients + strangers);
 }
 
 /* ---- clients ---- */
@@ -197,7 +280,7 @@ static bool transact(struct bmi_method_addr *server, struct request *request, vo
     bool puts = request->kind == PUT;
     char *out = puts ? fenced((size_t)request->size) : NULL;
 
-    request->seed = ((int64_t)getpid() << 32) + ++seed;
+    request->seed = ((int64_t)getpid() << CLIENT_SHIFT) + ++seed;
     tag++;
     op_recv(&receive, server, in, room, tag);
     if (receive.posted >= 0)
@@ -275,6 +358,43 @@ void seen_as(struct bmi_method_addr *server, const char *host)
         FAIL("seen as %s, not as mx://%s", answer.name, host);
 }
 
+int number_seen(struct bmi_method_addr *server)
+{
+    struct answer answer;
+    char *number;
+
+    ask(server, &answer, "");
+    number = strrchr(answer.name, ':');
+    CHECK(number != NULL);
+    return atoi(number + 1);
+}
+
+int64_t use_steadily(struct side *side, struct bmi_method_addr *server, int64_t largest)
+{
+    static const int64_t sizes[] = {8, 8, EAGER_BYTES, BULK_BYTES};
+    struct op unused = {0};
+    char byte;
+    int64_t longest = 0;
+
+    post_unused(&unused, server, &byte);
+    for (int i = 0; !heard_anything(side); i = (i + 1) % (int)(sizeof sizes / sizeof *sizes)) {
+        int64_t size = sizes[i] < largest ? sizes[i] : largest, begin = now_ms(), took;
+        int code;
+
+        if (!try_get(server, size, &code))
+            FAIL("a get of %d bytes: %s", (int)size, code_text(code));
+        took = now_ms() - begin;
+        if (size == sizes[0] && took > longest)
+            longest = took;
+        if (!try_put(server, size, &code))
+            FAIL("a put of %d bytes: %s", (int)size, code_text(code));
+        CHECK(!op_done(&unused));
+    }
+    cancel(&unused);
+    op_wait(&unused);
+    return longest;
+}
+
 bool lies_in(struct bmi_method_addr *server, const char *range)
 {
     struct answer answer;
@@ -310,4 +430,15 @@ int well_again(struct bmi_method_addr *server)
         pause_ms(20);
     }
     return failed;
+}
+
+/* ---- strangers ---- */
+
+size_t make_question(void *bytes, int64_t number)
+{
+    struct request request = {.kind = ASK, .netmask = WITHOUT_MASK};
+
+    request.seed = ((int64_t)getpid() << CLIENT_SHIFT) + number;
+    memcpy(bytes, &request, sizeof request);
+    return sizeof request;
 }

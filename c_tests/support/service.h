@@ -8,7 +8,8 @@
  *                                            ◄───   ASK: as whom it sees the client
  *
  * Contents are checked on both sides. Operations may fail, for example because the client's address has
- * changed; each must end, and a server goes on.
+ * changed; each must end, and a server goes on. Requests from one address are one client's, in its order, and none comes
+ * twice. A server that strangers attack, and its clients, have a receive posted for each other whose tag no message has.
  *
  * Owns: the buffers. Knows nothing of: networks.
  */
@@ -21,13 +22,20 @@
 /* Messages that travel at once, and larger ones than any that does. */
 enum { EAGER_BYTES = 60 * 1000, BULK_BYTES = 5 * 1024 * 1024 };
 
+/* Of the receives that nothing may match. */
+enum { TAG_UNUSED = 7 };
+
 /* ---- servers ---- */
 
 /* A server that listens on this address, until it hears "stop". */
 void serve_at(struct side *side, const char *address);
+/* Likewise, while strangers attack; on any endpoint, whose number comes with "serving", if `address` is NULL. */
+void serve_attacked(struct side *side, const char *address);
 /* For directors: ends it. None of its operations has failed, and so many clients were there; or whatever. */
 enum { WHATEVER = -1 };
 void end_service(struct child *server, int clients);
+/* Likewise; at least `clients`, and `strangers` more at most. */
+void end_attacked(struct child *server, int clients, int strangers);
 
 /* ---- clients ---- */
 
@@ -41,8 +49,19 @@ void converse(struct bmi_method_addr *server, const char *host);
 int well_again(struct bmi_method_addr *server);
 /* The answer to ASK: the host in the client's name as the server sees it. */
 void seen_as(struct bmi_method_addr *server, const char *host);
+/* The endpoint number in that name. */
+int number_seen(struct bmi_method_addr *server);
+/* Uses the server without a pause until any note comes, with messages of up to that many bytes. All goes well; the longest
+ * round trip of a small request, in milliseconds. */
+int64_t use_steadily(struct side *side, struct bmi_method_addr *server, int64_t largest);
 /* Does the client lie in this range of an export list, as OrangeFS's servers read it: mx://10.0.0.0@24,
  * mx://10.0.* or mx://10.0.0.7? */
 bool lies_in(struct bmi_method_addr *server, const char *range);
+
+/* ---- strangers ---- */
+
+/* A request, which is answered with a name that begins with "mx://"; returns its size. */
+enum { QUESTION_MAX = 256 };
+size_t make_question(void *bytes, int64_t number);
 
 #endif

@@ -437,7 +437,7 @@ static int run_role(const struct scenario *scenarios, const char *name, const ch
     for (const struct scenario *s = scenarios; s->name != NULL; s++) {
         if (strcmp(s->name, name) != 0)
             continue;
-        for (int i = 0; i < 4 && s->roles[i].run != NULL; i++) {
+        for (int i = 0; i < ROLES && s->roles[i].run != NULL; i++) {
             if (strcmp(s->roles[i].name, role) != 0)
                 continue;
             role_name = role;

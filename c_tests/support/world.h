@@ -45,12 +45,14 @@ struct role {
     side_fn run;
 };
 
+enum { ROLES = 5 };
+
 /* One test. Exactly one of the three forms below. */
 struct scenario {
     const char *name;
-    int64_t variants[4]; /* of the roles; the first is the director's too */
+    int64_t variants[ROLES]; /* of the roles; the first is the director's too */
     director_fn direct; /* NULL: run role 0 alone, or roles 0 and 1 as a pair */
-    struct role roles[4];
+    struct role roles[ROLES];
 };
 
 #define SOLO(sentence, only) SOLO_OF(sentence, 0, only)
@@ -63,7 +65,7 @@ struct scenario {
     {#sentence, {variant_a, variant_b}, NULL, {{"a", first}, {"b", second}}}
 /* A variant that the director, by variant_of(), and all roles have. */
 #define DIRECTED_OF(sentence, variant, director, ...)                                    \
-    {#sentence, {variant, variant, variant, variant}, director, {__VA_ARGS__}}
+    {#sentence, {variant, variant, variant, variant, variant}, director, {__VA_ARGS__}}
 
 /* Before harness_main(): every test of this program is skipped, for this reason. */
 void skip_tests(const char *why);

@@ -1,4 +1,4 @@
-//! Events that an endpoint reports to the layer above.
+//! Events that an endpoint reports to the layer above, and questions that it asks.
 
 use crate::ids::{EndpointId, EntryId, MatchBits, NicId, RemoteId, SessionId};
 use crate::status::{DownReason, OpKind, Status};
@@ -66,8 +66,7 @@ impl Outcome {
     }
 }
 
-/// A remote is gone, not by our own [`crate::Endpoint::disconnect`]. Its operations have completed
-/// before this is told; the id is stale.
+/// The loss of a remote, whose id is stale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Down {
     /// The remote.
@@ -80,6 +79,31 @@ pub struct Down {
     pub reason: DownReason,
     /// The name that its messages have from now on, if any stay.
     pub tombstone: Option<RemoteId>,
+}
+
+/// An event of an endpoint that its owner polls out with [`crate::Endpoint::next_event`], in the order in which they happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event<N> {
+    /// The owner has noted this when it was asked about a message or told of the end of an operation.
+    Noted(N),
+    /// A remote is gone, not by our own [`crate::Endpoint::disconnect`]; its operations have ended before.
+    Down(Down),
+    /// Two remotes are of one process; perhaps repeated. Both have one word from now on: that of `other`, or that of
+    /// `one` if `other` has none. If both sides join sessions, this comes, perhaps by way of a third remote, before
+    /// anything of a second remote of that process: a message, or a connect's end.
+    Joined {
+        /// The first remote.
+        one: RemoteId,
+        /// The second remote.
+        other: RemoteId,
+        /// Name and session of the first remote.
+        who: Identity,
+    },
+    /// An undecided message can perhaps be had from [`crate::Endpoint::next_deferred`], and could not before: the bytes of
+    /// one have been fetched.
+    Decidable,
+    /// The time of the [reminder](crate::Endpoint::remind) with this word has come.
+    Due(u64),
 }
 
 /// A message for which there is no posted receive.

@@ -57,13 +57,13 @@ pub use endpoint::{
     Account, Endpoint, PREVIEW_MAX, Phase, PostError, Posted, Received, Reminder, RemoteView,
     SendMode,
 };
-pub use event::{Arrival, Decision, Deferred, Down, Identity, Message, Outcome, Verdict};
+pub use event::{Arrival, Decision, Deferred, Down, Event, Identity, Message, Outcome, Verdict};
 pub use ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId, Route, SessionId, Target,
 };
 pub use matching::{EntryId, MatchIndex};
 pub use memory::{Memory, Source};
-pub use owner::{Greets, Owner, Posting};
+pub use owner::{Events, Greets, Owner, Posting};
 pub use stats::{InboxStats, Stats};
 pub use status::{DownReason, OpKind, Status, Violation};
 pub use time::{Clock, Instant};

@@ -1,24 +1,28 @@
 //! The layer above an endpoint.
 //!
 //! ```text
-//!   Owner ---- send recv end connect progress ----> Endpoint
-//!     ^                                                |
-//!     '-- completed down arrived memory ready due ------'
+//!   caller ---- send recv end connect progress ------> Endpoint -- completed greeted arrived memory ready --> Owner
+//!     ^                                                   |                                                    |
+//!     '-- next_event: Down Joined Decidable Due Noted -- queue <---------------------- notes ------------------'
 //! ```
 //!
-//! The endpoint owns its owner and reports events to it in the call in which they happen, also in a
-//! post or a cancel. The functions of the owner cannot reach the endpoint; what is to be done about
-//! an event is done afterwards by the caller of the endpoint.
+//! The endpoint owns its owner. In the call in which it happens it asks what it must know at once, and tells the ends of
+//! operations, which cost least that way. The functions of the owner cannot reach the endpoint: what one of them leaves to
+//! the caller of the endpoint it notes among the [events](Event), which that caller polls out afterwards.
 
-use crate::event::{Arrival, Down, Identity, Outcome, Verdict};
+use crate::event::{Arrival, Event, Identity, Outcome, Verdict};
 use crate::flow::Lane;
 use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::memory::{Memory, Source};
 use crate::ops::{Ops, Places};
 use crate::status::Status;
+use std::collections::VecDeque;
 use std::fmt;
 
-/// The layer above an endpoint: receives its events.
+/// Events that have not been polled out, oldest first.
+pub type Events<O> = VecDeque<Event<<O as Owner>::Note>>;
+
+/// The layer above an endpoint.
 pub trait Owner: Sized {
     /// Memory of operations.
     type Memory: Memory + fmt::Debug;
@@ -29,7 +33,10 @@ pub trait Owner: Sized {
     /// The storage of records, with the owner's words beside them.
     type Places: Places<Self::Memory, Self::Word>;
 
-    /// Whether a session whose peer says this in its hello is joined with others of its process ([`Self::joined`]).
+    /// An event of the owner's own ([`Event::Noted`]).
+    type Note: fmt::Debug;
+
+    /// Whether a session whose peer says this in its hello is joined with others of its process ([`Event::Joined`]).
     fn joins(_greeting: &[u8]) -> bool {
         false
     }
@@ -64,21 +71,22 @@ pub trait Owner: Sized {
     /// [`cancel_unmatched`](crate::Endpoint::cancel_unmatched) takes back. Its memory is let go of
     /// when the call returns in which this happens, once a port that has it has been told. Its record, and the word with it, is the owner's until that [frees](Ops::free) it,
     /// now or later.
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome);
-
-    /// A remote is gone, not by our own [`disconnect`](crate::Endpoint::disconnect). Its operations
-    /// have completed; the id is stale.
-    fn down(&mut self, ops: &mut Ops<Self>, down: Down);
-
-    /// Two remotes are of one process; perhaps told again. `who`: the first one's name and session. They have one word from
-    /// now on: the second one's, or the first one's if that has none. If both sides join
-    /// sessions, the owner is told so, perhaps by way of a third one, before anything is seen of a second remote of that
-    /// process: a message, or a connect's end.
-    fn joined(&mut self, _one: RemoteId, _other: RemoteId, _who: Identity) {}
+    fn completed(
+        &mut self,
+        ops: &mut Ops<Self>,
+        events: &mut Events<Self>,
+        op: RequestId,
+        how: Outcome,
+    );
 
     /// No posted receive accepts a message. `body` is there for messages that came with their data,
     /// not for offered ones.
-    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict;
+    fn arrived<B: Source + ?Sized>(
+        &mut self,
+        events: &mut Events<Self>,
+        arrival: &Arrival,
+        body: Option<&B>,
+    ) -> Verdict;
 
     /// Memory of `len` bytes, with nothing particular in it: for a message of the [inbox](Verdict::Inbox), or
     /// for a copy of a send. `None`: there is none now.
@@ -90,18 +98,6 @@ pub trait Owner: Sized {
     /// before.
     #[inline]
     fn ready(&mut self, _turn: u32) {}
-
-    /// An undecided message can perhaps be had from [`next_deferred`](crate::Endpoint::next_deferred), and
-    /// could not before: the bytes of one have been fetched.
-    #[inline]
-    fn decidable(&mut self) {}
-
-    /// A time has come that was set with [`remind`](crate::Endpoint::remind).
-    #[inline]
-    fn due(&mut self, _word: u64) {}
-
-    /// Whether events wait to be handled; then a thread must not sleep.
-    fn has_events(&self) -> bool;
 }
 
 /// The two sides of a session, for greetings.

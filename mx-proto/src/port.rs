@@ -318,6 +318,14 @@ pub trait LinkControl {
         WakeDescriptors::default()
     }
 
+    /// Number of links that others have an end of, those under way and those lingering included.
+    fn link_count(&self) -> usize {
+        0
+    }
+
+    /// Makes the next round look for links coming and going, because the control descriptor is readable.
+    fn note_control(&mut self) {}
+
     /// The other end of `link`, according to the network. It says that it is `claimed`, and a port that
     /// cannot have strangers believes that.
     fn seen(&self, _link: LinkId, claimed: &Identity) -> Seen {

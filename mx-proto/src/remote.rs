@@ -278,12 +278,26 @@ impl Remote {
 
     /// Something can go out, and it has no place yet among those that wait for their turn.
     pub(crate) fn takes_turn(&mut self) -> bool {
-        let (Life::Met(met), Some(queues)) = (&self.life, &mut self.queues) else {
+        let Some(queues) = &mut self.queues else {
             return false;
         };
-        let takes = !queues.ready && met.may_send(queues);
+        let can = match &self.life {
+            Life::Met(met) => met.may_send(queues),
+            Life::Connecting { .. } => !queues.control.is_empty(),
+            Life::Tombstone { .. } => false,
+        };
+        let takes = can && !queues.ready;
         queues.ready |= takes;
         takes
+    }
+
+    /// The link of a call without an answer on which something is still to be said.
+    pub(crate) fn introduces(&self) -> Option<LinkId> {
+        let Life::Connecting { .. } = self.life else {
+            return None;
+        };
+        let waits = self.queues().is_some_and(|all| !all.control.is_empty());
+        self.link_up().filter(|_| waits)
     }
 
     /// Whether its link has room and there are no credits for the waiting messages.

@@ -16,14 +16,14 @@
 use crate::clock::MonotonicClock;
 use crate::nic;
 use crate::progress::{Guard, Helper, Interest, Progress, Shared, WaitStats};
-use crate::published::{MethodGauges, PortView, Publisher, Sample};
+use crate::published::{MethodGauges, Publisher, Sample};
 use crate::route::anew::OpenAnew;
 use crate::route::host::HostPorts;
 use crate::route::open::OpenError;
 use crate::user_memory::UserMemory;
 use crate::{reserve, thread};
 use mx_port_base::close_on_fork;
-use mx_proto::port::WakeDescriptors;
+use mx_proto::port::{LinkControl, WakeDescriptors};
 use mx_proto::{Config, Endpoint, Identity, Instant, Owner};
 use std::io;
 use std::mem::{self, ManuallyDrop};
@@ -51,19 +51,10 @@ pub trait Engine: Sized + Send + 'static {
     /// See [`Progress::take_produced`].
     fn take_produced(&mut self) -> Interest;
 
-    /// See [`Progress::arm`].
-    fn arm(&mut self) -> bool {
-        self.endpoint_mut().arm()
-    }
-
-    /// See [`Progress::deadline`].
-    fn deadline(&self) -> Option<Instant> {
-        self.endpoint().deadline()
-    }
-
-    /// See [`Progress::descriptors`].
-    fn descriptors(&self) -> WakeDescriptors {
-        self.endpoint().descriptors()
+    /// Whether nothing may be taken in at present: then threads sleep without the ports, until who ends that wakes them or a
+    /// [keep-alive](mx_proto::port::LinkControl::keep_alive) is due.
+    fn is_halted(&self) -> bool {
+        false
     }
 
     /// The figures of a method, if it is one.
@@ -383,7 +374,7 @@ fn sample<E: Engine>(engine: &E, waits: WaitStats) -> Sample<'_> {
     let endpoint = engine.endpoint();
     Sample {
         method: engine.gauges(),
-        ..Sample::of(endpoint, PortView::of(endpoint.port()), waits)
+        ..Sample::of(endpoint, endpoint.port().view(), waits)
     }
 }
 
@@ -409,7 +400,8 @@ impl<E: Engine> Progress for Slot<E> {
     }
 
     fn arm(&mut self) -> bool {
-        self.engine().is_some_and(E::arm)
+        self.engine()
+            .is_some_and(|engine| engine.is_halted() || engine.endpoint_mut().arm())
     }
 
     fn disarm(&mut self) {
@@ -440,12 +432,19 @@ impl<E: Engine> Progress for Slot<E> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.open().and_then(|open| open.engine.deadline())
+        let engine = &self.open()?.engine;
+        if engine.is_halted() {
+            engine.endpoint().keep_alive_due()
+        } else {
+            engine.endpoint().deadline()
+        }
     }
 
     fn descriptors(&self) -> WakeDescriptors {
-        let open = self.open();
-        open.map_or_else(WakeDescriptors::default, |open| open.engine.descriptors())
+        let open = self.open().filter(|open| !open.engine.is_halted());
+        open.map_or_else(WakeDescriptors::default, |open| {
+            open.engine.endpoint().descriptors()
+        })
     }
 
     fn active(&self) -> bool {
@@ -494,5 +493,104 @@ impl<E: Engine> Progress for Slot<E> {
             let _ = (helper, ManuallyDrop::new(publisher));
         }
         E::forget_threads(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::open::{EndpointChoice, OpenOptions};
+    use mx_sim::Queue;
+    use std::net::Ipv4Addr;
+
+    /// An engine that can be halted.
+    struct Halting {
+        endpoint: Endpoint<HostPorts, MonotonicClock, Queue<UserMemory>>,
+        halted: bool,
+    }
+
+    impl Engine for Halting {
+        const LIBRARY: &'static str = "test";
+        type Owner = Queue<UserMemory>;
+        type Beside = ();
+
+        fn endpoint(&self) -> &Endpoint<HostPorts, MonotonicClock, Self::Owner> {
+            &self.endpoint
+        }
+
+        fn endpoint_mut(&mut self) -> &mut Endpoint<HostPorts, MonotonicClock, Self::Owner> {
+            &mut self.endpoint
+        }
+
+        fn progress(&mut self, (): &mut ()) -> bool {
+            !self.halted && self.endpoint.progress()
+        }
+
+        fn take_produced(&mut self) -> Interest {
+            0
+        }
+
+        fn is_halted(&self) -> bool {
+            self.halted
+        }
+
+        fn on_taken(&mut self, (): &mut ()) {}
+
+        fn forget_threads(_slot: &mut Slot<Self>) {}
+
+        fn inherit(&mut self) {
+            self.endpoint.inherit();
+        }
+
+        fn reopen(
+            &mut self,
+            _board: Option<u32>,
+            config: Config,
+            identity: Identity,
+            ports: HostPorts,
+        ) -> HostPorts {
+            self.endpoint.reopen(config, identity, ports)
+        }
+
+        fn leave_port(self) {
+            self.endpoint.leave_port();
+        }
+    }
+
+    #[test]
+    fn threads_sleep_without_the_ports_while_the_engine_is_halted() {
+        let options = OpenOptions {
+            tcp_bind: Some(Ipv4Addr::LOCALHOST.into()),
+            ..OpenOptions::new(EndpointChoice::Any)
+        };
+        let (ports, identity) = HostPorts::open(options.clone()).unwrap();
+        let config = ports.endpoint_config(&Config::default()).unwrap();
+        let endpoint = Endpoint::new(
+            config,
+            identity,
+            1,
+            *ports,
+            MonotonicClock,
+            Queue::default(),
+        );
+        let engine = Box::new(Halting {
+            endpoint,
+            halted: false,
+        });
+        let tuning = crate::progress::Tuning::default();
+        let shared = Arc::new(Shared::new(Slot::new(()), tuning).unwrap());
+        let anew = OpenAnew::new(options, EndpointChoice::Any, tuning, false);
+        let open = Open::new(engine, anew, &shared).unwrap();
+        let mut slot = shared.lock();
+        slot.put(open);
+        let awake = slot.descriptors();
+        // The ports have not been looked at since they were opened.
+        assert!(awake.data.is_some() && !slot.arm());
+        slot.engine().unwrap().halted = true;
+        assert!(slot.arm());
+        assert_eq!(slot.descriptors(), WakeDescriptors::default());
+        assert_eq!(slot.deadline(), None);
+        slot.engine().unwrap().halted = false;
+        assert_eq!(slot.descriptors(), awake);
     }
 }

@@ -13,7 +13,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// An endpoint's ports, a caller from one address of this machine to the same, and the link of that.
-fn called(at: &str) -> (HostPorts, Identity, TcpStream, LinkId) {
+fn called(at: &str) -> (HostPorts<Pieces>, Identity, TcpStream, LinkId) {
     let (ports, own) = HostPorts::open(OpenOptions {
         policy: ROUTE_TCP,
         ..OpenOptions::new(EndpointChoice::Any)
@@ -26,7 +26,7 @@ fn called(at: &str) -> (HostPorts, Identity, TcpStream, LinkId) {
     let mut sink = Recorder::default();
     let begin = Instant::now();
     while sink.packet_count() == 0 {
-        Polled::<Pieces>::poll(&mut ports, MonotonicClock.now(), 64, &mut sink);
+        Polled::poll(&mut ports, MonotonicClock.now(), 64, &mut sink);
         assert!(begin.elapsed() < Duration::from_secs(20), "a packet");
     }
     let link = sink.first_link();
@@ -34,7 +34,7 @@ fn called(at: &str) -> (HostPorts, Identity, TcpStream, LinkId) {
 }
 
 /// The interface that a link's peer has, which says that it has another one.
-fn seen(ports: &HostPorts, own: &Identity, link: LinkId) -> Option<NicId> {
+fn seen(ports: &HostPorts<Pieces>, own: &Identity, link: LinkId) -> Option<NicId> {
     let claimed = Identity {
         nic: NicId(0x1234),
         ..*own

@@ -24,7 +24,7 @@ fn ip_all(all: &[&str]) {
 
 /// An endpoint of one thread, which sleeps where others do.
 struct Node {
-    ports: HostPorts,
+    ports: HostPorts<Pieces>,
     sink: Recorder,
 }
 
@@ -143,7 +143,7 @@ fn an_rdm_device_moves_to_the_interface_that_is_asked_for_when_that_is_there() {
             ..OpenOptions::new(EndpointChoice::Any)
         })
     };
-    let at = |node: &Node| node.ports.rdm().and_then(source);
+    let at = |node: &Node| node.ports.port_of().and_then(source);
     let (mut any, mut named) = (open(None), open(Some("10.78.0.1")));
     assert_eq!(
         [at(&any), at(&named)],

@@ -23,7 +23,7 @@ use crate::host;
 use crate::match_layout::KEY;
 use crate::method::{Host, Method, Settings};
 use crate::peer_name::PeerName;
-use mx_proto::port::WakeDescriptors;
+use mx_proto::port::{LinkControl, WakeDescriptors};
 use mx_proto::{Endpoint, EndpointId, Identity, Route};
 use mx_sys::slot::{Open, Trouble};
 use mx_sys::thread::PROGRESS_STACK;

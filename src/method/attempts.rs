@@ -138,7 +138,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.ask(key);
             self.set_next(key);
         }
-        self.drain();
         true
     }
 

@@ -26,7 +26,7 @@ use crate::peer::conversation::Conversation;
 use crate::peer::handshake::{Answer, ConnReq};
 use crate::peer::state::{Cause, Ready, State, Wait};
 use crate::peer::table::{Peer, PeerKey};
-use crate::unmatched::Note;
+use crate::unmatched::HandshakeMessage;
 use mx_proto::port::Port;
 use mx_proto::{
     Clock, EndpointId, Identity, MatchBits, NicId, Outcome, PostError, Posted, RemoteId, SendMode,
@@ -178,39 +178,39 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// CONN_REQ or CONN_ACK.
-    pub(super) fn on_note(&mut self, note: Note) {
+    pub(super) fn on_handshake(&mut self, message: &HandshakeMessage) {
         // A remote that is gone has no identity any more.
-        let Some(identity) = self.endpoint.remote_identity(note.remote) else {
+        let Some(identity) = self.endpoint.remote_identity(message.remote) else {
             return;
         };
-        match note.fields.kind {
-            Some(MessageType::ConnReq) => self.on_conn_req(note, identity),
-            _ => self.on_conn_ack(&note, identity),
+        match message.fields.kind {
+            Some(MessageType::ConnReq) => self.on_conn_req(message, identity),
+            _ => self.on_conn_ack(message, identity),
         }
     }
 
-    fn on_conn_req(&mut self, note: Note, identity: Identity) {
-        let theirs = note.fields.tag;
+    fn on_conn_req(&mut self, message: &HandshakeMessage, identity: Identity) {
+        let theirs = message.fields.tag;
         if theirs != VERSION {
             let why = format_args!("speaks version {theirs:#x}, we speak {VERSION:#x}");
-            return self.refuse(note.remote, Refusal::Version, why);
+            return self.refuse(message.remote, Refusal::Version, why);
         }
-        let request = match ConnReq::parse(&note.body) {
-            Ok(request) if note.fields.id != 0 => request,
+        let request = match ConnReq::parse(&message.body) {
+            Ok(request) if message.fields.id != 0 => request,
             Ok(_) => {
                 let why = "sent a connection request without an id";
-                return self.refuse(note.remote, Refusal::Malformed, why);
+                return self.refuse(message.remote, Refusal::Malformed, why);
             }
             Err(reason) => {
                 let why = format_args!("sent a connection request with {reason}");
-                return self.refuse(note.remote, Refusal::Malformed, why);
+                return self.refuse(message.remote, Refusal::Malformed, why);
             }
         };
         let ready = Ready {
-            remote: note.remote,
-            tx_id: note.fields.id,
+            remote: message.remote,
+            tx_id: message.fields.id,
         };
-        let context = self.endpoint.remote_context(note.remote).unwrap_or(0);
+        let context = self.endpoint.remote_context(message.remote).unwrap_or(0);
         let known = PeerKey::from_word(context);
         if self.peers().get(known).is_some() {
             return self.on_conn_req_again(known, ready);
@@ -222,7 +222,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             None => {
                 let limit = self.peers().limit();
                 let why = format_args!("calls itself {name:?}: all {limit} peer ids are in use");
-                self.refuse(note.remote, Refusal::NoRoom, why);
+                self.refuse(message.remote, Refusal::NoRoom, why);
             }
         }
     }
@@ -254,17 +254,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.endpoint.are_joined(session, remote).then_some(session)
     }
 
-    fn on_conn_ack(&mut self, note: &Note, identity: Identity) {
-        let context = self.endpoint.remote_context(note.remote).unwrap_or(0);
+    fn on_conn_ack(&mut self, message: &HandshakeMessage, identity: Identity) {
+        let context = self.endpoint.remote_context(message.remote).unwrap_or(0);
         let key = PeerKey::from_word(context);
         let Some(peer) = self.peers().get(key) else {
             log::debug!("{identity:?} answered a connection request that was not made; dropped");
             return;
         };
-        if self.session_of(peer, note.remote).is_none() {
+        if self.session_of(peer, message.remote).is_none() {
             return;
         }
-        let answer = Answer::of(note.fields);
+        let answer = Answer::of(message.fields);
         match (peer.state, answer) {
             (State::Wait(Wait::Requested { remote, .. }), Answer::Accepted { tx_id }) => {
                 self.become_ready(key, Ready { remote, tx_id }, false);

@@ -167,7 +167,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.disconnect(key, Cause::Reset);
             turns_of(key.id(), self.settings.class_max)
                 .for_each(|turn| self.endpoint.forget_messages(turn));
-            self.drain();
+            self.handle_events();
             self.maybe_remove(key);
         }
     }

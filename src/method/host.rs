@@ -1,14 +1,13 @@
-//! The owner of the method's endpoint: receives its events.
+//! The owner of the method's endpoint.
 //!
 //! ```text
 //!   endpoint --completed--> the host's?  yes: its word has code and length,  --> context's list --> test*
 //!                                             it leaves its peer's list
-//!                                        no:  kept until the method looks
+//!                                        no:  noted among the endpoint's events
 //! ```
 //!
-//! Owns: the peers and unmatched messages; completed operations, each in the list of its context;
-//! other events, and lost remotes, until the method handles them.
-//! Not here: handshakes.
+//! Owns: the peers and unmatched messages; completed operations, each in the list of its context.
+//! Not here: handshakes, events.
 
 use super::completions::{Completions, Done};
 use super::{PostKind, Settings};
@@ -20,26 +19,36 @@ use crate::op::word::{Role, Word};
 use crate::peer::handshake::Greeting;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::{PeerKey, Peers};
-use crate::unmatched::Unmatched;
+use crate::unmatched::{HandshakeMessage, Unmatched};
 use mx_proto::flow::Lane;
 use mx_proto::ops::Ops;
 use mx_proto::{
-    Arrival, Down, DownReason, Greets, Identity, MatchBits, Outcome, Owner, RemoteId, RequestId,
+    Arrival, Event, Events, Greets, Identity, MatchBits, Outcome, Owner, RemoteId, RequestId,
     Source, Status, Target, Verdict,
 };
 use mx_sys::{MallocBuffer, UserMemory};
-use std::collections::VecDeque;
 
 /// Contexts there are.
 pub const CONTEXTS: usize = BMI_MAX_CONTEXTS as usize;
 
-/// The end of an operation that is none of the host's.
+/// A task that the method does after the call of the endpoint in which it was noted.
 #[derive(Debug)]
-pub(super) struct End {
-    pub(super) op: RequestId,
-    pub(super) role: Role,
-    pub(super) peer: PeerKey,
-    pub(super) how: Outcome,
+pub enum Note {
+    /// An operation of this role with this peer is over, which is none of the host's.
+    End {
+        /// The operation, whose id is stale.
+        op: RequestId,
+        /// Its role.
+        role: Role,
+        /// Its peer.
+        peer: PeerKey,
+        /// Its result.
+        how: Outcome,
+    },
+    /// A message of the handshake has come.
+    Handshake(HandshakeMessage),
+    /// A peer has left another message while receives for its messages have been given up.
+    OverQuota(PeerKey),
 }
 
 /// The method's owner of its endpoint.
@@ -53,10 +62,6 @@ pub struct Host {
     done: [Completions; CONTEXTS],
     /// Contexts with new completions since the last look, one bit each.
     produced: u64,
-    pub(super) ends: VecDeque<End>,
-    pub(super) downs: VecDeque<Down>,
-    /// Reminders that are due, see [`Method::on_due`](super::Method::on_due).
-    pub(super) due: Vec<u64>,
     /// Messages are of no interest any more.
     pub(super) discarding: bool,
 }
@@ -70,9 +75,6 @@ impl Host {
             peers: Peers::new(settings.peer_limit),
             done: Default::default(),
             produced: 0,
-            ends: VecDeque::new(),
-            downs: VecDeque::new(),
-            due: Vec::new(),
             discarding: false,
         }
     }
@@ -131,20 +133,6 @@ impl Host {
     #[inline]
     pub(super) fn take_produced(&mut self) -> u64 {
         std::mem::take(&mut self.produced)
-    }
-
-    /// The reason for a remote's loss that has not been handled yet.
-    pub(crate) fn lost(&self, remote: RemoteId) -> Option<DownReason> {
-        let down = self.downs.iter().rev().find(|down| down.remote == remote);
-        down.map(|down| down.reason)
-    }
-
-    /// Nothing that has happened so far matters any more but completions.
-    pub(super) fn forget_events(&mut self) {
-        self.ends.clear();
-        self.downs.clear();
-        self.due.clear();
-        self.unmatched.forget();
     }
 
     /// A peer has called, and says that of itself.
@@ -256,17 +244,18 @@ impl Host {
     /// One that is none of the host's is over.
     #[cold]
     #[inline(never)]
-    fn on_own(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+    fn on_own(ops: &mut Ops<Self>, events: &mut Events<Self>, op: RequestId, how: Outcome) {
         if let Some(word) = ops.word(op)
             && word.role != Role::None
         {
-            let end = End {
+            let (role, peer) = (word.role, word.peer);
+            let end = Note::End {
                 op,
-                role: word.role,
-                peer: word.peer,
+                role,
+                peer,
                 how,
             };
-            self.ends.push_back(end);
+            events.push_back(Event::Noted(end));
         }
         ops.free(op);
     }
@@ -275,6 +264,7 @@ impl Host {
 impl Owner for Host {
     type Memory = UserMemory;
     type Word = Word;
+    type Note = Note;
     type Places = Blocks;
 
     /// Handshakes are taken as they arrive, like requests; only messages that a host posts receives for
@@ -322,13 +312,19 @@ impl Owner for Host {
     }
 
     #[inline(always)]
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+    fn completed(
+        &mut self,
+        ops: &mut Ops<Self>,
+        events: &mut Events<Self>,
+        op: RequestId,
+        how: Outcome,
+    ) {
         let Some(word) = ops.word_mut(op) else {
             return;
         };
         // Copies of the outcome, so that most are nowhere in memory.
         let Role::Posted(kind) = word.role else {
-            return self.on_own(ops, op, Outcome { ..how });
+            return Self::on_own(ops, events, op, Outcome { ..how });
         };
         if how.status == Status::Success && !word.pending {
             let context = word.end(0, how.transferred);
@@ -339,16 +335,17 @@ impl Owner for Host {
         }
     }
 
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.downs.push_back(down);
-    }
-
     #[inline]
-    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
+    fn arrived<B: Source + ?Sized>(
+        &mut self,
+        events: &mut Events<Self>,
+        arrival: &Arrival,
+        body: Option<&B>,
+    ) -> Verdict {
         if self.discarding {
             Verdict::Finished
         } else {
-            self.unmatched.arrived(arrival, body)
+            self.unmatched.arrived(events, arrival, body)
         }
     }
 
@@ -359,16 +356,5 @@ impl Owner for Host {
     #[inline]
     fn ready(&mut self, _turn: u32) {
         self.unmatched.ready();
-    }
-
-    fn due(&mut self, word: u64) {
-        self.due.push(word);
-    }
-
-    #[inline]
-    fn has_events(&self) -> bool {
-        // Seldom is there anything, so all of it is looked at without a branch in between.
-        let ended = !self.ends.is_empty() | !self.downs.is_empty();
-        ended | !self.due.is_empty() | self.unmatched.has_todo()
     }
 }

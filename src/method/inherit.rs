@@ -29,8 +29,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.move_to(*key, State::Disconnect { cause });
         }
         self.endpoint.inherit();
-        let host = self.endpoint.owner_mut();
-        host.forget_events();
+        self.forget_events();
+        self.unmatched_mut().forget();
         self.registering = false;
         for key in lost {
             self.move_to(key, State::Init);

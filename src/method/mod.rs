@@ -18,9 +18,8 @@
 //! When it is over the owner puts it into the list of its context (`completions`), where it stays until the
 //! host tests it.
 //!
-//! Other events of one remote are handled in this order: ends of operations, its loss, the
-//! handshake of its next life, so that no event of the old life is taken for one of the new. The
-//! endpoint's poll limits how many there are in one call.
+//! Other events are polled out of the endpoint after each call, in the order in which they happened: so no event of a
+//! remote's old life is taken for one of the new. The endpoint's poll limits how many there are in one call.
 //!
 //! Owns: everything of one life of the method. The other files: `host` the endpoint's owner,
 //! `completions` what the host has not tested, `attempts` connecting, `connect` the handshake, `refusals` refused connection
@@ -44,8 +43,7 @@ mod warnings;
 
 pub use completions::Done;
 pub use gauges::{MethodReport, PeerGauges};
-use host::End;
-pub use host::{CONTEXTS, Host};
+pub use host::{CONTEXTS, Host, Note};
 pub use inbound::{Handout, Unexpected};
 pub use names::Question;
 
@@ -60,7 +58,7 @@ use crate::unmatched::Unmatched;
 use libc::c_void;
 use mx_proto::port::Port;
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Down, Endpoint, Instant, Owner, RequestId, SendMode};
+use mx_proto::{Clock, Down, Endpoint, Event, Instant, RequestId, SendMode};
 use mx_sys::UserMemory;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -245,11 +243,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.endpoint.messages()
     }
 
-    /// Messages of handshakes that have not been looked at.
-    pub fn handshakes_kept(&self) -> usize {
-        self.endpoint.owner().unmatched.notes()
-    }
-
     /// Completions that wait in a context.
     pub fn done_waiting(&self, context: i64) -> usize {
         self.endpoint.owner().done_waiting(context as usize)
@@ -263,22 +256,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if self.endpoint.looked_around() {
             self.watch_memory();
         }
-        let host = self.endpoint.owner();
-        if host.has_events() {
-            return self.follow_up(busy);
-        }
-        busy
-    }
-
-    /// Follow-up work after a call of the endpoint. `busy`: it has found something.
-    #[inline(never)]
-    fn follow_up(&mut self, mut busy: bool) -> bool {
-        busy |= self.drain();
-        while let Some(key) = self.unmatched_mut().pop_over_quota() {
-            self.shed(key);
-        }
-        while let Some(word) = self.endpoint.owner_mut().due.pop() {
-            busy |= self.on_due(word);
+        if self.endpoint.has_events() {
+            self.handle_events();
+            return true;
         }
         busy
     }
@@ -347,10 +327,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// may still have to leave: that is [`Self::leave`].
     pub fn close(&mut self) {
         self.endpoint.close();
-        let host = self.endpoint.owner_mut();
-        host.ends.clear();
-        host.downs.clear();
-        host.discarding = true;
+        self.forget_events();
+        self.endpoint.owner_mut().discarding = true;
     }
 
     /// The only thing to be called after [`Self::close`]: sends what can go. New peers are turned
@@ -361,6 +339,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if self.endpoint.remotes() > 0 {
             self.close();
         }
+        self.forget_events();
         busy
     }
 
@@ -375,33 +354,34 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.endpoint.split().1.word_mut(op)
     }
 
-    /// Takes in everything the endpoint has to say. Returns whether there was anything.
-    pub(crate) fn drain(&mut self) -> bool {
-        let mut busy = false;
-        loop {
-            let host = self.endpoint.owner_mut();
-            if let Some(end) = host.ends.pop_front() {
-                self.on_end(&end);
-            } else if let Some(down) = host.downs.pop_front() {
-                self.on_down(&down);
-            } else if let Some(note) = host.unmatched.pop_note() {
-                self.on_note(note);
-            } else {
-                return busy;
+    /// Handles the endpoint's events.
+    #[inline(never)]
+    pub(crate) fn handle_events(&mut self) {
+        while let Some(event) = self.endpoint.next_event() {
+            match event {
+                Event::Noted(Note::End {
+                    op,
+                    role,
+                    peer,
+                    how,
+                }) => match role {
+                    Role::Handshake => self.on_handshake_sent(peer, &how),
+                    Role::Connect => self.on_connected(peer, op, &how),
+                    // The other side's loss is an event of its own.
+                    Role::None | Role::Posted(_) => {}
+                },
+                Event::Noted(Note::Handshake(message)) => self.on_handshake(&message),
+                Event::Noted(Note::OverQuota(key)) => self.shed(key),
+                Event::Down(down) => self.on_down(&down),
+                Event::Due(word) => self.on_due(word),
+                Event::Joined { .. } | Event::Decidable => {}
             }
-            busy = true;
         }
     }
 
-    /// An operation that is none of the host's is over.
-    #[cold]
-    fn on_end(&mut self, end: &End) {
-        match end.role {
-            Role::Handshake => self.on_handshake_sent(end.peer, &end.how),
-            Role::Connect => self.on_connected(end.peer, end.op, &end.how),
-            // The other side's loss is told by itself.
-            Role::None | Role::Posted(_) => {}
-        }
+    /// Drops the endpoint's events: nothing that has happened so far matters any more but completions.
+    fn forget_events(&mut self) {
+        while self.endpoint.next_event().is_some() {}
     }
 
     fn on_down(&mut self, down: &Down) {
@@ -419,18 +399,18 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// The time has come that the reminder of a peer's handshake was set to. Returns whether it was late.
+    /// The time has come that the reminder of a peer's handshake was set to.
     #[cold]
-    fn on_due(&mut self, word: u64) -> bool {
+    fn on_due(&mut self, word: u64) {
         if self.on_next_due(word) {
-            return false;
+            return;
         }
         let now = self.endpoint.clock().now();
         let key = PeerKey::from_word(word);
         let peer = self.peers_mut().get_mut(key);
         // Another one may have been set meanwhile.
         if peer.is_none_or(|peer| peer.wait_until.take_if(|(at, _)| *at <= now).is_none()) {
-            return false;
+            return;
         }
         let mut cause = Cause::TimedOut;
         if let (Some(peer), Some(span)) = (self.peers().get(key), self.settings.connect_timeout) {
@@ -442,8 +422,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             );
         }
         self.disconnect(key, cause);
-        self.drain();
-        true
     }
 }
 

@@ -124,7 +124,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             // Not while something is under way.
             address.set_nic(before);
         }
-        self.drain();
+        self.handle_events();
     }
 
     /// The peer at that interface is another one already, and two never have one session: what waits for the

@@ -130,11 +130,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         post: &mut Post,
         id: &mut i64,
     ) -> Result<Posted, Box<Error>> {
-        self.drain();
+        self.handle_events();
         let peer = self.peers().get(key);
         if peer.is_some_and(|peer| peer.state.remote() == Some(gone)) {
             self.disconnect(key, Cause::Reset);
-            self.drain();
+            self.handle_events();
         }
         self.send(key, post, id)
     }
@@ -182,8 +182,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             Err(mx::PostError::UnknownRemote) => {
                 // It has gone, and the method has not looked at that yet.
-                let why = self.endpoint.owner().lost(remote);
-                let cause = why.map_or(Cause::Reset, Cause::of_down);
+                let down = self.endpoint.loss_of(remote);
+                let cause = down.map_or(Cause::Reset, |down| Cause::of_down(down.reason));
                 self.end_at_once(key, post, (cause.code(), 0), id)
             }
             Err(error) => {
@@ -247,7 +247,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if cut && kind == PostKind::Recv {
             self.on_provisional(op);
         }
-        self.drain();
+        self.handle_events();
         Ok(Posted::Pending)
     }
 

@@ -3,14 +3,12 @@
 //! ```text
 //!   no entry     a stranger's: its packets may introduce their sender
 //!   a remote     it called there, or has been met there
-//!   NO_REMOTE    about to be closed: nothing counts that still comes on it
 //! ```
 //!
 //! Owns: the table. An entry goes when its link is closed or down.
 //! Cost: a look-up is two indices and a comparison; 16 bytes for each place of a port's links.
 
 use crate::ids::{LinkId, RemoteId};
-use crate::ops::NO_REMOTE;
 
 /// The remotes of links, by the links' ports and places.
 #[derive(Debug, Default)]
@@ -19,7 +17,7 @@ pub(super) struct BoundLinks {
 }
 
 impl BoundLinks {
-    /// Returns the remote of a link, [`NO_REMOTE`] for one that is about to be closed. `None`: it is a stranger's.
+    /// Returns the remote of a link. `None`: it is a stranger's.
     #[inline]
     pub(super) fn get(&self, link: LinkId) -> Option<RemoteId> {
         let places = self.ports.get(usize::from(link.port()))?;
@@ -40,11 +38,6 @@ impl BoundLinks {
             places.resize(place + 1, None);
         }
         places[place] = Some((link, remote));
-    }
-
-    /// Notes that a link is about to be closed.
-    pub(super) fn close(&mut self, link: LinkId) {
-        self.bind(link, NO_REMOTE);
     }
 
     /// Forgets a link that is no more.
@@ -76,8 +69,6 @@ mod tests {
             assert_eq!(bound.get(other), None);
             bound.forget(other);
         }
-        bound.close(link);
-        assert_eq!(bound.get(link), Some(NO_REMOTE));
         bound.bind(later, remote);
         bound.forget(link);
         assert_eq!((bound.get(link), bound.get(later)), (None, Some(remote)));

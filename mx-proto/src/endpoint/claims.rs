@@ -18,6 +18,7 @@
 //! peer's.
 
 use super::Endpoint;
+use crate::event::Event;
 use crate::ids::{NicId, RemoteId, SessionId};
 use crate::owner::Owner;
 use crate::port::Port;
@@ -113,7 +114,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let word = remote.context;
             self.set_remote_context(other, word);
         }
-        self.owner.joined(id, other, who);
+        self.events.push_back(Event::Joined {
+            one: id,
+            other,
+            who,
+        });
     }
 
     /// The receive at this place is for messages of another session. If that is joined with the one of `from`, the

@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use crate::early;
-use crate::event::{Down, Outcome};
+use crate::event::{Down, Event, Outcome};
 use crate::flow::{self, Flow, Lane, Paid};
 use crate::ids::{EntryId, LinkId, MatchBits, MatchMask, RemoteId, RequestId, Route, Target};
 use crate::memory::Memory;
@@ -805,7 +805,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 reason,
                 tombstone,
             };
-            self.owner.down(&mut self.ops, down);
+            self.events.push_back(Event::Down(down));
         }
         Some(remote)
     }

@@ -14,6 +14,7 @@
 //! Owns: the deadlines.
 
 use super::Endpoint;
+use crate::event::Event;
 use crate::ids::{RemoteId, RequestId};
 use crate::ops::State;
 use crate::owner::Owner;
@@ -51,14 +52,14 @@ pub(super) enum Deadline {
 pub struct Reminder(TimerId);
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// At `at`, or a little later, the owner is told `word` ([`Owner::due`]), once.
+    /// At `at`, or a little later, there is an [`Event::Due`] with `word`, once.
     pub fn remind(&mut self, at: Instant, word: u64) -> Reminder {
         let now = self.clock.now();
         Reminder(self.wheel.set(now, at, Deadline::Owner(word)))
     }
 
-    /// The owner need not be told that word any more. It may have been told already; then no other deadline
-    /// may have the same word.
+    /// No [`Event::Due`] with that word is wanted any more. It may have come already; then no other deadline may have the
+    /// same word.
     pub fn forget_reminder(&mut self, reminder: Reminder, word: u64) {
         let Reminder(timer) = reminder;
         self.wheel.clear_of(timer, Deadline::Owner(word));
@@ -82,7 +83,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 Deadline::Memory => self.ask_again(),
                 Deadline::Owner(word) => {
                     busy = true;
-                    self.owner.due(word);
+                    self.events.push_back(Event::Due(word));
                 }
             }
         }

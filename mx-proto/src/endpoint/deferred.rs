@@ -38,7 +38,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The oldest undecided message; `None` when there is none, and while another one is out. While the
     /// bytes of a message are on their way it is passed by, with those behind it from the same remote;
-    /// [`Owner::decidable`] follows. A message for which a receive has been posted
+    /// [`Event::Decidable`](crate::Event::Decidable) follows. A message for which a receive has been posted
     /// meanwhile goes into that receive instead, so this may cause completions.
     pub fn next_deferred(&mut self) -> Option<Deferred> {
         let mut next = None;

@@ -16,7 +16,7 @@
 use super::Endpoint;
 use super::commands::inbound_status;
 use crate::early::{Body, Early, Stage};
-use crate::event::Verdict;
+use crate::event::{Event, Verdict};
 use crate::flow::cost;
 use crate::ids::{EntryId, RequestId};
 use crate::memory::{Memory, Source};
@@ -186,7 +186,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     Body::Bytes(here)
                 });
                 self.early.end(id, here.unwrap_or(Body::Withheld));
-                self.owner.decidable();
+                self.events.push_back(Event::Decidable);
             }
         }
     }

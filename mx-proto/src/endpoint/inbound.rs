@@ -58,6 +58,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             PortEvent::Writable(link) => {
                 let data = self.data_links.session_of(link);
                 self.open(data.unwrap_or(self.remote_on(link)), link);
+                self.send_challenge(link);
             }
             PortEvent::RemoteActivity(_, what) => self.being_read(what),
             PortEvent::RemoteRead { token, ok, .. } => self.has_read(token, ok),
@@ -229,9 +230,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             } else {
                 self.on_data_link(link, session, header);
             }
-        } else if self.bound.get(link).is_some() {
-            // Behind a violation, a refusal, or the end of a remote.
-            self.stats.stale += 1;
         } else if header.kind == wire::Kind::Connect {
             let body = self.port.body().to_vec();
             self.on_connect(link, None, header, &body);
@@ -267,8 +265,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let what = (from, MatchBits(header.word), header.length);
         let arrival = self.arrival_to_judge(what);
         let (verdict, kept) = {
-            let (owner, body) = (&mut self.owner, self.port.body());
-            let verdict = arrival.unwrap_or_else(|arrival| owner.arrived(&arrival, Some(&body)));
+            let (owner, events, body) = (&mut self.owner, &mut self.events, self.port.body());
+            let verdict =
+                arrival.unwrap_or_else(|arrival| owner.arrived(events, &arrival, Some(&body)));
             let bytes = || early::Body::Bytes(body.to_vec());
             let kept = match verdict {
                 Verdict::Finished => None,
@@ -362,7 +361,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The remote of a link. A stranger's has none, nor has one that is about to be closed.
+    /// The remote of a link. A stranger's has none.
     #[inline]
     pub(super) fn remote_on(&self, link: LinkId) -> RemoteId {
         let id = self.bound.get(link).unwrap_or(NO_REMOTE);
@@ -424,7 +423,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let transferred = transferred as u32;
         let status = inbound_status(transferred, length);
         let outcome = Outcome::received(status, from, bits, transferred, length);
-        self.owner.completed(&mut self.ops, id, outcome);
+        self.report(id, outcome);
     }
 
     /// The whole of a message goes into a receive that may still be among what ends with its remote.

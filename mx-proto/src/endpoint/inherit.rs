@@ -11,7 +11,6 @@
 //!
 //! Knows nothing of: processes.
 
-use super::unmet::Unmet;
 use super::{
     Endpoint, data_links, deadlines, introductions, liveness, order, streamed, tombstones,
 };
@@ -81,6 +80,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             looked_around: _,
             inherited: _,
             owner: _,
+            events: _,
             config,
             identity: _,
             key: _,
@@ -98,7 +98,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             wheel,
             liveness,
             ready,
-            unmet,
             bound,
             data_links,
             order,
@@ -115,7 +114,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         *flow = Flow::new(&config.flow());
         *wheel = Wheel::new(deadlines::TICK);
         *liveness = liveness::Liveness::new(config.peer_timeout);
-        *unmet = Unmet::default();
         *order = order::Order::default();
         *data_links = data_links::DataLinks::default();
         *streamed = streamed::AllStreamed::default();

@@ -27,7 +27,8 @@ use crate::ids::{LinkId, NicId, RemoteId};
 use crate::log_limit::LogLimit;
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::port::{LinkDown, Port};
+use crate::port::{Body, Close, LinkDown, Port, SendError};
+use crate::queues::Control;
 use crate::remote::{LinkState, Name};
 use crate::secret::{self, Binding};
 use crate::status::{Status, Violation};
@@ -40,6 +41,8 @@ use std::collections::HashMap;
 /// All introductions of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Introductions {
+    /// Links of strangers that have been refused in this round.
+    refused_links: Vec<LinkId>,
     /// Those that wait for a proof of the site's secret.
     challenged: HashMap<LinkId, Introduction, RandomState>,
     /// Refusals by source and claim, and by source.
@@ -65,9 +68,17 @@ struct Introduction {
     nic: NicId,
     /// The number of the nonce in the challenge, and the link that a proof is to be about.
     challenge: (u64, Binding),
+    /// The challenge has been sent.
+    asked: bool,
 }
 
 impl Introductions {
+    /// Whether a stranger has been refused in this round.
+    #[inline]
+    pub(super) fn has_refused(&self) -> bool {
+        !self.refused_links.is_empty()
+    }
+
     /// The number of waiting links.
     pub(super) fn len(&self) -> usize {
         self.challenged.len()
@@ -106,6 +117,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             user: seen.user,
             nic: seen.nic.unwrap_or(hello.identity.nic),
             challenge: Default::default(),
+            asked: false,
         };
         if seen.nic.is_none() {
             self.stats.unproven += 1;
@@ -181,9 +193,40 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         why: Rejection,
     ) {
         self.log_refusal(introduction, why);
+        self.refuse(link, introduction.header.word, status);
+    }
+
+    /// Refuses a Connect of a stranger. Its link ends with the round, unless another Connect there is better.
+    pub(super) fn refuse(&mut self, link: LinkId, connect: u64, status: Status) {
         self.stats.refused += 1;
-        self.send_reply(None, link, introduction.header.word, status);
-        self.unmet.set_closes(link, true);
+        self.introductions.refused_links.push(link);
+        self.send_reply(None, link, connect, status);
+    }
+
+    /// Ends the links of strangers that have been refused in this round.
+    pub(super) fn close_refused(&mut self) -> bool {
+        let any = self.introductions.has_refused();
+        while let Some(link) = self.introductions.refused_links.pop() {
+            let challenged = self.introductions.challenged.contains_key(&link);
+            if !challenged && self.bound.get(link).is_none() {
+                self.close_link(link, Close::Flush);
+            }
+        }
+        any
+    }
+
+    /// Sends a packet to a stranger at once. Nothing is kept for one whose link has no room.
+    pub(super) fn answer(
+        &mut self,
+        link: LinkId,
+        header: Header,
+        body: &[u8],
+    ) -> Result<(), SendError> {
+        let control = Control::new(header, body);
+        let (header, body) = control.parts();
+        self.port.send(link, &header, Body::Bytes(body))?;
+        self.stats.packets_out += 1;
+        Ok(())
     }
 
     /// Refuses an introduction: its peer is told, and the link ends.
@@ -199,8 +242,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.stats.refused += 1;
             self.send_reply(None, link, header.word, status);
         }
-        // Nothing counts that comes on it until it is closed.
-        self.bound.close(link);
+        self.close_link(link, Close::Flush);
     }
 
     /// The nonce of our call of a remote, on that link, or of our answer.
@@ -233,6 +275,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The link of an introduction is no more, or is about to be closed.
     pub(super) fn forget_introduction(&mut self, link: LinkId) {
         self.introductions.take(link);
+        self.introductions.refused_links.retain(|of| *of != link);
     }
 
     /// Logs the refusal of an introduction: each claim of a source once and then at growing intervals,

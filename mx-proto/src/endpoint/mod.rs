@@ -8,10 +8,12 @@
 //!        |
 //!        +--> outbound ------------------------------------> Port::send, resume
 //!        +--> whatever an event leads to ------------------> Port::close, accept, connect, ...
-//!        +--> Owner: completed, down, arrived, memory, ready
+//!        +--> Owner: completed, arrived, memory, ready
+//!        +--> next_event: Down, Joined, Due, ...
 //! ```
 //!
-//! Owns: operations, remotes, matching, timers, the port, and its own owner, the layer above.
+//! Owns: operations, remotes, matching, timers, the port, events that have not been polled out, and its own owner, the
+//! layer above.
 //! Not here: locks, threads.
 //!
 //! Order of calls: any. No call blocks, and an owner cannot call its endpoint. The port hands its events out one at
@@ -38,7 +40,6 @@ mod rendezvous;
 mod sessions;
 mod streamed;
 mod tombstones;
-mod unmet;
 mod view;
 
 pub use commands::{PostError, Posted, Received, SendMode};
@@ -49,12 +50,12 @@ pub use view::{Phase, RemoteView};
 
 use crate::config::Config;
 use crate::early::{Named, Store};
-use crate::event::{Arrival, Identity, Outcome};
+use crate::event::{Arrival, Down, Event, Identity, Outcome};
 use crate::flow::Flow;
 use crate::ids::{EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId};
 use crate::matching;
 use crate::ops::{NO_REMOTE, Ops, STREAMED, State, Strand};
-use crate::owner::Owner;
+use crate::owner::{Events, Owner};
 use crate::port::{Close, LinkDown, Port, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
 use crate::remote::{Reach, Remote, Remotes, Tx};
@@ -71,7 +72,6 @@ use bound::BoundLinks;
 use deadlines::Deadline;
 use std::collections::VecDeque;
 use std::time::Duration;
-use unmet::Unmet;
 
 /// An open endpoint over port `P`, with clock `C` and owner `O`.
 #[derive(Debug)]
@@ -83,6 +83,7 @@ pub struct Endpoint<P, C, O: Owner> {
     /// The port is another process's: it is told nothing ([`Self::inherit`]).
     inherited: bool,
     owner: O,
+    events: Events<O>,
     config: Config,
     identity: Identity,
     key: u32,
@@ -108,8 +109,6 @@ pub struct Endpoint<P, C, O: Owner> {
     liveness: liveness::Liveness,
     /// Remotes with something to send and room to send it; each at most once.
     ready: VecDeque<RemoteId>,
-    /// Control packets for other links than those of remotes that are met.
-    unmet: Unmet,
     bound: BoundLinks,
     data_links: data_links::DataLinks,
     order: order::Order,
@@ -137,6 +136,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             looked_around: true,
             inherited: false,
             owner,
+            events: Events::<O>::new(),
             timeouts: TimeOuts {
                 transfer: Timeout::new(config.request_timeout),
                 waiting: Timeout::new(config.waiting_timeout),
@@ -157,7 +157,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             epoch_ends: false,
             wheel: Wheel::new(deadlines::TICK),
             ready: VecDeque::new(),
-            unmet: Unmet::default(),
             bound: BoundLinks::default(),
             data_links: data_links::DataLinks::default(),
             order: order::Order::default(),
@@ -261,10 +260,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Prepares for sleeping on [`Self::descriptors`]. False when there is something to do first.
     pub fn arm(&mut self) -> bool {
-        !self.owner.has_events()
-            && self.ready.is_empty()
-            && !self.flow.is_ready()
-            && self.port.arm()
+        !self.has_events() && self.ready.is_empty() && !self.flow.is_ready() && self.port.arm()
     }
 
     /// The opposite of [`Self::arm`].
@@ -309,6 +305,27 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline]
     pub fn split(&mut self) -> (&mut O, &mut Ops<O>) {
         (&mut self.owner, &mut self.ops)
+    }
+
+    /// Polls out the oldest event. To be called until there is none after every call that may cause events: operations
+    /// that the owner does not know to have ended wait in them.
+    #[inline]
+    pub fn next_event(&mut self) -> Option<Event<O::Note>> {
+        self.events.pop_front()
+    }
+
+    /// Whether events wait to be polled out; then a thread must not sleep.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The loss of a remote, if it has not been polled out.
+    pub fn loss_of(&self, remote: RemoteId) -> Option<&Down> {
+        self.events.iter().find_map(|event| match event {
+            Event::Down(down) if down.remote == remote => Some(down),
+            _ => None,
+        })
     }
 
     /// The clock.
@@ -375,14 +392,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline]
     fn has_work(&self) -> bool {
         // Usually nothing is due, so everything is checked without branches in between.
-        !self.ready.is_empty() | (self.unmet.count > 0) | self.flow.is_ready()
+        !self.ready.is_empty() | self.introductions.has_refused() | self.flow.is_ready()
     }
 
     /// Does the work noted during calls and polls: deferred actions first, as they free memory and
     /// links.
     #[inline(never)]
     fn flush(&mut self) -> bool {
-        let mut busy = false;
+        let mut busy = self.close_refused();
         busy |= self.move_credits();
         busy |= self.fetch();
         busy | self.transmit()
@@ -451,6 +468,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
+    /// Tells the owner that an operation has ended.
+    #[inline(always)]
+    fn report(&mut self, id: RequestId, outcome: Outcome) {
+        self.owner
+            .completed(&mut self.ops, &mut self.events, id, outcome);
+    }
+
     /// Ends an operation and reports it. From here on its memory is not touched.
     fn complete(&mut self, id: RequestId, status: Status, transferred: u32) {
         self.complete_for(id, status, None, transferred);
@@ -466,7 +490,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         transferred: u32,
     ) {
         let line = self.leave_line(id);
-        self.report(id, status, lost, transferred);
+        self.end_one(id, status, lost, transferred);
         if let Some(line) = line {
             self.report_line(line);
         }
@@ -474,7 +498,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Ends an operation and reports it.
     #[inline]
-    fn report(
+    fn end_one(
         &mut self,
         id: RequestId,
         status: Status,
@@ -488,7 +512,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             // A withdrawn send ends with the result that it was withdrawn for.
             let lost = lost.filter(|_| outcome.status == status);
             let outcome = Outcome { lost, ..outcome };
-            self.owner.completed(&mut self.ops, id, outcome);
+            self.report(id, outcome);
         }
     }
 
@@ -682,7 +706,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A link is no more, or is about to be closed. Gives the sender of what was coming on it.
     fn forget_link(&mut self, link: LinkId) -> Option<RemoteId> {
         self.bound.forget(link);
-        self.unmet.take(link);
         self.challenges.forget(link);
         self.forget_introduction(link);
         self.cut(link)
@@ -690,15 +713,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A remote's link has room again.
     fn open(&mut self, id: RemoteId, link: LinkId) {
-        let Some(met) = self.remotes.met_mut(id) else {
-            return;
-        };
-        if met.tx.link() == link {
-            met.tx = Tx::Open(link);
-        } else if met.data.is_some_and(|data| data.link() == link) {
-            met.data = Some(Tx::Open(link));
-        } else {
-            return;
+        if let Some(met) = self.remotes.met_mut(id) {
+            if met.tx.link() == link {
+                met.tx = Tx::Open(link);
+            } else if met.data.is_some_and(|data| data.link() == link) {
+                met.data = Some(Tx::Open(link));
+            }
         }
         self.make_ready(id);
     }

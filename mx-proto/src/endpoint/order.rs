@@ -138,7 +138,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             && pulling.is_whole()
         {
             self.order.leave(line, id);
-            self.report(id, Status::Success, None, 0);
+            self.end_one(id, Status::Success, None, 0);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Outgoing packets.
 //!
 //! ```text
-//!   links of `unmet` -> ready remotes, one burst each, round robin
-//!                        burst: partial -> control -> (message, part of a stream)*        over one link
-//!                               control -> message*,   partial -> part of a stream*      with a data link
+//!   ready remotes, one burst each, round robin
+//!     burst: partial -> control -> (message, part of a stream)*        over one link
+//!            control -> message*,   partial -> part of a stream*       with a data link
+//!            control                                                   before it has been met
 //! ```
 //!
 //! A packet that the port refuses stays where it was, and its remote leaves the round until the
@@ -13,11 +14,11 @@ use super::Endpoint;
 use crate::flow::{self, Borrower, Flow, Lane, Paid};
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Memory;
-use crate::ops::{Form, NO_REMOTE, Ops, State, Strand};
+use crate::ops::{Form, Ops, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Body, Close, LinkDown, Port, SendError, Sent};
 use crate::queues::{Partial, Queues};
-use crate::remote::{Remote, Tx};
+use crate::remote::{Life, Remote, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody};
@@ -105,7 +106,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Sends what can be sent, fairly: at most about two polls' worth, and two bursts for each
     /// remote, so that a busy remote does not keep the endpoint from receiving.
     pub(super) fn transmit(&mut self) -> bool {
-        let mut busy = self.transmit_unmet();
+        let mut busy = false;
         let most = 2 * self.config.poll_budget / self.config.burst.max(1) + 1;
         let mut bursts = most.min(2 * self.ready.len());
         while bursts > 0
@@ -127,31 +128,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         busy
     }
 
-    fn transmit_unmet(&mut self) -> bool {
-        let mut busy = false;
-        // Those that have no room go to the end, and the next ones are tried next time.
-        for _ in 0..self.unmet.count.min(UNMET_AT_ONCE) {
-            let Some(link) = self.unmet.next() else {
-                break;
-            };
-            let sent = self.send_control(NO_REMOTE, link);
-            busy |= sent.is_ok();
-            if sent == Err(SendError::Down) {
-                self.unmet.take(link);
-            }
-            if self.unmet.go_on(link) {
-                self.close_link(link, Close::Flush);
-            }
-        }
-        busy
-    }
-
     /// Sends some of what waits for a remote whose links have room.
     fn burst(&mut self, id: RemoteId) -> Burst {
-        let (commands, bulk) = match self.remotes.met(id) {
-            Some(met) => (met.tx, met.data),
-            None => return Burst::Done,
+        let Some(met) = self.remotes.met(id) else {
+            return self.burst_of(id, Share::All);
         };
+        let (commands, bulk) = (met.tx, met.data);
         let mut burst = Burst::Done;
         if matches!(commands, Tx::Open(_)) {
             burst = self.burst_of_commands(id);
@@ -179,7 +161,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 ..
             } = self;
             let Some((met, queues, _)) = remotes.sending(id) else {
-                return Burst::Done;
+                let Some(link) = remotes.of(id).and_then(Remote::introduces) else {
+                    return Burst::Done;
+                };
+                if self.send_control(id, link).is_err() {
+                    return Burst::Blocked;
+                }
+                continue;
             };
             let link = match share {
                 Share::All | Share::Commands => met.tx.link(),
@@ -238,35 +226,32 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Sends the first control packet for a remote, or for a link without one.
+    /// Sends the first control packet for a remote.
     fn send_control(&mut self, id: RemoteId, link: LinkId) -> Result<(), SendError> {
         let Self {
             remotes,
-            unmet,
             flow,
             stats,
             controls,
             ..
         } = self;
-        let (waiting, count, account) = match remotes.sending(id) {
-            Some((met, queues, lends)) => {
-                let account = (lends, &mut met.borrows, queues.cost);
-                (Some(&mut queues.control), controls, Some(account))
-            }
-            None => {
-                let waiting = unmet.links.get_mut(&link);
-                (waiting.map(|it| &mut it.packets), &mut unmet.count, None)
-            }
-        };
-        let Some(waiting) = waiting else {
+        let Some(remote) = remotes.of_mut(id) else {
             return Ok(());
         };
-        let unread = waiting.len() > unread_max(*count, UNREAD_ALL);
-        let Some(control) = waiting.front_mut() else {
+        let Some(queues) = remote.queues.as_deref_mut() else {
+            return Ok(());
+        };
+        let unread = queues.control.len() > unread_max(*controls, UNREAD_ALL);
+        let Some(control) = queues.control.front_mut() else {
             return Ok(());
         };
         let kind = control.header.kind;
-        let account = account.filter(|_| kind.has_credit_fields());
+        let account = match &mut remote.life {
+            Life::Met(met) if kind.has_credit_fields() => {
+                Some((&mut remote.lends, &mut met.borrows, queues.cost))
+            }
+            _ => None,
+        };
         let mut updated = true;
         if let Some((lends, borrows, cost)) = &account {
             // A remote that does not read its answers gets no credits for more.
@@ -286,8 +271,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some((lends, borrows, _)) = account {
             Flow::on_told(lends, borrows, &control.header.credit_fields);
         }
-        waiting.pop_front();
-        *count -= 1;
+        queues.control.pop_front();
+        *controls -= 1;
         Ok(())
     }
 
@@ -421,8 +406,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// Limit of what may wait for a remote before it gets no more credits, or on another link, when there are
-/// `all` packets for all of them, of which `many` are enough.
+/// Limit of what may wait for a remote before it gets no more credits, when there are `all` packets for all of
+/// them, of which `many` are enough.
 #[inline]
 pub(super) fn unread_max(all: usize, many: usize) -> usize {
     if all < many {
@@ -433,11 +418,8 @@ pub(super) fn unread_max(all: usize, many: usize) -> usize {
 }
 
 /// Packets without data that may wait for a remote before it is granted nothing more: far more than
-/// one that reads has there, as each of its messages may cost an answer. On
-/// another link it is far more than the connects that are ever under way there.
+/// one that reads has there, as each of its messages may cost an answer.
 const UNREAD_MAX: usize = 256;
 /// The same once there are [`UNREAD_ALL`] for all remotes together, about two megabytes.
 const UNREAD_WHEN_FULL: usize = 4;
 pub(super) const UNREAD_ALL: usize = 16 * 1024;
-/// Packets for links without a remote that one call tries to give out.
-const UNMET_AT_ONCE: usize = 256;

@@ -134,7 +134,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     fn end_pending(&mut self, op: RequestId, outcome: Outcome) {
         if self.ops.finish(op) {
-            self.owner.completed(&mut self.ops, op, outcome);
+            self.report(op, outcome);
         }
     }
 }

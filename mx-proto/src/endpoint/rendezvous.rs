@@ -167,7 +167,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let message = Early::new(what, paid, Some(send_id), early::Body::There(key));
         let id = self.early.add(message);
         let verdict = self.arrival_to_judge(what);
-        let verdict = verdict.unwrap_or_else(|arrival| self.owner.arrived::<[u8]>(&arrival, None));
+        let (owner, events) = (&mut self.owner, &mut self.events);
+        let verdict =
+            verdict.unwrap_or_else(|arrival| owner.arrived::<[u8]>(events, &arrival, None));
         self.keep(id, verdict);
     }
 

@@ -20,8 +20,7 @@ use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId};
 use crate::ops::{List, State, Strand};
 use crate::origin::Source;
 use crate::owner::{Greets, Owner};
-use crate::port::{Close, LinkDown, Port};
-use crate::queues::Control;
+use crate::port::{Close, LinkDown, Port, SendError};
 use crate::remote::{Life, LinkState, Met, Name, Reach, Remote, Tx};
 use crate::secret::Nonce;
 use crate::status::{DownReason, Status, Violation};
@@ -55,6 +54,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         remote.link.take_if(|known| known.0 == link);
         match (&remote.life, reason) {
             (Life::Connecting { .. }, LinkDown::Elsewhere(route)) => {
+                // What has not been said there is said anew.
+                let queues = remote.queues_mut();
+                let unsaid = queues.map(|queues| std::mem::take(&mut queues.control).len());
+                self.controls -= unsaid.unwrap_or(0);
                 self.connect_elsewhere(id, route);
             }
             _ => self.fail_remote(id, DownReason::Link(reason)),
@@ -74,7 +77,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         header.credit_fields.credit = remote.opening;
         let hello = self.hello_of_call(id, remote, link, key);
         let body = self.hello_body(hello, Greets::Called(connect), None);
-        self.send_session(Some(id), link, header, &body);
+        self.push_control(id, header, &body);
     }
 
     /// A hello with the owner's greeting and perhaps a claim behind it.
@@ -135,9 +138,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Ok(hello) => hello,
             Err(what) => return self.violation(link, what),
         };
-        if self.unread_sessions(link, from) {
-            return self.violation(link, Violation::UnreadIntroductions);
-        }
         let Some(from) = from else {
             return match hello.behind(body) {
                 Some((greeting, _)) => self.come(link, header, hello, greeting),
@@ -145,6 +145,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 None => self.come(link, header, hello, &[]),
             };
         };
+        if self.unread_sessions(from) {
+            return self.violation(link, Violation::UnreadIntroductions);
+        }
         if !self.trusts(link, from) {
             return self.distrust(from, Some(hello.identity), Distrust::Unasked);
         }
@@ -188,9 +191,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         (hello, greeting): (&Hello, &[u8]),
     ) {
         if !self.remotes.may_add(source) {
-            self.stats.refused += 1;
-            self.send_reply(None, link, header.word, Status::NoResources);
-            return self.unmet.set_closes(link, true);
+            return self.refuse(link, header.word, Status::NoResources);
         }
         let name = hello.identity.name();
         let id = self.add_remote(name, source, None);
@@ -206,11 +207,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 self.set_remote_context(id, context);
             }
             Err(status) => {
-                self.stats.refused += 1;
                 self.dissolve(id, (status, None), false);
                 self.bound.forget(link);
-                self.send_reply(None, link, header.word, status);
-                return self.unmet.set_closes(link, true);
+                return self.refuse(link, header.word, status);
             }
         }
         // With the first claim in it.
@@ -228,11 +227,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         link: LinkId,
         header: &Header,
     ) {
-        let early = self.unmet.take(link).packets;
-        if let Some(remote) = self.remotes.of_mut(id).filter(|_| !early.is_empty()) {
-            self.controls += early.len();
-            self.spares.fill(&mut remote.queues).control.extend(early);
-        }
         let met = Met {
             session: hello.identity.session,
             nonce: hello.nonce,
@@ -266,7 +260,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Ok(hello) => hello,
             Err(what) => return self.violation(link, what),
         };
-        if self.unread_sessions(link, Some(from)) {
+        if self.unread_sessions(from) {
             return self.violation(link, Violation::UnreadReplies);
         }
         if !self.trusts(link, from) {
@@ -435,38 +429,25 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Some(_) => self.hello_body(hello, to_caller, claim),
             None => hello.emit().to_vec(),
         };
-        self.send_session(to, link, header, &body);
+        match to {
+            Some(id) => self.push_control(id, header, &body),
+            // A stranger that reads no answers loses its link.
+            None if self.answer(link, header, &body) == Err(SendError::WouldBlock) => {
+                self.close_link(link, Close::Flush);
+            }
+            None => {}
+        }
     }
 
-    /// Whether so many session packets wait on this link that its peer cannot be reading. They cost
+    /// Whether so many session packets wait for a remote that it cannot be reading. They cost
     /// no credits, so an answer to each must not be kept without limit.
-    pub(super) fn unread_sessions(&self, link: LinkId, from: Option<RemoteId>) -> bool {
-        let remote = from.and_then(|id| self.remotes.of(id));
-        let Some(remote) = remote.filter(|remote| remote.tx_link() == Some(link)) else {
-            return !self.unmet.has_room(link);
-        };
+    pub(super) fn unread_sessions(&self, from: RemoteId) -> bool {
         // Packets for our own operations do not count.
         let most = unread_max(self.controls, UNREAD_ALL);
-        remote.queues().is_some_and(|queues| {
+        let queues = self.remotes.of(from).and_then(Remote::queues);
+        queues.is_some_and(|queues| {
             queues.control.len() >= most && queues.count(&SESSION_PACKETS) >= most
         })
-    }
-
-    /// On the remote's sending link a session packet keeps its place among the others.
-    pub(super) fn send_session(
-        &mut self,
-        to: Option<RemoteId>,
-        link: LinkId,
-        header: Header,
-        body: &[u8],
-    ) {
-        let remote = to.and_then(|id| self.remotes.of(id));
-        if let (Some(id), Some(remote)) = (to, remote)
-            && remote.tx_link() == Some(link)
-        {
-            return self.push_control(id, header, body);
-        }
-        self.unmet.push(link, Control::new(header, body));
     }
 }
 

@@ -235,8 +235,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let body = self.early.lend(id).unwrap_or_default();
         let verdict = self.arrival_to_judge(what);
+        let (owner, events) = (&mut self.owner, &mut self.events);
         let verdict =
-            verdict.unwrap_or_else(|arrival| self.owner.arrived(&arrival, Some(&body[..])));
+            verdict.unwrap_or_else(|arrival| owner.arrived(events, &arrival, Some(&body[..])));
         let memory = match verdict {
             Verdict::Inbox { .. } => filled(&mut self.owner, &body[..]),
             _ => None,

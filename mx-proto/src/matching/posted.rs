@@ -366,9 +366,10 @@ const CLASSES_KEPT: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Arrival, Down, Outcome, Verdict};
+    use crate::event::{Arrival, Outcome, Verdict};
     use crate::memory::Source;
     use crate::ops::Chunks;
+    use crate::owner::Events;
     use crate::timeouts::{TimeOuts, Timeout};
     use mx_sim::Rng;
 
@@ -382,18 +383,19 @@ mod tests {
     impl Owner for Deaf {
         type Memory = Vec<u8>;
         type Word = u64;
+        type Note = ();
         type Places = Chunks<Vec<u8>, u64>;
 
-        fn completed(&mut self, _: &mut Ops<Self>, _: RequestId, _: Outcome) {}
-
-        fn down(&mut self, _: &mut Ops<Self>, _: Down) {}
-
-        fn arrived<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict {
-            Verdict::Continue
+        fn completed(&mut self, _: &mut Ops<Self>, _: &mut Events<Self>, _: RequestId, _: Outcome) {
         }
 
-        fn has_events(&self) -> bool {
-            false
+        fn arrived<B: Source + ?Sized>(
+            &mut self,
+            _: &mut Events<Self>,
+            _: &Arrival,
+            _: Option<&B>,
+        ) -> Verdict {
+            Verdict::Continue
         }
     }
 

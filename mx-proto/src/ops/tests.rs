@@ -1,9 +1,9 @@
 use super::{Chunks, List, Ops, Places, Record, State, Strand};
-use crate::event::{Arrival, Down, Outcome, Verdict};
+use crate::event::{Arrival, Outcome, Verdict};
 use crate::ids::{MatchBits, RequestId};
 use crate::memory::Source;
 use crate::op_states::Stage;
-use crate::owner::Owner;
+use crate::owner::{Events, Owner};
 use crate::queues::Stand;
 use crate::timeouts::{TimeOuts, Timeout};
 use mx_sim::Rng;
@@ -37,18 +37,18 @@ struct Delayed<const N: u32>;
 impl<const N: u32> Owner for Delayed<N> {
     type Memory = Memory;
     type Word = u64;
+    type Note = ();
     type Places = Rested<N>;
 
-    fn completed(&mut self, _: &mut Ops<Self>, _: RequestId, _: Outcome) {}
+    fn completed(&mut self, _: &mut Ops<Self>, _: &mut Events<Self>, _: RequestId, _: Outcome) {}
 
-    fn down(&mut self, _: &mut Ops<Self>, _: Down) {}
-
-    fn arrived<B: Source + ?Sized>(&mut self, _: &Arrival, _: Option<&B>) -> Verdict {
+    fn arrived<B: Source + ?Sized>(
+        &mut self,
+        _: &mut Events<Self>,
+        _: &Arrival,
+        _: Option<&B>,
+    ) -> Verdict {
         Verdict::Continue
-    }
-
-    fn has_events(&self) -> bool {
-        false
     }
 }
 

@@ -314,6 +314,10 @@ impl super::session::Session {
 }
 
 impl<D: DatagramPort> LinkControl for Reliable<D> {
+    fn link_count(&self) -> usize {
+        self.sessions()
+    }
+
     fn limits(&self, _link: LinkId) -> Limits {
         self.limits
     }

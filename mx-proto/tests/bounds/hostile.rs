@@ -6,7 +6,7 @@ use mx_proto::flow::{Lane, OVERHEAD, Paid, Slots, cost};
 use mx_proto::origin::Source;
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{Arrival, Config, DownReason, MatchBits, MatchMask, Posted, SendMode, Verdict};
-use mx_sim::CallOff;
+use mx_sim::{CallOff, Reports};
 use std::time::Duration;
 
 /// The cost of a message besides its bytes.
@@ -174,7 +174,7 @@ fn one_that_introduces_itself_with_another_session_ends_its_link() {
     let id = stage.remote_of(0);
     stage.call_from((0, 0, 6), VERSION, 1 << 30);
     stage.run();
-    let down = stage.node.owner_mut().next_down().unwrap();
+    let down = stage.node.next_down().unwrap();
     assert_eq!(down.remote, id);
     assert!(matches!(down.reason, DownReason::Protocol(_)), "{down:?}");
     assert_eq!(stage.node.remotes(), 0);
@@ -342,7 +342,7 @@ fn messages_of_peers_that_left_count_until_they_are_received() {
         stage.run();
         stage.say(n, Header::new(Kind::Disconnect, 0, 0), &[]);
         stage.run();
-        while stage.node.owner_mut().next_down().is_some() {}
+        while stage.node.next_down().is_some() {}
         let (used, limit) = stage.node.unexpected_usage();
         assert!(used <= limit, "{n}: {used}");
     }
@@ -390,7 +390,7 @@ fn a_peer_that_is_failed_for_a_message_leaves_none_of_its_credits_behind() {
         // The other one's message comes through.
         assert!(stage.send_honestly(0, 5, &[2; 8]));
         stage.run();
-        assert!(stage.node.owner_mut().next_completion().is_some());
+        assert!(stage.node.next_completion().is_some());
     }
 }
 
@@ -461,7 +461,7 @@ fn each_of_many_that_go_together_costs_what_it_has_left() {
     assert_eq!(stage.node.remotes(), 0);
     assert_eq!(stage.node.unexpected_bytes(), 0);
     let mut ended = 0;
-    while stage.node.owner_mut().next_completion().is_some() {
+    while stage.node.next_completion().is_some() {
         ended += 1;
     }
     assert_eq!(ended, 2 * PEERS);

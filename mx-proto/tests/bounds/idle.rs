@@ -3,7 +3,7 @@
 use super::live;
 use super::script::Stage;
 use mx_proto::{Config, MatchBits, MatchMask, Posted, SendMode};
-use mx_sim::CallOff;
+use mx_sim::{CallOff, Reports};
 use std::time::Instant;
 
 /// Bytes of a quiet remote in the endpoint, tables included, whatever their fill.
@@ -52,7 +52,7 @@ fn a_quiet_remote_takes_little_memory_whether_it_was_busy_or_not() {
             }
         }
         stage.run();
-        while stage.node.owner_mut().next_completion().is_some() {}
+        while stage.node.next_completion().is_some() {}
         assert_eq!(
             (stage.node.requests(), stage.node.unexpected_bytes()),
             (0, 0)

@@ -5,7 +5,7 @@ use super::script::Stage;
 use mx_proto::flow::{CREDIT, Lane, OVERHEAD, Paid, cost};
 use mx_proto::wire::{Header, Kind};
 use mx_proto::{Arrival, Config, InboxStats, Verdict};
-use mx_sim::{Rng, seeds};
+use mx_sim::{Reports, Rng, seeds};
 
 /// All messages go to the inbox; turns are in the bits.
 fn put_in(it: &Arrival) -> Verdict {
@@ -27,7 +27,7 @@ fn begin(unexpected_bytes: usize, peers: u32) -> Stage {
 fn leave(stage: &mut Stage, peer: u32) {
     stage.say(peer, Header::new(Kind::Disconnect, 0, 0), &[]);
     stage.run_with(put_in);
-    while stage.node.owner_mut().next_down().is_some() {}
+    while stage.node.next_down().is_some() {}
 }
 
 /// All peers go, and everything is handed out: then all credits are back.

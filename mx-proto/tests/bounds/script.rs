@@ -15,7 +15,7 @@ use mx_proto::{
     SessionId, Source, Verdict,
 };
 use mx_sim::script::{self, Ends, Event};
-use mx_sim::{Queue, Script, ScriptedNet, ScriptedPort, Verdicts, VirtualClock};
+use mx_sim::{Queue, Reports, Script, ScriptedNet, ScriptedPort, Verdicts, VirtualClock};
 use std::collections::VecDeque;
 
 pub(crate) const KEY: u32 = 7;
@@ -301,7 +301,9 @@ impl Stage {
     pub(crate) fn run_with(&mut self, answer: Answer) {
         self.node.owner_mut().answer = answer;
         for _ in 0..1_000_000 {
-            if !self.node.progress() && !self.net.with(|net| net.is_due(0)) {
+            let busy = self.node.progress();
+            self.node.take_events();
+            if !busy && !self.net.with(|net| net.is_due(0)) {
                 return;
             }
         }
@@ -313,6 +315,7 @@ impl Stage {
         self.node.owner_mut().answer = keep;
         for _ in 0..calls {
             self.node.progress();
+            self.node.take_events();
         }
         assert!(!self.net.with(|net| net.is_due(0)));
     }

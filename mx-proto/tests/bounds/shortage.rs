@@ -7,6 +7,7 @@ use mx_proto::wire::Kind;
 use mx_proto::{
     Arrival, Config, Down, DownReason, MatchBits, MatchMask, Received, Status, Verdict,
 };
+use mx_sim::Reports;
 use std::cell::Cell;
 
 thread_local! {
@@ -96,7 +97,7 @@ fn newcomers_are_refused_while_memory_is_short_and_let_in_afterwards() {
 #[test]
 fn a_message_without_memory_for_it_fails_only_its_sender() {
     let mut stage = Stage::with_peers(config(), 3);
-    while stage.node.owner_mut().next_down().is_some() {}
+    while stage.node.next_down().is_some() {}
     for n in 0..3 {
         let got = stage
             .node
@@ -114,16 +115,12 @@ fn a_message_without_memory_for_it_fails_only_its_sender() {
     stage.eager(1, 101, &[2; 8]);
     stage.offer(2, 102, 1 << 20);
     stage.run();
-    let done = stage
-        .node
-        .owner_mut()
-        .next_completion()
-        .expect("it was received");
+    let done = stage.node.next_completion().expect("it was received");
     assert_eq!((done.context, done.status), (0, Status::Success));
     assert_eq!(stage.node.stats().out_of_memory, 2);
     assert_eq!(stage.node.remotes(), 1);
     for _ in 0..2 {
-        let down = stage.node.owner_mut().next_down();
+        let down = stage.node.next_down();
         let Some(Down { reason, .. }) = down else {
             panic!("{down:?}");
         };
@@ -140,11 +137,7 @@ fn a_message_without_memory_for_it_fails_only_its_sender() {
         stage.run();
         stage.eager(2 + n, n.into(), &[3; 8]);
         stage.run();
-        let done = stage
-            .node
-            .owner_mut()
-            .next_completion()
-            .expect("it is served");
+        let done = stage.node.next_completion().expect("it is served");
         assert_eq!((done.context, done.status), (n.into(), Status::Success));
     }
     assert_eq!(stage.node.remotes(), 3);

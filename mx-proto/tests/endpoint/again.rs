@@ -1,8 +1,9 @@
 //! Sessions that end while something is on its way to them: connects go on, messages are not lost.
 
 use super::bits;
-use super::pair::{self, Acts, Pair, Side};
+use super::pair::{self, Pair, Side};
 use mx_proto::{OpKind, Status};
+use mx_sim::Reports;
 
 /// The end of a's or b's only completion.
 macro_rules! ended {

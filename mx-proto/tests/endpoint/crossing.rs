@@ -11,7 +11,7 @@ use super::{EXACT, bits};
 use mx_proto::port::LinkDown;
 use mx_proto::{Down, DownReason, OpKind, Received, RemoteId, RequestId, Status, Target};
 use mx_sim::node::are_joined;
-use mx_sim::{Buffer, Completion, Rng};
+use mx_sim::{Buffer, Completion, Reports, Rng};
 use std::collections::HashMap;
 
 const SECRETS: [Option<&str>; 2] = [None, Some("one and the same for all")];

@@ -6,7 +6,7 @@ use mx_proto::{
     Clock, Decision, Deferred, MatchMask, PREVIEW_MAX, Received, RemoteId, RequestId, SendMode,
     Status,
 };
-use mx_sim::CallOff;
+use mx_sim::{CallOff, Reports};
 use std::time::Duration;
 
 fn send(pair: &mut Pair, to: RemoteId, tag: u64, data: Vec<u8>) -> Option<RequestId> {

@@ -1,9 +1,10 @@
 //! Messages of the inbox: in turn, whole, and at no other price than their sender's credits and the
 //! credits drawn for them.
 
-use super::pair::{self, Acts, Pair, put_in};
+use super::pair::{self, Pair, put_in};
 use super::{bits, connected, pattern, pending};
 use mx_proto::{InboxStats, RemoteId, RequestId, SendMode, Status};
+use mx_sim::Reports;
 use std::time::Duration;
 
 /// The largest message that is fetched here: of 585 credits 196 are kept for it.

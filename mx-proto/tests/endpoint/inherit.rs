@@ -3,6 +3,7 @@
 use super::pair::{self, Acts, Pair, Side, defer};
 use super::{EXACT, bits, completions, connected, pending, waiting};
 use mx_proto::{Config, DownReason, Identity, MatchMask, SessionId, Status};
+use mx_sim::Reports;
 
 #[test]
 fn every_operation_ends_once_and_the_port_is_left_alone() {

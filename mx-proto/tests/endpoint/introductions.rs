@@ -6,6 +6,7 @@ use super::{EXACT, bits};
 use mx_proto::port::LinkDown;
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{DownReason, NicId, Received, RemoteId, Status};
+use mx_sim::Reports;
 use std::time::Duration;
 
 /// An introduction as that interface, endpoint 3, in that life, to b.
@@ -322,6 +323,73 @@ fn a_claim_before_a_hello_or_too_short_is_a_violation() {
     let why = "a malformed claim";
     assert!(down.reason.to_string().contains(why), "{}", down.reason);
     assert_eq!((joins(&pair.b), pair.b.stats().malformed), (before, 2));
+}
+
+/// Nothing is kept for strangers: a challenge is made anew when its link has room, and without room for a refusal the
+/// link ends.
+#[test]
+fn a_stranger_without_room_is_asked_later_and_refused_without_a_word() {
+    let secret = Some("one and the same for all");
+    let mut pair = Pair::with_secrets(secret, secret, 0, 64);
+    let (asked, refused) = (pair.stranger(), pair.stranger());
+    for (stranger, key) in [(asked, pair::KEY), (refused, !pair::KEY)] {
+        pair.read_nothing(stranger);
+        let mut hello = hello(666, stranger as u64);
+        hello[8..12].copy_from_slice(&key.to_le_bytes());
+        connect(&mut pair, stranger, hello);
+        assert_eq!(pair.told(stranger), (vec![], stranger == refused));
+    }
+    for _ in 0..2 {
+        // The second time there was room all the time.
+        pair.read_again(asked);
+    }
+    let (packets, closed) = pair.told(asked);
+    let [(challenge, _)] = &packets[..] else {
+        panic!("{packets:?}")
+    };
+    let kind = Header::parse(challenge).expect("a header").kind;
+    assert_eq!((kind, closed), (Kind::Challenge, false));
+    assert_eq!(pair.b.remotes(), 0);
+}
+
+/// One that has been refused may have something better to say in the same round.
+#[test]
+fn a_refused_stranger_keeps_its_link_if_its_next_hello_is_right() {
+    for secret in [None, Some("one and the same for all")] {
+        let mut pair = Pair::with_secrets(secret, secret, 0, 64);
+        for keys in [&[!pair::KEY, pair::KEY][..], &[!pair::KEY]] {
+            let stranger = pair.stranger();
+            pair.seen_as(stranger, 666);
+            let mut header = Header::new(Kind::Connect, 7, 0);
+            header.body_len = HELLO_LEN as u32;
+            for key in keys {
+                let mut hello = hello(666, stranger as u64);
+                hello[8..12].copy_from_slice(&key.to_le_bytes());
+                pair.inject(stranger, header.emit(), hello);
+            }
+            pair.run();
+            assert_eq!(pair.told(stranger).1, keys.len() == 1, "{secret:?}");
+        }
+        assert_eq!(pair.b.remotes(), usize::from(secret.is_none()));
+    }
+}
+
+/// Our own calls wait for room.
+#[test]
+fn a_connect_goes_when_its_link_has_room() {
+    let mut pair = Pair::new();
+    let target = pair.target(Side::B);
+    pair.read_nothing(0);
+    for context in 0..2 {
+        pair.a.connect(target, pair::KEY, bits(0), context).unwrap();
+    }
+    pair.run();
+    assert_eq!((pair.b.remotes(), pair.a.next_completion()), (0, None));
+    pair.read_again(0);
+    let ends = std::iter::from_fn(|| pair.a.next_completion());
+    let ends: Vec<_> = ends.map(|done| (done.context, done.status)).collect();
+    assert_eq!(ends, [0, 1].map(|context| (context, Status::Success)));
+    assert_eq!((pair.b.remotes(), pair.b.stats().packets_in), (1, 2));
 }
 
 /// A relay lets its own session pass for one of theirs: each claims it on the other one, in good faith.

@@ -27,7 +27,7 @@ use mx_proto::{
     SendMode, Status,
 };
 use mx_sim::Completion;
-use mx_sim::{CallOff, Cancelled};
+use mx_sim::{CallOff, Cancelled, Reports};
 use pair::{Acts, Pair, Side};
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use super::crossing::{Caller, Meeting, every_order, receive_all};
 use super::pair::{self, Acts, Node, Pair, Side, Told};
 use super::{EXACT, bits, completions, pattern};
 use mx_proto::{DownReason, OpKind, Received, RemoteId, Status, Target};
-use mx_sim::Rng;
+use mx_sim::{Reports, Rng};
 
 const SECRETS: [Option<&str>; 2] = [None, Some("one and the same for all")];
 

@@ -5,14 +5,11 @@ use mx_proto::port::{ConnectError, HeaderBytes, Limits, LinkDown, RemoteUse};
 use mx_proto::secret::Secret;
 use mx_proto::wire::Kind;
 use mx_proto::{
-    Arrival, Config, Down, Endpoint, EndpointId, Identity, Key, LinkId, MatchBits, MatchMask,
-    NicId, OpKind, Outcome, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId,
-    Status, Target, Verdict,
+    Arrival, Config, Endpoint, EndpointId, Identity, Key, LinkId, MatchBits, MatchMask, NicId,
+    Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target, Verdict,
 };
 use mx_sim::script::{self, Delivery, Ends, Event, RemoteCall};
-use mx_sim::{
-    Buffer, Completion, Queue, Script, ScriptedNet, ScriptedPort, Verdicts, VirtualClock,
-};
+use mx_sim::{Buffer, Queue, Reports, Script, ScriptedNet, ScriptedPort, Verdicts, VirtualClock};
 use std::collections::HashMap;
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -88,7 +85,6 @@ impl Verdicts<Buffer> for Answers {
     fn arrived<B: mx_proto::Source + ?Sized>(&mut self, it: &Arrival, body: Option<&B>) -> Verdict {
         let body = body.map(mx_proto::Source::to_vec).unwrap_or_default();
         self.asked.push((it.length, body));
-        self.told.push(Told::Seen(it.source));
         (self.answer)(it)
     }
 
@@ -104,17 +100,15 @@ impl Verdicts<Buffer> for Answers {
         self.told.push(Told::Joined(one, other));
     }
 
-    fn completed(&mut self, how: &Outcome) {
-        if how.kind != OpKind::Send && how.status == Status::Success {
-            self.told.push(Told::Seen(how.remote));
-        }
+    fn seen(&mut self, remote: RemoteId, _: MatchBits) {
+        self.told.push(Told::Seen(remote));
     }
 }
 
 pub(crate) type Node = Endpoint<ScriptedPort<Ports>, VirtualClock, Queue<Buffer, Answers>>;
 
 /// Operations of a node that most tests begin with.
-pub(crate) trait Acts {
+pub(crate) trait Acts: Reports {
     /// Sends, and does not wait for a receive.
     fn sends(
         &mut self,
@@ -126,10 +120,6 @@ pub(crate) trait Acts {
 
     /// Posts a receive that no message is there for.
     fn posts(&mut self, bits: MatchBits, buffer: Buffer, context: u64) -> RequestId;
-
-    fn next_completion(&mut self) -> Option<Completion>;
-
-    fn next_down(&mut self) -> Option<Down>;
 
     /// Those with that interface, and the number that both have, oldest first.
     fn named(&self, nic: u64) -> Vec<RemoteId>;
@@ -157,14 +147,6 @@ impl Acts for Node {
             Received::Pending(id) => id,
             Received::Complete(done) => panic!("completed at once: {done:?}"),
         }
-    }
-
-    fn next_completion(&mut self) -> Option<Completion> {
-        self.owner_mut().next_completion()
-    }
-
-    fn next_down(&mut self) -> Option<Down> {
-        self.owner_mut().next_down()
     }
 
     fn named(&self, nic: u64) -> Vec<RemoteId> {
@@ -523,6 +505,15 @@ impl Pair {
         self.net.with(|net| net.script.deaf.push(cable as u32));
     }
 
+    /// From now on the calling end of a cable is read again.
+    pub(crate) fn read_again(&mut self, cable: usize) {
+        self.net.with(|net| {
+            net.script.deaf.retain(|deaf| *deaf != cable as u32);
+            net.tell(ends(cable)[1], Event::Writable);
+        });
+        self.run();
+    }
+
     /// The answer to that.
     pub(crate) fn answer(&mut self, cable: usize, header: HeaderBytes, body: Vec<u8>) {
         let link = ends(cable)[0];
@@ -627,8 +618,10 @@ impl Pair {
         let mut quiet = 0;
         for _ in 0..100_000 {
             let mut busy = self.a.progress();
+            self.a.take_events();
             if !self.freeze_b {
                 busy |= self.b.progress();
+                self.b.take_events();
             }
             quiet = if busy { 0 } else { quiet + 1 };
             if quiet == 3 {

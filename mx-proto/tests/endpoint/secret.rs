@@ -5,6 +5,7 @@ use super::pair::{self, Acts, Pair, Side};
 use mx_proto::Status;
 use mx_proto::port::HeaderBytes;
 use mx_proto::wire::{Header, Kind};
+use mx_sim::Reports;
 
 const OURS: Option<&str> = Some("one and the same for all");
 const ANOTHER: Option<&str> = Some("something else altogether");

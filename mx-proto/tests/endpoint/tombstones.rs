@@ -3,6 +3,7 @@
 use super::pair::{self, Acts, Pair, Side, defer};
 use super::{EXACT, bits, completions, connected};
 use mx_proto::{Arrival, Decision, MatchMask, PostError, Received, RemoteId, SendMode, Status};
+use mx_sim::Reports;
 
 /// Two endpoints that know each other, and what b calls a.
 fn associated(tombstones: usize) -> (Pair, RemoteId, RemoteId) {

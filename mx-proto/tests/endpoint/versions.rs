@@ -6,6 +6,7 @@
 use super::pair::{Acts, Pair};
 use super::{EXACT, bits};
 use mx_proto::{NicId, Received, Status};
+use mx_sim::Reports;
 use mx_sim::log_lines;
 
 /// The kept Connect: of endpoint 3, in life 0x6b65_7074, with connect id 7, 64 credits and a greeting of 8 bytes.

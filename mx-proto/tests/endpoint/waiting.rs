@@ -3,8 +3,8 @@
 use super::pair::{Acts, Pair, TIMEOUT};
 use super::{EXACT, bits, completions, connected, pattern, pending};
 use mx_proto::{RemoteId, RequestId, SendMode, Status};
-use mx_sim::Buffer;
 use mx_sim::Completion;
+use mx_sim::{Buffer, Reports};
 use mx_sim::{CallOff, Cancelled};
 use std::time::Duration;
 

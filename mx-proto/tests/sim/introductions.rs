@@ -13,7 +13,7 @@ use mx_proto::{Config, Endpoint, EndpointId, Identity, Key, MatchBits, SessionId
 use mx_sim::hostile::{Gang, Hostile};
 use mx_sim::node::{KEY, NIC, target};
 use mx_sim::scenario::{Besieged, Ground, Network, Reliably, Secrets, Tally, Unreliably};
-use mx_sim::{Buffer, Queue};
+use mx_sim::{Buffer, Queue, Reports};
 use mx_sim::{Drive, Profile, Rng, Terms, World, seeds};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -117,7 +117,7 @@ fn relayed<N: Network>(world: &World, mut network: N) -> Status {
         caller.progress();
         called.progress();
         relay.progress();
-        if let Some(done) = caller.owner_mut().next_completion() {
+        if let Some(done) = caller.next_completion() {
             return done.status;
         }
         let now = world.now();

@@ -6,9 +6,9 @@ use mx_proto::{
     SessionId, Status, Target,
 };
 use mx_sim::Completion;
-use mx_sim::Queue;
 use mx_sim::world::{NodeId, World};
 use mx_sim::{Buffer, Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
+use mx_sim::{Queue, Reports};
 use std::time::Duration;
 
 pub(crate) const NIC: NicId = NicId(0x77);
@@ -27,10 +27,10 @@ impl<P: Port<Buffer>> Drive for Side<P> {
     fn progress(&mut self) -> bool {
         let busy = self.endpoint.progress();
         let now = self.world.now();
-        while let Some(completion) = self.endpoint.owner_mut().next_completion() {
+        while let Some(completion) = self.endpoint.next_completion() {
             self.completions.push((now, completion));
         }
-        while let Some(down) = self.endpoint.owner_mut().next_down() {
+        while let Some(down) = self.endpoint.next_down() {
             self.down.push((now, down));
         }
         busy

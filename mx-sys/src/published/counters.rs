@@ -12,16 +12,10 @@
 //! Not here: pages, tools.
 //! Cost: [`values`] copies words; no allocation, no system call.
 
-use super::layout;
+use super::PortView;
 use crate::progress::WaitStats;
-use crate::route::host::HostPorts;
-use mx_port_base::ports::PORTS;
-use mx_port_local::{LocalPort, LocalStats};
-use mx_port_rdm::{RdmPort, RdmStats};
-use mx_port_tcp::TcpStats;
 use mx_proto::flow::FlowStats;
 use mx_proto::port::Port;
-use mx_proto::reliability::ReliableStats;
 use mx_proto::{Clock, Counter, Endpoint, InboxStats, Owner, Stats};
 
 mx_proto::counters! {
@@ -32,44 +26,6 @@ mx_proto::counters! {
         Level posted_receives: u64 = "receives that no message has come for",
         Level unexpected_bytes: u64 = "bytes of messages that came before their receive",
         Level links: u64 = "links of all ports",
-    }
-}
-
-/// The counters of an endpoint's ports. `None`: not open.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PortView<'a> {
-    /// Shared memory.
-    pub local: Option<LocalStats>,
-    /// TCP.
-    pub tcp: Option<TcpStats>,
-    /// libfabric, with the name of its provider.
-    pub rdm: Option<(&'a str, RdmStats)>,
-    /// Datagrams.
-    pub dgram: Option<ReliableStats>,
-    /// Bits of all that are open ([`layout::port_bit`]).
-    pub(super) open: u32,
-    /// Links of all of them.
-    pub links: usize,
-}
-
-impl<'a> PortView<'a> {
-    /// Of a host's ports.
-    pub fn of(ports: &'a HostPorts) -> Self {
-        Self {
-            local: ports.local().map(LocalPort::stats),
-            tcp: Some(ports.tcp().stats()),
-            rdm: ports
-                .rdm()
-                .map(|rdm: &RdmPort| (rdm.provider(), rdm.stats())),
-            dgram: ports.dgram().map(|dgram| *dgram.stats()),
-            open: {
-                let open = PORTS
-                    .iter()
-                    .filter(|port| ports.port(port.number).is_some());
-                open.map(layout::port_bit).sum()
-            },
-            links: ports.link_count(),
-        }
     }
 }
 
@@ -129,11 +85,11 @@ mx_proto::counters! {
 
 /// The structures, and where in a sample they are, in the order they are shown.
 macro_rules! table {
-    ($sample:ident: $($kind:ident = $source:expr;)+) => {
+    ($sample:ident: $($kind:ty = $source:expr;)+) => {
         /// The number of an endpoint's counters.
-        pub const COUNT: usize = 0 $(+ $kind::COUNTERS.len())+;
+        pub const COUNT: usize = 0 $(+ <$kind>::COUNTERS.len())+;
 
-        const COUNTERS: [Counter; COUNT] = joined(&[$(&$kind::COUNTERS),+]);
+        const COUNTERS: [Counter; COUNT] = joined(&[$(&<$kind>::COUNTERS),+]);
 
         /// The values of all counters, in the order of [`counters`].
         pub fn values($sample: &Sample<'_>) -> [u64; COUNT] {
@@ -149,14 +105,11 @@ table! {
     InboxStats = sample.inbox;
     Gauges = sample.gauges;
     WaitStats = sample.waits;
-    LocalStats = sample.ports.local.unwrap_or_default();
-    TcpStats = sample.ports.tcp.unwrap_or_default();
-    RdmStats = sample.ports.rdm.unwrap_or_default().1;
-    ReliableStats = sample.ports.dgram.unwrap_or_default();
+    PortView<'_> = sample.ports;
 }
 
 /// Parts that are `N` items together.
-const fn joined<T: Copy, const N: usize>(parts: &[&[T]]) -> [T; N] {
+pub(crate) const fn joined<T: Copy, const N: usize>(parts: &[&[T]]) -> [T; N] {
     let mut all = [parts[0][0]; N];
     let (mut part, mut to) = (0, 0);
     while part < parts.len() {
@@ -182,6 +135,7 @@ pub fn all_counters() -> impl Iterator<Item = &'static Counter> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout;
     use super::*;
     use std::collections::HashSet;
 
@@ -204,12 +158,9 @@ mod tests {
         sample.stats.timeouts = 2;
         sample.gauges.links = 3;
         sample.waits.stand_downs = 4;
-        let local = sample.ports.local.insert(LocalStats::default());
-        local.violations = 5;
-        let tcp = sample.ports.tcp.insert(TcpStats::default());
-        tcp.starved = 6;
-        let rdm = sample.ports.rdm.insert(("x", RdmStats::default()));
-        rdm.1.blocked = 7;
+        sample.ports.local.violations = 5;
+        sample.ports.tcp.starved = 6;
+        sample.ports.rdm.blocked = 7;
         let values = values(&sample);
         let place = |label: &str| counters().iter().position(|other| other.label == label);
         let of = |label: &str| values[place(label).unwrap()];

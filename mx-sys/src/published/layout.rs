@@ -64,7 +64,7 @@ pub(super) const PEERS_AT: usize = 1016;
 pub(super) const COUNTERS_MAX: usize = 200;
 
 /// Returns the bit of an open port; 0 for loopback, which is not shown.
-pub(super) fn port_bit(port: &PortInfo) -> u32 {
+pub(crate) fn port_bit(port: &PortInfo) -> u32 {
     port.route.map_or(0, |route| 1 << (route.0 - 1))
 }
 

@@ -17,8 +17,11 @@ mod page;
 mod peers;
 mod publisher;
 
-pub use counters::{COUNT, Gauges, MethodGauges, PortView, Sample, all_counters, counters, values};
+pub use crate::route::host_port::PortView;
+pub(crate) use counters::joined;
+pub use counters::{COUNT, Gauges, MethodGauges, Sample, all_counters, counters, values};
 pub use find::{Found, find, find_in};
+pub(crate) use layout::port_bit;
 pub use page::Page;
 pub use peers::Peer;
 pub use publisher::Publisher;

@@ -162,8 +162,7 @@ impl Published {
     pub(super) fn update(&mut self, sample: &Sample<'_>) {
         let values = values(sample);
         let ports = &sample.ports;
-        let provider = ports.rdm.map_or("", |(provider, _)| provider);
-        let provider: [u64; layout::PROVIDER_WORDS] = layout::text(provider);
+        let provider: [u64; layout::PROVIDER_WORDS] = layout::text(ports.provider);
         self.store(layout::SEQUENCE_AT, &[self.sequence.wrapping_add(1)]);
         // Nothing of what follows is seen with the even sequence of before.
         fence(Ordering::Release);

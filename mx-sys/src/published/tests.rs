@@ -4,9 +4,6 @@ use super::layout::{LEN, NAME};
 use super::publisher::Published;
 use super::*;
 use mx_port_base::sealed::Region;
-use mx_port_local::LocalStats;
-use mx_port_rdm::RdmStats;
-use mx_proto::reliability::ReliableStats;
 use mx_proto::{EndpointId, Identity, NicId, SessionId, Stats};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -65,8 +62,7 @@ fn what_is_published_is_found_until_it_is_dropped() {
     let mut sample = Sample::default();
     sample.stats.matched = u64::MAX;
     sample.gauges.remotes = 3;
-    sample.ports.local = Some(LocalStats::default());
-    sample.ports.rdm = Some(("tcp;ofi_rxm", RdmStats::default()));
+    sample.ports.provider = "tcp;ofi_rxm";
     // As any library of this layout writes it.
     sample.ports.open = 1 | 4;
     published.update(&sample);
@@ -196,12 +192,9 @@ fn what_is_read_while_it_is_written_is_of_one_moment() {
                     packets_out: next,
                     ..Stats::default()
                 };
-                sample.ports.rdm = Some(("p", RdmStats::default()));
+                sample.ports.provider = "p";
                 // The first and the last of them.
-                sample.ports.dgram = Some(ReliableStats {
-                    black_holes: next,
-                    ..ReliableStats::default()
-                });
+                sample.ports.dgram.black_holes = next;
                 published.update(&sample);
                 // As often as a busy engine would, and not all the time.
                 let until = Instant::now() + Duration::from_micros(20);

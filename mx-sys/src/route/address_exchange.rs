@@ -44,9 +44,10 @@ mod watches;
 pub(super) use packet::{What, recognise};
 pub(super) use trouble::Peer;
 
+use super::host_port::LAZY;
 use guard::{Guard, Proven};
 use mx_port_base::origin::Origin;
-use mx_port_base::ports::ROUTE_TCP;
+use mx_port_base::ports::{RDM, ROUTE_TCP};
 use mx_port_fabric::Addresses;
 use mx_port_fabric::endpoint_address::{
     ANSWER_MAX, Answer, ENDPOINT_ADDRESS_MAX, EndpointAddress, Refusal,
@@ -110,18 +111,12 @@ struct Attempt {
     reason: Option<LinkDown>,
 }
 
-/// The open ports whose peers are looked for.
-pub(super) struct Askers<'a> {
-    pub(super) rdm: Option<&'a mut dyn Addresses>,
-    pub(super) dgram: Option<&'a mut dyn Addresses>,
-}
+/// The open ports whose peers are looked for, from [`RDM`] on.
+pub(super) struct Askers<'a>(pub(super) [Option<&'a mut dyn Addresses>; LAZY]);
 
 impl Askers<'_> {
     fn of(&mut self, of: For) -> Option<&mut dyn Addresses> {
-        let port = match of {
-            For::Rdm => &mut self.rdm,
-            For::Dgram => &mut self.dgram,
-        };
+        let port = self.0.get_mut(usize::from(of.port() - RDM))?;
         port.as_mut().map(|port| &mut **port as _)
     }
 }

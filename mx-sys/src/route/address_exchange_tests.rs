@@ -1,14 +1,15 @@
 //! Two `HostPorts` in one process find each other over TCP, for a fabric that only exists here.
 
 use super::host::HostPorts;
+use super::host_port::HostPort;
 use super::lazy::Lazy;
 use crate::nic;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_base::endpoint_port::PortMap;
+use mx_port_base::origin::Origin;
 use mx_port_base::ports::{RDM, ROUTE_RDM, ROUTE_TCP, TCP};
 use mx_port_fabric::Addresses;
 use mx_port_fabric::endpoint_address::{ANSWER_MAX, Answer, EndpointAddress, Refusal};
-use mx_port_rdm::FabricPort;
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::origin::Source;
 use mx_proto::port::{
@@ -23,6 +24,7 @@ use mx_proto::{
 use mx_sim::Polled;
 use mx_sim::recorder::{Recorder, Seen, header_of};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -137,8 +139,8 @@ impl Addresses for Double {
     }
 }
 
-impl FabricPort for Double {
-    fn reserve(&mut self, _: Instant, _: Option<Route>) -> Result<LinkId, ConnectError> {
+impl<M: Memory> HostPort<M> for Double {
+    fn call(&mut self, _: Target, _: Option<Route>, _: Instant) -> Result<LinkId, ConnectError> {
         if self.full {
             Err(ConnectError::NoResources)
         } else {
@@ -146,21 +148,18 @@ impl FabricPort for Double {
         }
     }
 
-    fn link_count(&self) -> usize {
-        self.open.len() + self.downs.len()
+    fn addresses(&mut self) -> Option<&mut dyn Addresses> {
+        Some(self)
     }
 
-    fn address(&self, link: LinkId) -> Option<SocketAddr> {
-        self.from.get(&link).copied()
+    fn origin(&self, link: LinkId) -> Origin {
+        let from = self.from.get(&link).copied();
+        from.map_or(Origin::Unknown, Origin::Address)
     }
 
-    fn wake_through(&mut self, _: std::os::fd::BorrowedFd<'_>) -> std::io::Result<()> {
-        Ok(())
+    fn bytes(&self) -> &[u8] {
+        &[]
     }
-
-    fn follow(&mut self, _: mx_port_rdm::Device, _: bool) {}
-
-    fn face(&mut self, _: SocketAddr) {}
 }
 
 impl LinkControl for Double {
@@ -193,6 +192,10 @@ impl LinkControl for Double {
 
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors::default()
+    }
+
+    fn link_count(&self) -> usize {
+        self.open.len() + self.downs.len()
     }
 
     fn heard_at(&self, _: LinkId) -> Option<Instant> {
@@ -284,35 +287,27 @@ fn target_of(port: u16, route: Route) -> Target {
 }
 
 struct Side {
-    ports: HostPorts<Double>,
+    ports: HostPorts<Vec<u8>>,
     sink: Recorder,
     clock: Hasty,
 }
 
 impl Side {
     fn new(policy: Route, fabric: Option<Double>) -> Self {
-        Self::with(policy, Lazy::new(fabric, None, Double::provider))
+        Self::with(policy, fabric.map_or_else(Lazy::never, Lazy::open))
     }
 
-    fn with(policy: Route, rdm: Lazy<Double>) -> Self {
+    fn with(policy: Route, rdm: Lazy<Vec<u8>>) -> Self {
         Self::over(listening(), policy, rdm)
     }
 
-    fn over(tcp: TcpPort, policy: Route, rdm: Lazy<Double>) -> Self {
+    fn over(tcp: TcpPort, policy: Route, rdm: Lazy<Vec<u8>>) -> Self {
         let own = Identity {
             nic: nic::own_nic(None).unwrap(),
             endpoint: PortMap::default().endpoint(tcp.local_port()).unwrap(),
             session: SessionId(1),
         };
-        let ports = HostPorts::new(
-            own,
-            policy,
-            PortMap::default(),
-            None,
-            tcp,
-            rdm,
-            Lazy::new(None, None, |_| ""),
-        );
+        let ports = HostPorts::new(own, policy, PortMap::default(), None, tcp, [rdm]);
         Self {
             ports: ports.unwrap(),
             sink: Recorder::default(),
@@ -342,11 +337,16 @@ impl Side {
     }
 
     fn fabric(&self) -> &Double {
-        self.ports.rdm().unwrap()
+        self.ports.port_of().unwrap()
+    }
+
+    fn fabric_mut(&mut self) -> &mut Double {
+        let port: &mut dyn Any = self.ports.ports.get_mut(RDM).unwrap();
+        port.downcast_mut().unwrap()
     }
 
     fn tcp_links(&self) -> usize {
-        self.ports.tcp().link_count()
+        self.ports.port_of::<TcpPort>().unwrap().link_count()
     }
 
     /// The interface of a link's peer, which says that it has another one.
@@ -493,18 +493,18 @@ fn a_watch_ends_with_its_link_and_not_before_the_last_frame_has_left() {
     assert_eq!(b.fabric().doubted, [links[0].1]);
     // Down over the fabric.
     let lost = (links[1].1, a.target(ROUTE_RDM));
-    b.ports.rdm_mut().give_up(lost, LinkDown::Reset);
+    b.fabric_mut().give_up(lost, LinkDown::Reset);
     settle(&mut a, &mut b, (1, 1));
     assert_eq!(a.fabric().doubted, [links[1].0]);
     // What the endpoint has closed is still leaving.
-    a.ports.rdm_mut().leaving = vec![links[2].0];
+    a.fabric_mut().leaving = vec![links[2].0];
     a.ports.close(links[2].0, Close::Flush);
     for _ in 0..100 {
         a.poll();
         b.poll();
     }
     assert_eq!((a.tcp_links(), b.tcp_links()), (1, 1));
-    a.ports.rdm_mut().leaving.clear();
+    a.fabric_mut().leaving.clear();
     settle(&mut a, &mut b, (0, 0));
     assert_eq!(a.fabric().doubted, [links[1].0]);
 }
@@ -512,11 +512,7 @@ fn a_watch_ends_with_its_link_and_not_before_the_last_frame_has_left() {
 #[test]
 fn a_quarter_of_the_tcp_links_may_watch_and_the_others_end_with_the_answer() {
     for small_asks in [true, false] {
-        let small = Side::over(
-            listening_for(16),
-            ROUTE_RDM,
-            Lazy::new(tcp(), None, Double::provider),
-        );
+        let small = Side::over(listening_for(16), ROUTE_RDM, Lazy::open(Double::new("tcp")));
         let large = Side::new(ROUTE_RDM, tcp());
         let (mut a, mut b) = if small_asks {
             (small, large)
@@ -701,15 +697,13 @@ fn a_link_closed_while_its_peer_is_looked_for_takes_the_search_with_it() {
 
 #[test]
 fn the_port_is_opened_for_the_first_address_that_asks_and_not_for_others() {
-    let later = || tcp().map(Box::new);
-    let mut a = Side::with(
-        Route::AUTO,
-        Lazy::new(None, Some(Box::new(later)), Double::provider),
-    );
+    let open = || Ok::<_, String>(Double::new("tcp"));
+    let later = Lazy::later("rdm", open, |double: &Double| double.provider);
+    let mut a = Side::with(Route::AUTO, later);
     let mut b = Side::new(ROUTE_RDM, tcp());
     let link = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(link.port(), TCP);
-    assert!(a.ports.rdm().is_none());
+    assert!(a.ports.port_of::<Double>().is_none());
     assert_eq!(both(&mut a, &mut b), [Seen::Up(link)]);
     let link = a.connect(b.target(ROUTE_RDM)).unwrap();
     assert_eq!(both(&mut a, &mut b), [Seen::Up(link)]);
@@ -720,7 +714,7 @@ fn the_port_is_opened_for_the_first_address_that_asks_and_not_for_others() {
 
     // One that is full leaves the peer to TCP.
     let [mut full, _] = sides();
-    full.ports.rdm_mut().full = true;
+    full.fabric_mut().full = true;
     let link = full.connect(b.target(Route::AUTO));
     assert_eq!(link.map(LinkId::port), Ok(TCP));
     let refused = full.connect(b.target(ROUTE_RDM));
@@ -728,7 +722,7 @@ fn the_port_is_opened_for_the_first_address_that_asks_and_not_for_others() {
 
     let mut a = Side::with(
         Route::AUTO,
-        Lazy::new(None, Some(Box::new(|| None)), Double::provider),
+        Lazy::later("rdm", || Err("none"), |double: &Double| double.provider),
     );
     for _ in 0..2 {
         let refused = a.connect(b.target(ROUTE_RDM));

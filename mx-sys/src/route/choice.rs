@@ -80,7 +80,8 @@ mod tests {
     use super::*;
     use mx_port_base::ports::{DGRAM, ROUTE_WORDS};
 
-    /// The ports of a link in their order. `rdm`: whether that port was opened with the endpoint.
+    /// The ports of a link in their order. `rdm`: whether that port was opened with the endpoint; *other*: each port that has
+    /// no row of its own.
     const TABLE: &str = "
     MX_PORT  address  rdm     this machine  elsewhere
 
@@ -90,12 +91,12 @@ mod tests {
     tcp      -        either  tcp           tcp
     rdm      -        closed  none          none
     rdm      -        open    rdm,tcp       rdm,tcp
-    dgram    -        either  dgram,tcp     dgram,tcp
+    other    -        either  other,tcp     other,tcp
     any      local@   either  local         none
     any      tcp@     either  tcp           tcp
     any      rdm@     either  rdm           rdm
-    any      dgram@   either  dgram         dgram
-    any      other@   either  none          none
+    any      other@   either  other         other
+    any      foreign@ either  none          none
 ";
 
     /// One case of the table.
@@ -104,15 +105,24 @@ mod tests {
         pub(super) policy: Route,
         pub(super) asked: Route,
         pub(super) rdm_open: bool,
-        pub(super) this_machine: Vec<&'static str>,
-        pub(super) elsewhere: Vec<&'static str>,
+        pub(super) this_machine: Vec<String>,
+        pub(super) elsewhere: Vec<String>,
     }
 
     /// All cases, those that a word stands for one by one.
     pub(super) fn cases() -> Vec<Case> {
-        let list = |ports: &'static str| ports.split(',').filter(|name| *name != "none").collect();
+        let list = |ports: &str| {
+            let names = ports.split(',').filter(|name| *name != "none");
+            names.map(str::to_owned).collect()
+        };
         let mut cases = Vec::new();
-        for row in TABLE.lines().skip(3).filter(|row| !row.trim().is_empty()) {
+        let rows = TABLE.lines().skip(3).filter(|row| !row.trim().is_empty());
+        let mut rows = Vec::from_iter(rows.map(|row| vec![row.to_owned()]));
+        for row in rows.iter_mut().filter(|row| row[0].contains("other")) {
+            let each = ROUTE_WORDS[4..].iter();
+            *row = each.map(|name| row[0].replace("other", name)).collect();
+        }
+        for row in rows.concat() {
             let [policy, address, rdm, this_machine, elsewhere] =
                 *Vec::from_iter(row.split_whitespace())
             else {

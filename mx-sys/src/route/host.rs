@@ -23,39 +23,39 @@
 //!                                                            1 s later: links of what is gone end
 //! ```
 //!
+//! Everything that differs from port to port is in [`HostPort`].
+//!
 //! Owns: the ports.
-
-use super::dgram::Dgram;
-use mx_port_dgram::{self as dgram, DgramPort};
-use mx_port_local::LocalPort;
 
 use super::address_exchange::AddressExchange;
 use super::choice::{Location, choose};
+use super::host_port::{HostPort, PortList, PortView};
 use super::interface::Interface;
 use super::lazy::Lazy;
-use super::loopback::LoopbackPort;
-use super::open::BOARD;
 use super::round::Round;
 use super::seen::seen;
 use crate::nic::{self, Watching};
+use crate::published::port_bit;
+use crate::user_memory::UserMemory;
 use mx_port_base::cancellation::Off;
 use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::epoll::Epoll;
 use mx_port_base::nest;
 use mx_port_base::netlink::Watch;
 use mx_port_base::origin::Origin;
-use mx_port_base::ports::{self, DGRAM, LOCAL, LOOPBACK, PORTS, RDM, ROUTE_TCP, TCP};
+use mx_port_base::ports::{self, LOCAL, PORTS, RDM, ROUTE_TCP, TCP};
 use mx_port_base::random;
-use mx_port_rdm::{Device, FabricPort, RdmPort};
+use mx_port_local::LocalPort;
+use mx_port_rdm::Device;
 use mx_port_tcp::TcpPort;
 use mx_proto::origin::Seen;
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkFigures, PACKET_LEAST, Port,
     RemoteMemory, SendError, Sent, WakeDescriptors,
 };
-use mx_proto::round::Rounds;
 use mx_proto::secret::{Binding, Secret};
 use mx_proto::{Config, Identity, Instant, Key, LinkId, Memory, NicId, Route, Target};
+use std::any::Any;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,18 +81,13 @@ pub(super) const ROUND: u32 = 16;
 /// making a connection; threads that sleep on the descriptors do not wait for it.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
 
-/// The ports of one endpoint. `R` is the one over libfabric, or what stands for it in a test.
+/// The ports of one endpoint.
 #[derive(Debug)]
-pub struct HostPorts<R = RdmPort> {
+pub struct HostPorts<M = UserMemory> {
     own: Identity,
     policy: Route,
     map: PortMap,
-    pub(super) loopback: LoopbackPort,
-    /// `None` where Unix sockets cannot be had.
-    pub(super) local: Option<LocalPort>,
-    pub(super) tcp: TcpPort,
-    pub(super) rdm: Lazy<R>,
-    pub(super) dgram: Dgram,
+    pub(super) ports: PortList<M>,
     pub(super) exchange: AddressExchange,
     interface: Interface,
     /// The device that options ask for.
@@ -105,8 +100,6 @@ pub struct HostPorts<R = RdmPort> {
     /// From then on what is gone will not come back.
     settled_at: Option<Instant>,
     secret: Option<Secret>,
-    /// Bits of the ports that are quiet, by number.
-    quiet: u8,
     /// The next poll looks at the control descriptors.
     pub(super) look: bool,
     /// The kernel has just told what there is: the next poll does not ask.
@@ -128,9 +121,6 @@ pub struct HostPorts<R = RdmPort> {
     number: u64,
 }
 
-/// The order in which ports are armed: those first for which it is cheap.
-const ARMING: [u8; PORTS.len()] = [LOOPBACK, TCP, LOCAL, RDM, DGRAM];
-
 /// Data nests so far.
 static NESTS: AtomicU64 = AtomicU64::new(0);
 
@@ -145,21 +135,7 @@ const NO_LIMITS: Limits = Limits {
     data_links: false,
 };
 
-/// A port by its number, if it is open.
-macro_rules! by_number {
-    ($self:ident, $number:ident, $get:ident $(, $mut:tt)?) => {
-        match $number {
-            LOCAL => $self.local.$get().map(|port| port as _),
-            TCP => Some(&$($mut)? $self.tcp),
-            LOOPBACK => Some(&$($mut)? $self.loopback),
-            RDM => $self.rdm.port.$get().map(|port| port as _),
-            DGRAM => $self.dgram.port.$get().map(|port| port as _),
-            _ => None,
-        }
-    };
-}
-
-impl<R: FabricPort> HostPorts<R> {
+impl<M: Memory + 'static> HostPorts<M> {
     /// Puts opened ports together; [`HostPorts::open`] opens them.
     pub(super) fn new(
         own: Identity,
@@ -167,42 +143,22 @@ impl<R: FabricPort> HostPorts<R> {
         map: PortMap,
         local: Option<LocalPort>,
         tcp: TcpPort,
-        mut rdm: Lazy<R>,
-        mut dgram: Dgram,
+        lazy: impl IntoIterator<Item = Lazy<M>>,
     ) -> io::Result<Self> {
-        let loopback = LoopbackPort::new()?;
         let control = Epoll::new()?;
         let data = match &local {
             Some(local) => Epoll::of(local.data())?,
             None => Epoll::new()?,
         };
-        let add = |member, fds: WakeDescriptors| {
-            control.join(member, fds.control)?;
-            data.join(member, fds.data)
-        };
-        if let Some(local) = &local {
-            control.join(LOCAL, local.descriptors().control)?;
-        }
         let watch = Watch::new();
         control.join(INTERFACES, watch.raw())?;
         data.join(CONTROL, Some(control.raw()))?;
-        add(TCP, tcp.descriptors())?;
-        add(LOOPBACK, loopback.descriptors())?;
-        if let Some(rdm) = &mut rdm.port {
-            rdm.wake_through(data.as_fd())?;
-        }
-        dgram.wake_through(&data, DGRAM)?;
-        let exchange = AddressExchange::new(tcp.places());
-        Ok(Self {
+        let mut all = Self {
             own,
             policy,
             map,
-            loopback,
-            local,
-            tcp,
-            rdm,
-            dgram,
-            exchange,
+            exchange: AddressExchange::new(tcp.places()),
+            ports: PortList::new(local, tcp, lazy)?,
             interface: Interface::default(),
             device: Device::default(),
             watch,
@@ -210,7 +166,6 @@ impl<R: FabricPort> HostPorts<R> {
             followed: nic::look_again(),
             settled_at: None,
             secret: None,
-            quiet: 1 << LOCAL | 1 << TCP | 1 << RDM,
             look: true,
             told: false,
             turn: 0,
@@ -223,7 +178,11 @@ impl<R: FabricPort> HostPorts<R> {
             data,
             round: Round::new(),
             number: NESTS.fetch_add(1, Ordering::Relaxed) + 1,
-        })
+        };
+        for (number, port) in all.ports.iter_mut() {
+            join((&all.control, &all.data), number, port)?;
+        }
+        Ok(all)
     }
 
     /// This is asked for, of which the interfaces of each time have to be found.
@@ -253,11 +212,6 @@ impl<R: FabricPort> HostPorts<R> {
         self.own
     }
 
-    /// The control descriptor is readable: the next poll sees to it.
-    pub fn note_control(&mut self) {
-        self.look = true;
-    }
-
     /// The thread that slept in the data nest was given exactly these tokens, so the next poll need
     /// not ask the kernel.
     pub fn note_ready(&mut self, tokens: &[u64]) {
@@ -267,7 +221,7 @@ impl<R: FabricPort> HostPorts<R> {
         }
         let mut tcp = false;
         for token in tokens {
-            match (nest::member(*token), &mut self.local) {
+            match (nest::member(*token), &mut self.ports.local) {
                 (Some(CONTROL), _) => self.look = true,
                 (Some(member), _) => tcp |= member == TCP,
                 (None, Some(local)) => {
@@ -277,8 +231,8 @@ impl<R: FabricPort> HostPorts<R> {
             }
         }
         self.told = true;
-        self.tcp.note_told(tcp);
-        if let Some(local) = &mut self.local {
+        self.ports.tcp.note_told(tcp);
+        if let Some(local) = &mut self.ports.local {
             local.note_told();
         }
     }
@@ -290,7 +244,7 @@ impl<R: FabricPort> HostPorts<R> {
 
     /// False when the host has closed descriptors, as far as those tell that every endpoint has.
     pub fn is_intact(&self) -> bool {
-        !self.lost && self.control.is_intact() && self.tcp.is_intact()
+        !self.lost && self.control.is_intact() && self.ports.tcp.is_intact()
     }
 
     /// Returns whether the ports are used no more ([`HostPorts::lose`]).
@@ -311,191 +265,89 @@ impl<R: FabricPort> HostPorts<R> {
         self.turn
     }
 
-    /// The port over shared memory, where there is one.
-    pub fn local(&self) -> Option<&LocalPort> {
-        self.local.as_ref()
-    }
-
-    /// The port over TCP.
-    pub fn tcp(&self) -> &TcpPort {
-        &self.tcp
-    }
-
     /// The TCP port peers find this endpoint at.
     pub fn tcp_port(&self) -> u16 {
-        self.tcp.local_port()
+        self.ports.tcp.local_port()
     }
 
-    /// The port over libfabric, when it is open.
-    pub fn rdm(&self) -> Option<&R> {
-        self.rdm.port.as_ref()
+    /// Returns the port of that type, if it is open.
+    pub fn port_of<P: Any>(&self) -> Option<&P> {
+        let mut ports = self.ports.iter();
+        ports.find_map(|(_, port)| (port as &dyn Any).downcast_ref())
     }
 
-    /// The port over libfabric of a test.
-    #[cfg(test)]
-    pub(super) fn rdm_mut(&mut self) -> &mut R {
-        self.rdm.port.as_mut().unwrap()
-    }
-
-    /// The port over datagrams, when it is open.
-    pub fn dgram(&self) -> Option<&DgramPort> {
-        self.dgram.port.as_ref()
-    }
-
-    /// The figures of a link, for tools, if it goes over a network.
+    /// Returns the figures of a link, for tools, if it goes over a network.
     pub fn figures(&self, link: LinkId, now: Instant) -> Option<LinkFigures> {
-        match link.port() {
-            TCP => self.tcp.figures(link, now),
-            DGRAM => self.dgram.port.as_ref()?.figures(link),
-            _ => None,
+        self.ports.get(link.port())?.figures(link, now)
+    }
+
+    /// Returns what is counted of all ports.
+    pub fn view(&self) -> PortView<'_> {
+        let mut view = PortView {
+            links: self.link_count(),
+            ..PortView::default()
+        };
+        for (number, port) in self.ports.iter() {
+            port.count(&mut view);
+            view.open |= port_bit(&PORTS[usize::from(number)]);
         }
-    }
-
-    /// Links of all ports at the moment that others have an end of.
-    pub fn link_count(&self) -> usize {
-        let links: usize = PORTS.iter().map(|port| self.links_of(port.number)).sum();
-        links.saturating_sub(self.exchange.watch_count())
-    }
-
-    fn links_of(&self, port: u8) -> usize {
-        match port {
-            LOCAL => self.local.as_ref().map_or(0, LocalPort::link_count),
-            TCP => self.tcp.link_count(),
-            RDM => self.rdm.port.as_ref().map_or(0, R::link_count),
-            DGRAM => self.dgram.port.as_ref().map_or(0, DgramPort::sessions),
-            _ => 0,
-        }
-    }
-
-    pub(super) fn is_quiet(&self, port: u8) -> bool {
-        self.quiet & (1 << port) != 0
-    }
-
-    pub(super) fn set_quiet(&mut self, port: u8, quiet: bool) {
-        self.quiet = self.quiet & !(1 << port) | u8::from(quiet) << port;
-    }
-
-    /// Makes a port quiet whose poll found nothing (`some` is false), if it has no link and no deadline.
-    pub(super) fn note_poll(&mut self, port: u8, some: bool) -> bool {
-        let deadline = || self.port(port).and_then(LinkControl::deadline);
-        let quiet = !some && self.links_of(port) == 0 && deadline().is_none();
-        self.set_quiet(port, quiet);
-        some
+        view
     }
 
     /// The largest message that goes with its data over whichever port is open.
     pub fn eager_max(&self) -> usize {
         // A port's links all carry the same.
         let link = LinkId::new(0, 0);
-        let all = self.ports().map(|port| port.limits(link).eager_max());
+        let ports = self.ports.iter();
+        let all = ports.map(|(_, port)| port.limits(link).eager_max());
         all.min().unwrap_or(NO_LIMITS.packet_max)
     }
 
-    /// A port by its number ([`LinkId::port`]), if it is open.
-    pub(crate) fn port(&self, number: u8) -> Option<&dyn LinkControl> {
-        by_number!(self, number, as_ref)
-    }
-
-    /// The same, to do something with its links.
-    fn port_mut(&mut self, number: u8) -> Option<&mut dyn LinkControl> {
-        by_number!(self, number, as_mut, mut)
-    }
-
     /// The port that carries the packets of a link, to which something is done.
-    fn carrier<M: Memory>(&mut self, link: LinkId) -> Option<&mut dyn Port<M>>
-    where
-        R: Port<M>,
-    {
+    fn carrier(&mut self, link: LinkId) -> Option<&mut dyn HostPort<M>> {
         self.touched = true;
-        self.carrier_of(link.port())
-    }
-
-    /// A port by its number, to do something with packets.
-    pub(super) fn carrier_of<M: Memory>(&mut self, number: u8) -> Option<&mut dyn Port<M>>
-    where
-        R: Port<M>,
-    {
-        by_number!(self, number, as_mut, mut)
-    }
-
-    /// All that are open.
-    fn ports(&self) -> impl Iterator<Item = &dyn LinkControl> {
-        PORTS.iter().filter_map(|port| self.port(port.number))
+        self.ports.get_mut(link.port())
     }
 
     /// [`Port::send`] of whatever has not a link of the local port.
     #[inline(never)]
-    fn send_elsewhere<M: Memory>(
+    fn send_elsewhere(
         &mut self,
         link: LinkId,
         header: &HeaderBytes,
         body: Body<'_, M>,
-    ) -> Result<Sent, SendError>
-    where
-        R: Port<M>,
-    {
+    ) -> Result<Sent, SendError> {
         let _off = Off::new();
         let port = self.carrier(link).ok_or(SendError::Down)?;
         port.send(link, header, body)
     }
 
-    /// Starts a link over the port of that number. `strict`: a link that does not come up is not made over
-    /// another port.
+    /// Starts a link over the port of that number, which is opened if it can be. `strict`: a link that does not come up is not
+    /// made over another port.
     fn connect_over(
         &mut self,
-        port: u8,
+        number: u8,
         target: Target,
         strict: bool,
         now: Instant,
     ) -> Result<LinkId, ConnectError> {
-        let link = match port {
-            LOOPBACK => self.loopback.connect(target, now),
-            LOCAL => self.connect_local((target, strict), now),
-            RDM => self.connect_rdm((target, strict), now),
-            DGRAM => self.connect_dgram((target, strict), now),
-            _ => self.tcp.connect(target, now),
-        }?;
-        self.set_quiet(link.port(), false);
+        let port = match self.ports.lazy_mut(number) {
+            Some(lazy) => {
+                let wake =
+                    |port: &mut dyn HostPort<M>| join((&self.control, &self.data), number, port);
+                lazy.get(PORTS[usize::from(number)].name, wake)?
+            }
+            None => self.ports.get_mut(number).ok_or(ConnectError::NoRoute)?,
+        };
+        let link = port.call(target, (!strict).then_some(ROUTE_TCP), now)?;
+        let asks = port.addresses().map(|port| port.asks());
+        self.ports.set_quiet(number, false);
+        match asks {
+            Some(true) => return self.search(link, (target, strict), now),
+            Some(false) => self.exchange.expect(link, (target, strict)),
+            None => {}
+        }
         Ok(link)
-    }
-
-    /// Starts a link over shared memory.
-    fn connect_local(&mut self, to: (Target, bool), now: Instant) -> Result<LinkId, ConnectError> {
-        let (target, strict) = to;
-        let local = self.local.as_mut().ok_or(ConnectError::NoRoute)?;
-        if strict {
-            local.connect_to(BOARD, target.endpoint.0, now)
-        } else {
-            local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, now)
-        }
-    }
-
-    /// Starts a link over libfabric. Not inlined, as `connect_dgram`.
-    #[inline(never)]
-    fn connect_rdm(&mut self, to: (Target, bool), now: Instant) -> Result<LinkId, ConnectError> {
-        let (target, strict) = to;
-        let data = self.data.as_fd();
-        let rdm = self.rdm.get("rdm", |port| port.wake_through(data))?;
-        if let Some(mut peer) = nic::address(target.nic) {
-            peer.set_port(self.tcp.local_port());
-            rdm.face(peer);
-        }
-        let link = rdm.reserve(now, (!strict).then_some(ROUTE_TCP))?;
-        self.search(link, to, now)
-    }
-
-    /// Starts a link over datagrams.
-    ///
-    /// Not inlined: its stack frame would be `connect`'s, below the log lines of every other port.
-    #[inline(never)]
-    fn connect_dgram(&mut self, to: (Target, bool), now: Instant) -> Result<LinkId, ConnectError> {
-        let wake = |port: &mut _| dgram::wake_through(port, &self.data, DGRAM);
-        let link = self.dgram.get("dgram", wake)?.connect(to.0, now)?;
-        if !self.dgram.asks() {
-            self.exchange.expect(link, to);
-            return Ok(link);
-        }
-        self.search(link, to, now)
     }
 
     /// Asks the peer of a new link for its endpoint address. The link is closed if that fails.
@@ -505,44 +357,28 @@ impl<R: FabricPort> HostPorts<R> {
         target: (Target, bool),
         now: Instant,
     ) -> Result<LinkId, ConnectError> {
-        let asked = self.exchange.search(link, target, &mut self.tcp, now);
-        self.set_quiet(TCP, false);
+        let asked = self.exchange.search(link, target, &mut self.ports.tcp, now);
+        self.ports.set_quiet(TCP, false);
         if asked.is_err()
-            && let Some(port) = self.port_mut(link.port())
+            && let Some(port) = self.ports.get_mut(link.port())
         {
             port.close(link, Close::Now);
         }
         asked.map(|()| link)
     }
 
-    fn arm_port(&mut self, port: u8) -> bool {
+    fn arm_port(&mut self, number: u8) -> bool {
+        let quiet = self.ports.is_quiet(number);
         // Quiet ports have no link, and control descriptors need no arming. Over a fabric something
         // may come all the same, for a link that is gone; its descriptor would stay readable.
-        if matches!(port, LOCAL | TCP) && self.is_quiet(port) {
-            return true;
-        }
-        let ready = self.port_mut(port).is_none_or(LinkControl::arm);
+        let may_sleep = |port: &mut dyn HostPort<M>| {
+            (quiet && port.descriptors().control.is_some()) || port.arm()
+        };
+        let ready = self.ports.get_mut(number).is_none_or(may_sleep);
         if !ready {
-            self.set_quiet(port, false);
+            self.ports.set_quiet(number, false);
         }
         ready
-    }
-
-    /// The origin of a link, or the address it was made to.
-    fn origin(&self, link: LinkId) -> Origin {
-        let origin = match link.port() {
-            LOOPBACK => Some(Origin::Oneself),
-            TCP => Some(self.tcp.origin(link)),
-            LOCAL => self.local.as_ref().map(|local| local.origin(link)),
-            DGRAM => self.dgram.origin(link),
-            RDM => {
-                // An address of a fabric proves nothing about an interface.
-                let address = self.rdm.port.as_ref().and_then(|rdm| rdm.address(link));
-                address.map(Origin::Address)
-            }
-            _ => None,
-        };
-        origin.unwrap_or(Origin::Unknown)
     }
 
     /// If this machine's interfaces have changed, so many times by now, the ports are told.
@@ -552,37 +388,25 @@ impl<R: FabricPort> HostPorts<R> {
         }
         self.followed = changes;
         self.settled_at.get_or_insert_with(|| now.after(SETTLE));
-        self.touched = true;
-        let interfaces = nic::interfaces();
-        log::info!("network interfaces now: {interfaces}");
-        self.dgram.follow(&interfaces);
-        self.follow_fabric(false);
+        log::info!("network interfaces now: {}", nic::interfaces());
+        self.tell_ports(false);
     }
 
-    fn follow_fabric(&mut self, settled: bool) {
-        if let Some(rdm) = &mut self.rdm.port {
-            rdm.follow(self.interface.device(&self.device), settled);
-            rdm.provider().clone_into(&mut self.rdm.provider);
-            self.set_quiet(RDM, false);
+    /// Tells the ports of this machine's interfaces. `settled`: addresses that were gone a while ago are gone for good.
+    fn tell_ports(&mut self, settled: bool) {
+        self.touched = true;
+        let (interfaces, device) = (nic::interfaces(), self.interface.device(&self.device));
+        for (_, port) in self.ports.iter_mut() {
+            port.follow(&interfaces, &device, settled);
         }
-    }
-
-    /// Addresses that were gone a while ago are gone for good.
-    #[cold]
-    fn settle(&mut self) {
-        self.settled_at = None;
-        self.touched = true;
-        self.tcp.leave_old_addresses();
-        self.dgram.leave_old_addresses();
-        self.set_quiet(DGRAM, false);
-        self.follow_fabric(true);
+        self.ports.unquiet(u8::MAX);
     }
 
     /// Polls that are not an everyday matter: looking at what is quiet, and at interfaces.
     #[cold]
     pub(super) fn look_around(&mut self, now: Instant) {
-        if self.settled_at.is_some_and(|at| at <= now) {
-            self.settle();
+        if self.settled_at.take_if(|at| *at <= now).is_some() {
+            self.tell_ports(true);
         }
         if !self.look && now < self.next_look {
             return;
@@ -603,22 +427,29 @@ impl<R: FabricPort> HostPorts<R> {
             self.watch.let_go();
             self.follow(now, nic::look_at_once());
         }
-        self.quiet &= !readable;
-        if readable & (1 << LOCAL) != 0
-            && let Some(local) = &mut self.local
-        {
-            local.note_control();
-        }
-        if readable & (1 << TCP) != 0 {
-            self.tcp.note_control();
+        self.ports.unquiet(readable);
+        for number in (0..CONTROL).filter(|number| readable & (1 << number) != 0) {
+            if let Some(port) = self.ports.get_mut(number) {
+                port.note_control();
+            }
         }
     }
 }
 
-impl<R> HostPorts<R> {
+/// Lets sleepers wait for a port.
+fn join<M: Memory + 'static>(
+    (control, data): (&Epoll, &Epoll),
+    number: u8,
+    port: &mut dyn HostPort<M>,
+) -> io::Result<()> {
+    control.join(number, port.descriptors().control)?;
+    port.wake_through(data, number)
+}
+
+impl<M> HostPorts<M> {
     /// Whether polls look at memory alone nearly always; without active links through memory they make system calls.
     pub fn looks_at_memory(&self) -> bool {
-        self.local.as_ref().is_some_and(LocalPort::has_active)
+        self.ports.local.as_ref().is_some_and(LocalPort::has_active)
     }
 }
 
@@ -629,11 +460,11 @@ impl HostPorts {
     }
 }
 
-impl<R: FabricPort> LinkControl for HostPorts<R> {
+impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     #[inline]
     fn limits(&self, link: LinkId) -> Limits {
-        self.port(link.port())
-            .map_or(NO_LIMITS, |port| port.limits(link))
+        let port = self.ports.get(link.port());
+        port.map_or(NO_LIMITS, |port| port.limits(link))
     }
 
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
@@ -651,7 +482,8 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
             (true, _) => Location::ThisMachine,
             (false, _) => Location::Elsewhere,
         };
-        let Some(choice) = choose(self.policy, target.route, location, self.rdm.offered) else {
+        let rdm_open = self.ports.lazy_mut(RDM).is_some_and(|rdm| rdm.offered);
+        let Some(choice) = choose(self.policy, target.route, location, rdm_open) else {
             let known = !nic::socket_addresses(target.nic, tcp_port).is_empty();
             return Err(if known {
                 ConnectError::NoRoute
@@ -686,22 +518,31 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
 
     fn accept(&mut self, link: LinkId) {
         let _off = Off::new();
-        if let Some(port) = self.port_mut(link.port()) {
+        if let Some(port) = self.ports.get_mut(link.port()) {
             port.accept(link);
         }
-        if link.port() == RDM {
-            self.exchange.keep(link, &mut self.tcp);
-        }
+        self.exchange.keep(link, &mut self.ports.tcp);
+    }
+
+    fn link_count(&self) -> usize {
+        let links: usize = self.ports.iter().map(|(_, port)| port.link_count()).sum();
+        links.saturating_sub(self.exchange.watch_count())
+    }
+
+    fn note_control(&mut self) {
+        self.look = true;
     }
 
     fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
         let _off = Off::new();
         // The port has compared the users.
         let user_has = |_user: u32| {
-            let endpoint = self.local.as_ref().and_then(|it| it.endpoint(link));
+            let endpoint = self.ports.local.as_ref().and_then(|it| it.endpoint(link));
             endpoint == Some(claimed.endpoint.0)
         };
-        seen(self.origin(link), &self.own, user_has)
+        let port = self.ports.get(link.port());
+        let origin = port.map_or(Origin::Unknown, |port| port.origin(link));
+        seen(origin, &self.own, user_has)
     }
 
     fn has_interface(&self, nic: NicId) -> bool {
@@ -711,20 +552,20 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
     }
 
     fn binding(&self, link: LinkId) -> Binding {
-        self.port(link.port())
-            .map_or([0; 2], |port| port.binding(link))
+        let port = self.ports.get(link.port());
+        port.map_or([0; 2], |port| port.binding(link))
     }
 
     fn has_room(&mut self, link: LinkId) -> bool {
-        self.port_mut(link.port())
-            .is_some_and(|port| port.has_room(link))
+        let port = self.ports.get_mut(link.port());
+        port.is_some_and(|port| port.has_room(link))
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
         let _off = Off::new();
         self.touched = true;
-        self.exchange.forget(link, &mut self.tcp);
-        if let Some(port) = self.port_mut(link.port()) {
+        self.exchange.forget(link, &mut self.ports.tcp);
+        if let Some(port) = self.ports.get_mut(link.port()) {
             port.close(link, how);
         }
     }
@@ -733,27 +574,30 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
         if self.lost {
             return None;
         }
-        let ports = self.ports().map(LinkControl::deadline);
+        let ports = self.ports.iter().map(|(_, port)| port.deadline());
         Instant::earliest(ports.chain([self.exchange.deadline(), self.settled_at]))
     }
 
-    /// Only for datagrams: a dead peer is noticed only when something is sent.
     fn monitor(&mut self, link: LinkId, wanted: bool) {
-        if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.port.as_mut()) {
+        // The others notice dead peers by themselves.
+        if let Some(lazy) = self.ports.lazy_mut(link.port())
+            && let Some(port) = &mut lazy.port
+        {
             self.touched = true;
-            dgram.monitor(link, wanted);
+            port.monitor(link, wanted);
         }
     }
 
     fn heard_at(&self, link: LinkId) -> Option<Instant> {
-        self.port(link.port())?.heard_at(link)
+        self.ports.get(link.port())?.heard_at(link)
     }
 
     fn keep_alive_due(&self) -> Option<Instant> {
         if self.lost {
             return None;
         }
-        self.ports().filter_map(LinkControl::keep_alive_due).min()
+        let due = |(_, port): (u8, &dyn HostPort<M>)| port.keep_alive_due();
+        self.ports.iter().filter_map(due).min()
     }
 
     fn keep_alive(&mut self, now: Instant) {
@@ -761,10 +605,8 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
         if self.lost {
             return;
         }
-        for port in PORTS {
-            if let Some(port) = self.port_mut(port.number) {
-                port.keep_alive(now);
-            }
+        for (_, port) in self.ports.iter_mut() {
+            port.keep_alive(now);
         }
     }
 
@@ -779,7 +621,7 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
         if self.armed && !self.touched && !self.look {
             return true;
         }
-        let ready = !self.look && ARMING.into_iter().all(|port| self.arm_port(port));
+        let ready = !self.look && (0..CONTROL).all(|port| self.arm_port(port));
         if !ready {
             self.disarm();
         }
@@ -794,10 +636,8 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
         }
         self.turn |= ROUND - 1;
         self.armed = false;
-        for port in PORTS {
-            if let Some(port) = self.port_mut(port.number) {
-                port.disarm();
-            }
+        for (_, port) in self.ports.iter_mut() {
+            port.disarm();
         }
     }
 
@@ -809,10 +649,7 @@ impl<R: FabricPort> LinkControl for HostPorts<R> {
     }
 }
 
-impl<M: Memory, R: FabricPort + Port<M>> Port<M> for HostPorts<R>
-where
-    for<'a> R: Rounds<M, Lent<'a> = &'a [u8]> + 'a,
-{
+impl<M: Memory + 'static> Port<M> for HostPorts<M> {
     #[inline(always)]
     fn send(
         &mut self,
@@ -820,7 +657,7 @@ where
         header: &HeaderBytes,
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
-        if let (LOCAL, Some(local)) = (link.port(), &mut self.local) {
+        if let (LOCAL, Some(local)) = (link.port(), &mut self.ports.local) {
             return match local.send(link, header, &body) {
                 Ok(Sent::Whole) => Ok(Sent::Whole),
                 other => {

@@ -24,10 +24,9 @@
 //!
 //! Not here: links.
 
-use super::dgram::provider as dgram_provider;
 use super::host::HostPorts;
 use super::interface::Interface;
-use super::lazy::{self, Lazy};
+use super::lazy::Lazy;
 use crate::nic::{self, ResolveError};
 use crate::secret_file::{self, SecretError};
 use mx_port_base::Resolver;
@@ -42,7 +41,7 @@ use mx_port_rdm::{RdmOptions, RdmPort, hardware};
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::port::ConnectError;
 use mx_proto::reliability::ReliableConfig;
-use mx_proto::{EndpointId, Identity, Route, SessionId};
+use mx_proto::{EndpointId, Identity, Memory, Route, SessionId};
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -198,7 +197,7 @@ const PEERS_DESCRIPTORS: usize = 3;
 /// Attempts to draw another number when the kernel's is taken on the other port.
 const DRAWS: u32 = 64;
 
-impl HostPorts {
+impl<M: Memory + 'static> HostPorts<M> {
     /// Opens an endpoint on all ports of this host, in a session of its own. Ports are large, and callers' stacks may be
     /// small: what is open is kept in memory of its own until they are put together.
     pub fn open(options: OpenOptions) -> Result<(Box<Self>, Identity), OpenError> {
@@ -239,15 +238,15 @@ impl HostPorts {
 
 /// The ports of an endpoint.
 #[inline(never)]
-fn put_together(
+fn put_together<M: Memory + 'static>(
     own: Identity,
     options: &OpenOptions,
     claim: Box<Claim>,
-    rdm: Box<Lazy<RdmPort>>,
-) -> Result<Box<HostPorts>, OpenError> {
+    rdm: Lazy<M>,
+) -> Result<Box<HostPorts<M>>, OpenError> {
     let local = shared_memory(options, own.endpoint, claim.local)?;
     let dgram = match claim.dgram {
-        Some(port) => Lazy::new(Some(port), None, dgram_provider),
+        Some(port) => Lazy::open(port),
         None => dgram_later(options, claim.tcp.local_port()),
     };
     let policy = match options.policy {
@@ -255,17 +254,17 @@ fn put_together(
         Route::AUTO if !options.shared_memory => ROUTE_TCP,
         policy => policy,
     };
-    let ports = HostPorts::new(own, policy, options.ports, local, claim.tcp, *rdm, dgram);
+    let ports = HostPorts::new(own, policy, options.ports, local, claim.tcp, [rdm, dgram]);
     ports.map(Box::new).map_err(OpenError::System)
 }
 
 /// The port over libfabric: at once, later or not at all.
 #[inline(never)]
-fn open_rdm(
+fn open_rdm<M: Memory + 'static>(
     (policy, required): (Route, Route),
     options: RdmOptions,
     interface: Interface,
-) -> Result<Box<Lazy<RdmPort>>, OpenError> {
+) -> Result<Lazy<M>, OpenError> {
     let now = move |options: &RdmOptions| RdmOptions {
         device: interface.device(&options.device),
         ..options.clone()
@@ -276,13 +275,13 @@ fn open_rdm(
         _ => Vec::new(),
     };
     let names = adapters.join(", ");
-    let mut opened = None;
     if wanted {
         let port = RdmPort::open(now(&options));
         let port = port.map_err(|error| OpenError::Port("rdm", error.into()))?;
         log::info!("rdm port over {}", port.provider());
-        opened = Some(port);
-    } else if !adapters.is_empty() {
+        return Ok(Lazy::open(port));
+    }
+    if !adapters.is_empty() {
         let of_adapter = RdmOptions {
             hardware_only: true,
             ..now(&options)
@@ -290,25 +289,18 @@ fn open_rdm(
         match RdmPort::open(of_adapter) {
             Ok(port) => {
                 log::info!("rdm port over {} ({names})", port.provider());
-                opened = Some(port);
+                return Ok(Lazy::open(port));
             }
             Err(error) => log::warn!("{names} not used, tcp is: no rdm port: {error}"),
         }
     }
-    let later = match opened {
-        Some(_) => None,
-        None => lazy::later(
-            "rdm",
-            move || RdmPort::open(now(&options)),
-            RdmPort::provider,
-        ),
-    };
-    Ok(Box::new(Lazy::new(opened, later, RdmPort::provider)))
+    let open = move || RdmPort::open(now(&options));
+    Ok(Lazy::later("rdm", open, RdmPort::provider))
 }
 
 /// The port over datagrams, opened for the first address that asks for it. An endpoint that peers
 /// are to find over it has it opened from the start, so here another number does as well.
-fn dgram_later(options: &OpenOptions, number: u16) -> Lazy<DgramPort> {
+fn dgram_later<M: Memory + 'static>(options: &OpenOptions, number: u16) -> Lazy<M> {
     let mut options = dgram_options(options, number);
     let open = move || match dgram::open(&options, resolver(options.ports)) {
         Err(DgramError::InUse(_)) => {
@@ -317,8 +309,7 @@ fn dgram_later(options: &OpenOptions, number: u16) -> Lazy<DgramPort> {
         }
         other => other,
     };
-    let later = lazy::later("dgram", open, |port| port.datagrams().name());
-    Lazy::new(None, later, dgram_provider)
+    Lazy::later("dgram", open, |port: &DgramPort| port.datagrams().name())
 }
 
 fn dgram_options(options: &OpenOptions, port: u16) -> DgramOptions {
@@ -573,7 +564,7 @@ mod tests {
             secret_file: Some(path.clone()),
             ..lowest()
         };
-        let refused = HostPorts::open(options.clone());
+        let refused = <HostPorts>::open(options.clone());
         assert!(matches!(refused, Err(OpenError::Secret(_))));
         let mut file = std::fs::OpenOptions::new();
         let file = file.write(true).create_new(true).mode(0o600).open(&path);
@@ -663,7 +654,7 @@ mod tests {
         // Reserved for documentation: no machine has it.
         let foreign = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         options.tcp_bind = Some(foreign);
-        let error = HostPorts::open(options.clone()).unwrap_err();
+        let error = <HostPorts>::open(options.clone()).unwrap_err();
         let first = SocketAddr::new(foreign, options.ports.base());
         assert!(
             matches!(&error, OpenError::Listen { address, .. } if *address == first),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   begin_active --> local's active links, and nothing else
-//!   begin        --> loopback --> local --> rdm --> dgram --> tcp, and what follows for the address exchange
+//!   begin        --> loopback --> rdm --> dgram --> local --> tcp, and what follows for the address exchange
 //!                    a port that is quiet is left out; so are dgram and tcp, unless it is their turn or nothing has
 //!                    happened
 //! ```
@@ -12,20 +12,18 @@
 //!
 //! Owns: the position among the ports.
 
-use super::address_exchange::{Askers, What, recognise};
-use super::dgram::Dgram;
+use super::address_exchange::{What, recognise};
 use super::host::{HostPorts, ROUND};
-use super::lazy::Lazy;
 use mx_port_base::cancellation::Off;
-use mx_port_base::ports::{DGRAM, LOCAL, LOOPBACK, PORTS, RDM, TCP};
+use mx_port_base::ports::{LOCAL, LOOPBACK, PORTS, TCP};
 use mx_port_local::{Lent, LocalPort};
-use mx_port_rdm::FabricPort;
-use mx_proto::port::{LinkDown, Place, Port};
+use mx_proto::port::{LinkDown, Place};
 use mx_proto::round::{Next, PortEvent, Rounds};
 use mx_proto::{Instant, Memory};
 
-/// The order in which ports have their turns: those first for which it is cheap.
-const TURNS: [u8; PORTS.len()] = [LOOPBACK, LOCAL, RDM, DGRAM, TCP];
+/// The port that has the first turn. The others follow in the order of their numbers, so that TCP, where each look is a system
+/// call, is the last.
+const FIRST: usize = LOOPBACK as usize;
 
 /// The position within a round.
 #[derive(Debug)]
@@ -34,7 +32,7 @@ pub(super) struct Round {
     budget: usize,
     /// Only local's active links have a turn.
     active: bool,
-    /// The turn in [`TURNS`].
+    /// Number of turns so far.
     at: usize,
     /// That port is in a round of its own.
     begun: bool,
@@ -49,7 +47,7 @@ impl Round {
             now: Instant(0),
             budget: 0,
             active: false,
-            at: TURNS.len(),
+            at: PORTS.len(),
             begun: false,
             any: false,
             of: LOOPBACK,
@@ -57,10 +55,7 @@ impl Round {
     }
 }
 
-impl<M: Memory, R: FabricPort + Port<M>> Rounds<M> for HostPorts<R>
-where
-    for<'a> R: Rounds<M, Lent<'a> = &'a [u8]> + 'a,
-{
+impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
     type Lent<'a>
         = Lent<'a>
     where
@@ -70,10 +65,10 @@ where
     fn begin_active(&mut self, budget: usize) -> bool {
         self.touched = true;
         self.turn = self.turn.wrapping_add(1);
-        let Some(local) = self.local.as_mut().filter(|local| local.is_active()) else {
+        let Some(local) = self.ports.local.as_mut().filter(|local| local.is_active()) else {
             return false;
         };
-        if self.turn % ROUND == 0 || self.look || !self.loopback.is_idle() {
+        if self.turn % ROUND == 0 || self.look || !self.ports.loopback.is_idle() {
             return false;
         }
         (self.round.active, self.round.of) = (true, LOCAL);
@@ -92,14 +87,14 @@ where
         (round.now, round.budget, round.any) = (now, budget, false);
         (round.active, round.at, round.begun) = (false, 0, false);
         if self.lost {
-            (self.turn, round.at) = (0, TURNS.len());
+            (self.turn, round.at) = (0, PORTS.len());
         }
     }
 
     #[inline(always)]
     fn next(&mut self) -> Next {
         if self.round.active
-            && let Some(local) = &mut self.local
+            && let Some(local) = &mut self.ports.local
         {
             return local.next_event();
         }
@@ -110,46 +105,60 @@ where
     fn body(&self) -> Lent<'_> {
         match self.round.of {
             LOCAL => self
+                .ports
                 .local
                 .as_ref()
                 .map_or(Lent::Bytes(&[]), LocalPort::lent),
-            of => Lent::Bytes(self.bytes_of(of)),
+            _ => Lent::Bytes(self.body_elsewhere()),
         }
     }
 
     fn read(&mut self, place: Place<'_, M>) {
         let _off = Off::new();
-        if let Some(port) = self.carrier_of(self.round.of) {
+        if let Some(port) = self.ports.get_mut(self.round.of) {
             port.read(place);
         }
     }
 
     fn skip(&mut self) {
         let _off = Off::new();
-        if let Some(port) = self.carrier_of(self.round.of) {
+        if let Some(port) = self.ports.get_mut(self.round.of) {
             port.skip();
         }
     }
 }
 
-impl<R: FabricPort> HostPorts<R> {
+impl<M: Memory + 'static> HostPorts<M> {
+    /// The body of a packet of another port than local.
     #[inline(never)]
-    fn next_of_all<M: Memory>(&mut self) -> Next
-    where
-        for<'a> R: Port<M> + Rounds<M, Lent<'a> = &'a [u8]> + 'a,
-    {
+    fn body_elsewhere(&self) -> &[u8] {
+        let port = self.ports.get(self.round.of);
+        port.map_or(&[], |port| port.bytes())
+    }
+
+    #[inline(never)]
+    fn next_of_all(&mut self) -> Next {
         let _off = Off::new();
         loop {
-            let Some(&of) = TURNS.get(self.round.at) else {
+            if self.round.at == PORTS.len() {
                 let any = self.round.any;
                 return Next::End { any };
-            };
+            }
+            let turn = self.round.at + FIRST;
+            let of = turn.checked_sub(PORTS.len()).unwrap_or(turn) as u8;
             if !self.round.begun && !self.begin_port(of) {
                 self.round.at += 1;
                 continue;
             }
             self.round.begun = true;
-            match self.next_of(of) {
+            let next = match (of, &mut self.ports.local) {
+                (LOCAL, Some(local)) => local.next_event(),
+                _ => match self.ports.get_mut(of) {
+                    Some(port) => port.next(),
+                    None => Next::End { any: false },
+                },
+            };
+            match next {
                 Next::Event(event) => {
                     self.round.of = of;
                     if let Some(event) = self.sift(of, event) {
@@ -166,79 +175,35 @@ impl<R: FabricPort> HostPorts<R> {
     }
 
     /// Begins the round of a port. False: it has no turn.
-    fn begin_port<M: Memory>(&mut self, of: u8) -> bool
-    where
-        R: Port<M>,
-    {
-        let (now, budget) = (self.round.now, self.round.budget);
-        let round = self.turn % ROUND == 0;
-        let has_turn = match of {
-            LOOPBACK => !self.loopback.is_idle(),
-            DGRAM => round || !(self.round.any || self.is_quiet(DGRAM)),
-            TCP => !self.is_quiet(TCP) && (round || !self.round.any),
-            of => !self.is_quiet(of),
-        };
-        if !has_turn {
-            return false;
-        }
-        if let (LOCAL, Some(local)) = (of, &mut self.local) {
-            local.begin_round(self.turn, now, budget);
+    fn begin_port(&mut self, of: u8) -> bool {
+        let (now, budget, any) = (self.round.now, self.round.budget, self.round.any);
+        let (turn, quiet) = (self.turn, self.ports.is_quiet(of));
+        if let (LOCAL, Some(local), false) = (of, &mut self.ports.local, quiet) {
+            local.begin_round(turn, now, budget);
             return true;
         }
-        match self.carrier_of(of) {
-            Some(port) => {
-                port.begin(now, budget);
-                true
-            }
-            None => {
-                self.set_quiet(of, true);
-                false
-            }
+        let Some(port) = self.ports.get_mut(of) else {
+            return false;
+        };
+        let has_turn = port.has_turn(quiet, turn % ROUND == 0, any);
+        if has_turn {
+            port.begin(now, budget);
         }
-    }
-
-    fn next_of<M: Memory>(&mut self, of: u8) -> Next
-    where
-        R: Port<M>,
-    {
-        if let (LOCAL, Some(local)) = (of, &mut self.local) {
-            return local.next_event();
-        }
-        match self.carrier_of(of) {
-            Some(port) => port.next(),
-            None => Next::End { any: false },
-        }
-    }
-
-    /// The bytes that a port other than local lends.
-    #[inline(never)]
-    fn bytes_of<M: Memory>(&self, of: u8) -> &[u8]
-    where
-        for<'a> R: Rounds<M, Lent<'a> = &'a [u8]> + 'a,
-    {
-        match of {
-            LOOPBACK => Rounds::<M>::body(&self.loopback),
-            TCP => Rounds::<M>::body(&self.tcp),
-            RDM => self.rdm.port.as_ref().map_or(&[], R::body),
-            DGRAM => self.dgram.port.as_ref().map_or(&[], Rounds::<M>::body),
-            _ => &[],
-        }
+        has_turn
     }
 
     /// A port has had its turn, in which it found something or not.
     fn end_port(&mut self, of: u8, mut some: bool) {
         if of == TCP {
-            let ports = askers(&mut self.rdm, &mut self.dgram);
-            if self.exchange.run(ports, &mut self.tcp, self.round.now) {
+            let now = self.round.now;
+            let ((ports, tcp), exchange) = (self.ports.askers(), &mut self.exchange);
+            if exchange.run(ports, tcp, now) {
                 some = true;
                 self.expect_asked();
             }
         }
-        self.round.any |= if of == LOOPBACK {
-            some
-        } else {
-            self.note_poll(of, some)
-        };
+        self.round.any |= some;
+        self.ports.note_poll(of, some);
     }
 
     /// The event for the endpoint, if it is not the address exchange's.
@@ -246,9 +211,8 @@ impl<R: FabricPort> HostPorts<R> {
     fn sift(&mut self, of: u8, event: PortEvent) -> Option<PortEvent> {
         match of {
             TCP => self.sift_tcp(event),
-            RDM => Some(self.end_attempt(event, RDM)),
-            DGRAM => Some(self.end_attempt(event, DGRAM)),
-            _ => Some(event),
+            LOCAL => Some(event),
+            of => Some(self.end_attempt(event, of)),
         }
     }
 
@@ -257,7 +221,7 @@ impl<R: FabricPort> HostPorts<R> {
         let (exchange, link) = (&self.exchange, event.link());
         let is_own = exchange.is_asking(link) || exchange.is_watching(link);
         let question = match event {
-            PortEvent::Packet { header, .. } if !is_own && self.tcp.is_stranger(link) => {
+            PortEvent::Packet { header, .. } if !is_own && self.ports.tcp.is_stranger(link) => {
                 recognise(&header)
             }
             _ => None,
@@ -277,8 +241,7 @@ impl<R: FabricPort> HostPorts<R> {
     ) -> Option<PortEvent> {
         let (link, now) = (event.link(), self.round.now);
         let asking = self.exchange.is_asking(link);
-        let ports = askers(&mut self.rdm, &mut self.dgram);
-        let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
+        let ((ports, tcp), exchange) = (self.ports.askers(), &mut self.exchange);
         let ended = match (event, question) {
             (PortEvent::Up(_) | PortEvent::Writable(_), _) if asking => {
                 exchange.ask((ports, tcp), link, now);
@@ -307,16 +270,13 @@ impl<R: FabricPort> HostPorts<R> {
 
     /// The exchange has done something, so the ports whose peers are asked for may have work.
     fn expect_asked(&mut self) {
-        self.set_quiet(RDM, false);
-        self.set_quiet(DGRAM, false);
+        self.ports.unquiet(!(1 << LOCAL | 1 << TCP));
     }
 
-    /// Notes the ends of attempts to connect on the rdm or the dgram port.
+    /// Notes the ends of attempts to connect on a port that has a part in the exchange.
     fn end_attempt(&mut self, event: PortEvent, of: u8) -> PortEvent {
-        let ours = match of {
-            RDM => &self.rdm.provider,
-            _ => &self.dgram.provider,
-        };
+        let port = self.ports.get_mut(of).and_then(|port| port.addresses());
+        let ours = port.map_or("", |port| port.provider());
         match event {
             PortEvent::Up(link) => {
                 self.exchange.end_attempt(ours, link, None);
@@ -329,13 +289,5 @@ impl<R: FabricPort> HostPorts<R> {
             }
             _ => event,
         }
-    }
-}
-
-/// The ports for whose peers the exchange asks, as far as they are open.
-fn askers<'a, R: FabricPort>(rdm: &'a mut Lazy<R>, dgram: &'a mut Dgram) -> Askers<'a> {
-    Askers {
-        rdm: rdm.port.as_mut().map(|rdm| rdm as _),
-        dgram: dgram.endpoint_addresses(),
     }
 }

@@ -1,6 +1,9 @@
 //! Checks of endpoints over datagrams, for every carrier and every way of finding peers.
 
 use crate::node::{LONG, Node, NotConnected, pattern, pending};
+use mx_port_dgram::DgramPort;
+use mx_port_tcp::TcpPort;
+use mx_proto::port::LinkControl;
 use mx_proto::{Down, DownReason, Route, Status};
 use mx_sys::{EndpointChoice, ROUTE_DGRAM, ROUTE_TCP};
 use std::time::{Duration, Instant};
@@ -9,8 +12,8 @@ use std::time::{Duration, Instant};
 pub(crate) fn links(node: &Node) -> (usize, usize) {
     let engine = node.shared.lock();
     let ports = engine.endpoint.port();
-    let dgram = ports.dgram().map_or(0, |dgram| dgram.sessions());
-    (ports.tcp().link_count(), dgram)
+    let dgram = ports.port_of().map_or(0, DgramPort::sessions);
+    (ports.port_of().map_or(0, TcpPort::link_count), dgram)
 }
 
 /// Waits until `node` has these links: they end in their own time.

@@ -20,7 +20,7 @@ fn on(library: Library) -> Node {
 
 fn provider(node: &Node) -> String {
     let engine = node.shared.lock();
-    engine.endpoint.port().rdm().unwrap().provider().to_owned()
+    engine.endpoint.port().view().provider.to_owned()
 }
 
 /// Links over TCP and the fabric.
@@ -32,7 +32,7 @@ fn links(node: &Node) -> (usize, usize) {
 /// Returns the number of connections that a node has accepted over TCP.
 fn accepted(node: &Node) -> u64 {
     let engine = node.shared.lock();
-    engine.endpoint.port().tcp().stats().accepted
+    engine.endpoint.port().view().tcp.accepted
 }
 
 /// A small and a large message there.

@@ -22,7 +22,7 @@ fn node_with(local: LocalOptions) -> Node {
 
 fn stats(node: &Node) -> LocalStats {
     let engine = node.shared.lock();
-    engine.endpoint.port().local().unwrap().stats()
+    engine.endpoint.port().view().local
 }
 
 /// A message there, and whether it arrives.

@@ -7,6 +7,7 @@
 use crate::node::{KEY, LONG, Node};
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::Library;
+use mx_port_rdm::RdmPort;
 use mx_proto::port::{Body, Close, HeaderBytes, LinkControl, LinkDown, Port};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{Clock, Config, Identity, LinkId, NicId, Route, SessionId, Source, Status};
@@ -56,7 +57,7 @@ impl Ear for Heard {
 
 /// Ports without an endpoint behind them.
 struct Stranger {
-    ports: HostPorts,
+    ports: HostPorts<Vec<u8>>,
     own: Identity,
     heard: Heard,
 }
@@ -133,7 +134,7 @@ fn left_alone(node: &Node, within: Duration) {
             .lock()
             .endpoint
             .port()
-            .rdm()
+            .port_of::<RdmPort>()
             .unwrap()
             .link_count()
     };

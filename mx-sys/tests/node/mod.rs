@@ -10,14 +10,17 @@
 pub(crate) mod numbers;
 pub(crate) mod traffic;
 
-use mx_proto::port::{ConnectError, WakeDescriptors};
+use mx_port_local::LocalPort;
+use mx_port_rdm::RdmPort;
+use mx_port_tcp::TcpPort;
+use mx_proto::port::{ConnectError, LinkControl, WakeDescriptors};
 use mx_proto::{
     Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, MatchMask, NicId, OpKind,
     Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
 };
 use mx_sim::Completion;
-use mx_sim::Queue;
 use mx_sim::{CallOff, Cancelled};
+use mx_sim::{Queue, Reports};
 use mx_sys::clock::MonotonicClock;
 use mx_sys::{
     EndpointChoice, Helper, HostPorts, Interest, OpenError, OpenOptions, Progress, Shared, Tuning,
@@ -66,11 +69,11 @@ pub(crate) struct Engine {
 
 impl Engine {
     fn collect(&mut self) {
-        while let Some(completion) = self.endpoint.owner_mut().next_completion() {
+        while let Some(completion) = self.endpoint.next_completion() {
             self.done.push_back(completion);
             self.produced |= 1;
         }
-        while let Some(event) = self.endpoint.owner_mut().next_down() {
+        while let Some(event) = self.endpoint.next_down() {
             self.events.push_back(event);
             self.produced |= 2;
         }
@@ -223,9 +226,9 @@ impl Node {
         let engine = self.shared.lock();
         let ports = engine.endpoint.port();
         (
-            ports.local().map_or(0, |local| local.link_count()),
-            ports.tcp().link_count(),
-            ports.rdm().map_or(0, |rdm| rdm.link_count()),
+            ports.port_of().map_or(0, LocalPort::link_count),
+            ports.port_of().map_or(0, TcpPort::link_count),
+            ports.port_of().map_or(0, RdmPort::link_count),
         )
     }
 

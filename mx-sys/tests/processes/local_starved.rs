@@ -74,7 +74,7 @@ fn a_caller_whose_memory_was_cut_off_is_heard_all_the_same() {
     let (mut server, mut client, (board, endpoint)) = pair();
     let link = client
         .port
-        .connect_or(board, endpoint, ROUTE_TCP, MonotonicClock.now())
+        .connect_or(board, endpoint, Some(ROUTE_TCP), MonotonicClock.now())
         .unwrap();
     // Enough to accept the connection, but not to take what comes over it.
     let all = hoard(1);
@@ -142,7 +142,7 @@ fn without_descriptors_callers_wait_and_nothing_spins() {
     let (mut server, mut client, (board, endpoint)) = pair();
     let link = client
         .port
-        .connect_or(board, endpoint, ROUTE_TCP, MonotonicClock.now())
+        .connect_or(board, endpoint, Some(ROUTE_TCP), MonotonicClock.now())
         .unwrap();
     let all = hoard(0);
     for _ in 0..100_000 {

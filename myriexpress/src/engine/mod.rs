@@ -33,12 +33,12 @@ pub(crate) use turns::HandlerTurn;
 use crate::error::{Code, Error};
 use crate::handles::{Address, EndpointHandle, PeerKey, RequestHandle};
 use crate::status::{Status, StatusCode};
-use mx_proto::port::{Port, WakeDescriptors};
+use mx_proto::port::Port;
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Config, Endpoint, Identity, Instant, Owner, RemoteId, RequestId};
+use mx_proto::{Clock, Config, Endpoint, Event, Identity, OpKind, Outcome, RemoteId, RequestId};
 use mx_sys::{Interest, UserMemory};
 use peers::{Peer, Peers};
-use program::Word;
+use program::{Note, Word};
 use std::time::Duration;
 use turns::Handling;
 
@@ -141,7 +141,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// about a message. Never blocks. Returns whether anything happened.
     #[inline]
     pub(crate) fn progress(&mut self) -> bool {
-        if self.halted() {
+        if self.is_halted() {
             return self.keep_alive();
         }
         let busy = self.endpoint.progress();
@@ -156,9 +156,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         false
     }
 
-    /// Nothing may be taken in: while the handler runs, or until the program allows it.
+    /// Whether nothing may be taken in: while the handler runs, or until the program allows it. The thread that ends that wakes
+    /// sleepers, because their descriptors change.
     #[inline]
-    fn halted(&self) -> bool {
+    pub(crate) fn is_halted(&self) -> bool {
         self.disabled || self.running().is_some()
     }
 
@@ -179,30 +180,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Something has come up.
     fn produce(&mut self, what: Interest) {
         self.endpoint.owner_mut().produced |= what;
-    }
-
-    /// See [`mx_sys::Progress::arm`].
-    pub(crate) fn arm(&mut self) -> bool {
-        // The thread that ends the halt wakes sleepers, because the descriptors change.
-        self.halted() || self.endpoint.arm()
-    }
-
-    /// See [`mx_sys::Progress::deadline`].
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        if self.halted() {
-            self.endpoint.keep_alive_due()
-        } else {
-            self.endpoint.deadline()
-        }
-    }
-
-    /// See [`mx_sys::Progress::descriptors`].
-    pub(crate) fn descriptors(&self) -> WakeDescriptors {
-        if self.halted() {
-            WakeDescriptors::default()
-        } else {
-            self.endpoint.descriptors()
-        }
     }
 
     /// Every thread that waits for something is to come back.
@@ -332,20 +309,40 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Follow-up work after calls of the protocol endpoint.
     #[inline]
     fn flush(&mut self) {
-        while self.endpoint.owner().has_events() {
-            self.follow_up();
+        while let Some(event) = self.endpoint.next_event() {
+            self.handle(event);
         }
     }
 
     #[cold]
-    fn follow_up(&mut self) {
-        for (op, remote, gone) in std::mem::take(&mut self.endpoint.owner_mut().unnamed) {
-            let key = gone.or_else(|| self.peer_of_remote(remote));
-            let (program, ops) = self.endpoint.split();
-            if let (Some(key), Some(word)) = (key, ops.word_mut(op)) {
-                word.status.source = program.address(key);
+    fn handle(&mut self, event: Event<Note>) {
+        let program = self.endpoint.owner_mut();
+        match event {
+            Event::Noted(Note::Ended(op, how)) => self.on_ended(op, how),
+            Event::Noted(Note::HeardOf(remote, identity)) => {
+                if program.peers.of_remote(remote).is_none() {
+                    program.peers.connected(identity, remote);
+                }
             }
+            Event::Down(down) => program.lost(&down),
+            Event::Joined { one, other, who } => program.peers.joined(one, other, who),
+            Event::Decidable => self.produce(HANDLER),
+            Event::Due(_) => {}
         }
+    }
+
+    /// A receive has ended, or a connect has been answered: the other side is a peer from now on.
+    fn on_ended(&mut self, op: RequestId, how: Outcome) {
+        if how.kind == OpKind::Connect {
+            self.endpoint.owner_mut().peers.answered(how.remote);
+        }
+        let from = self.peer_of_remote(how.remote).or_else(|| {
+            // It may be gone since.
+            let identity = self.endpoint.loss_of(how.remote)?.identity;
+            Some(self.endpoint.owner_mut().peers.remembered(identity))
+        });
+        let (program, ops) = self.endpoint.split();
+        program.end(ops, op, how, from);
     }
 
     #[inline]

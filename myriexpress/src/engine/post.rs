@@ -19,8 +19,8 @@ use crate::handles::{Address, PeerKey, RequestHandle};
 use crate::status::{Status, StatusCode};
 use mx_proto::port::{ConnectError, Port};
 use mx_proto::{
-    Clock, EndpointId, MatchBits, MatchMask, Memory, NicId, Owner, PostError, Posted, Received,
-    RemoteId, RequestId, SendMode, SessionId, Target,
+    Clock, EndpointId, MatchBits, MatchMask, Memory, NicId, PostError, Posted, Received, RemoteId,
+    RequestId, SendMode, SessionId, Target,
 };
 use mx_sys::UserMemory;
 
@@ -152,9 +152,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let op = match self.endpoint.recv(bits, mask, memory, word) {
             Ok(Received::Pending(op)) => Some(op),
             Ok(Received::Complete(outcome)) => {
-                let (program, ops) = self.endpoint.split();
-                let op = ops.add_done(word);
-                op.inspect(|op| program.completed(ops, *op, outcome))
+                let op = self.endpoint.split().1.add_done(word);
+                op.inspect(|op| self.on_ended(*op, outcome))
             }
             Err(PostError::TooMany) => None,
             // The mask has been checked, and a receive has no length.

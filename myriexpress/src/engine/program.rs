@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   posted --> record of the endpoint + Word --completed--> done: oldest first --test, test_any--> freed
-//!                                               |  `-- hidden (mx_connect): in no order
-//!                                               `----- forgotten: freed
+//!                                               |  |-- hidden (mx_connect): in no order
+//!                                               |  `-- forgotten: freed
+//!                                               `----- noted: a connect, or the other side is no peer yet
 //! ```
 //!
 //! A request's handle is its record's id, so it becomes stale with it. Follow-up work is done by
@@ -18,8 +19,8 @@ use crate::handles::{Address, PeerKey, REQUESTS_MAX};
 use crate::status::{Status, StatusCode};
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::{
-    Arrival, Down, EntryId, Identity, MatchBits, MatchIndex, OpKind, Outcome, Owner, RemoteId,
-    RequestId, Source, Verdict,
+    Arrival, Down, EntryId, Event, Events, Identity, MatchBits, MatchIndex, OpKind, Outcome, Owner,
+    RemoteId, RequestId, Source, Verdict,
 };
 use mx_sys::{Interest, MallocBuffer, UserMemory};
 
@@ -58,6 +59,15 @@ pub(super) enum Whose {
     Hidden,
 }
 
+/// A task that the engine does after the call of the protocol endpoint in which it was noted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Note {
+    /// A request has ended that waits for the other side to be a peer.
+    Ended(RequestId, Outcome),
+    /// A message has come from a remote that is no peer yet, with this name and life.
+    HeardOf(RemoteId, Identity),
+}
+
 /// The owner of the protocol endpoint.
 #[derive(Debug)]
 pub(crate) struct Program {
@@ -69,9 +79,6 @@ pub(crate) struct Program {
     pub(super) produced: Interest,
     /// A handler is registered.
     pub(super) deferring: bool,
-    /// Requests that ended with remotes that are no peers yet, or are gone since: with the peer to
-    /// report.
-    pub(super) unnamed: Vec<(RequestId, RemoteId, Option<PeerKey>)>,
 }
 
 impl Word {
@@ -91,7 +98,6 @@ impl Program {
             done: MatchIndex::default(),
             produced: 0,
             deferring: false,
-            unnamed: Vec::new(),
         }
     }
 
@@ -150,27 +156,15 @@ impl Program {
         Some(status)
     }
 
-    /// The other side of a request, now or when it is a peer.
+    /// A request has ended; `from`: the other side, if that is known only now.
     #[inline]
-    fn name(&mut self, word: &mut Word, op: RequestId, remote: RemoteId) {
-        match self.peers.of_remote(remote) {
-            Some(key) => word.status.source = self.address(key),
-            None => self.unnamed.push((op, remote, None)),
-        }
-    }
-}
-
-impl Owner for Program {
-    type Memory = UserMemory;
-    type Word = Word;
-    type Places = Chunks<UserMemory, Word, { REQUESTS_MAX as u32 }>;
-
-    fn joins(_: &[u8]) -> bool {
-        true
-    }
-
-    #[inline]
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
+    pub(super) fn end(
+        &mut self,
+        ops: &mut Ops<Self>,
+        op: RequestId,
+        how: Outcome,
+        from: Option<PeerKey>,
+    ) {
         let Some(word) = ops.word_mut(op) else {
             return;
         };
@@ -186,38 +180,65 @@ impl Owner for Program {
             OpKind::Recv => {
                 word.status.match_info = how.bits.0;
                 word.status.msg_length = how.length;
-                self.name(word, op, how.remote);
-            }
-            OpKind::Connect if code == StatusCode::Success => {
-                self.peers.answered(how.remote);
-                self.name(word, op, how.remote);
             }
             OpKind::Send | OpKind::Connect => {}
+        }
+        if let Some(from) = from {
+            word.status.source = self.address(from);
         }
         self.finish(ops, op, code, transferred);
     }
 
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
+    /// A session has ended.
+    pub(super) fn lost(&mut self, down: &Down) {
         self.peers.lost(down.remote);
         let known = self.peers.of_remote(down.remote);
         if let (Some(key), Some(tombstone)) = (known, down.tombstone) {
             self.peers.ascribe(tombstone, key);
         }
-        for (_, remote, key) in &mut self.unnamed {
-            if *remote == down.remote {
-                *key = known.or_else(|| Some(self.peers.remembered(down.identity)));
-            }
-        }
     }
+}
 
-    fn joined(&mut self, one: RemoteId, other: RemoteId, who: Identity) {
-        self.peers.joined(one, other, who);
+impl Owner for Program {
+    type Memory = UserMemory;
+    type Word = Word;
+    type Note = Note;
+    type Places = Chunks<UserMemory, Word, { REQUESTS_MAX as u32 }>;
+
+    fn joins(_: &[u8]) -> bool {
+        true
     }
 
     #[inline]
-    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, _: Option<&B>) -> Verdict {
+    fn completed(
+        &mut self,
+        ops: &mut Ops<Self>,
+        events: &mut Events<Self>,
+        op: RequestId,
+        how: Outcome,
+    ) {
+        let from = match (how.kind, how.status) {
+            (OpKind::Recv, _) => self.peers.of_remote(how.remote),
+            // It may change which session carries the sends, and so has its turn among losses.
+            (OpKind::Connect, mx_proto::Status::Success) => None,
+            _ => return self.end(ops, op, how, None),
+        };
+        match from {
+            Some(_) => self.end(ops, op, how, from),
+            None => events.push_back(Event::Noted(Note::Ended(op, how))),
+        }
+    }
+
+    #[inline]
+    fn arrived<B: Source + ?Sized>(
+        &mut self,
+        events: &mut Events<Self>,
+        arrival: &Arrival,
+        _: Option<&B>,
+    ) -> Verdict {
         if self.peers.of_remote(arrival.source).is_none() {
-            self.peers.connected(arrival.identity, arrival.source);
+            let note = Note::HeardOf(arrival.source, arrival.identity);
+            events.push_back(Event::Noted(note));
         }
         if self.deferring {
             self.produced |= HANDLER;
@@ -229,14 +250,5 @@ impl Owner for Program {
 
     fn memory(&mut self, len: usize) -> Option<UserMemory> {
         MallocBuffer::new(len).map(UserMemory::owned)
-    }
-
-    fn decidable(&mut self) {
-        self.produced |= HANDLER;
-    }
-
-    #[inline]
-    fn has_events(&self) -> bool {
-        !self.unnamed.is_empty()
     }
 }

@@ -8,8 +8,7 @@ use super::wait::this_thread;
 use crate::engine::{Engine, Program};
 use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
-use mx_proto::port::WakeDescriptors;
-use mx_proto::{Config, Endpoint, Identity, Instant};
+use mx_proto::{Config, Endpoint, Identity};
 use mx_sys::slot::{self, Open, Slot, Trouble};
 use mx_sys::thread::PROGRESS_STACK;
 use mx_sys::{HostPorts, Interest, MonotonicClock, OpenError, limits};
@@ -45,16 +44,8 @@ impl slot::Engine for HostEngine {
         Self::take_produced(self)
     }
 
-    fn arm(&mut self) -> bool {
-        Self::arm(self)
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        Self::deadline(self)
-    }
-
-    fn descriptors(&self) -> WakeDescriptors {
-        Self::descriptors(self)
+    fn is_halted(&self) -> bool {
+        Self::is_halted(self)
     }
 
     fn on_taken(&mut self, generation: &mut u32) {

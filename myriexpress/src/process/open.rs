@@ -14,6 +14,7 @@ use super::wait::this_thread;
 use crate::engine::{ContextIds, Engine, HANDLER, Options, Program};
 use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
+use mx_proto::port::LinkControl;
 use mx_proto::{Config, Endpoint, EndpointId, Identity};
 use mx_sys::slot::{Open, Trouble};
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenAnew, OpenOptions, Settings, linger};
@@ -192,6 +193,6 @@ pub fn close_all() {
 fn drain(engine: &mut HostEngine, mut left: impl FnMut(&mut HostEngine) -> bool) {
     linger(LINGER, || {
         let busy = engine.progress();
-        left(engine).then(|| (busy, engine.descriptors()))
+        left(engine).then(|| (busy, engine.endpoint().descriptors()))
     });
 }

@@ -12,11 +12,14 @@
 //! Not here: the descriptors.
 
 use crate::epoll::{self, Epoll, READABLE};
+use crate::ports::PORTS;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Members a nest can have.
-pub const MEMBERS: usize = 7;
+/// Members a nest can have: each port, and two more.
+pub const MEMBERS: usize = PORTS.len() + 2;
+
+const _: () = assert!(MEMBERS <= u8::BITS as usize);
 
 /// The token of member 0, which is also an index of a link ([`mx_proto::LinkId`] has 29 bits for it): the local
 /// port's links, which are in the same instance, stay below.

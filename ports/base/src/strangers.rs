@@ -18,6 +18,9 @@ use mx_proto::{Instant, LinkId};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+/// Time that a port which looked late has to read what strangers have sent meanwhile.
+const GRACE: Duration = Duration::from_millis(250);
+
 /// One that waits.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
@@ -37,9 +40,11 @@ pub struct Strangers {
     by_source: HashMap<Source, usize>,
     count: usize,
     round: u32,
-    /// The time of the port's last check, and the time since which its checks were regular.
+    /// The time of the port's last check, and the time up to which strangers have been given their time.
     looked: Instant,
     looking: Instant,
+    /// The end of [`GRACE`] after a late check.
+    resumes: Instant,
 }
 
 impl Strangers {
@@ -53,6 +58,7 @@ impl Strangers {
             round: 0,
             looked: Instant(0),
             looking: Instant(0),
+            resumes: Instant(0),
         }
     }
 
@@ -74,7 +80,7 @@ impl Strangers {
     /// A stranger's link has come in.
     pub fn add(&mut self, id: LinkId, source: Source, now: Instant) {
         if self.count == 0 {
-            (self.looked, self.looking) = (now, now);
+            (self.looked, self.looking, self.resumes) = (now, now, now);
         }
         self.count += 1;
         *self.by_source.entry(source).or_default() += 1;
@@ -110,17 +116,20 @@ impl Strangers {
 
     /// The time at which the oldest one expires.
     pub fn deadline(&self) -> Option<Instant> {
-        self.queue.front().map(|first| first.until)
+        self.queue
+            .front()
+            .map(|first| first.until.max(self.resumes))
     }
 
-    /// The oldest one, when its time is over. If the port looks late they have one more look: what
-    /// introduces them may lie there unread.
+    /// Returns the oldest one, when its time is over. If the port looks late, strangers have [`GRACE`] more: what introduces
+    /// them may lie there unread, and a round reads some of it only.
     pub fn due(&mut self, now: Instant) -> Option<LinkId> {
-        if now != self.looked {
-            let late = now.since(self.looked) > LATE;
-            self.looking = if late { self.looked } else { now };
-            self.looked = now;
+        if now.since(self.looked) > LATE {
+            (self.looking, self.resumes) = (self.looked, now.after(GRACE));
+        } else if now >= self.resumes {
+            self.looking = now;
         }
+        self.looked = now;
         let first = self.queue.front()?;
         (first.until <= self.looking).then_some(first.id)
     }
@@ -181,13 +190,19 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_late_gives_one_more_look() {
+    fn a_port_that_looks_late_has_time_to_read() {
         let mut strangers = strangers();
         strangers.add(id(0), Source(1), Instant(0));
         let late = Instant(0).after(LATE + Duration::from_nanos(1));
         assert_eq!(strangers.due(late), None);
-        assert_eq!(strangers.due(late), None, "the same look");
-        assert_eq!(strangers.due(late.after(LATE)), Some(id(0)));
+        assert_eq!(strangers.due(late.after(GRACE / 2)), None);
+        assert_eq!(strangers.deadline(), Some(late.after(GRACE)));
+        assert_eq!(strangers.due(late.after(GRACE)), Some(id(0)));
+        strangers.leave(Source(1), |_| false);
+        strangers.add(id(0), Source(1), Instant(0).after(4 * LATE));
+        assert_eq!(strangers.due(late.after(5 * LATE)), None);
+        let again = late.after(7 * LATE);
+        assert_eq!(strangers.due(again), Some(id(0)), "late again");
         strangers.leave(Source(1), |_| false);
         // Without strangers no check is needed.
         strangers.add(id(1), Source(1), Instant(0).after(9 * LATE));

@@ -13,6 +13,7 @@
 //! Not here: links, packets.
 
 mod backend;
+mod endpoint_addresses;
 pub mod fabric;
 pub mod faults;
 mod options;
@@ -76,20 +77,17 @@ fn open_fabric(options: &DgramOptions) -> Result<Service, DgramError> {
     Ok(Service::Fabric(Box::new(fabric)))
 }
 
-/// This machine's interfaces are others now.
-pub fn follow(port: &mut DgramPort, interfaces: &Interfaces) {
-    match &mut port.datagrams_mut().service {
-        Service::Udp(udp) => udp.follow(interfaces),
-        Service::Fabric(_) => {}
-    }
-}
-
-/// Addresses that this machine has lost will not come back: the next poll takes down the links that go from
-/// there.
-pub fn leave_old_addresses(port: &mut DgramPort) {
-    if let Service::Udp(udp) = &mut port.datagrams_mut().service {
+/// Follows a change of this machine's interfaces. `settled`: addresses that it has lost will not come back, and the next poll takes
+/// down the links that go from there.
+pub fn follow(port: &mut DgramPort, interfaces: &Interfaces, settled: bool) {
+    let Service::Udp(udp) = &mut port.datagrams_mut().service else {
+        return;
+    };
+    if settled {
         udp.look_again();
         port.leave_old_addresses();
+    } else {
+        udp.follow(interfaces);
     }
 }
 

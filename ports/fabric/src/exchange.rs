@@ -13,6 +13,10 @@ use std::net::SocketAddr;
 pub trait Addresses {
     /// The provider's name. Sides with different ones are not compatible.
     fn provider(&self) -> &str;
+    /// Peers of new links have to be asked for their addresses: those do not follow from host and number.
+    fn asks(&self) -> bool {
+        true
+    }
     /// The endpoint address for the peer of such a link. `None` when the link is gone.
     fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress>;
     /// A peer at that address wants a link: says where it leads, and makes this side's end of it if

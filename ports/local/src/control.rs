@@ -100,8 +100,9 @@ impl LocalPort {
         any
     }
 
-    /// See [`LocalPort::connect_to`] and [`LocalPort::connect_or`].
-    pub(super) fn start_connect(
+    /// Starts a link like [`LocalPort::connect_to`], to a target that may also be reached over `instead`: if the link does not come
+    /// up, for whatever reason, it goes down with [`LinkDown::Elsewhere`].
+    pub fn connect_or(
         &mut self,
         board: u32,
         endpoint: u32,

@@ -58,7 +58,7 @@ use mx_proto::port::{
 use mx_proto::round::{Next, Rounds};
 use mx_proto::shares::Shares;
 use mx_proto::table::Table;
-use mx_proto::{Instant, LinkId, Memory, Route, Target};
+use mx_proto::{Instant, LinkId, Memory, Target};
 use ring::PushError;
 pub use round::Lent;
 use round::Round;
@@ -236,25 +236,7 @@ impl LocalPort {
         endpoint: u32,
         now: Instant,
     ) -> Result<LinkId, ConnectError> {
-        self.start_connect(board, endpoint, None, now)
-    }
-
-    /// The same, for a target that can also be reached over `instead`: if the link does not come up, for
-    /// whatever reason, it goes down with
-    /// [`LinkDown::Elsewhere`](mx_proto::port::LinkDown::Elsewhere).
-    pub fn connect_or(
-        &mut self,
-        board: u32,
-        endpoint: u32,
-        instead: Route,
-        now: Instant,
-    ) -> Result<LinkId, ConnectError> {
-        self.start_connect(board, endpoint, Some(instead), now)
-    }
-
-    /// Makes the next poll check the control descriptor; called after a sleep on it.
-    pub fn note_control(&mut self) {
-        self.control_wanted = true;
+        self.connect_or(board, endpoint, None, now)
     }
 
     /// The thread that slept on the data descriptor was given all doorbells
@@ -275,11 +257,6 @@ impl LocalPort {
             bytes: self.budget.used() as u64,
             ..self.stats
         }
-    }
-
-    /// Links and handshakes there are now.
-    pub fn link_count(&self) -> usize {
-        self.links.len()
     }
 
     /// [`Port::send`].
@@ -441,6 +418,14 @@ impl LinkControl for LocalPort {
 
     fn disarm(&mut self) {
         self.disarm();
+    }
+
+    fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
+    fn note_control(&mut self) {
+        self.control_wanted = true;
     }
 
     fn descriptors(&self) -> WakeDescriptors {

@@ -3,7 +3,7 @@
 use crate::counting::allocations;
 use crate::own_process::in_own_process;
 use mx_port_local::LocalPort;
-use mx_proto::port::{Body, HeaderBytes, Port, Sent};
+use mx_proto::port::{Body, HeaderBytes, LinkControl, Port, Sent};
 use mx_proto::{Clock, LinkId, Source};
 use mx_sim::Polled;
 use mx_sim::tell_all;

@@ -67,7 +67,7 @@ impl RdmPort {
         let Some(address) = self.choice.address() else {
             return;
         };
-        if !device.wants_to_leave(address) || (self.link_count() > 0 && !settled) {
+        if !device.wants_to_leave(address) || (self.links.len() > 0 && !settled) {
             return;
         }
         match self.choose(&self.options) {
@@ -80,7 +80,7 @@ impl RdmPort {
     /// asked for, goes to the interface that leads there. Others of this machine's need not.
     pub fn face(&mut self, peer: SocketAddr) {
         let device = &self.options.device;
-        if device.bind.is_some() || self.link_count() > 0 {
+        if device.bind.is_some() || self.links.len() > 0 {
             return;
         }
         let (Some(address), Some(source)) = (self.choice.address(), source_to(peer)) else {

@@ -8,37 +8,18 @@
 //!
 //! They come with the peer's address from TCP, see [`Addresses`].
 
+use super::RdmPort;
 use super::frame::{AT_ONCE, FrameKind};
 use super::links::Vacancy;
-use super::{Device, RdmPort};
 use mx_port_base::epoll::Epoll;
 use mx_port_base::random;
 use mx_port_fabric::Addresses;
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
-use mx_proto::port::{ConnectError, LinkControl, LinkDown};
+use mx_proto::port::{ConnectError, LinkDown};
 use mx_proto::{Instant, LinkId, Route, Target};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-
-/// The rdm port's interface to the other ports.
-pub trait FabricPort: Addresses + LinkControl {
-    /// Begins a link that waits for an endpoint address. When the peer does not answer over the fabric, it ends
-    /// with the way round it, where there is one.
-    fn reserve(&mut self, now: Instant, fallback: Option<Route>) -> Result<LinkId, ConnectError>;
-    /// Links at the moment.
-    fn link_count(&self) -> usize;
-    /// With what address endpoint addresses were exchanged for a link. `None` before that.
-    fn address(&self, link: LinkId) -> Option<SocketAddr>;
-    /// Sets the epoll instance on which threads sleep from now on. The port's descriptors are added
-    /// directly: providers nest their own three deep, and the kernel allows five.
-    fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()>;
-    /// The interfaces are others now, and may stay so (`settled`): goes to the one to be used, if it is not
-    /// there.
-    fn follow(&mut self, device: Device, settled: bool);
-    /// A link with a peer at that address is about to begin.
-    fn face(&mut self, peer: SocketAddr);
-}
 
 impl Addresses for RdmPort {
     fn provider(&self) -> &str {
@@ -134,8 +115,14 @@ impl Addresses for RdmPort {
     }
 }
 
-impl FabricPort for RdmPort {
-    fn reserve(&mut self, now: Instant, fallback: Option<Route>) -> Result<LinkId, ConnectError> {
+impl RdmPort {
+    /// Begins a link that waits for an endpoint address. When the peer does not answer over the fabric, it ends
+    /// with the way round it, where there is one.
+    pub fn reserve(
+        &mut self,
+        now: Instant,
+        fallback: Option<Route>,
+    ) -> Result<LinkId, ConnectError> {
         if !self.is_open(now) {
             return Err(ConnectError::NoRoute);
         }
@@ -146,30 +133,19 @@ impl FabricPort for RdmPort {
         Ok(self.links.reserve(cookie, fallback, now))
     }
 
-    fn link_count(&self) -> usize {
-        self.link_count()
-    }
-
-    fn address(&self, link: LinkId) -> Option<SocketAddr> {
+    /// With what address endpoint addresses were exchanged for a link. `None` before that.
+    pub fn address(&self, link: LinkId) -> Option<SocketAddr> {
         self.links.of(link)?.from
     }
 
-    fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
+    /// Sets the epoll instance on which threads sleep from now on. The port's descriptors are added
+    /// directly: providers nest their own three deep, and the kernel allows five.
+    pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
         self.let_go();
         self.nest = Epoll::of(epoll)?;
         Ok(())
     }
 
-    fn follow(&mut self, device: Device, settled: bool) {
-        self.follow(device, settled);
-    }
-
-    fn face(&mut self, peer: SocketAddr) {
-        self.face(peer);
-    }
-}
-
-impl RdmPort {
     /// There is a place for a stranger from there, perhaps another one's. False: there is none.
     fn make_room(&mut self, from: SocketAddr) -> bool {
         match self.links.vacancy_for(from) {

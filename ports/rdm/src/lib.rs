@@ -48,7 +48,6 @@ mod sequence;
 mod slots;
 
 pub use device::Device;
-pub use endpoint_addresses::FabricPort;
 use fabric::{Fabric, NotSent};
 use frame::FrameKind;
 use hardware::{CLASSES, InUse};
@@ -223,11 +222,6 @@ impl RdmPort {
     /// The provider's exact name.
     pub fn provider(&self) -> &str {
         self.choice.provider()
-    }
-
-    /// Links, also those that are just coming or going.
-    pub fn link_count(&self) -> usize {
-        self.links.len()
     }
 
     /// The counters.

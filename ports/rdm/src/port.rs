@@ -45,7 +45,7 @@ impl LinkControl for RdmPort {
         }
     }
 
-    /// Links begin with [`reserve`](super::FabricPort::reserve).
+    /// Links begin with [`reserve`](RdmPort::reserve).
     fn connect(&mut self, _target: Target, _now: Instant) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoRoute)
     }
@@ -145,6 +145,10 @@ impl LinkControl for RdmPort {
 
     fn disarm(&mut self) {
         self.let_go();
+    }
+
+    fn link_count(&self) -> usize {
+        self.links.len()
     }
 
     fn descriptors(&self) -> WakeDescriptors {

@@ -162,15 +162,9 @@ impl TcpPort {
         self.local_port
     }
 
-    /// Makes the next poll look for links coming and going, because the control descriptor is
-    /// readable.
-    pub fn note_control(&mut self) {
-        self.poll_set.control_due = true;
-    }
-
     /// The thread that slept on the descriptors was told about the data descriptor, or that there
     /// is nothing; the next poll need not ask. The control descriptor is as
-    /// [`TcpPort::note_control`] says.
+    /// [`LinkControl::note_control`] says.
     pub fn note_told(&mut self, data: bool) {
         self.poll_set.told(data);
     }
@@ -213,11 +207,6 @@ impl TcpPort {
     /// The figures of a link, for tools.
     pub fn figures(&self, link: LinkId, now: Instant) -> Option<LinkFigures> {
         sys::figures(&self.links.get(link)?.fd, now)
-    }
-
-    /// Links at the moment, those under way and those lingering included.
-    pub fn link_count(&self) -> usize {
-        self.links.len()
     }
 
     /// The port's counters.
@@ -403,6 +392,14 @@ impl LinkControl for TcpPort {
     }
 
     fn disarm(&mut self) {}
+
+    fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
+    fn note_control(&mut self) {
+        self.poll_set.control_due = true;
+    }
 
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors {

@@ -19,7 +19,7 @@ use bmi_method::match_layout::KEY;
 use bmi_method::method::{Host, Method, Post, PostKind, Posted, Settings};
 use bmi_method::peer::table::PeerKey;
 use bmi_method::peer_name;
-use mx_proto::port::WakeDescriptors;
+use mx_proto::port::{LinkControl, WakeDescriptors};
 use mx_proto::{Endpoint, Instant, NicId, Route};
 use mx_sys::{EndpointChoice, OpenOptions};
 use mx_sys::{HostPorts, ROUTE_TCP};

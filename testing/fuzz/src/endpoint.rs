@@ -23,7 +23,7 @@ use mx_proto::{
     NicId, Posted, Received, RemoteId, RequestId, Route, SendMode, Status, Verdict,
 };
 use mx_sim::script::Event;
-use mx_sim::{Queue, Verdicts, VirtualClock};
+use mx_sim::{Queue, Reports, Verdicts, VirtualClock};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -219,13 +219,13 @@ impl World {
     }
 
     fn collect(&mut self) {
-        while let Some(done) = within(1, || self.endpoint.owner_mut().next_completion()) {
+        while let Some(done) = within(1, || self.endpoint.next_completion()) {
             let was = self.pending.remove(&done.request.to_word());
             assert!(was, "an end of what was not under way: {done:?}");
             assert!(done.transferred <= done.length || done.status != Status::Success);
             self.meet(done.remote);
         }
-        while let Some(down) = within(1, || self.endpoint.owner_mut().next_down()) {
+        while let Some(down) = within(1, || self.endpoint.next_down()) {
             assert!(self.endpoint.remote_identity(down.remote).is_none());
         }
     }

@@ -27,7 +27,7 @@ use mx_proto::{
     Verdict,
 };
 use mx_sim::script::Event;
-use mx_sim::{Queue, Verdicts, VirtualClock};
+use mx_sim::{Queue, Reports, Verdicts, VirtualClock};
 use sha2::Sha256;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -125,6 +125,7 @@ impl World {
 
     fn progress(&mut self) {
         within(1, || self.endpoint.progress());
+        self.endpoint.take_events();
     }
 
     /// Joined sessions are of one life.
@@ -138,7 +139,7 @@ impl World {
     }
 
     fn collect(&mut self) {
-        while let Some(done) = within(1, || self.endpoint.owner_mut().next_completion()) {
+        while let Some(done) = within(1, || self.endpoint.next_completion()) {
             self.calls -= 1;
             let who = self.endpoint.remote_identity(done.remote);
             let rightful = who.is_none_or(|who| is_rightful(who.session));
@@ -363,7 +364,7 @@ impl Program for World {
             }
             _ => self.say(input),
         }
-        while within(1, || self.endpoint.owner_mut().next_down()).is_some() {}
+        while within(1, || self.endpoint.next_down()).is_some() {}
         self.collect();
         self.check_joined();
     }

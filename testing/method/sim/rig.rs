@@ -22,7 +22,9 @@ use mx_proto::{
 };
 use mx_sim::fabric::Share;
 use mx_sim::world::{NodeId, World};
-use mx_sim::{Cluster, Drive, Fabric, Profile, Queue, SimPort, Verdicts, VirtualClock, seeds};
+use mx_sim::{
+    Cluster, Drive, Fabric, Profile, Queue, Reports, SimPort, Verdicts, VirtualClock, seeds,
+};
 use mx_sys::UserMemory;
 use order::Order;
 use std::collections::{BTreeMap, HashMap};
@@ -172,12 +174,12 @@ impl Stranger {
 
     fn progress(&mut self) -> bool {
         let busy = self.endpoint.progress();
-        while let Some(completion) = self.endpoint.owner_mut().next_completion() {
+        while let Some(completion) = self.endpoint.next_completion() {
             if completion.kind == mx_proto::OpKind::Connect {
                 self.connected = Some(completion.remote);
             }
         }
-        while self.endpoint.owner_mut().next_down().is_some() {}
+        while self.endpoint.next_down().is_some() {}
         busy
     }
 

@@ -1,6 +1,6 @@
 //! Calling operations off where their completions are not wanted.
 
-use crate::owner::{Completion, Queue, Verdicts};
+use crate::owner::{Completion, Queue, Reports, Verdicts};
 use mx_proto::port::Port;
 use mx_proto::{Clock, Endpoint, Memory, RequestId, Status};
 use std::fmt;
@@ -39,17 +39,18 @@ where
             return Cancelled::Unknown;
         }
         let whole = |completion: &Completion| completion.status != Status::Cancelled;
+        self.take_events();
         if self.owner().peek(request).is_some_and(whole) {
             return Cancelled::Unknown;
         }
-        let Some(completion) = self.owner_mut().take(request) else {
+        let Some(completion) = self.take_completion(request) else {
             assert!(
                 self.ops().word(request).is_some(),
                 "what is called off completes"
             );
             return Cancelled::Later;
         };
-        assert_eq!(self.owner_mut().take(request), None, "it completes once");
+        assert_eq!(self.take_completion(request), None, "it completes once");
         if completion.matched {
             Cancelled::Aborted
         } else {

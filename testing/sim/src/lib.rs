@@ -66,7 +66,7 @@ pub use home::Home;
 pub use link::{Faults, Link};
 pub use log_lines::log_lines;
 pub use node::{Habits, Mood, Node};
-pub use owner::{Completion, Queue, Verdicts};
+pub use owner::{Completion, Queue, Reports, Verdicts};
 pub use port::SimPort;
 pub use profile::Profile;
 pub use recorder::{Recorder, Seen, header_of};

@@ -1,15 +1,16 @@
-//! An owner that queues what it is told, for tests that look at it afterwards.
+//! An owner whose events a test looks at afterwards.
 //!
 //! ```text
-//!   completed, down --> Queue --next_completion, next_down, take--> test
-//!   arrived, memory, joined --> Verdicts
+//!   next_event --take_events--> Queue --next_completion, next_down--> test
+//!                                 `-- seen, joined --> Verdicts <-- arrived, memory
 //! ```
 
 use mx_proto::flow::Lane;
 use mx_proto::ops::{Chunks, Ops};
+use mx_proto::port::Port;
 use mx_proto::{
-    Arrival, Down, Identity, MatchBits, Memory, Outcome, Owner, RemoteId, RequestId, Source,
-    Verdict,
+    Arrival, Clock, Down, Endpoint, Event, Events, MatchBits, Memory, OpKind, Outcome, Owner,
+    RemoteId, RequestId, Source, Status, Verdict,
 };
 use std::collections::VecDeque;
 use std::fmt;
@@ -74,8 +75,17 @@ pub trait Verdicts<M> {
     /// Notes that two remotes are of one process.
     fn joined(&mut self, _one: RemoteId, _other: RemoteId) {}
 
-    /// Notes that an operation is over, before its completion can be fetched.
-    fn completed(&mut self, _how: &Outcome) {}
+    /// Notes that a message with these bits has come from a remote, or a connect to it has been answered.
+    fn seen(&mut self, _remote: RemoteId, _bits: MatchBits) {}
+}
+
+/// A note of a [`Queue`] among the events.
+#[derive(Clone, Copy, Debug)]
+pub enum Note {
+    /// An operation is over.
+    Completed(Completion),
+    /// A message with these bits has come from a remote, and no receive accepts it.
+    Arrived(RemoteId, MatchBits),
 }
 
 /// Keeps every message for a later receive.
@@ -84,7 +94,7 @@ pub struct Keep;
 
 impl<M> Verdicts<M> for Keep {}
 
-/// An owner that queues all events.
+/// An owner that keeps what has been polled out until it is fetched.
 #[derive(Debug)]
 pub struct Queue<M, V = Keep> {
     verdicts: V,
@@ -110,27 +120,10 @@ impl<M, V> Queue<M, V> {
         }
     }
 
-    /// The oldest completion that has not been fetched.
-    pub fn next_completion(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
-    }
-
-    /// The oldest loss of a remote that has not been fetched.
-    pub fn next_down(&mut self) -> Option<Down> {
-        self.downs.pop_front()
-    }
-
-    /// The completion of one operation, which stays.
+    /// Returns the completion of one operation, which stays.
     pub fn peek(&self, request: RequestId) -> Option<&Completion> {
         let mut all = self.completions.iter();
         all.find(|completion| completion.request == request)
-    }
-
-    /// The completion of one operation, out of its turn.
-    pub fn take(&mut self, request: RequestId) -> Option<Completion> {
-        let mut all = self.completions.iter();
-        let at = all.position(|completion| completion.request == request)?;
-        self.completions.remove(at)
     }
 }
 
@@ -151,6 +144,7 @@ impl<M, V> DerefMut for Queue<M, V> {
 impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
     type Memory = M;
     type Word = u64;
+    type Note = Note;
     type Places = Chunks<M, u64>;
 
     fn joins(greeting: &[u8]) -> bool {
@@ -161,28 +155,32 @@ impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
         V::lane(bits)
     }
 
-    fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
-        self.verdicts.completed(&how);
+    fn completed(
+        &mut self,
+        ops: &mut Ops<Self>,
+        events: &mut Events<Self>,
+        op: RequestId,
+        how: Outcome,
+    ) {
         if let Some(context) = ops.word(op).copied() {
             let completion = Completion {
                 request: op,
                 context,
                 outcome: how,
             };
-            self.completions.push_back(completion);
+            events.push_back(Event::Noted(Note::Completed(completion)));
             ops.free(op);
         }
     }
 
-    fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.downs.push_back(down);
-    }
-
-    fn joined(&mut self, one: RemoteId, other: RemoteId, _: Identity) {
-        self.verdicts.joined(one, other);
-    }
-
-    fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
+    fn arrived<B: Source + ?Sized>(
+        &mut self,
+        events: &mut Events<Self>,
+        arrival: &Arrival,
+        body: Option<&B>,
+    ) -> Verdict {
+        let note = Note::Arrived(arrival.source, arrival.bits);
+        events.push_back(Event::Noted(note));
         self.verdicts.arrived(arrival, body)
     }
 
@@ -193,8 +191,63 @@ impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
     fn ready(&mut self, turn: u32) {
         self.verdicts.ready(turn);
     }
+}
 
-    fn has_events(&self) -> bool {
-        !(self.completions.is_empty() && self.downs.is_empty())
+/// An endpoint whose owner is a [`Queue`].
+pub trait Reports {
+    /// Polls out all events.
+    fn take_events(&mut self);
+
+    /// The oldest completion that has not been fetched.
+    fn next_completion(&mut self) -> Option<Completion>;
+
+    /// The oldest loss of a remote that has not been fetched.
+    fn next_down(&mut self) -> Option<Down>;
+
+    /// The completion of one operation, out of its turn.
+    fn take_completion(&mut self, request: RequestId) -> Option<Completion>;
+}
+
+impl<P, C, M, V> Reports for Endpoint<P, C, Queue<M, V>>
+where
+    P: Port<M>,
+    C: Clock,
+    M: Memory + fmt::Debug,
+    V: Verdicts<M>,
+{
+    fn take_events(&mut self) {
+        while let Some(event) = self.next_event() {
+            let queue = self.owner_mut();
+            match event {
+                Event::Noted(Note::Completed(completion)) => {
+                    let how = &completion.outcome;
+                    if how.kind != OpKind::Send && how.status == Status::Success {
+                        queue.verdicts.seen(how.remote, how.bits);
+                    }
+                    queue.completions.push_back(completion);
+                }
+                Event::Noted(Note::Arrived(source, bits)) => queue.verdicts.seen(source, bits),
+                Event::Down(down) => queue.downs.push_back(down),
+                Event::Joined { one, other, .. } => queue.verdicts.joined(one, other),
+                Event::Decidable | Event::Due(_) => {}
+            }
+        }
+    }
+
+    fn next_completion(&mut self) -> Option<Completion> {
+        self.take_events();
+        self.owner_mut().completions.pop_front()
+    }
+
+    fn next_down(&mut self) -> Option<Down> {
+        self.take_events();
+        self.owner_mut().downs.pop_front()
+    }
+
+    fn take_completion(&mut self, request: RequestId) -> Option<Completion> {
+        self.take_events();
+        let completions = &mut self.owner_mut().completions;
+        let at = completions.iter().position(|of| of.request == request)?;
+        completions.remove(at)
     }
 }

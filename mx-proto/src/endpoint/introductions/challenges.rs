@@ -67,13 +67,21 @@ impl Challenges {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Asks a stranger for the site's secret.
     pub(super) fn challenge(&mut self, link: LinkId, mut introduction: Introduction) {
-        let Some(secret) = &self.config.secret else {
+        self.challenges.nonces += 1;
+        introduction.challenge = (self.challenges.nonces, self.port.binding(link));
+        self.introductions.challenged.insert(link, introduction);
+        self.send_challenge(link);
+    }
+
+    /// Sends the challenge of an introduction on that link, if there is one and it has not been sent yet. Where there is no
+    /// room for it, it goes when there is.
+    pub(in crate::endpoint) fn send_challenge(&mut self, link: LinkId) {
+        let challenged = self.introductions.challenged.get(&link);
+        let challenged = challenged.filter(|introduction| !introduction.asked);
+        let (Some(secret), Some(introduction)) = (&self.config.secret, challenged) else {
             return;
         };
-        let binding = self.port.binding(link);
-        self.challenges.nonces += 1;
-        let number = self.challenges.nonces;
-        introduction.challenge = (number, binding);
+        let (number, binding) = introduction.challenge;
         let nonce = secret::nonce(&self.config.key.0, number);
         let said = ChallengeBody::said(&self.identity, &nonce);
         let caller = caller(&introduction.hello);
@@ -83,11 +91,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             nonce,
             proof,
         };
-        self.introductions.challenged.insert(link, introduction);
         let header = Header::new(wire::Kind::Challenge, 0, 0);
-        // A Connect with a wrong key may have been refused before this one.
-        self.unmet.set_closes(link, false);
-        self.send_session(None, link, header, &body.emit());
+        let asked = self.answer(link, header, &body.emit()).is_ok();
+        if let Some(introduction) = self.introductions.challenged.get_mut(&link) {
+            introduction.asked = asked;
+        }
     }
 
     /// A stranger answers that.
@@ -108,7 +116,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The peer that we connected to sends a challenge.
     pub(in crate::endpoint) fn on_challenge(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
-        if self.unread_sessions(link, Some(from)) {
+        if self.unread_sessions(from) {
             return self.violation(link, Violation::UnreadQuestions);
         }
         let Some(body) = ChallengeBody::parse(body) else {
@@ -147,7 +155,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             remote.advance(link, LinkState::Proven);
         }
         let header = Header::new(wire::Kind::Prove, 0, 0);
-        self.send_session(Some(from), link, header, &proof);
+        self.push_control(from, header, &proof);
     }
 
     /// May what comes on this link of a remote's be believed, as far as the site's secret goes?

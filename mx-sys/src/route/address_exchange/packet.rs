@@ -27,10 +27,7 @@ pub(in crate::route) enum For {
 
 impl fmt::Display for For {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Rdm => "rdm",
-            Self::Dgram => "dgram",
-        })
+        f.write_str(ports::name(self.port()).unwrap_or_default())
     }
 }
 
@@ -76,6 +73,14 @@ impl For {
         match link.port() {
             ports::RDM => Self::Rdm,
             _ => Self::Dgram,
+        }
+    }
+
+    /// The number of the port.
+    pub(in crate::route) fn port(self) -> u8 {
+        match self {
+            Self::Rdm => ports::RDM,
+            Self::Dgram => ports::DGRAM,
         }
     }
 

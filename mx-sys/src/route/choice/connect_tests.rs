@@ -8,8 +8,8 @@ use crate::route::lazy::Lazy;
 use crate::route::open::BOARD;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_base::endpoint_port::PortMap;
-use mx_port_dgram::{self as dgram, BackendChoice, DgramOptions};
-use mx_port_fabric::Addresses;
+use mx_port_base::ports::ROUTE_WORDS;
+use mx_port_dgram::{self as dgram, BackendChoice, DgramOptions, DgramPort};
 use mx_port_local::{LocalOptions, LocalPort};
 use mx_proto::port::LinkControl;
 use mx_proto::{Clock, EndpointId, Identity, Route, SessionId, Target};
@@ -19,7 +19,7 @@ use std::net::Ipv4Addr;
 const UNOPENED: EndpointId = EndpointId(1023);
 
 /// Ports of an endpoint. `able`: all of them carry links; else TCP alone does.
-fn ports(policy: Route, offered: bool, able: bool) -> HostPorts<Double> {
+fn ports(policy: Route, offered: bool, able: bool) -> HostPorts {
     let tcp = listening();
     let own = Identity {
         nic: nic::own_nic(None).unwrap(),
@@ -32,24 +32,23 @@ fn ports(policy: Route, offered: bool, able: bool) -> HostPorts<Double> {
     let mut fabric = Double::new("tcp");
     fabric.full = !able;
     let rdm = if offered {
-        Lazy::new(Some(fabric), None, Double::provider)
+        Lazy::open(fabric)
     } else {
-        let later = move || Some(Box::new(fabric));
-        Lazy::new(None, Some(Box::new(later)), Double::provider)
+        Lazy::later("rdm", || Ok::<_, String>(fabric), |_: &Double| "")
     };
     let datagrams = DgramOptions {
         backend: BackendChoice::Udp,
         bind: Some(Ipv4Addr::LOCALHOST.into()),
         ..DgramOptions::default()
     };
-    let open = move || {
-        dgram::open(&datagrams, Box::new(resolve))
-            .ok()
-            .map(Box::new)
+    let open = move || dgram::open(&datagrams, Box::new(resolve));
+    let dgram = if able {
+        Lazy::later("dgram", open, |_: &DgramPort| "")
+    } else {
+        Lazy::never()
     };
-    let dgram = Lazy::new(None, able.then_some(Box::new(open) as _), |_| "");
     let local = able.then(local);
-    HostPorts::new(own, policy, PortMap::default(), local, tcp, rdm, dgram).unwrap()
+    HostPorts::new(own, policy, PortMap::default(), local, tcp, [rdm, dgram]).unwrap()
 }
 
 #[test]
@@ -58,7 +57,8 @@ fn a_link_takes_the_first_port_that_can_carry_it() {
     let there = ports(Route::AUTO, false, true);
     let elsewhere = nic::id_of_address(Ipv4Addr::new(192, 0, 2, 7).into());
     let cases = cases();
-    assert_eq!(cases.len(), 5 * 6 * 2);
+    let routes = ROUTE_WORDS.len();
+    assert_eq!(cases.len(), routes * (routes + 1) * 2);
     for case in cases {
         for able in [false, true] {
             let mut ports = ports(case.policy, case.rdm_open, able);
@@ -83,10 +83,12 @@ fn a_link_takes_the_first_port_that_can_carry_it() {
                 let can = |name: &str| match name {
                     "tcp" => true,
                     "local" => able && endpoint != UNOPENED,
-                    _ => able,
+                    "rdm" | "dgram" => able,
+                    // Any other port is not open here.
+                    _ => false,
                 };
                 match list.iter().find(|name| can(name)) {
-                    Some(name) => assert_eq!(reached, Ok(*name), "{case:?}"),
+                    Some(name) => assert_eq!(reached, Ok(name.as_str()), "{case:?}"),
                     None => assert!(reached.is_err(), "{case:?}: {reached:?}"),
                 }
             }

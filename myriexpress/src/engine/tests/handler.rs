@@ -4,7 +4,6 @@ use super::{Net, Node};
 use crate::engine::{HANDLER, HandlerTurn, UNEXPECTED, UnexpectedHandler};
 use crate::handles::Address;
 use crate::status::StatusCode;
-use mx_proto::port::WakeDescriptors;
 use mx_sim::Drive;
 use std::ffi::c_void;
 use std::time::Duration;
@@ -87,9 +86,7 @@ fn messages_wait_for_the_handler_and_nothing_is_taken_in_while_it_runs() {
     net.isend(0, b, 3, b"third");
     net.run_until_idle();
     let engine = net.engine(1);
-    assert!(!engine.progress() && engine.arm());
-    assert_eq!(engine.descriptors(), WakeDescriptors::default());
-    assert_eq!(engine.deadline(), None);
+    assert!(engine.is_halted() && !engine.progress());
     assert_eq!(engine.endpoint().undecided(), 2);
     // The endpoint is not locked meanwhile.
     assert!(net.pending(1, recv.handle));
@@ -249,7 +246,7 @@ fn nothing_happens_while_progression_is_disabled() {
     net.isend(0, b, 2, b"x");
     net.run_until_idle();
     let engine = net.engine(1);
-    assert_eq!(engine.descriptors(), WakeDescriptors::default());
+    assert!(engine.is_halted());
     assert_eq!(engine.probe(2, ALL).unwrap(), None);
     engine.set_progression(true);
     net.run_until_idle();

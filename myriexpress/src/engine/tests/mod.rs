@@ -41,10 +41,10 @@ impl Drive for Node {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        if self.idle {
+        if self.idle || self.engine.is_halted() {
             None
         } else {
-            self.engine.deadline()
+            self.engine.endpoint().deadline()
         }
     }
 }

@@ -85,9 +85,7 @@ fn a_backlog_that_closes_refuses() {
     let mut a = Node::new();
     let mut call = |instead| {
         let (board, endpoint) = (name.board, name.endpoint);
-        let link = a
-            .port
-            .start_connect(board, endpoint, instead, a.clock.now());
+        let link = a.port.connect_or(board, endpoint, instead, a.clock.now());
         link.unwrap()
     };
     let (waiting, another) = (call(None), call(Some(TCP)));
@@ -116,7 +114,7 @@ fn links_beyond_the_limit_are_refused_on_either_side() {
     } = b.name();
     let again = a
         .port
-        .connect_or(board, endpoint, TCP, a.clock.now())
+        .connect_or(board, endpoint, Some(TCP), a.clock.now())
         .unwrap();
     b.poll_until_idle();
     a.poll_until_idle();

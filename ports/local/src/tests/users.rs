@@ -6,7 +6,7 @@ use crate::LocalOptions;
 use crate::handshake::ControlMessage;
 use crate::socket::Socket;
 use mx_port_base::origin::Origin;
-use mx_proto::port::Sent;
+use mx_proto::port::{LinkControl, Sent};
 use mx_proto::{Clock, LinkId};
 use std::time::{Duration, Instant};
 

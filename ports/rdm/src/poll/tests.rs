@@ -104,7 +104,7 @@ impl Pair {
         };
         let (mut caller, mut callee) = (open().unwrap(), open().unwrap());
         let (now, local) = (MonotonicClock.now(), SocketAddr::from(([127, 0, 0, 1], 1)));
-        let to = crate::FabricPort::reserve(&mut caller, now, None).unwrap();
+        let to = caller.reserve(now, None).unwrap();
         let ours = caller.endpoint_address(to).unwrap();
         let (from, theirs) = callee.answer(&ours, local, now).unwrap();
         caller.greet((to, TARGET), &theirs, local, now);

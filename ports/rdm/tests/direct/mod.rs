@@ -8,7 +8,7 @@ pub(crate) mod made_up;
 pub(crate) mod nodes;
 
 use mx_port_fabric::Addresses;
-use mx_port_rdm::{FabricPort, RdmError, RdmOptions, RdmPort};
+use mx_port_rdm::{RdmError, RdmOptions, RdmPort};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Place, Port, RemoteKey,
     RemoteMemory, RemoteRead, SendError, Sent, WakeDescriptors,

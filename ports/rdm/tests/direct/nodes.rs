@@ -8,8 +8,8 @@ use mx_proto::{
     Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
 };
 use mx_sim::Completion;
-use mx_sim::Queue;
 use mx_sim::{CallOff, Cancelled};
+use mx_sim::{Queue, Reports};
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
@@ -147,7 +147,7 @@ impl Nodes {
         for (end, done) in self.ends.iter_mut().zip(&mut self.done) {
             let Some(end) = end else { continue };
             end.progress();
-            while let Some(completion) = end.owner_mut().next_completion() {
+            while let Some(completion) = end.next_completion() {
                 done.push(completion);
             }
         }

@@ -6,7 +6,7 @@ use crate::direct::nodes::pattern;
 use libfabric_fake::{Death, Fake, Shape};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_fabric::Verdict;
-use mx_port_rdm::{Device, FabricPort, RdmOptions, RdmPort, survey};
+use mx_port_rdm::{Device, RdmOptions, RdmPort, survey};
 use mx_proto::{Clock, Status};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};

@@ -5,6 +5,7 @@ use crate::direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Fake, Faults, Shape};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_rdm::RdmOptions;
+use mx_proto::port::LinkControl;
 use mx_proto::{Clock, Status};
 use std::time::{Duration, Instant};
 

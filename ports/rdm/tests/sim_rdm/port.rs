@@ -9,7 +9,7 @@
 
 use super::network::{FakeNetwork, Letter, refused};
 use mx_port_fabric::Addresses;
-use mx_port_rdm::{FabricPort, RdmOptions, RdmPort};
+use mx_port_rdm::{RdmOptions, RdmPort};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown, Place, Port, RemoteKey,
     RemoteMemory, RemoteRead, SendError, Sent, WakeDescriptors,

@@ -8,6 +8,7 @@
 use super::{FOR_HANDLER, Mood, Node};
 use crate::buffer::Buffer;
 use crate::check::Selector;
+use crate::owner::Reports;
 use mx_proto::port::Port;
 use mx_proto::{Decision, Deferred, Instant};
 
@@ -85,6 +86,6 @@ impl<P: Port<Buffer>> Node<P> {
             self.endpoint.decide(thought.message, Decision::Continue);
         }
         assert_eq!(self.endpoint.undecided(), 0, "messages survived the end");
-        assert_eq!(self.next_completion(), None);
+        assert_eq!(self.endpoint.next_completion(), None);
     }
 }

@@ -7,7 +7,7 @@ use crate::owner::Verdicts;
 use crate::rng::Rng;
 use crate::world::World;
 use mx_proto::flow::Lane;
-use mx_proto::{Arrival, MatchBits, OpKind, Outcome, RemoteId, Source, Status, Verdict};
+use mx_proto::{Arrival, MatchBits, RemoteId, Source, Verdict};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -42,12 +42,6 @@ impl Judge {
         self.next_context += 1;
         self.next_context
     }
-
-    fn sees(&mut self, remote: RemoteId) {
-        if self.seen.iter().all(|(known, _)| *known != remote) {
-            self.seen.push((remote, self.joined.len()));
-        }
-    }
 }
 
 impl Verdicts<Buffer> for Judge {
@@ -69,7 +63,6 @@ impl Verdicts<Buffer> for Judge {
             self.book.borrow_mut().count("hostile");
             return Verdict::Finished;
         }
-        self.sees(arrival.source);
         if let Some(heard_of) = &mut self.heard_of {
             heard_of.push(arrival.source);
         }
@@ -132,9 +125,10 @@ impl Verdicts<Buffer> for Judge {
         self.joined.push((one, other));
     }
 
-    fn completed(&mut self, how: &Outcome) {
-        if how.kind != OpKind::Send && how.status == Status::Success {
-            self.sees(how.remote);
+    fn seen(&mut self, remote: RemoteId, bits: MatchBits) {
+        let is_hostile = self.siege.is_some() && Siege::is_hostile(bits);
+        if !is_hostile && self.seen.iter().all(|(known, _)| *known != remote) {
+            self.seen.push((remote, self.joined.len()));
         }
     }
 }

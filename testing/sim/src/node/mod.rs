@@ -23,8 +23,7 @@ use crate::buffer::Buffer;
 use crate::check::{Book, LifeId, Selector, Serial};
 use crate::clock::VirtualClock;
 use crate::cluster::Drive;
-use crate::owner::Completion;
-use crate::owner::Queue;
+use crate::owner::{Queue, Reports};
 use crate::rng::Rng;
 use crate::world::{NodeId, World};
 use deliberation::Thought;
@@ -324,7 +323,7 @@ impl<P: Port<Buffer>> Node<P> {
                 .borrow_mut()
                 .parted(self.life, life);
         }
-        while let Some(completion) = self.next_completion() {
+        while let Some(completion) = self.endpoint.next_completion() {
             self.on_completion(completion);
         }
         assert!(
@@ -336,10 +335,6 @@ impl<P: Port<Buffer>> Node<P> {
         self.mood = Mood::Quiet;
         self.empty_inbox();
         self.peers.clear();
-    }
-
-    fn next_completion(&mut self) -> Option<Completion> {
-        self.endpoint.owner_mut().next_completion()
     }
 
     fn other_lives(&self) -> Vec<LifeId> {
@@ -414,11 +409,11 @@ impl<P: Port<Buffer>> Drive for Node<P> {
     fn progress(&mut self) -> bool {
         self.endpoint.owner_mut().mood = self.mood;
         let mut busy = self.endpoint.progress();
-        while let Some(completion) = self.next_completion() {
+        while let Some(completion) = self.endpoint.next_completion() {
             self.on_completion(completion);
             busy = true;
         }
-        while let Some(down) = self.endpoint.owner_mut().next_down() {
+        while let Some(down) = self.endpoint.next_down() {
             self.on_down(down);
             busy = true;
         }
