@@ -72,6 +72,8 @@ pub(crate) struct Stream {
     pub(crate) request: RequestId,
     /// The receiver's id of it.
     pub(crate) recv_id: u64,
+    /// The receiver's attempt to pull it.
+    pub(crate) attempt: u32,
     pub(crate) at: usize,
     pub(crate) end: usize,
 }
@@ -134,9 +136,11 @@ impl Queues {
             .count()
     }
 
-    /// Parts that follow each other go out as one, so that they stay in order. False, and nothing
-    /// has changed, when the message has as many parts waiting as a receiver asks for at once.
+    /// Parts that follow each other go out as one, so that they stay in order. Those of an earlier attempt are not wanted
+    /// any more. False, and nothing has changed, when the message has as many parts waiting as a receiver asks for at once.
     pub(crate) fn extend_stream(&mut self, part: Stream) -> bool {
+        self.streams
+            .retain(|stream| stream.request != part.request || stream.attempt == part.attempt);
         let mut open = 0;
         let of_it = self.streams.iter_mut().rev();
         for stream in of_it.filter(|stream| stream.request == part.request) {
@@ -288,6 +292,7 @@ mod tests {
         Stream {
             request: RequestId::new(n, 1),
             recv_id: 7,
+            attempt: 1,
             at,
             end,
         }
@@ -307,6 +312,19 @@ mod tests {
         assert_eq!(queues.streams.len(), PARTS_MAX + 1);
         queues.forget(RequestId::new(1, 1));
         assert_eq!(queues.streams.len(), 1);
+    }
+
+    #[test]
+    fn parts_of_an_earlier_attempt_are_not_wanted() {
+        let mut queues = Queues::default();
+        assert!(queues.extend_stream(part(1, 0, 10)) && queues.extend_stream(part(2, 0, 10)));
+        let again = Stream {
+            attempt: 2,
+            ..part(1, 5, 20)
+        };
+        assert!(queues.extend_stream(again));
+        let left: Vec<_> = queues.streams.iter().map(|it| (it.at, it.end)).collect();
+        assert_eq!(left, [(0, 10), (5, 20)]);
     }
 
     #[test]

@@ -20,8 +20,8 @@
 //! | Reply      | connect id   | -           | status | hello, greeting, perhaps a claim |
 //! | Eager      | match bits   | message len | slot   | the message                   |
 //! | Offer      | match bits   | message len | slot   | send id, remote key           |
-//! | Pull       | send id      | offset      | 1: again | receive id, length          |
-//! | Data       | receive id   | offset      | -      | bytes                         |
+//! | Pull       | send id      | offset      | attempt | receive id, length           |
+//! | Data       | receive id   | offset      | attempt | bytes                        |
 //! | Notify     | send id      | transferred | status | -                             |
 //! | Withdraw   | send id      | -           | 1: answer | -                          |
 //! | Credit     | -            | -           | -      | -                             |
@@ -82,8 +82,6 @@ const PULL_LEN: usize = 12;
 /// In `aux` of a Withdraw: its sender waits for a Notify, after which its memory is not read. (Who does not
 /// know of it answers nothing, and is not waited for for long.)
 pub(crate) const ANSWER: u32 = 1;
-/// In `aux` of a Pull: what was asked for of that message before is not wanted.
-pub(crate) const AGAIN: u32 = 1;
 /// The feature of a hello: data links beside the session's own.
 pub(crate) const DATA_LINKS: u32 = 1;
 

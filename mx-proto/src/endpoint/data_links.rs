@@ -36,6 +36,8 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct DataLinks {
     sessions: HashMap<RemoteId, DataLink, RandomState>,
+    /// The number of the last attempt to pull a message.
+    attempts: u32,
     by_link: HashMap<LinkId, RemoteId, RandomState>,
 }
 
@@ -73,6 +75,12 @@ impl DataLinks {
     /// The session of a data link, whose packets these are.
     pub(super) fn session_of(&self, link: LinkId) -> Option<RemoteId> {
         self.by_link.get(&link).copied()
+    }
+
+    /// The number of one more attempt to pull a message.
+    pub(super) fn next_attempt(&mut self) -> u32 {
+        self.attempts = self.attempts.wrapping_add(1);
+        self.attempts
     }
 
     /// Notes that data has come on a session's data link, or has gone there.
@@ -277,6 +285,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             met.data = Some(Tx::Open(link));
         }
         self.make_ready(id);
+        // Bytes on the two links would overtake each other.
+        self.pull_all_again(id);
+    }
+
+    /// Whether packets of data say of which attempt they are: those of a peer that may have data links.
+    pub(super) fn counts_attempts(&self, id: RemoteId) -> bool {
+        self.remotes.met(id).is_some_and(|met| met.data_links)
     }
 
     /// The remote whose data comes on a link.
@@ -336,7 +351,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.pull_all_again(id);
     }
 
-    /// Asks a remote again for all that it has been asked for and that has not come.
+    /// Asks a remote again for all that it has been asked for and that has not come. What is under way does not count any
+    /// more.
     fn pull_all_again(&mut self, id: RemoteId) {
         let Some(remote) = self.remotes.of(id) else {
             return;
@@ -348,7 +364,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 && pulling.awaits_data()
             {
                 pulling.requested = pulling.received;
-                self.pull(op, wire::AGAIN);
+                pulling.attempt = self.data_links.next_attempt();
+                self.pull(op, id);
             }
         }
     }

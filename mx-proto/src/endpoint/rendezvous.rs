@@ -68,7 +68,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let len = most.min(stream.end - stream.at);
         // Offsets of a message stay below 2^32, and so do parts of it.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
-        header.body_len = len as u32;
+        (header.body_len, header.aux) = (len as u32, stream.attempt);
         if !apart {
             header.credit_fields = flow.credit_fields(lends, &met.borrows, queues.cost);
         }
@@ -174,7 +174,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     pub(super) fn data(&mut self, from: RemoteId, header: &Header) {
-        if let Some((touched, pulling)) = next_part(&mut self.ops, from, header) {
+        let counts = self.counts_attempts(from);
+        if let Some((touched, pulling)) = next_part(&mut self.ops, from, header, counts) {
             let memory = &mut pulling.memory;
             {
                 let body = self.port.body();
@@ -193,10 +194,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(from) = self.sender_of_data(link) else {
             return false;
         };
+        let counts = self.counts_attempts(from);
         let Self {
             port, ops, remotes, ..
         } = self;
-        let Some((touched, pulling)) = next_part(ops, from, header) else {
+        let Some((touched, pulling)) = next_part(ops, from, header, counts) else {
             return false;
         };
         *touched = true;
@@ -220,7 +222,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.data_links.session_of(link).is_none() {
             let _ = self.heed(from, header);
         }
-        if let Some((_, pulling)) = next_part(&mut self.ops, from, header) {
+        let counts = self.counts_attempts(from);
+        if let Some((_, pulling)) = next_part(&mut self.ops, from, header, counts) {
             pulling.received += header.body_len;
             self.continue_pull(RequestId::from_word(header.word));
         } else {
@@ -312,6 +315,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !reach.remote_read {
             pulling.key = None;
         }
+        pulling.attempt = self.data_links.next_attempt();
         if pulling.fetch.is_none() {
             let name = (from, pulling.send_id);
             self.early.names.insert(name, Named::Pull(id));
@@ -357,15 +361,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let length = pulling.length;
             self.want_data_link(from, length);
         }
-        self.pull(id, 0);
+        self.pull(id, from);
     }
 
-    /// Asks for as much of a message as may be outstanding. `again`: [`wire::AGAIN`], or 0.
-    pub(super) fn pull(&mut self, id: RequestId, again: u32) {
-        let Some(from) = self.ops.get(id).map(|record| record.remote) else {
-            return;
-        };
-        let mut again = again;
+    /// Asks for as much of a message as may be outstanding.
+    pub(super) fn pull(&mut self, id: RequestId, from: RemoteId) {
         let block = self.remotes.reach(from).pull_block;
         while let Some(State::Pulling(pulling)) =
             self.ops.get_mut(id).map(|record| &mut record.state)
@@ -376,7 +376,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let len = block.min(pulling.wanted - at);
             pulling.requested += len;
             let mut header = Header::new(wire::Kind::Pull, pulling.send_id, at);
-            header.aux = std::mem::take(&mut again);
+            header.aux = pulling.attempt;
             let body = PullBody {
                 recv_id: id.to_word(),
                 len,
@@ -543,14 +543,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let part = Stream {
             request: id,
             recv_id: pull.recv_id,
+            attempt: header.aux,
             at,
             end,
         };
-        let queues = self.spares.fill(&mut remote.queues);
-        if header.aux == wire::AGAIN {
-            queues.forget(id);
-        }
-        if !queues.extend_stream(part) {
+        if !self.spares.fill(&mut remote.queues).extend_stream(part) {
             // More at once than a receiver of ours has outstanding.
             self.stats.stale += 1;
             return;
@@ -599,17 +596,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 /// The receive for which a packet from `from` brings the next part, and whether it has been touched. `None`: there is
-/// none, or none any more.
+/// none, or none any more. `counts`: the packet says of which attempt it is.
 fn next_part<'a, O: Owner>(
     ops: &'a mut Ops<O>,
     from: RemoteId,
     header: &Header,
+    counts: bool,
 ) -> Option<(&'a mut bool, &'a mut Pulling<O::Memory>)> {
     let record = ops.get_mut(RequestId::from_word(header.word))?;
     match &mut record.state {
         State::Pulling(pulling)
             if record.remote == from
                 && header.length == pulling.received
+                && (!counts || header.aux == pulling.attempt)
                 && header.body_len != 0
                 && header.body_len <= pulling.requested - pulling.received
                 && pulling.key.is_none() =>

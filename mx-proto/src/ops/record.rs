@@ -149,6 +149,8 @@ pub(crate) struct Pulling<M> {
     pub(crate) requested: u32,
     /// Bytes that are there.
     pub(crate) received: u32,
+    /// The number of the attempt to pull it; bytes of another one do not count.
+    pub(crate) attempt: u32,
     /// The key for a remote read.
     pub(crate) key: Option<Box<RemoteKey>>,
     /// Such a read is under way.
@@ -206,6 +208,7 @@ impl<M: Memory> Pulling<M> {
             wanted: length.min(room),
             requested: 0,
             received: 0,
+            attempt: 0,
             key: key.map(Box::new),
             reading: false,
             withdrawn: None,
