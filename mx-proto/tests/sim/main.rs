@@ -1,6 +1,7 @@
 //! Endpoints and ports on the simulated network. One program: what they share is compiled once.
 
 mod at_once;
+mod data_links;
 mod endpoint;
 mod every_step;
 mod explore;

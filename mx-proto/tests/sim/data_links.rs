@@ -1,0 +1,151 @@
+//! Sessions with a second link for bulk data.
+//!
+//! ```text
+//!   n0 ==== large messages ====> n1      over the data link, which may break or fall silent at any packet
+//!      ---- small messages --->          over the command link, meanwhile
+//! ```
+
+use crate::stage::introduce;
+use mx_proto::Config;
+use mx_sim::check::Selector;
+use mx_sim::node::target;
+use mx_sim::scenario::{Reliably, Stage};
+use mx_sim::{Habits, Profile, Rng, World, seeds};
+use std::time::Duration;
+
+const LARGE: usize = 16 << 20;
+const BULK: u64 = 5;
+const SMALL: u64 = 9;
+
+/// Like kernel TCP over 1 Gbit/s, with megabytes in its buffers.
+fn tcp() -> Profile {
+    Profile {
+        packet_max: 48 << 10,
+        streamed_max: 48 << 10,
+        pull_block: 4 << 20,
+        room: 4 << 20,
+        bandwidth: Some(125_000_000),
+        data_links: true,
+        ..Profile::stream()
+    }
+}
+
+/// Two nodes, of which the first has called the second.
+fn two(seed: u64, profile: Profile) -> Stage<Reliably> {
+    let world = World::new(seed);
+    seeds::watch(&world);
+    let config = Config {
+        request_timeout: None,
+        ..Config::default()
+    };
+    let network = Reliably::new(&world, false, profile);
+    let mut stage = Stage::new((&world, network), 2, (config, Habits::default()), true);
+    introduce(&mut stage, false);
+    stage
+}
+
+fn send(stage: &mut Stage<Reliably>, from: usize, bits: u64, len: usize) {
+    let node = stage.at(from);
+    let to = target(1 - from);
+    let mut sessions = node.endpoint.remotes_of(to.nic, to.endpoint);
+    let session = sessions.next().expect("they have met");
+    drop(sessions);
+    node.send(session, bits, len);
+}
+
+/// The time of a small message beside large ones from the same peer.
+fn beside_bulk(data_links: bool, from: usize) -> Duration {
+    let mut stage = two(
+        1,
+        Profile {
+            data_links,
+            ..tcp()
+        },
+    );
+    for _ in 0..4 {
+        stage.at(1 - from).recv(Selector::exact(BULK), LARGE);
+        send(&mut stage, from, BULK, LARGE);
+    }
+    stage.at(1 - from).recv(Selector::exact(SMALL), 8);
+    stage.run(Duration::from_millis(50));
+    assert_eq!(stage.received(), 0, "the bulk is under way");
+    let began = stage.world.now();
+    send(&mut stage, from, SMALL, 8);
+    while stage.received() == 0 {
+        stage.run(Duration::from_micros(10));
+    }
+    stage.world.now().since(began)
+}
+
+#[test]
+fn a_small_message_waits_for_no_large_one_of_its_peer() {
+    for from in [0, 1] {
+        let (apart, together) = (beside_bulk(true, from), beside_bulk(false, from));
+        println!("{apart:?} with a data link, {together:?} without");
+        assert!(apart < Duration::from_micros(200), "{apart:?}");
+        assert!(together > Duration::from_millis(20), "{together:?}");
+    }
+}
+
+#[test]
+fn bodies_are_finished_whatever_becomes_of_their_data_links() {
+    let (mut opened, mut lost) = (0, 0);
+    seeds::each(40, |seed| {
+        let mut rng = Rng::new(seed);
+        let profile = Profile {
+            beside_dies: rng.pick(&[0.0, 0.02, 0.3, 1.0]),
+            room: rng.pick(&[100_000, 1 << 20]),
+            ..tcp()
+        };
+        let mut stage = two(seed, profile);
+        let count = 24;
+        for nth in 0..count {
+            let (from, len) = (
+                rng.index(2),
+                rng.pick(&[8, 40_000, 60_000, 300_000, 3 << 20]),
+            );
+            let bits = BULK + nth % 3;
+            send(&mut stage, from, bits, len);
+            stage.at(1 - from).recv(Selector::exact(bits), len);
+            stage.run(Duration::from_micros(rng.below(20_000)));
+        }
+        stage.run_until_received(count, 60_000_000);
+        for id in 0..2 {
+            let stats = stage.at(id).endpoint.stats();
+            assert_eq!(stats.remotes_down, 0, "a session has ended");
+            (opened, lost) = (opened + stats.data_links, lost + stats.data_links_lost);
+        }
+    });
+    println!("{opened} data links, {lost} lost");
+    let one = std::env::var_os("SIM_SEED").is_some();
+    assert!(one || opened > 50 && lost > 30, "{opened} {lost}");
+}
+
+#[test]
+fn bytes_of_a_message_that_is_called_off_are_no_other_ones() {
+    seeds::each(60, |seed| {
+        let mut rng = Rng::new(seed);
+        // What has been sent on the data link comes long after what is said on the other one.
+        let profile = Profile {
+            room: 8 << 20,
+            bandwidth: Some(10_000_000),
+            ..tcp()
+        };
+        let mut stage = two(seed, profile);
+        for _ in 0..12 {
+            for _ in 0..3 {
+                send(&mut stage, 0, BULK, rng.pick(&[60_000, 300_000, 1 << 20]));
+                stage.at(1).recv(Selector::exact(BULK), 1 << 20);
+            }
+            stage.run(Duration::from_micros(rng.below(60_000)));
+            if rng.chance(0.6) {
+                stage.at(0).cancel_sends();
+            }
+            stage.run(Duration::from_micros(rng.below(300)));
+        }
+        send(&mut stage, 0, SMALL, 8);
+        stage.at(1).recv(Selector::exact(SMALL), 8);
+        stage.run(Duration::from_secs(10));
+        stage.at(1).cancel_receives();
+    });
+}
