@@ -375,8 +375,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 let id = self.ops.enter(what, (own, timeouts), state);
                 let id = id.ok_or(PostError::TooMany)?;
                 if from != NO_REMOTE {
+                    // Of a joined session it may be another one.
                     self.ops.record_mut(id.index()).from_one = true;
-                    self.attach_op(id, from);
+                    self.attach_op(id, source);
                 }
                 let now = self.clock.now();
                 match body {
