@@ -505,15 +505,16 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
             return Err(ConnectError::NoRoute);
         }
         self.touched = true;
-        let port = self.port_mut(link.port()).ok_or(ConnectError::NoRoute)?;
+        let port = self.ports.get_mut(link.port());
+        let port = port.ok_or(ConnectError::NoRoute)?;
         let beside = port.connect_beside(link, now)?;
-        self.set_quiet(beside.port(), false);
+        self.ports.set_quiet(beside.port(), false);
         Ok(beside)
     }
 
     fn has_places_beside(&self, link: LinkId) -> bool {
-        self.port(link.port())
-            .is_some_and(|port| port.has_places_beside(link))
+        let port = self.ports.get(link.port());
+        port.is_some_and(|port| port.has_places_beside(link))
     }
 
     fn accept(&mut self, link: LinkId) {
