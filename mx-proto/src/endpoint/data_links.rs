@@ -83,6 +83,12 @@ impl DataLinks {
         self.attempts
     }
 
+    /// Whether a session's data link carries data: both sides have proven that it is the session's.
+    fn is_open(&self, id: RemoteId) -> bool {
+        let link = self.sessions.get(&id).and_then(|of| of.link);
+        link.is_some_and(|(_, stage)| stage == Stage::Open)
+    }
+
     /// Notes that data has come on a session's data link, or has gone there.
     pub(super) fn note(&mut self, id: RemoteId, came: bool) {
         if let Some(of) = self.sessions.get_mut(&id) {
@@ -285,8 +291,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             met.data = Some(Tx::Open(link));
         }
         self.make_ready(id);
-        // Bytes on the two links would overtake each other.
-        self.pull_all_again(id);
     }
 
     /// Whether packets of data say of which attempt they are: those of a peer that may have data links.
@@ -301,7 +305,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.remotes.of(bound).is_some() {
             return self.trusts(link, bound).then_some(bound);
         }
-        let id = self.data_links.session_of(link)?;
+        let session = self.data_links.session_of(link);
+        let id = session.filter(|id| self.data_links.is_open(*id))?;
         self.data_links.note(id, true);
         Some(id)
     }
@@ -359,14 +364,33 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let all: Vec<RequestId> = self.ops.of_list(Strand::Kin, &remote.kin).collect();
         for op in all {
-            if let Some(State::Pulling(pulling)) =
-                self.ops.get_mut(op).map(|record| &mut record.state)
-                && pulling.awaits_data()
-            {
-                pulling.requested = pulling.received;
-                pulling.attempt = self.data_links.next_attempt();
-                self.pull(op, id);
-            }
+            self.pull_again(op, id);
+        }
+    }
+
+    fn pull_again(&mut self, op: RequestId, from: RemoteId) {
+        if let Some(State::Pulling(pulling)) = self.ops.get_mut(op).map(|record| &mut record.state)
+            && pulling.awaits_data()
+        {
+            pulling.requested = pulling.received;
+            pulling.attempt = self.data_links.next_attempt();
+            self.pull(op, from);
+        }
+    }
+
+    /// A packet of data is not the next one of its message. If the data link has been opened meanwhile, it has overtaken those
+    /// on the command link: what is missing is asked for again.
+    #[cold]
+    pub(super) fn out_of_turn(&mut self, from: RemoteId, header: &Header) {
+        let id = RequestId::from_word(header.word);
+        if self.counts_attempts(from)
+            && let Some(record) = self.ops.get(id)
+            && let State::Pulling(pulling) = &record.state
+            && record.remote == from
+            && header.aux == pulling.attempt
+            && header.length > pulling.received
+        {
+            self.pull_again(id, from);
         }
     }
 

@@ -224,8 +224,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[cold]
     fn stranger_packet(&mut self, link: LinkId, header: &Header) {
         if let Some(session) = self.data_links.session_of(link) {
-            if header.kind == wire::Kind::Data {
-                self.data_links.note(session, true);
+            if header.kind == wire::Kind::Data && self.sender_of_data(link).is_some() {
                 self.data(session, header);
             } else {
                 self.on_data_link(link, session, header);

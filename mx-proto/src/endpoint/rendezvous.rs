@@ -186,6 +186,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.continue_pull(RequestId::from_word(header.word));
         } else {
             self.stats.stale += 1;
+            self.out_of_turn(from, header);
         }
     }
 
@@ -199,6 +200,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             port, ops, remotes, ..
         } = self;
         let Some((touched, pulling)) = next_part(ops, from, header, counts) else {
+            self.out_of_turn(from, header);
             return false;
         };
         *touched = true;

@@ -88,6 +88,30 @@ fn a_small_message_waits_for_no_large_one_of_its_peer() {
 }
 
 #[test]
+fn a_data_link_may_open_late_at_either_side() {
+    let mut opened = 0;
+    seeds::each(40, |seed| {
+        for from in [0, 1] {
+            let profile = Profile {
+                jitter: Duration::from_millis(3),
+                ..tcp()
+            };
+            let mut stage = two(seed, profile);
+            let began = stage.world.now();
+            stage.at(1 - from).recv(Selector::exact(BULK), LARGE);
+            send(&mut stage, from, BULK, LARGE);
+            stage.run_until_received(1, 60_000_000);
+            let took = stage.world.now().since(began);
+            // Bytes that overtake others are not waited for.
+            assert!(took < Duration::from_secs(1), "{from}: {took:?}");
+            opened += stage.at(from).endpoint.stats().data_links;
+        }
+    });
+    let one = std::env::var_os("SIM_SEED").is_some();
+    assert!(one || opened > 60, "{opened}");
+}
+
+#[test]
 fn bodies_are_finished_whatever_becomes_of_their_data_links() {
     let (mut opened, mut lost) = (0, 0);
     seeds::each(40, |seed| {
