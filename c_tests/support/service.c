@@ -3,11 +3,9 @@
 
 #include <malloc.h>
 
-#include "op.h"
 #include "pattern.h"
 
 enum {
-    TEXT = 96,
     WITHOUT_MASK = 32,
     FIRST_TAG = 100,
     CLIENT_SHIFT = 32, /* of the client's number in a seed */
@@ -16,15 +14,9 @@ enum {
 
 enum kind { GET, PUT, ASK };
 
-struct request {
-    int64_t kind, size, seed;
-    int64_t netmask;
-    char range[TEXT];
-};
-
 /* The answer to ASK and PUT. */
 struct answer {
-    char name[TEXT];
+    char name[SERVICE_TEXT];
     int64_t inside;
 };
 
@@ -270,80 +262,120 @@ static int end(struct op *op, int code)
     return code == 0 ? op->error : code;
 }
 
-/* Has a request answered; false with the code of its first failure. */
-static bool transact(struct bmi_method_addr *server, struct request *request, void *in,
-                     bmi_size_t room, int *code)
+/* Posts a request, and its other operations. `exchange` has the request, the buffers and the room for the answer. */
+static void begin_exchange(struct exchange *exchange, struct bmi_method_addr *server)
 {
     static bmi_msg_tag_t tag = FIRST_TAG;
     static int64_t seed;
-    struct op receive = {0}, send = {0}, data = {0};
-    bool puts = request->kind == PUT;
-    char *out = puts ? fenced((size_t)request->size) : NULL;
+    struct request *request = &exchange->request;
 
     request->seed = ((int64_t)getpid() << CLIENT_SHIFT) + ++seed;
     tag++;
-    op_recv(&receive, server, in, room, tag);
-    if (receive.posted >= 0)
-        op_send_unexpected(&send, server, request, sizeof *request, tag);
+    op_recv(&exchange->receive, server, exchange->in, exchange->room, tag);
+    if (exchange->receive.posted >= 0)
+        op_send_unexpected(&exchange->send, server, request, sizeof *request, tag);
     else
-        send.posted = receive.posted;
-    if (puts) {
-        fill(out, (size_t)request->size, (uint64_t)request->seed);
-        if (send.posted >= 0)
-            op_send(&data, server, out, request->size, tag);
-        else
-            data.posted = send.posted;
+        exchange->send.posted = exchange->receive.posted;
+    if (exchange->out == NULL)
+        return;
+    fill(exchange->out, (size_t)request->size, (uint64_t)request->seed);
+    if (exchange->send.posted >= 0)
+        op_send(&exchange->data, server, exchange->out, request->size, tag);
+    else
+        exchange->data.posted = exchange->send.posted;
+}
+
+static bool is_ended(const struct op *op)
+{
+    return op->posted < 0 || op_done(op);
+}
+
+bool is_over(const struct exchange *exchange)
+{
+    return is_ended(&exchange->send) && is_ended(&exchange->receive) && (exchange->out == NULL || is_ended(&exchange->data));
+}
+
+/* Waits until all of its operations have ended; those behind one that failed are cancelled. */
+static int await_end(struct exchange *exchange)
+{
+    int code = end(&exchange->send, 0);
+
+    if (exchange->out != NULL) {
+        if (code != 0)
+            cancel(&exchange->data);
+        code = end(&exchange->data, code);
     }
-    *code = end(&send, 0);
-    if (*code != 0 && puts)
-        cancel(&data);
-    if (puts)
-        *code = end(&data, *code);
-    if (*code != 0)
-        cancel(&receive);
-    *code = end(&receive, *code);
-    if (puts)
-        fenced_free(out);
-    if (*code == 0)
-        CHECK_THAT(receive.size, ==, room);
-    return *code == 0;
+    if (code != 0)
+        cancel(&exchange->receive);
+    code = end(&exchange->receive, code);
+    if (code == 0)
+        CHECK_THAT(exchange->receive.size, ==, exchange->room);
+    return code;
+}
+
+void begin_get(struct exchange *exchange, struct bmi_method_addr *server, int64_t size)
+{
+    *exchange = (struct exchange){.request = {.kind = GET, .size = size}, .room = size, .in = fenced((size_t)size)};
+    begin_exchange(exchange, server);
+}
+
+void begin_put(struct exchange *exchange, struct bmi_method_addr *server, int64_t size)
+{
+    *exchange = (struct exchange){.request = {.kind = PUT, .size = size},
+                              .room = sizeof(struct answer),
+                              .in = fenced(sizeof(struct answer)),
+                              .out = fenced((size_t)size)};
+    begin_exchange(exchange, server);
+}
+
+int end_exchange(struct exchange *exchange)
+{
+    int code = await_end(exchange);
+
+    if (code == 0 && exchange->out == NULL)
+        check_filled(exchange->in, (size_t)exchange->request.size, (uint64_t)exchange->request.seed);
+    fenced_free(exchange->in);
+    fenced_free(exchange->out);
+    return code;
 }
 
 bool try_get(struct bmi_method_addr *server, int64_t size, int *code)
 {
-    struct request request = {.kind = GET, .size = size};
-    char *in = fenced((size_t)size);
-    bool well = transact(server, &request, in, size, code);
+    struct exchange exchange;
 
-    if (well)
-        check_filled(in, (size_t)size, (uint64_t)request.seed);
-    fenced_free(in);
-    return well;
+    begin_get(&exchange, server, size);
+    *code = end_exchange(&exchange);
+    return *code == 0;
 }
 
 bool try_put(struct bmi_method_addr *server, int64_t size, int *code)
 {
-    struct request request = {.kind = PUT, .size = size};
-    struct answer answer;
+    struct exchange exchange;
 
-    return transact(server, &request, &answer, sizeof answer, code);
+    begin_put(&exchange, server, size);
+    *code = end_exchange(&exchange);
+    return *code == 0;
 }
 
 static void ask(struct bmi_method_addr *server, struct answer *answer, const char *range)
 {
-    struct request request = {.kind = ASK, .netmask = WITHOUT_MASK};
+    struct exchange exchange = {
+        .request = {.kind = ASK, .netmask = WITHOUT_MASK}, .in = (char *)answer, .room = sizeof *answer};
+    struct request *request = &exchange.request;
     char *mask;
     int code;
 
-    snprintf(request.range, sizeof request.range, "%s", range);
-    mask = strchr(request.range, '@');
+    snprintf(request->range, sizeof request->range, "%s", range);
+    mask = strchr(request->range, '@');
     if (mask != NULL) {
         *mask = '\0';
-        request.netmask = atoi(mask + 1);
-    } else if (strchr(request.range, '*') != NULL) {
-        request.netmask = -1;
+        request->netmask = atoi(mask + 1);
+    } else if (strchr(request->range, '*') != NULL) {
+        request->netmask = -1;
     }
-    if (!transact(server, &request, answer, sizeof *answer, &code))
+    begin_exchange(&exchange, server);
+    code = await_end(&exchange);
+    if (code != 0)
         FAIL("the server cannot be asked: %s", code_text(code));
 }
 

@@ -17,6 +17,7 @@
 #define C_TESTS_SERVICE_H
 
 #include "host.h"
+#include "op.h"
 #include "world.h"
 
 /* Messages that travel at once, and larger ones than any that does. */
@@ -43,6 +44,24 @@ struct bmi_method_addr *service_of(const char *host, int endpoint);
 /* One request; false if an operation failed, with the code of the first that was told. All have ended. */
 bool try_get(struct bmi_method_addr *server, int64_t size, int *code);
 bool try_put(struct bmi_method_addr *server, int64_t size, int *code);
+/* A request under way. Others may be beside it. */
+enum { SERVICE_TEXT = 96 };
+struct request {
+    int64_t kind, size, seed;
+    int64_t netmask;
+    char range[SERVICE_TEXT];
+};
+struct exchange {
+    struct request request;
+    struct op receive, send, data; /* `data`: of a put */
+    char *in, *out;                /* `in`: the answer, the bytes of a get */
+    bmi_size_t room;
+};
+void begin_get(struct exchange *exchange, struct bmi_method_addr *server, int64_t size);
+void begin_put(struct exchange *exchange, struct bmi_method_addr *server, int64_t size);
+bool is_over(const struct exchange *exchange);
+/* Waits for its end; the code of its first operation that failed, or 0. Contents are checked. */
+int end_exchange(struct exchange *exchange);
 /* All kinds and sizes, each of which must go well, and checks the client's host as the server sees it. */
 void converse(struct bmi_method_addr *server, const char *host);
 /* Small requests until one goes well; how many did not. */
