@@ -123,8 +123,8 @@ pairs() {
             strangers_credits) [ "$port" = tcp ] || [ "$port" = local ] || continue ;;
             # 64 processes with libfabric in each take longer than a peer waits.
             ranks) [ "$port" != rdm ] || continue ;;
-            # About the end of TCP connections.
-            crowd) [ "$port" = tcp ] || continue ;;
+            # About TCP connections.
+            crowd | data_links) [ "$port" = tcp ] || continue ;;
             # The attackers speak tcp and datagrams.
             takeover) [ "$port" = tcp ] || [ "$port" = dgram ] || continue ;;
             # What libfabric's own calls do is its business (docs/c-api.md).

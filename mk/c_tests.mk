@@ -27,7 +27,7 @@ C_TESTS_NOHOST  := codes check ids world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
 # Those that take longest begin first.
-C_TESTS_PLAIN   := finalize cancelled impostors strangers_crowds fork strangers wakeups \
+C_TESTS_PLAIN   := finalize cancelled impostors data_links strangers_crowds fork strangers wakeups \
                    args addresses binding messages counters testcalls large calls threads cancel drop \
                    lifecycle process deaths rush restart reuse strangers_memory strangers_credits \
                    strangers_datagrams versions claims secret users stderr interposed shortage fabric \

@@ -1,0 +1,793 @@
+/*
+ * Data links: the second connection of a session over tcp, and whatever happens to it.
+ *
+ *     client ◄── first connection ───► relay ◄───► server
+ *            ◄── further ones ───────►   │ ◄·····► server, another server, or none
+ *                                     passed on, cut, held up, closed, led astray
+ *
+ * The client calls the number at which the relay listens. Whatever becomes of further connections, operations end well with
+ * the right contents, small requests are answered meanwhile, and no host hears of it. Each side has a receive posted from
+ * the beginning which no message matches (support/service.h): it would tell of a lost session.
+ */
+#include "../support/ids.h"
+#include "../support/intruder.h"
+#include "../support/log.h"
+#include "../support/pair.h"
+#include "../support/service.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#define KIB 1024
+#define MIB (1024 * KIB)
+
+enum {
+    SMALL = 40 * KIB,      /* goes with its request, over the first connection */
+    LARGE = 100 * KIB,     /* is asked for */
+    BULK = 16 * MIB,
+    MIDDLE = 4 * MIB,      /* of a bulk, where something happens */
+    BULK_MS = 5000,        /* for a bulk beside small requests */
+    STALLED_MS = 15000,    /* likewise, when its connection stands still */
+    SMALL_MS = 2000,       /* for a small request meanwhile */
+    CANCEL_MS = 500,
+    AFTERWARDS_MS = 1000,
+};
+
+/* ---- the relay ---- */
+
+/* The relay's treatment of connections but the first. */
+enum treatment {
+    PASSES,
+    PASSES_SLOWLY,
+    HOLDS_ATTACHED, /* until the client has sent some more over the first one, or for a while */
+    /* Once, when so many bytes have passed: */
+    RESETS,
+    FINISHES,
+    STANDS_STILL,
+    /* With new ones: */
+    CLOSES,
+    LEADS_ASTRAY, /* to that endpoint */
+    FORGES,       /* answers the next one itself, with data and no proof */
+};
+
+enum order { TREAT, DETAIL, TELL_CONNECTIONS, TELL_BYTES, REPLAY, END };
+
+/* A stranger's words: those of the client on its data link, or others. */
+enum { AS_RECORDED, OTHER_PROOF, NEXT_NUMBER, OTHER_SESSION, REPLAYS };
+
+enum {
+    FLOWS = 16,
+    CHUNK = 64 * KIB,
+    SLOW_CHUNK = 16 * KIB,
+    SLOW_MS = 4,
+    HELD_MS = 300,
+    ATTACH = WIRE_HEADER + 16,
+    OPENED = WIRE_PREAMBLE + ATTACH, /* what a caller says on a data link at first */
+    NUMBER_AT = WIRE_PREAMBLE + 16,
+    WORD_AT = WIRE_PREAMBLE + 8,
+    PULL = WIRE_HEADER + 12,
+    FORGED = 1000,
+};
+
+/* One direction of a connection. */
+struct way {
+    int from, to;
+    size_t size, at; /* of the bytes that are to be passed on */
+    size_t passed;
+    unsigned char bytes[CHUNK];
+};
+
+enum { UP, DOWN, WAYS }; /* to the server, to the client */
+
+struct flow {
+    struct way ways[WAYS];
+    bool is_first, is_still, is_finished;
+    int64_t quiet_until;
+};
+
+static struct flow flows[FLOWS];
+static int flow_count, connections, server_number;
+static enum treatment treatment;
+static int64_t detail; /* of the treatment: bytes, an endpoint */
+static int64_t bytes_passed; /* over other connections than the first */
+static unsigned char opened[OPENED]; /* said on the second one */
+static unsigned char pull[PULL]; /* said by the client on the first one */
+static bool holds_answers; /* on the first connection */
+static struct flow *held; /* its Attached is */
+static size_t held_until; /* so many bytes have passed to the server on the first connection */
+
+static void end_flow(struct flow *flow, bool resets)
+{
+    const struct linger at_once = {.l_onoff = 1};
+
+    for (int i = 0; i < WAYS; i++) {
+        if (resets)
+            CHECK(setsockopt(flow->ways[i].from, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+        close(flow->ways[i].from);
+        flow->ways[i].from = flow->ways[i].to = -1;
+    }
+}
+
+/* Reads what the client says on the first connection. */
+static void listen_in(const unsigned char *bytes, size_t size)
+{
+    static unsigned char packet[PULL];
+    static size_t at, skipped = WIRE_PREAMBLE; /* bytes of a packet that are here; bytes to be skipped */
+
+    for (; size > 0; bytes++, size--) {
+        if (skipped > 0) {
+            skipped--;
+            continue;
+        }
+        packet[at++] = *bytes;
+        if (at == WIRE_HEADER && packet[0] != KIND_PULL) {
+            skipped = (size_t)number_at(packet + 4, 4);
+            at = 0;
+        } else if (at == PULL) {
+            /* The first one of a message: its bytes are those that the client awaits next. */
+            if (!holds_answers)
+                memcpy(pull, packet, sizeof pull);
+            holds_answers = treatment == FORGES;
+            at = 0;
+        }
+    }
+}
+
+/* Sends bytes that the client has asked for over a data link of which nothing is proven. */
+static void forge(int client)
+{
+    unsigned char preamble[WIRE_PREAMBLE], heard[OPENED], packet[WIRE_HEADER + FORGED], body[FORGED] = {0};
+    struct packet data = {.kind = KIND_DATA,
+                          .word = number_at(pull + WIRE_HEADER, 8),
+                          .length = (uint32_t)number_at(pull + 16, 4),
+                          .status = (uint32_t)number_at(pull + STATUS_AT, 4),
+                          .body_length = FORGED};
+
+    CHECK(holds_answers);
+    CHECK_THAT(wire_hear(client, preamble, sizeof preamble, WAIT_MS), ==, sizeof preamble);
+    CHECK(wire_say(client, preamble, sizeof preamble));
+    CHECK_THAT(wire_hear(client, heard, ATTACH, WAIT_MS), ==, ATTACH);
+    CHECK_THAT(heard[0], ==, KIND_ATTACH);
+    CHECK(wire_say(client, packet, wire_packet(packet, &data, body, sizeof body)));
+    CHECK_THAT(wire_hear(client, heard, sizeof heard, WAIT_MS / 4), ==, 0);
+    CHECK(recv(client, heard, 1, MSG_DONTWAIT) == 0 || errno != EAGAIN);
+    close(client);
+    treatment = PASSES;
+    holds_answers = false;
+}
+
+static void begin_flow(int client)
+{
+    bool is_first = connections++ == 0;
+    struct flow *flow = &flows[flow_count];
+    int server;
+
+    if (!is_first && treatment == CLOSES) {
+        close(client);
+        return;
+    }
+    if (!is_first && treatment == FORGES) {
+        forge(client);
+        return;
+    }
+    CHECK(flow_count++ < FLOWS);
+    server = wire_connect(DOOR_TCP, 0, !is_first && treatment == LEADS_ASTRAY ? (int)detail : server_number);
+    CHECK(server >= 0);
+    flow->is_first = is_first;
+    flow->ways[UP] = (struct way){.from = client, .to = server};
+    flow->ways[DOWN] = (struct way){.from = server, .to = client};
+}
+
+/* So many bytes have passed that it happens now. */
+static void intervene(struct flow *flow)
+{
+    switch (treatment) {
+    case RESETS:
+        end_flow(flow, true);
+        break;
+    case FINISHES:
+        flow->is_finished = true;
+        for (int i = 0; i < WAYS; i++) {
+            struct way *way = &flow->ways[i];
+
+            shutdown(way->to, SHUT_WR);
+            way->at = way->size;
+        }
+        break;
+    default:
+        flow->is_still = true;
+    }
+    treatment = PASSES;
+}
+
+static void count(struct flow *flow, const struct way *way, size_t size)
+{
+    bool waits = treatment == RESETS || treatment == FINISHES || treatment == STANDS_STILL;
+
+    if (flow->is_first) {
+        if (held != NULL && flow->ways[UP].passed >= held_until)
+            held->quiet_until = 0;
+        return;
+    }
+    bytes_passed += (int64_t)size;
+    if (waits && bytes_passed >= detail)
+        intervene(flow);
+    else if (treatment == HOLDS_ATTACHED && way == &flow->ways[UP] && way->passed == OPENED) {
+        held = flow;
+        held->quiet_until = now_ms() + HELD_MS;
+        held_until = flows[0].ways[UP].passed + MIDDLE;
+    }
+}
+
+/* Returns false at the end of a connection. */
+static bool pass(struct flow *flow, struct way *way)
+{
+    ssize_t count_of;
+
+    if (way->at == way->size) {
+        bool is_slow = !flow->is_first && treatment == PASSES_SLOWLY;
+
+        count_of = recv(way->from, way->bytes, is_slow ? SLOW_CHUNK : CHUNK, MSG_DONTWAIT);
+        if (count_of <= 0)
+            return count_of < 0 && errno == EAGAIN;
+        if (flow->is_finished)
+            return true;
+        if (is_slow)
+            flow->quiet_until = now_ms() + SLOW_MS;
+        way->size = (size_t)count_of;
+        way->at = 0;
+    }
+    count_of = send(way->to, way->bytes + way->at, way->size - way->at, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count_of < 0)
+        return errno == EAGAIN;
+    if (way == &flows[0].ways[UP])
+        listen_in(way->bytes + way->at, (size_t)count_of);
+    for (size_t i = 0; i < (size_t)count_of && way == &flows[1].ways[UP] && way->passed + i < OPENED; i++)
+        opened[way->passed + i] = way->bytes[way->at + i];
+    way->at += (size_t)count_of;
+    way->passed += (size_t)count_of;
+    count(flow, way, (size_t)count_of);
+    return true;
+}
+
+/* A stranger says it to the server on a connection of its own: that is closed, and has been told nothing. */
+static void replay(int64_t what)
+{
+    unsigned char says[OPENED], heard[OPENED];
+    int stranger = wire_connect(DOOR_TCP, 0, server_number);
+
+    CHECK(stranger >= 0 && flow_count > 1 && flows[1].ways[UP].passed >= OPENED);
+    memcpy(says, opened, sizeof says);
+    CHECK_THAT(says[WIRE_PREAMBLE], ==, KIND_ATTACH);
+    if (what == OTHER_PROOF)
+        says[OPENED - 1] ^= 1;
+    else if (what == NEXT_NUMBER)
+        says[NUMBER_AT]++;
+    else if (what == OTHER_SESSION)
+        says[WORD_AT] ^= 1;
+    CHECK(wire_say(stranger, says, sizeof says));
+    CHECK_THAT(wire_hear(stranger, heard, sizeof heard, WAIT_MS / 4), <=, WIRE_PREAMBLE);
+    CHECK(recv(stranger, heard, 1, MSG_DONTWAIT) == 0 || errno != EAGAIN);
+    close(stranger);
+}
+
+/* Returns false when the relay is to end. */
+static bool obey(struct side *side)
+{
+    int64_t what = hear(side, "order"), value = hear(side, "value"), answer = 0;
+
+    switch (what) {
+    case TREAT:
+        treatment = (enum treatment)value;
+        break;
+    case DETAIL:
+        detail = value;
+        break;
+    case TELL_CONNECTIONS:
+        answer = connections;
+        break;
+    case TELL_BYTES:
+        answer = bytes_passed;
+        break;
+    case REPLAY:
+        replay(value);
+        break;
+    }
+    tell(side, "is", answer);
+    return what != END;
+}
+
+static void relay(struct side *side)
+{
+    int port = ids_try(0), listener = wire_listen(&port);
+
+    server_number = (int)hear(side, "server");
+    tell(side, "listens", port);
+    for (;;) {
+        struct pollfd polled[2 + WAYS * FLOWS];
+        int flows_now = flow_count;
+        bool is_early; /* what is to be forged has not been asked for yet */
+
+        polled[0] = (struct pollfd){.fd = side->line, .events = POLLIN};
+        polled[1] = (struct pollfd){.fd = listener, .events = POLLIN};
+        for (int i = 0; i < WAYS * flows_now; i++) {
+            const struct flow *flow = &flows[i / WAYS];
+            const struct way *way = &flow->ways[i % WAYS];
+            bool is_held = holds_answers && way == &flows[0].ways[DOWN];
+            bool is_quiet = flow->is_still || now_ms() < flow->quiet_until || is_held;
+
+            polled[2 + i] = way->at < way->size ? (struct pollfd){.fd = way->to, .events = POLLOUT}
+                                                : (struct pollfd){.fd = way->from, .events = POLLIN};
+            if (is_quiet)
+                polled[2 + i].fd = -1;
+        }
+        poll(polled, 2 + WAYS * (nfds_t)flows_now, SLOW_MS);
+        is_early = treatment == FORGES && connections > 0 && !holds_answers;
+        if (polled[1].revents != 0 && !is_early)
+            begin_flow(wire_accept(listener, 0));
+        for (int i = 0; i < WAYS * flows_now; i++) {
+            struct flow *flow = &flows[i / WAYS];
+
+            if (polled[2 + i].fd >= 0 && polled[2 + i].revents != 0 && flow->ways[0].from >= 0 &&
+                !pass(flow, &flow->ways[i % WAYS]))
+                end_flow(flow, false);
+        }
+        if (polled[0].revents != 0 && !obey(side))
+            return;
+    }
+}
+
+static int64_t order(struct child *relay, enum order what, int64_t value)
+{
+    child_tell(relay, "order", what);
+    child_tell(relay, "value", value);
+    return child_hear(relay, "is");
+}
+
+/* ---- servers, and the client ---- */
+
+static void server(struct side *side)
+{
+    serve_attacked(side, NULL);
+}
+
+enum { DO_GET, DO_PUT, DO_CANCEL, DO_END };
+
+/* Small requests one after the other until it is over, or for so long; the longest one's milliseconds. */
+static int64_t ask_meanwhile(struct bmi_method_addr *server, const struct exchange *bulk, int ms)
+{
+    deadline_t deadline = deadline_in(ms);
+    int64_t longest = 0;
+
+    while (bulk != NULL ? !is_over(bulk) : !deadline_over(deadline)) {
+        int64_t begin = now_ms(), took;
+        int code;
+
+        if (!try_get(server, 8, &code))
+            FAIL("a small request: %s", code_text(code));
+        took = now_ms() - begin;
+        if (took > longest)
+            longest = took;
+    }
+    return longest;
+}
+
+/* Gets a bulk and cancels it when the first bytes are there. */
+static void cancel_a_get(struct bmi_method_addr *server, int64_t size)
+{
+    const uint64_t pattern = 0x5eed;
+    struct exchange exchange;
+    char *blank = fenced(8);
+
+    begin_get(&exchange, server, size);
+    UNTIL (memcmp(blank, exchange.in, 8) != 0)
+        host_pump(1);
+    fenced_free(blank);
+    CHECK(!op_done(&exchange.receive));
+    CHECK_THAT(ops->cancel(exchange.receive.id, 0), ==, 0);
+    UNTIL_WITHIN (CANCEL_MS, op_done(&exchange.receive))
+        host_pump(1);
+    op_failed(&exchange.receive, BMI_ECANCEL);
+    op_sent(&exchange.send);
+    fill(exchange.in, (size_t)size, pattern);
+    ask_meanwhile(server, NULL, AFTERWARDS_MS);
+    check_filled(exchange.in, (size_t)size, pattern);
+    fenced_free(exchange.in);
+}
+
+static void client(struct side *side)
+{
+    int endpoint = (int)hear(side, "endpoint"), what;
+    struct bmi_method_addr *server;
+    struct op unused = {0};
+    char byte;
+
+    log_take();
+    host_start_client();
+    server = service_of("127.0.0.1", endpoint);
+    CHECK_THAT(op_recv(&unused, server, &byte, 1, TAG_UNUSED), ==, 0);
+    while ((what = (int)pair_hear(side, "do")) != DO_END) {
+        int64_t size = hear(side, "size"), begin = now_ms(), longest = 0;
+        struct exchange exchange;
+        int code;
+
+        if (what == DO_CANCEL) {
+            cancel_a_get(server, size);
+        } else {
+            (what == DO_GET ? begin_get : begin_put)(&exchange, server, size);
+            longest = ask_meanwhile(server, &exchange, 0);
+            code = end_exchange(&exchange);
+            if (code != 0)
+                FAIL("%d bytes: %s", (int)size, code_text(code));
+        }
+        tell(side, "took", now_ms() - begin);
+        tell(side, "longest", longest);
+        CHECK(!op_done(&unused));
+    }
+    CHECK_THAT(ops->cancel(unused.id, 0), ==, 0);
+    op_failed(&unused, BMI_ECANCEL);
+    CHECK_THAT(host_registered(), ==, 0);
+    tell(side, "warnings", log_count());
+    host_stop();
+}
+
+/* ---- scenes ---- */
+
+struct scene {
+    struct child *server, *relay, *client;
+};
+
+/* A process with or without data links. */
+static struct child *spawn_with(struct world *world, const char *role, bool has_links)
+{
+    struct child *child;
+
+    if (!has_links)
+        setenv("MX_TCP_LINKS", "0", 1);
+    child = spawn(world, role);
+    unsetenv("MX_TCP_LINKS");
+    return child;
+}
+
+/* Returns the number at which the relay listens. */
+static int64_t spawn_relay(struct world *world, struct scene *scene)
+{
+    int64_t number = child_hear(scene->server, "serving");
+
+    scene->relay = spawn(world, "relay");
+    child_tell(scene->relay, "server", number);
+    return child_hear(scene->relay, "listens");
+}
+
+static void set_up_with(struct world *world, struct scene *scene, bool server_has_links, bool client_has_links)
+{
+    int64_t number;
+
+    scene->server = spawn_with(world, "server", server_has_links);
+    number = spawn_relay(world, scene);
+    scene->client = spawn_with(world, "client", client_has_links);
+    child_tell(scene->client, "endpoint", number);
+}
+
+static void set_up(struct world *world, struct scene *scene)
+{
+    set_up_with(world, scene, true, true);
+}
+
+static int64_t connections_of(const struct scene *scene)
+{
+    return order(scene->relay, TELL_CONNECTIONS, 0);
+}
+
+static int64_t bytes_of(const struct scene *scene)
+{
+    return order(scene->relay, TELL_BYTES, 0);
+}
+
+static void treat(const struct scene *scene, enum treatment how, int64_t with)
+{
+    order(scene->relay, DETAIL, with);
+    order(scene->relay, TREAT, how);
+}
+
+/* The client does it, beside small requests, within that time. */
+static void have_done(const struct scene *scene, int what, int64_t size, int ms)
+{
+    child_tell(scene->client, "do", what);
+    child_tell(scene->client, "size", size);
+    CHECK_THAT(child_hear_within(scene->client, "took", 2 * WAIT_MS), <=, ms * slower());
+    CHECK_THAT(child_hear(scene->client, "longest"), <=, SMALL_MS * slower());
+}
+
+/* Until large messages go over another connection than the first. */
+static void await_data_link(const struct scene *scene)
+{
+    int64_t before = bytes_of(scene);
+
+    UNTIL (bytes_of(scene) > before + LARGE)
+        have_done(scene, DO_GET, LARGE, BULK_MS);
+}
+
+static void end_client(const struct scene *scene, int warnings)
+{
+    child_tell(scene->client, "do", DO_END);
+    CHECK_THAT(child_hear(scene->client, "warnings"), ==, warnings);
+    child_end(scene->client);
+    order(scene->relay, END, 0);
+    child_end(scene->relay);
+}
+
+static void take_down(const struct scene *scene)
+{
+    end_client(scene, 0);
+    end_service(scene->server, 1);
+}
+
+/* ---- tests ---- */
+
+/* The variant: by a put. */
+static void open_one(struct world *world)
+{
+    int what = variant_of(world) != 0 ? DO_PUT : DO_GET;
+    struct scene scene;
+
+    set_up(world, &scene);
+    have_done(&scene, DO_GET, 8, BULK_MS);
+    have_done(&scene, DO_GET, SMALL, BULK_MS);
+    have_done(&scene, DO_PUT, SMALL, BULK_MS);
+    CHECK_THAT(connections_of(&scene), ==, 1);
+    have_done(&scene, what, BULK, BULK_MS);
+    CHECK_THAT(connections_of(&scene), ==, 2);
+    await_data_link(&scene);
+    for (int i = 0; i < 5; i++) {
+        have_done(&scene, DO_GET, MIB, BULK_MS);
+        have_done(&scene, DO_PUT, MIB, BULK_MS);
+    }
+    CHECK_THAT(connections_of(&scene), ==, 2);
+    take_down(&scene);
+}
+
+/* The server has opened the data link while the client goes on over the first connection. */
+static void hold_attached(struct world *world)
+{
+    struct scene scene;
+
+    set_up(world, &scene);
+    treat(&scene, HOLDS_ATTACHED, 0);
+    have_done(&scene, variant_of(world) != 0 ? DO_PUT : DO_GET, 2 * BULK, BULK_MS);
+    CHECK_THAT(connections_of(&scene), ==, 2);
+    await_data_link(&scene);
+    take_down(&scene);
+}
+
+enum { BY_PUT = 1, BY_FIN = 2 };
+
+static void cut(struct world *world)
+{
+    struct scene scene;
+    int64_t how = variant_of(world);
+
+    set_up(world, &scene);
+    await_data_link(&scene);
+    treat(&scene, (how & BY_FIN) != 0 ? FINISHES : RESETS, bytes_of(&scene) + MIDDLE);
+    have_done(&scene, (how & BY_PUT) != 0 ? DO_PUT : DO_GET, BULK, BULK_MS);
+    CHECK_THAT(bytes_of(&scene), <, BULK);
+    await_data_link(&scene);
+    CHECK_THAT(connections_of(&scene), ==, 3);
+    take_down(&scene);
+}
+
+static void stand_still(struct world *world)
+{
+    struct scene scene;
+
+    set_up(world, &scene);
+    await_data_link(&scene);
+    treat(&scene, STANDS_STILL, bytes_of(&scene) + MIDDLE);
+    have_done(&scene, DO_GET, BULK, STALLED_MS);
+    await_data_link(&scene);
+    CHECK_THAT(connections_of(&scene), ==, 3);
+    end_client(&scene, 1);
+    end_service(scene.server, 1);
+}
+
+static void close_all(struct world *world)
+{
+    struct scene scene;
+
+    set_up(world, &scene);
+    treat(&scene, CLOSES, 0);
+    have_done(&scene, DO_GET, BULK, BULK_MS);
+    have_done(&scene, DO_PUT, BULK, BULK_MS);
+    CHECK_THAT(connections_of(&scene), >, 1);
+    CHECK_THAT(bytes_of(&scene), ==, 0);
+    take_down(&scene);
+}
+
+static void lead_astray(struct world *world)
+{
+    struct child *other = spawn(world, "server");
+    int64_t number = child_hear(other, "serving");
+    struct scene scene;
+
+    set_up(world, &scene);
+    treat(&scene, LEADS_ASTRAY, number);
+    have_done(&scene, DO_GET, BULK, BULK_MS);
+    have_done(&scene, DO_PUT, BULK, BULK_MS);
+    CHECK_THAT(connections_of(&scene), >, 1);
+    CHECK_THAT(bytes_of(&scene), <, LARGE);
+    take_down(&scene);
+    end_service(other, 0);
+}
+
+static void forge_data(struct world *world)
+{
+    struct scene scene;
+
+    set_up(world, &scene);
+    treat(&scene, FORGES, 0);
+    have_done(&scene, DO_GET, BULK, BULK_MS);
+    await_data_link(&scene);
+    CHECK_THAT(connections_of(&scene), ==, 3);
+    take_down(&scene);
+}
+
+/* The variant: whether the server has data links, and not the client. */
+static void have_none(struct world *world)
+{
+    bool server_has_links = variant_of(world) != 0;
+    struct scene scene;
+
+    set_up_with(world, &scene, server_has_links, !server_has_links);
+    have_done(&scene, DO_GET, BULK, BULK_MS);
+    have_done(&scene, DO_PUT, BULK, BULK_MS);
+    CHECK_THAT(connections_of(&scene), ==, 1);
+    take_down(&scene);
+}
+
+static void cancel_one(struct world *world)
+{
+    struct scene scene;
+    int64_t before;
+
+    set_up(world, &scene);
+    await_data_link(&scene);
+    treat(&scene, PASSES_SLOWLY, 0);
+    before = bytes_of(&scene);
+    have_done(&scene, DO_CANCEL, BULK, BULK_MS);
+    CHECK_THAT(bytes_of(&scene), >, before);
+    treat(&scene, PASSES, 0);
+    have_done(&scene, DO_GET, MIB, BULK_MS);
+    have_done(&scene, DO_PUT, MIB, BULK_MS);
+    CHECK_THAT(connections_of(&scene), ==, 2);
+    end_client(&scene, 0);
+    /* One of its operations was called off by the client. */
+    end_attacked(scene.server, 1, 1);
+}
+
+static void say_it_again(struct world *world)
+{
+    struct scene scene;
+    int64_t before;
+
+    set_up(world, &scene);
+    await_data_link(&scene);
+    for (int what = 0; what < REPLAYS; what++) {
+        order(scene.relay, REPLAY, what);
+        before = bytes_of(&scene);
+        have_done(&scene, DO_GET, MIB, BULK_MS);
+        CHECK_THAT(bytes_of(&scene), >, before + MIB);
+        have_done(&scene, DO_PUT, MIB, BULK_MS);
+    }
+    CHECK_THAT(connections_of(&scene), ==, 2);
+    take_down(&scene);
+}
+
+/* ---- the order of equal tags ---- */
+
+static const bmi_size_t in_order[] = {MIB, 8, 300 * KIB, 8};
+enum { IN_ORDER = sizeof in_order / sizeof in_order[0], ROUNDS = 6, TAG_ROUND = 1, TAG_EQUAL = 2, LATE_MS = 50 };
+
+static void giver(struct side *side)
+{
+    struct bmi_method_addr *taker;
+
+    tell(side, "serving", host_start_server());
+    taker = pair_accept();
+    for (int round = 0; round < ROUNDS; round++) {
+        struct op send[IN_ORDER] = {{0}};
+        void *out[IN_ORDER];
+
+        CHECK(host_take(TAG_ROUND) == taker);
+        for (int i = 0; i < IN_ORDER; i++) {
+            out[i] = fenced((size_t)in_order[i]);
+            fill(out[i], (size_t)in_order[i], (uint64_t)(round * IN_ORDER + i));
+            CHECK_THAT(op_send(&send[i], taker, out[i], in_order[i], TAG_EQUAL), >=, 0);
+        }
+        for (int i = 0; i < IN_ORDER; i++) {
+            op_sent(&send[i]);
+            fenced_free(out[i]);
+        }
+    }
+    pair_hear(side, "stop");
+    host_stop();
+}
+
+static void taker(struct side *side)
+{
+    struct bmi_method_addr *giver;
+    int endpoint = (int)hear(side, "endpoint");
+
+    host_start_client();
+    giver = service_of("127.0.0.1", endpoint);
+    pair_hello(giver);
+    for (int round = 0; round < ROUNDS; round++) {
+        bool is_late = round % 2 == 1;
+        struct op receive[IN_ORDER] = {{0}};
+        void *in[IN_ORDER];
+
+        for (int turn = 0; turn < 2; turn++) {
+            if ((turn == 0) == is_late) {
+                send_request(giver, "go", 3, TAG_ROUND);
+                for (deadline_t deadline = deadline_in(LATE_MS); is_late && !deadline_over(deadline);)
+                    host_pump(5);
+                continue;
+            }
+            for (int i = 0; i < IN_ORDER; i++) {
+                in[i] = fenced((size_t)in_order[i]);
+                /* Also one whose message is there waits for the first. */
+                CHECK_THAT(op_recv(&receive[i], giver, in[i], in_order[i], TAG_EQUAL), ==, 0);
+            }
+        }
+        for (int i = 0; i < IN_ORDER; i++) {
+            op_received(&receive[i], in_order[i]);
+            check_filled(in[i], (size_t)in_order[i], (uint64_t)(round * IN_ORDER + i));
+            fenced_free(in[i]);
+            if (i > 0)
+                CHECK_THAT(receive[i].turn, >, receive[i - 1].turn);
+        }
+    }
+    tell(side, "done", 0);
+    host_stop();
+}
+
+static void keep_order(struct world *world)
+{
+    struct scene scene;
+    int64_t number;
+
+    scene.server = spawn(world, "giver");
+    number = spawn_relay(world, &scene);
+    treat(&scene, PASSES_SLOWLY, 0);
+    scene.client = spawn(world, "taker");
+    child_tell(scene.client, "endpoint", number);
+    child_hear(scene.client, "done");
+    child_end(scene.client);
+    CHECK_THAT(bytes_of(&scene), >, MIB);
+    child_tell(scene.server, "stop", 0);
+    child_end(scene.server);
+    order(scene.relay, END, 0);
+    child_end(scene.relay);
+}
+
+#define ROLES_HERE {"server", server}, {"relay", relay}, {"client", client}
+
+TESTS(
+    DIRECTED_OF(the_first_large_get_opens_a_second_connection_and_no_more, 0, open_one, ROLES_HERE),
+    DIRECTED_OF(the_first_large_put_opens_a_second_connection_and_no_more, 1, open_one, ROLES_HERE),
+    DIRECTED_OF(a_get_goes_on_while_the_sides_open_a_data_link_one_after_the_other, 0, hold_attached, ROLES_HERE),
+    DIRECTED_OF(a_put_goes_on_while_the_sides_open_a_data_link_one_after_the_other, 1, hold_attached, ROLES_HERE),
+    DIRECTED_OF(a_get_survives_the_reset_of_its_data_link, 0, cut, ROLES_HERE),
+    DIRECTED_OF(a_put_survives_the_reset_of_its_data_link, BY_PUT, cut, ROLES_HERE),
+    DIRECTED_OF(a_get_survives_the_end_of_its_data_link, BY_FIN, cut, ROLES_HERE),
+    DIRECTED_OF(a_put_survives_the_end_of_its_data_link, BY_PUT | BY_FIN, cut, ROLES_HERE),
+    DIRECTED(a_get_survives_a_data_link_that_stands_still, stand_still, ROLES_HERE),
+    DIRECTED(bulk_data_needs_no_second_connection, close_all, ROLES_HERE),
+    DIRECTED(a_data_link_that_leads_to_another_server_is_not_used, lead_astray, ROLES_HERE),
+    DIRECTED(a_data_link_brings_nothing_before_its_end_has_proven_itself, forge_data, ROLES_HERE),
+    DIRECTED_OF(a_server_can_do_without_data_links, 0, have_none, ROLES_HERE),
+    DIRECTED_OF(a_client_can_do_without_data_links, 1, have_none, ROLES_HERE),
+    DIRECTED(a_cancelled_receive_ends_at_once_while_its_bytes_come, cancel_one, ROLES_HERE),
+    DIRECTED(a_stranger_cannot_attach_to_a_session, say_it_again, ROLES_HERE),
+    DIRECTED(receives_with_equal_tags_are_reported_in_the_order_of_the_sends, keep_order, {"giver", giver},
+             {"relay", relay}, {"taker", taker}))
