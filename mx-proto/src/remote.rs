@@ -171,9 +171,10 @@ impl Reach {
     pub(crate) fn of(limits: Limits, eager_max: usize, data_links: bool) -> Self {
         // No message is longer than 2^32 - 1 bytes.
         let size = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
-        let data_max = match data_links {
-            true => limits.data_max.min(limits.packet_max),
-            false => limits.data_max,
+        let data_max = if data_links {
+            limits.data_max.min(limits.packet_max)
+        } else {
+            limits.data_max
         };
         Self {
             eager_max: size(eager_max.min(limits.eager_max())),

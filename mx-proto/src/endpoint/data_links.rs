@@ -169,6 +169,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let number = of.number;
         of.link = Some((link, Stage::Asked));
+        self.watch_data_link(id);
         let session = self.remotes.met(id).map(|met| secret::call_of(&met.nonce));
         let header = Header::new(wire::Kind::Attach, session.unwrap_or_default(), number);
         if !self.send_proof(link, id, Role::Caller, header) {
@@ -278,19 +279,27 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Bulk data goes over that link from now on.
     fn open_data_link(&mut self, id: RemoteId, link: LinkId) {
-        let now = self.clock.now();
         let Some(of) = self.data_links.sessions.get_mut(&id) else {
             return;
         };
         of.link = Some((link, Stage::Open));
-        if !std::mem::replace(&mut of.watched, true) {
-            self.wheel.set(now, now.after(LOOK), Deadline::DataLink(id));
-        }
+        (of.unused, of.stalled) = (0, 0);
+        self.watch_data_link(id);
         self.stats.data_links += 1;
         if let Some(met) = self.remotes.met_mut(id) {
             met.data = Some(Tx::Open(link));
         }
         self.make_ready(id);
+    }
+
+    /// Sets the time of the next look at a data link.
+    fn watch_data_link(&mut self, id: RemoteId) {
+        if let Some(of) = self.data_links.sessions.get_mut(&id)
+            && !std::mem::replace(&mut of.watched, true)
+        {
+            let now = self.clock.now();
+            self.wheel.set(now, now.after(LOOK), Deadline::DataLink(id));
+        }
     }
 
     /// Whether packets of data say of which attempt they are: those of a peer that may have data links.
@@ -311,10 +320,29 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Some(id)
     }
 
-    /// A data link is down.
+    /// A data link is down. The caller closes one that is not used.
     pub(super) fn data_link_down(&mut self, id: RemoteId, reason: LinkDown) {
+        if reason == LinkDown::Closed && !self.is_used(id) {
+            return self.retire_data_link(id);
+        }
         log::debug!("the data link of remote {id:?} is lost: {reason}");
         self.lose_data_link(id, true);
+    }
+
+    /// Ends a data link that is not used.
+    fn retire_data_link(&mut self, id: RemoteId) {
+        if let Some((link, ..)) = self.data_links.take(id) {
+            self.port.close(link, Close::Flush);
+        }
+        if let Some(met) = self.remotes.met_mut(id) {
+            met.data = None;
+        }
+    }
+
+    /// Whether bulk data is awaited of a remote, or waits to be sent there.
+    fn is_used(&self, id: RemoteId) -> bool {
+        let queues = self.remotes.of(id).and_then(Remote::queues);
+        queues.is_some_and(|queues| queues.has_bulk()) || self.awaits_data(id)
     }
 
     /// The peer says that a data link is lost.
@@ -354,6 +382,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.push_control(id, Header::new(wire::Kind::Lost, 0, number), &[]);
         }
         self.pull_all_again(id);
+        if self.awaits_data(id) {
+            self.want_data_link(id, u32::MAX);
+        }
     }
 
     /// Asks a remote again for all that it has been asked for and that has not come. What is under way does not count any
@@ -406,46 +437,39 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// It is time to look after a data link: whether it is used, and whether what is awaited comes.
-    pub(super) fn look_at_data_link(&mut self, id: RemoteId, now: Instant) {
-        let awaits = self.awaits_data(id);
+    pub(super) fn look_at_data_link(&mut self, id: RemoteId) {
+        let (awaits, busy) = (self.awaits_data(id), self.is_used(id));
         let remote = self.remotes.of(id);
         let called = remote.is_some_and(|remote| remote.called.is_some());
         let healthy = remote
             .and_then(Remote::met)
             .is_some_and(|met| met.silent <= HEALTHY);
-        let busy = remote
-            .and_then(Remote::queues)
-            .is_some_and(|queues| queues.has_bulk());
         let Some(of) = self.data_links.sessions.get_mut(&id) else {
             return;
         };
         of.watched = false;
-        if of.link.is_none() {
+        let Some((_, stage)) = of.link else {
             return;
-        }
-        if of.unused == 0 {
+        };
+        let answered = stage == Stage::Open;
+        if of.unused == 0 && answered {
             of.failures = 0;
         }
         of.unused += 1;
-        of.stalled = if awaits { of.stalled + 1 } else { 0 };
+        of.stalled = if awaits || !answered {
+            of.stalled + 1
+        } else {
+            0
+        };
         let (unused, stalled) = (of.unused, of.stalled);
         if stalled >= STALLED && healthy {
-            log::warn!("no data comes on the data link of remote {id:?}: it is given up");
+            log::warn!("nothing comes on the data link of remote {id:?}: it is given up");
             return self.lose_data_link(id, true);
         }
-        if called && unused > UNUSED && !awaits && !busy {
-            if let Some((link, ..)) = self.data_links.take(id) {
-                self.port.close(link, Close::Flush);
-            }
-            if let Some(met) = self.remotes.met_mut(id) {
-                met.data = None;
-            }
-            return;
+        if called && unused > UNUSED && !busy {
+            return self.retire_data_link(id);
         }
-        if let Some(of) = self.data_links.sessions.get_mut(&id) {
-            of.watched = true;
-        }
-        self.wheel.set(now, now.after(LOOK), Deadline::DataLink(id));
+        self.watch_data_link(id);
         if stalled == 1 {
             self.ask(id);
         }

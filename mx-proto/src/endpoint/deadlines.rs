@@ -78,7 +78,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     busy = true;
                     self.end_step(id, due, now);
                 }
-                Deadline::DataLink(id) => self.look_at_data_link(id, now),
+                Deadline::DataLink(id) => self.look_at_data_link(id),
                 Deadline::Epoch => self.end_epoch(now),
                 Deadline::Memory => self.ask_again(),
                 Deadline::Owner(word) => {

@@ -57,7 +57,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             PortEvent::Writable(link) => {
                 let data = self.data_links.session_of(link);
-                self.open(data.unwrap_or(self.remote_on(link)), link);
+                self.open(data.unwrap_or_else(|| self.remote_on(link)), link);
                 self.send_challenge(link);
             }
             PortEvent::RemoteActivity(_, what) => self.being_read(what),

@@ -181,9 +181,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             } else if !commands && queues.streams.is_empty() {
                 return Burst::Done;
             } else {
-                let message = match commands {
-                    true => Next::of(queues, ops, &met.borrows, met.reach.eager_max, patient),
-                    false => None,
+                let message = if commands {
+                    Next::of(queues, ops, &met.borrows, met.reach.eager_max, patient)
+                } else {
+                    None
                 };
                 if commands && message.is_none() && queues.cost > 0 {
                     stats.credit_stalls += u64::from(!queues.stalled);

@@ -61,9 +61,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Ok(());
         };
         let apart = met.data.is_some();
-        let most = match apart {
-            true => self.port.limits(link).data_max,
-            false => met.reach.data_max as usize,
+        let most = if apart {
+            self.port.limits(link).data_max
+        } else {
+            met.reach.data_max as usize
         };
         let len = most.min(stream.end - stream.at);
         // Offsets of a message stay below 2^32, and so do parts of it.
@@ -340,12 +341,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let status = inbound_status(pulling.received, pulling.length);
             let received = pulling.received;
             // The sender is told when it has been decided what becomes of it.
-            let pulling_fetch = pulling.fetch.is_some();
+            let fetches = pulling.fetch.is_some();
             let message = pulling.fetch.and_then(|it| self.early.at(it.place()));
             let undecided = message.is_some_and(|(_, it)| it.stage == Stage::Undecided);
-            match pulling_fetch {
-                true => self.complete(id, status, received),
-                false => self.arrived_whole(id, from),
+            if fetches {
+                self.complete(id, status, received);
+            } else {
+                self.arrived_whole(id, from);
             }
             if !undecided {
                 self.finish_offer(from, send_id, received, status);
@@ -530,7 +532,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let at = header.length as usize;
         let end = at + pull.len as usize;
-        if pull.len == 0 || end > record.state.room() as usize {
+        let length = record.state.room();
+        if pull.len == 0 || end > length as usize {
             self.stats.stale += 1;
             return;
         }
@@ -554,6 +557,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.stats.stale += 1;
             return;
         }
+        self.want_data_link(from, length);
         self.make_ready(from);
     }
 
