@@ -384,6 +384,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     early::Body::Bytes(data) => {
                         self.bodies.give_back(data);
                         self.wait_in_line(id, source, now);
+                        self.stop_timer(id);
                     }
                     _ => self.begin_pull(id, source, now),
                 }

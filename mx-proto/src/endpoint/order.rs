@@ -90,6 +90,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         });
         let now = self.clock.now();
         self.wait_in_line(id, from, now);
+        self.stop_timer(id);
     }
 
     /// A receive has matched a message, and is to be reported in its turn.
@@ -112,6 +113,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.order.first(line).is_none_or(|first| first == id) {
             self.complete(id, inbound_status(received, length), received);
         } else {
+            // Those before it have time-outs.
+            self.stop_timer(id);
             self.forget_name(id);
         }
     }

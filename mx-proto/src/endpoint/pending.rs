@@ -118,7 +118,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Tells when it would have run out.
-    fn stop_timer(&mut self, op: RequestId) -> Option<Instant> {
+    pub(super) fn stop_timer(&mut self, op: RequestId) -> Option<Instant> {
         let timer = self.ops.get_mut(op)?.timer.take()?;
         let due = self.wheel.due(timer);
         self.wheel.clear(timer);
