@@ -21,7 +21,7 @@ enum {
     LOCALHOST = 0x7f000001,
     WAITING = 200,     /* more than a round reads */
     STOPPED_MS = 6000, /* a stranger has five seconds */
-    PATIENCE = 4,      /* times that a stranger listens for its answer */
+    LISTENS = 4,       /* times that a stranger listens for its answer */
 };
 
 static void server(struct side *side)
@@ -177,7 +177,7 @@ static void stop_the_server(struct world *world)
         unsigned char answer[PACKET_MAX];
         int told = TURNED_AWAY;
 
-        for (int tries = 0; tries < PATIENCE && told == TURNED_AWAY; tries++)
+        for (int tries = 0; tries < LISTENS && told == TURNED_AWAY; tries++)
             told = hear_answer(&intruders[i], answer);
         CHECK_THAT(told, ==, WELCOME);
         hang_up(&intruders[i]);
