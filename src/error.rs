@@ -9,7 +9,7 @@
 //!    value, for the log  always negative
 //! ```
 //!
-//! Owns: the one map from causes to the numbers C sees.
+//! Owns: the codes of calls. The codes of operations that lose their peer are in [`crate::peer::state::Cause`].
 
 use crate::abi::constants as bmi;
 use libc::c_int;

@@ -36,7 +36,7 @@ enum {
     ENOUGH = 12,    /* when time runs out on a machine that is busy with other things */
     TIME_MS = 35000,
     /* KiB by which a process may grow after its tenth life: what malloc keeps. */
-    GROWTH_KB = 2048,
+    GROWTH_KB = 4096,
     /* libfabric 1.17 has up to two lanes' pools more or less at such a moment; a pool a life would be
      * several times as much. */
     GROWTH_RDM_KB = 65536,

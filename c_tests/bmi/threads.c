@@ -309,9 +309,10 @@ static void sleeper_posts(struct side *side)
 {
     struct op send = {0};
     pthread_t poster;
-    deadline_t deadline = deadline_in(4000);
+    deadline_t deadline;
 
     peer = pair_client(side);
+    deadline = deadline_in(4000);
     ops_on_many_threads = true;
     CHECK_THAT(pthread_create(&poster, NULL, post_later, &send), ==, 0);
     while (!op_done(&send)) {

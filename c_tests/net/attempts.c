@@ -18,7 +18,7 @@
 enum {
     ENDPOINT = 3,
     BESIDE_MS = 250,   /* before the second address is tried */
-    SOON_MS = 1250,    /* no time-out of anything is as short */
+    SOON_MS = 3000,    /* no time-out of anything is as short */
     FALLBACK_MS = 7000,
     STOPPED_MS = 1500, /* longer than all attempts need to begin */
     TIMEOUT_MS = 4000, /* for a peer that is silent */

@@ -1,8 +1,8 @@
 //! Loss of peers, and their reconnection.
 //!
 //! ```text
-//!   cause ---> DISCONNECT   pending operations complete, then those of the endpoint
-//!                  |        (all within one call)
+//!   cause ---> DISCONNECT   of ours: pending operations complete, then those of the endpoint
+//!                  |        a loss:  those of the endpoint have completed; pending ones do
 //!                  v
 //!                INIT       the next post starts a new connection; with a peer that has called it ends
 //!                  |

@@ -28,7 +28,6 @@ use crate::log_limit::LogLimit;
 use crate::origin::Source;
 use crate::owner::Owner;
 use crate::port::{Body, Close, LinkDown, Port, SendError};
-use crate::queues::Control;
 use crate::remote::{LinkState, Name};
 use crate::secret::{self, Binding};
 use crate::status::{Status, Violation};
@@ -219,12 +218,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn answer(
         &mut self,
         link: LinkId,
-        header: Header,
+        mut header: Header,
         body: &[u8],
     ) -> Result<(), SendError> {
-        let control = Control::new(header, body);
-        let (header, body) = control.parts();
-        self.port.send(link, &header, Body::Bytes(body))?;
+        header.body_len = body.len() as u32;
+        self.port.send(link, &header.emit(), Body::Bytes(body))?;
         self.stats.packets_out += 1;
         Ok(())
     }
