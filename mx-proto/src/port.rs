@@ -59,6 +59,10 @@ pub struct LinkFigures {
     pub resent: u32,
     /// The time at which anything last came.
     pub heard_at: Option<Instant>,
+    /// Bytes that the peer has acknowledged, where the port counts them.
+    pub sent: Option<u64>,
+    /// Bytes that have come, where the port counts them.
+    pub received: Option<u64>,
 }
 
 /// The limits of one link.

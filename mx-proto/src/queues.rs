@@ -24,6 +24,7 @@ use crate::flow::Lane;
 use crate::ids::RequestId;
 use crate::ops::{Form, List};
 use crate::port::HeaderBytes;
+use crate::time::Instant;
 use crate::wire::{Header, Kind};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -56,6 +57,8 @@ pub(crate) struct Stand {
     /// Credits it takes, with its data if it may go so. A copy has paid them.
     pub(crate) cost: u32,
     pub(crate) form: Form,
+    /// The time at which it joined.
+    pub(crate) since: Instant,
 }
 
 /// The rest of a data packet's body that the link has not taken yet.
@@ -111,6 +114,7 @@ impl Stand {
         number: 0,
         cost: 0,
         form: Form::Plain,
+        since: Instant(0),
     };
 }
 
@@ -194,7 +198,7 @@ impl Queues {
     }
 
     /// A message is about to join a lane.
-    pub(crate) fn enter(&mut self, lane: Lane, form: Form, cost: u32) -> Stand {
+    pub(crate) fn enter(&mut self, lane: Lane, form: Form, cost: u32, now: Instant) -> Stand {
         self.last += 1;
         match form {
             Form::Copied => self.copies[lane as usize] += 1,
@@ -204,6 +208,7 @@ impl Queues {
             number: self.last,
             cost,
             form,
+            since: now,
         }
     }
 

@@ -103,6 +103,8 @@ pub(crate) struct Met {
     pub(crate) reach: Reach,
     /// The credits it lends us.
     pub(crate) borrows: Borrower,
+    /// The longest time that a message waited before it was sent with its data, in microseconds.
+    pub(crate) longest_wait: u32,
     /// Steps that have ended since something came from it; see `endpoint/liveness.rs`.
     pub(crate) silent: u8,
     /// The end of the present step, while it is monitored.

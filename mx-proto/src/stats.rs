@@ -22,6 +22,7 @@ crate::counters! {
         Count out_of_memory: u64 = "peers disconnected because there was no memory for a message",
         Count silenced: u64 = "peers taken for lost because nothing was heard of them",
         Count timeouts: u64 = "operations that ran into their time-out",
+        Level longest_wait_us: u64 = "longest time that a message sent with its data waited for its link or for credit, in microseconds",
         Count data_links: u64 = "links opened beside those of peers, for bulk data",
         Count data_links_lost: u64 = "links for bulk data that were lost, and whose data was asked for again",
     }

@@ -220,6 +220,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             spares,
             ..
         } = self;
+        let now = self.clock.now();
         let record = ops.record_mut(id.index());
         if form == Form::Copied {
             (record.timeout, record.waiting) = (Timeout::FOR_EVER, Timeout::FOR_EVER);
@@ -227,11 +228,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(remote) = remotes.of_mut(to) {
             let (queues, lane) = (spares.fill(&mut remote.queues), O::lane(bits));
             if let State::Queued { stand, .. } = &mut record.state {
-                *stand = queues.enter(lane, form, cost);
+                *stand = queues.enter(lane, form, cost, now);
             }
             ops.join(Strand::Own, &mut queues.lanes[lane as usize], id.index());
         }
-        let now = self.clock.now();
         self.start_timer(id, now);
         self.make_ready(to);
         self.flush();

@@ -284,6 +284,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ops,
             flow,
             stats,
+            clock,
             ..
         } = self;
         let Some((met, queues, lends)) = remotes.sending(id) else {
@@ -318,6 +319,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             if stand.form != Form::Copied {
                 met.borrows.pay(next.paid);
             }
+            let waited = clock.now().since(stand.since);
+            let waited = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
+            met.longest_wait = met.longest_wait.max(waited);
+            stats.longest_wait_us = stats.longest_wait_us.max(u64::from(waited));
             stats.packets_out += 1;
             stats.eager_out += 1;
             let Sent::Part(at) = sent else {

@@ -236,6 +236,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             data_links: hello.features & self.features(link) & wire::DATA_LINKS != 0,
             reach: Reach::UNKNOWN,
             borrows: Borrower::open(header.credit_fields.credit),
+            longest_wait: 0,
             silent: 0,
             step: None,
             asked: false,

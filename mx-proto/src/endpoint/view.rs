@@ -11,6 +11,7 @@ use crate::owner::Owner;
 use crate::port::Port;
 use crate::remote::{Life, Remote, Tx};
 use crate::time::Clock;
+use std::time::Duration;
 
 /// One remote at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,11 @@ pub struct RemoteView {
     pub oldest: u64,
     /// Credits that it lends us and that are not in use.
     pub credits: u32,
+    /// The link that carries the data of large messages, if there is one beside `link`.
+    pub data_link: Option<LinkId>,
+    /// The longest time that a message that goes with its data has waited for its link or for credits, since the
+    /// peer was connected.
+    pub longest_wait: Duration,
 }
 
 /// The state of the association with a remote, and the obstacle to its sends.
@@ -86,6 +92,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }),
             oldest: oldest.map_or(0, |id| id.to_word()),
             credits: remote.met().map_or(0, |met| met.borrows.free()),
+            data_link: remote.met().and_then(|met| Some(met.data?.link())),
+            longest_wait: Duration::from_micros(
+                remote.met().map_or(0, |met| u64::from(met.longest_wait)),
+            ),
         })
     }
 }

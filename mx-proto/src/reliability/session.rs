@@ -183,6 +183,8 @@ impl Session {
             round_trip: self.recovery.rtt.srtt(),
             resent: self.resent,
             heard_at: Some(self.keep_alive.heard_at),
+            sent: None,
+            received: None,
         }
     }
 

@@ -40,6 +40,7 @@ fn sends_without_credits_are_seen_with_the_oldest_of_them() {
     assert_eq!((waits.phase, waits.credits), (Phase::NoCredits, 0));
     assert_eq!(waits.operations as usize, pair.a.requests());
     assert_eq!(waits.queued, waits.operations);
+    pair.advance(Duration::from_millis(300));
     for _ in 0..1000 {
         let buffer = pair.shared(4);
         pair.b.recv(bits(6), EXACT, buffer, 0).unwrap();
@@ -48,4 +49,6 @@ fn sends_without_credits_are_seen_with_the_oldest_of_them() {
     let later = seen(&pair)[0];
     assert!(later.operations < waits.operations);
     assert_ne!(later.oldest, waits.oldest, "the first ones have gone");
+    let [before, after] = [waits, later].map(|view| view.longest_wait);
+    assert!(before < Duration::from_millis(300) && after >= Duration::from_millis(300));
 }

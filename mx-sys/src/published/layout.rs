@@ -7,7 +7,7 @@
 //!   16     labels, 32 bytes each, 200 of them                           texts end at the first 0
 //!   816    values, a word each, 200 of them                             to 1016
 //!   1016   peers' rows that may have something                          one word; to 1024
-//!   1024   peers, 9 words each, 4096 of them                            see `peers`
+//!   1024   peers, 14 words each, 4096 of them                            see `peers`
 //! ```
 //!
 //! All words are in the machine's own order; of two halves the first is the lower one. Ports,
@@ -28,13 +28,13 @@ pub(super) const LEN_WITH_PEERS: usize = (LEN + PEERS_MAX * PEER_WORDS * 8).next
 /// Peers a page has rows for; further ones are not shown.
 pub(super) const PEERS_MAX: usize = 4096;
 
-pub(super) const PEER_WORDS: usize = 9;
+pub(super) const PEER_WORDS: usize = 14;
 
 /// `MXENDPT` and a 0, read as a word.
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"MXENDPT\0");
 
 /// Changes when anything here does.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// The name of the memory file.
 pub(super) const NAME: &std::ffi::CStr = c"mx-endpoint";

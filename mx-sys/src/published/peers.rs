@@ -1,8 +1,10 @@
 //! An endpoint's peers in its page, a row each.
 //!
 //! ```text
-//!   row  0        1    2                      3                    4                5           6         7             8
-//!        written  nic  endpoint, phase|port   operations, queued   credits, resent  round trip  heard at  oldest since  written
+//!   row  0        1    2                            3                    4                5           6         7
+//!        written  nic  endpoint, phase|port|links   operations, queued   credits, resent  round trip  heard at  oldest since
+//!        8     9         10         11             12            13
+//!        sent  received  bulk sent  bulk received  longest wait  written
 //!
 //!   publish, publish, ...:  eight places at a time, those of the table in turns
 //!   link's figures:         at most every 100 ms, as the kernel is asked for them
@@ -19,7 +21,7 @@ use super::layout::{self, halves, word};
 use crate::route::host::HostPorts;
 use mx_port_base::ports;
 use mx_proto::port::LinkFigures;
-use mx_proto::{Clock, Endpoint, EndpointId, Instant, NicId, Owner, Phase, RemoteView};
+use mx_proto::{Clock, Endpoint, EndpointId, Instant, LinkId, NicId, Owner, Phase, RemoteView};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
@@ -47,8 +49,16 @@ pub struct Peer {
     pub oldest_since: Option<Instant>,
     /// Credits that it lends and that are not in use.
     pub credits: u32,
-    /// The network's figures.
+    /// The network's figures of the link that messages take.
     pub figures: LinkFigures,
+    /// The links: that one, and those for bulk data.
+    pub links: u8,
+    /// Bytes of the links for bulk data that the peer has acknowledged.
+    pub bulk_sent: Option<u64>,
+    /// Bytes that have come on the links for bulk data.
+    pub bulk_received: Option<u64>,
+    /// The longest time that a message sent with its data has waited for its link or for credits.
+    pub longest_wait: Duration,
 }
 
 /// Without a link.
@@ -66,6 +76,11 @@ impl Peer {
             round_trip,
             heard_at,
             since,
+            sent,
+            received,
+            bulk_sent,
+            bulk_received,
+            longest_wait,
             again,
         ] = *row;
         if written == 0 || again != written {
@@ -73,7 +88,7 @@ impl Peer {
         }
         let some = |nanos: u64| (nanos != 0).then_some(nanos);
         let (endpoint, state) = halves(name);
-        let [phase, port, ..] = state.to_ne_bytes();
+        let [phase, port, links, _] = state.to_ne_bytes();
         let (operations, queued) = halves(sends);
         let (credits, resent) = halves(link);
         Some(Self {
@@ -90,7 +105,13 @@ impl Peer {
                 round_trip: some(round_trip).map(Duration::from_nanos),
                 resent,
                 heard_at: some(heard_at).map(Instant),
+                sent: some(sent),
+                received: some(received),
             },
+            links,
+            bulk_sent: some(bulk_sent),
+            bulk_received: some(bulk_received),
+            longest_wait: Duration::from_nanos(longest_wait),
         })
     }
 }
@@ -109,6 +130,8 @@ struct Shown {
     oldest: u64,
     since: u64,
     figures: LinkFigures,
+    /// Those of the link for bulk data.
+    bulk: LinkFigures,
     asked_at: Instant,
 }
 
@@ -167,15 +190,17 @@ impl Shown {
     fn row(&mut self, view: &RemoteView, ports: &HostPorts, now: Instant) -> Row {
         if now.since(self.asked_at) >= ASK_EVERY {
             self.asked_at = now;
-            let figures = view.link.and_then(|link| ports.figures(link, now));
-            self.figures = figures.unwrap_or_default();
+            let figures = |link: Option<LinkId>| link.and_then(|link| ports.figures(link, now));
+            self.figures = figures(view.link).unwrap_or_default();
+            self.bulk = figures(view.data_link).unwrap_or_default();
         }
         if view.oldest != self.oldest {
             self.oldest = view.oldest;
             self.since = if view.oldest == 0 { 0 } else { now.0 };
         }
         let port = view.link.map_or(NO_PORT, |link| link.port());
-        let state = u32::from_ne_bytes([view.phase as u8, port, 0, 0]);
+        let links = u8::from(view.link.is_some()) + u8::from(view.data_link.is_some());
+        let state = u32::from_ne_bytes([view.phase as u8, port, links, 0]);
         let round_trip = self.figures.round_trip.unwrap_or_default();
         [
             now.0,
@@ -186,6 +211,11 @@ impl Shown {
             round_trip.as_nanos() as u64,
             self.figures.heard_at.map_or(0, |at| at.0),
             self.since,
+            self.figures.sent.unwrap_or(0),
+            self.figures.received.unwrap_or(0),
+            self.bulk.sent.unwrap_or(0),
+            self.bulk.received.unwrap_or(0),
+            view.longest_wait.as_nanos() as u64,
             now.0,
         ]
     }
@@ -211,7 +241,7 @@ mod tests {
     use super::*;
 
     fn row() -> Row {
-        let state = u32::from_ne_bytes([Phase::NoCredits as u8, ports::TCP, 0, 0]);
+        let state = u32::from_ne_bytes([Phase::NoCredits as u8, ports::TCP, 2, 0]);
         [
             5_000,
             0x4d58_c000_0201,
@@ -221,6 +251,11 @@ mod tests {
             120_000,
             4_000,
             1_000,
+            70,
+            80,
+            90,
+            0,
+            2_000_000,
             5_000,
         ]
     }
@@ -244,6 +279,15 @@ mod tests {
         assert_eq!(peer.figures.round_trip, Some(Duration::from_micros(120)));
         assert_eq!(peer.figures.heard_at, Some(Instant(4_000)));
         assert_eq!(peer.oldest_since, Some(Instant(1_000)));
+        assert_eq!(
+            (peer.figures.sent, peer.figures.received),
+            (Some(70), Some(80))
+        );
+        assert_eq!(
+            (peer.links, peer.bulk_sent, peer.bulk_received),
+            (2, Some(90), None)
+        );
+        assert_eq!(peer.longest_wait, Duration::from_millis(2));
         store(&words, &Row::default());
         assert_eq!(Peer::parse(&read()), None);
     }
@@ -256,7 +300,7 @@ mod tests {
             Peer::parse(&row)
         };
         assert!(with(0, u64::MAX).is_none(), "being written");
-        assert!(with(8, 4_000).is_none(), "half of the row before");
+        assert!(with(13, 4_000).is_none(), "half of the row before");
         assert!(with(1, u64::MAX).is_none(), "no interface");
         assert!(with(2, word(7, 9)).is_none(), "no phase");
         let unknown = u32::from_ne_bytes([Phase::Connected as u8, 77, 0, 0]);

@@ -120,6 +120,9 @@ pub(super) fn figures(socket: &Socket, now: Instant) -> Option<LinkFigures> {
         round_trip: Some(Duration::from_micros(u64::from(info.tcpi_rtt))),
         resent: info.tcpi_total_retrans,
         heard_at: Some(now.before(since)),
+        // Kernels before 4.2 leave them 0.
+        sent: Some(info.tcpi_bytes_acked),
+        received: Some(info.tcpi_bytes_received),
     })
 }
 

@@ -70,7 +70,7 @@ impl Args {
     }
 }
 
-const HEADING: [&str; 11] = [
+const HEADING: [&str; 17] = [
     "peer",
     "state",
     "port",
@@ -81,6 +81,12 @@ const HEADING: [&str; 11] = [
     "oldest",
     "credits",
     "resent",
+    "links",
+    "sent",
+    "received",
+    "bulk sent",
+    "bulk received",
+    "longest wait",
     "as of",
 ];
 
@@ -107,6 +113,12 @@ fn row(peer: &Peer, now: Instant) -> Vec<String> {
         since(peer.oldest_since),
         peer.credits.to_string(),
         figures.resent.to_string(),
+        peer.links.to_string(),
+        bytes(figures.sent),
+        bytes(figures.received),
+        bytes(peer.bulk_sent),
+        bytes(peer.bulk_received),
+        span(peer.longest_wait),
         since(Some(peer.written)),
     ]
 }
@@ -127,6 +139,12 @@ fn json(endpoint: &Endpoint, peers: &[&Peer], now: Instant) -> String {
             "oldest": since(peer.oldest_since),
             "credits": peer.credits,
             "resent": peer.figures.resent,
+            "links": peer.links,
+            "sent": peer.figures.sent,
+            "received": peer.figures.received,
+            "bulk_sent": peer.bulk_sent,
+            "bulk_received": peer.bulk_received,
+            "longest_wait": peer.longest_wait.as_secs_f64(),
             "as_of": since(Some(peer.written)),
         })
     });
@@ -155,6 +173,23 @@ fn state(phase: Phase) -> &'static str {
     }
 }
 
+/// Bytes in three digits or so, with the unit that makes them short; `-` where the port does not count them.
+fn bytes(bytes: Option<u64>) -> String {
+    let Some(bytes) = bytes else {
+        return "-".to_owned();
+    };
+    let units = ["B", "KB", "MB", "GB", "TB"];
+    let (mut whole, mut tenth, mut unit) = (bytes, 0, 0);
+    while whole >= 1000 && unit + 1 < units.len() {
+        (whole, tenth, unit) = (whole / 1000, whole / 100 % 10, unit + 1);
+    }
+    if whole < 10 && unit > 0 {
+        format!("{whole}.{tenth} {}", units[unit])
+    } else {
+        format!("{whole} {}", units[unit])
+    }
+}
+
 /// Three digits or so, with the unit that makes it short.
 fn span(span: Duration) -> String {
     match span.as_micros() {
@@ -168,6 +203,20 @@ fn span(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_have_the_unit_that_makes_them_short() {
+        for (count, text) in [
+            (None, "-"),
+            (Some(999), "999 B"),
+            (Some(1_250), "1.2 KB"),
+            (Some(48_000), "48 KB"),
+            (Some(7_900_000_000), "7.9 GB"),
+            (Some(3_000_000_000_000_000), "3000 TB"),
+        ] {
+            assert_eq!(bytes(count), text);
+        }
+    }
 
     #[test]
     fn spans_have_the_unit_that_makes_them_short() {

@@ -52,6 +52,8 @@ impl SuspendedSession {
             round_trip: self.path.srtt(),
             resent: self.resent,
             heard_at: Some(self.heard_at),
+            sent: None,
+            received: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::tcp_common::*;
 use mx_proto::Clock;
-use mx_proto::port::{LinkControl, SendError, Sent};
+use mx_proto::port::{HEADER_LEN, LinkControl, SendError, Sent};
 use mx_sim::Polled;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ fn packets_arrive_whole_and_in_order_over_both_families() {
         (std::net::IpAddr::from(Ipv6Addr::LOCALHOST), 6),
     ] {
         let (mut a, mut b) = (Node::open(ip), Node::open(ip));
-        let (at_a, _) = linked(&mut a, &mut b, nic);
+        let (at_a, at_b) = linked(&mut a, &mut b, nic);
         let sizes = [
             0,
             1,
@@ -59,6 +59,16 @@ fn packets_arrive_whole_and_in_order_over_both_families() {
                 .iter()
                 .all(|event| matches!(event, Event::Packet(..)))
         );
+        let carried: usize = expected
+            .iter()
+            .map(|(_, body)| HEADER_LEN + body.len())
+            .sum();
+        let figures = b.port.figures(at_b, b.clock.now()).unwrap();
+        assert!(figures.received >= Some(carried as u64), "{figures:?}");
+        until(&mut a, &mut b, "all is acknowledged", |a, _| {
+            let figures = a.port.figures(at_a, a.clock.now()).unwrap();
+            figures.sent >= Some(carried as u64)
+        });
     }
 }
 
