@@ -125,6 +125,12 @@ programs() {
     failed=$((failed + ${tally%% *}))
     mkdir -p "$logs/programs"
     cp "$build"/c_tests/logs/*-rdm*.log "$logs/programs/"
+    check "all of them went over the devices" none_fell_back
+}
+
+# none_fell_back: no program gave its fabric up for TCP, where its result says nothing about the devices
+none_fell_back() {
+    ! grep -l 'falling back to' "$logs"/programs/*
 }
 
 # ---- a client killed while the card reads ----
