@@ -1,7 +1,7 @@
 //! The send queues of one remote.
 //!
 //! ```text
-//!   partial   rest of a packet that the link has accepted in part: before everything
+//!   partials  rests of packets that a link has accepted in part: before everything on that link
 //!   control   replies, pulls, notifies            first
 //!   lanes     messages, in the order posted       then these two
 //!   streams   parts of offered messages           take turns
@@ -31,7 +31,8 @@ use std::collections::VecDeque;
 /// Everything that waits for one remote.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    pub(crate) partial: Option<Partial>,
+    /// At most one for each link.
+    partials: SmallVec<[Partial; 1]>,
     pub(crate) control: Controls,
     /// The remote stands in the endpoint's queue of those with something to send.
     pub(crate) ready: bool,
@@ -61,6 +62,8 @@ pub(crate) struct Stand {
 /// The rest of a data packet's body that the link has not taken yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Partial {
+    /// Number of the link.
+    pub(crate) link: u32,
     pub(crate) request: RequestId,
     pub(crate) at: usize,
     pub(crate) end: usize,
@@ -72,10 +75,20 @@ pub(crate) struct Stream {
     pub(crate) request: RequestId,
     /// The receiver's id of it.
     pub(crate) recv_id: u64,
-    /// The receiver's attempt to pull it.
+    /// Number of the Pull, which the data quotes.
     pub(crate) attempt: u32,
+    /// Number of the link that carries it.
+    pub(crate) link: u32,
     pub(crate) at: usize,
     pub(crate) end: usize,
+}
+
+impl Stream {
+    /// Whether a part that a receiver asks for takes the place of this one.
+    fn replaces(&self, other: &Self) -> bool {
+        let overlaps = self.at < other.end && other.at < self.end;
+        self.request == other.request && (self.recv_id != other.recv_id || overlaps)
+    }
 }
 
 /// Packets without message data that wait for a link, oldest first.
@@ -117,7 +130,7 @@ impl Stand {
 impl Queues {
     pub(crate) fn is_empty(&self) -> bool {
         !self.ready
-            && self.partial.is_none()
+            && self.partials.is_empty()
             && self.control.is_empty()
             && !self.has_messages()
             && self.streams.is_empty()
@@ -136,38 +149,44 @@ impl Queues {
             .count()
     }
 
-    /// Parts that follow each other go out as one, so that they stay in order. Those of an earlier attempt are not wanted
-    /// any more. False, and nothing has changed, when the message has as many parts waiting as a receiver asks for at once.
-    pub(crate) fn extend_stream(&mut self, part: Stream) -> bool {
-        self.streams
-            .retain(|stream| stream.request != part.request || stream.attempt == part.attempt);
-        let mut open = 0;
+    /// Adds a part that a receiver asks for. A part extends the waiting one of its number that it follows, so that they stay
+    /// in order. Waiting parts that it overlaps, and those of another receive, are not wanted any more. Returns false, and
+    /// drops the part, when the message has as many waiting as a receiver asks for at once.
+    pub(crate) fn add_stream(&mut self, part: Stream) -> bool {
+        self.streams.retain(|stream| !part.replaces(stream));
+        let mut waiting = 0;
         let of_it = self.streams.iter_mut().rev();
         for stream in of_it.filter(|stream| stream.request == part.request) {
-            if open == 0 && stream.end == part.at && stream.recv_id == part.recv_id {
+            if (stream.end, stream.attempt) == (part.at, part.attempt) {
                 stream.end = part.end;
                 return true;
             }
-            open += 1;
-            if open == PARTS_MAX {
-                return false;
-            }
+            waiting += 1;
         }
-        self.streams.push_back(part);
-        true
+        if waiting < PARTS_MAX {
+            self.streams.push_back(part);
+        }
+        waiting < PARTS_MAX
     }
 
-    /// So many bytes of the first stream have gone.
-    pub(crate) fn advance_stream(&mut self, len: usize) {
-        let Some(stream) = self.streams.front_mut() else {
+    /// Returns the stream whose turn it is on a link.
+    pub(crate) fn next_stream(&self, link: u32) -> Option<usize> {
+        self.streams.iter().position(|stream| stream.link == link)
+    }
+
+    /// Counts bytes of a stream that have gone.
+    pub(crate) fn advance_stream(&mut self, nth: usize, len: usize) {
+        let Some(stream) = self.streams.get_mut(nth) else {
             return;
         };
         let run = stream.at / RUN;
         stream.at += len;
-        if stream.at >= stream.end {
-            self.streams.pop_front();
-        } else if stream.at / RUN != run {
-            self.streams.rotate_left(1);
+        let (is_over, has_had_its_turn) = (stream.at >= stream.end, stream.at / RUN != run);
+        if (is_over || has_had_its_turn)
+            && let Some(stream) = self.streams.remove(nth)
+            && !is_over
+        {
+            self.streams.push_back(stream);
         }
     }
 
@@ -176,15 +195,41 @@ impl Queues {
         self.streams.retain(|stream| stream.request != request);
     }
 
-    /// Whether a part of a large message waits, or the rest of one.
-    pub(crate) fn has_bulk(&self) -> bool {
-        self.partial.is_some() || !self.streams.is_empty()
+    /// Removes all that a link was to carry. Its receiver asks again.
+    pub(crate) fn forget_link(&mut self, link: u32) {
+        self.streams.retain(|stream| stream.link != link);
+        self.end_partial(link);
     }
 
-    /// Forgets all that was asked for of large messages. Their receivers ask again.
-    pub(crate) fn forget_bulk(&mut self) {
-        self.partial = None;
-        self.streams.clear();
+    /// Removes the packets of a message of which links have half, and returns them.
+    pub(crate) fn take_partials(&mut self, request: RequestId) -> SmallVec<[Partial; 1]> {
+        let all = std::mem::take(&mut self.partials).into_iter();
+        let (taken, kept) = all.partition(|partial| partial.request == request);
+        self.partials = kept;
+        taken
+    }
+
+    /// Returns the packet of which a link has half.
+    #[inline]
+    pub(crate) fn partial(&self, link: u32) -> Option<Partial> {
+        let mut all = self.partials.iter().copied();
+        all.find(|partial| partial.link == link)
+    }
+
+    /// Notes that a link has taken a part of a packet.
+    pub(crate) fn set_partial(&mut self, partial: Partial) {
+        self.end_partial(partial.link);
+        self.partials.push(partial);
+    }
+
+    /// Notes that a link has taken a packet to its end.
+    pub(crate) fn end_partial(&mut self, link: u32) {
+        self.partials.retain(|partial| partial.link != link);
+    }
+
+    /// Whether a part of a large message waits for a link, or the rest of a packet.
+    pub(crate) fn has_bulk(&self, link: u32) -> bool {
+        self.partial(link).is_some() || self.next_stream(link).is_some()
     }
 
     /// Whether a message waits in a lane.
@@ -273,9 +318,8 @@ impl Spares {
     }
 }
 
-/// Parts of one message that may wait. A receiver of ours asks for two, and for no third before
-/// it has the first.
-const PARTS_MAX: usize = 4;
+/// Parts of one message that may wait. A receiver of ours asks for two for each link.
+const PARTS_MAX: usize = 32;
 /// Bytes of one message that go before the next one has its turn: a few milliseconds of a fast network.
 const RUN: usize = 4 << 20;
 /// Sets kept for the next remotes: as many as are busy at once without one waiting for the other.
@@ -293,38 +337,83 @@ mod tests {
             request: RequestId::new(n, 1),
             recv_id: 7,
             attempt: 1,
+            link: 0,
             at,
             end,
         }
     }
 
+    fn ranges(queues: &Queues) -> Vec<(usize, usize)> {
+        queues.streams.iter().map(|it| (it.at, it.end)).collect()
+    }
+
     #[test]
     fn parts_that_follow_each_other_are_one_and_few_others_are_kept() {
         let mut queues = Queues::default();
-        assert!(queues.extend_stream(part(1, 0, 10)));
-        assert!(queues.extend_stream(part(1, 10, 20)));
+        assert!(queues.add_stream(part(1, 0, 10)));
+        assert!(queues.add_stream(part(1, 10, 20)));
         assert_eq!(queues.streams.len(), 1);
-        for n in 1..PARTS_MAX {
-            assert!(queues.extend_stream(part(1, 100 * n, 100 * n + 1)));
+        let numbered = Stream {
+            attempt: 2,
+            ..part(1, 20, 30)
+        };
+        assert!(queues.add_stream(numbered));
+        for n in 2..PARTS_MAX {
+            assert!(queues.add_stream(part(1, 100 * n, 100 * n + 1)));
         }
-        assert!(!queues.extend_stream(part(1, 5, 6)));
-        assert!(queues.extend_stream(part(2, 5, 6)));
+        assert!(!queues.add_stream(part(1, 50, 60)));
+        assert!(queues.add_stream(part(2, 50, 60)));
         assert_eq!(queues.streams.len(), PARTS_MAX + 1);
         queues.forget(RequestId::new(1, 1));
         assert_eq!(queues.streams.len(), 1);
     }
 
     #[test]
-    fn parts_of_an_earlier_attempt_are_not_wanted() {
+    fn parts_that_are_asked_for_again_are_sent_once() {
         let mut queues = Queues::default();
-        assert!(queues.extend_stream(part(1, 0, 10)) && queues.extend_stream(part(2, 0, 10)));
+        for (at, attempt) in [(0, 1), (10, 2), (20, 3)] {
+            let stream = Stream {
+                attempt,
+                ..part(1, at, at + 10)
+            };
+            assert!(queues.add_stream(stream));
+        }
+        assert!(queues.add_stream(part(2, 0, 10)));
         let again = Stream {
-            attempt: 2,
+            attempt: 4,
             ..part(1, 5, 20)
         };
-        assert!(queues.extend_stream(again));
-        let left: Vec<_> = queues.streams.iter().map(|it| (it.at, it.end)).collect();
-        assert_eq!(left, [(0, 10), (5, 20)]);
+        assert!(queues.add_stream(again));
+        assert_eq!(ranges(&queues), [(20, 30), (0, 10), (5, 20)]);
+        let elsewhere = Stream {
+            recv_id: 8,
+            ..part(1, 0, 5)
+        };
+        assert!(queues.add_stream(elsewhere));
+        assert_eq!(ranges(&queues), [(0, 10), (0, 5)]);
+    }
+
+    #[test]
+    fn a_lost_link_takes_along_only_what_it_was_to_carry() {
+        let mut queues = Queues::default();
+        for link in 0..3 {
+            let at = 100 * link as usize;
+            let stream = part(1, at, at + 10);
+            assert!(queues.add_stream(Stream { link, ..stream }));
+            queues.set_partial(Partial {
+                link,
+                request: stream.request,
+                at,
+                end: at + 1,
+            });
+        }
+        queues.forget_link(1);
+        assert!(!queues.has_bulk(1) && queues.has_bulk(0) && queues.has_bulk(2));
+        queues.end_partial(2);
+        queues.forget(RequestId::new(1, 1));
+        let left = queues.take_partials(RequestId::new(1, 1));
+        assert_eq!(left.iter().map(|it| it.link).collect::<Vec<_>>(), [0]);
+        assert!(queues.is_empty());
     }
 
     #[test]
@@ -332,12 +421,12 @@ mod tests {
         const STEP: usize = RUN / 4;
         let mut queues = Queues::default();
         for (n, end) in [(1, 5 * STEP), (2, STEP), (3, 2 * STEP)] {
-            assert!(queues.extend_stream(part(n, 0, end)));
+            assert!(queues.add_stream(part(n, 0, end)));
         }
         let mut order = Vec::new();
-        while let Some(stream) = queues.streams.front() {
-            order.push(stream.request.index());
-            queues.advance_stream(STEP);
+        while let Some(nth) = queues.next_stream(0) {
+            order.push(queues.streams[nth].request.index());
+            queues.advance_stream(nth, STEP);
         }
         assert_eq!(order, [1, 1, 1, 1, 2, 3, 3, 1]);
     }
