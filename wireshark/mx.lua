@@ -285,6 +285,9 @@ show[PULL] = function(t, pinfo, tree, body)
     if body and body:len() >= 12 then
         tree:add_le(f.receive_id, body(0, 8))
         tree:add_le(f.wanted_length, body(8, 4))
+        if body:len() == 16 then
+            tree:add_le(f.data_link, body(12, 4))
+        end
         asks(pinfo, tree, "receive" .. body(0, 8):le_uint64():tohex())
     end
 end

@@ -65,7 +65,7 @@ enum {
     OPENED = WIRE_PREAMBLE + ATTACH, /* what a caller says on a data link at first */
     NUMBER_AT = WIRE_PREAMBLE + 16,
     WORD_AT = WIRE_PREAMBLE + 8,
-    PULL = WIRE_HEADER + 12,
+    PULL = WIRE_HEADER + 16,
     FORGED = 1000,
 };
 
@@ -120,7 +120,7 @@ static void listen_in(const unsigned char *bytes, size_t size)
             continue;
         }
         packet[at++] = *bytes;
-        if (at == WIRE_HEADER && packet[0] != KIND_PULL) {
+        if (at == WIRE_HEADER && (packet[0] != KIND_PULL || number_at(packet + 4, 4) != PULL - WIRE_HEADER)) {
             skipped = (size_t)number_at(packet + 4, 4);
             at = 0;
         } else if (at == PULL) {

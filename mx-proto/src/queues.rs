@@ -1,14 +1,14 @@
 //! The send queues of one remote.
 //!
 //! ```text
-//!   partial   rest of a packet that the link has accepted in part: before everything
+//!   partials  rests of packets that a link has accepted in part: before everything on that link
 //!   control   replies, pulls, notifies            first
 //!   lanes     messages, in the order posted       then these two
 //!   streams   parts of offered messages           take turns
 //!
-//! A stream goes on to its end, or to the end of a run of [`RUN`] bytes, before the next one: so the
-//! first of several messages arrives while the others are still to be sent, and the process that waits for it
-//! can go on. Fairness is between remotes.
+//! Of the streams of a link that of the message with the fewest bytes left goes first: so a short message does not wait
+//! for long ones, and the first of several equal ones arrives while the others are still to be sent. The stream that has
+//! waited longest has a turn after [`PASSED_MAX`] bytes of others. Fairness is between remotes.
 //! ```
 //!
 //! A lane's messages keep their order, and both lanes are served in the order posted; but neither
@@ -32,7 +32,8 @@ use std::collections::VecDeque;
 /// Everything that waits for one remote.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    pub(crate) partial: Option<Partial>,
+    /// At most one for each link.
+    partials: SmallVec<[Partial; 1]>,
     pub(crate) control: Controls,
     /// The remote stands in the endpoint's queue of those with something to send.
     pub(crate) ready: bool,
@@ -64,6 +65,8 @@ pub(crate) struct Stand {
 /// The rest of a data packet's body that the link has not taken yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Partial {
+    /// Number of the link.
+    pub(crate) link: u32,
     pub(crate) request: RequestId,
     pub(crate) at: usize,
     pub(crate) end: usize,
@@ -75,10 +78,29 @@ pub(crate) struct Stream {
     pub(crate) request: RequestId,
     /// The receiver's id of it.
     pub(crate) recv_id: u64,
-    /// The receiver's attempt to pull it.
+    /// Number of the Pull, which the data quotes.
     pub(crate) attempt: u32,
+    /// Number of the link that carries it.
+    pub(crate) link: u32,
     pub(crate) at: usize,
     pub(crate) end: usize,
+    /// Bytes of the whole message.
+    pub(crate) length: usize,
+    /// Bytes of others that have gone since it became the one that has waited longest for its link, or had its turn.
+    pub(crate) passed: usize,
+}
+
+impl Stream {
+    /// Returns the bytes that its message lacks from here on.
+    fn left(&self) -> usize {
+        self.length - self.at
+    }
+
+    /// Whether a part that a receiver asks for takes the place of this one.
+    fn replaces(&self, other: &Self) -> bool {
+        let overlaps = self.at < other.end && other.at < self.end;
+        self.request == other.request && (self.recv_id != other.recv_id || overlaps)
+    }
 }
 
 /// Packets without message data that wait for a link, oldest first.
@@ -121,7 +143,7 @@ impl Stand {
 impl Queues {
     pub(crate) fn is_empty(&self) -> bool {
         !self.ready
-            && self.partial.is_none()
+            && self.partials.is_empty()
             && self.control.is_empty()
             && !self.has_messages()
             && self.streams.is_empty()
@@ -140,38 +162,53 @@ impl Queues {
             .count()
     }
 
-    /// Parts that follow each other go out as one, so that they stay in order. Those of an earlier attempt are not wanted
-    /// any more. False, and nothing has changed, when the message has as many parts waiting as a receiver asks for at once.
-    pub(crate) fn extend_stream(&mut self, part: Stream) -> bool {
-        self.streams
-            .retain(|stream| stream.request != part.request || stream.attempt == part.attempt);
-        let mut open = 0;
+    /// Adds a part that a receiver asks for. A part extends the waiting one of its number that it follows, so that they stay
+    /// in order. Waiting parts that it overlaps, and those of another receive, are not wanted any more. Returns false, and
+    /// drops the part, when the message has as many waiting as a receiver asks for at once.
+    pub(crate) fn add_stream(&mut self, part: Stream) -> bool {
+        self.streams.retain(|stream| !part.replaces(stream));
+        let mut waiting = 0;
         let of_it = self.streams.iter_mut().rev();
         for stream in of_it.filter(|stream| stream.request == part.request) {
-            if open == 0 && stream.end == part.at && stream.recv_id == part.recv_id {
+            if (stream.end, stream.attempt) == (part.at, part.attempt) {
                 stream.end = part.end;
                 return true;
             }
-            open += 1;
-            if open == PARTS_MAX {
-                return false;
-            }
+            waiting += 1;
         }
-        self.streams.push_back(part);
-        true
+        if waiting < PARTS_MAX {
+            self.streams.push_back(part);
+        }
+        waiting < PARTS_MAX
     }
 
-    /// So many bytes of the first stream have gone.
-    pub(crate) fn advance_stream(&mut self, len: usize) {
-        let Some(stream) = self.streams.front_mut() else {
+    /// Returns the stream whose turn it is on a link.
+    pub(crate) fn next_stream(&self, link: u32) -> Option<usize> {
+        let all = self.streams.iter().enumerate();
+        let mut of_link = all.filter(|(_, stream)| stream.link == link);
+        let (first, oldest) = of_link.next()?;
+        if oldest.passed >= PASSED_MAX {
+            return Some(first);
+        }
+        let shortest = of_link.min_by_key(|(_, stream)| stream.left());
+        let shorter = shortest.filter(|(_, stream)| stream.left() < oldest.left());
+        Some(shorter.map_or(first, |(nth, _)| nth))
+    }
+
+    /// Counts bytes of a stream that have gone.
+    pub(crate) fn advance_stream(&mut self, nth: usize, len: usize) {
+        let Some(stream) = self.streams.get_mut(nth) else {
             return;
         };
-        let run = stream.at / RUN;
         stream.at += len;
-        if stream.at >= stream.end {
-            self.streams.pop_front();
-        } else if stream.at / RUN != run {
-            self.streams.rotate_left(1);
+        stream.passed = 0;
+        let (link, is_over) = (stream.link, stream.at >= stream.end);
+        let mut before = self.streams.iter_mut().take(nth);
+        if let Some(oldest) = before.find(|stream| stream.link == link) {
+            oldest.passed += len;
+        }
+        if is_over {
+            self.streams.remove(nth);
         }
     }
 
@@ -180,15 +217,41 @@ impl Queues {
         self.streams.retain(|stream| stream.request != request);
     }
 
-    /// Whether a part of a large message waits, or the rest of one.
-    pub(crate) fn has_bulk(&self) -> bool {
-        self.partial.is_some() || !self.streams.is_empty()
+    /// Removes all that a link was to carry. Its receiver asks again.
+    pub(crate) fn forget_link(&mut self, link: u32) {
+        self.streams.retain(|stream| stream.link != link);
+        self.end_partial(link);
     }
 
-    /// Forgets all that was asked for of large messages. Their receivers ask again.
-    pub(crate) fn forget_bulk(&mut self) {
-        self.partial = None;
-        self.streams.clear();
+    /// Removes the packets of a message of which links have half, and returns them.
+    pub(crate) fn take_partials(&mut self, request: RequestId) -> SmallVec<[Partial; 1]> {
+        let all = std::mem::take(&mut self.partials).into_iter();
+        let (taken, kept) = all.partition(|partial| partial.request == request);
+        self.partials = kept;
+        taken
+    }
+
+    /// Returns the packet of which a link has half.
+    #[inline]
+    pub(crate) fn partial(&self, link: u32) -> Option<Partial> {
+        let mut all = self.partials.iter().copied();
+        all.find(|partial| partial.link == link)
+    }
+
+    /// Notes that a link has taken a part of a packet.
+    pub(crate) fn set_partial(&mut self, partial: Partial) {
+        self.end_partial(partial.link);
+        self.partials.push(partial);
+    }
+
+    /// Notes that a link has taken a packet to its end.
+    pub(crate) fn end_partial(&mut self, link: u32) {
+        self.partials.retain(|partial| partial.link != link);
+    }
+
+    /// Whether a part of a large message waits for a link, or the rest of a packet.
+    pub(crate) fn has_bulk(&self, link: u32) -> bool {
+        self.partial(link).is_some() || self.streams.iter().any(|stream| stream.link == link)
     }
 
     /// Whether a message waits in a lane.
@@ -278,11 +341,10 @@ impl Spares {
     }
 }
 
-/// Parts of one message that may wait. A receiver of ours asks for two, and for no third before
-/// it has the first.
-const PARTS_MAX: usize = 4;
-/// Bytes of one message that go before the next one has its turn: a few milliseconds of a fast network.
-const RUN: usize = 4 << 20;
+/// Parts of one message that may wait. A receiver of ours asks for two for each link.
+const PARTS_MAX: usize = 32;
+/// Bytes that pass the stream that has waited longest before it has a turn, of a packet: so it has a ninth of its link.
+const PASSED_MAX: usize = 8 << 20;
 /// Sets kept for the next remotes: as many as are busy at once without one waiting for the other.
 const SPARES_KEPT: usize = 64;
 /// Entries of memory an empty queue of a kept set has: 64 sets have at most 100 KiB.
@@ -298,52 +360,129 @@ mod tests {
             request: RequestId::new(n, 1),
             recv_id: 7,
             attempt: 1,
+            link: 0,
             at,
             end,
+            length: 100 * PASSED_MAX,
+            passed: 0,
         }
+    }
+
+    fn ranges(queues: &Queues) -> Vec<(usize, usize)> {
+        queues.streams.iter().map(|it| (it.at, it.end)).collect()
     }
 
     #[test]
     fn parts_that_follow_each_other_are_one_and_few_others_are_kept() {
         let mut queues = Queues::default();
-        assert!(queues.extend_stream(part(1, 0, 10)));
-        assert!(queues.extend_stream(part(1, 10, 20)));
+        assert!(queues.add_stream(part(1, 0, 10)));
+        assert!(queues.add_stream(part(1, 10, 20)));
         assert_eq!(queues.streams.len(), 1);
-        for n in 1..PARTS_MAX {
-            assert!(queues.extend_stream(part(1, 100 * n, 100 * n + 1)));
+        let numbered = Stream {
+            attempt: 2,
+            ..part(1, 20, 30)
+        };
+        assert!(queues.add_stream(numbered));
+        for n in 2..PARTS_MAX {
+            assert!(queues.add_stream(part(1, 100 * n, 100 * n + 1)));
         }
-        assert!(!queues.extend_stream(part(1, 5, 6)));
-        assert!(queues.extend_stream(part(2, 5, 6)));
+        assert!(!queues.add_stream(part(1, 50, 60)));
+        assert!(queues.add_stream(part(2, 50, 60)));
         assert_eq!(queues.streams.len(), PARTS_MAX + 1);
         queues.forget(RequestId::new(1, 1));
         assert_eq!(queues.streams.len(), 1);
     }
 
     #[test]
-    fn parts_of_an_earlier_attempt_are_not_wanted() {
+    fn parts_that_are_asked_for_again_are_sent_once() {
         let mut queues = Queues::default();
-        assert!(queues.extend_stream(part(1, 0, 10)) && queues.extend_stream(part(2, 0, 10)));
+        for (at, attempt) in [(0, 1), (10, 2), (20, 3)] {
+            let stream = Stream {
+                attempt,
+                ..part(1, at, at + 10)
+            };
+            assert!(queues.add_stream(stream));
+        }
+        assert!(queues.add_stream(part(2, 0, 10)));
         let again = Stream {
-            attempt: 2,
+            attempt: 4,
             ..part(1, 5, 20)
         };
-        assert!(queues.extend_stream(again));
-        let left: Vec<_> = queues.streams.iter().map(|it| (it.at, it.end)).collect();
-        assert_eq!(left, [(0, 10), (5, 20)]);
+        assert!(queues.add_stream(again));
+        assert_eq!(ranges(&queues), [(20, 30), (0, 10), (5, 20)]);
+        let elsewhere = Stream {
+            recv_id: 8,
+            ..part(1, 0, 5)
+        };
+        assert!(queues.add_stream(elsewhere));
+        assert_eq!(ranges(&queues), [(0, 10), (0, 5)]);
     }
 
     #[test]
-    fn a_stream_goes_on_to_its_end_or_to_that_of_a_run() {
-        const STEP: usize = RUN / 4;
+    fn a_lost_link_takes_along_only_what_it_was_to_carry() {
         let mut queues = Queues::default();
-        for (n, end) in [(1, 5 * STEP), (2, STEP), (3, 2 * STEP)] {
-            assert!(queues.extend_stream(part(n, 0, end)));
+        for link in 0..3 {
+            let at = 100 * link as usize;
+            let stream = part(1, at, at + 10);
+            assert!(queues.add_stream(Stream { link, ..stream }));
+            queues.set_partial(Partial {
+                link,
+                request: stream.request,
+                at,
+                end: at + 1,
+            });
         }
+        queues.forget_link(1);
+        assert!(!queues.has_bulk(1) && queues.has_bulk(0) && queues.has_bulk(2));
+        queues.end_partial(2);
+        queues.forget(RequestId::new(1, 1));
+        let left = queues.take_partials(RequestId::new(1, 1));
+        assert_eq!(left.iter().map(|it| it.link).collect::<Vec<_>>(), [0]);
+        assert!(queues.is_empty());
+    }
+
+    /// Sends everything that waits for link 0 in packets of so many bytes. Returns the messages in the order in which they go.
+    fn sent(queues: &mut Queues, packet: usize) -> Vec<u32> {
         let mut order = Vec::new();
-        while let Some(stream) = queues.streams.front() {
+        while let Some(nth) = queues.next_stream(0) {
+            let stream = queues.streams[nth];
             order.push(stream.request.index());
-            queues.advance_stream(STEP);
+            queues.advance_stream(nth, packet.min(stream.end - stream.at));
         }
-        assert_eq!(order, [1, 1, 1, 1, 2, 3, 3, 1]);
+        order
+    }
+
+    #[test]
+    fn the_message_with_the_fewest_bytes_left_goes_first() {
+        let mut queues = Queues::default();
+        for (n, at, length) in [(1, 0, 40), (2, 20, 50), (3, 0, 20), (4, 0, 20), (5, 0, 1)] {
+            let link = u32::from(n == 5);
+            let part = part(n, at, length);
+            assert!(queues.add_stream(Stream {
+                length,
+                link,
+                ..part
+            }));
+        }
+        assert_eq!(sent(&mut queues, 10), [3, 3, 4, 4, 2, 2, 2, 1, 1, 1, 1]);
+        assert!(queues.has_bulk(1));
+    }
+
+    #[test]
+    fn the_stream_that_has_waited_longest_has_a_turn_after_so_many_bytes_of_others() {
+        const PACKET: usize = PASSED_MAX / 4;
+        let mut queues = Queues::default();
+        assert!(queues.add_stream(part(1, 0, 2 * PACKET)));
+        for n in 2..12 {
+            let length = PACKET;
+            assert!(queues.add_stream(Stream {
+                length,
+                ..part(n, 0, PACKET)
+            }));
+        }
+        assert_eq!(
+            sent(&mut queues, PACKET),
+            [2, 3, 4, 5, 1, 6, 7, 8, 9, 1, 10, 11]
+        );
     }
 }

@@ -26,6 +26,7 @@ use crate::table::Table;
 use crate::timer::TimerId;
 use crate::wire::{Hello, Kind};
 use foldhash::fast::RandomState;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -96,8 +97,8 @@ pub(crate) struct Met {
     pub(crate) epoch: u16,
     /// The command link.
     pub(crate) tx: Tx,
-    /// The data link, once both sides have it.
-    pub(crate) data: Option<Tx>,
+    /// The data links that both sides have, by number.
+    pub(crate) data: SmallVec<[(u32, Tx); 1]>,
     /// Both sides offer data links.
     pub(crate) data_links: bool,
     pub(crate) reach: Reach,
@@ -131,6 +132,9 @@ impl Tx {
         link
     }
 }
+
+/// Number of the command link among those of a session.
+pub(crate) const COMMAND_LINK: u32 = 0;
 
 /// One link to a remote, and how far it has got.
 pub(crate) type Link = (LinkId, LinkState);
@@ -322,7 +326,7 @@ impl Remote {
         let clear = |queues: &Queues| {
             !queues.has_messages()
                 && queues.control.is_empty()
-                && (queues.partial.is_none() || self.met().is_some_and(|met| met.data.is_some()))
+                && queues.partial(COMMAND_LINK).is_none()
         };
         self.queues.as_deref().is_none_or(clear)
     }
@@ -372,16 +376,37 @@ impl Met {
         (self.session, self.epoch) == (hello.identity.session, hello.epoch)
     }
 
-    /// The link that bulk data takes: the data link, if there is one.
-    pub(crate) fn bulk(&self) -> Tx {
-        self.data.unwrap_or(self.tx)
+    /// Returns all links by number, the command link first.
+    pub(crate) fn links(&self) -> impl Iterator<Item = (u32, Tx)> {
+        [(COMMAND_LINK, self.tx)]
+            .into_iter()
+            .chain(self.data.iter().copied())
+    }
+
+    /// Returns the link of that number, if there is one.
+    pub(crate) fn link(&self, number: u32) -> Option<Tx> {
+        let (_, tx) = self.links().find(|(of, _)| *of == number)?;
+        Some(tx)
+    }
+
+    /// Notes whether a link has room.
+    pub(crate) fn set_tx(&mut self, now: Tx) {
+        let data = self.data.iter_mut().map(|(_, tx)| tx);
+        if let Some(tx) = [&mut self.tx]
+            .into_iter()
+            .chain(data)
+            .find(|tx| tx.link() == now.link())
+        {
+            *tx = now;
+        }
     }
 
     /// Something of these could go out, or is worth a packet that says so.
     fn may_send(&self, queues: &Queues) -> bool {
         let commands = matches!(self.tx, Tx::Open(_))
             && (!queues.control.is_empty() || self.moves(queues) || self.borrows.asks(queues.cost));
-        commands || matches!(self.bulk(), Tx::Open(_)) && queues.has_bulk()
+        let has_bulk = |(number, tx)| matches!(tx, Tx::Open(_)) && queues.has_bulk(number);
+        commands || self.links().any(has_bulk)
     }
 
     /// A message of these could go.

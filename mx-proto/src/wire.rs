@@ -77,8 +77,9 @@ pub(crate) const CLAIM_LEN: usize = 40;
 /// Bytes of an offer's body without and with a remote key.
 const OFFER_LEN: usize = 8;
 const OFFER_KEY_LEN: usize = 24;
-/// Bytes of a pull's body.
+/// Bytes of a pull's body without and with a link's number.
 const PULL_LEN: usize = 12;
+const PULL_LINK_LEN: usize = 16;
 /// In `aux` of a Withdraw: its sender waits for a Notify, after which its memory is not read. (Who does not
 /// know of it answers nothing, and is not waited for for long.)
 pub(crate) const ANSWER: u32 = 1;
@@ -451,21 +452,33 @@ impl OfferBody {
 pub(crate) struct PullBody {
     pub(crate) recv_id: u64,
     pub(crate) len: u32,
+    /// Number of the link that the data is to come on, 0 for the command link; `None` without data links.
+    pub(crate) link: Option<u32>,
 }
 
 impl PullBody {
-    pub(crate) fn emit(&self) -> [u8; PULL_LEN] {
-        let mut bytes = [0; PULL_LEN];
+    /// Returns the bytes, of which as many count as the second value says.
+    pub(crate) fn emit(&self) -> ([u8; PULL_LINK_LEN], usize) {
+        let mut bytes = [0; PULL_LINK_LEN];
         bytes[0..8].copy_from_slice(&self.recv_id.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.len.to_le_bytes());
-        bytes
+        let Some(link) = self.link else {
+            return (bytes, PULL_LEN);
+        };
+        bytes[12..16].copy_from_slice(&link.to_le_bytes());
+        (bytes, PULL_LINK_LEN)
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; PULL_LEN] = bytes.try_into().ok()?;
+        let link = match bytes.len() {
+            PULL_LEN => None,
+            PULL_LINK_LEN => Some(u32_at(bytes, 12)),
+            _ => return None,
+        };
         Some(Self {
             recv_id: u64_at(bytes, 0),
             len: u32_at(bytes, 8),
+            link,
         })
     }
 }
@@ -586,9 +599,18 @@ mod tests {
             assert_eq!(OfferBody::parse(&bytes[..len]), Some(offer));
         }
         assert_eq!(OfferBody::parse(&[0; 9]), None);
-        let pull = PullBody { recv_id: 8, len: 9 };
-        assert_eq!(PullBody::parse(&pull.emit()), Some(pull));
-        assert_eq!(PullBody::parse(&[0; 11]), None);
+        for link in [None, Some(0), Some(7)] {
+            let pull = PullBody {
+                recv_id: 8,
+                len: 9,
+                link,
+            };
+            let (bytes, len) = pull.emit();
+            assert_eq!(PullBody::parse(&bytes[..len]), Some(pull));
+        }
+        for wrong in [11, 13, 15, 17] {
+            assert_eq!(PullBody::parse(&[0; 17][..wrong]), None);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::origin::Source;
 use crate::owner::{Owner, Posting};
 use crate::port::{Body, Close, ConnectError, Port, SendError, Sent};
 use crate::queues::{Partial, Queues, Stand};
-use crate::remote::{Life, LinkState, Remote, Tx};
+use crate::remote::{COMMAND_LINK, Life, LinkState, Remote, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::timeouts::{TimeOuts, Timeout};
@@ -161,8 +161,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let state = |memory| State::Draining { memory, form };
         let id = self.begin(to, bits, what, state);
         let id = id.ok_or(PostError::TooMany)?;
-        let (request, end) = (id, len as usize);
-        self.leave_rest(to, Partial { request, at, end });
+        let (link, request, end) = (COMMAND_LINK, id, len as usize);
+        let rest = Partial {
+            link,
+            request,
+            at,
+            end,
+        };
+        self.leave_rest(to, rest);
         let now = self.clock.now();
         self.start_timer(id, now);
         Ok(Posted::Pending(id))
@@ -626,7 +632,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // There may be room by now for what is complete for its sender.
         let copies = |remote: &Remote| Some(remote.queues()?.has_copies());
         if self.remotes.of(id).and_then(copies) == Some(true) {
-            self.burst_of_commands(id);
+            self.burst_of(id, COMMAND_LINK);
         }
         let Some(remote) = self.dissolve(id, (status, None), false) else {
             return;
@@ -700,7 +706,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The link to a remote has taken a part of a packet.
     pub(super) fn leave_rest(&mut self, to: RemoteId, rest: Partial) {
         if let Some(remote) = self.remotes.of_mut(to) {
-            self.spares.fill(&mut remote.queues).partial = Some(rest);
+            self.spares.fill(&mut remote.queues).set_partial(rest);
             if let Life::Met(met) = &mut remote.life {
                 met.tx = Tx::Blocked(met.tx.link());
             }
@@ -734,7 +740,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.complete_for(op, status, lost, 0);
         }
         self.cut_all(id);
-        self.end_data_link(id);
+        self.end_data_links(id);
         self.close_account(id, keep);
         let remote = self.remotes.take(id)?;
         self.controls -= remote.queues().map_or(0, |queues| queues.control.len());

@@ -8,52 +8,61 @@
 //!   called:  none --Attach, a right proof--> Open
 //! ```
 //!
-//! A packet of a data link is about an operation by its id and offset, so its order towards the command link does not
-//! matter. The end of a data link is no end of its session: what is missing is asked for again. Each side says on the
-//! command link that a data link is lost, so that both forget what was under way on it.
+//! A packet of a data link is about a part of a message, which its receiver has asked for on this link, so its order towards
+//! other links does not matter. The end of a data link is no end of its session: parts that were to come on it are asked for
+//! again. Each side says on the command link that a data link is lost, so that both forget what was under way on it.
 //!
 //! Owns: the data links of sessions, and when one is dialled again.
-//! Not here: the choice of a link for each packet (`outbound`).
+//! Not here: the choice of a link for each part (`rendezvous`).
 //! Cost: an entry for each session that has had a data link; a look-up for each packet of one.
 
 use super::Endpoint;
 use super::deadlines::Deadline;
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Source;
-use crate::ops::{State, Strand};
+use crate::ops::{Part, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Body, Close, LinkDown, Port};
-use crate::remote::{Remote, Tx};
+use crate::remote::{COMMAND_LINK, Remote, Tx};
 use crate::secret::{self, Nonce, Role};
 use crate::status::Violation;
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header};
 use foldhash::fast::RandomState;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::time::Duration;
 
 /// The data links of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct DataLinks {
-    sessions: HashMap<RemoteId, DataLink, RandomState>,
-    /// The number of the last attempt to pull a message.
+    sessions: HashMap<RemoteId, Session, RandomState>,
+    /// The number of the last Pull.
     attempts: u32,
     by_link: HashMap<LinkId, RemoteId, RandomState>,
 }
 
-/// The data link of a session, or what is known of the last one.
+/// The data links of a session, and what is known of its last ones.
 #[derive(Debug)]
-struct DataLink {
-    /// The link and its state; `None`: there is none at present.
-    link: Option<(LinkId, Stage)>,
-    /// The number of the link, or of the last one; 0: there has been none.
-    number: u32,
+struct Session {
+    /// The links, in the order in which they were begun.
+    links: SmallVec<[DataLink; 1]>,
+    /// The number of the last one; 0: there has been none.
+    last: u32,
     /// Links that have failed one after the other.
     failures: u32,
     /// The time before which none is dialled.
     again_at: Instant,
-    /// A [`Deadline::DataLink`] is set.
+    /// A [`Deadline::DataLinks`] is set.
     watched: bool,
+}
+
+/// One data link.
+#[derive(Debug)]
+struct DataLink {
+    link: LinkId,
+    number: u32,
+    stage: Stage,
     /// Looks since bytes last came or went.
     unused: u32,
     /// Looks since bytes last came, while some were awaited.
@@ -67,7 +76,7 @@ enum Stage {
     Dialled,
     /// Its Attach has gone.
     Asked,
-    /// It carries data.
+    /// It carries data: both sides have proven that it is the session's.
     Open,
 }
 
@@ -77,21 +86,27 @@ impl DataLinks {
         self.by_link.get(&link).copied()
     }
 
-    /// The number of one more attempt to pull a message.
+    /// The number of one more Pull.
     pub(super) fn next_attempt(&mut self) -> u32 {
         self.attempts = self.attempts.wrapping_add(1);
         self.attempts
     }
 
-    /// Whether a session's data link carries data: both sides have proven that it is the session's.
-    fn is_open(&self, id: RemoteId) -> bool {
-        let link = self.sessions.get(&id).and_then(|of| of.link);
-        link.is_some_and(|(_, stage)| stage == Stage::Open)
+    fn of(&mut self, id: RemoteId, number: u32) -> Option<&mut DataLink> {
+        let mut links = self.sessions.get_mut(&id)?.links.iter_mut();
+        links.find(|of| of.number == number)
     }
 
-    /// Notes that data has come on a session's data link, or has gone there.
-    pub(super) fn note(&mut self, id: RemoteId, came: bool) {
-        if let Some(of) = self.sessions.get_mut(&id) {
+    /// Finds a link by the port's name for it. Returns its session, too.
+    fn find(&mut self, link: LinkId) -> Option<(RemoteId, &mut DataLink)> {
+        let id = self.session_of(link)?;
+        let mut links = self.sessions.get_mut(&id)?.links.iter_mut();
+        Some((id, links.find(|of| of.link == link)?))
+    }
+
+    /// Notes that data has come on a data link, or has gone there.
+    pub(super) fn note(&mut self, id: RemoteId, number: u32, came: bool) {
+        if let Some(of) = self.of(id, number) {
             of.unused = 0;
             if came {
                 of.stalled = 0;
@@ -99,12 +114,36 @@ impl DataLinks {
         }
     }
 
-    /// Takes a session's link out. Returns its number and state too.
-    fn take(&mut self, id: RemoteId) -> Option<(LinkId, u32, Stage)> {
-        let of = self.sessions.get_mut(&id)?;
-        let (link, stage) = of.link.take()?;
-        self.by_link.remove(&link);
-        Some((link, of.number, stage))
+    fn session(&mut self, id: RemoteId, now: Instant) -> &mut Session {
+        self.sessions.entry(id).or_insert(Session {
+            links: SmallVec::new(),
+            last: 0,
+            failures: 0,
+            again_at: now,
+            watched: false,
+        })
+    }
+
+    fn add(&mut self, id: RemoteId, (link, number): (LinkId, u32), stage: Stage, now: Instant) {
+        let session = self.session(id, now);
+        session.last = number;
+        session.links.push(DataLink {
+            link,
+            number,
+            stage,
+            unused: 0,
+            stalled: 0,
+        });
+        self.by_link.insert(link, id);
+    }
+
+    /// Takes a link out.
+    fn take(&mut self, id: RemoteId, number: u32) -> Option<DataLink> {
+        let links = &mut self.sessions.get_mut(&id)?.links;
+        let nth = links.iter().position(|of| of.number == number)?;
+        let taken = links.remove(nth);
+        self.by_link.remove(&taken.link);
+        Some(taken)
     }
 }
 
@@ -125,7 +164,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(remote) = self.remotes.of(id)
             && let Some(met) = remote.met()
             && met.data_links
-            && met.data.is_none()
+            && met.data.is_empty()
             && length > met.reach.eager_max
             && remote.called.is_some()
         {
@@ -137,43 +176,32 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[cold]
     fn dial_data_link(&mut self, id: RemoteId, command: LinkId) {
         let now = self.clock.now();
-        let of = self.data_links.sessions.entry(id).or_insert(DataLink {
-            link: None,
-            number: 0,
-            failures: 0,
-            again_at: now,
-            watched: false,
-            unused: 0,
-            stalled: 0,
-        });
-        if of.link.is_some() || now < of.again_at {
+        let session = self.data_links.session(id, now);
+        if !session.links.is_empty() || now < session.again_at {
             return;
         }
+        let number = session.last + 1;
         match self.port.connect_beside(command, now) {
-            Ok(link) => {
-                of.number += 1;
-                of.link = Some((link, Stage::Dialled));
-                self.data_links.by_link.insert(link, id);
-            }
+            Ok(link) => self.data_links.add(id, (link, number), Stage::Dialled, now),
             Err(error) => {
                 log::debug!("no data link to remote {id:?}: {error}");
-                of.fail(now);
+                session.fail(now);
             }
         }
     }
 
     /// A data link that we have dialled can carry packets: says whose it is.
-    pub(super) fn data_link_up(&mut self, link: LinkId, id: RemoteId) {
-        let Some(of) = self.data_links.sessions.get_mut(&id) else {
+    pub(super) fn data_link_up(&mut self, link: LinkId) {
+        let Some((id, of)) = self.data_links.find(link) else {
             return;
         };
         let number = of.number;
-        of.link = Some((link, Stage::Asked));
-        self.watch_data_link(id);
+        of.stage = Stage::Asked;
+        self.watch_data_links(id);
         let session = self.remotes.met(id).map(|met| secret::call_of(&met.nonce));
         let header = Header::new(wire::Kind::Attach, session.unwrap_or_default(), number);
         if !self.send_proof(link, id, Role::Caller, header) {
-            self.lose_data_link(id, true);
+            self.lose_data_link(id, number, true);
         }
     }
 
@@ -217,7 +245,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let is_called = |remote: &Remote| {
             remote.called.is_none() && remote.met().is_some_and(|met| met.data_links)
         };
-        let last = self.data_links.sessions.get(&id).map_or(0, |of| of.number);
+        let session = self.data_links.sessions.get(&id);
+        let last = session.map_or(0, |session| session.last);
         let right = self.remotes.of(id).is_some_and(is_called)
             && number > last
             && self
@@ -231,264 +260,231 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.close_link(link, Close::Now);
         }
         // Who dials again has lost the last one.
-        self.lose_data_link(id, true);
+        self.lose_data_link(id, last, true);
         let now = self.clock.now();
-        self.data_links.sessions.insert(
-            id,
-            DataLink {
-                link: Some((link, Stage::Asked)),
-                number,
-                failures: 0,
-                again_at: now,
-                watched: self
-                    .data_links
-                    .sessions
-                    .get(&id)
-                    .is_some_and(|of| of.watched),
-                unused: 0,
-                stalled: 0,
-            },
-        );
-        self.data_links.by_link.insert(link, id);
+        self.data_links.add(id, (link, number), Stage::Asked, now);
         self.port.accept(link);
         let answer = Header::new(wire::Kind::Attached, 0, number);
         if self.send_proof(link, id, Role::Called, answer) {
-            self.open_data_link(id, link);
+            self.open_data_link(link);
         } else {
-            self.lose_data_link(id, true);
+            self.lose_data_link(id, number, true);
         }
     }
 
     /// A packet that is no data has come on a data link.
     #[cold]
-    pub(super) fn on_data_link(&mut self, link: LinkId, id: RemoteId, header: &Header) {
-        let of = self.data_links.sessions.get(&id);
-        let asked = of
-            .is_some_and(|of| of.link == Some((link, Stage::Asked)) && of.number == header.length);
+    pub(super) fn on_data_link(&mut self, link: LinkId, header: &Header) {
+        let Some((id, of)) = self.data_links.find(link) else {
+            return;
+        };
+        let number = of.number;
+        let asked = of.stage == Stage::Asked && number == header.length;
         let said = self.port.body().to_vec();
-        let proof = self.data_link_proof(link, id, Role::Called, header.length);
+        let proof = self.data_link_proof(link, id, Role::Called, number);
         let right = proof.is_some_and(|proof| proof[..] == said);
         if header.kind == wire::Kind::Attached && asked && right {
-            self.open_data_link(id, link);
+            self.open_data_link(link);
         } else {
             self.stats.malformed += 1;
             log::debug!("link {link:?}: {}; closing it", Violation::Attach);
-            self.lose_data_link(id, true);
+            self.lose_data_link(id, number, true);
         }
     }
 
-    /// Bulk data goes over that link from now on.
-    fn open_data_link(&mut self, id: RemoteId, link: LinkId) {
-        let Some(of) = self.data_links.sessions.get_mut(&id) else {
+    /// Bulk data may be asked for on that link from now on.
+    fn open_data_link(&mut self, link: LinkId) {
+        let Some((id, of)) = self.data_links.find(link) else {
             return;
         };
-        of.link = Some((link, Stage::Open));
-        (of.unused, of.stalled) = (0, 0);
-        self.watch_data_link(id);
+        (of.stage, of.unused, of.stalled) = (Stage::Open, 0, 0);
+        let number = of.number;
+        self.watch_data_links(id);
         self.stats.data_links += 1;
         if let Some(met) = self.remotes.met_mut(id) {
-            met.data = Some(Tx::Open(link));
+            met.data.push((number, Tx::Open(link)));
         }
-        self.make_ready(id);
     }
 
-    /// Sets the time of the next look at a data link.
-    fn watch_data_link(&mut self, id: RemoteId) {
-        if let Some(of) = self.data_links.sessions.get_mut(&id)
-            && !std::mem::replace(&mut of.watched, true)
+    /// Sets the time of the next look at the data links of a session.
+    fn watch_data_links(&mut self, id: RemoteId) {
+        if let Some(session) = self.data_links.sessions.get_mut(&id)
+            && !std::mem::replace(&mut session.watched, true)
         {
             let now = self.clock.now();
-            self.wheel.set(now, now.after(LOOK), Deadline::DataLink(id));
+            self.wheel
+                .set(now, now.after(LOOK), Deadline::DataLinks(id));
         }
     }
 
-    /// Whether packets of data say of which attempt they are: those of a peer that may have data links.
-    pub(super) fn counts_attempts(&self, id: RemoteId) -> bool {
+    /// Whether each part that is asked of a remote has a number and a link: it may have data links.
+    pub(super) fn numbers_parts(&self, id: RemoteId) -> bool {
         self.remotes.met(id).is_some_and(|met| met.data_links)
     }
 
-    /// The remote whose data comes on a link.
+    /// The remote whose data comes on a link, and the link's number.
     #[inline]
-    pub(super) fn sender_of_data(&mut self, link: LinkId) -> Option<RemoteId> {
+    pub(super) fn sender_of_data(&mut self, link: LinkId) -> Option<(RemoteId, u32)> {
         let bound = self.remote_on(link);
         if self.remotes.of(bound).is_some() {
-            return self.trusts(link, bound).then_some(bound);
+            return self.trusts(link, bound).then_some((bound, COMMAND_LINK));
         }
-        let session = self.data_links.session_of(link);
-        let id = session.filter(|id| self.data_links.is_open(*id))?;
-        self.data_links.note(id, true);
-        Some(id)
+        let (id, of) = self.data_links.find(link)?;
+        (of.unused, of.stalled) = (0, 0);
+        (of.stage == Stage::Open).then_some((id, of.number))
     }
 
     /// A data link is down. The caller closes one that is not used.
-    pub(super) fn data_link_down(&mut self, id: RemoteId, reason: LinkDown) {
-        if reason == LinkDown::Closed && !self.is_used(id) {
-            return self.retire_data_link(id);
+    pub(super) fn data_link_down(&mut self, link: LinkId, reason: LinkDown) {
+        let Some((id, of)) = self.data_links.find(link) else {
+            return;
+        };
+        let number = of.number;
+        if reason == LinkDown::Closed && !self.is_used(id, number) {
+            return self.retire_data_link(id, number);
         }
-        log::debug!("the data link of remote {id:?} is lost: {reason}");
-        self.lose_data_link(id, true);
+        log::debug!("data link {number} of remote {id:?} is lost: {reason}");
+        self.lose_data_link(id, number, true);
     }
 
     /// Ends a data link that is not used.
-    fn retire_data_link(&mut self, id: RemoteId) {
-        if let Some((link, ..)) = self.data_links.take(id) {
-            self.port.close(link, Close::Flush);
+    fn retire_data_link(&mut self, id: RemoteId, number: u32) {
+        if let Some(of) = self.data_links.take(id, number) {
+            self.port.close(of.link, Close::Flush);
         }
         if let Some(met) = self.remotes.met_mut(id) {
-            met.data = None;
+            met.data.retain(|(of, _)| *of != number);
         }
     }
 
-    /// Whether bulk data is awaited of a remote, or waits to be sent there.
-    fn is_used(&self, id: RemoteId) -> bool {
+    /// Whether bulk data is awaited on a link, or waits to be sent there.
+    fn is_used(&self, id: RemoteId, number: u32) -> bool {
         let queues = self.remotes.of(id).and_then(Remote::queues);
-        queues.is_some_and(|queues| queues.has_bulk()) || self.awaits_data(id)
+        queues.is_some_and(|queues| queues.has_bulk(number))
+            || self.open_parts(id).any(|(_, part)| part.link == number)
     }
 
     /// The peer says that a data link is lost.
     pub(super) fn on_lost(&mut self, id: RemoteId, number: u32) {
-        let of = self.data_links.sessions.get(&id);
-        if of.is_some_and(|of| of.number == number) {
-            self.lose_data_link(id, false);
-        }
+        self.lose_data_link(id, number, false);
     }
 
-    /// Ends a session's data link, if there is one: what was under way on it is asked for again. `tells`: the peer may not know.
-    fn lose_data_link(&mut self, id: RemoteId, tells: bool) {
-        let Some((link, number, stage)) = self.data_links.take(id) else {
+    /// Ends a data link of a session, if there is one of that number: parts that were to come on it are asked for again.
+    /// `tells`: the peer may not know.
+    fn lose_data_link(&mut self, id: RemoteId, number: u32, tells: bool) {
+        let Some(lost) = self.data_links.take(id, number) else {
             return;
         };
-        self.port.close(link, Close::Now);
+        self.port.close(lost.link, Close::Now);
         let now = self.clock.now();
-        if let Some(of) = self.data_links.sessions.get_mut(&id) {
-            of.fail(now);
-        }
+        self.data_links.session(id, now).fail(now);
         let Some(remote) = self.remotes.of_mut(id) else {
             return;
         };
-        if stage == Stage::Open
-            && let Some(queues) = remote.queues_mut()
-        {
-            queues.forget_bulk();
+        if let Some(queues) = remote.queues_mut() {
+            queues.forget_link(number);
         }
         if let Some(met) = self.remotes.met_mut(id) {
-            met.data = None;
+            met.data.retain(|(of, _)| *of != number);
         }
-        if stage == Stage::Dialled {
+        if lost.stage == Stage::Dialled {
             return;
         }
-        self.stats.data_links_lost += u64::from(stage == Stage::Open);
+        self.stats.data_links_lost += u64::from(lost.stage == Stage::Open);
         if tells {
             self.push_control(id, Header::new(wire::Kind::Lost, 0, number), &[]);
         }
-        self.pull_all_again(id);
-        if self.awaits_data(id) {
+        let parts = self.open_parts(id).filter(|(_, part)| part.link == number);
+        let all: SmallVec<[RequestId; 4]> = parts.map(|(op, _)| op).collect();
+        for op in all {
+            self.pull_again(op, id, number);
+        }
+        if self.open_parts(id).next().is_some() {
             self.want_data_link(id, u32::MAX);
         }
     }
 
-    /// Asks a remote again for all that it has been asked for and that has not come. What is under way does not count any
-    /// more.
-    fn pull_all_again(&mut self, id: RemoteId) {
-        let Some(remote) = self.remotes.of(id) else {
+    /// A session is over, and its data links with it.
+    pub(super) fn end_data_links(&mut self, id: RemoteId) {
+        let Some(session) = self.data_links.sessions.remove(&id) else {
             return;
         };
-        let all: Vec<RequestId> = self.ops.of_list(Strand::Kin, &remote.kin).collect();
-        for op in all {
-            self.pull_again(op, id);
+        for of in session.links {
+            self.data_links.by_link.remove(&of.link);
+            if !self.inherited {
+                self.port.close(of.link, Close::Now);
+            }
         }
     }
 
-    fn pull_again(&mut self, op: RequestId, from: RemoteId) {
-        if let Some(State::Pulling(pulling)) = self.ops.get_mut(op).map(|record| &mut record.state)
-            && pulling.awaits_data()
-        {
-            pulling.requested = pulling.received;
-            pulling.attempt = self.data_links.next_attempt();
-            self.pull(op, from);
-        }
-    }
-
-    /// A packet of data is not the next one of its message. If the data link has been opened meanwhile, it has overtaken those
-    /// on the command link: what is missing is asked for again.
-    #[cold]
-    pub(super) fn out_of_turn(&mut self, from: RemoteId, header: &Header) {
-        let id = RequestId::from_word(header.word);
-        if self.counts_attempts(from)
-            && let Some(record) = self.ops.get(id)
-            && let State::Pulling(pulling) = &record.state
-            && record.remote == from
-            && header.aux == pulling.attempt
-            && header.length > pulling.received
-        {
-            self.pull_again(id, from);
-        }
-    }
-
-    /// A session is over, and its data link with it.
-    pub(super) fn end_data_link(&mut self, id: RemoteId) {
-        let taken = self.data_links.take(id);
-        self.data_links.sessions.remove(&id);
-        if let Some((link, ..)) = taken
-            && !self.inherited
-        {
-            self.port.close(link, Close::Now);
-        }
-    }
-
-    /// It is time to look after a data link: whether it is used, and whether what is awaited comes.
-    pub(super) fn look_at_data_link(&mut self, id: RemoteId) {
-        let (awaits, busy) = (self.awaits_data(id), self.is_used(id));
+    /// It is time to look after the data links of a session: whether they are used, and whether what is awaited comes.
+    pub(super) fn look_at_data_links(&mut self, id: RemoteId) {
         let remote = self.remotes.of(id);
         let called = remote.is_some_and(|remote| remote.called.is_some());
         let healthy = remote
             .and_then(Remote::met)
             .is_some_and(|met| met.silent <= HEALTHY);
-        let Some(of) = self.data_links.sessions.get_mut(&id) else {
+        let Some(session) = self.data_links.sessions.get_mut(&id) else {
             return;
         };
-        of.watched = false;
-        let Some((_, stage)) = of.link else {
-            return;
-        };
-        let answered = stage == Stage::Open;
-        if of.unused == 0 && answered {
-            of.failures = 0;
+        session.watched = false;
+        let numbers: SmallVec<[u32; 4]> = session.links.iter().map(|of| of.number).collect();
+        let mut asks = false;
+        for number in numbers {
+            let awaits = self.open_parts(id).any(|(_, part)| part.link == number);
+            let Some(of) = self.data_links.of(id, number) else {
+                continue;
+            };
+            let answered = of.stage == Stage::Open;
+            let is_busy = of.unused == 0 && answered;
+            of.unused += 1;
+            of.stalled = if awaits || !answered {
+                of.stalled + 1
+            } else {
+                0
+            };
+            let (unused, stalled) = (of.unused, of.stalled);
+            if is_busy && let Some(session) = self.data_links.sessions.get_mut(&id) {
+                session.failures = 0;
+            }
+            if stalled >= STALLED && healthy {
+                log::warn!("nothing comes on data link {number} of remote {id:?}: it is given up");
+                self.lose_data_link(id, number, true);
+            } else if called && unused > UNUSED && !self.is_used(id, number) {
+                self.retire_data_link(id, number);
+            }
+            asks |= stalled == 1;
         }
-        of.unused += 1;
-        of.stalled = if awaits || !answered {
-            of.stalled + 1
-        } else {
-            0
-        };
-        let (unused, stalled) = (of.unused, of.stalled);
-        if stalled >= STALLED && healthy {
-            log::warn!("nothing comes on the data link of remote {id:?}: it is given up");
-            return self.lose_data_link(id, true);
+        if self
+            .data_links
+            .sessions
+            .get(&id)
+            .is_some_and(|session| !session.links.is_empty())
+        {
+            self.watch_data_links(id);
         }
-        if called && unused > UNUSED && !busy {
-            return self.retire_data_link(id);
-        }
-        self.watch_data_link(id);
-        if stalled == 1 {
+        if asks {
             self.ask(id);
         }
     }
 
-    /// Whether data has been asked for that has not come.
-    fn awaits_data(&self, id: RemoteId) -> bool {
-        let Some(remote) = self.remotes.of(id) else {
-            return false;
-        };
-        let mut all = self.ops.of_list(Strand::Kin, &remote.kin);
-        all.any(|op| match &self.ops.record(op.index()).state {
-            State::Pulling(pulling) => pulling.awaits_data(),
-            _ => false,
+    /// The parts of messages that a remote has been asked for and that have not come.
+    fn open_parts(&self, id: RemoteId) -> impl Iterator<Item = (RequestId, Part)> {
+        let remote = self.remotes.of(id);
+        let all = remote
+            .into_iter()
+            .flat_map(|remote| self.ops.of_list(Strand::Kin, &remote.kin));
+        all.flat_map(|op| {
+            let parts = match &self.ops.record(op.index()).state {
+                State::Pulling(pulling) => pulling.parts.open(),
+                _ => &[],
+            };
+            parts.iter().map(move |part| (op, *part))
         })
     }
 }
 
-impl DataLink {
+impl Session {
     /// A link has failed: the next one is dialled at once, and after two in a row later and later.
     fn fail(&mut self, now: Instant) {
         self.failures += 1;

@@ -38,7 +38,7 @@ pub(super) enum Deadline {
     /// A step of the time ends in which a remote may be silent.
     Silence(RemoteId),
     /// A data link is to be looked at.
-    DataLink(RemoteId),
+    DataLinks(RemoteId),
     /// An epoch of flow control has lasted long enough.
     Epoch,
     /// There was no memory for a message of the inbox.
@@ -78,7 +78,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     busy = true;
                     self.end_step(id, due, now);
                 }
-                Deadline::DataLink(id) => self.look_at_data_link(id),
+                Deadline::DataLinks(id) => self.look_at_data_links(id),
                 Deadline::Epoch => self.end_epoch(now),
                 Deadline::Memory => self.ask_again(),
                 Deadline::Owner(word) => {

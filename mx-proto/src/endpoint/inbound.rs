@@ -21,7 +21,7 @@ use crate::memory::Source;
 use crate::ops::{NO_REMOTE, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, HeaderBytes, Port};
-use crate::remote::{Life, LinkState};
+use crate::remote::{COMMAND_LINK, Life, LinkState};
 use crate::round::PortEvent;
 use crate::status::{DownReason, Status, Violation};
 use crate::time::Clock;
@@ -42,12 +42,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             } => self.on_part(link, &header, begin),
             PortEvent::Placed { link, header } => self.on_placed(link, &header),
             PortEvent::Up(link) => match self.data_links.session_of(link) {
-                Some(session) => self.data_link_up(link, session),
+                Some(_) => self.data_link_up(link),
                 None => self.link_up(link, self.remote_on(link)),
             },
             PortEvent::Down(link, reason) => {
-                if let Some(session) = self.data_links.session_of(link) {
-                    return self.data_link_down(session, reason);
+                if self.data_links.session_of(link).is_some() {
+                    return self.data_link_down(link, reason);
                 }
                 self.log_silent(link, reason);
                 let remote = self.remote_on(link);
@@ -75,7 +75,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(from) = self.sender(link, &header) {
             match header.kind {
                 wire::Kind::Eager => self.eager(link, from, &header),
-                wire::Kind::Data => self.data(from, &{ header }),
+                wire::Kind::Data => self.data(from, COMMAND_LINK, &{ header }),
                 _ => self.control(link, from, &{ header }),
             }
         }
@@ -223,11 +223,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     #[cold]
     fn stranger_packet(&mut self, link: LinkId, header: &Header) {
-        if let Some(session) = self.data_links.session_of(link) {
-            if header.kind == wire::Kind::Data && self.sender_of_data(link).is_some() {
-                self.data(session, header);
-            } else {
-                self.on_data_link(link, session, header);
+        if self.data_links.session_of(link).is_some() {
+            match self.sender_of_data(link) {
+                Some((from, number)) if header.kind == wire::Kind::Data => {
+                    self.data(from, number, header);
+                }
+                _ => self.on_data_link(link, header),
             }
         } else if header.kind == wire::Kind::Connect {
             let body = self.port.body().to_vec();

@@ -58,7 +58,7 @@ use crate::ops::{NO_REMOTE, Ops, STREAMED, State, Strand};
 use crate::owner::{Events, Owner};
 use crate::port::{Close, LinkDown, Port, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
-use crate::remote::{Reach, Remote, Remotes, Tx};
+use crate::remote::{Life, Reach, Remote, Remotes, Tx};
 use crate::round::{Next, PortEvent};
 use crate::shares::Shares;
 use crate::stats::Stats;
@@ -70,6 +70,7 @@ use crate::timer::Wheel;
 use crate::wire;
 use bound::BoundLinks;
 use deadlines::Deadline;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -533,7 +534,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             (State::Withdrawn { status, .. }, _) => (*status, transferred),
             // Only the report has waited.
             (State::Pulling(pulling), _) if pulling.is_whole() => {
-                let received = pulling.received;
+                let received = pulling.wanted;
                 (commands::inbound_status(received, pulling.length), received)
             }
             _ => (status, transferred),
@@ -549,12 +550,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             matched: matches!(state, State::Pulling(_)),
         };
         let copy = state.is_copy();
-        if let Some((link, Partial { at, end, .. })) = self.release(id) {
-            if let Some(memory) = self.ops.finish_keeping(id) {
+        let rests = self.release(id);
+        if rests.is_empty() {
+            self.ops.finish(id);
+        } else if let Some(memory) = self.ops.finish_keeping(id) {
+            for (link, Partial { at, end, .. }) in rests {
                 self.port.detach(link, &memory, at, end - at);
             }
-        } else {
-            self.ops.finish(id);
         }
         if copy {
             self.copy_over(id, &outcome);
@@ -564,8 +566,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Lets go of everything an operation still holds but its memory, and takes it out of all lists.
-    /// Gives what a link has half of, and the link.
-    fn release(&mut self, id: RequestId) -> Option<(LinkId, Partial)> {
+    /// Returns the packets that links have half of.
+    fn release(&mut self, id: RequestId) -> SmallVec<[(LinkId, Partial); 1]> {
         let Self {
             port,
             ops,
@@ -583,11 +585,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let record = ops.record_mut(place);
         let to = record.remote;
-        let remote = remotes.of_mut(to)?;
-        let links = remote.met().filter(|_| !self.inherited);
-        let links = links.map(|met| (met.tx.link(), met.bulk().link()));
-        let (tx, bulk) = links.unzip();
-        let mut rest = None;
+        let mut rests = SmallVec::new();
+        let Some(remote) = remotes.of_mut(to) else {
+            return rests;
+        };
+        let tx = remote.tx_link().filter(|_| !self.inherited);
         match &record.state {
             State::Queued { stand, .. } => {
                 let lane = O::lane(record.bits);
@@ -606,10 +608,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 {
                     memory.deregister(link, key);
                 }
-                if let Some(queues) = remote.queues_mut() {
+                if let (Life::Met(met), Some(queues)) = (&remote.life, &mut remote.queues) {
                     queues.forget(id);
-                    let mine = |partial: &mut Partial| partial.request == id;
-                    rest = bulk.zip(queues.partial.take_if(mine));
+                    let partials = queues.take_partials(id).into_iter();
+                    let link_of =
+                        |partial: Partial| Some((met.link(partial.link)?.link(), partial));
+                    rests = partials.filter_map(link_of).collect();
                 }
             }
             State::Pulling(pulling) => {
@@ -627,10 +631,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             State::Connecting { .. } => ops.leave(Strand::Own, &mut remote.connects, place),
             _ => ops.leave(Strand::Kin, &mut remote.kin, place),
         }
-        if rest.is_some() {
+        if self.inherited {
+            rests.clear();
+        }
+        if !rests.is_empty() {
             self.make_ready(to);
         }
-        rest
+        rests
     }
 
     /// Ends an operation that has not run its course, and tells the other side what it must know.
@@ -714,11 +721,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A remote's link has room again.
     fn open(&mut self, id: RemoteId, link: LinkId) {
         if let Some(met) = self.remotes.met_mut(id) {
-            if met.tx.link() == link {
-                met.tx = Tx::Open(link);
-            } else if met.data.is_some_and(|data| data.link() == link) {
-                met.data = Some(Tx::Open(link));
-            }
+            met.set_tx(Tx::Open(link));
         }
         self.make_ready(id);
     }

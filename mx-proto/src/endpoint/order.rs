@@ -108,8 +108,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         else {
             return;
         };
-        (pulling.requested, pulling.received) = (pulling.wanted, pulling.wanted);
-        let (line, received, length) = ((from, pulling.bits), pulling.received, pulling.length);
+        pulling.requested = pulling.wanted;
+        let (line, received, length) = ((from, pulling.bits), pulling.wanted, pulling.length);
         if self.order.first(line).is_none_or(|first| first == id) {
             self.complete(id, inbound_status(received, length), received);
         } else {

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   ready remotes, one burst each, round robin
-//!     burst: partial -> control -> (message, part of a stream)*        over one link
-//!            control -> message*,   partial -> part of a stream*       with a data link
+//!     burst: partial -> control -> (message, part of a stream)*        over the command link
+//!            partial -> part of a stream*                              over each data link
 //!            control                                                   before it has been met
 //! ```
 //!
@@ -18,7 +18,7 @@ use crate::ops::{Form, Ops, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Body, Close, LinkDown, Port, SendError, Sent};
 use crate::queues::{Partial, Queues};
-use crate::remote::{Life, Remote, Tx};
+use crate::remote::{COMMAND_LINK, Life, Remote, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody};
@@ -32,17 +32,6 @@ pub(super) enum Burst {
     More,
     /// The link has no room.
     Blocked,
-}
-
-/// The part of a remote's packets that one of its links carries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Share {
-    /// All, over the only link.
-    All,
-    /// All but the data of large messages, over the command link.
-    Commands,
-    /// The data of large messages, over the data link.
-    Bulk,
 }
 
 /// The message whose turn it is.
@@ -130,28 +119,24 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Sends some of what waits for a remote whose links have room.
     fn burst(&mut self, id: RemoteId) -> Burst {
-        let Some(met) = self.remotes.met(id) else {
-            return self.burst_of(id, Share::All);
-        };
-        let (commands, bulk) = (met.tx, met.data);
-        let mut burst = Burst::Done;
-        if matches!(commands, Tx::Open(_)) {
-            burst = self.burst_of_commands(id);
+        if self.remotes.met(id).is_none() {
+            return self.burst_of(id, COMMAND_LINK);
         }
-        if matches!(bulk, Some(Tx::Open(_))) && self.burst_of(id, Share::Bulk) == Burst::More {
-            burst = Burst::More;
+        let mut burst = Burst::Done;
+        for nth in 0.. {
+            let Some((number, tx)) = self.remotes.met(id).and_then(|met| met.links().nth(nth))
+            else {
+                break;
+            };
+            if matches!(tx, Tx::Open(_)) && self.burst_of(id, number) == Burst::More {
+                burst = Burst::More;
+            }
         }
         burst
     }
 
-    /// Sends some of what waits for the command link of a remote, whether it had room or not.
-    pub(super) fn burst_of_commands(&mut self, id: RemoteId) -> Burst {
-        let apart = self.remotes.met(id).is_some_and(|met| met.data.is_some());
-        let share = if apart { Share::Commands } else { Share::All };
-        self.burst_of(id, share)
-    }
-
-    fn burst_of(&mut self, id: RemoteId, share: Share) -> Burst {
+    /// Sends some of what waits for a link of a remote, whether it had room or not.
+    pub(super) fn burst_of(&mut self, id: RemoteId, number: u32) -> Burst {
         let patient = self.config.ask_before_announcing;
         for turn in 0..self.config.burst {
             let Self {
@@ -169,42 +154,39 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 }
                 continue;
             };
-            let link = match share {
-                Share::All | Share::Commands => met.tx.link(),
-                Share::Bulk => met.bulk().link(),
-            };
-            let (commands, bulk) = (share != Share::Bulk, share != Share::Commands);
-            let sent = if let Some(partial) = queues.partial.filter(|_| bulk) {
-                self.send_rest(id, link, partial)
-            } else if commands && !queues.control.is_empty() {
-                self.send_control(id, link)
-            } else if !commands && queues.streams.is_empty() {
+            let Some(link) = met.link(number).map(Tx::link) else {
                 return Burst::Done;
+            };
+            let sent = if let Some(partial) = queues.partial(number) {
+                self.send_rest(id, link, partial)
+            } else if number != COMMAND_LINK {
+                match queues.next_stream(number) {
+                    Some(nth) => self.send_data(id, (number, link), nth),
+                    None => return Burst::Done,
+                }
+            } else if !queues.control.is_empty() {
+                self.send_control(id, link)
             } else {
-                let message = if commands {
-                    Next::of(queues, ops, &met.borrows, met.reach.eager_max, patient)
-                } else {
-                    None
-                };
-                if commands && message.is_none() && queues.cost > 0 {
+                let message = Next::of(queues, ops, &met.borrows, met.reach.eager_max, patient);
+                if message.is_none() && queues.cost > 0 {
                     stats.credit_stalls += u64::from(!queues.stalled);
                     queues.stalled = true;
                 }
-                match (message, !bulk || queues.streams.is_empty()) {
-                    (None, true) if met.borrows.asks(queues.cost) => {
+                match (message, queues.next_stream(number)) {
+                    (None, None) if met.borrows.asks(queues.cost) => {
                         self.tell(id);
                         Ok(())
                     }
-                    (None, true) if patient && queues.cost > 0 && met.borrows.awaits_answer() => {
+                    (None, None) if patient && queues.cost > 0 && met.borrows.awaits_answer() => {
                         // What it lends comes before the answer, or with it.
                         let question = Header::new(wire::Kind::Ping, 0, 0);
                         self.push_control(id, question, &[]);
                         Ok(())
                     }
-                    (None, true) => return Burst::Done,
-                    (Some(next), true) => self.send_message(id, link, next),
-                    (Some(next), false) if turn % 2 == 0 => self.send_message(id, link, next),
-                    (_, false) => self.send_data(id, link),
+                    (None, None) => return Burst::Done,
+                    (Some(next), None) => self.send_message(id, link, next),
+                    (Some(next), Some(_)) if turn % 2 == 0 => self.send_message(id, link, next),
+                    (_, Some(nth)) => self.send_data(id, (number, link), nth),
                 }
             };
             if sent.is_err() {
@@ -219,11 +201,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A link of a remote has no room.
     fn block(&mut self, id: RemoteId, link: LinkId) {
         if let Some(met) = self.remotes.met_mut(id) {
-            if met.tx.link() == link {
-                met.tx = Tx::Blocked(link);
-            } else if met.data.is_some_and(|data| data.link() == link) {
-                met.data = Some(Tx::Blocked(link));
-            }
+            met.set_tx(Tx::Blocked(link));
         }
     }
 
@@ -333,8 +311,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let form = stand.form;
             record.become_next(|memory| State::Draining { memory, form });
             ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
-            let (request, end) = (send, len as usize);
-            queues.partial = Some(Partial { request, at, end });
+            queues.set_partial(Partial {
+                link: COMMAND_LINK,
+                request: send,
+                at,
+                end: len as usize,
+            });
             self.serving(send);
             return Err(SendError::WouldBlock);
         }
@@ -388,7 +370,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             // `release` takes care of what a request leaves behind, so this is a fault of ours;
             // a packet that cannot be ended ends the link.
             debug_assert!(false, "a partial packet without its request");
-            queues.partial = None;
+            queues.end_partial(partial.link);
             self.close_link(link, Close::Now);
             self.fail_remote(id, DownReason::Link(LinkDown::Reset));
             return Ok(());
@@ -396,7 +378,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let len = partial.end - partial.at;
         match self.port.resume(link, memory, partial.at, len)? {
             Sent::Whole => {
-                queues.partial = None;
+                queues.end_partial(partial.link);
                 if eager {
                     let len = partial.end as u32;
                     self.complete(partial.request, Status::Success, len);
@@ -404,7 +386,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             Sent::Part(taken) => {
                 let at = partial.at + taken.min(len);
-                queues.partial = Some(Partial { at, ..partial });
+                queues.set_partial(Partial { at, ..partial });
                 return Err(SendError::WouldBlock);
             }
         }

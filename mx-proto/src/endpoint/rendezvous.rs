@@ -4,7 +4,7 @@
 //!   sender                                             receiver
 //!   Queued --Offer: id, length, key ------------------> match: Pulling; no receive: early
 //!   Offered
-//!     |   <------------- Pull: two blocks at a time --- without a key
+//!     |   <------------- Pull: two blocks a link ------ without a key
 //!   Serving --Data ... Data --------------------------> into the receive's memory
 //!     |   <............. the port reads by itself ..... with a key; if that fails, Pull
 //!     |   <------------- Notify: status, length ------- all has come, or nothing more is wanted
@@ -26,19 +26,25 @@ use crate::early::{self, Early, Named, Stage};
 use crate::flow::Flow;
 use crate::ids::{LinkId, MatchBits, RemoteId, RequestId};
 use crate::memory::{Memory, Source};
-use crate::ops::{Head, Ops, Position, Pulling, State};
+use crate::ops::{Head, NO_LINK, Ops, Part, Position, Pulling, State};
 use crate::owner::Owner;
 use crate::port::{
     Body, Destination, Place, Port, RemoteKey, RemoteRead, RemoteUse, SendError, Sent,
 };
 use crate::queues::{Partial, Stream};
-use crate::remote::Remote;
+use crate::remote::{COMMAND_LINK, Remote};
 use crate::status::{Status, Violation};
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    pub(super) fn send_data(&mut self, id: RemoteId, link: LinkId) -> Result<(), SendError> {
+    /// Sends a packet of a stream over the link of that number.
+    pub(super) fn send_data(
+        &mut self,
+        id: RemoteId,
+        (number, link): (u32, LinkId),
+        nth: usize,
+    ) -> Result<(), SendError> {
         let Self {
             remotes,
             ops,
@@ -49,7 +55,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some((met, queues, lends)) = remotes.sending(id) else {
             return Ok(());
         };
-        let Some(&stream) = queues.streams.front() else {
+        let Some(&stream) = queues.streams.get(nth) else {
             return Ok(());
         };
         let record = ops.get_mut(stream.request);
@@ -57,10 +63,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let memory = record.state.memory()?;
             Some((memory, &mut record.touched))
         }) else {
-            queues.streams.pop_front();
+            queues.streams.remove(nth);
             return Ok(());
         };
-        let apart = met.data.is_some();
+        let apart = number != COMMAND_LINK;
         let most = if apart {
             self.port.limits(link).data_max
         } else {
@@ -80,20 +86,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let sent = self.port.send(link, &header.emit(), body)?;
         if apart {
-            self.data_links.note(id, false);
+            self.data_links.note(id, number, false);
         } else {
             Flow::on_told(lends, &mut met.borrows, &header.credit_fields);
         }
         stats.packets_out += 1;
         *touched = true;
         if let Sent::Part(taken) = sent {
-            queues.partial = Some(Partial {
+            queues.set_partial(Partial {
+                link: number,
                 request: stream.request,
                 at: stream.at + taken.min(len),
                 end: stream.at + len,
             });
         }
-        queues.advance_stream(len);
+        queues.advance_stream(nth, len);
         if matches!(sent, Sent::Part(_)) {
             Err(SendError::WouldBlock)
         } else {
@@ -174,34 +181,31 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.keep(id, verdict);
     }
 
-    pub(super) fn data(&mut self, from: RemoteId, header: &Header) {
-        let counts = self.counts_attempts(from);
-        if let Some((touched, pulling)) = next_part(&mut self.ops, from, header, counts) {
+    /// Handles a packet of data that has come on the link of that number.
+    pub(super) fn data(&mut self, from: RemoteId, link: u32, header: &Header) {
+        if let Some((touched, pulling, nth)) = next_part(&mut self.ops, from, header) {
             let memory = &mut pulling.memory;
             {
                 let body = self.port.body();
                 memory.fill(header.length as usize, body.len(), &body, 0);
             }
-            pulling.received += header.body_len;
+            pulling.parts.advance(nth, header.body_len, link);
             *touched = true;
             self.continue_pull(RequestId::from_word(header.word));
         } else {
             self.stats.stale += 1;
-            self.out_of_turn(from, header);
         }
     }
 
     /// Reads bytes of a message that is being pulled to where they belong. False: they are not wanted.
     pub(super) fn read_data(&mut self, link: LinkId, header: &Header) -> bool {
-        let Some(from) = self.sender_of_data(link) else {
+        let Some((from, _)) = self.sender_of_data(link) else {
             return false;
         };
-        let counts = self.counts_attempts(from);
         let Self {
             port, ops, remotes, ..
         } = self;
-        let Some((touched, pulling)) = next_part(ops, from, header, counts) else {
-            self.out_of_turn(from, header);
+        let Some((touched, pulling, _)) = next_part(ops, from, header) else {
             return false;
         };
         *touched = true;
@@ -219,15 +223,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// All bytes of a part of a message have been read ([`Self::read_data`]).
     pub(super) fn data_placed(&mut self, link: LinkId, header: &Header) {
         self.stats.packets_in += 1;
-        let Some(from) = self.sender_of_data(link) else {
+        let Some((from, number)) = self.sender_of_data(link) else {
             return;
         };
-        if self.data_links.session_of(link).is_none() {
+        if number == COMMAND_LINK {
             let _ = self.heed(from, header);
         }
-        let counts = self.counts_attempts(from);
-        if let Some((_, pulling)) = next_part(&mut self.ops, from, header, counts) {
-            pulling.received += header.body_len;
+        if let Some((_, pulling, nth)) = next_part(&mut self.ops, from, header) {
+            pulling.parts.advance(nth, header.body_len, number);
             self.continue_pull(RequestId::from_word(header.word));
         } else {
             self.stats.stale += 1;
@@ -284,7 +287,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         // If reading failed, Pull is used instead.
         pulling.requested = if ok { pulling.wanted } else { 0 };
-        pulling.received = pulling.requested;
         self.continue_pull(id);
     }
 }
@@ -318,7 +320,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !reach.remote_read {
             pulling.key = None;
         }
-        pulling.attempt = self.data_links.next_attempt();
         if pulling.fetch.is_none() {
             let name = (from, pulling.send_id);
             self.early.names.insert(name, Named::Pull(id));
@@ -337,9 +338,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         let send_id = pulling.send_id;
-        if pulling.received == pulling.wanted {
-            let status = inbound_status(pulling.received, pulling.length);
-            let received = pulling.received;
+        if pulling.is_whole() {
+            let received = pulling.wanted;
+            let status = inbound_status(received, pulling.length);
             // The sender is told when it has been decided what becomes of it.
             let fetches = pulling.fetch.is_some();
             let message = pulling.fetch.and_then(|it| self.early.at(it.place()));
@@ -370,24 +371,75 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Asks for as much of a message as may be outstanding.
     pub(super) fn pull(&mut self, id: RequestId, from: RemoteId) {
-        let block = self.remotes.reach(from).pull_block;
+        let numbered = self.numbers_parts(from);
+        let link = self.best_link(from);
+        let mut block = self.remotes.reach(from).pull_block;
+        if numbered && link == COMMAND_LINK {
+            block = block.min(COMMAND_BLOCK);
+        }
         while let Some(State::Pulling(pulling)) =
             self.ops.get_mut(id).map(|record| &mut record.state)
-            && pulling.requested < pulling.wanted
-            && pulling.requested - pulling.received < block.saturating_mul(2)
         {
-            let at = pulling.requested;
-            let len = block.min(pulling.wanted - at);
-            pulling.requested += len;
-            let mut header = Header::new(wire::Kind::Pull, pulling.send_id, at);
-            header.aux = pulling.attempt;
-            let body = PullBody {
-                recv_id: id.to_word(),
-                len,
+            let parts = &pulling.parts;
+            let has_enough = match parts.open() {
+                [first, ..] if !numbered => pulling.requested - first.at >= block.saturating_mul(2),
+                _ => parts.asked() >= 2,
+            };
+            if has_enough {
+                return;
             }
-            .emit();
-            self.push_control(from, header, &body);
+            let Some((at, end)) = pulling.take_missing(block) else {
+                return;
+            };
+            let attempt = if numbered {
+                self.data_links.next_attempt()
+            } else {
+                0
+            };
+            let part = Part {
+                attempt,
+                link,
+                at,
+                end,
+            };
+            match pulling.parts.open_mut() {
+                [first] if !numbered => first.end = end,
+                _ => pulling.parts.push(part),
+            }
+            let send_id = pulling.send_id;
+            self.send_pull(id, from, send_id, part);
         }
+    }
+
+    /// Asks again for what was to come on a link that is lost.
+    pub(super) fn pull_again(&mut self, id: RequestId, from: RemoteId, lost: u32) {
+        if let Some(State::Pulling(pulling)) = self.ops.get_mut(id).map(|record| &mut record.state)
+        {
+            let parts = pulling.parts.open_mut().iter_mut();
+            for part in parts.filter(|part| part.link == lost) {
+                // Bytes that quote the old number do not count any more.
+                (part.attempt, part.link) = (self.data_links.next_attempt(), NO_LINK);
+            }
+            self.pull(id, from);
+        }
+    }
+
+    /// Returns the number of the link that a part is asked for on.
+    fn best_link(&self, from: RemoteId) -> u32 {
+        let data = self.remotes.met(from).and_then(|met| met.data.first());
+        data.map_or(COMMAND_LINK, |(number, _)| *number)
+    }
+
+    fn send_pull(&mut self, id: RequestId, from: RemoteId, send_id: u64, part: Part) {
+        let mut header = Header::new(wire::Kind::Pull, send_id, part.at);
+        header.aux = part.attempt;
+        let (body, len) = PullBody {
+            recv_id: id.to_word(),
+            len: part.end - part.at,
+            link: self.numbers_parts(from).then_some(part.link),
+        }
+        .emit();
+        self.push_control(from, header, &body[..len]);
     }
 
     /// Tells the sender of an offer that no more of its bytes are wanted, and how its send ends.
@@ -545,14 +597,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.remotes.of_mut(from) else {
             return;
         };
+        // A link that only the receiver has as yet, or only had.
+        let link = pull.link.unwrap_or(COMMAND_LINK);
+        let is_there = remote.met().is_some_and(|met| met.link(link).is_some());
         let part = Stream {
             request: id,
             recv_id: pull.recv_id,
             attempt: header.aux,
+            link: if is_there { link } else { COMMAND_LINK },
             at,
             end,
+            length: length as usize,
+            passed: 0,
         };
-        if !self.spares.fill(&mut remote.queues).extend_stream(part) {
+        if !self.spares.fill(&mut remote.queues).add_stream(part) {
             // More at once than a receiver of ours has outstanding.
             self.stats.stale += 1;
             return;
@@ -601,28 +659,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// The receive for which a packet from `from` brings the next part, and whether it has been touched. `None`: there is
-/// none, or none any more. `counts`: the packet says of which attempt it is.
+/// Returns the receive for which a packet from `from` brings the next bytes of a part, the part's place, and whether the
+/// receive has been touched. `None`: no such part is open, or not any more.
 fn next_part<'a, O: Owner>(
     ops: &'a mut Ops<O>,
     from: RemoteId,
     header: &Header,
-    counts: bool,
-) -> Option<(&'a mut bool, &'a mut Pulling<O::Memory>)> {
+) -> Option<(&'a mut bool, &'a mut Pulling<O::Memory>, usize)> {
     let record = ops.get_mut(RequestId::from_word(header.word))?;
-    match &mut record.state {
-        State::Pulling(pulling)
-            if record.remote == from
-                && header.length == pulling.received
-                && (!counts || header.aux == pulling.attempt)
-                && header.body_len != 0
-                && header.body_len <= pulling.requested - pulling.received
-                && pulling.key.is_none() =>
-        {
-            Some((&mut record.touched, pulling))
-        }
-        _ => None,
-    }
+    let State::Pulling(pulling) = &mut record.state else {
+        return None;
+    };
+    let parts = &pulling.parts;
+    let nth = parts.next(header.aux, header.length, header.body_len)?;
+    (record.remote == from).then_some((&mut record.touched, pulling, nth))
 }
 
 /// A receive's end as the number it has in a notify packet.
@@ -653,5 +703,7 @@ pub(super) fn reader(token: u64) -> Option<RequestId> {
     (token & READS != 0).then(|| RequestId::from_word(token & !READS))
 }
 
+/// Bytes that are asked for at once over the command link while a data link may soon be there.
+const COMMAND_BLOCK: u32 = 512 << 10;
 /// Names of operations stay below it.
 const READS: u64 = 1 << 63;

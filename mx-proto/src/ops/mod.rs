@@ -3,17 +3,20 @@
 //! ```text
 //!   places    storage of records: the owner's          record    one operation's life
 //!   table     records in use, and their end            list      lists of records, linked through them
+//!   parts     of a message that is being pulled
 //! ```
 //!
 //! Not here: ports.
 
 mod list;
+mod parts;
 mod places;
 mod record;
 mod table;
 
 pub use list::List;
 pub(crate) use list::{Links, NONE, Strand};
+pub(crate) use parts::{NO_LINK, Part};
 pub use places::{Chunks, Places};
 pub use record::Record;
 pub(crate) use record::{Fetch, Form, Head, NO_REMOTE, Position, Pulling, STREAMED, State};

@@ -20,6 +20,7 @@
 //! Not here: lists' heads, the wire, ports.
 
 use super::list::{Links, NONE, Strand};
+use super::parts::Parts;
 use crate::ids::{MatchBits, MatchMask, RemoteId};
 use crate::memory::Memory;
 use crate::op_states::{self, Stage};
@@ -145,12 +146,10 @@ pub(crate) struct Pulling<M> {
     pub(crate) length: u32,
     /// Bytes we want of it: what fits.
     pub(crate) wanted: u32,
-    /// Bytes we have asked for.
+    /// Bytes that have been asked for, from its beginning.
     pub(crate) requested: u32,
-    /// Bytes that are there.
-    pub(crate) received: u32,
-    /// The number of the attempt to pull it; bytes of another one do not count.
-    pub(crate) attempt: u32,
+    /// Those of them that have not come.
+    pub(crate) parts: Parts,
     /// The key for a remote read.
     pub(crate) key: Option<Box<RemoteKey>>,
     /// Such a read is under way.
@@ -207,8 +206,7 @@ impl<M: Memory> Pulling<M> {
             length,
             wanted: length.min(room),
             requested: 0,
-            received: 0,
-            attempt: 0,
+            parts: Parts::default(),
             key: key.map(Box::new),
             reading: false,
             withdrawn: None,
@@ -220,18 +218,22 @@ impl<M: Memory> Pulling<M> {
     /// A message that is here as a whole.
     pub(crate) fn whole(memory: M, bits: MatchBits, length: u32) -> Self {
         let mut whole = Self::new(memory, (STREAMED, None), bits, length, None);
-        (whole.requested, whole.received) = (whole.wanted, whole.wanted);
+        whole.requested = whole.wanted;
         whole
+    }
+
+    /// Takes out up to `most` bytes that are to be asked for: those that a lost link was to bring, then the rest.
+    pub(crate) fn take_missing(&mut self, most: u32) -> Option<(u32, u32)> {
+        self.parts.take_unasked(most).or_else(|| {
+            let at = self.requested;
+            self.requested += most.min(self.wanted - at);
+            (self.requested > at).then_some((at, self.requested))
+        })
     }
 
     /// Whether all bytes are there that are wanted.
     pub(crate) fn is_whole(&self) -> bool {
-        (self.requested, self.received) == (self.wanted, self.wanted)
-    }
-
-    /// Whether bytes have been asked for that are not there.
-    pub(crate) fn awaits_data(&self) -> bool {
-        self.key.is_none() && self.requested > self.received
+        self.requested == self.wanted && self.parts.open().is_empty() && !self.reading
     }
 }
 

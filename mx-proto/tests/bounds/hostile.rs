@@ -245,7 +245,7 @@ fn a_peer_that_pulls_without_end_gets_little_data() {
     }
     stage.run();
     assert!(live() - before < 4096, "{}", live() - before);
-    assert_eq!(stage.node.stats().stale, 10_000 - 4);
+    assert_eq!(stage.node.stats().stale, 10_000 - 32);
     stage.node.cancel(send);
     stage.hear(0);
     stage.peers(|peers| peers.listen = true);
