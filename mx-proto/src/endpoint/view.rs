@@ -32,8 +32,6 @@ pub struct RemoteView {
     pub oldest: u64,
     /// Credits that it lends us and that are not in use.
     pub credits: u32,
-    /// The link that carries the data of large messages, if there is one beside `link`.
-    pub data_link: Option<LinkId>,
     /// The longest time that a message that goes with its data has waited for its link or for credits, since the
     /// peer was connected.
     pub longest_wait: Duration,
@@ -92,11 +90,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }),
             oldest: oldest.map_or(0, |id| id.to_word()),
             credits: remote.met().map_or(0, |met| met.borrows.free()),
-            data_link: remote.met().and_then(|met| Some(met.data?.link())),
             longest_wait: Duration::from_micros(
                 remote.met().map_or(0, |met| u64::from(met.longest_wait)),
             ),
         })
+    }
+
+    /// The links that carry the data of large messages to the remote at that place, beside that of its view.
+    pub fn data_links_at(&self, place: u32) -> impl Iterator<Item = LinkId> {
+        let remotes = &self.remotes;
+        let remote = remotes.at(place).and_then(|id| remotes.of(id));
+        let met = remote.and_then(Remote::met);
+        met.into_iter()
+            .flat_map(|met| met.data.iter().map(|(_, tx)| tx.link()))
     }
 }
 

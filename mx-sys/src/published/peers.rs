@@ -130,8 +130,8 @@ struct Shown {
     oldest: u64,
     since: u64,
     figures: LinkFigures,
-    /// Those of the link for bulk data.
-    bulk: LinkFigures,
+    /// Number of the links for bulk data, and the bytes that they have carried to the peer and from it.
+    bulk: (u8, u64, u64),
     asked_at: Instant,
 }
 
@@ -170,7 +170,10 @@ impl Rows {
                 return;
             };
             match endpoint.view_at(place) {
-                Some(view) => store(to, &shown.row(&view, endpoint.port(), now)),
+                Some(view) => {
+                    let data_links = endpoint.data_links_at(place);
+                    store(to, &shown.row(&view, data_links, endpoint.port(), now));
+                }
                 None if shown.asked_at != Instant(0) => {
                     *shown = Shown::default();
                     store(to, &Row::default());
@@ -187,19 +190,29 @@ impl Rows {
 }
 
 impl Shown {
-    fn row(&mut self, view: &RemoteView, ports: &HostPorts, now: Instant) -> Row {
+    fn row(
+        &mut self,
+        view: &RemoteView,
+        data_links: impl Iterator<Item = LinkId>,
+        ports: &HostPorts,
+        now: Instant,
+    ) -> Row {
         if now.since(self.asked_at) >= ASK_EVERY {
             self.asked_at = now;
-            let figures = |link: Option<LinkId>| link.and_then(|link| ports.figures(link, now));
-            self.figures = figures(view.link).unwrap_or_default();
-            self.bulk = figures(view.data_link).unwrap_or_default();
+            let figures = |link| ports.figures(link, now).unwrap_or_default();
+            self.figures = view.link.map(figures).unwrap_or_default();
+            self.bulk = data_links.map(figures).fold((0, 0, 0), |sum, of| {
+                let (sent, received) = (of.sent.unwrap_or(0), of.received.unwrap_or(0));
+                (sum.0 + 1, sum.1 + sent, sum.2 + received)
+            });
         }
         if view.oldest != self.oldest {
             self.oldest = view.oldest;
             self.since = if view.oldest == 0 { 0 } else { now.0 };
         }
         let port = view.link.map_or(NO_PORT, |link| link.port());
-        let links = u8::from(view.link.is_some()) + u8::from(view.data_link.is_some());
+        let (data_links, bulk_sent, bulk_received) = self.bulk;
+        let links = u8::from(view.link.is_some()) + data_links;
         let state = u32::from_ne_bytes([view.phase as u8, port, links, 0]);
         let round_trip = self.figures.round_trip.unwrap_or_default();
         [
@@ -213,8 +226,8 @@ impl Shown {
             self.since,
             self.figures.sent.unwrap_or(0),
             self.figures.received.unwrap_or(0),
-            self.bulk.sent.unwrap_or(0),
-            self.bulk.received.unwrap_or(0),
+            bulk_sent,
+            bulk_received,
             view.longest_wait.as_nanos() as u64,
             now.0,
         ]
