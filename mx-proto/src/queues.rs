@@ -6,9 +6,9 @@
 //!   lanes     messages, in the order posted       then these two
 //!   streams   parts of offered messages           take turns
 //!
-//! A stream goes on to its end, or to the end of a run of [`RUN`] bytes, before the next one: so the
-//! first of several messages arrives while the others are still to be sent, and the process that waits for it
-//! can go on. Fairness is between remotes.
+//! Of the streams of a link that of the message with the fewest bytes left goes first: so a short message does not wait
+//! for long ones, and the first of several equal ones arrives while the others are still to be sent. The stream that has
+//! waited longest has a turn after [`PASSED_MAX`] bytes of others. Fairness is between remotes.
 //! ```
 //!
 //! A lane's messages keep their order, and both lanes are served in the order posted; but neither
@@ -81,9 +81,18 @@ pub(crate) struct Stream {
     pub(crate) link: u32,
     pub(crate) at: usize,
     pub(crate) end: usize,
+    /// Bytes of the whole message.
+    pub(crate) length: usize,
+    /// Bytes of others that have gone since it became the one that has waited longest for its link, or had its turn.
+    pub(crate) passed: usize,
 }
 
 impl Stream {
+    /// Returns the bytes that its message lacks from here on.
+    fn left(&self) -> usize {
+        self.length - self.at
+    }
+
     /// Whether a part that a receiver asks for takes the place of this one.
     fn replaces(&self, other: &Self) -> bool {
         let overlaps = self.at < other.end && other.at < self.end;
@@ -171,7 +180,15 @@ impl Queues {
 
     /// Returns the stream whose turn it is on a link.
     pub(crate) fn next_stream(&self, link: u32) -> Option<usize> {
-        self.streams.iter().position(|stream| stream.link == link)
+        let all = self.streams.iter().enumerate();
+        let mut of_link = all.filter(|(_, stream)| stream.link == link);
+        let (first, oldest) = of_link.next()?;
+        if oldest.passed >= PASSED_MAX {
+            return Some(first);
+        }
+        let shortest = of_link.min_by_key(|(_, stream)| stream.left());
+        let shorter = shortest.filter(|(_, stream)| stream.left() < oldest.left());
+        Some(shorter.map_or(first, |(nth, _)| nth))
     }
 
     /// Counts bytes of a stream that have gone.
@@ -179,14 +196,15 @@ impl Queues {
         let Some(stream) = self.streams.get_mut(nth) else {
             return;
         };
-        let run = stream.at / RUN;
         stream.at += len;
-        let (is_over, has_had_its_turn) = (stream.at >= stream.end, stream.at / RUN != run);
-        if (is_over || has_had_its_turn)
-            && let Some(stream) = self.streams.remove(nth)
-            && !is_over
-        {
-            self.streams.push_back(stream);
+        stream.passed = 0;
+        let (link, is_over) = (stream.link, stream.at >= stream.end);
+        let mut before = self.streams.iter_mut().take(nth);
+        if let Some(oldest) = before.find(|stream| stream.link == link) {
+            oldest.passed += len;
+        }
+        if is_over {
+            self.streams.remove(nth);
         }
     }
 
@@ -229,7 +247,7 @@ impl Queues {
 
     /// Whether a part of a large message waits for a link, or the rest of a packet.
     pub(crate) fn has_bulk(&self, link: u32) -> bool {
-        self.partial(link).is_some() || self.next_stream(link).is_some()
+        self.partial(link).is_some() || self.streams.iter().any(|stream| stream.link == link)
     }
 
     /// Whether a message waits in a lane.
@@ -320,8 +338,8 @@ impl Spares {
 
 /// Parts of one message that may wait. A receiver of ours asks for two for each link.
 const PARTS_MAX: usize = 32;
-/// Bytes of one message that go before the next one has its turn: a few milliseconds of a fast network.
-const RUN: usize = 4 << 20;
+/// Bytes that pass the stream that has waited longest before it has a turn, of a packet: so it has a ninth of its link.
+const PASSED_MAX: usize = 8 << 20;
 /// Sets kept for the next remotes: as many as are busy at once without one waiting for the other.
 const SPARES_KEPT: usize = 64;
 /// Entries of memory an empty queue of a kept set has: 64 sets have at most 100 KiB.
@@ -340,6 +358,8 @@ mod tests {
             link: 0,
             at,
             end,
+            length: 100 * PASSED_MAX,
+            passed: 0,
         }
     }
 
@@ -416,18 +436,48 @@ mod tests {
         assert!(queues.is_empty());
     }
 
-    #[test]
-    fn a_stream_goes_on_to_its_end_or_to_that_of_a_run() {
-        const STEP: usize = RUN / 4;
-        let mut queues = Queues::default();
-        for (n, end) in [(1, 5 * STEP), (2, STEP), (3, 2 * STEP)] {
-            assert!(queues.add_stream(part(n, 0, end)));
-        }
+    /// Sends everything that waits for link 0 in packets of so many bytes. Returns the messages in the order in which they go.
+    fn sent(queues: &mut Queues, packet: usize) -> Vec<u32> {
         let mut order = Vec::new();
         while let Some(nth) = queues.next_stream(0) {
-            order.push(queues.streams[nth].request.index());
-            queues.advance_stream(nth, STEP);
+            let stream = queues.streams[nth];
+            order.push(stream.request.index());
+            queues.advance_stream(nth, packet.min(stream.end - stream.at));
         }
-        assert_eq!(order, [1, 1, 1, 1, 2, 3, 3, 1]);
+        order
+    }
+
+    #[test]
+    fn the_message_with_the_fewest_bytes_left_goes_first() {
+        let mut queues = Queues::default();
+        for (n, at, length) in [(1, 0, 40), (2, 20, 50), (3, 0, 20), (4, 0, 20), (5, 0, 1)] {
+            let link = u32::from(n == 5);
+            let part = part(n, at, length);
+            assert!(queues.add_stream(Stream {
+                length,
+                link,
+                ..part
+            }));
+        }
+        assert_eq!(sent(&mut queues, 10), [3, 3, 4, 4, 2, 2, 2, 1, 1, 1, 1]);
+        assert!(queues.has_bulk(1));
+    }
+
+    #[test]
+    fn the_stream_that_has_waited_longest_has_a_turn_after_so_many_bytes_of_others() {
+        const PACKET: usize = PASSED_MAX / 4;
+        let mut queues = Queues::default();
+        assert!(queues.add_stream(part(1, 0, 2 * PACKET)));
+        for n in 2..12 {
+            let length = PACKET;
+            assert!(queues.add_stream(Stream {
+                length,
+                ..part(n, 0, PACKET)
+            }));
+        }
+        assert_eq!(
+            sent(&mut queues, PACKET),
+            [2, 3, 4, 5, 1, 6, 7, 8, 9, 1, 10, 11]
+        );
     }
 }

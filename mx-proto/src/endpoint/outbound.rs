@@ -157,11 +157,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let Some(link) = met.link(number).map(Tx::link) else {
                 return Burst::Done;
             };
-            let stream = queues.next_stream(number);
             let sent = if let Some(partial) = queues.partial(number) {
                 self.send_rest(id, link, partial)
             } else if number != COMMAND_LINK {
-                match stream {
+                match queues.next_stream(number) {
                     Some(nth) => self.send_data(id, (number, link), nth),
                     None => return Burst::Done,
                 }
@@ -173,7 +172,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     stats.credit_stalls += u64::from(!queues.stalled);
                     queues.stalled = true;
                 }
-                match (message, stream) {
+                match (message, queues.next_stream(number)) {
                     (None, None) if met.borrows.asks(queues.cost) => {
                         self.tell(id);
                         Ok(())

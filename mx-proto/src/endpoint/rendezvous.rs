@@ -607,6 +607,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             link: if is_there { link } else { COMMAND_LINK },
             at,
             end,
+            length: length as usize,
+            passed: 0,
         };
         if !self.spares.fill(&mut remote.queues).add_stream(part) {
             // More at once than a receiver of ours has outstanding.
