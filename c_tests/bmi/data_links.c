@@ -1,5 +1,5 @@
 /*
- * Data links: the second connection of a session over tcp, and whatever happens to it.
+ * Data links: further connections of a session over tcp, one or four, and whatever happens to them.
  *
  *     client ◄── first connection ───► relay ◄───► server
  *            ◄── further ones ───────►   │ ◄·····► server, another server, or none
@@ -28,6 +28,7 @@ enum {
     MIDDLE = 4 * MIB,      /* of a bulk, where something happens */
     BULK_MS = 5000,        /* for a bulk beside small requests */
     STALLED_MS = 15000,    /* likewise, when its connection stands still */
+    FOUR = 4,              /* data links of a session */
     SMALL_MS = 2000,       /* for a small request meanwhile */
     CANCEL_MS = 500,
     AFTERWARDS_MS = 1000,
@@ -44,13 +45,14 @@ enum treatment {
     RESETS,
     FINISHES,
     STANDS_STILL,
+    HOLDS_BACK, /* goes on after a while */
     /* With new ones: */
     CLOSES,
     LEADS_ASTRAY, /* to that endpoint */
     FORGES,       /* answers the next one itself, with data and no proof */
 };
 
-enum order { TREAT, DETAIL, TELL_CONNECTIONS, TELL_BYTES, REPLAY, END };
+enum order { TREAT, DETAIL, TELL_CONNECTIONS, TELL_BYTES, TELL_BUSY, REPLAY, END };
 
 /* A stranger's words: those of the client on its data link, or others. */
 enum { AS_RECORDED, OTHER_PROOF, NEXT_NUMBER, OTHER_SESSION, REPLAYS };
@@ -61,6 +63,7 @@ enum {
     SLOW_CHUNK = 16 * KIB,
     SLOW_MS = 4,
     HELD_MS = 300,
+    HELD_BACK_MS = 9000, /* the data link has been given up by then */
     ATTACH = WIRE_HEADER + 16,
     OPENED = WIRE_PREAMBLE + ATTACH, /* what a caller says on a data link at first */
     NUMBER_AT = WIRE_PREAMBLE + 16,
@@ -194,6 +197,9 @@ static void intervene(struct flow *flow)
             way->at = way->size;
         }
         break;
+    case HOLDS_BACK:
+        flow->quiet_until = now_ms() + HELD_BACK_MS;
+        break;
     default:
         flow->is_still = true;
     }
@@ -202,7 +208,7 @@ static void intervene(struct flow *flow)
 
 static void count(struct flow *flow, const struct way *way, size_t size)
 {
-    bool waits = treatment == RESETS || treatment == FINISHES || treatment == STANDS_STILL;
+    bool waits = treatment >= RESETS && treatment <= HOLDS_BACK;
 
     if (flow->is_first) {
         if (held != NULL && flow->ways[UP].passed >= held_until)
@@ -271,6 +277,20 @@ static void replay(int64_t what)
     close(stranger);
 }
 
+/* The connections but the first that work and have passed so many bytes. */
+static int64_t busy(int64_t bytes)
+{
+    int64_t count_of = 0;
+
+    for (int i = 0; i < flow_count; i++) {
+        const struct flow *flow = &flows[i];
+
+        count_of += !flow->is_first && !flow->is_still && flow->ways[UP].from >= 0 &&
+                    (int64_t)(flow->ways[UP].passed + flow->ways[DOWN].passed) >= bytes;
+    }
+    return count_of;
+}
+
 /* Returns false when the relay is to end. */
 static bool obey(struct side *side)
 {
@@ -288,6 +308,9 @@ static bool obey(struct side *side)
         break;
     case TELL_BYTES:
         answer = bytes_passed;
+        break;
+    case TELL_BUSY:
+        answer = busy(value);
         break;
     case REPLAY:
         replay(value);
@@ -437,13 +460,14 @@ struct scene {
     struct child *server, *relay, *client;
 };
 
-/* A process with or without data links. */
-static struct child *spawn_with(struct world *world, const char *role, bool has_links)
+/* A process with so many data links a session. */
+static struct child *spawn_with(struct world *world, const char *role, int links)
 {
     struct child *child;
+    char number[8];
 
-    if (!has_links)
-        setenv("MX_TCP_LINKS", "0", 1);
+    snprintf(number, sizeof number, "%d", links);
+    setenv("MX_TCP_LINKS", number, 1);
     child = spawn(world, role);
     unsetenv("MX_TCP_LINKS");
     return child;
@@ -459,19 +483,19 @@ static int64_t spawn_relay(struct world *world, struct scene *scene)
     return child_hear(scene->relay, "listens");
 }
 
-static void set_up_with(struct world *world, struct scene *scene, bool server_has_links, bool client_has_links)
+static void set_up_with(struct world *world, struct scene *scene, int of_server, int of_client)
 {
     int64_t number;
 
-    scene->server = spawn_with(world, "server", server_has_links);
+    scene->server = spawn_with(world, "server", of_server);
     number = spawn_relay(world, scene);
-    scene->client = spawn_with(world, "client", client_has_links);
+    scene->client = spawn_with(world, "client", of_client);
     child_tell(scene->client, "endpoint", number);
 }
 
 static void set_up(struct world *world, struct scene *scene)
 {
-    set_up_with(world, scene, true, true);
+    set_up_with(world, scene, 1, 1);
 }
 
 static int64_t connections_of(const struct scene *scene)
@@ -506,6 +530,13 @@ static void await_data_link(const struct scene *scene)
 
     UNTIL (bytes_of(scene) > before + LARGE)
         have_done(scene, DO_GET, LARGE, BULK_MS);
+}
+
+/* Until so many other connections than the first carry large messages. */
+static void await_data_links(const struct scene *scene, int count)
+{
+    UNTIL (order(scene->relay, TELL_BUSY, MIB) == count)
+        have_done(scene, DO_GET, BULK, BULK_MS);
 }
 
 static void end_client(const struct scene *scene, int warnings)
@@ -571,7 +602,8 @@ static void cut(struct world *world)
     await_data_link(&scene);
     treat(&scene, (how & BY_FIN) != 0 ? FINISHES : RESETS, bytes_of(&scene) + MIDDLE);
     have_done(&scene, (how & BY_PUT) != 0 ? DO_PUT : DO_GET, BULK, BULK_MS);
-    CHECK_THAT(bytes_of(&scene), <, BULK);
+    /* What has come is not sent again. */
+    CHECK_THAT(bytes_of(&scene), <, BULK + MIDDLE / 2);
     await_data_link(&scene);
     CHECK_THAT(connections_of(&scene), ==, 3);
     take_down(&scene);
@@ -587,6 +619,73 @@ static void stand_still(struct world *world)
     have_done(&scene, DO_GET, BULK, STALLED_MS);
     await_data_link(&scene);
     CHECK_THAT(connections_of(&scene), ==, 3);
+    end_client(&scene, 1);
+    end_service(scene.server, 1);
+}
+
+/* The variant: by a put. */
+static void open_four(struct world *world)
+{
+    int what = variant_of(world) != 0 ? DO_PUT : DO_GET;
+    struct scene scene;
+
+    set_up_with(world, &scene, FOUR, FOUR);
+    have_done(&scene, DO_GET, LARGE, BULK_MS);
+    have_done(&scene, DO_PUT, MIB, BULK_MS);
+    CHECK_THAT(connections_of(&scene), ==, 2);
+    await_data_links(&scene, FOUR);
+    for (int i = 0; i < 3; i++)
+        have_done(&scene, what, BULK, BULK_MS);
+    CHECK_THAT(connections_of(&scene), ==, 1 + FOUR);
+    take_down(&scene);
+}
+
+/* The variant: data links of the server; the client has four. */
+static void open_fewer(struct world *world)
+{
+    int64_t of_server = variant_of(world);
+    struct scene scene;
+
+    set_up_with(world, &scene, (int)of_server, FOUR);
+    for (int i = 0; i < 3; i++) {
+        have_done(&scene, DO_GET, BULK, BULK_MS);
+        have_done(&scene, DO_PUT, BULK, BULK_MS);
+    }
+    CHECK_THAT(connections_of(&scene), ==, 1 + of_server);
+    take_down(&scene);
+}
+
+/* The variant: by a put. */
+static void cut_one_of_four(struct world *world)
+{
+    struct scene scene;
+
+    set_up_with(world, &scene, FOUR, FOUR);
+    await_data_links(&scene, FOUR);
+    treat(&scene, RESETS, bytes_of(&scene) + MIDDLE);
+    have_done(&scene, variant_of(world) != 0 ? DO_PUT : DO_GET, BULK, BULK_MS);
+    await_data_links(&scene, FOUR);
+    CHECK_THAT(connections_of(&scene), ==, 2 + FOUR);
+    take_down(&scene);
+}
+
+/* The variant: what happens to one of four while it carries a part. */
+static void do_without_one_of_four(struct world *world)
+{
+    struct scene scene;
+    deadline_t deadline;
+
+    set_up_with(world, &scene, FOUR, FOUR);
+    await_data_links(&scene, FOUR);
+    treat(&scene, (enum treatment)variant_of(world), bytes_of(&scene) + MIDDLE);
+    deadline = deadline_in(HELD_BACK_MS);
+    have_done(&scene, DO_GET, BULK, STALLED_MS);
+    /* Also when the old bytes come. */
+    do
+        have_done(&scene, DO_GET, BULK, BULK_MS);
+    while (!deadline_over(deadline));
+    await_data_links(&scene, FOUR);
+    CHECK_THAT(connections_of(&scene), ==, 2 + FOUR);
     end_client(&scene, 1);
     end_service(scene.server, 1);
 }
@@ -635,10 +734,10 @@ static void forge_data(struct world *world)
 /* The variant: whether the server has data links, and not the client. */
 static void have_none(struct world *world)
 {
-    bool server_has_links = variant_of(world) != 0;
+    int of_server = (int)variant_of(world);
     struct scene scene;
 
-    set_up_with(world, &scene, server_has_links, !server_has_links);
+    set_up_with(world, &scene, of_server, 1 - of_server);
     have_done(&scene, DO_GET, BULK, BULK_MS);
     have_done(&scene, DO_PUT, BULK, BULK_MS);
     CHECK_THAT(connections_of(&scene), ==, 1);
@@ -782,6 +881,14 @@ TESTS(
     DIRECTED_OF(a_get_survives_the_end_of_its_data_link, BY_FIN, cut, ROLES_HERE),
     DIRECTED_OF(a_put_survives_the_end_of_its_data_link, BY_PUT | BY_FIN, cut, ROLES_HERE),
     DIRECTED(a_get_survives_a_data_link_that_stands_still, stand_still, ROLES_HERE),
+    DIRECTED_OF(a_large_get_comes_over_four_connections, 0, open_four, ROLES_HERE),
+    DIRECTED_OF(a_large_put_goes_over_four_connections, 1, open_four, ROLES_HERE),
+    DIRECTED_OF(a_server_that_takes_one_data_link_gets_one, 1, open_fewer, ROLES_HERE),
+    DIRECTED_OF(a_server_that_takes_two_data_links_gets_two, 2, open_fewer, ROLES_HERE),
+    DIRECTED_OF(a_get_survives_the_reset_of_one_of_four, 0, cut_one_of_four, ROLES_HERE),
+    DIRECTED_OF(a_put_survives_the_reset_of_one_of_four, 1, cut_one_of_four, ROLES_HERE),
+    DIRECTED_OF(a_get_survives_one_of_four_that_stands_still, STANDS_STILL, do_without_one_of_four, ROLES_HERE),
+    DIRECTED_OF(old_bytes_of_one_of_four_do_not_count, HOLDS_BACK, do_without_one_of_four, ROLES_HERE),
     DIRECTED(bulk_data_needs_no_second_connection, close_all, ROLES_HERE),
     DIRECTED(a_data_link_that_leads_to_another_server_is_not_used, lead_astray, ROLES_HERE),
     DIRECTED(a_data_link_brings_nothing_before_its_end_has_proven_itself, forge_data, ROLES_HERE),

@@ -20,8 +20,8 @@
 //! | Reply      | connect id   | -           | status | hello, greeting, perhaps a claim |
 //! | Eager      | match bits   | message len | slot   | the message                   |
 //! | Offer      | match bits   | message len | slot   | send id, remote key           |
-//! | Pull       | send id      | offset      | attempt | receive id, length           |
-//! | Data       | receive id   | offset      | attempt | bytes                        |
+//! | Pull       | send id      | offset      | number | receive id, length, perhaps a link |
+//! | Data       | receive id   | offset      | that of the Pull | bytes               |
 //! | Notify     | send id      | transferred | status | -                             |
 //! | Withdraw   | send id      | -           | 1: answer | -                          |
 //! | Credit     | -            | -           | -      | -                             |
@@ -34,7 +34,7 @@
 //! | Challenge  | -            | -           | -      | identity, nonce, proof of the secret |
 //! | Prove      | -            | -           | -      | proof of the secret           |
 //! | Attach     | session      | link number | -      | proof of the session          |
-//! | Attached   | -            | link number | -      | proof of the session          |
+//! | Attached   | -            | link number | links at most | proof of the session   |
 //! | Lost       | -            | link number | -      | -                             |
 //!
 //! Epoch, credit, slots and wanted are the sender's [`CreditFields`]: credits that the other side may have

@@ -46,8 +46,6 @@ pub struct Settings {
     pub local: LocalOptions,
     /// The time without a packet after which the kernel takes a TCP peer's machine for dead.
     pub tcp_keepalive: Duration,
-    /// TCP connections for bulk data beside that of a session: 0 or 1.
-    pub tcp_links: u8,
     /// The time that a blocked test call polls before it sleeps in the kernel.
     pub spin: Duration,
     /// Whether a helper thread keeps connections moving while the application computes.
@@ -207,9 +205,9 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 one; 0: only when the peer does";
             "MX_TCP_KEEPALIVE_MS", ValueKind::Number(2000, 86_400_000), (tcp_keepalive),
                 "milliseconds of silence after which a TCP peer's machine, or the path to it, is taken for dead";
-            "MX_TCP_LINKS", ValueKind::Number(0, 1), (tcp_links),
-                "TCP connections for bulk data beside that of a session; 0: small messages wait for bulk data of \
-                their own peer";
+            "MX_TCP_LINKS", ValueKind::Number(0, 16), (endpoint.data_links),
+                "TCP connections for bulk data beside that of a session, at most; the side with fewer decides; 0: small \
+                messages wait for bulk data of their own peer";
             "MX_PROVIDER", ValueKind::Name, (provider),
                 "the libfabric provider of the rdm port, and of the dgram port over libfabric, by its exact name; \
                 auto: the best one";
@@ -280,7 +278,6 @@ impl Default for Settings {
             waiting_counts: false,
             local: LocalOptions::default(),
             tcp_keepalive: Duration::from_secs(20),
-            tcp_links: 1,
             spin: Tuning::default().spin,
             helper: true,
             provider: None,
@@ -393,7 +390,6 @@ impl Settings {
             local: self.local,
             source_share: self.endpoint.source_share,
             tcp_keepalive: self.tcp_keepalive,
-            tcp_links: self.tcp_links,
             tcp_kept_bytes: self.endpoint.unexpected_bytes / 32,
             secret_file: self.secret_file.clone(),
             // The table lets no other base through.

@@ -1,10 +1,10 @@
-//! Data links: a second link of a session, for bulk data.
+//! Data links: further links of a session, for bulk data.
 //!
 //! ```text
 //!   caller:  none --> Dialled --Attach--> Asked --Attached--> Open      the Data of large messages goes here;
 //!              ^          |                 |                  |        all else on the command link
 //!              `----------+-----------------+------------------'
-//!                 lost, unused             Lost, Pull again ------> on the command link
+//!                 lost, unused             Lost, Pull again ------> on another link
 //!   called:  none --Attach, a right proof--> Open
 //! ```
 //!
@@ -49,6 +49,8 @@ struct Session {
     links: SmallVec<[DataLink; 1]>,
     /// The number of the last one; 0: there has been none.
     last: u32,
+    /// Limit of links at a time, the smaller one of both sides, once the first answer has told that of the peer; 1 before.
+    most: usize,
     /// Links that have failed one after the other.
     failures: u32,
     /// The time before which none is dialled.
@@ -118,6 +120,7 @@ impl DataLinks {
         self.sessions.entry(id).or_insert(Session {
             links: SmallVec::new(),
             last: 0,
+            most: 1,
             failures: 0,
             again_at: now,
             watched: false,
@@ -150,34 +153,39 @@ impl DataLinks {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The features that we offer in a hello on that link.
     pub(super) fn features(&self, link: LinkId) -> u32 {
-        if self.port.limits(link).data_links {
+        if self.config.data_links > 0 && self.port.limits(link).data_links {
             wire::DATA_LINKS
         } else {
             0
         }
     }
 
-    /// A message of that length is offered to a remote, or pulled from it: for a large one the session should have a data link.
-    /// The side that has called dials it.
+    /// Bytes of large messages are to be sent to a remote, or pulled from it: for so many the session should have a data
+    /// link, or one more. The side that has called dials it.
     #[inline]
-    pub(super) fn want_data_link(&mut self, id: RemoteId, length: u32) {
+    pub(super) fn want_data_link(&mut self, id: RemoteId, bytes: u64) {
         if let Some(remote) = self.remotes.of(id)
             && let Some(met) = remote.met()
             && met.data_links
-            && met.data.is_empty()
-            && length > met.reach.eager_max
+            && met.data.len() < self.config.data_links as usize
+            && bytes > u64::from(met.reach.eager_max)
             && remote.called.is_some()
         {
             let command = met.tx.link();
-            self.dial_data_link(id, command);
+            self.dial_data_link(id, command, bytes);
         }
     }
 
     #[cold]
-    fn dial_data_link(&mut self, id: RemoteId, command: LinkId) {
+    fn dial_data_link(&mut self, id: RemoteId, command: LinkId, bytes: u64) {
         let now = self.clock.now();
         let session = self.data_links.session(id, now);
-        if !session.links.is_empty() || now < session.again_at {
+        let links = &session.links;
+        // One at a time.
+        let is_enough = links.iter().any(|of| of.stage != Stage::Open)
+            || links.len() >= session.most
+            || !links.is_empty() && bytes < BYTES_A_LINK * (links.len() as u64 + 1);
+        if is_enough || now < session.again_at {
             return;
         }
         let number = session.last + 1;
@@ -247,6 +255,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let session = self.data_links.sessions.get(&id);
         let last = session.map_or(0, |session| session.last);
+        let open = session.map_or(0, |session| session.links.len());
         let right = self.remotes.of(id).is_some_and(is_called)
             && number > last
             && self
@@ -255,16 +264,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !right {
             return self.violation(link, Violation::Attach);
         }
-        if !self.port.has_places_beside(link) {
+        // That another one is lost may have been said, and not read yet.
+        if open > self.config.data_links as usize || !self.port.has_places_beside(link) {
             log::debug!("no place for a data link of remote {id:?}");
             return self.close_link(link, Close::Now);
         }
-        // Who dials again has lost the last one.
-        self.lose_data_link(id, last, true);
         let now = self.clock.now();
         self.data_links.add(id, (link, number), Stage::Asked, now);
         self.port.accept(link);
-        let answer = Header::new(wire::Kind::Attached, 0, number);
+        let mut answer = Header::new(wire::Kind::Attached, 0, number);
+        answer.aux = self.config.data_links;
         if self.send_proof(link, id, Role::Called, answer) {
             self.open_data_link(link);
         } else {
@@ -284,7 +293,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let proof = self.data_link_proof(link, id, Role::Called, number);
         let right = proof.is_some_and(|proof| proof[..] == said);
         if header.kind == wire::Kind::Attached && asked && right {
+            let most = header.aux.min(self.config.data_links).max(1);
+            let now = self.clock.now();
+            self.data_links.session(id, now).most = most as usize;
             self.open_data_link(link);
+            self.want_data_link(id, self.bulk_with(id));
         } else {
             self.stats.malformed += 1;
             log::debug!("link {link:?}: {}; closing it", Violation::Attach);
@@ -339,8 +352,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some((id, of)) = self.data_links.find(link) else {
             return;
         };
-        let number = of.number;
-        if reason == LinkDown::Closed && !self.is_used(id, number) {
+        let (number, was_open) = (of.number, of.stage == Stage::Open);
+        if reason == LinkDown::Closed && was_open && !self.is_used(id, number) {
             return self.retire_data_link(id, number);
         }
         log::debug!("data link {number} of remote {id:?} is lost: {reason}");
@@ -400,7 +413,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.pull_again(op, id, number);
         }
         if self.open_parts(id).next().is_some() {
-            self.want_data_link(id, u32::MAX);
+            self.want_data_link(id, self.bulk_with(id));
         }
     }
 
@@ -429,14 +442,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         session.watched = false;
         let numbers: SmallVec<[u32; 4]> = session.links.iter().map(|of| of.number).collect();
-        let mut asks = false;
+        let (mut asks, mut works) = (false, false);
         for number in numbers {
             let awaits = self.open_parts(id).any(|(_, part)| part.link == number);
             let Some(of) = self.data_links.of(id, number) else {
                 continue;
             };
             let answered = of.stage == Stage::Open;
-            let is_busy = of.unused == 0 && answered;
+            works |= of.unused == 0 && answered;
             of.unused += 1;
             of.stalled = if awaits || !answered {
                 of.stalled + 1
@@ -444,9 +457,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 0
             };
             let (unused, stalled) = (of.unused, of.stalled);
-            if is_busy && let Some(session) = self.data_links.sessions.get_mut(&id) {
-                session.failures = 0;
-            }
             if stalled >= STALLED && healthy {
                 log::warn!("nothing comes on data link {number} of remote {id:?}: it is given up");
                 self.lose_data_link(id, number, true);
@@ -455,17 +465,34 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             asks |= stalled == 1;
         }
-        if self
-            .data_links
-            .sessions
-            .get(&id)
-            .is_some_and(|session| !session.links.is_empty())
-        {
-            self.watch_data_links(id);
+        let now = self.clock.now();
+        if let Some(session) = self.data_links.sessions.get_mut(&id) {
+            if works && now >= session.again_at.after(LOOK) {
+                session.failures = 0;
+            }
+            if !session.links.is_empty() {
+                self.watch_data_links(id);
+            }
         }
         if asks {
             self.ask(id);
         }
+        self.want_data_link(id, self.bulk_with(id));
+    }
+
+    /// Bytes of the large messages that are under way to and from a remote.
+    fn bulk_with(&self, id: RemoteId) -> u64 {
+        let Some(remote) = self.remotes.of(id) else {
+            return 0;
+        };
+        let small = self.remotes.reach(id).eager_max;
+        let ops = self.ops.of_list(Strand::Kin, &remote.kin);
+        let sizes = ops.map(|op| match &self.ops.record(op.index()).state {
+            State::Pulling(pulling) => pulling.length,
+            state @ (State::Offered { .. } | State::Serving { .. }) => state.room(),
+            _ => 0,
+        });
+        sizes.filter(|size| *size > small).map(u64::from).sum()
     }
 
     /// The parts of messages that a remote has been asked for and that have not come.
@@ -485,7 +512,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl Session {
-    /// A link has failed: the next one is dialled at once, and after two in a row later and later.
+    /// A link has failed: the next one is dialled at once, and after two in a row later and later. A row ends when the session
+    /// has worked for a while without another one.
     fn fail(&mut self, now: Instant) {
         self.failures += 1;
         let pause = match self.failures {
@@ -502,5 +530,7 @@ const LOOK: Duration = Duration::from_secs(3);
 const STALLED: u32 = 2;
 /// Looks without use after which a data link is closed.
 const UNUSED: u32 = 3;
+/// Bytes that are under way for each data link before there is one more.
+const BYTES_A_LINK: u64 = 1 << 20;
 /// Silent steps of a command link that is healthy (see `liveness`).
 const HEALTHY: u8 = 4;

@@ -351,7 +351,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         stats.offered_for_credit += u64::from(small);
         record.become_next(|memory| State::Offered { memory, registered });
         ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
-        self.want_data_link(id, len);
+        self.want_data_link(id, len.into());
         Ok(())
     }
 

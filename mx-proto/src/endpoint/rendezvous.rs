@@ -26,13 +26,13 @@ use crate::early::{self, Early, Named, Stage};
 use crate::flow::Flow;
 use crate::ids::{LinkId, MatchBits, RemoteId, RequestId};
 use crate::memory::{Memory, Source};
-use crate::ops::{Head, NO_LINK, Ops, Part, Position, Pulling, State};
+use crate::ops::{Head, NO_LINK, Ops, Part, Parts, Position, Pulling, State};
 use crate::owner::Owner;
 use crate::port::{
     Body, Destination, Place, Port, RemoteKey, RemoteRead, RemoteUse, SendError, Sent,
 };
 use crate::queues::{Partial, Stream};
-use crate::remote::{COMMAND_LINK, Remote};
+use crate::remote::{COMMAND_LINK, Remote, Tx};
 use crate::status::{Status, Violation};
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -364,26 +364,29 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         if pulling.requested == 0 {
             let length = pulling.length;
-            self.want_data_link(from, length);
+            self.want_data_link(from, length.into());
         }
         self.pull(id, from);
     }
 
-    /// Asks for as much of a message as may be outstanding.
+    /// Asks for as much of a message as may be outstanding: two parts for each data link.
     pub(super) fn pull(&mut self, id: RequestId, from: RemoteId) {
         let numbered = self.numbers_parts(from);
-        let link = self.best_link(from);
-        let mut block = self.remotes.reach(from).pull_block;
-        if numbered && link == COMMAND_LINK {
-            block = block.min(COMMAND_BLOCK);
-        }
+        let pull_block = self.remotes.reach(from).pull_block;
+        let links = self.remotes.met(from).map_or(0, |met| met.data.len());
         while let Some(State::Pulling(pulling)) =
             self.ops.get_mut(id).map(|record| &mut record.state)
         {
-            let parts = &pulling.parts;
-            let has_enough = match parts.open() {
+            let block = match links {
+                0 if numbered => COMMAND_BLOCK,
+                0 | 1 => pull_block,
+                // What is left is spread over all links, and the last parts are small.
+                _ => (pulling.missing() / (2 * links as u32)).max(STRIPE_LEAST),
+            };
+            let block = block.min(pull_block);
+            let has_enough = match pulling.parts.open() {
                 [first, ..] if !numbered => pulling.requested - first.at >= block.saturating_mul(2),
-                _ => parts.asked() >= 2,
+                _ => pulling.parts.asked() >= 2 * links.max(1),
             };
             if has_enough {
                 return;
@@ -396,9 +399,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             } else {
                 0
             };
+            let data = self.remotes.met(from).map_or(&[][..], |met| &met.data[..]);
             let part = Part {
                 attempt,
-                link,
+                link: best_link(&pulling.parts, data, attempt as usize),
                 at,
                 end,
             };
@@ -422,12 +426,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             self.pull(id, from);
         }
-    }
-
-    /// Returns the number of the link that a part is asked for on.
-    fn best_link(&self, from: RemoteId) -> u32 {
-        let data = self.remotes.met(from).and_then(|met| met.data.first());
-        data.map_or(COMMAND_LINK, |(number, _)| *number)
     }
 
     fn send_pull(&mut self, id: RequestId, from: RemoteId, send_id: u64, part: Part) {
@@ -615,7 +613,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.stats.stale += 1;
             return;
         }
-        self.want_data_link(from, length);
+        self.want_data_link(from, length.into());
         self.make_ready(from);
     }
 
@@ -657,6 +655,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         header.aux = wire::ANSWER;
         self.push_farewell(to, header);
     }
+}
+
+/// Returns the number of the link that a part is asked for on: the data link that has to bring the fewest bytes of the
+/// message; of equal ones the one whose turn it is, so that short messages are spread, too.
+fn best_link(parts: &Parts, data: &[(u32, Tx)], turn: usize) -> u32 {
+    let links = (0..data.len()).map(|nth| data[(turn + nth) % data.len()].0);
+    links
+        .min_by_key(|link| parts.awaited(*link))
+        .unwrap_or(COMMAND_LINK)
 }
 
 /// Returns the receive for which a packet from `from` brings the next bytes of a part, the part's place, and whether the
@@ -705,5 +712,7 @@ pub(super) fn reader(token: u64) -> Option<RequestId> {
 
 /// Bytes that are asked for at once over the command link while a data link may soon be there.
 const COMMAND_BLOCK: u32 = 512 << 10;
+/// Bytes of a part at least, where a message comes over several links: its Pull costs nothing beside it.
+const STRIPE_LEAST: u32 = 256 << 10;
 /// Names of operations stay below it.
 const READS: u64 = 1 << 63;

@@ -16,7 +16,7 @@ mod table;
 
 pub use list::List;
 pub(crate) use list::{Links, NONE, Strand};
-pub(crate) use parts::{NO_LINK, Part};
+pub(crate) use parts::{NO_LINK, Part, Parts};
 pub use places::{Chunks, Places};
 pub use record::Record;
 pub(crate) use record::{Fetch, Form, Head, NO_REMOTE, Position, Pulling, STREAMED, State};

@@ -60,6 +60,12 @@ impl Parts {
         parts.filter(|part| part.link != NO_LINK).count()
     }
 
+    /// Returns the number of bytes that are to come on a link.
+    pub(crate) fn awaited(&self, link: u32) -> u32 {
+        let parts = self.open().iter().filter(|part| part.link == link);
+        parts.map(|part| part.end - part.at).sum()
+    }
+
     /// Takes out up to `most` bytes that have to be asked for again.
     pub(crate) fn take_unasked(&mut self, most: u32) -> Option<(u32, u32)> {
         let nth = self.open().iter().position(|part| part.link == NO_LINK)?;

@@ -20,7 +20,7 @@
 //! Not here: lists' heads, the wire, ports.
 
 use super::list::{Links, NONE, Strand};
-use super::parts::Parts;
+use super::parts::{NO_LINK, Parts};
 use crate::ids::{MatchBits, MatchMask, RemoteId};
 use crate::memory::Memory;
 use crate::op_states::{self, Stage};
@@ -220,6 +220,11 @@ impl<M: Memory> Pulling<M> {
         let mut whole = Self::new(memory, (STREAMED, None), bits, length, None);
         whole.requested = whole.wanted;
         whole
+    }
+
+    /// Returns the number of bytes that are to be asked for.
+    pub(crate) fn missing(&self) -> u32 {
+        self.wanted - self.requested + self.parts.awaited(NO_LINK)
     }
 
     /// Takes out up to `most` bytes that are to be asked for: those that a lost link was to bring, then the rest.

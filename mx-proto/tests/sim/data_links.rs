@@ -1,7 +1,7 @@
-//! Sessions with a second link for bulk data.
+//! Sessions with further links for bulk data.
 //!
 //! ```text
-//!   n0 ==== large messages ====> n1      over the data link, which may break or fall silent at any packet
+//!   n0 ==== large messages ====> n1      over data links, which may break or fall silent at any packet
 //!      ---- small messages --->          over the command link, meanwhile
 //! ```
 
@@ -30,18 +30,50 @@ fn tcp() -> Profile {
     }
 }
 
-/// Two nodes, of which the first has called the second.
-fn two(seed: u64, profile: Profile) -> Stage<Reliably> {
+/// Two nodes with at most so many data links each, of which the first has called the second.
+fn two(seed: u64, links: [u32; 2], profile: Profile) -> Stage<Reliably> {
     let world = World::new(seed);
     seeds::watch(&world);
     let config = Config {
         request_timeout: None,
+        data_links: links[0],
         ..Config::default()
     };
     let network = Reliably::new(&world, false, profile);
     let mut stage = Stage::new((&world, network), 2, (config, Habits::default()), true);
+    if links[1] != links[0] {
+        stage.kill(1);
+        stage.config.data_links = links[1];
+        stage.begin(1);
+    }
     introduce(&mut stage, false);
     stage
+}
+
+/// The same with so many data links, all of which are open.
+fn linked(seed: u64, links: u32, profile: Profile) -> Stage<Reliably> {
+    let mut stage = two(seed, [links; 2], profile);
+    pass(&mut stage, 0, LARGE / 4);
+    let opened = stage.at(0).endpoint.stats().data_links;
+    assert_eq!(opened, u64::from(links));
+    stage
+}
+
+/// A large message goes from one node to the other. Returns how long that takes.
+fn pass(stage: &mut Stage<Reliably>, from: usize, len: usize) -> Duration {
+    let (began, before) = (stage.world.now(), stage.received());
+    stage.at(1 - from).recv(Selector::exact(BULK), len);
+    send(stage, from, BULK, len);
+    stage.run_until_received(before + 1, 60_000_000);
+    stage.world.now().since(began)
+}
+
+/// No session has ended, and so many data links were lost by both nodes.
+fn check_lost(stage: &mut Stage<Reliably>, lost: u64) {
+    for id in 0..2 {
+        let stats = stage.at(id).endpoint.stats();
+        assert_eq!((stats.remotes_down, stats.data_links_lost), (0, lost));
+    }
 }
 
 fn send(stage: &mut Stage<Reliably>, from: usize, bits: u64, len: usize) {
@@ -57,6 +89,7 @@ fn send(stage: &mut Stage<Reliably>, from: usize, bits: u64, len: usize) {
 fn beside_bulk(data_links: bool, from: usize) -> Duration {
     let mut stage = two(
         1,
+        [1; 2],
         Profile {
             data_links,
             ..tcp()
@@ -96,13 +129,9 @@ fn a_data_link_may_open_late_at_either_side() {
                 jitter: Duration::from_millis(3),
                 ..tcp()
             };
-            let mut stage = two(seed, profile);
-            let began = stage.world.now();
-            stage.at(1 - from).recv(Selector::exact(BULK), LARGE);
-            send(&mut stage, from, BULK, LARGE);
-            stage.run_until_received(1, 60_000_000);
-            let took = stage.world.now().since(began);
-            // Bytes that overtake others are not waited for.
+            let links = [1, 2, 4][seed as usize % 3];
+            let mut stage = two(seed, [links; 2], profile);
+            let took = pass(&mut stage, from, LARGE);
             assert!(took < Duration::from_secs(1), "{from}: {took:?}");
             opened += stage.at(from).endpoint.stats().data_links;
         }
@@ -121,12 +150,13 @@ fn bodies_are_finished_whatever_becomes_of_their_data_links() {
             room: rng.pick(&[100_000, 1 << 20]),
             ..tcp()
         };
-        let mut stage = two(seed, profile);
+        let links = rng.pick(&[1, 2, 4]);
+        let mut stage = two(seed, [links; 2], profile);
         let count = 24;
         for nth in 0..count {
             let (from, len) = (
                 rng.index(2),
-                rng.pick(&[8, 40_000, 60_000, 300_000, 3 << 20]),
+                rng.pick(&[8, 40_000, 60_000, 300_000, 3 << 20, 6 << 20]),
             );
             let bits = BULK + nth % 3;
             send(&mut stage, from, bits, len);
@@ -155,7 +185,8 @@ fn bytes_of_a_message_that_is_called_off_are_no_other_ones() {
             bandwidth: Some(10_000_000),
             ..tcp()
         };
-        let mut stage = two(seed, profile);
+        let links = rng.pick(&[1, 2, 4]);
+        let mut stage = two(seed, [links; 2], profile);
         for _ in 0..12 {
             for _ in 0..3 {
                 send(&mut stage, 0, BULK, rng.pick(&[60_000, 300_000, 1 << 20]));
@@ -172,4 +203,109 @@ fn bytes_of_a_message_that_is_called_off_are_no_other_ones() {
         stage.run(Duration::from_secs(10));
         stage.at(1).cancel_receives();
     });
+}
+
+#[test]
+fn a_large_body_comes_over_all_data_links_at_once() {
+    for from in [0, 1] {
+        let took = [1, 2, 4].map(|links| pass(&mut linked(1, links, tcp()), from, LARGE));
+        println!("{took:?} over 1, 2 and 4 links");
+        assert!(took[0] > took[1].mul_f64(1.9), "{took:?}");
+        assert!(took[0] > took[2].mul_f64(3.6), "{took:?}");
+    }
+}
+
+#[test]
+fn small_bodies_are_spread_over_all_data_links() {
+    let took = [1, 4].map(|links| {
+        let mut stage = linked(1, links, tcp());
+        let (began, count) = (stage.world.now(), 32);
+        for _ in 0..count {
+            stage.at(1).recv(Selector::exact(BULK), LARGE / 128);
+            send(&mut stage, 0, BULK, LARGE / 128);
+        }
+        stage.run_until_received(1 + count, 60_000_000);
+        stage.world.now().since(began)
+    });
+    assert!(took[0] > took[1].mul_f64(3.0), "{took:?}");
+}
+
+#[test]
+fn the_side_with_fewer_data_links_decides() {
+    for (links, most) in [
+        ([4, 2], 2),
+        ([2, 4], 2),
+        ([16, 1], 1),
+        ([0, 4], 0),
+        ([4, 0], 0),
+    ] {
+        let mut stage = two(1, links, tcp());
+        for from in [0, 1] {
+            pass(&mut stage, from, 2 * LARGE);
+        }
+        for id in 0..2 {
+            assert_eq!(stage.at(id).endpoint.stats().data_links, most, "{links:?}");
+        }
+        check_lost(&mut stage, 0);
+    }
+}
+
+#[test]
+fn short_messages_pass_long_ones_on_their_data_link() {
+    let mut stage = linked(1, 1, tcp());
+    for len in [LARGE, LARGE, 300_000] {
+        stage.at(1).recv(Selector::exact(len as u64), len);
+        send(&mut stage, 0, len as u64, len);
+        stage.run(Duration::from_millis(1));
+    }
+    let began = stage.world.now();
+    stage.run_until_received(2, 60_000_000);
+    // No more comes before it than the link had room for, of 268 ms.
+    let took = stage.world.now().since(began);
+    assert!(took < Duration::from_millis(45), "{took:?}");
+    stage.run_until_received(4, 60_000_000);
+}
+
+#[test]
+fn a_data_link_that_stands_still_is_given_up_and_its_bytes_count_no_more() {
+    for (from, links) in [(0, 4), (1, 4), (0, 2), (1, 1)] {
+        let mut stage = linked(1, links, tcp());
+        let (began, before) = (stage.world.now(), stage.received());
+        stage.at(1 - from).recv(Selector::exact(BULK), LARGE);
+        send(&mut stage, from, BULK, LARGE);
+        stage.run(Duration::from_millis(5));
+        let late = Duration::from_secs(60);
+        stage.network.fabric.delay_beside(0, 1, late);
+        stage.run_until_received(before + 1, 60_000_000);
+        let took = stage.world.now().since(began);
+        assert!(took < Duration::from_secs(10), "{from} {links}: {took:?}");
+        check_lost(&mut stage, 1);
+        stage.at(1 - from).recv(Selector::exact(BULK), LARGE);
+        // They come now.
+        stage.run(late);
+        send(&mut stage, from, BULK, LARGE);
+        stage.run_until_received(before + 2, 60_000_000);
+        check_lost(&mut stage, 1);
+    }
+}
+
+#[test]
+fn a_data_link_may_break_after_every_step_of_a_body() {
+    for step in 0.. {
+        let mut stage = linked(step, 4, tcp());
+        let before = stage.received();
+        let from = step as usize % 2;
+        stage.at(1 - from).recv(Selector::exact(BULK), LARGE / 4);
+        send(&mut stage, from, BULK, LARGE / 4);
+        for _ in 0..step {
+            stage.cluster.step();
+        }
+        if stage.received() > before {
+            assert!(step > 50, "{step} steps");
+            break;
+        }
+        stage.network.fabric.break_beside(0, step as usize);
+        stage.run_until_received(before + 1, 60_000_000);
+        check_lost(&mut stage, 1);
+    }
 }

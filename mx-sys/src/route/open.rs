@@ -87,8 +87,6 @@ pub struct OpenOptions {
     pub secret_file: Option<PathBuf>,
     /// The time without a packet after which the kernel takes a TCP peer's machine for dead.
     pub tcp_keepalive: Duration,
-    /// TCP connections for bulk data beside that of a session: 0 or 1.
-    pub tcp_links: u8,
     /// Bytes of parts of packets that all TCP links together keep.
     pub tcp_kept_bytes: usize,
     /// Route over a port that has to be there, whatever the policy; [`Route::AUTO`]: none.
@@ -114,7 +112,6 @@ impl OpenOptions {
             tcp_bind: None,
             secret_file: None,
             tcp_keepalive: Duration::from_secs(20),
-            tcp_links: 1,
             tcp_kept_bytes: 2 << 20,
             required: Route::AUTO,
             rdm: RdmOptions::default(),
@@ -503,7 +500,6 @@ fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, OpenError> {
     let address = listen[0];
     let tcp = TcpOptions {
         dead_after: options.tcp_keepalive,
-        data_links: options.tcp_links > 0,
         kept_bytes: options.tcp_kept_bytes,
         source_share: options.source_share,
         ..TcpOptions::new(listen, resolver(options.ports))

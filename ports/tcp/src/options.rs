@@ -30,8 +30,6 @@ pub struct TcpOptions {
     pub kept_bytes: usize,
     /// The time that a closed link may go on delivering.
     pub linger: Duration,
-    /// Sessions may have another link for bulk data.
-    pub data_links: bool,
 }
 
 impl TcpOptions {
@@ -47,7 +45,6 @@ impl TcpOptions {
             dial_for: Duration::from_secs(20),
             kept_bytes: 2 << 20,
             linger: Duration::from_secs(1),
-            data_links: true,
         }
     }
 }

@@ -23,6 +23,7 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The network; clones are the same one.
 pub struct Fabric<M> {
@@ -249,6 +250,21 @@ impl<M: Memory> Fabric<M> {
         }
     }
 
+    /// Delays all that is under way on one of the links that a node has beside others, and what is sent there next.
+    pub fn delay_beside(&self, node: NodeId, nth: usize, span: Duration) {
+        let mut inner = self.inner.borrow_mut();
+        let beside = inner.links_beside(node);
+        inner.delay(beside[nth % beside.len()], span);
+    }
+
+    /// Breaks one of the links that a node has beside others.
+    pub fn break_beside(&self, node: NodeId, nth: usize) {
+        let mut inner = self.inner.borrow_mut();
+        let beside = inner.links_beside(node);
+        let (host, link) = beside[nth % beside.len()];
+        inner.break_link(host, link, LinkDown::Reset);
+    }
+
     /// The node's power fails: its ports are gone without a word. Peers notice by silence.
     pub fn power_off(&self, node: NodeId) {
         let mut inner = self.inner.borrow_mut();
@@ -369,6 +385,16 @@ impl<M: Memory> Inner<M> {
             .filter(|index| host.ends[*index].is_some())
             .map(|index| LinkId::new(index as u32, host.generations[index]))
             .collect()
+    }
+
+    /// The links that a node has beside others.
+    fn links_beside(&self, node: NodeId) -> Vec<(HostId, LinkId)> {
+        let mut all = self.links_between(|x, _| x == node);
+        all.retain(|(host, link)| {
+            self.end(*host, *link)
+                .is_some_and(|end| end.beside && !end.dark)
+        });
+        all
     }
 
     fn links_between(&self, wanted: impl Fn(NodeId, NodeId) -> bool) -> Vec<(HostId, LinkId)> {

@@ -295,6 +295,25 @@ impl<M: Memory> Inner<M> {
         );
     }
 
+    /// All that is under way on a link, in both directions, comes so much later, and what is sent next comes behind it.
+    pub(super) fn delay(&mut self, (host, link): (HostId, LinkId), span: Duration) {
+        let now = self.world.now();
+        let peer = self.end(host, link).and_then(|end| end.peer);
+        for (host, link) in peer.into_iter().chain([(host, link)]) {
+            let inbox = std::mem::take(&mut self.hosts[host].inbox);
+            let later = |mut timed: Timed| {
+                if timed.link == link && timed.at > now {
+                    timed.at = timed.at.after(span);
+                }
+                timed
+            };
+            self.hosts[host].inbox = inbox.into_iter().map(later).collect();
+            if let Some(end) = self.end_mut(host, link) {
+                end.last_arrival = end.last_arrival.max(now).after(span);
+            }
+        }
+    }
+
     /// Now and then a link beside another one breaks, or falls silent.
     fn may_die(&mut self, host: HostId, link: LinkId) {
         let dies = self.hosts[host].profile.beside_dies;

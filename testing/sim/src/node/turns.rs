@@ -292,7 +292,8 @@ impl<P: Port<Buffer>> Node<P> {
         self.endpoint.owner().book.borrow_mut().count(cancelled);
         if outcome == Cancelled::Unknown {
             // Its completion waits to be fetched, or it never gets one and the run's end tells.
-            return;
+            let mut book = self.endpoint.owner().book.borrow_mut();
+            return book.called_off(self.life, context);
         }
         if outcome == Cancelled::Later {
             let sends = op.is_some_and(|op| matches!(op.what, What::Send { .. }));
