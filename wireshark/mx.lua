@@ -228,7 +228,7 @@ end
 
 -- Lengths of bodies that are no message's: the least, and the most.
 local BODIES = {
-    [CONNECT] = { 32, BODY_MAX }, [REPLY] = { 32, BODY_MAX }, [OFFER] = { 8, 24 }, [PULL] = { 12, 12 },
+    [CONNECT] = { 32, BODY_MAX }, [REPLY] = { 32, BODY_MAX }, [OFFER] = { 8, 24 }, [PULL] = { 12, 16 },
     [NOTIFY] = { 0, 0 }, [WITHDRAW] = { 0, 0 }, [9] = { 0, 0 }, [10] = { 0, 0 }, [PING] = { 0, 0 }, [PONG] = { 0, 0 },
     [REVOKE] = { 0, 0 }, [RETURN] = { 0, 0 }, [CLAIM] = { 40, BODY_MAX }, [CHALLENGE] = { 72, 72 },
     [PROVE] = { 32, 32 }, [ATTACH] = { 16, 16 }, [ATTACHED] = { 16, 16 }, [LOST] = { 0, 0 },
