@@ -108,7 +108,7 @@ static void end_flow(struct flow *flow)
     flow->to_client = flow->to_server = -1;
 }
 
-/* Passes on the preamble at once, and the Connect when it is whole. */
+/* Passes on the preamble at once, and the Connect, or a data link's Attach, when it is whole. */
 static void pass_introduction(struct flow *flow, enum relay_mode mode)
 {
     unsigned char *connect = flow->begun + WIRE_PREAMBLE, addition[PACKET_MAX];
@@ -120,10 +120,10 @@ static void pass_introduction(struct flow *flow, enum relay_mode mode)
     CHECK(length <= PACKET_MAX);
     if (flow->size < WIRE_PREAMBLE + length)
         return;
-    CHECK_THAT(connect[0], ==, KIND_CONNECT);
+    CHECK(connect[0] == KIND_CONNECT || connect[0] == KIND_ATTACH);
     if (flow == flows)
         keep(connect, length);
-    if (mode == RELAY_ALTERS)
+    if (mode == RELAY_ALTERS && connect[0] == KIND_CONNECT)
         connect[NONCE_AT] ^= 1;
     wire_say(flow->to_server, connect, length);
     if (mode == RELAY_ADDS)

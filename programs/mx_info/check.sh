@@ -150,7 +150,7 @@ check_pair() {
     until_counted "$server"
     check "the client is among its peers" says "^  [^ ]*:0:[0-9]*  *\(connected\|link full\) .* [mu]\?s$" \
         "$bin/mx_info" peers -p "$server"
-    check "with its links and the longest wait" says '"links":[12],"longest_wait":[0-9]' \
+    check "with its links and the longest wait" says '"links":[12],"sent":.*,"longest_wait":[0-9]' \
         "$bin/mx_info" peers -p "$server" --json
     check "and in JSON" says "^{\"pid\":$server,.*\"peers\":\[{\"peer\":\".*:0:[0-9]*\",.*\"operations\":[0-9]" \
         "$bin/mx_info" peers -p "$server" --json

@@ -477,10 +477,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if asks {
             self.ask(id);
         }
-        self.want_data_link(id, self.bulk_with(id));
+        // A message that nothing is asked of needs no link.
+        let queues = self.remotes.of(id).and_then(Remote::queues);
+        let waits = queues.is_some_and(|queues| !queues.streams.is_empty());
+        if waits || self.open_parts(id).next().is_some() {
+            self.want_data_link(id, self.bulk_with(id));
+        }
     }
 
-    /// Bytes of the large messages that are under way to and from a remote.
+    /// Bytes of the large messages that move to and from a remote.
     fn bulk_with(&self, id: RemoteId) -> u64 {
         let Some(remote) = self.remotes.of(id) else {
             return 0;
@@ -489,7 +494,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let ops = self.ops.of_list(Strand::Kin, &remote.kin);
         let sizes = ops.map(|op| match &self.ops.record(op.index()).state {
             State::Pulling(pulling) => pulling.length,
-            state @ (State::Offered { .. } | State::Serving { .. }) => state.room(),
+            state @ State::Serving { .. } => state.room(),
             _ => 0,
         });
         sizes.filter(|size| *size > small).map(u64::from).sum()
