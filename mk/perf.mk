@@ -3,7 +3,7 @@
 BIN_TARGETS += $(BINDIR)/bmi_mx_perf
 BENCH_FLAGS ?=
 
-.PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-busy
+.PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-busy bench-links
 
 # A table. Without BENCH_FLAGS it goes into bench/RESULTS.md, with the commit and the machine. BENCH_FLAGS=--json for one
 # object a line. Without libfabric, or without a provider, it says that rdm was not measured; without UCX (Debian:
@@ -39,3 +39,7 @@ bench-dgram: lib $(BINDIR)/bmi_mx_perf
 bench-busy: lib $(BINDIR)/bmi_mx_perf
 	$(BINDIR)/bmi_mx_perf busy --library $(LIBDIR)/libbmi_mx.so \
 	    $(if $(PORT),--port $(PORT)) $(BENCH_FLAGS)
+
+# Large messages over one data link and over four, where each has a path of its own: mk/links.sh (root). RATE=1gbit SIZES=4M,16M,64M.
+bench-links: lib $(BINDIR)/bmi_mx_perf
+	mk/links.sh $(BINDIR) $(LIBDIR)/libbmi_mx.so

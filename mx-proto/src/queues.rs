@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 /// Everything that waits for one remote.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    /// At most one for each link.
+    /// Rests of packets, at most one for each link.
     partials: SmallVec<[Partial; 1]>,
     pub(crate) control: Controls,
     /// The remote stands in the endpoint's queue of those with something to send.

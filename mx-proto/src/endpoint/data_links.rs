@@ -47,7 +47,7 @@ pub(super) struct DataLinks {
 struct Session {
     /// The links, in the order in which they were begun.
     links: SmallVec<[DataLink; 1]>,
-    /// The number of the last one; 0: there has been none.
+    /// Number of the last one; 0: there has been none.
     last: u32,
     /// Limit of links at a time, the smaller one of both sides, once the first answer has told that of the peer; 1 before.
     most: usize,
@@ -264,7 +264,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !right {
             return self.violation(link, Violation::Attach);
         }
-        // That another one is lost may have been said, and not read yet.
+        // The peer may have said that another one is lost, and it is not read yet.
         if open > self.config.data_links as usize || !self.port.has_places_beside(link) {
             log::debug!("no place for a data link of remote {id:?}");
             return self.close_link(link, Close::Now);
@@ -430,7 +430,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// It is time to look after the data links of a session: whether they are used, and whether what is awaited comes.
+    /// Looks after the data links of a session: whether they are used, and whether what is awaited comes.
     pub(super) fn look_at_data_links(&mut self, id: RemoteId) {
         let remote = self.remotes.of(id);
         let called = remote.is_some_and(|remote| remote.called.is_some());

@@ -148,7 +148,7 @@ pub(crate) struct Pulling<M> {
     pub(crate) wanted: u32,
     /// Bytes that have been asked for, from its beginning.
     pub(crate) requested: u32,
-    /// Those of them that have not come.
+    /// Parts of these bytes that have not come.
     pub(crate) parts: Parts,
     /// The key for a remote read.
     pub(crate) key: Option<Box<RemoteKey>>,

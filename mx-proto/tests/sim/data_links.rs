@@ -50,7 +50,7 @@ fn two(seed: u64, links: [u32; 2], profile: Profile) -> Stage<Reliably> {
     stage
 }
 
-/// The same with so many data links, all of which are open.
+/// Two nodes with so many data links, all of which are open.
 fn linked(seed: u64, links: u32, profile: Profile) -> Stage<Reliably> {
     let mut stage = two(seed, [links; 2], profile);
     pass(&mut stage, 0, LARGE / 4);
@@ -59,7 +59,7 @@ fn linked(seed: u64, links: u32, profile: Profile) -> Stage<Reliably> {
     stage
 }
 
-/// A large message goes from one node to the other. Returns how long that takes.
+/// Sends a large message from one node to the other. Returns the time that it takes.
 fn pass(stage: &mut Stage<Reliably>, from: usize, len: usize) -> Duration {
     let (began, before) = (stage.world.now(), stage.received());
     stage.at(1 - from).recv(Selector::exact(BULK), len);
@@ -68,7 +68,7 @@ fn pass(stage: &mut Stage<Reliably>, from: usize, len: usize) -> Duration {
     stage.world.now().since(began)
 }
 
-/// No session has ended, and so many data links were lost by both nodes.
+/// Asserts that no session has ended and that both nodes have lost so many data links.
 fn check_lost(stage: &mut Stage<Reliably>, lost: u64) {
     for id in 0..2 {
         let stats = stage.at(id).endpoint.stats();

@@ -295,7 +295,7 @@ impl<M: Memory> Inner<M> {
         );
     }
 
-    /// All that is under way on a link, in both directions, comes so much later, and what is sent next comes behind it.
+    /// Delays all that is under way on a link, in both directions; what is sent next comes behind it.
     pub(super) fn delay(&mut self, (host, link): (HostId, LinkId), span: Duration) {
         let now = self.world.now();
         let peer = self.end(host, link).and_then(|end| end.peer);
