@@ -23,7 +23,7 @@
 
 enum {
     SMALL = 40 * KIB,      /* goes with its request, over the first connection */
-    LARGE = 100 * KIB,     /* is asked for */
+    LARGE = 300 * KIB,     /* is asked for */
     BULK = 16 * MIB,
     MIDDLE = 4 * MIB,      /* of a bulk, where something happens */
     BULK_MS = 5000,        /* for a bulk beside small requests */

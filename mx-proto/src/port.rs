@@ -81,8 +81,7 @@ pub struct Limits {
     pub remote_read: bool,
     /// A read that is refused ends the link: a peer is asked to stop before [`RemoteMemory::deregister`].
     pub refusal_ends_link: bool,
-    /// A session over this link may have another one for bulk data ([`LinkControl::connect_beside`]). Then every eager
-    /// message is taken whole: `streamed_max` is at most `packet_max`.
+    /// A session over this link may have others for bulk data ([`LinkControl::connect_beside`]).
     pub data_links: bool,
 }
 

@@ -126,7 +126,6 @@ impl Profile {
         match drawn.piece {
             usize::MAX => drawn,
             _ => Self {
-                streamed_max: drawn.streamed_max.min(drawn.packet_max),
                 data_links: true,
                 beside_dies: drawn.parts / 10.0,
                 ..drawn
