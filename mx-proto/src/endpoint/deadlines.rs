@@ -37,7 +37,7 @@ pub(super) enum Deadline {
     Op(RequestId),
     /// A step of the time ends in which a remote may be silent.
     Silence(RemoteId),
-    /// A data link is to be looked at.
+    /// The data links of a session are to be looked at.
     DataLinks(RemoteId),
     /// An epoch of flow control has lasted long enough.
     Epoch,

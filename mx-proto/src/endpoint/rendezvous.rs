@@ -410,8 +410,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 [first] if !numbered => first.end = end,
                 _ => pulling.parts.push(part),
             }
-            let send_id = pulling.send_id;
-            self.send_pull(id, from, send_id, part);
+            let mut header = Header::new(wire::Kind::Pull, pulling.send_id, at);
+            header.aux = attempt;
+            let (body, len) = PullBody {
+                recv_id: id.to_word(),
+                len: end - at,
+                link: numbered.then_some(part.link),
+            }
+            .emit();
+            self.push_control(from, header, &body[..len]);
         }
     }
 
@@ -426,18 +433,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             self.pull(id, from);
         }
-    }
-
-    fn send_pull(&mut self, id: RequestId, from: RemoteId, send_id: u64, part: Part) {
-        let mut header = Header::new(wire::Kind::Pull, send_id, part.at);
-        header.aux = part.attempt;
-        let (body, len) = PullBody {
-            recv_id: id.to_word(),
-            len: part.end - part.at,
-            link: self.numbers_parts(from).then_some(part.link),
-        }
-        .emit();
-        self.push_control(from, header, &body[..len]);
     }
 
     /// Tells the sender of an offer that no more of its bytes are wanted, and how its send ends.
