@@ -25,6 +25,7 @@ use foldhash::fast::RandomState;
 use mx_proto::ops::List;
 use mx_proto::{Instant, NicId, Reminder, Target};
 use mx_sys::nic::ADDRESSES_MAX;
+use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
 
@@ -111,7 +112,7 @@ pub struct Peer {
     /// The interface at which it was reached last.
     pub reached: Option<NicId>,
     /// Address objects that stand for it, oldest first.
-    pub objects: Vec<Object>,
+    pub objects: SmallVec<[Object; 1]>,
     /// Whether expected operations belong to anything it knows of.
     pub conversation: Conversation,
     /// Receives of it may be provisional.
@@ -245,7 +246,7 @@ impl Peers {
             target,
             attempts: Attempts::default(),
             reached: None,
-            objects: Vec::new(),
+            objects: SmallVec::new(),
             conversation: Conversation::default(),
             has_provisional: false,
             wait_until: None,

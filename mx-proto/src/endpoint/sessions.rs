@@ -232,7 +232,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             nonce: hello.nonce,
             epoch: hello.epoch,
             tx: Tx::Open(link),
-            data: SmallVec::new(),
+            data: None,
             data_links: hello.features & self.features(link) & wire::DATA_LINKS != 0,
             reach: Reach::UNKNOWN,
             borrows: Borrower::open(header.credit_fields.credit),
