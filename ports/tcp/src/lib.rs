@@ -26,6 +26,7 @@
 //! until they are complete (`unread`).
 
 mod alarms;
+mod backlog;
 mod dial;
 mod frame;
 mod link;
@@ -312,11 +313,13 @@ impl TcpPort {
 }
 
 impl LinkControl for TcpPort {
-    fn limits(&self, _link: LinkId) -> Limits {
+    fn limits(&self, link: LinkId) -> Limits {
+        let bound = self.links.get(link).and_then(|link| link.backlog.bound());
         Limits {
             packet_max: PACKET_MAX,
             streamed_max: EAGER_MAX,
-            data_max: DATA_MAX,
+            // A packet that has begun is in front of others like what the kernel keeps.
+            data_max: bound.map_or(DATA_MAX, |bound| DATA_MAX.min(bound as usize)),
             pull_block: PULL_BLOCK,
             remote_read: false,
             refusal_ends_link: false,
