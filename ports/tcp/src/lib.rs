@@ -26,7 +26,6 @@
 //! until they are complete (`unread`).
 
 mod alarms;
-mod backlog;
 mod dial;
 mod frame;
 mod link;
@@ -38,6 +37,7 @@ mod send;
 mod staging;
 mod sys;
 mod unread;
+mod unsent;
 mod upkeep;
 
 pub use options::{TcpOptions, TcpStats};
@@ -314,7 +314,7 @@ impl TcpPort {
 
 impl LinkControl for TcpPort {
     fn limits(&self, link: LinkId) -> Limits {
-        let bound = self.links.get(link).and_then(|link| link.backlog.bound());
+        let bound = self.links.get(link).and_then(|link| link.unsent.bound());
         Limits {
             packet_max: PACKET_MAX,
             streamed_max: EAGER_MAX,

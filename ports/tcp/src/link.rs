@@ -10,10 +10,10 @@
 //! Not here: epoll, events.
 //! Cost: an idle link is one box of some 250 bytes beside its place in the table of all.
 
-use super::backlog::Backlog;
 use super::receive::Rx;
 use super::send::Tx;
 use super::sys;
+use super::unsent::Unsent;
 use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::time::PeerDeadline;
@@ -58,7 +58,7 @@ pub(super) struct Link {
     pub(super) phase: Phase,
     pub(super) rx: Rx,
     pub(super) tx: Tx,
-    pub(super) backlog: Backlog,
+    pub(super) unsent: Unsent,
     /// Others began it, and the endpoint has not bound it.
     pub(super) stranger: bool,
     /// The source whose share it counts against.
@@ -102,7 +102,7 @@ impl Link {
             phase,
             rx: Rx::default(),
             tx: Tx::default(),
-            backlog: Backlog::default(),
+            unsent: Unsent::default(),
             queued: false,
             active: false,
             reads: 0,

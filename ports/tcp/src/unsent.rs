@@ -1,4 +1,4 @@
-//! The kernel's backlog of a link, bounded in time.
+//! Bytes of a link that the kernel keeps and has not sent, bounded in time.
 //!
 //! ```text
 //!   sendmsg --> [ not sent yet: what the link carries in 2 ms ] --> [ in flight ] --> peer
@@ -18,7 +18,7 @@ use socket2::Socket;
 
 /// The bound of a link; nothing is kept of one that has never been full.
 #[derive(Debug, Default)]
-pub(super) struct Backlog(Option<Box<Bound>>);
+pub(super) struct Unsent(Option<Box<Bound>>);
 
 #[derive(Debug, Default)]
 struct Bound {
@@ -30,7 +30,7 @@ struct Bound {
     before: Progress,
 }
 
-impl Backlog {
+impl Unsent {
     /// Bytes that may wait in the kernel. `None`: as many as the kernel likes.
     pub(super) fn bound(&self) -> Option<u32> {
         let bytes = self.0.as_ref()?.bytes;
@@ -69,7 +69,7 @@ fn bound_after(before: Progress, now: Progress) -> Option<u32> {
     let busy_us = now.busy_us.wrapping_sub(before.busy_us);
     let bytes = now.acked.wrapping_sub(before.acked);
     let rate_ms = bytes.saturating_mul(1000).checked_div(busy_us)?;
-    let bytes = rate_ms.saturating_mul(BACKLOG_MS);
+    let bytes = rate_ms.saturating_mul(UNSENT_MS);
     (busy_us >= SPAN_US).then(|| match bytes {
         BOUND_MOST.. => 0,
         bytes => bytes.max(BOUND_LEAST) as u32,
@@ -77,10 +77,10 @@ fn bound_after(before: Progress, now: Progress) -> Option<u32> {
 }
 
 /// Milliseconds of a link's rate that may wait in the kernel: a thread that takes longer to bring more leaves the link idle.
-const BACKLOG_MS: u64 = 2;
+const UNSENT_MS: u64 = 2;
 /// The least bound, so that slow links cost no more wake-ups than fast ones.
 const BOUND_LEAST: u64 = 128 << 10;
-/// From here on the kernel's own limit (`tcp_wmem`, 4 MiB as a rule) bounds the backlog.
+/// From here on the kernel's own limit (`tcp_wmem`, 4 MiB as a rule) bounds them.
 const BOUND_MOST: u64 = 3 << 20;
 /// The least time of sending from which a rate is taken: acknowledgements come in bursts.
 const SPAN_US: u64 = 4000;
