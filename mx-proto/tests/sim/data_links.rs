@@ -309,3 +309,68 @@ fn a_data_link_may_break_after_every_step_of_a_body() {
         check_lost(&mut stage, 1);
     }
 }
+
+/// Times of bodies of these sizes while others take `load` of the link, as multiples of their times alone: the median and the
+/// 99th of 100, of each size. Bodies begin at random times, and each size has an equal share of the bytes.
+fn slowdowns(sizes: [usize; 3], load: f64, span: Duration) -> [(f64, f64); 3] {
+    let profile = Profile {
+        // What the tcp port leaves in the kernel of a link of this rate.
+        room: 250_000,
+        data_max: 125_000,
+        ..tcp()
+    };
+    let bandwidth = profile.bandwidth.expect("it is limited") as f64;
+    let mut stage = linked(1, 1, profile);
+    let alone = sizes.map(|len| pass(&mut stage, 0, len).as_secs_f64());
+    let (mut rng, began) = (Rng::new(1), stage.world.now());
+    let pause = |rng: &mut Rng, len: usize| {
+        let mean = 3.0 * len as f64 / (load * bandwidth);
+        let uniform = (rng.below(1 << 30) + 1) as f64 / f64::from(1 << 30);
+        Duration::from_secs_f64(-uniform.ln() * mean)
+    };
+    let mut next = sizes.map(|len| pause(&mut rng, len));
+    let mut under_way = Vec::new();
+    let mut times: [Vec<f64>; 3] = Default::default();
+    loop {
+        let at = stage.world.now().since(began);
+        if at > span && under_way.is_empty() {
+            break;
+        }
+        for (nth, len) in sizes.into_iter().enumerate() {
+            while next[nth] <= at && at <= span {
+                let serial = stage.book.borrow().sent();
+                let bits = 1000 + serial;
+                stage.at(1).recv(Selector::exact(bits), len);
+                send(&mut stage, 0, bits, len);
+                under_way.push((serial, nth, next[nth]));
+                next[nth] += pause(&mut rng, len);
+            }
+        }
+        stage.run(Duration::from_micros(20));
+        let (book, at) = (stage.book.borrow(), stage.world.now().since(began));
+        under_way.retain(|(serial, nth, begun)| {
+            let arrived = book.message(*serial).arrived;
+            if arrived {
+                times[*nth].push((at - *begun).as_secs_f64() / alone[*nth]);
+            }
+            !arrived
+        });
+    }
+    times.map(|mut all| {
+        all.sort_unstable_by(f64::total_cmp);
+        (all[all.len() / 2], all[all.len() * 99 / 100])
+    })
+}
+
+#[test]
+fn bodies_of_every_size_get_on_at_a_high_load() {
+    let sizes = [128 << 10, 1 << 20, 8 << 20];
+    let seconds = std::env::var("SLOWDOWN_SECONDS").map_or(4, |text| text.parse().unwrap());
+    let all = slowdowns(sizes, 0.8, Duration::from_secs(seconds));
+    for ((median, late), (len, most)) in
+        all.into_iter().zip(sizes.into_iter().zip([6.0, 6.0, 12.0]))
+    {
+        println!("{len}: median {median:.2}, 99 of 100 {late:.2}");
+        assert!(late < most, "{len}: {late}");
+    }
+}

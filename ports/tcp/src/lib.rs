@@ -319,7 +319,7 @@ impl LinkControl for TcpPort {
             packet_max: PACKET_MAX,
             streamed_max: EAGER_MAX,
             // A packet that has begun is in front of others like what the kernel keeps.
-            data_max: bound.map_or(DATA_MAX, |bound| DATA_MAX.min(bound as usize)),
+            data_max: bound.map_or(DATA_MAX, |bound| DATA_MAX.min(bound as usize / 2)),
             pull_block: PULL_BLOCK,
             remote_read: false,
             refusal_ends_link: false,

@@ -7,7 +7,7 @@
 //!
 //! The kernel lets a socket buffer grow to megabytes, which take tens of milliseconds over 1 Gbit/s; a short message that is
 //! posted meanwhile would wait behind all of them. So a link that has been full tells the kernel how much may wait there
-//! (`TCP_NOTSENT_LOWAT`), from the rate at which the peer has acknowledged bytes; packets of bulk data become as short. What is
+//! (`TCP_NOTSENT_LOWAT`), from the rate at which the peer has acknowledged bytes; packets of bulk data become half as long. What is
 //! in flight does not count. Over loopback and fast networks the bound lies above what the kernel keeps, and nothing changes.
 //!
 //! Owns: the bound of one link.
