@@ -433,7 +433,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// What is known of the data links of a session; `None`: the remote has not been met.
+/// The state of a session's data links, made at the first use; `None`: the remote has not been met.
 fn data_of(remotes: &mut Remotes, id: RemoteId, now: Instant) -> Option<&mut Session> {
     let met = remotes.met_mut(id)?;
     Some(met.data.get_or_insert_with(|| Box::new(Session::new(now))))

@@ -126,7 +126,7 @@ pub(super) fn figures(socket: &Socket, now: Instant) -> Option<LinkFigures> {
     })
 }
 
-/// What a connection has carried so far.
+/// Bytes that a connection has carried since it began, and the time which that took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
     /// Bytes that the peer has acknowledged.
@@ -135,7 +135,7 @@ pub(super) struct Progress {
     pub(super) busy_us: u64,
 }
 
-/// What a connection has carried so far. `None`: the kernel does not say.
+/// Returns the [`Progress`] of a connection. `None`: the kernel does not tell.
 pub(super) fn progress(socket: &Socket) -> Option<Progress> {
     let info = tcp_info(socket).ok()?;
     Some(Progress {
