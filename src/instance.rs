@@ -294,6 +294,21 @@ pub fn post(mut post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
     }
 }
 
+/// Sends a small expected message at once, if nothing is in its way. Otherwise returns false, nothing has been sent, and
+/// [`post`] is to be called.
+#[inline(never)]
+pub fn send_at_once(addr: NonNull<bmi_method_addr>, body: &[u8], tag: i32, context: i64) -> bool {
+    let Some(instance) = own() else {
+        return false;
+    };
+    let mut slot = instance.shared.lock();
+    let Some(method) = slot.engine() else {
+        return false;
+    };
+    let key = method.peers().of_addr(addr.as_ptr());
+    key.is_some_and(|key| method.send_at_once(key, tag as u32, context, body))
+}
+
 #[inline(never)]
 fn post_send(post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
     let (mut slot, key) = with_peer(post.addr)?;
