@@ -247,7 +247,7 @@ impl Host {
         }
     }
 
-    /// One that is none of the host's is over.
+    /// Notes the end of an operation that the host has not posted.
     #[cold]
     #[inline(never)]
     fn on_own(ops: &mut Ops<Self>, events: &mut Events<Self>, op: RequestId, how: Outcome) {

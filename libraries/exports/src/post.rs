@@ -266,7 +266,7 @@ fn message_size(kind: PostKind, what: &'static str, size: bmi_size_t) -> Result<
     }
 }
 
-/// One buffer.
+/// Describes the memory of one buffer.
 ///
 /// # Safety
 ///

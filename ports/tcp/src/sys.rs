@@ -210,7 +210,7 @@ pub(super) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Of about so many, and one more.
+    /// Places for about so many pieces, and one more.
     #[inline]
     pub(super) fn of(count: usize) -> Self {
         Self {
