@@ -19,7 +19,7 @@ pub struct OpenAnew {
     options: OpenOptions,
     /// Tuning of its waiting threads.
     pub tuning: Tuning,
-    /// It has a helper thread.
+    /// The endpoint has a helper thread.
     pub helper: bool,
     /// For the parent to let go.
     timeout: Duration,
