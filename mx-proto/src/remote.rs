@@ -384,6 +384,13 @@ impl Met {
         open.map(|of| (of.number, of.tx))
     }
 
+    /// The open data links for parts of a message of that length: none if it is small, even if it is offered, as one is that
+    /// must be matched or for which there are no credits.
+    pub(crate) fn links_for(&self, length: u32) -> impl Iterator<Item = (u32, Tx)> {
+        let apart = length > self.reach.eager_max;
+        self.open_links().filter(move |_| apart)
+    }
+
     /// Returns all links by number, the command link first.
     pub(crate) fn links(&self) -> impl Iterator<Item = (u32, Tx)> {
         [(COMMAND_LINK, self.tx)]
