@@ -99,8 +99,8 @@ pub(crate) struct Met {
     pub(crate) tx: Tx,
     /// Its data links; `None`: it has never had one.
     pub(crate) data: Option<Box<Session>>,
-    /// Both sides offer data links.
-    pub(crate) data_links: bool,
+    /// Our limit of data links at a time; 0: one side offers none.
+    pub(crate) data_links: u32,
     pub(crate) reach: Reach,
     /// The credits it lends us.
     pub(crate) borrows: Borrower,
