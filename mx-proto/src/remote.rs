@@ -99,8 +99,8 @@ pub(crate) struct Met {
     pub(crate) tx: Tx,
     /// Its data links; `None`: it has never had one.
     pub(crate) data: Option<Box<Session>>,
-    /// Both sides offer data links.
-    pub(crate) data_links: bool,
+    /// Our limit of data links at a time; 0: one side offers none.
+    pub(crate) data_links: u32,
     pub(crate) reach: Reach,
     /// The credits it lends us.
     pub(crate) borrows: Borrower,
@@ -382,6 +382,13 @@ impl Met {
         let all = self.data.as_deref().map_or(&[][..], |of| &of.links);
         let open = all.iter().filter(|of| of.stage == Stage::Open);
         open.map(|of| (of.number, of.tx))
+    }
+
+    /// The open data links for parts of a message of that length: none if it is small, even if it is offered, as one is that
+    /// must be matched or for which there are no credits.
+    pub(crate) fn links_for(&self, length: u32) -> impl Iterator<Item = (u32, Tx)> {
+        let apart = length > self.reach.eager_max;
+        self.open_links().filter(move |_| apart)
     }
 
     /// Returns all links by number, the command link first.

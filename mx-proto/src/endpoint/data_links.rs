@@ -59,7 +59,7 @@ impl DataLinks {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The features that we offer in a hello on that link.
     pub(super) fn features(&self, link: LinkId) -> u32 {
-        if self.config.data_links > 0 && self.port.limits(link).data_links {
+        if self.port.limits(link).data_links > 0 {
             wire::DATA_LINKS
         } else {
             0
@@ -72,8 +72,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn want_data_link(&mut self, id: RemoteId, bytes: u64) {
         if let Some(remote) = self.remotes.of(id)
             && let Some(met) = remote.met()
-            && met.data_links
-            && met.open_links().count() < self.config.data_links as usize
+            && met.open_links().count() < met.data_links as usize
             && bytes > u64::from(met.reach.eager_max)
             && remote.called.is_some()
         {
@@ -174,13 +173,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[cold]
     pub(super) fn on_attach(&mut self, link: LinkId, header: &Header, proof: &[u8]) {
         let (id, number) = (RemoteId::from_word(header.word), header.length);
-        let is_called = |remote: &Remote| {
-            remote.called.is_none() && remote.met().is_some_and(|met| met.data_links)
-        };
-        let session = self.remotes.met(id).and_then(|met| met.data.as_deref());
+        let is_called = |remote: &&Remote| remote.called.is_none();
+        let met = self.remotes.of(id).filter(is_called).and_then(Remote::met);
+        let most = met.map_or(0, |met| met.data_links);
+        let session = met.and_then(|met| met.data.as_deref());
         let last = session.map_or(0, |session| session.last);
         let open = session.map_or(0, |session| session.links.len());
-        let right = self.remotes.of(id).is_some_and(is_called)
+        let right = most > 0
             && number > last
             && self
                 .data_link_proof(link, id, Role::Caller, number)
@@ -189,7 +188,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.violation(link, Violation::Attach);
         }
         // The peer may have said that another one is lost, and it is not read yet.
-        if open > self.config.data_links as usize || !self.port.has_places_beside(link) {
+        if open > most as usize || !self.port.has_places_beside(link) {
             log::debug!("no place for a data link of remote {id:?}");
             return self.close_link(link, Close::Now);
         }
@@ -200,7 +199,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.data_links.sessions.insert(link, id);
         self.port.accept(link);
         let mut answer = Header::new(wire::Kind::Attached, 0, number);
-        answer.aux = self.config.data_links;
+        answer.aux = most;
         if self.send_proof(link, id, Role::Called, answer) {
             self.open_data_link(link);
         } else {
@@ -220,9 +219,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let proof = self.data_link_proof(link, id, Role::Called, number);
         let right = proof.is_some_and(|proof| proof[..] == said);
         if header.kind == wire::Kind::Attached && asked && right {
-            let most = header.aux.min(self.config.data_links).max(1);
+            let ours = self.remotes.met(id).map_or(0, |met| met.data_links);
             if let Some(session) = self.remotes.data_mut(id) {
-                session.most = most as usize;
+                session.most = header.aux.min(ours).max(1) as usize;
             }
             self.open_data_link(link);
             self.want_data_link(id, self.bulk_with(id));
@@ -256,7 +255,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Whether each part that is asked of a remote has a number and a link: it may have data links.
     pub(super) fn numbers_parts(&self, id: RemoteId) -> bool {
-        self.remotes.met(id).is_some_and(|met| met.data_links)
+        self.remotes.met(id).is_some_and(|met| met.data_links > 0)
     }
 
     /// The remote whose data comes on a link, and the link's number.

@@ -373,13 +373,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn pull(&mut self, id: RequestId, from: RemoteId) {
         let numbered = self.numbers_parts(from);
         let pull_block = self.remotes.reach(from).pull_block;
-        let links = self
-            .remotes
-            .met(from)
-            .map_or(0, |met| met.open_links().count());
         while let Some(State::Pulling(pulling)) =
             self.ops.get_mut(id).map(|record| &mut record.state)
         {
+            let met = self.remotes.met(from);
+            let links = met.map_or(0, |met| met.links_for(pulling.length).count());
             let block = match links {
                 0 if numbered => COMMAND_BLOCK,
                 0 | 1 => pull_block,
@@ -403,7 +401,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 0
             };
             let link = match self.remotes.met(from) {
-                Some(met) => best_link(&pulling.parts, met, attempt as usize),
+                Some(met) => best_link(&pulling.parts, (met, pulling.length), attempt as usize),
                 None => COMMAND_LINK,
             };
             let part = Part {
@@ -660,9 +658,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
 /// Returns the number of the link that a part is asked for on: the data link that has to bring the fewest bytes of the
 /// message; of equal ones the one whose turn it is, so that short messages are spread, too.
-fn best_link(parts: &Parts, met: &Met, turn: usize) -> u32 {
-    let count = met.open_links().count();
-    let links = met.open_links().map(|(number, _)| number).enumerate();
+fn best_link(parts: &Parts, (met, length): (&Met, u32), turn: usize) -> u32 {
+    let count = met.links_for(length).count();
+    let links = met.links_for(length).map(|(number, _)| number).enumerate();
     let best = links.min_by_key(|(nth, number)| {
         let turns = (nth + count - turn % count) % count;
         (parts.awaited(*number), turns)

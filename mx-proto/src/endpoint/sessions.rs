@@ -233,7 +233,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             epoch: hello.epoch,
             tx: Tx::Open(link),
             data: None,
-            data_links: hello.features & self.features(link) & wire::DATA_LINKS != 0,
+            data_links: if hello.features & wire::DATA_LINKS == 0 {
+                0
+            } else {
+                self.port.limits(link).data_links
+            },
             reach: Reach::UNKNOWN,
             borrows: Borrower::open(header.credit_fields.credit),
             longest_wait: 0,

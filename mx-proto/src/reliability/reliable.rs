@@ -73,7 +73,7 @@ impl<D: DatagramPort> Reliable<D> {
             pull_block: config.pull_block,
             remote_read: false,
             refusal_ends_link: false,
-            data_links: false,
+            data_links: config.data_links,
         };
         let datagram_max = capacity[Channel::Data as usize]
             .datagram_max
@@ -138,6 +138,14 @@ impl<D: DatagramPort> Reliable<D> {
     /// The service underneath, for settings of its own.
     pub fn datagrams_mut(&mut self) -> &mut D {
         &mut self.datagrams
+    }
+
+    /// Begins a session, and sends its Hello.
+    fn call(&mut self, address: D::Address, now: Instant) -> Result<LinkId, ConnectError> {
+        let id = self.links.call(now, address);
+        let id = id.ok_or(ConnectError::NoResources)?;
+        self.flush(now);
+        Ok(id)
     }
 
     /// Sends what can be sent on all links that may have something. True when there was anything.
@@ -324,12 +332,21 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
 
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         let address = self.datagrams.resolve(target)?;
-        let id = self
-            .links
-            .call(now, address)
-            .ok_or(ConnectError::NoResources)?;
-        self.flush(now);
-        Ok(id)
+        self.call(address, now)
+    }
+
+    fn connect_beside(&mut self, link: LinkId, now: Instant) -> Result<LinkId, ConnectError> {
+        if !self.has_places_beside(link) {
+            return Err(ConnectError::NoResources);
+        }
+        let address = self.address(link).ok_or(ConnectError::NoRoute)?;
+        self.call(address, now)
+    }
+
+    /// Keeps the last places for sessions' own links.
+    fn has_places_beside(&self, _link: LinkId) -> bool {
+        let most = self.links.config.max_links;
+        self.links.len() < most - most / 8
     }
 
     fn accept(&mut self, link: LinkId) {

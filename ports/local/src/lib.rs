@@ -359,7 +359,7 @@ impl LinkControl for LocalPort {
             pull_block: usize::MAX,
             remote_read: false,
             refusal_ends_link: false,
-            data_links: false,
+            data_links: 0,
         }
     }
 

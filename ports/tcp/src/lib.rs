@@ -323,7 +323,7 @@ impl LinkControl for TcpPort {
             pull_block: PULL_BLOCK,
             remote_read: false,
             refusal_ends_link: false,
-            data_links: true,
+            data_links: self.options.data_links,
         }
     }
 

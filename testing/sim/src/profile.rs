@@ -43,7 +43,7 @@ pub struct Profile {
     /// Both ends know something of a link that no other link has.
     pub binding: bool,
     /// [`mx_proto::port::Limits::data_links`].
-    pub data_links: bool,
+    pub data_links: u32,
     /// The probability that a link that was made beside another one ends with what is sent there.
     pub beside_dies: f64,
 }
@@ -69,7 +69,7 @@ impl Default for Profile {
             keepalive: Duration::from_secs(3),
             unbound: None,
             binding: false,
-            data_links: false,
+            data_links: 0,
             beside_dies: 0.0,
         }
     }
@@ -119,14 +119,14 @@ impl Profile {
             keepalive: Duration::from_secs(3),
             unbound: None,
             binding: false,
-            data_links: false,
+            data_links: 0,
             beside_dies: 0.0,
         };
         // Not drawn, so that seeds that once failed still run as they did.
         match drawn.piece {
             usize::MAX => drawn,
             _ => Self {
-                data_links: true,
+                data_links: 1,
                 beside_dies: drawn.parts / 10.0,
                 ..drawn
             },
