@@ -391,6 +391,11 @@ impl Met {
         self.open_links().filter(move |_| apart)
     }
 
+    /// Whether the session may have data links, and none has failed lately: one is soon to be there.
+    pub(crate) fn expects_link(&self) -> bool {
+        self.data_links > 0 && self.data.as_ref().is_none_or(|of| of.failures == 0)
+    }
+
     /// Returns all links by number, the command link first.
     pub(crate) fn links(&self) -> impl Iterator<Item = (u32, Tx)> {
         [(COMMAND_LINK, self.tx)]

@@ -379,7 +379,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let met = self.remotes.met(from);
             let links = met.map_or(0, |met| met.links_for(pulling.length).count());
             let block = match links {
-                0 if numbered => COMMAND_BLOCK,
+                0 if met.is_some_and(Met::expects_link) => COMMAND_BLOCK,
                 0 | 1 => pull_block,
                 // What is left is spread over all links, and the last parts are small.
                 _ => (pulling.missing() / (2 * links as u32)).max(STRIPE_LEAST),
@@ -712,8 +712,9 @@ pub(super) fn reader(token: u64) -> Option<RequestId> {
     (token & READS != 0).then(|| RequestId::from_word(token & !READS))
 }
 
-/// Bytes that are asked for at once over the command link while a data link may soon be there.
-const COMMAND_BLOCK: u32 = 512 << 10;
+/// Bytes that are asked for at once over the command link while a data link is soon to be there: 1 ms of 1 Gbit/s, for small
+/// messages wait behind them.
+const COMMAND_BLOCK: u32 = 128 << 10;
 /// Bytes of a part at least, where a message comes over several links: its Pull costs nothing beside it.
 const STRIPE_LEAST: u32 = 256 << 10;
 /// Names of operations stay below it.

@@ -157,6 +157,24 @@ fn a_small_message_waits_for_no_large_one_of_its_peer() {
     }
 }
 
+#[test]
+fn a_small_message_waits_little_while_the_data_link_opens() {
+    for from in [0, 1] {
+        let mut stage = two(1, [1; 2], tcp());
+        for bits in BULK..BULK + 4 {
+            stage.at(1 - from).recv(Selector::exact(bits), LARGE);
+            send(&mut stage, from, bits, LARGE);
+        }
+        stage.run(Duration::from_micros(100));
+        // Two parts of each message, of 128 KiB, and what had begun.
+        let took = small_message(&mut stage, from, 1 - from);
+        println!("{took:?}");
+        assert!(took < Duration::from_millis(10), "{took:?}");
+        stage.run_until_received(5, 60_000_000);
+        check_lost(&mut stage, 0);
+    }
+}
+
 /// A small message beside bulk of its own node takes as long as one of another node, over one path of 1 Gbit/s.
 #[test]
 fn over_datagrams_a_small_message_waits_for_the_path_alone() {
