@@ -17,7 +17,7 @@
 //! ([`InfoList`], [`Hints`]), and calls through the tables ([`calls`]).
 //! Not here: ports, messages.
 //!
-//! One binary works with 1.9 to 2.x. Three things make that so:
+//! A binary works with 1.9 to 2.x. Three things make that so:
 //!
 //! - `fi_info` is only ever allocated by the library, at its own size, and only members all
 //!   versions have are touched ([`abi::info`]);

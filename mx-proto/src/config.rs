@@ -31,7 +31,7 @@ pub struct Config {
     /// progress, unless [`crate::Endpoint::set_request_timeout`] sets another. `None` and more than
     /// 49 days: unlimited. 20 s is the value of the C method.
     pub request_timeout: Option<Duration>,
-    /// The same for a send that waits for its turn or its receiver. For MX that is part of the same
+    /// Time-out of a send that waits for its turn or its receiver. For MX that is part of the same
     /// time-out; a BMI server may take its time as long as it lives.
     pub waiting_timeout: Option<Duration>,
     /// The time without a packet after which a remote is lost if there are operations with it,

@@ -31,7 +31,7 @@ pub(crate) struct Session {
     pub(crate) watched: bool,
 }
 
-/// One data link.
+/// A data link of the session.
 #[derive(Debug)]
 pub(crate) struct DataLink {
     pub(crate) number: u32,
@@ -50,7 +50,7 @@ pub(crate) enum Stage {
     Dialled,
     /// Its Attach has gone.
     Asked,
-    /// It carries data: both sides have proven that it is the session's.
+    /// Data goes over the link: both sides have proven that it is the session's.
     Open,
 }
 

@@ -54,9 +54,9 @@ pub struct Settings {
     pub helper: bool,
     /// The only libfabric provider that will do.
     pub provider: Option<String>,
-    /// Of the rdm port; the dgram port waits for a fabric in the same way.
+    /// Options of the rdm port; the dgram port waits for a fabric in the same way.
     pub rdm: RdmOptions,
-    /// Of the dgram port.
+    /// Options of the dgram port.
     pub dgram: DgramOptions,
     /// Harm to what the dgram port receives.
     pub dgram_faults: Option<String>,

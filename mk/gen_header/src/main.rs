@@ -45,7 +45,7 @@ const HOSTS: [Host; 2] = [
 
 /// The sources whose types and constants C sees, with every host.
 const PLAIN: [&str; 2] = ["src/abi/types.rs", "src/abi/constants.rs"];
-/// The same, of a host's own.
+/// Sources of a host's own declarations.
 const OWN: [&str; 2] = ["abi.rs", "table.rs"];
 /// The exports that all hosts have alike.
 const EXPORTS: &str = "libraries/exports/src";

@@ -1,4 +1,4 @@
-//! One link: a session, its packets, and its state at the layer above.
+//! A link: a session, its packets, and its state at the layer above.
 //!
 //! Not here: other links.
 
@@ -12,12 +12,12 @@ use super::session::Session;
 use crate::time::{Instant, PeerDeadline};
 use crate::timer::TimerId;
 
-/// One session and what the layer above knows of it.
+/// A session and what the layer above knows of it.
 #[derive(Debug)]
 pub(super) struct Link<A> {
-    /// Of the peer's command channel.
+    /// Address of the peer's command channel.
     pub(super) address: A,
-    /// Of its data channel, once we have heard of it.
+    /// Address of the peer's data channel, once we have heard of it.
     pub(super) data: Option<A>,
     /// Bytes that may go there before it has been proven: as many as came from there, if it was a
     /// datagram that told us of it.
@@ -26,7 +26,7 @@ pub(super) struct Link<A> {
     pub(super) reassembly: Reassembly,
     /// The layer above has heard of it, or began it.
     pub(super) known: bool,
-    /// They began it.
+    /// The peer began the session.
     pub(super) called: bool,
     /// The time until which an incoming link is to be bound, so that a peer that only opens sessions
     /// does not fill the table; `None` once it is.
@@ -67,7 +67,7 @@ impl<A: Copy + Eq> Link<A> {
             && (header.whole > INTRODUCTION_MAX || header.whole as usize != payload.len())
     }
 
-    /// One that we began, so that the layer above knows of it, or (`known` is false) that they did.
+    /// A link that we began, so that the layer above knows of it, or (`known` is false) that the peer began.
     pub(super) fn new(address: A, session: Session, known: bool) -> Self {
         Self {
             address,
@@ -89,7 +89,7 @@ impl<A: Copy + Eq> Link<A> {
         }
     }
 
-    /// This is where the peer's datagrams come from. Where its data channel is, a Probe tells, as
+    /// Whether the peer's datagrams come from there. Where its data channel is, a Probe tells, as
     /// long as none of ours has been answered there.
     #[inline]
     pub(super) fn is_home(

@@ -74,11 +74,11 @@ pub(super) struct Links<A> {
     monitored: usize,
     dirty: VecDeque<LinkId>,
     backlog: Vec<LinkId>,
-    /// They go down in the next poll.
+    /// Links that go down in the next poll.
     pub(super) lost: Vec<LinkId>,
-    /// They have asked what has arrived.
+    /// Links whose peers have asked what has arrived.
     pub(super) pinged: Vec<LinkId>,
-    /// They wait for room in the send buffer.
+    /// Links that wait for room in the send buffer.
     pub(super) starved: Vec<LinkId>,
     wheel: Wheel<LinkId>,
     pub(super) replies: Vec<Reply<A>>,
@@ -103,7 +103,7 @@ pub(super) struct Links<A> {
 /// that is shared is full: enough to tell the sender that something is lost.
 pub(super) const RECEIVE_WINDOW_MIN: usize = 8 << 10;
 
-/// Of the bytes that are kept for a peer, those that come out of what all share.
+/// Returns how many of the bytes that are kept for a peer come out of what all share.
 pub(super) fn shared(kept: usize) -> usize {
     kept.saturating_sub(RECEIVE_WINDOW_MIN)
 }

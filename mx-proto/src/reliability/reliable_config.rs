@@ -19,7 +19,7 @@ pub struct ReliableConfig {
     pub send_bytes_all: usize,
     /// Bytes of one peer that came early and have no place yet, with what keeping them costs.
     pub early_bytes: usize,
-    /// The same of all peers, beyond the first 8 KiB of each. The rest is dropped and sent again.
+    /// Bytes kept for all peers, beyond the first 8 KiB of each. The rest is dropped and sent again.
     pub early_bytes_all: usize,
     /// Largest payload that takes the command channel: 768, the notes' figure.
     pub tiny: usize,
@@ -39,7 +39,7 @@ pub struct ReliableConfig {
     pub connect_give_up: Duration,
     /// After so long without a word from a peer it is asked for one.
     pub keepalive: Duration,
-    /// The same of a peer that operations wait for, on a machine that says at once when it is gone.
+    /// Silence of a peer that operations wait for after which it is asked, on a machine that says at once when it is gone.
     /// A death is noticed after half of it on the average; an idle exchange of 64 bytes costs some
     /// microseconds on either side.
     pub monitored_keepalive: Duration,

@@ -69,7 +69,7 @@ pub struct LoopbackPort {
     doorbell: EventFd,
 }
 
-/// One end of a link.
+/// An end of a link.
 #[derive(Debug)]
 struct End {
     /// The other one. It may be gone already.

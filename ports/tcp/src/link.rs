@@ -59,7 +59,7 @@ pub(super) struct Link {
     pub(super) rx: Rx,
     pub(super) tx: Tx,
     pub(super) unsent: Unsent,
-    /// Others began it, and the endpoint has not bound it.
+    /// The peer began the link, and the endpoint has not bound it.
     pub(super) stranger: bool,
     /// The source whose share it counts against.
     pub(super) source: Source,

@@ -16,7 +16,7 @@ use crate::world::NodeId;
 use mx_proto::{Instant, MatchBits, MatchMask, RemoteId, SessionId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// One life of a node: an index into the book.
+/// A life of a node: an index into the book.
 pub type LifeId = usize;
 
 /// Number of a message in the book.
@@ -33,7 +33,7 @@ pub enum SendState {
     Given,
 }
 
-/// One message.
+/// A message.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// Its sender.
@@ -46,7 +46,7 @@ pub struct Message {
     pub len: usize,
     /// Its state at its sender.
     pub state: SendState,
-    /// It has been received, or thrown away by its receiver's own choice.
+    /// The message has been received, or thrown away by its receiver's own choice.
     pub arrived: bool,
     /// A message like this one was cut off before its serial number: it may have been this one.
     perhaps: bool,
@@ -66,7 +66,7 @@ struct Receipt {
     next: u64,
 }
 
-/// One life of a node.
+/// A life of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
     /// Its node.
@@ -111,7 +111,7 @@ pub struct Book {
     messages: Vec<Message>,
     /// Serials not yet arrived of messages too short to carry one.
     short: HashMap<(LifeId, LifeId, u64, usize), BTreeSet<Serial>>,
-    /// Those of them that were taken for an arrival from a sender that was not known any more; they may
+    /// Serials that were taken for an arrival from a sender that was not known any more; they may
     /// have been another sender's.
     guessed: BTreeSet<Serial>,
     /// Serial received, by the order in which the receives were posted.
@@ -187,7 +187,7 @@ impl Book {
         &self.tally
     }
 
-    /// One of the two has ended, or has noticed the end of, their session.
+    /// Records that one of two nodes has ended, or has noticed the end of, their session.
     pub fn parted(&mut self, a: LifeId, b: LifeId) {
         *self.partings.entry((a.min(b), a.max(b))).or_default() += 1;
     }
@@ -236,7 +236,7 @@ impl Book {
         &self.messages[serial as usize]
     }
 
-    /// It was not posted after all.
+    /// Records that a message was not posted after all.
     pub fn unposted(&mut self, serial: Serial) {
         let message = &mut self.messages[serial as usize];
         message.state = SendState::Given;

@@ -125,7 +125,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.answer_challenge(link, from, &body);
     }
 
-    /// It has proven that it knows it, or has not.
+    /// Handles the peer's proof that it knows the secret.
     fn answer_challenge(&mut self, link: LinkId, from: RemoteId, body: &ChallengeBody) {
         let binding = self.port.binding(link);
         let Some(remote) = self.remotes.of(from) else {

@@ -7,7 +7,7 @@ use std::fmt;
 pub(in crate::reliability) struct BlackHole {
     /// The largest that passes on the data channel; `None`: nothing does.
     pub(in crate::reliability) passes: Option<u32>,
-    /// One that does not.
+    /// Length of a datagram that does not pass.
     pub(in crate::reliability) does_not: u32,
 }
 

@@ -5,7 +5,7 @@
 //!           <--resume---
 //! ```
 //!
-//! It has the cookies, the sequence numbers, and the properties of the path: round trip, window
+//! A suspended session has the cookies, the sequence numbers, and the properties of the path: round trip, window
 //! (halved after so long a pause), datagram size. The rest is as in a new session.
 
 use super::super::pmtu::{Found, Pmtu};
@@ -60,7 +60,7 @@ impl SuspendedSession {
 }
 
 impl Session {
-    /// It can be suspended. `None`: something is not done.
+    /// The suspended session. `None`: something is not done.
     pub(in crate::reliability) fn suspend(&self) -> Option<SuspendedSession> {
         let timers = [Timer::Resend, Timer::Ask, Timer::Reordering, Timer::Ack];
         let done = self.state == State::Open
