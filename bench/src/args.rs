@@ -160,7 +160,7 @@ pub(crate) struct Args {
     /// loss, busy: how much a stream carries [default: what 0.3 s do, 128]
     #[arg(long, value_name = "MIB", value_parser = number)]
     pub(crate) volume: Option<usize>,
-    /// One JSON object a line instead of a table
+    /// Print a JSON object a line instead of a table
     #[arg(long)]
     pub(crate) json: bool,
     /// Measure against a bmi_mx_perf --listen elsewhere

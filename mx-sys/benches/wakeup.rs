@@ -35,7 +35,7 @@ const SLEEPY: Tuning = Tuning {
     spin: Duration::ZERO,
 };
 
-/// One side of an exchange: `give` the token to the other side, `take` it when it comes.
+/// A side of an exchange: `give` the token to the other side, `take` it when it comes.
 trait Side: Send {
     fn give(&mut self);
     fn take(&mut self);

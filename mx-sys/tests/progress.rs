@@ -379,7 +379,7 @@ fn nothing_is_lost_between_many_threads() {
     }
 }
 
-/// The same, where a wake-up that is lost hangs: no thread has a time-out, and an item comes only
+/// A lost wake-up hangs here: no thread has a time-out, and an item comes only
 /// when the one before it has been taken.
 #[test]
 fn no_wake_up_is_lost_one_item_at_a_time() {

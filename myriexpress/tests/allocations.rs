@@ -44,7 +44,7 @@ fn memory(bytes: &mut [u8]) -> UserMemory {
     unsafe { UserMemory::new(bytes.as_mut_ptr().cast(), bytes.len()) }.unwrap()
 }
 
-/// One message, received with `test_any`, with `wait_for`, or when it is there already.
+/// Sends a message, received with `test_any`, with `wait_for`, or when it is there already.
 fn exchange(
     n: u64,
     from: EndpointHandle,

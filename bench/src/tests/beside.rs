@@ -23,12 +23,12 @@ use crate::reference::list::IOV_MAX;
 use crate::reference::udp::GsoBatch;
 use crate::reference::{self, ring, tcp, ucx, udp};
 
-/// One reference.
+/// A reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Beside {
     Ring,
     Tcp,
-    /// One datagram a message.
+    /// A datagram a message.
     Udp,
     /// As many datagrams a call as the kernel takes.
     GsoBatches(GsoBatch),

@@ -40,7 +40,7 @@ pub(crate) struct Bench<'a> {
     references: References,
 }
 
-/// Those that have processes of their own, where they are measured.
+/// References that have processes of their own, where they are measured.
 struct References {
     /// libfabric: the reference of the rdm port, and one of those of dgram.
     fabric: Option<RefCell<Sides>>,

@@ -23,7 +23,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-/// With both, tables that double are nearly full: what they have in reserve counts little.
+/// Peers from which tables that double are nearly full: what they have in reserve counts little.
 const FIRST: usize = 30;
 const MORE: usize = 220;
 /// By then keep-alive has found every peer quiet, and what its connection needed while there was

@@ -1,4 +1,4 @@
-//! What a panic says goes to a stderr that may be full, or have no reader.
+//! Panics say something on a stderr that may be full, or have no reader.
 
 use crate::own_process::in_own_process;
 use mx_boundary::caught;

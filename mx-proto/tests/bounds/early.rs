@@ -17,7 +17,7 @@ use std::rc::Rc;
 const EARLY: usize = 256 << 10;
 const EARLY_ALL: usize = 512 << 10;
 const PACKET_MAX: usize = 32 << 10;
-/// Of a packet whose body has to have a place.
+/// Length of a packet whose body has to have a place.
 const LARGE: u32 = 247_808;
 /// Limit of a session's memory besides what is counted: one packet, 8 KiB of early bytes, itself.
 const SESSION: usize = PACKET_MAX + (8 << 10) + (6 << 10);
@@ -26,7 +26,7 @@ const SESSION: usize = PACKET_MAX + (8 << 10) + (6 << 10);
 #[derive(Default)]
 struct User {
     packets: usize,
-    /// Of the last one.
+    /// The link of the last event.
     link: Option<LinkId>,
     place: Vec<u8>,
 }
@@ -145,7 +145,7 @@ impl Stage {
         self.arrives(session.from, &build(DATA, &fields, payload));
     }
 
-    /// They know of no session any more.
+    /// Has the peer know of no session any more.
     fn forget(&mut self, session: Session) {
         let cookies = [(TO, session.theirs), (FROM, session.from.into())];
         self.arrives(session.from, &build(RESET, &cookies, &[]));
@@ -169,7 +169,7 @@ fn front_without_a_header(stage: &mut Stage, session: Session) {
     }
 }
 
-/// The same of one that is wanted, or not, after its header.
+/// Sends the front of a packet that is wanted, or not, after its header.
 fn front_with_a_header(stage: &mut Stage, session: Session) {
     stage.say(session, 0, At(0, LARGE, 0), &header(LARGE));
     for seq in 1..20_000 {
@@ -191,7 +191,7 @@ fn one_behind(stage: &mut Stage, session: Session) {
     }
 }
 
-/// The same after its header, from its end.
+/// Sends a packet behind another one after its header, from its end.
 fn one_behind_backwards(stage: &mut Stage, session: Session) {
     stage.say(session, 0, At(1, LARGE, 0), &header(LARGE));
     for seq in 1..20_000 {

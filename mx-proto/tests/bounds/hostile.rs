@@ -399,7 +399,7 @@ fn withdraw(stage: &Stage, peer: u32, name: u64) {
     stage.say(peer, Header::new(Kind::Withdraw, name, 0), &[]);
 }
 
-/// With a pass over all receives for each packet these would be ten thousand million steps.
+/// A pass over all receives for each packet would make ten thousand million steps of these.
 #[test]
 fn calling_off_what_never_was_costs_the_same_however_much_is_posted() {
     let mut stage = Stage::with_peers(Config::default(), 2);
@@ -427,7 +427,7 @@ fn calling_off_what_never_was_costs_the_same_however_much_is_posted() {
     assert_eq!(stage.node.stats().stale, 100_002);
 }
 
-/// With a pass over all that is here for each of them these would be two thousand million steps.
+/// A pass over all that is here for each of them would make two thousand million steps of these.
 #[test]
 fn each_of_many_that_go_together_costs_what_it_has_left() {
     const PEERS: u32 = 20_000;

@@ -145,7 +145,7 @@ fn what_came_in_slots_stays_when_its_sender_goes_if_there_is_room() {
     end(&mut stage, 0);
 }
 
-/// One peer says something at random that has to do with its messages.
+/// Has a peer say something at random that has to do with its messages.
 fn say_anything(stage: &mut Stage, rng: &mut Rng, n: u32) {
     let tag = rng.below(6);
     let bits = rng.below(8) << 8 | tag;
@@ -258,7 +258,7 @@ fn whatever_peers_say_nothing_is_lost_of_what_there_is() {
     });
 }
 
-/// One that stayed in a slot would need room, and there is none.
+/// A message that stayed in a slot would need room, and there is none.
 #[test]
 fn the_slot_of_a_message_that_is_being_decided_is_free_when_its_sender_goes() {
     let mut stage = begin(0, 2);

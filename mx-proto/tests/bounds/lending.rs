@@ -23,7 +23,7 @@ fn listening(limit: usize, peers: u32) -> Stage {
     stage
 }
 
-/// One peer sends a message that is done with at once; returns the peers that were asked, which answer.
+/// Has a peer send a message that is done with at once; returns the peers that were asked, which answer.
 fn busy(stage: &mut Stage, link: u32, len: usize) -> Vec<u32> {
     stage.send_honestly(link, 1, &vec![1; len]);
     stage.run_with(finish);

@@ -1,4 +1,4 @@
-//! One endpoint, and a network on which the test plays all peers.
+//! An endpoint, and a network on which the test plays all peers.
 //!
 //! ```text
 //!   test --say(link, packet)--> ScriptedPort --> Endpoint --> Peers: what it sent, or no room
@@ -179,12 +179,12 @@ impl Stage {
         self.call_as(link, name, VERSION, 1 << 30);
     }
 
-    /// The same by one that speaks that version, and lends so many credits.
+    /// Calls as a peer that speaks that version, and lends so many credits.
     pub(crate) fn call_as(&self, link: u32, name: u32, version: u16, credits: u32) {
         self.call_from((link, name, 5), version, credits);
     }
 
-    /// The same in one of its lives.
+    /// Calls as a peer in one of its lives.
     pub(crate) fn call_from(&self, (link, name, life): (u32, u32, u8), version: u16, credits: u32) {
         let (header, hello) = introduction((name, life), version, credits);
         self.say(link, header, &hello);
@@ -210,7 +210,7 @@ impl Stage {
         self.say(link, header, body);
     }
 
-    /// The same, only offered.
+    /// Offers a message.
     pub(crate) fn offer(&self, link: u32, bits: u64, len: u32) {
         let header = Header::new(Kind::Offer, bits, len);
         self.say(link, header, &bits.to_le_bytes());
@@ -222,7 +222,7 @@ impl Stage {
         self.send_in(Lane::Matched, link, bits, body)
     }
 
-    /// The same in a lane.
+    /// Sends a message in a lane.
     pub(crate) fn send_in(&self, lane: Lane, link: u32, bits: u64, body: &[u8]) -> bool {
         let (len, price) = (body.len() as u32, cost(body.len() as u32));
         let credits = self.credits_of(link);
@@ -263,7 +263,7 @@ impl Stage {
         self.peers(|peers| peers.credits[link as usize])
     }
 
-    /// Those of them that a peer may still use.
+    /// Credits of the limit that a peer may still use.
     pub(crate) fn free(&self, link: u32) -> u32 {
         self.credits_of(link).free()
     }
@@ -297,7 +297,7 @@ impl Stage {
         self.run_with(keep);
     }
 
-    /// The same with an answer to what no receive accepts.
+    /// Runs with an answer to what no receive accepts.
     pub(crate) fn run_with(&mut self, answer: Answer) {
         self.node.owner_mut().answer = answer;
         for _ in 0..1_000_000 {
@@ -310,7 +310,7 @@ impl Stage {
         panic!("the endpoint never comes to rest");
     }
 
-    /// The same as [`Self::run`] while something always waits that cannot go: so many calls.
+    /// Runs as [`Self::run`] while something always waits that cannot go: so many calls.
     pub(crate) fn run_while_busy_at_most(&mut self, calls: usize) {
         self.node.owner_mut().answer = keep;
         for _ in 0..calls {

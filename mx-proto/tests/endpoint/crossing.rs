@@ -342,7 +342,7 @@ fn no_peer_is_taken_for_a_stranger_whatever_crosses() {
     });
 }
 
-/// One side of a run with random operations.
+/// A side of a run with random operations.
 #[derive(Default)]
 pub(super) struct Caller {
     connects: Vec<RequestId>,
@@ -351,7 +351,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// One whose remotes are itself.
+    /// A caller whose remotes are itself.
     pub(super) fn of_itself() -> Self {
         Self {
             calls_itself: true,

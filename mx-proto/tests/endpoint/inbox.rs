@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The largest message that is fetched here: of 585 credits 196 are kept for it.
 const LARGE: usize = 100_000;
 
-/// Of these messages only two can be fetched at a time beside what is lent.
+/// Credits of a message of which only two can be fetched at a time beside what is lent.
 const LARGE_COST: u32 = 196;
 
 fn begin() -> (Pair, RemoteId, RemoteId) {

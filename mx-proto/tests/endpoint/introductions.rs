@@ -352,7 +352,7 @@ fn a_stranger_without_room_is_asked_later_and_refused_without_a_word() {
     assert_eq!(pair.b.remotes(), 0);
 }
 
-/// One that has been refused may have something better to say in the same round.
+/// A stranger that has been refused may have something better to say in the same round.
 #[test]
 fn a_refused_stranger_keeps_its_link_if_its_next_hello_is_right() {
     for secret in [None, Some("one and the same for all")] {

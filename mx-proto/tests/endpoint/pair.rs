@@ -26,7 +26,7 @@ pub(crate) struct Answers {
     pub(crate) memory: bool,
     /// Turns of which a message could be had.
     pub(crate) ready: Vec<u32>,
-    /// Those that it was asked about: length, and the bytes that came.
+    /// Messages that the owner was asked about: length, and the bytes that came.
     pub(crate) asked: Vec<(u32, Vec<u8>)>,
     /// Events of remotes, as they were told.
     pub(crate) told: Vec<Told>,
@@ -121,7 +121,7 @@ pub(crate) trait Acts: Reports {
     /// Posts a receive that no message is there for.
     fn posts(&mut self, bits: MatchBits, buffer: Buffer, context: u64) -> RequestId;
 
-    /// Those with that interface, and the number that both have, oldest first.
+    /// Remotes with that interface, and the number that both have, oldest first.
     fn named(&self, nic: u64) -> Vec<RemoteId>;
 
     /// The status of the operation that has ended first.
@@ -408,7 +408,7 @@ impl Pair {
         (done.status, done.remote)
     }
 
-    /// The same, and it goes well.
+    /// Connects, and it goes well.
     pub(crate) fn connected(&mut self) -> RemoteId {
         let (status, b) = self.call();
         assert_eq!(status, Status::Success);
@@ -445,7 +445,7 @@ impl Pair {
         self.net.with(|net| net.script.reads_remotely = true);
     }
 
-    /// The same where a refusal ends the link.
+    /// A pair of which each side reads the other's memory, where a refusal ends the link.
     pub(crate) fn reading_over_connections() -> Self {
         let pair = Self::reading_remotely();
         pair.net.with(|net| net.script.refusals_end_links = true);
@@ -608,7 +608,7 @@ impl Pair {
         self.run_with(keep);
     }
 
-    /// The same with b's answer to what no receive accepts.
+    /// Runs with b's answer to what no receive accepts.
     pub(crate) fn run_with(&mut self, answer: Answer) {
         self.b.owner_mut().answer = answer;
         self.net.with(|net| {
@@ -659,7 +659,7 @@ impl Pair {
         self.net.with(|net| net.held = held);
     }
 
-    /// One side takes in what is next on one link, at most.
+    /// Has a side take in what is next on one link, at most.
     pub(crate) fn step(&mut self, side: Side, link: usize) {
         self.net.with(|net| {
             let all = 0..net.cables();
@@ -706,7 +706,7 @@ impl Pair {
         Self::of(config.clone(), config)
     }
 
-    /// That link is lost.
+    /// Cuts a link.
     pub(crate) fn cut_link(&mut self, cable: usize) {
         for end in ends(cable) {
             self.tell(end, Event::Down(LinkDown::Reset));

@@ -1,4 +1,4 @@
-//! What tools see of an endpoint's remotes.
+//! The view that tools have of an endpoint's remotes.
 
 use super::*;
 use mx_proto::{Phase, RemoteView};

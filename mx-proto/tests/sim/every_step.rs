@@ -1,4 +1,4 @@
-//! One transfer, interrupted after every single step of it, by every kind of interruption.
+//! A transfer, interrupted after every single step of it, by every kind of interruption.
 //!
 //! ```text
 //!   n0 -- message --> n1      step 0, 1, 2, ... n: there, something happens:

@@ -23,19 +23,19 @@ enum Step {
     Net(Move),
     /// The first calls the second at one of its addresses.
     Call(NodeId, NodeId, usize),
-    /// It calls all its calls off.
+    /// The node calls all its calls off.
     HangUp(NodeId),
-    /// It ends the session with the first it knows.
+    /// The node ends the session with the first that it knows.
     Part(NodeId),
-    /// It sends a message of so many bytes to the first it knows.
+    /// The node sends a message of so many bytes to the first that it knows.
     Send(NodeId, usize),
-    /// It calls its sends off.
+    /// The node calls its sends off.
     CancelSends(NodeId),
-    /// It posts a receive.
+    /// The node posts a receive.
     Recv(NodeId),
-    /// It calls its receives off.
+    /// The node calls its receives off.
     CancelRecvs(NodeId),
-    /// It dies, and another life of it begins.
+    /// The node dies, and another life of it begins.
     Restart(NodeId),
     /// Its addresses change: its links end, or fall silent.
     Move(NodeId, bool),
@@ -47,7 +47,7 @@ enum Step {
 #[derive(Clone, Debug)]
 struct Alphabet {
     nodes: usize,
-    /// Of each node; 0: all are on one machine without addresses.
+    /// Addresses of each node; 0: all are on one machine without addresses.
     addresses: usize,
     calls: usize,
     hang_ups: usize,
@@ -97,9 +97,9 @@ impl Alphabet {
     }
 }
 
-/// It may go with its data.
+/// Bytes of a message that may go with its data.
 const SMALL: usize = 300;
-/// It is offered.
+/// Bytes of a message that is offered.
 const LARGE: usize = 40_000;
 const BITS: u64 = 5;
 

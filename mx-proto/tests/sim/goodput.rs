@@ -205,7 +205,7 @@ fn a_fifth_lost_on_one_machine_leaves_three_tenths_of_the_goodput() {
     }
 }
 
-/// With reordering of a round trip each loss waits as long until it is declared; the receive window
+/// Reordering of a round trip makes each loss wait as long until it is declared; the receive window
 /// is full before that.
 #[test]
 fn a_fifth_lost_between_machines_leaves_three_tenths_of_the_goodput() {

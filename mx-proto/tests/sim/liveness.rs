@@ -20,7 +20,7 @@ fn rig(seed: u64, peer_timeout: Duration) -> (Rig, RemoteId) {
     (rig, remote)
 }
 
-/// The same over datagrams, on a network that reports names that are not open.
+/// A rig over datagrams, on a network that reports names that are not open.
 fn over_datagrams(seed: u64, peer_timeout: Duration) -> (Rig<Reliable<SimDatagrams>>, RemoteId) {
     let mut rig = datagram_rig(seed, peer_timeout);
     let remote = rig.connect(1);

@@ -96,7 +96,7 @@ impl<P: Port<Buffer>> Rig<P> {
         self.look(node)
     }
 
-    /// The same, only to look at: it has no turn for it.
+    /// A side, only to look at: it has no turn for it.
     pub(crate) fn look(&mut self, node: NodeId) -> &mut Side<P> {
         self.cluster.node(node).expect("it lives")
     }

@@ -6,7 +6,7 @@ use mx_sim::scenario::{Network, Stage, Unreliably};
 use mx_sim::{Habits, Rng, Terms, World};
 use std::time::Duration;
 
-/// One for each of these windows over datagrams, in the world with that seed.
+/// A stage for each of these windows over datagrams, in the world with that seed.
 pub(crate) fn unreliably(
     seed: u64,
     terms: Terms,

@@ -1,4 +1,4 @@
-//! What threads and processes read of each other without a lock, on a machine that keeps no order by itself.
+//! Memory that threads and processes read of each other without a lock, on a machine that keeps no order by itself.
 //!
 //! ```text
 //!   ring        bodies written before the flag, cells given back before the tail      ports/local/src/ring.rs

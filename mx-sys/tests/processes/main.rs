@@ -1,4 +1,4 @@
-//! What shows only when the other side is a process of its own, which can be stopped, killed and started anew,
+//! Cases that show only when the other side is a process of its own, which can be stopped, killed and started anew,
 //! or when this one has no descriptors left.
 //!
 //! ```text
@@ -28,14 +28,14 @@ use std::process::{Command, ExitCode};
 type Run = fn() -> ExitCode;
 type Child = fn(&[&str]);
 
-/// Those that have cases.
+/// Files that have cases.
 const FILES: [(&str, Run); 3] = [
     ("local_starved", local_starved::run),
     ("peers", peers::run),
     ("threads", threads::run),
 ];
 
-/// Those that have another process.
+/// Files that have another process.
 const CHILDREN: [(&str, Child); 3] = [
     ("local_starved", local_starved::child),
     ("peers", peers::child),

@@ -62,7 +62,7 @@ struct Way {
     give_up: Duration,
     /// The time within which a death must have been noticed.
     noticed: Duration,
-    /// The same, usually, of a peer with which nothing is under way and which is only waited for.
+    /// The usual time until a peer is missed with which nothing is under way and which is only waited for.
     missed: Duration,
     /// A child of fork can open an endpoint of its own; with libfabric that is the parent's.
     after_fork: bool,
@@ -381,7 +381,7 @@ fn open(way: Way, endpoint: EndpointChoice) -> Node {
     Node::open(options, config, true).unwrap()
 }
 
-/// That way and no other.
+/// The target that is reached that way and no other.
 fn target(way: Way, identity: Identity) -> Target {
     Target {
         nic: identity.nic,
@@ -439,7 +439,7 @@ impl Stream {
         next.expect("the stream has stopped")
     }
 
-    /// One message more.
+    /// Sends a message.
     fn go_on(&mut self, node: &Node, to: RemoteId, bytes: &[u8]) {
         let done = Self::next(node);
         assert_eq!(done.status, Status::Success);
@@ -469,13 +469,13 @@ struct Server {
 }
 
 impl Server {
-    /// One that serves, under a certain number if one is given. This process keeps the number for its successor.
+    /// Starts a process that serves, under a certain number if one is given. This process keeps the number for its successor.
     fn start(way: Way, endpoint: Option<EndpointId>) -> Self {
         let number = endpoint.unwrap_or_else(node::numbers::next);
         Self::spawn(way, &[number.0.to_string()])
     }
 
-    /// One that calls, and sends for ever.
+    /// Starts a process that calls, and sends for ever.
     fn client(way: Way, to: Identity) -> Self {
         let of = [to.nic.0, to.endpoint.0.into()].map(|number| number.to_string());
         Self::spawn(way, &[vec!["any".to_owned()], of.to_vec()].concat())
@@ -498,7 +498,7 @@ impl Server {
         }
     }
 
-    /// It has said this by now; does not wait.
+    /// Whether the process has said this by now; does not wait.
     fn has_said(&mut self, expected: &str) -> bool {
         if self.lines.buffer().is_empty() {
             let mut poll = libc::pollfd {

@@ -1,4 +1,4 @@
-//! What a kernel tells of this machine's interfaces.
+//! Interfaces of this machine, as its kernel tells of them.
 
 mod own_network;
 #[path = "../../../testing/sim/fixtures/own_process.rs"]

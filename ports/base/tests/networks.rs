@@ -13,7 +13,7 @@ fn order() -> String {
     Interfaces::now().to_string()
 }
 
-/// The same, when the kernel has told of a carrier, which it does at most once a second.
+/// The order when the kernel has told of a carrier, which it does at most once a second.
 fn order_after_carrier(expected: &str) -> String {
     let until = Instant::now() + Duration::from_secs(10);
     while order() != expected && Instant::now() < until {

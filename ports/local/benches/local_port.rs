@@ -55,7 +55,7 @@ fn main() {
     assert_eq!(status, 0, "the other process failed");
 }
 
-/// One side of something that carries messages.
+/// A side of something that carries messages.
 trait Pipe {
     // `Vec`, as it is what implements `Memory`.
     #[expect(clippy::ptr_arg)]
@@ -237,7 +237,7 @@ impl Bench {
         self.wake_ups();
     }
 
-    /// One-way times when the receiver sleeps: an eventfd and `poll`, and the port.
+    /// Measures one-way times when the receiver sleeps: an eventfd and `poll`, and the port.
     fn wake_ups(&mut self) {
         const ROUNDS: usize = 50;
         let mut pairs = Vec::new();

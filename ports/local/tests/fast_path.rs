@@ -83,7 +83,7 @@ impl Talker {
         );
     }
 
-    /// One packet there and one back.
+    /// Passes a packet there and one back.
     fn exchange(&mut self, value: u64) {
         self.send(self.link, &value.to_le_bytes());
         while !self.poll_active() {}

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     all: bool,
     #[command(flatten)]
     again: Again,
-    /// One JSON object a line for each endpoint
+    /// Print a JSON object a line for each endpoint
     #[arg(long)]
     json: bool,
     /// All counters as metrics, for a node exporter's text file

@@ -25,7 +25,7 @@ are seen from there.";
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
-    /// One JSON list
+    /// Print a JSON list
     #[arg(long)]
     json: bool,
 }

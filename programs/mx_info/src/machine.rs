@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Only this board
     #[arg(short)]
     board: Option<u32>,
-    /// One JSON object
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     busy: bool,
     #[command(flatten)]
     again: Again,
-    /// One JSON object a line for each endpoint
+    /// Print a JSON object a line for each endpoint
     #[arg(long)]
     json: bool,
 }

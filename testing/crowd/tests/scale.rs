@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Clients in all.
 const CLIENTS: usize = 10_000;
-/// Those of them that connect first, at once; the others follow in as many at a time.
+/// Clients that connect first, at once; the others follow in as many at a time.
 const STORM: usize = 2000;
 /// Descriptors of the server beside those of its peers, generously.
 const BESIDE: usize = 64;

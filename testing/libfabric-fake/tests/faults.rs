@@ -1,4 +1,4 @@
-//! What real providers do, where a port has to live with it, and faults as they were asked for.
+//! Habits of real providers, where a port has to live with them, and faults as they were asked for.
 
 use crate::side::*;
 use libfabric_fake::{Death, Fake, Faults, Release, Shape, Wait};

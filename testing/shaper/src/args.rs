@@ -113,7 +113,7 @@ struct Args {
     /// IP packets of more bytes vanish, without an error to the sender
     #[arg(long, value_name = "SIZE", value_parser = size)]
     mtu_black_hole: Option<usize>,
-    /// Of all chance
+    /// Seed of all chance
     #[arg(long)]
     seed: Option<u64>,
 }

@@ -74,7 +74,7 @@ enum Program {
     OfRoot,
     /// Elevated, with those of [`OWNER`].
     OfOwner,
-    /// Not elevated, as root.
+    /// The process is not elevated, as root.
     Plain,
 }
 

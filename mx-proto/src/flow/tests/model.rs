@@ -18,13 +18,13 @@ struct Message {
     number: u32,
     cost: u32,
     lane: Lane,
-    /// It has been copied and paid for.
+    /// The payment of a message that has been copied.
     copied: Option<Paid>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// With `aux` of its header; what of it is to be fetched.
+    /// A message with `aux` of its header, and the part of it that is to be fetched.
     Message {
         message: Message,
         aux: u32,
@@ -42,7 +42,7 @@ struct Here {
     fetch: u32,
 }
 
-/// One node's state for another node.
+/// The state of a node for another node.
 #[derive(Default)]
 struct Side {
     open: bool,

@@ -137,7 +137,7 @@ impl Crowd {
         crowd
     }
 
-    /// One more peer.
+    /// Connects a peer.
     pub(crate) fn connect(&mut self) -> u32 {
         let peer = self.peers.len() as u32;
         let credit_limit = self.flow.first_credits(Source::TRUSTED);

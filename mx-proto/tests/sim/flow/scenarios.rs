@@ -47,7 +47,7 @@ pub(crate) fn still(settings: &Settings, peers: u32) -> Row {
     Row::of("static", &mut crowd, settling)
 }
 
-/// Others take over, [`MOVES`] times. The cost until it settled is the worst of all moves.
+/// Has other peers take over, [`MOVES`] times. The cost until it settled is the worst of all moves.
 pub(crate) fn moving(settings: &Settings, peers: u32) -> Row {
     let mut crowd = Crowd::new(settings, peers, COST);
     let busy = busy(peers);

@@ -1,4 +1,4 @@
-//! One end of a link that sends numbered packets and checks those that come. Like an endpoint, it
+//! An end of a link that sends numbered packets and checks those that come. Like an endpoint, it
 //! introduces itself first and sends nothing else before it has been answered.
 //!
 //! ```text
@@ -97,7 +97,7 @@ pub(crate) struct Heard {
     pub(crate) up: bool,
     pub(crate) down: Option<LinkDown>,
     pub(crate) writable: bool,
-    /// They have introduced themselves, and are to be bound and answered.
+    /// Links that have introduced themselves, and are to be bound and answered.
     strange: Vec<LinkId>,
     /// Our introduction has been answered.
     answered: bool,
@@ -192,7 +192,7 @@ pub(crate) struct Peer<P> {
     pub(crate) link: Option<LinkId>,
     /// We have introduced ourselves there.
     pub(crate) introduced: bool,
-    /// It sends what it has without an introduction.
+    /// The peer sends what it has without an introduction.
     pub(crate) rude: bool,
     /// Sizes of packets still to go.
     pub(crate) to_send: VecDeque<usize>,

@@ -130,7 +130,7 @@ impl Stage {
         seen
     }
 
-    /// The same, onto a tape that has others as well.
+    /// Records onto a tape that has others as well.
     pub(crate) fn record_on(&self, from: usize, to: usize, tape: &Tape) {
         let tape = Rc::clone(tape);
         let script = move |channel: Channel, bytes: &[u8]| {

@@ -116,7 +116,7 @@ impl Net {
         self.open_as(node, identity, context_ids)
     }
 
-    /// One that says it is `identity`.
+    /// Opens an endpoint that says it is `identity`.
     fn open_as(
         &mut self,
         node: NodeId,
@@ -150,13 +150,13 @@ impl Net {
         }
     }
 
-    /// One more endpoint.
+    /// Adds an endpoint.
     pub(super) fn add(&mut self, context_ids: Option<super::ContextIds>) -> NodeId {
         let node = self.open(self.cluster.len(), context_ids);
         self.cluster.add(node)
     }
 
-    /// One more endpoint, which others see under the same name as that one.
+    /// Adds an endpoint which others see under the same name as that one.
     pub(super) fn add_twin(&mut self, of: NodeId) -> NodeId {
         let mut identity = self.engine(of).identity();
         identity.session.0 += 0x1000;
@@ -164,7 +164,7 @@ impl Net {
         self.cluster.add(node)
     }
 
-    /// One more endpoint, which says it is that one, in the same life.
+    /// Adds an endpoint which says it is that one, in the same life.
     pub(super) fn add_impostor(&mut self, of: NodeId) -> NodeId {
         let identity = self.engine(of).identity();
         let node = self.open_as(self.cluster.len(), identity, None);

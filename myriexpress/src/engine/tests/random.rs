@@ -29,7 +29,7 @@ struct Books {
     rng: Rng,
     /// By sender and receiver.
     addresses: Vec<Vec<Address>>,
-    /// With the serial numbers of their messages.
+    /// Sends under way, with the serial numbers of their messages.
     sends: [BTreeMap<Word, u64>; NODES],
     recvs: [BTreeMap<Word, Recv>; NODES],
     /// Receivers and lengths of messages that have not arrived.

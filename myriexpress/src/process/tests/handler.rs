@@ -15,7 +15,7 @@ struct Log {
     ep: AtomicU64,
     seen: Mutex<Vec<Told>>,
     answer: AtomicU32,
-    /// It stays inside until this is true.
+    /// The handler stays inside until this is true.
     hold: AtomicBool,
     inside: AtomicBool,
     close: Mutex<Option<Result<(), Error>>>,

@@ -77,7 +77,7 @@ pub(super) fn send(from: &Opened, to: Address, bits: u64, bytes: &mut [u8]) -> R
     isend(from.0, memory(bytes), to, bits, 0, mode, false).unwrap()
 }
 
-/// One that ends when a receive has matched.
+/// Posts a send that ends when a receive has matched.
 pub(super) fn issend(from: &Opened, to: Address, bits: u64, bytes: &mut [u8]) -> RequestHandle {
     let mode = SendMode::Synchronous;
     isend(from.0, memory(bytes), to, bits, 0, mode, false).unwrap()

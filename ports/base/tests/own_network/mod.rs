@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// This thread, and those that it starts, have a network of their own from now on, with a loopback in it.
+/// Gives this thread, and those that it starts, a network of their own from now on, with a loopback in it.
 /// False: they may not.
 pub(crate) fn have_own_network() -> bool {
     // SAFETY: plain system call.

@@ -23,7 +23,7 @@ const SLOT: usize = LINE + CHUNK;
 /// Bytes of shared memory one ring takes, a multiple of the page size.
 pub(crate) const RING_LEN: usize = (2 * LINE + SLOTS as usize * SLOT).next_multiple_of(4096);
 
-/// One end of a ring.
+/// An end of a ring.
 pub(crate) struct End {
     base: *mut u8,
     position: u64,

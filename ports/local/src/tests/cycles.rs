@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// One end of a link that is tried out, and what has gone through it.
+/// An end of a link that is tried out, and what has gone through it.
 struct End {
     link: LinkId,
     sent: u64,

@@ -27,7 +27,7 @@ pub(super) enum Stage {
     Plain,
     Offered,
     Up,
-    /// The same, and we have sent Suspend.
+    /// The peer's memory is there, and we have sent Suspend.
     Suspending,
 }
 

@@ -144,7 +144,7 @@ fn control_messages_out_of_place_fail_their_peer_and_no_other() {
     drop((controls, pipe_write));
 }
 
-/// The same of a peer that we have called.
+/// A peer that we have called answers out of place.
 #[test]
 fn answers_out_of_place_fail_their_peer() {
     let offer = offer_of(GEOMETRY);

@@ -208,7 +208,7 @@ fn unread_wake_ups_never_keep_a_later_one_away() {
     assert_eq!(b.bodies(), [b"last".to_vec()]);
 }
 
-/// Of a link that carries packets a doorbell is not read, and anything else at once.
+/// A doorbell of a link that carries packets is not read, and anything else at once.
 #[test]
 fn a_control_message_behind_unread_wake_ups_is_heard() {
     let (mut a, ab, mut b, ba) = linked();

@@ -177,7 +177,7 @@ fn who_is_asked_about_its_endpoint_is_not_disturbed() {
     assert_eq!(asked.bodies(), [b"on"]);
 }
 
-/// This thread alone becomes another user: really, effectively, and as its saved one. With
+/// Makes this thread alone another user: really, effectively, and as its saved one. With
 /// `u32::MAX` that stays as it is. False: it may not.
 fn become_user(real: u32, effective: u32, saved: u32) -> bool {
     // SAFETY: plain system call, which the C library does not repeat on other threads.

@@ -5,7 +5,7 @@ use libfabric_fake::{Fake, Shape};
 use mx_port_rdm::RdmOptions;
 use mx_proto::Config;
 
-/// One of each kind.
+/// Shapes of each kind of provider.
 pub(crate) fn shapes() -> [Shape; 7] {
     [
         Shape::tcp(),
@@ -23,7 +23,7 @@ pub(crate) fn nodes(fake: &Fake, count: usize) -> Nodes {
     nodes_with(fake, count, RdmOptions::default())
 }
 
-/// The same with other options.
+/// Nodes with other options.
 pub(crate) fn nodes_with(fake: &Fake, count: usize, options: RdmOptions) -> Nodes {
     let options = RdmOptions {
         library: Some(fake.library()),

@@ -77,7 +77,7 @@ impl Nodes {
         Some(nodes)
     }
 
-    /// One more node, with options of its own.
+    /// Adds a node, with options of its own.
     pub(crate) fn add_with(&mut self, options: RdmOptions) -> Option<usize> {
         let before = std::mem::replace(&mut self.options, options);
         let number = self.add();
@@ -85,7 +85,7 @@ impl Nodes {
         number
     }
 
-    /// One more node; its number.
+    /// Adds a node; returns its number.
     pub(crate) fn add(&mut self) -> Option<usize> {
         let number = self.ends.len();
         let end = self.open(number)?;

@@ -1,4 +1,4 @@
-//! What a message costs over the shapes of hardware: operations of the provider, counted.
+//! The cost of a message over the shapes of hardware: operations of the provider, counted.
 //!
 //! libfabric's own ping-pong needs there, at every size: one send (injected as far as that goes), a completion
 //! of it unless it was injected, one of the receive, no registration (one for all messages, made before), and
@@ -11,7 +11,7 @@ use libfabric_fake::{Fake, Shape};
 use libfabric_sys::abi::FI_CONTEXT2;
 use mx_proto::Status;
 
-/// Of one message, at both ends together: sends, of them injected, reads, completions, registrations, and how
+/// The cost of a message, at both ends together: sends, of them injected, reads, completions, registrations, and how
 /// often its bytes are in frames (rounded), where each end copies them.
 type Cost = [u64; 6];
 

@@ -27,7 +27,7 @@ enum Peer {
 
 const PEERS: [Peer; 3] = [Peer::Moves, Peer::Stops, Peer::Dies];
 
-/// Of each class one: injected, in a slot, large.
+/// Lengths of each class: injected, in a slot, large.
 const LENGTHS: [usize; 4] = [8, 4_000, 200_001, 2 << 20];
 
 /// Two nodes that have moved something.

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// One that has said its preamble and a packet.
+/// A stranger that has said its preamble and a packet.
 fn said(node: &Node, tag: u64) -> TcpStream {
     let mut socket = raw(node);
     let hello = [preamble(), frame(tag, b"hello")].concat();

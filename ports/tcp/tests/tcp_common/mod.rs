@@ -151,7 +151,7 @@ impl Node {
         [(); 2].map(|()| Self::open(Ipv4Addr::LOCALHOST))
     }
 
-    /// One that takes a silent host for gone after two seconds.
+    /// A node that takes a silent host for gone after two seconds.
     pub fn impatient() -> Self {
         let mut options = options(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]);
         options.dead_after = Duration::from_secs(2);

@@ -33,7 +33,7 @@ which path each class of message takes over it. MX_LIBFABRIC names another libra
 #[command(about = ABOUT)]
 #[group(multiple = false)]
 pub(crate) struct Args {
-    /// One JSON object
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
     /// Tables for a document

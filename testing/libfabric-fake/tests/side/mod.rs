@@ -1,4 +1,4 @@
-//! One side of a conversation: everything from fabric to endpoint, opened and used by libfabric's
+//! A side of a conversation: everything from fabric to endpoint, opened and used by libfabric's
 //! calls.
 //!
 //! ```text
@@ -235,7 +235,7 @@ impl Side {
         lot
     }
 
-    /// The same, filled behind the prefix.
+    /// Fills the memory behind the prefix.
     pub(crate) fn filled(&mut self, bytes: &[u8]) -> Lot {
         let prefix = self.prefix;
         let mut lot = self.lot(prefix + bytes.len());
@@ -248,7 +248,7 @@ impl Side {
         self.send_at(bytes, (lot.len, lot.desc), to, context)
     }
 
-    /// With a context of the test's choice.
+    /// Sends with a context of the test's choice.
     pub(crate) fn send_at(
         &self,
         bytes: *mut c_void,
@@ -337,7 +337,7 @@ impl Side {
         events
     }
 
-    /// One poll.
+    /// Polls once.
     pub(crate) fn event(&self) -> Option<Event> {
         let mut entry = fi_cq_tagged_entry {
             op_context: null_mut(),

@@ -41,7 +41,7 @@ fn cards() -> Vec<Shape> {
     ]
 }
 
-/// The same, with memory that the second may read by a key, and what it reads it into.
+/// A pair, with memory that the second may read by a key, and what it reads it into.
 fn offered(shape: Shape, seed: u64, len: usize) -> (Fake, Pair, RemoteKey, [Pieces; 2]) {
     let (fake, mut pair) = made_up(shape, seed);
     let [from, into] = [1, 2].map(|seed| pattern(seed, &[len]));

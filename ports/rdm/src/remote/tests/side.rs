@@ -1,4 +1,4 @@
-//! One side of a test, and two of them with what goes between.
+//! A side of a test, and two of them with what goes between.
 
 use crate::bounce::BounceBuffers;
 use crate::ops::{Op, Ops};
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One side: a port as `Remote` needs it.
+/// A side: a port as `Remote` needs it.
 pub(super) struct Side {
     pub(super) remote: Remote,
     pub(super) main: Ep,

@@ -31,7 +31,7 @@ impl Contexts {
     }
 }
 
-/// One open domain and its shared endpoint.
+/// An open domain and its shared endpoint.
 struct Side {
     domain: Domain,
     main: Ep,
