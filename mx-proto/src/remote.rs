@@ -95,6 +95,8 @@ pub(crate) struct Met {
     pub(crate) nonce: Nonce,
     /// Its number for this association.
     pub(crate) epoch: u16,
+    /// The link on which the two sides have met: our nonce is about it.
+    pub(crate) met_on: LinkId,
     /// The command link.
     pub(crate) tx: Tx,
     /// The data links that both sides have, by number.
@@ -123,13 +125,19 @@ pub(crate) enum Tx {
     Open(LinkId),
     /// It has none.
     Blocked(LinkId),
+    /// Our Fence has been sent there: nothing else is.
+    Fenced(LinkId),
 }
 
 impl Tx {
     /// The link, in any state.
     pub(crate) fn link(self) -> LinkId {
-        let (Self::Open(link) | Self::Blocked(link)) = self;
+        let (Self::Open(link) | Self::Blocked(link) | Self::Fenced(link)) = self;
         link
+    }
+
+    pub(crate) fn is_fenced(self) -> bool {
+        matches!(self, Self::Fenced(_))
     }
 }
 
@@ -395,7 +403,7 @@ impl Met {
         if let Some(tx) = [&mut self.tx]
             .into_iter()
             .chain(data)
-            .find(|tx| tx.link() == now.link())
+            .find(|tx| tx.link() == now.link() && !tx.is_fenced())
         {
             *tx = now;
         }

@@ -215,6 +215,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // With the first claim in it.
         self.send_reply(Some(id), link, header.word, Status::Success);
         self.send_claims(id, 1);
+        self.offer_move(id, link, hello.features);
         let now = self.clock.now();
         self.ask_namesakes(id, name, now);
     }
@@ -231,6 +232,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             session: hello.identity.session,
             nonce: hello.nonce,
             epoch: hello.epoch,
+            met_on: link,
             tx: Tx::Open(link),
             data: SmallVec::new(),
             data_links: hello.features & self.features(link) & wire::DATA_LINKS != 0,
@@ -294,6 +296,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 None => return,
             }
         }
+        if welcome && self.moves.holds(from) {
+            return self.moves.hold(from, connect);
+        }
         self.end_connect(from, connect, status);
         self.make_ready(from);
     }
@@ -331,6 +336,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return false;
         };
         let (name, claimed) = (remote.name, remote.life.claimed());
+        if !self.expect_move(id, link, hello.features) {
+            self.fail_remote(id, DownReason::Link(LinkDown::Unreachable));
+            return false;
+        }
         self.establish(id, (hello, greeting), link, header);
         let from = Greets::Called(RequestId::from_word(header.word));
         let identity = Identity {
@@ -365,7 +374,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// A connect is over, unless it has been before.
-    fn end_connect(&mut self, id: RemoteId, connect: RequestId, status: Status) {
+    pub(super) fn end_connect(&mut self, id: RemoteId, connect: RequestId, status: Status) {
         if !self.awaits(id, connect) {
             self.stats.stale += 1;
         } else {
@@ -390,9 +399,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         record.is_some_and(|record| matches!(record.state, State::Connecting { .. }))
     }
 
-    /// Removes a remote that never answered and to which no connect waits any more.
+    /// Removes a remote that never answered, or has not moved as it has to, and to which no connect waits any more.
     pub(super) fn drop_if_unwanted(&mut self, id: RemoteId) {
-        let unwanted = |it: &Remote| it.met().is_none() && it.connects.is_empty();
+        let held = self.moves.holds(id);
+        let unwanted = |it: &Remote| (held || it.met().is_none()) && it.connects.is_empty();
         if self.remotes.of(id).is_some_and(unwanted) {
             self.leave(id);
         }

@@ -46,6 +46,17 @@ pub struct Profile {
     pub data_links: bool,
     /// The probability that a link that was made beside another one ends with what is sent there.
     pub beside_dies: f64,
+    /// Sessions that this port calls, or that call it, may move to links of another kind.
+    pub fabric: Option<SimFabric>,
+}
+
+/// The links of a fabric, beside those on which nodes meet.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SimFabric {
+    /// Sessions that do not move there end.
+    pub strict: bool,
+    /// Peers' memory can be read there.
+    pub remote_read: bool,
 }
 
 impl Default for Profile {
@@ -71,6 +82,7 @@ impl Default for Profile {
             binding: false,
             data_links: false,
             beside_dies: 0.0,
+            fabric: None,
         }
     }
 }
@@ -121,8 +133,17 @@ impl Profile {
             binding: false,
             data_links: false,
             beside_dies: 0.0,
+            fabric: None,
         };
         // Not drawn, so that seeds that once failed still run as they did.
+        let fabric = SimFabric {
+            strict: false,
+            remote_read: drawn.jitter.is_zero(),
+        };
+        let drawn = Self {
+            fabric: (drawn.pull_block < 64 << 10).then_some(fabric),
+            ..drawn
+        };
         match drawn.piece {
             usize::MAX => drawn,
             _ => Self {
