@@ -533,7 +533,7 @@ mod tests {
     #[test]
     fn a_wrong_kind_or_magic_is_no_header() {
         let good = header(Kind::Eager).emit();
-        for (at, value) in [(0, 0), (0, 22), (0, 255), (2, b'm'), (3, b'x')] {
+        for (at, value) in [(0, 0), (0, 24), (0, 255), (2, b'm'), (3, b'x')] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::parse(&bad), None, "byte {at} = {value}");

@@ -258,7 +258,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn nonce_of(&self, id: RemoteId) -> Option<secret::Nonce> {
         let remote = self.remotes.of(id)?;
         let met_on = remote.met().map(|met| met.met_on);
-        let link = met_on.or(remote.link.map(|(link, _)| link))?;
+        let link = met_on.or_else(|| remote.link.map(|(link, _)| link))?;
         Some(self.call_nonce(id, link))
     }
 

@@ -55,7 +55,7 @@ struct Move {
     held: SmallVec<[RequestId; 1]>,
 }
 
-/// How far a move has got.
+/// Stages of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// The caller waits for an address.
@@ -355,7 +355,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// What comes on such a link is none of a peer's of ours.
+    /// Ends such a link, on which something has come that no peer of ours sends.
     fn added_link_violation(&mut self, link: LinkId) {
         self.stats.malformed += 1;
         log::debug!("link {link:?}: {}; closing it", Violation::Move);
@@ -412,6 +412,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 self.port.close(link, Close::Now);
             }
             _ => self.stay(id, NoMove::Ended(reason), true),
+        }
+    }
+
+    /// The meeting link of a session is down. True: the session goes on over the fabric, as the caller has read our Fence if it
+    /// is still there.
+    pub(super) fn moves_without_meeting_link(&mut self, id: RemoteId) -> bool {
+        let fenced = self.remotes.met(id).is_some_and(|met| met.tx.is_fenced());
+        match self.moves.stage_of(id) {
+            Some(Stage::Answered(Some(added))) if fenced => {
+                self.move_to(id, added);
+                self.doubt(id);
+                true
+            }
+            _ => false,
         }
     }
 

@@ -52,15 +52,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         remote.link.take_if(|known| known.0 == link);
-        match (&remote.life, reason) {
-            (Life::Connecting { .. }, LinkDown::Elsewhere(route)) => {
-                // What has not been said there is said anew.
-                let queues = remote.queues_mut();
-                let unsaid = queues.map(|queues| std::mem::take(&mut queues.control).len());
-                self.controls -= unsaid.unwrap_or(0);
-                self.connect_elsewhere(id, route);
-            }
-            _ => self.fail_remote(id, DownReason::Link(reason)),
+        if let (Life::Connecting { .. }, LinkDown::Elsewhere(route)) = (&remote.life, reason) {
+            // What has not been said there is said anew.
+            let queues = remote.queues_mut();
+            let unsaid = queues.map(|queues| std::mem::take(&mut queues.control).len());
+            self.controls -= unsaid.unwrap_or(0);
+            self.connect_elsewhere(id, route);
+        } else if !self.moves_without_meeting_link(id) {
+            self.fail_remote(id, DownReason::Link(reason));
         }
     }
 

@@ -130,6 +130,14 @@ impl<D: DatagramPort> Reliable<D> {
         self.links.lost = lost.map(|(id, _)| id).collect();
     }
 
+    /// Starts a link to that address.
+    pub fn call_at(&mut self, address: D::Address, now: Instant) -> Result<LinkId, ConnectError> {
+        let id = self.links.call(now, address);
+        let id = id.ok_or(ConnectError::NoResources)?;
+        self.flush(now);
+        Ok(id)
+    }
+
     /// The service underneath.
     pub fn datagrams(&self) -> &D {
         &self.datagrams
@@ -324,12 +332,7 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
 
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         let address = self.datagrams.resolve(target)?;
-        let id = self
-            .links
-            .call(now, address)
-            .ok_or(ConnectError::NoResources)?;
-        self.flush(now);
-        Ok(id)
+        self.call_at(address, now)
     }
 
     fn accept(&mut self, link: LinkId) {

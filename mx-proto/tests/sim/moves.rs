@@ -23,6 +23,7 @@ fn tcp(strict: bool) -> Profile {
         fabric: Some(SimFabric {
             strict,
             remote_read: true,
+            few_places: false,
         }),
         ..Profile::stream()
     }
@@ -219,7 +220,7 @@ fn a_fabric_may_be_slow_after_every_step() {
 }
 
 #[test]
-fn a_fabric_on_which_nobody_answers_is_not_moved_to() {
+fn a_fabric_without_an_answer_is_not_moved_to() {
     for strict in [false, true] {
         let mut stage = calling(1, &[tcp(strict); 2]);
         stage.network.fabric.set_mute(true);
@@ -279,4 +280,24 @@ fn the_end_of_the_meeting_link_is_a_reason_to_ask() {
     assert!(pass(&mut stage, 0, 100_000));
     check(&mut stage, 1);
     assert_eq!(ended(&mut stage), 0);
+}
+
+#[test]
+fn where_places_are_short_a_session_that_has_moved_gives_its_meeting_link_up() {
+    for few in [[false; 2], [true, false], [false, true], [true; 2]] {
+        let profiles = few.map(|few_places| Profile {
+            fabric: tcp(true).fabric.map(|fabric| SimFabric {
+                few_places,
+                ..fabric
+            }),
+            ..tcp(true)
+        });
+        let mut stage = calling(1, &profiles);
+        stage.run(Duration::from_secs(1));
+        assert_eq!(moved(&mut stage, 0) + moved(&mut stage, 1), 2);
+        let left = [0, 1].map(|id| stage.network.fabric.links_met(id));
+        assert_eq!(left, [usize::from(few == [false; 2]); 2], "{few:?}");
+        check(&mut stage, 0);
+        assert_eq!(ended(&mut stage), 0);
+    }
 }

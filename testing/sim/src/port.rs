@@ -264,7 +264,8 @@ impl<M: Memory> LinkControl for SimPort<M> {
                 streamed_max: 0,
                 data_max: self.profile.data_max.min(self.profile.packet_max),
                 pull_block: self.profile.pull_block,
-                remote_read: fabric.remote_read && inner.share.is_some(),
+                remote_read: (fabric.remote_read || self.profile.remote_read)
+                    && inner.share.is_some(),
                 refusal_ends_link: self.profile.refusal_ends_link,
                 data_links: false,
             };
@@ -290,6 +291,10 @@ impl<M: Memory> LinkControl for SimPort<M> {
     fn connect_beside(&mut self, link: LinkId, _now: Instant) -> Result<LinkId, ConnectError> {
         let mut inner = self.fabric.inner.borrow_mut();
         inner.connect_beside(self.host, link)
+    }
+
+    fn has_places_beside(&self, _link: LinkId) -> bool {
+        !self.profile.fabric.is_some_and(|fabric| fabric.few_places)
     }
 
     fn fabrics(&self, _link: LinkId, _called: bool) -> u32 {

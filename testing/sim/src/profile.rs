@@ -57,6 +57,8 @@ pub struct SimFabric {
     pub strict: bool,
     /// Peers' memory can be read there.
     pub remote_read: bool,
+    /// Places for the links on which nodes meet are short.
+    pub few_places: bool,
 }
 
 impl Default for Profile {
@@ -139,6 +141,7 @@ impl Profile {
         let fabric = SimFabric {
             strict: false,
             remote_read: drawn.jitter.is_zero(),
+            few_places: drawn.latency > Duration::from_micros(50),
         };
         let drawn = Self {
             fabric: (drawn.pull_block < 64 << 10).then_some(fabric),
@@ -148,7 +151,11 @@ impl Profile {
             usize::MAX => drawn,
             _ => Self {
                 data_links: true,
-                beside_dies: drawn.parts / 10.0,
+                // A session ends with the link of a fabric to which it has moved.
+                beside_dies: match drawn.fabric {
+                    Some(_) => 0.0,
+                    None => drawn.parts / 10.0,
+                },
                 ..drawn
             },
         }

@@ -10,12 +10,12 @@ use mx_proto::port::{LinkDown, NoMove};
 use mx_proto::{LinkId, Memory};
 
 impl<M: Memory> Fabric<M> {
-    /// Lets a node answer at all addresses of the fabric from now on, whoever has given them out.
+    /// Lets a node answer at all addresses of the fabric from now on, also those that other nodes have given out.
     pub fn set_impostor(&self, node: Option<NodeId>) {
         self.inner.borrow_mut().impostor = node;
     }
 
-    /// Lets nobody answer at addresses of the fabric from now on, or the right ones again.
+    /// Lets no node answer at addresses of the fabric from now on, or the right ones again.
     pub fn set_mute(&self, mute: bool) {
         self.inner.borrow_mut().mute = mute;
     }

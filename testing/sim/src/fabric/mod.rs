@@ -67,9 +67,9 @@ pub(crate) struct Inner<M> {
     by_hand: bool,
     /// Hears all packets that are sent whole.
     tap: Option<Tap>,
-    /// Who answers at addresses of the fabric, whoever has given them out.
+    /// Node that answers at all addresses of the fabric.
     impostor: Option<NodeId>,
-    /// Nobody answers there.
+    /// No node answers there.
     mute: bool,
 }
 
@@ -269,6 +269,14 @@ impl<M: Memory> Fabric<M> {
     /// Whether a node has links beside others.
     pub fn has_beside(&self, node: NodeId) -> bool {
         !self.inner.borrow().links_beside(node).is_empty()
+    }
+
+    /// Returns the number of links that a node does not have beside others.
+    pub fn links_met(&self, node: NodeId) -> usize {
+        let inner = self.inner.borrow();
+        let mut links = inner.links_between(|x, _| x == node);
+        links.retain(|(host, link)| inner.end(*host, *link).is_some_and(|end| !end.beside));
+        links.len()
     }
 
     /// Breaks the links of a node that it does not have beside others.
