@@ -71,7 +71,7 @@ capture "$work/kinds.pcap" -T $preamble \
     "$(packet 17 0 0 0 "$(le 8 $((0x4d58c0a80001)); le 8 77; le 4 3; le 4 0; repeated ab 16; repeated ef 32)")" \
     "$(packet 18 0 0 0 "$(repeated ef 32)")" \
     "$(packet 3 $((0xc << 60 | 6 << 32 | 256)) 11 0 "$name")" "$(packet 99 0 0 0)" "$(packet 9 0 0 0 00)" \
-    "4c016d7802000000$(repeated 00 24)4142"
+    "$(packet 22 0 4 0 4142)" "$(packet 23 0 0 0)"
 
 # kind FIELD=VALUE...: the packet of that kind has these
 kind() {
@@ -105,7 +105,8 @@ kind 'mx.kind == 18' mx.proof="$(repeated ef 32)"
 kind 'mx.type == 0xc' mx.peer=6 mx.tag=256 mx.name=mx://a:0:3
 kind 'mx.bad_kind' mx.kind=99
 kind 'mx.bad_body' mx.kind=9 mx.body_length=1
-kind 'mx_tcp.exchange' mx_tcp.exchange=1 mx_tcp.exchange_body=4142
+kind 'mx.kind == 22' mx.fabric=4 mx.address=4142
+kind 'mx.kind == 23' mx.epoch=5
 
 # Nonsense: what the fuzzers keep, as datagrams and behind a preamble.
 survives() {

@@ -1,7 +1,7 @@
 -- Wireshark's view of MX over TCP and UDP: docs/wire-format.md, docs/dgram.md.
 --
 --   mx        packets: header, match bits, credit fields, bodies; questions and answers tied together
---   mx.tcp    the preamble of a connection, then packets; the address exchange
+--   mx.tcp    the preamble of a connection, then packets
 --   mx.dgram  datagrams: cookies, segments, acknowledgements; what begins a packet is shown as one
 --
 -- Found by their first bytes, at any port. Installed where Wireshark looks for plugins, or: tshark -X lua_script:mx.lua
@@ -24,11 +24,11 @@ local KINDS = {
     [1] = "Connect", [2] = "Reply", [3] = "Eager", [4] = "Offer", [5] = "Pull", [6] = "Data", [7] = "Notify",
     [8] = "Withdraw", [9] = "Credit", [10] = "Disconnect", [11] = "Ping", [12] = "Pong", [13] = "Revoke",
     [14] = "Return", [15] = "Claim", [17] = "Challenge", [18] = "Prove", [19] = "Attach", [20] = "Attached",
-    [21] = "Lost",
+    [21] = "Lost", [22] = "Upgrade", [23] = "Fence",
 }
 local CONNECT, REPLY, EAGER, OFFER, PULL, DATA, NOTIFY, WITHDRAW = 1, 2, 3, 4, 5, 6, 7, 8
 local PING, PONG, REVOKE, RETURN, CLAIM, CHALLENGE, PROVE = 11, 12, 13, 14, 15, 17, 18
-local ATTACH, ATTACHED, LOST = 19, 20, 21
+local ATTACH, ATTACHED, LOST, UPGRADE = 19, 20, 21, 22
 -- Introductions have no credit fields.
 local NO_CREDIT = {
     [CONNECT] = true, [REPLY] = true, [CLAIM] = true, [CHALLENGE] = true, [PROVE] = true, [ATTACH] = true,
@@ -65,6 +65,9 @@ field(f, "uint32", "mx.wanted_length", "Bytes wanted")
 field(f, "uint32", "mx.attempt", "Attempt")
 field(f, "uint64", "mx.attached", "Session of the data link", base.HEX)
 field(f, "uint32", "mx.data_link", "Number of the data link")
+field(f, "uint32", "mx.fabric", "Fabric", base.DEC, { [4] = "rdm", [8] = "dgram" })
+field(f, "uint32", "mx.refusal", "Reason for no address", base.DEC, { [0] = "none", [1] = "no room", [2] = "it failed" })
+field(f, "bytes", "mx.address", "Address on the fabric")
 field(f, "uint32", "mx.transferred", "Bytes received")
 field(f, "uint32", "mx.asked_back", "Credits asked back")
 field(f, "uint32", "mx.given_back", "Credits given back")
@@ -232,6 +235,7 @@ local BODIES = {
     [NOTIFY] = { 0, 0 }, [WITHDRAW] = { 0, 0 }, [9] = { 0, 0 }, [10] = { 0, 0 }, [PING] = { 0, 0 }, [PONG] = { 0, 0 },
     [REVOKE] = { 0, 0 }, [RETURN] = { 0, 0 }, [CLAIM] = { 40, BODY_MAX }, [CHALLENGE] = { 72, 72 },
     [PROVE] = { 32, 32 }, [ATTACH] = { 16, 16 }, [ATTACHED] = { 16, 16 }, [LOST] = { 0, 0 },
+    [UPGRADE] = { 0, 512 }, [23] = { 0, 0 },
 }
 
 local show = {}
@@ -374,6 +378,14 @@ show[LOST] = function(t, _, tree)
     return "number " .. t(16, 4):le_uint()
 end
 
+show[UPGRADE] = function(t, _, tree, body)
+    tree:add_le(f.fabric, t(16, 4))
+    tree:add_le(f.refusal, t(20, 4))
+    if body then
+        tree:add(f.address, body)
+    end
+end
+
 show[PROVE] = function(_, pinfo, tree, body)
     if body and body:len() == 32 then
         tree:add(f.proof, body)
@@ -420,17 +432,10 @@ function mx.dissector(tvb, pinfo, tree)
     return HEADER + there
 end
 
--- The address exchange, which stands where a packet would.
-local EXCHANGE = {
-    [1] = "question for rdm", [2] = "answer", [3] = "question for dgram", [4] = "hail for rdm", [5] = "hail for dgram",
-    [6] = "nonce",
-}
+-- The framing.
 local x = {}
 field(x, "string", "mx_tcp.preamble", "Preamble")
 field(x, "uint16", "mx_tcp.version", "Version of the framing")
-field(x, "uint8", "mx_tcp.exchange", "Address exchange", base.DEC, EXCHANGE)
-field(x, "uint16", "mx_tcp.exchange_version", "Version of the address exchange")
-field(x, "bytes", "mx_tcp.exchange_body", "Body")
 mx_tcp.fields = x
 
 local function is_preamble(tvb)
@@ -454,17 +459,6 @@ local function unit(tvb, pinfo, tree)
         sub:add(x.preamble, tvb(1, 5))
         sub:add_le(x.version, tvb(6, 2))
         pinfo.cols.info:append("preamble ")
-    elseif tvb(0, 1):string() == "L" and tvb(2, 2):string() == "mx" then
-        local kind = tvb(1, 1):uint()
-        local sub = tree:add(mx_tcp, tvb, "MX address exchange, " .. (EXCHANGE[kind] or "unknown"))
-        sub:add(x.exchange, tvb(1, 1))
-        if tvb:len() >= HEADER then
-            sub:add_le(x.exchange_version, tvb(8, 2))
-        end
-        if tvb:len() > HEADER then
-            sub:add(x.exchange_body, tvb(HEADER))
-        end
-        pinfo.cols.info:append("address exchange: " .. (EXCHANGE[kind] or "unknown") .. " ")
     else
         return mx.dissector(tvb, pinfo, tree)
     end

@@ -40,7 +40,7 @@ enum {
     FIRST_NUMBER = 7,
     KEPT_NUMBER = 2999,
     HELLO_SIZE = DATAGRAM_HEADER + DATAGRAM_GREETING,
-    DATA_LINKS = 1,    /* a feature */
+    DATA_LINKS = 1, FABRIC_RDM = 4, /* features */
     CALLS = 2, /* before a client gives up a peer that cuts it off */
     TAG = 5,
     OUR_ID = 0x345,
@@ -262,7 +262,9 @@ static void is_served(const struct stage *stage, int way, unsigned char *connect
     is_answered(&link, in, 0);
     CHECK_THAT(get32(in + NUMBER_AT), ==, stage->endpoint);
     /* Whatever it offers, the kept peer does not read it. */
-    CHECK_THAT(get32(in + FEATURES_AT), ==, way == WAY_TCP || way == WAY_DGRAM ? DATA_LINKS : 0);
+    unsigned links = way == WAY_TCP || way == WAY_DGRAM ? DATA_LINKS : 0;
+    CHECK_THAT(get32(in + FEATURES_AT) & ~(unsigned)FABRIC_RDM, ==, links);
+    CHECK(way == WAY_TCP || (get32(in + FEATURES_AT) & FABRIC_RDM) == 0);
     CHECK_THAT(get32(in + CREDIT_AT), >, 0);
     CHECK_THAT(in[GREETING_LENGTH_AT], >, 8);
     CHECK_THAT(get32(in + GREETING_AT), ==, 0x100);

@@ -165,7 +165,7 @@ pub enum SendError {
 }
 
 /// Reasons for the end of a link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkDown {
     /// No process listens there.
     Refused,
@@ -241,6 +241,56 @@ impl From<ConnectError> for LinkDown {
     }
 }
 
+/// Bit of the fabric of the rdm port, in hellos.
+pub const FABRIC_RDM: u32 = 4;
+/// Bit of the fabric of the dgram port, likewise.
+pub const FABRIC_DGRAM: u32 = 8;
+
+/// Reasons why a session does not move to a fabric.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NoMove {
+    /// The peer does not have it.
+    NotOffered,
+    /// There is no room for another link.
+    Full,
+    /// The fabric has failed, or does not lead there.
+    Failed,
+    /// The peer's address is none of our fabric.
+    Differs,
+    /// The link over the fabric has ended.
+    Ended(LinkDown),
+}
+
+impl NoMove {
+    /// The reason as it travels.
+    pub(crate) fn code(self) -> u32 {
+        match self {
+            Self::Full => 1,
+            _ => 2,
+        }
+    }
+
+    /// The reason that has come.
+    pub(crate) fn of_code(code: u32) -> Self {
+        match code {
+            1 => Self::Full,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl fmt::Display for NoMove {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOffered => f.write_str("the peer has no such fabric"),
+            Self::Full => f.write_str("no room for another link"),
+            Self::Failed => f.write_str("the fabric has failed"),
+            Self::Differs => f.write_str("the peer is on another fabric"),
+            Self::Ended(reason) => write!(f, "the link over the fabric: {reason}"),
+        }
+    }
+}
+
 /// Ways to close a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Close {
@@ -286,6 +336,49 @@ pub trait LinkControl {
     /// Whether there are places enough that a session may have a second link, such as this one that a peer began.
     fn has_places_beside(&self, _link: LinkId) -> bool {
         true
+    }
+
+    /// Bits of the fabrics to which the session that is met on `link` may move. `called`: we have begun the link, and it is the one
+    /// that its target asks for.
+    fn fabrics(&self, _link: LinkId, _called: bool) -> u32 {
+        0
+    }
+
+    /// Whether the target of a link that we began asks for a fabric and nothing else.
+    fn must_move(&self, _link: LinkId) -> bool {
+        false
+    }
+
+    /// Makes an end of a link over a fabric for the peer of `link`, if there has to be one before it is used. Returns our
+    /// address for that peer.
+    fn offer(
+        &mut self,
+        _link: LinkId,
+        _fabric: u32,
+        _now: Instant,
+    ) -> Result<(Option<LinkId>, Vec<u8>), NoMove> {
+        Err(NoMove::Failed)
+    }
+
+    /// Starts a link over a fabric to the peer of `link`, which has sent this address.
+    /// [`PortEvent::Up`](crate::round::PortEvent::Up) or [`PortEvent::Down`](crate::round::PortEvent::Down) follows.
+    fn call(
+        &mut self,
+        _link: LinkId,
+        _fabric: u32,
+        _address: &[u8],
+        _now: Instant,
+    ) -> Result<LinkId, NoMove> {
+        Err(NoMove::Failed)
+    }
+
+    /// The session of a link that we began does not move.
+    fn stays(&mut self, _link: LinkId, _why: NoMove) {}
+
+    /// Asks whether the process of the peer of `link` is still there, and ends the link soon if it does not answer. False: the port
+    /// cannot.
+    fn doubt(&mut self, _link: LinkId, _now: Instant) -> bool {
+        false
     }
 
     /// Accepts a link: its peer has been met. One that a stranger began and that is not accepted goes down

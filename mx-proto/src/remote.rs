@@ -95,6 +95,8 @@ pub(crate) struct Met {
     pub(crate) nonce: Nonce,
     /// Its number for this association.
     pub(crate) epoch: u16,
+    /// The link on which the two sides have met: our nonce is about it.
+    pub(crate) met_on: LinkId,
     /// The command link.
     pub(crate) tx: Tx,
     /// Its data links; `None`: it has never had one.
@@ -123,13 +125,19 @@ pub(crate) enum Tx {
     Open(LinkId),
     /// It has none.
     Blocked(LinkId),
+    /// Our Fence has been sent there: nothing else is.
+    Fenced(LinkId),
 }
 
 impl Tx {
     /// The link, in any state.
     pub(crate) fn link(self) -> LinkId {
-        let (Self::Open(link) | Self::Blocked(link)) = self;
+        let (Self::Open(link) | Self::Blocked(link) | Self::Fenced(link)) = self;
         link
+    }
+
+    pub(crate) fn is_fenced(self) -> bool {
+        matches!(self, Self::Fenced(_))
     }
 }
 
@@ -419,7 +427,9 @@ impl Met {
     /// Notes whether a link has room.
     pub(crate) fn set_tx(&mut self, now: Tx) {
         if self.tx.link() == now.link() {
-            self.tx = now;
+            if !self.tx.is_fenced() {
+                self.tx = now;
+            }
         } else if let Some(of) = self.data.as_mut().and_then(|of| of.by_link(now.link())) {
             of.tx = now;
         }

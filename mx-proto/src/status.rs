@@ -69,6 +69,8 @@ pub enum Violation {
     Proof,
     /// A link says wrongly that it is a data link of a session, or carries something else than data.
     Attach,
+    /// A packet that has no place in a session's move to a fabric.
+    Move,
     Introduction,
     AnotherName,
     OwnHello,
@@ -96,6 +98,7 @@ impl fmt::Display for Violation {
             Self::Challenge => "a malformed challenge",
             Self::Proof => "a proof without a challenge",
             Self::Attach => "no data link of a session of ours",
+            Self::Move => "a packet out of place in a move to a fabric",
             Self::Introduction => "a malformed introduction",
             Self::AnotherName => "an introduction under another name",
             Self::OwnHello => "our own introduction",

@@ -36,6 +36,8 @@
 //! | Attach     | session      | link number | -      | proof of the session          |
 //! | Attached   | -            | link number | links at most | proof of the session   |
 //! | Lost       | -            | link number | -      | -                             |
+//! | Upgrade    | -            | fabric      | why not | address on the fabric        |
+//! | Fence      | -            | -           | -      | -                             |
 //!
 //! Epoch, credit, slots and wanted are the sender's [`CreditFields`]: credits that the other side may have
 //! used in all, its slot messages that have been received, and credits that the sender requests.
@@ -48,7 +50,7 @@
 use crate::event::Identity;
 use crate::flow::CreditFields;
 use crate::ids::{EndpointId, NicId, SessionId};
-use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
+use crate::port::{BODY_LEN_AT, FABRIC_DGRAM, FABRIC_RDM, HEADER_LEN, HeaderBytes, RemoteKey};
 use crate::secret::{NONCE_LEN, Nonce, PROOF_LEN, ProofBytes};
 use crate::status::Violation;
 
@@ -85,6 +87,8 @@ const PULL_LINK_LEN: usize = 16;
 pub(crate) const ANSWER: u32 = 1;
 /// The feature of a hello: data links beside the session's own.
 pub(crate) const DATA_LINKS: u32 = 1;
+/// Features of a hello: moves to these fabrics.
+pub(crate) const FABRICS: u32 = FABRIC_RDM | FABRIC_DGRAM;
 
 /// The kind of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,8 +132,12 @@ pub enum Kind {
     Attach = 19,
     /// The answer to that.
     Attached = 20,
-    /// A data link is lost.
+    /// A data link is lost; number 0: the session does not move.
     Lost = 21,
+    /// The sender's address on a fabric to which the session may move.
+    Upgrade = 22,
+    /// Nothing of the sender's follows on this link; on a fabric's link: that has been read.
+    Fence = 23,
 }
 
 impl Kind {
@@ -155,6 +163,8 @@ impl Kind {
             19 => Self::Attach,
             20 => Self::Attached,
             21 => Self::Lost,
+            22 => Self::Upgrade,
+            23 => Self::Fence,
             _ => return None,
         })
     }
@@ -523,7 +533,7 @@ mod tests {
     #[test]
     fn a_wrong_kind_or_magic_is_no_header() {
         let good = header(Kind::Eager).emit();
-        for (at, value) in [(0, 0), (0, 22), (0, 255), (2, b'm'), (3, b'x')] {
+        for (at, value) in [(0, 0), (0, 24), (0, 255), (2, b'm'), (3, b'x')] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::parse(&bad), None, "byte {at} = {value}");

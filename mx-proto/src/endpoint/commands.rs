@@ -637,6 +637,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // There may be room by now for what is complete for its sender.
         let copies = |remote: &Remote| Some(remote.queues()?.has_copies());
         if self.remotes.of(id).and_then(copies) == Some(true) {
+            self.stay_to_part(id);
             self.burst_of(id, COMMAND_LINK);
         }
         let Some(remote) = self.dissolve(id, (status, None), false) else {
@@ -746,6 +747,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         self.cut_all(id);
         self.end_data_links(id);
+        self.end_move(id);
         self.close_account(id, keep);
         let remote = self.remotes.take(id)?;
         self.controls -= remote.queues().map_or(0, |queues| queues.control.len());

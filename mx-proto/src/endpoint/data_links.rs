@@ -59,10 +59,13 @@ impl DataLinks {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The features that we offer in a hello on that link.
     pub(super) fn features(&self, link: LinkId) -> u32 {
+        let remote = self.remotes.of(self.remote_on(link));
+        let called = remote.is_some_and(|remote| remote.called.is_some());
+        let fabrics = self.port.fabrics(link, called);
         if self.port.limits(link).data_links > 0 {
-            wire::DATA_LINKS
+            fabrics | wire::DATA_LINKS
         } else {
-            0
+            fabrics
         }
     }
 
@@ -90,7 +93,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let links = &session.links;
         // One at a time.
-        let is_enough = links.iter().any(|of| of.stage != Stage::Open)
+        let is_enough = self.moves.is_moving(id)
+            || links.iter().any(|of| of.stage != Stage::Open)
             || links.len() >= session.most
             || !links.is_empty() && bytes < BYTES_A_LINK * (links.len() as u64 + 1);
         if is_enough || now < session.again_at {
@@ -137,7 +141,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Sends a packet whose body is our proof. False: it has not gone.
-    fn send_proof(&mut self, link: LinkId, id: RemoteId, role: Role, mut header: Header) -> bool {
+    pub(super) fn send_proof(
+        &mut self,
+        link: LinkId,
+        id: RemoteId,
+        role: Role,
+        mut header: Header,
+    ) -> bool {
         let Some(proof) = self.data_link_proof(link, id, role, header.length) else {
             return false;
         };
@@ -148,7 +158,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// The proof of one side that a data link is that session's.
-    fn data_link_proof(
+    pub(super) fn data_link_proof(
         &self,
         link: LinkId,
         id: RemoteId,
@@ -173,6 +183,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[cold]
     pub(super) fn on_attach(&mut self, link: LinkId, header: &Header, proof: &[u8]) {
         let (id, number) = (RemoteId::from_word(header.word), header.length);
+        if number == COMMAND_LINK {
+            return self.on_attach_move(link, header, proof);
+        }
         let is_called = |remote: &&Remote| remote.called.is_none();
         let met = self.remotes.of(id).filter(is_called).and_then(Remote::met);
         let most = met.map_or(0, |met| met.data_links);
@@ -299,6 +312,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The peer says that a data link is lost.
     pub(super) fn on_lost(&mut self, id: RemoteId, number: u32) {
+        if number == COMMAND_LINK {
+            return self.on_stays(id);
+        }
         self.lose_data_link(id, number, false);
     }
 

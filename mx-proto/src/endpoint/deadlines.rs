@@ -39,6 +39,8 @@ pub(super) enum Deadline {
     Silence(RemoteId),
     /// The data links of a session are to be looked at.
     DataLinks(RemoteId),
+    /// A session has to have moved.
+    Move(RemoteId),
     /// An epoch of flow control has lasted long enough.
     Epoch,
     /// There was no memory for a message of the inbox.
@@ -79,6 +81,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     self.end_step(id, due, now);
                 }
                 Deadline::DataLinks(id) => self.look_at_data_links(id),
+                Deadline::Move(id) => {
+                    busy = true;
+                    self.end_move_time(id);
+                }
                 Deadline::Epoch => self.end_epoch(now),
                 Deadline::Memory => self.ask_again(),
                 Deadline::Owner(word) => {

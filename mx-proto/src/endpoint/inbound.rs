@@ -41,6 +41,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 begin,
             } => self.on_part(link, &header, begin),
             PortEvent::Placed { link, header } => self.on_placed(link, &header),
+            PortEvent::Up(link) | PortEvent::Writable(link)
+                if self.moves.session_of(link).is_some() =>
+            {
+                self.added_link_ready(link);
+            }
             PortEvent::Up(link) => match self.data_links.session_of(link) {
                 Some(_) => self.data_link_up(link),
                 None => self.link_up(link, self.remote_on(link)),
@@ -48,6 +53,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             PortEvent::Down(link, reason) => {
                 if self.data_links.session_of(link).is_some() {
                     return self.data_link_down(link, reason);
+                }
+                if self.moves.session_of(link).is_some() {
+                    return self.added_link_down(link, reason);
                 }
                 self.log_silent(link, reason);
                 let remote = self.remote_on(link);
@@ -223,7 +231,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     #[cold]
     fn stranger_packet(&mut self, link: LinkId, header: &Header) {
-        if self.data_links.session_of(link).is_some() {
+        if self.moves.session_of(link).is_some() {
+            self.on_added_link(link, header);
+        } else if self.data_links.session_of(link).is_some() {
             match self.sender_of_data(link) {
                 Some((from, number)) if header.kind == wire::Kind::Data => {
                     self.data(from, number, header);
@@ -323,6 +333,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     fn control(&mut self, link: LinkId, from: RemoteId, header: &Header) {
         let len = header.body_len as usize;
+        if header.kind == wire::Kind::Upgrade {
+            return self.on_upgrade(link, from, header);
+        }
         if len > CONTROL_BODY_MAX {
             return self.violation(link, Violation::Oversized);
         }
@@ -355,9 +368,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             wire::Kind::Revoke => self.on_revoke(from, header),
             wire::Kind::Return => self.on_return(link, from, header),
             wire::Kind::Lost => self.on_lost(from, header.length),
+            wire::Kind::Fence => self.on_fence(link, from),
             wire::Kind::Attach | wire::Kind::Attached => self.violation(link, Violation::Attach),
             // These two never get here; see `on_packet`.
-            wire::Kind::Eager | wire::Kind::Data => {}
+            wire::Kind::Eager | wire::Kind::Data | wire::Kind::Upgrade => {}
         }
     }
 

@@ -12,7 +12,7 @@
 //! Knows nothing of: processes.
 
 use super::{
-    Endpoint, data_links, deadlines, introductions, liveness, order, streamed, tombstones,
+    Endpoint, data_links, deadlines, introductions, liveness, moves, order, streamed, tombstones,
 };
 use crate::config::Config;
 use crate::early::Store;
@@ -100,6 +100,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ready,
             bound,
             data_links,
+            moves,
             order,
             streamed,
             bodies: _,
@@ -116,6 +117,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         *liveness = liveness::Liveness::new(config.peer_timeout);
         *order = order::Order::default();
         *data_links = data_links::DataLinks::default();
+        *moves = moves::Moves::default();
         *streamed = streamed::AllStreamed::default();
         *introductions = introductions::Introductions::default();
         *challenges = introductions::Challenges::default();

@@ -256,7 +256,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The nonce that we have drawn for a remote.
     pub(super) fn nonce_of(&self, id: RemoteId) -> Option<secret::Nonce> {
-        let (link, _) = self.remotes.of(id)?.link?;
+        let remote = self.remotes.of(id)?;
+        let met_on = remote.met().map(|met| met.met_on);
+        let link = met_on.or_else(|| remote.link.map(|(link, _)| link))?;
         Some(self.call_nonce(id, link))
     }
 

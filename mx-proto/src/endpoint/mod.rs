@@ -33,6 +33,7 @@ mod inbox;
 mod inherit;
 mod introductions;
 mod liveness;
+mod moves;
 mod order;
 mod outbound;
 mod pending;
@@ -112,6 +113,7 @@ pub struct Endpoint<P, C, O: Owner> {
     ready: VecDeque<RemoteId>,
     bound: BoundLinks,
     data_links: data_links::DataLinks,
+    moves: moves::Moves,
     order: order::Order,
     /// Messages whose bodies are coming, by the link on which they come.
     streamed: streamed::AllStreamed,
@@ -160,6 +162,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ready: VecDeque::new(),
             bound: BoundLinks::default(),
             data_links: data_links::DataLinks::default(),
+            moves: moves::Moves::default(),
             order: order::Order::default(),
             streamed: streamed::AllStreamed::default(),
             bodies: streamed::Bodies::default(),
@@ -685,6 +688,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(remote) = self.remotes.of_mut(to) {
             let queues = self.spares.fill(&mut remote.queues);
             queues.control.push_back(Control::new(header, body));
+            self.controls += 1;
+            self.make_ready(to);
+        }
+    }
+
+    /// Queues a packet without message data for a remote, before all others.
+    fn push_control_first(&mut self, to: RemoteId, control: Control) {
+        if let Some(remote) = self.remotes.of_mut(to) {
+            let queues = self.spares.fill(&mut remote.queues);
+            queues.control.push_front(control);
             self.controls += 1;
             self.make_ready(to);
         }

@@ -154,7 +154,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 }
                 continue;
             };
-            let Some(link) = met.link(number).map(Tx::link) else {
+            let Some(link) = met.link(number).filter(|tx| !tx.is_fenced()).map(Tx::link) else {
                 return Burst::Done;
             };
             let sent = if let Some(partial) = queues.partial(number) {
@@ -252,6 +252,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         queues.control.pop_front();
         *controls -= 1;
+        if kind == wire::Kind::Fence && self.fence(id, link) {
+            return Err(SendError::WouldBlock);
+        }
         Ok(())
     }
 

@@ -52,15 +52,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         remote.link.take_if(|known| known.0 == link);
-        match (&remote.life, reason) {
-            (Life::Connecting { .. }, LinkDown::Elsewhere(route)) => {
-                // What has not been said there is said anew.
-                let queues = remote.queues_mut();
-                let unsaid = queues.map(|queues| std::mem::take(&mut queues.control).len());
-                self.controls -= unsaid.unwrap_or(0);
-                self.connect_elsewhere(id, route);
-            }
-            _ => self.fail_remote(id, DownReason::Link(reason)),
+        if let (Life::Connecting { .. }, LinkDown::Elsewhere(route)) = (&remote.life, reason) {
+            // What has not been said there is said anew.
+            let queues = remote.queues_mut();
+            let unsaid = queues.map(|queues| std::mem::take(&mut queues.control).len());
+            self.controls -= unsaid.unwrap_or(0);
+            self.connect_elsewhere(id, route);
+        } else if !self.moves_without_meeting_link(id) {
+            self.fail_remote(id, DownReason::Link(reason));
         }
     }
 
@@ -215,6 +214,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // With the first claim in it.
         self.send_reply(Some(id), link, header.word, Status::Success);
         self.send_claims(id, 1);
+        self.offer_move(id, link, hello.features);
         let now = self.clock.now();
         self.ask_namesakes(id, name, now);
     }
@@ -231,6 +231,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             session: hello.identity.session,
             nonce: hello.nonce,
             epoch: hello.epoch,
+            met_on: link,
             tx: Tx::Open(link),
             data: None,
             data_links: if hello.features & wire::DATA_LINKS == 0 {
@@ -298,6 +299,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 None => return,
             }
         }
+        if welcome && self.moves.holds(from) {
+            return self.moves.hold(from, connect);
+        }
         self.end_connect(from, connect, status);
         self.make_ready(from);
     }
@@ -335,6 +339,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return false;
         };
         let (name, claimed) = (remote.name, remote.life.claimed());
+        if !self.expect_move(id, link, hello.features) {
+            self.fail_remote(id, DownReason::Link(LinkDown::Unreachable));
+            return false;
+        }
         self.establish(id, (hello, greeting), link, header);
         let from = Greets::Called(RequestId::from_word(header.word));
         let identity = Identity {
@@ -369,7 +377,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// A connect is over, unless it has been before.
-    fn end_connect(&mut self, id: RemoteId, connect: RequestId, status: Status) {
+    pub(super) fn end_connect(&mut self, id: RemoteId, connect: RequestId, status: Status) {
         if !self.awaits(id, connect) {
             self.stats.stale += 1;
         } else {
@@ -394,9 +402,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         record.is_some_and(|record| matches!(record.state, State::Connecting { .. }))
     }
 
-    /// Removes a remote that never answered and to which no connect waits any more.
+    /// Removes a remote that never answered, or has not moved as it has to, and to which no connect waits any more.
     pub(super) fn drop_if_unwanted(&mut self, id: RemoteId) {
-        let unwanted = |it: &Remote| it.met().is_none() && it.connects.is_empty();
+        let held = self.moves.holds(id);
+        let unwanted = |it: &Remote| (held || it.met().is_none()) && it.connects.is_empty();
         if self.remotes.of(id).is_some_and(unwanted) {
             self.leave(id);
         }

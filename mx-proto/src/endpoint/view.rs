@@ -110,7 +110,7 @@ fn phase(remote: &Remote) -> Option<Phase> {
     Some(match &remote.life {
         Life::Tombstone { .. } => return None,
         Life::Connecting { .. } => Phase::Connecting,
-        Life::Met(met) if matches!(met.tx, Tx::Blocked(_)) => Phase::LinkFull,
+        Life::Met(met) if !matches!(met.tx, Tx::Open(_)) => Phase::LinkFull,
         Life::Met(_) if remote.is_stalled() => Phase::NoCredits,
         Life::Met(_) => Phase::Connected,
     })

@@ -184,13 +184,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.touch(id);
     }
 
-    /// The peer to be found at `at` does not exist.
-    pub(super) fn on_not_found(&mut self, now: Instant, at: A) {
-        for id in self.calling(at) {
-            self.fail(now, id, LinkDown::Refused);
-        }
-    }
-
     /// The peer does not know the session. If that is because it has restarted since its Welcome, a
     /// new session is begun.
     pub(super) fn on_reset(&mut self, now: Instant, id: LinkId, header: &Header) {

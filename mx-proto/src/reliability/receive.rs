@@ -68,8 +68,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             } => self.round.batch = Some(Batch::new((channel, from), segment)),
             Incoming::Refused { to, quote } => self.on_refused(now, (to, quote)),
             Incoming::TooLarge { to, most, quote } => self.on_too_large(now, (to, quote), most),
-            Incoming::Found { at, is } => self.on_found(now, at, is),
-            Incoming::NotFound { at } => self.on_not_found(now, at),
         }
     }
 
@@ -233,27 +231,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         });
         self.stats.old_session += u64::from(whose.is_none());
         whose
-    }
-
-    /// The address of the peer called at `at` is `is`: sends the Hello there.
-    fn on_found(&mut self, now: Instant, at: A, is: A) {
-        for id in self.calling(at) {
-            let link = self.of_mut(id);
-            let Some(link) = link.filter(|link| link.session.is_connecting()) else {
-                continue;
-            };
-            link.address = is;
-            link.session.on_found(now);
-            self.touch(id);
-        }
-    }
-
-    /// Links that call this address. Looks at all links: that is told once for each of them.
-    pub(super) fn calling(&self, address: A) -> Vec<LinkId> {
-        let all = self.table.addresses();
-        all.filter(|(_, at)| *at == address)
-            .map(|(id, _)| id)
-            .collect()
     }
 
     /// Takes in a segment. True if packets may come of it: the link is looked at after them.

@@ -130,6 +130,14 @@ impl<D: DatagramPort> Reliable<D> {
         self.links.lost = lost.map(|(id, _)| id).collect();
     }
 
+    /// Starts a link to that address.
+    pub fn call_at(&mut self, address: D::Address, now: Instant) -> Result<LinkId, ConnectError> {
+        let id = self.links.call(now, address);
+        let id = id.ok_or(ConnectError::NoResources)?;
+        self.flush(now);
+        Ok(id)
+    }
+
     /// The service underneath.
     pub fn datagrams(&self) -> &D {
         &self.datagrams
@@ -138,14 +146,6 @@ impl<D: DatagramPort> Reliable<D> {
     /// The service underneath, for settings of its own.
     pub fn datagrams_mut(&mut self) -> &mut D {
         &mut self.datagrams
-    }
-
-    /// Begins a session, and sends its Hello.
-    fn call(&mut self, address: D::Address, now: Instant) -> Result<LinkId, ConnectError> {
-        let id = self.links.call(now, address);
-        let id = id.ok_or(ConnectError::NoResources)?;
-        self.flush(now);
-        Ok(id)
     }
 
     /// Sends what can be sent on all links that may have something. True when there was anything.
@@ -332,7 +332,7 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
 
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         let address = self.datagrams.resolve(target)?;
-        self.call(address, now)
+        self.call_at(address, now)
     }
 
     fn connect_beside(&mut self, link: LinkId, now: Instant) -> Result<LinkId, ConnectError> {
@@ -340,7 +340,7 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
             return Err(ConnectError::NoResources);
         }
         let address = self.address(link).ok_or(ConnectError::NoRoute)?;
-        self.call(address, now)
+        self.call_at(address, now)
     }
 
     /// Keeps the last places for sessions' own links.

@@ -114,18 +114,6 @@ pub enum Incoming<A> {
         /// As above.
         quote: Option<Quote>,
     },
-    /// A peer that [`DatagramPort::resolve`] began to look up has been found.
-    Found {
-        /// The provisional address.
-        at: A,
-        /// Its address.
-        is: A,
-    },
-    /// The same of a peer that is not there.
-    NotFound {
-        /// The provisional address.
-        at: A,
-    },
 }
 
 /// The answer of [`DatagramPort::next`].
@@ -151,8 +139,7 @@ pub trait DatagramPort {
     /// for each of its channels.
     type Address: Copy + Eq + Hash + fmt::Debug;
 
-    /// The address of the command channel of a remote endpoint, or what stands for it until it is
-    /// [`Incoming::Found`]; nothing can be sent there before.
+    /// The address of the command channel of a remote endpoint.
     fn resolve(&mut self, target: Target) -> Result<Self::Address, ConnectError>;
 
     /// Both are of one host: a peer may use either, see [`GsoBatch::express`].

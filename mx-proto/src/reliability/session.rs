@@ -365,14 +365,6 @@ impl Session {
         self.acknowledging(DatagramKind::Ack, self.advertised)
     }
 
-    /// The service knows where the peer is: what was said to it before went nowhere.
-    pub(super) fn on_found(&mut self, now: Instant) {
-        if let State::Connecting { tries, .. } = &mut self.state {
-            *tries = 0;
-            self.timers.set(Timer::Hello, now);
-        }
-    }
-
     /// The service says that a datagram of this session found no socket at the peer's address. True
     /// when the peer is to be declared dead.
     pub(super) fn on_refused(&mut self) -> bool {

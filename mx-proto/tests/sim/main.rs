@@ -10,6 +10,7 @@ mod goodput;
 mod introductions;
 mod large;
 mod liveness;
+mod moves;
 mod order;
 mod ports;
 mod rig;

@@ -6,9 +6,8 @@
 //!   a link's name says whose it is ([`LinkId::port`])
 //! ```
 //!
-//! `choice` says which ports may carry a link. A link over rdm begins with an address exchange over TCP
-//! (`address_exchange`), which the endpoint does not see, and so does one over datagrams where addresses do
-//! not follow from host and number.
+//! `choice` says which ports may carry a link. A session over rdm is met over TCP and moves (`fabrics`), and so does one
+//! over datagrams where addresses do not follow from host and number.
 //!
 //! A port without a link is *quiet*: it is not polled, so that TCP costs nothing to a process that
 //! uses only shared memory. It is polled again when its control descriptor is readable: a sleeping
@@ -27,8 +26,8 @@
 //!
 //! Owns: the ports.
 
-use super::address_exchange::AddressExchange;
 use super::choice::{Location, choose};
+use super::fabrics::{self, Fabrics};
 use super::host_port::{HostPort, PortList, PortView};
 use super::interface::Interface;
 use super::lazy::Lazy;
@@ -43,15 +42,15 @@ use mx_port_base::epoll::Epoll;
 use mx_port_base::nest;
 use mx_port_base::netlink::Watch;
 use mx_port_base::origin::Origin;
-use mx_port_base::ports::{self, LOCAL, PORTS, RDM, ROUTE_TCP, TCP};
+use mx_port_base::ports::{self, DGRAM, LOCAL, PORTS, RDM, ROUTE_TCP, TCP};
 use mx_port_base::random;
 use mx_port_local::LocalPort;
 use mx_port_rdm::Device;
 use mx_port_tcp::TcpPort;
 use mx_proto::origin::Seen;
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkFigures, PACKET_LEAST, Port,
-    RemoteMemory, SendError, Sent, WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkFigures, NoMove, PACKET_LEAST,
+    Port, RemoteMemory, SendError, Sent, WakeDescriptors,
 };
 use mx_proto::secret::{Binding, Secret};
 use mx_proto::{Config, Identity, Instant, Key, LinkId, Memory, NicId, Route, Target};
@@ -88,7 +87,7 @@ pub struct HostPorts<M = UserMemory> {
     policy: Route,
     map: PortMap,
     pub(super) ports: PortList<M>,
-    pub(super) exchange: AddressExchange,
+    pub(super) fabrics: Fabrics,
     interface: Interface,
     /// The device that options ask for.
     device: Device,
@@ -157,7 +156,7 @@ impl<M: Memory + 'static> HostPorts<M> {
             own,
             policy,
             map,
-            exchange: AddressExchange::new(tcp.places()),
+            fabrics: Fabrics::default(),
             ports: PortList::new(local, tcp, lazy)?,
             interface: Interface::default(),
             device: Device::default(),
@@ -191,10 +190,8 @@ impl<M: Memory + 'static> HostPorts<M> {
     }
 
     /// From now on peers have to know this.
-    pub(super) fn keep(&mut self, secret: Secret) -> io::Result<()> {
-        self.exchange.guard(secret.clone(), random::key()?);
+    pub(super) fn keep(&mut self, secret: Secret) {
         self.secret = Some(secret);
-        Ok(())
     }
 
     /// These settings for the endpoint on these ports: with a key of its own, and with what its peers have to
@@ -305,8 +302,12 @@ impl<M: Memory + 'static> HostPorts<M> {
 
     /// The port that carries the packets of a link, to which something is done.
     fn carrier(&mut self, link: LinkId) -> Option<&mut dyn HostPort<M>> {
+        self.carrier_of(link.port())
+    }
+
+    fn carrier_of(&mut self, number: u8) -> Option<&mut dyn HostPort<M>> {
         self.touched = true;
-        self.ports.get_mut(link.port())
+        self.ports.get_mut(number)
     }
 
     /// [`Port::send`] of whatever has not a link of the local port.
@@ -339,32 +340,21 @@ impl<M: Memory + 'static> HostPorts<M> {
             }
             None => self.ports.get_mut(number).ok_or(ConnectError::NoRoute)?,
         };
-        let link = port.call(target, (!strict).then_some(ROUTE_TCP), now)?;
-        let asks = port.addresses().map(|port| port.asks());
+        if port.fabric().is_some() {
+            if !port.may_move(target, now) {
+                return Err(ConnectError::NoRoute);
+            }
+            let link = self.ports.tcp.connect(target, now)?;
+            self.ports.set_quiet(TCP, false);
+            self.fabrics.begin(link, number, (target, strict));
+            return Ok(link);
+        }
+        let link = port.begin_link(target, (!strict).then_some(ROUTE_TCP), now)?;
         self.ports.set_quiet(number, false);
-        match asks {
-            Some(true) => return self.search(link, (target, strict), now),
-            Some(false) => self.exchange.expect(link, (target, strict)),
-            None => {}
+        if number == DGRAM {
+            self.fabrics.begin(link, number, (target, strict));
         }
         Ok(link)
-    }
-
-    /// Asks the peer of a new link for its endpoint address. The link is closed if that fails.
-    fn search(
-        &mut self,
-        link: LinkId,
-        target: (Target, bool),
-        now: Instant,
-    ) -> Result<LinkId, ConnectError> {
-        let asked = self.exchange.search(link, target, &mut self.ports.tcp, now);
-        self.ports.set_quiet(TCP, false);
-        if asked.is_err()
-            && let Some(port) = self.ports.get_mut(link.port())
-        {
-            port.close(link, Close::Now);
-        }
-        asked.map(|()| link)
     }
 
     fn arm_port(&mut self, number: u8) -> bool {
@@ -522,12 +512,72 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
         if let Some(port) = self.ports.get_mut(link.port()) {
             port.accept(link);
         }
-        self.exchange.keep(link, &mut self.ports.tcp);
+    }
+
+    fn fabrics(&self, link: LinkId, called: bool) -> u32 {
+        match (called, link.port()) {
+            (true, _) => self.fabrics.wanted(link),
+            (false, TCP) => fabrics::open(&self.ports),
+            (false, _) => 0,
+        }
+    }
+
+    fn must_move(&self, link: LinkId) -> bool {
+        self.fabrics.wanted(link) != 0 && self.fabrics.must_move(link)
+    }
+
+    fn offer(
+        &mut self,
+        link: LinkId,
+        fabric: u32,
+        now: Instant,
+    ) -> Result<(Option<LinkId>, Vec<u8>), NoMove> {
+        let _off = Off::new();
+        let (number, from) = (fabrics::port_of(fabric), self.ports.tcp.origin(link));
+        let offered = match self.carrier_of(number) {
+            Some(port) => port.offer_link(from, now),
+            None => Err(NoMove::Failed),
+        };
+        self.ports.set_quiet(number, false);
+        offered
+    }
+
+    fn call(
+        &mut self,
+        link: LinkId,
+        fabric: u32,
+        address: &[u8],
+        now: Instant,
+    ) -> Result<LinkId, NoMove> {
+        let _off = Off::new();
+        let number = fabrics::port_of(fabric);
+        let called = match self.carrier_of(number) {
+            Some(port) => port.call_offered(address, now),
+            None => Err(NoMove::Failed),
+        };
+        self.ports.set_quiet(number, false);
+        if called == Err(NoMove::Differs) {
+            self.fabrics.differs(link, address);
+        }
+        called
+    }
+
+    fn stays(&mut self, link: LinkId, why: NoMove) {
+        let _off = Off::new();
+        let number = fabrics::port_of(self.fabrics.wanted(link));
+        let port = self.ports.get(number);
+        let ours = port.and_then(|port| port.fabric()).unwrap_or_default();
+        self.fabrics.stays(ours, link, why);
+    }
+
+    fn doubt(&mut self, link: LinkId, now: Instant) -> bool {
+        let _off = Off::new();
+        let port = self.carrier_of(link.port());
+        port.is_some_and(|port| port.ask_peer(link, now))
     }
 
     fn link_count(&self) -> usize {
-        let links: usize = self.ports.iter().map(|(_, port)| port.link_count()).sum();
-        links.saturating_sub(self.exchange.watch_count())
+        self.ports.iter().map(|(_, port)| port.link_count()).sum()
     }
 
     fn note_control(&mut self) {
@@ -565,7 +615,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     fn close(&mut self, link: LinkId, how: Close) {
         let _off = Off::new();
         self.touched = true;
-        self.exchange.forget(link, &mut self.ports.tcp);
+        self.fabrics.forget(link);
         if let Some(port) = self.ports.get_mut(link.port()) {
             port.close(link, how);
         }
@@ -576,7 +626,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
             return None;
         }
         let ports = self.ports.iter().map(|(_, port)| port.deadline());
-        Instant::earliest(ports.chain([self.exchange.deadline(), self.settled_at]))
+        Instant::earliest(ports.chain([self.settled_at]))
     }
 
     fn monitor(&mut self, link: LinkId, wanted: bool) {

@@ -8,7 +8,6 @@
 //!
 //! Not here: opening (`open`), the choice of a port (`choice`).
 
-use super::address_exchange::Askers;
 use super::lazy::Lazy;
 use super::loopback::LoopbackPort;
 use super::open::BOARD;
@@ -18,12 +17,12 @@ use mx_port_base::epoll::Epoll;
 use mx_port_base::interfaces::Interfaces;
 use mx_port_base::origin::Origin;
 use mx_port_base::ports::{LOCAL, LOOPBACK, PORTS, RDM, TCP};
+use mx_port_dgram::fabric::FabricDatagrams;
 use mx_port_dgram::{self as dgram, AnyAddress, DgramPort};
-use mx_port_fabric::Addresses;
 use mx_port_local::{LocalPort, LocalStats};
 use mx_port_rdm::{Device, RdmPort, RdmStats};
 use mx_port_tcp::{TcpPort, TcpStats};
-use mx_proto::port::{ConnectError, LinkFigures, Port};
+use mx_proto::port::{ConnectError, LinkFigures, NoMove, Port};
 use mx_proto::reliability::ReliableStats;
 use mx_proto::round::Rounds;
 use mx_proto::{Counter, Instant, LinkId, Memory, Route, Target};
@@ -36,7 +35,7 @@ const DISCARD: u16 = 9;
 /// One of the ports of an endpoint.
 pub(super) trait HostPort<M: Memory>: Port<M> + Any + Send {
     /// Begins a link. `fallback`: the route of another port over which the link is made if it does not come up.
-    fn call(
+    fn begin_link(
         &mut self,
         target: Target,
         _fallback: Option<Route>,
@@ -45,9 +44,33 @@ pub(super) trait HostPort<M: Memory>: Port<M> + Any + Send {
         self.connect(target, now)
     }
 
-    /// Returns the port's part in the address exchange; `None`: it needs no exchange.
-    fn addresses(&mut self) -> Option<&mut dyn Addresses> {
+    /// Returns the provider's name if sessions over this port are met over TCP and move to its links.
+    fn fabric(&self) -> Option<&str> {
         None
+    }
+
+    /// Whether a session with a target may move to this port's fabric, as far as can be told before it is met.
+    fn may_move(&mut self, _target: Target, _now: Instant) -> bool {
+        true
+    }
+
+    /// Makes an end of a link for a peer from there, if there has to be one before it is used. Returns our address.
+    fn offer_link(
+        &mut self,
+        _from: Origin,
+        _now: Instant,
+    ) -> Result<(Option<LinkId>, Vec<u8>), NoMove> {
+        Err(NoMove::Failed)
+    }
+
+    /// Begins a link to the peer that has offered this address.
+    fn call_offered(&mut self, _address: &[u8], _now: Instant) -> Result<LinkId, NoMove> {
+        Err(NoMove::Failed)
+    }
+
+    /// Asks whether the peer of a link is there, and ends the link soon if it does not answer. False: the port cannot.
+    fn ask_peer(&mut self, _link: LinkId, _now: Instant) -> bool {
+        false
     }
 
     /// Lets sleepers on `nest` wait for this port, as `member`.
@@ -85,7 +108,7 @@ pub(super) trait HostPort<M: Memory>: Port<M> + Any + Send {
 pub(super) struct PortList<M> {
     /// `None` where Unix sockets cannot be had. A field of its own: sends and polls are inlined down to the ring.
     pub(super) local: Option<LocalPort>,
-    /// A field of its own: the address exchange goes over this port.
+    /// A field of its own: sessions are met over this port.
     pub(super) tcp: TcpPort,
     /// A field of its own: every poll asks whether this port has anything.
     pub(super) loopback: LoopbackPort,
@@ -157,13 +180,6 @@ impl<M: Memory + 'static> PortList<M> {
         local.into_iter().chain(always).chain(lazy)
     }
 
-    /// The ports that have a part in the address exchange, and the one that carries the exchange.
-    pub(super) fn askers(&mut self) -> (Askers<'_>, &mut TcpPort) {
-        let lazy = self.lazy.each_mut();
-        let askers = lazy.map(|lazy| lazy.port.as_deref_mut()?.addresses());
-        (Askers(askers), &mut self.tcp)
-    }
-
     pub(super) fn is_quiet(&self, number: u8) -> bool {
         self.quiet & (1 << number) != 0
     }
@@ -190,7 +206,7 @@ fn lazy_index(number: u8) -> usize {
 }
 
 impl<M: Memory> HostPort<M> for LocalPort {
-    fn call(
+    fn begin_link(
         &mut self,
         target: Target,
         fallback: Option<Route>,
@@ -262,31 +278,47 @@ impl<M: Memory> HostPort<M> for LoopbackPort {
 }
 
 impl<M: Memory> HostPort<M> for RdmPort {
-    fn call(
-        &mut self,
-        target: Target,
-        fallback: Option<Route>,
-        now: Instant,
-    ) -> Result<LinkId, ConnectError> {
+    fn fabric(&self) -> Option<&str> {
+        Some(self.provider())
+    }
+
+    fn may_move(&mut self, target: Target, now: Instant) -> bool {
         if let Some(mut peer) = nic::address(target.nic) {
             // The route there counts; nothing is sent.
             peer.set_port(DISCARD);
             self.face(peer);
         }
-        self.reserve(now, fallback)
+        self.is_ready(now)
     }
 
-    fn addresses(&mut self) -> Option<&mut dyn Addresses> {
-        Some(self)
+    fn offer_link(
+        &mut self,
+        from: Origin,
+        now: Instant,
+    ) -> Result<(Option<LinkId>, Vec<u8>), NoMove> {
+        if let Origin::Address(peer) = from {
+            self.face(peer);
+        }
+        let (link, address) = self.offer(now)?;
+        Ok((Some(link), address))
+    }
+
+    fn call_offered(&mut self, address: &[u8], now: Instant) -> Result<LinkId, NoMove> {
+        self.call(address, now)
+    }
+
+    fn ask_peer(&mut self, link: LinkId, now: Instant) -> bool {
+        self.doubt(link, now);
+        true
     }
 
     fn wake_through(&mut self, nest: &Epoll, _member: u8) -> io::Result<()> {
         self.wake_through(nest.as_fd())
     }
 
-    /// An address of a fabric proves nothing about an interface: the origin is that of the address exchange.
-    fn origin(&self, link: LinkId) -> Origin {
-        self.address(link).map_or(Origin::Unknown, Origin::Address)
+    /// Returns no origin: an address of a fabric proves nothing about an interface, and no peer is met there.
+    fn origin(&self, _link: LinkId) -> Origin {
+        Origin::Unknown
     }
 
     fn bytes(&self) -> &[u8] {
@@ -303,8 +335,21 @@ impl<M: Memory> HostPort<M> for RdmPort {
 }
 
 impl<M: Memory> HostPort<M> for DgramPort {
-    fn addresses(&mut self) -> Option<&mut dyn Addresses> {
-        Some(self.datagrams_mut())
+    fn fabric(&self) -> Option<&str> {
+        let fabric = self.datagrams().fabric_to_move_to();
+        fabric.map(FabricDatagrams::provider)
+    }
+
+    fn offer_link(
+        &mut self,
+        _from: Origin,
+        _now: Instant,
+    ) -> Result<(Option<LinkId>, Vec<u8>), NoMove> {
+        Ok((None, dgram::offer(self)?))
+    }
+
+    fn call_offered(&mut self, address: &[u8], now: Instant) -> Result<LinkId, NoMove> {
+        dgram::call(self, address, now)
     }
 
     fn wake_through(&mut self, nest: &Epoll, member: u8) -> io::Result<()> {
@@ -316,17 +361,9 @@ impl<M: Memory> HostPort<M> for DgramPort {
         every || !(any || quiet)
     }
 
-    /// An address of a fabric that is none of IP is known by the connection over which its holder has asked for ours.
     fn origin(&self, link: LinkId) -> Origin {
         let address = self.address(link);
-        let asker = || match address? {
-            AnyAddress::Fabric(name) => self.datagrams().fabric()?.asker(&name),
-            AnyAddress::Udp(_) => None,
-        };
-        match address.map_or(Origin::Unknown, AnyAddress::origin) {
-            Origin::Unknown => asker().map_or(Origin::Unknown, Origin::Address),
-            known => known,
-        }
+        address.map_or(Origin::Unknown, AnyAddress::origin)
     }
 
     fn figures(&self, link: LinkId, _now: Instant) -> Option<LinkFigures> {

@@ -3,7 +3,7 @@
 //! ```text
 //!                    HostPorts  (host: chooses one per link)
 //!          .-------------|--------------+---------------.---------------.
-//!      loopback        local           tcp <--exchange-- rdm            dgram
+//!      loopback        local           tcp ---moves to-- rdm            dgram
 //!      this endpoint   this host       everywhere       a fabric       asked for
 //!      (a queue)       (shared memory) (kernel sockets) (libfabric)    (UDP, libfabric)
 //! ```
@@ -11,11 +11,11 @@
 //! Each of them is an [`mx_proto::port::Port`], and, except the loopback, an independent crate
 //! (`ports/`).
 
-mod address_exchange;
-#[cfg(test)]
-mod address_exchange_tests;
 pub mod anew;
 mod choice;
+mod fabrics;
+#[cfg(test)]
+mod fabrics_tests;
 pub mod host;
 pub(crate) mod host_port;
 mod interface;

@@ -215,11 +215,8 @@ impl<M: Memory + 'static> HostPorts<M> {
             EndpointChoice::Any => claim_any(&options)?,
             EndpointChoice::Lowest => claim_lowest(&options, SMALL_IDS)?,
         };
-        let rdm = RdmOptions {
-            source_share: options.source_share,
-            ..options.rdm.clone()
-        };
-        let rdm = open_rdm((options.policy, options.required), rdm, interface)?;
+        let policies = (options.policy, options.required);
+        let rdm = open_rdm(policies, options.rdm.clone(), interface)?;
         let session = random::nonzero().map_err(OpenError::System)?;
         let own = Identity {
             nic,
@@ -229,7 +226,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         let mut ports = put_together(own, &options, claim, rdm)?;
         ports.stay_under(interface, options.rdm.device);
         if let Some(secret) = secret {
-            ports.keep(secret).map_err(OpenError::System)?;
+            ports.keep(secret);
         }
         descriptors::room_for(PEERS_DESCRIPTORS).map_err(OpenError::Descriptors)?;
         Ok((ports, own))

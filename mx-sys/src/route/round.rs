@@ -2,22 +2,18 @@
 //!
 //! ```text
 //!   begin_active --> local's active links, and nothing else
-//!   begin        --> loopback --> rdm --> dgram --> local --> tcp, and what follows for the address exchange
+//!   begin        --> loopback --> rdm --> dgram --> local --> tcp
 //!                    a port that is quiet is left out; so are dgram and tcp, unless it is their turn or nothing has
 //!                    happened
 //! ```
 //!
-//! What belongs to the address exchange does not leave: its TCP links, and the reasons for which links over rdm and
-//! dgram do not come up.
-//!
 //! Owns: the position among the ports.
 
-use super::address_exchange::{What, recognise};
 use super::host::{HostPorts, ROUND};
 use mx_port_base::cancellation::Off;
-use mx_port_base::ports::{LOCAL, LOOPBACK, PORTS, TCP};
+use mx_port_base::ports::{DGRAM, LOCAL, LOOPBACK, PORTS};
 use mx_port_local::{Lent, LocalPort};
-use mx_proto::port::{LinkDown, Place};
+use mx_proto::port::Place;
 use mx_proto::round::{Next, PortEvent, Rounds};
 use mx_proto::{Instant, Memory};
 
@@ -161,14 +157,13 @@ impl<M: Memory + 'static> HostPorts<M> {
             match next {
                 Next::Event(event) => {
                     self.round.of = of;
-                    if let Some(event) = self.sift(of, event) {
-                        return Next::Event(event);
-                    }
+                    return Next::Event(self.look_at(of, event));
                 }
                 Next::End { any } => {
                     self.round.begun = false;
                     self.round.at += 1;
-                    self.end_port(of, any);
+                    self.round.any |= any;
+                    self.ports.note_poll(of, any);
                 }
             }
         }
@@ -192,102 +187,24 @@ impl<M: Memory + 'static> HostPorts<M> {
         has_turn
     }
 
-    /// A port has had its turn, in which it found something or not.
-    fn end_port(&mut self, of: u8, mut some: bool) {
-        if of == TCP {
-            let now = self.round.now;
-            let ((ports, tcp), exchange) = (self.ports.askers(), &mut self.exchange);
-            if exchange.run(ports, tcp, now) {
-                some = true;
-                self.expect_asked();
-            }
-        }
-        self.round.any |= some;
-        self.ports.note_poll(of, some);
-    }
-
-    /// The event for the endpoint, if it is not the address exchange's.
+    /// Notes what becomes of calls. Returns the event for the endpoint.
     #[inline]
-    fn sift(&mut self, of: u8, event: PortEvent) -> Option<PortEvent> {
-        match of {
-            TCP => self.sift_tcp(event),
-            LOCAL => Some(event),
-            of => Some(self.end_attempt(event, of)),
-        }
-    }
-
-    /// The exchange hears of its TCP links, and of the first packets of strangers.
-    fn sift_tcp(&mut self, event: PortEvent) -> Option<PortEvent> {
-        let (exchange, link) = (&self.exchange, event.link());
-        let is_own = exchange.is_asking(link) || exchange.is_watching(link);
-        let question = match event {
-            PortEvent::Packet { header, .. } if !is_own && self.ports.tcp.is_stranger(link) => {
-                recognise(&header)
-            }
-            _ => None,
-        };
-        if !is_own && question.is_none() {
-            return Some(event);
-        }
-        self.exchange_on(event, question)
-    }
-
-    /// An event of a TCP link of the exchange's, or a stranger's question.
-    #[cold]
-    fn exchange_on(
-        &mut self,
-        event: PortEvent,
-        question: Option<(What, bool)>,
-    ) -> Option<PortEvent> {
-        let (link, now) = (event.link(), self.round.now);
-        let asking = self.exchange.is_asking(link);
-        let ((ports, tcp), exchange) = (self.ports.askers(), &mut self.exchange);
-        let ended = match (event, question) {
-            (PortEvent::Up(_) | PortEvent::Writable(_), _) if asking => {
-                exchange.ask((ports, tcp), link, now);
-                false
-            }
-            (PortEvent::Down(_, reason), _) => {
-                exchange.lost(ports, link, reason, now);
-                false
-            }
-            (PortEvent::Packet { header, .. }, _) if asking => {
-                exchange.on_answer((ports, tcp), link, &header, now);
-                false
-            }
-            (_, Some((What::Question(of), known))) => {
-                exchange.on_question((ports, tcp), (of, known), link, now)
-            }
-            (_, Some((What::Hail(of), true))) => exchange.on_hail((ports, tcp), of, link),
-            (_, Some(_)) => return Some(event),
-            // What comes on a link that watches means nothing.
-            (_, None) => false,
-        };
-        self.round.any = true;
-        self.expect_asked();
-        ended.then_some(PortEvent::Down(link, LinkDown::Closed))
-    }
-
-    /// The exchange has done something, so the ports whose peers are asked for may have work.
-    fn expect_asked(&mut self) {
-        self.ports.unquiet(!(1 << LOCAL | 1 << TCP));
-    }
-
-    /// Notes the ends of attempts to connect on a port that has a part in the exchange.
-    fn end_attempt(&mut self, event: PortEvent, of: u8) -> PortEvent {
-        let port = self.ports.get_mut(of).and_then(|port| port.addresses());
-        let ours = port.map_or("", |port| port.provider());
-        match event {
-            PortEvent::Up(link) => {
-                self.exchange.end_attempt(ours, link, None);
+    fn look_at(&mut self, of: u8, event: PortEvent) -> PortEvent {
+        match (of, event) {
+            (LOCAL, event) => event,
+            (DGRAM, PortEvent::Up(link)) => {
+                self.fabrics.end_call(link, None);
                 event
             }
-            PortEvent::Down(link, reason) => {
-                self.exchange.on_link_down(link);
-                let outcome = self.exchange.end_attempt(ours, link, Some(reason));
+            (DGRAM, PortEvent::Down(link, reason)) => {
+                let outcome = self.fabrics.end_call(link, Some(reason));
                 PortEvent::Down(link, outcome.unwrap_or(reason))
             }
-            _ => event,
+            (_, PortEvent::Down(link, _)) => {
+                self.fabrics.forget(link);
+                event
+            }
+            (_, event) => event,
         }
     }
 }

@@ -1,4 +1,4 @@
 //! Whole endpoints over datagrams.
 
-mod exchange;
+mod moves;
 mod pair;

@@ -97,7 +97,7 @@ fn a_closed_endpoint_refuses_as_over_tcp() {
 #[test]
 fn a_peer_that_ends_is_seen_to_end_and_its_successor_is_another_one() {
     let [a, b] = [(); 2].map(|()| node(ROUTE_DGRAM, None));
-    a_successor_is_another_one(&a, b, |endpoint| {
+    a_successor_is_another_one(&a, b, (0, 1), |endpoint| {
         let mut options = options(ROUTE_DGRAM, None);
         options.endpoint = endpoint;
         Node::open(options, Config::default(), true).unwrap()

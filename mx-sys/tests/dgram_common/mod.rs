@@ -55,10 +55,11 @@ pub(crate) fn a_closed_endpoint_is_not_found(a: &Node, gone: Node) {
     wait_for_links(a, (0, 0));
 }
 
-/// A peer that ends is seen to end, and its successor under the same number is another one.
+/// A peer that ends is seen to end, and its successor under the same number is another one, with these links.
 pub(crate) fn a_successor_is_another_one(
     a: &Node,
     b: Node,
+    links: (usize, usize),
     open: impl FnOnce(EndpointChoice) -> Node,
 ) {
     let to_b = a.connect(b.target(Route::AUTO)).unwrap();
@@ -73,5 +74,5 @@ pub(crate) fn a_successor_is_another_one(
     let to_b = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(a.send_all(to_b, 2, b"again"), Status::Success);
     assert_eq!(b.receive(2, &mut [0; 5]).status, Status::Success);
-    wait_for_links(a, (0, 1));
+    wait_for_links(a, links);
 }

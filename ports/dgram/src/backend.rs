@@ -272,10 +272,5 @@ fn of<A, B>(received: Received<A>, name: impl Fn(A) -> B) -> Received<B> {
             most,
             quote,
         },
-        Incoming::NotFound { at } => Incoming::NotFound { at: name(at) },
-        Incoming::Found { at, is } => Incoming::Found {
-            at: name(at),
-            is: name(is),
-        },
     })
 }

@@ -1,20 +1,11 @@
-//! Endpoint addresses of datagrams over a fabric, for the address exchange.
+//! Endpoint addresses of datagrams over a fabric, for sessions that move there.
 //!
-//! ```text
-//!   a link of ours --> address known? no: the address exchange asks for it --> found, or nowhere
-//! ```
-//!
-//! An endpoint address is that of the command endpoint. The reliability layer identifies links by itself, so answering makes none.
+//! An endpoint address is that of the command endpoint. The reliability layer identifies links by itself, so offering makes none.
 
-use super::{Backend, FabricDatagrams, Service};
-use mx_port_fabric::Addresses;
-use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
-use mx_proto::port::LinkDown;
-use mx_proto::{Instant, LinkId, Target};
-use std::net::SocketAddr;
-
-/// Provider's name of kernel UDP, which differs from libfabric's `udp`.
-const KERNEL: &str = "kernel-udp";
+use super::{AnyAddress, Backend, DgramPort, FabricDatagrams, Service};
+use mx_port_fabric::endpoint_address::EndpointAddress;
+use mx_proto::port::NoMove;
+use mx_proto::{Instant, LinkId};
 
 impl Backend {
     /// The service over libfabric, if that is the one in use.
@@ -24,71 +15,36 @@ impl Backend {
             Service::Udp(_) => None,
         }
     }
+
+    /// The service over libfabric, if that is the one in use and its addresses do not follow from host and number.
+    pub fn fabric_to_move_to(&self) -> Option<&FabricDatagrams> {
+        self.fabric().filter(|fabric| fabric.asks())
+    }
 }
 
-impl Addresses for Backend {
-    fn provider(&self) -> &str {
-        self.fabric().map_or(KERNEL, FabricDatagrams::provider)
-    }
+/// Our address, for a peer whose session may move.
+pub fn offer(port: &DgramPort) -> Result<Vec<u8>, NoMove> {
+    let fabric = port.datagrams().fabric_to_move_to();
+    let fabric = fabric.ok_or(NoMove::Failed)?;
+    let address = EndpointAddress {
+        provider: fabric.provider().to_owned(),
+        format: fabric.address_format(),
+        address: fabric.command_name().to_vec(),
+        link: 0,
+        cookie: 0,
+    };
+    Ok(address.emit())
+}
 
-    fn asks(&self) -> bool {
-        self.fabric().is_some_and(FabricDatagrams::asks)
+/// Begins a link to the peer that has offered this address.
+pub fn call(port: &mut DgramPort, address: &[u8], now: Instant) -> Result<LinkId, NoMove> {
+    let fabric = port.datagrams().fabric_to_move_to();
+    let fabric = fabric.ok_or(NoMove::Failed)?;
+    let theirs = EndpointAddress::parse(address).ok_or(NoMove::Differs)?;
+    if !theirs.is_on(fabric.provider(), fabric.address_format()) {
+        return Err(NoMove::Differs);
     }
-
-    fn endpoint_address(&self, _link: LinkId) -> Option<EndpointAddress> {
-        let fabric = self.fabric()?;
-        Some(EndpointAddress {
-            provider: fabric.provider().to_owned(),
-            format: fabric.address_format(),
-            address: fabric.command_name().to_vec(),
-            incarnation: 0,
-            link: 0,
-            cookie: 0,
-            watched: false,
-        })
-    }
-
-    fn answer(
-        &mut self,
-        theirs: &EndpointAddress,
-        from: SocketAddr,
-        _now: Instant,
-    ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
-        if theirs.provider != self.provider() {
-            return Err(Refusal::Provider);
-        }
-        let ours = self
-            .endpoint_address(LinkId::new(0, 0))
-            .ok_or(Refusal::NoPort)?;
-        if theirs.format != ours.format {
-            return Err(Refusal::Format);
-        }
-        if let Service::Fabric(fabric) = &mut self.service {
-            fabric.asked(&theirs.address, from);
-        }
-        Ok((None, ours))
-    }
-
-    fn greet(
-        &mut self,
-        (_link, target): (LinkId, Target),
-        theirs: &EndpointAddress,
-        _from: SocketAddr,
-        _now: Instant,
-    ) {
-        let Service::Fabric(fabric) = &mut self.service else {
-            return;
-        };
-        if theirs.format != fabric.address_format() {
-            fabric.nowhere(target);
-        } else if !fabric.found(target, &theirs.address) {
-            log::debug!("{target:?}: its address is none of {}", theirs.provider);
-        }
-    }
-
-    fn give_up(&mut self, (_link, target): (LinkId, Target), _reason: LinkDown) {
-        if let Service::Fabric(fabric) = &mut self.service {
-            fabric.nowhere(target);
-        }
-    }
+    let name = fabric.whole(&theirs.address).ok_or(NoMove::Failed)?;
+    let link = port.call_at(AnyAddress::Fabric(name), now);
+    link.map_err(|_| NoMove::Full)
 }

@@ -20,6 +20,7 @@ mod options;
 pub mod udp;
 
 pub use backend::{AnyAddress, Backend, Service};
+pub use endpoint_addresses::{call, offer};
 pub use options::{BackendChoice, DgramError, DgramOptions};
 
 use fabric::FabricDatagrams;

@@ -3,27 +3,20 @@
 //! ```text
 //!  0         4         6      7      8            10      12         16
 //!  +---------+---------+------+------+------------+-------+----------+
-//!  | "MXrc"  | version | name | flags| address    |   0   | format   |
+//!  | "MXrc"  | version | name |  0   | address    |   0   | format   |
 //!  |         | u16     | len  |      | len u16    |       | u32      |
 //!  +---------+---------+------+------+------------+-------+----------+
-//!  | incarnation u64   | cookie u64               | link u32         |
-//!  +-------------------+--------------------------+------------------+
+//!  | cookie u64                 | link u32                           |
+//!  +----------------------------+------------------------------------+
 //!  | provider's name (1 to 64)  | address in that format (1 to 256)  |
 //!  +----------------------------+------------------------------------+   little endian
-//!
-//!  flags:   1 watched: the TCP link of the exchange stays as long as the link, if both sides say so
-//!
-//!  answer:  01 endpoint address                        accepted
-//!           00 why u8, len u8, name        refused; the answerer's provider (empty without a port)
 //! ```
 //!
-//! Endpoint addresses come over TCP from any process that connects: nothing in them is trusted but
+//! Endpoint addresses come from any peer that has been met: nothing in them is trusted but
 //! their own lengths, and those only after a check.
 //!
-//! Owns: the bytes of endpoint addresses and answers.
+//! Owns: the bytes of endpoint addresses.
 //! Not here: libfabric, links.
-
-use std::fmt;
 
 /// Longest provider name, such as `verbs;ofi_rxm`.
 pub const PROVIDER_MAX: usize = 64;
@@ -34,22 +27,13 @@ pub const ADDRESS_MAX: usize = 256;
 
 /// The version of the layout and of the frames that follow over the fabric. Sides with different
 /// ones fall back to TCP.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// Longest endpoint address.
 pub const ENDPOINT_ADDRESS_MAX: usize = FIXED + PROVIDER_MAX + ADDRESS_MAX;
 
-/// Longest answer.
-pub const ANSWER_MAX: usize = 1 + ENDPOINT_ADDRESS_MAX;
-
 const MAGIC: [u8; 4] = *b"MXrc";
-const FIXED: usize = 36;
-
-/// The flag of [`EndpointAddress::watched`]. Versions without it send and read no flags.
-const WATCHED: u8 = 1;
-
-const ANSWER_NONE: u8 = 0;
-const ANSWER_ADDRESS: u8 = 1;
+const FIXED: usize = 28;
 
 /// The address of one side on its fabric, and the cookie of one link.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,15 +44,10 @@ pub struct EndpointAddress {
     pub format: u32,
     /// The address of the sender's endpoint, as `fi_getname` gave it.
     pub address: Vec<u8>,
-    /// Drawn when the sender's port was opened: tells a restarted peer from the one before it.
-    pub incarnation: u64,
     /// The sender's number for the link, which frames to it carry.
     pub link: u32,
     /// Drawn for the link; frames that do not carry it are dropped.
     pub cookie: u64,
-    /// The sender keeps the TCP link of the exchange as long as the link: its end says that the
-    /// process may have gone.
-    pub watched: bool,
 }
 
 impl EndpointAddress {
@@ -81,17 +60,20 @@ impl EndpointAddress {
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         // Both lengths have just been bounded.
-        let flags = if self.watched { WATCHED } else { 0 };
-        bytes.extend_from_slice(&[provider.len() as u8, flags]);
+        bytes.extend_from_slice(&[provider.len() as u8, 0]);
         bytes.extend_from_slice(&(address.len() as u16).to_le_bytes());
         bytes.extend_from_slice(&[0, 0]);
         bytes.extend_from_slice(&self.format.to_le_bytes());
-        bytes.extend_from_slice(&self.incarnation.to_le_bytes());
         bytes.extend_from_slice(&self.cookie.to_le_bytes());
         bytes.extend_from_slice(&self.link.to_le_bytes());
         bytes.extend_from_slice(provider);
         bytes.extend_from_slice(address);
         bytes
+    }
+
+    /// Whether its sender is on the fabric of that provider, with addresses of that format.
+    pub fn is_on(&self, provider: &str, format: u32) -> bool {
+        (&*self.provider, self.format) == (provider, format)
     }
 
     /// `None` when the bytes are no endpoint address of this version.
@@ -100,11 +82,10 @@ impl EndpointAddress {
         if rest.array::<4>()? != MAGIC || u16::from_le_bytes(rest.array()?) != VERSION {
             return None;
         }
-        let [provider_len, flags] = rest.array()?;
+        let [provider_len, _] = rest.array()?;
         let address_len = usize::from(u16::from_le_bytes(rest.array()?));
         let _: [u8; 2] = rest.array()?;
         let format = u32::from_le_bytes(rest.array()?);
-        let incarnation = u64::from_le_bytes(rest.array()?);
         let cookie = u64::from_le_bytes(rest.array()?);
         let link = u32::from_le_bytes(rest.array()?);
         let provider = provider_name(rest.take(provider_len.into())?)?;
@@ -114,116 +95,9 @@ impl EndpointAddress {
             provider: provider.to_owned(),
             format,
             address: address.to_vec(),
-            incarnation,
             link,
             cookie,
-            watched: flags & WATCHED != 0,
         })
-    }
-}
-
-/// Reasons for refusing a link over a fabric.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Refusal {
-    /// It does not have that port, or not over libfabric.
-    NoPort = 1,
-    /// It uses another provider.
-    Provider,
-    /// The same provider, but its addresses have another form.
-    Format,
-    /// It has as many links as it can have.
-    Full,
-    /// It could not make sense of the endpoint address: another version, probably.
-    NotUnderstood = 5,
-    /// There is a site's secret, and the endpoint address did not come with a proof of knowing it.
-    Secret = 7,
-    /// The asker requires a secret, and there is none.
-    NoSecret,
-    /// The provider would not take the address, or something else there failed.
-    Failed = 6,
-}
-
-impl Refusal {
-    /// All but [`Refusal::Failed`], which unknown reasons of later versions are as well.
-    const NAMED: [Self; 7] = [
-        Self::NoPort,
-        Self::Provider,
-        Self::Format,
-        Self::Full,
-        Self::NotUnderstood,
-        Self::Secret,
-        Self::NoSecret,
-    ];
-
-    fn from_byte(byte: u8) -> Self {
-        let named = Self::NAMED.into_iter().find(|why| *why as u8 == byte);
-        named.unwrap_or(Self::Failed)
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoPort => "no port for it",
-            Self::Provider => "another provider",
-            Self::Format => "another address format",
-            Self::Full => "no room for another link",
-            Self::NotUnderstood => "another version of that port",
-            Self::Secret => "a site's secret that is not ours, see MX_SECRET_FILE",
-            Self::NoSecret => "no secret as we have, see MX_SECRET_FILE",
-            Self::Failed => "its provider failed",
-        })
-    }
-}
-
-/// The answer to an endpoint address.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
-    /// The other side has made its end of the link.
-    EndpointAddress(EndpointAddress),
-    /// It has not.
-    None {
-        /// The reason.
-        why: Refusal,
-        /// Its own provider; empty when it has none.
-        provider: String,
-    },
-}
-
-impl Answer {
-    /// The answer as it travels.
-    pub fn emit(&self) -> Vec<u8> {
-        match self {
-            Self::EndpointAddress(endpoint_address) => {
-                let mut bytes = vec![ANSWER_ADDRESS];
-                bytes.extend_from_slice(&endpoint_address.emit());
-                bytes
-            }
-            Self::None { why, provider } => {
-                let provider = cut(provider.as_bytes(), PROVIDER_MAX);
-                let mut bytes = vec![ANSWER_NONE, *why as u8, provider.len() as u8];
-                bytes.extend_from_slice(provider);
-                bytes
-            }
-        }
-    }
-
-    /// `None` when the bytes are no answer.
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut rest = Reader(bytes);
-        match rest.array()? {
-            [ANSWER_ADDRESS] => EndpointAddress::parse(rest.0).map(Self::EndpointAddress),
-            [ANSWER_NONE] => {
-                let [why, len] = rest.array()?;
-                let provider = provider_name(rest.take(len.into())?)?;
-                rest.0.is_empty().then(|| Self::None {
-                    why: Refusal::from_byte(why),
-                    provider: provider.to_owned(),
-                })
-            }
-            _ => None,
-        }
     }
 }
 
@@ -262,10 +136,8 @@ mod tests {
             provider: "verbs;ofi_rxm".to_owned(),
             format: 2,
             address: (0..16).collect(),
-            incarnation: 0x1122_3344_5566_7788,
             link: 0xffff_fffe,
             cookie: 0x99aa_bbcc_ddee_ff00,
-            watched: true,
         }
     }
 
@@ -286,20 +158,9 @@ mod tests {
                 address: vec![7; address],
                 ..endpoint_address()
             };
-            let mut bytes = endpoint_address.emit();
+            let bytes = endpoint_address.emit();
             assert!(bytes.len() <= ENDPOINT_ADDRESS_MAX);
-            assert_eq!(
-                EndpointAddress::parse(&bytes).as_ref(),
-                Some(&endpoint_address)
-            );
-            // An older version has no flags.
-            bytes[7] = 0;
-            let watched = false;
-            let older = EndpointAddress {
-                watched,
-                ..endpoint_address
-            };
-            assert_eq!(EndpointAddress::parse(&bytes), Some(older));
+            assert_eq!(EndpointAddress::parse(&bytes), Some(endpoint_address));
         }
         // By hand: `emit` makes none of these.
         let with = |provider: u8, address: u16| {
@@ -345,49 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn answers_survive_their_way_and_unknown_reasons_stay_reasons() {
-        let refusals = [
-            Refusal::NoPort,
-            Refusal::Provider,
-            Refusal::Format,
-            Refusal::Full,
-            Refusal::NotUnderstood,
-            Refusal::Secret,
-            Refusal::NoSecret,
-            Refusal::Failed,
-        ];
-        let mut answers = vec![Answer::EndpointAddress(endpoint_address())];
-        answers.extend(refusals.map(|why| Answer::None {
-            why,
-            provider: "tcp".to_owned(),
-        }));
-        answers.push(Answer::None {
-            why: Refusal::NoPort,
-            provider: String::new(),
-        });
-        for answer in answers {
-            let bytes = answer.emit();
-            assert!(bytes.len() <= ANSWER_MAX);
-            assert_eq!(Answer::parse(&bytes), Some(answer.clone()));
-            for n in 0..bytes.len() {
-                assert_eq!(Answer::parse(&bytes[..n]), None, "{n} bytes of {answer:?}");
-            }
-        }
-        assert_eq!(
-            Answer::parse(&[0, 200, 0]),
-            Some(Answer::None {
-                why: Refusal::Failed,
-                provider: String::new()
-            })
-        );
-        assert_eq!(Answer::parse(&[2]), None);
-    }
-
-    #[test]
     fn noise_and_damaged_endpoint_addresses_are_parsed_without_harm_and_what_parses_is_the_same_again()
      {
         let mut state = 7;
-        let good = Answer::EndpointAddress(endpoint_address()).emit();
+        let good = endpoint_address().emit();
         for round in 0..20_000 {
             let bytes: Vec<u8> = if round % 2 == 0 {
                 let len = noise(&mut state) as usize % 400;
@@ -400,9 +222,6 @@ mod tests {
                 }
                 bytes
             };
-            if let Some(answer) = Answer::parse(&bytes) {
-                assert_eq!(Answer::parse(&answer.emit()), Some(answer));
-            }
             if let Some(endpoint_address) = EndpointAddress::parse(&bytes) {
                 assert_eq!(
                     EndpointAddress::parse(&endpoint_address.emit()),

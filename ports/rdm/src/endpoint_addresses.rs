@@ -1,141 +1,77 @@
-//! The begin of links by an exchange of endpoint addresses.
+//! The begin of links, by addresses that go over a session that has been met elsewhere.
 //!
 //! ```text
-//!   we call:         reserve --> endpoint address --> the address exchange --> greet --> Hello
-//!                                                    `--> give_up
-//!   we are called:   the address exchange --> answer: a place for a stranger, and our endpoint address
+//!   called side: offer --> our address                    Hello with the caller's --> HelloAck, up
+//!   caller:                its address --> call --> Hello with ours                   HelloAck --> up
 //! ```
-//!
-//! They come with the peer's address from TCP, see [`Addresses`].
 
 use super::RdmPort;
 use super::frame::{AT_ONCE, FrameKind};
-use super::links::Vacancy;
 use mx_port_base::epoll::Epoll;
 use mx_port_base::random;
-use mx_port_fabric::Addresses;
-use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
-use mx_proto::port::{ConnectError, LinkDown};
-use mx_proto::{Instant, LinkId, Route, Target};
+use mx_port_fabric::endpoint_address::EndpointAddress;
+use mx_proto::port::NoMove;
+use mx_proto::{Instant, LinkId};
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-impl Addresses for RdmPort {
-    fn provider(&self) -> &str {
-        self.provider()
+impl RdmPort {
+    /// Whether a link can be begun or offered now: the fabric is opened again if it has broken down.
+    pub fn is_ready(&mut self, now: Instant) -> bool {
+        self.is_open(now) && !self.links.is_full()
     }
 
-    fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
-        let (fabric, link) = (self.fabric.as_ref()?, self.links.of(link)?);
-        Some(EndpointAddress {
-            provider: fabric.plan().terms.provider.clone(),
-            format: fabric.plan().terms.address_format,
-            address: fabric.main.as_ref()?.address().to_vec(),
-            incarnation: self.incarnation,
-            link: link.id.index(),
-            cookie: link.cookie,
-            watched: false,
-        })
+    /// Makes an end of a link for a peer. Returns our address for it.
+    pub fn offer(&mut self, now: Instant) -> Result<(LinkId, Vec<u8>), NoMove> {
+        let cookie = self.cookie(now)?;
+        let link = self.links.offer(cookie, now);
+        let address = self.endpoint_address(link).ok_or(NoMove::Failed)?;
+        Ok((link, address.emit()))
     }
 
-    fn answer(
-        &mut self,
-        theirs: &EndpointAddress,
-        from: SocketAddr,
-        now: Instant,
-    ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
-        self.face(from);
-        if !self.is_open(now) {
-            return Err(Refusal::Failed);
+    /// Begins a link to a peer that has [offered](Self::offer) one, with its address.
+    pub fn call(&mut self, address: &[u8], now: Instant) -> Result<LinkId, NoMove> {
+        let cookie = self.cookie(now)?;
+        let theirs = EndpointAddress::parse(address).ok_or(NoMove::Differs)?;
+        let fabric = self.fabric.as_mut().ok_or(NoMove::Failed)?;
+        let terms = &fabric.plan().terms;
+        if !theirs.is_on(&terms.provider, terms.address_format) {
+            return Err(NoMove::Differs);
         }
-        let Some(fabric) = &self.fabric else {
-            return Err(Refusal::Failed);
-        };
-        if theirs.provider != fabric.plan().terms.provider {
-            return Err(Refusal::Provider);
-        }
-        if theirs.format != fabric.plan().terms.address_format {
-            return Err(Refusal::Format);
-        }
-        let cookie = random::nonzero().map_err(|_| Refusal::Failed)?;
-        if !self.make_room(from) {
-            return Err(Refusal::Full);
-        }
-        let fabric = self.fabric.as_mut().ok_or(Refusal::Failed)?;
-        let Some(peer) = fabric.peer_of(theirs) else {
+        let Some(peer) = fabric.peer_of(&theirs) else {
             self.stats.malformed += 1;
-            return Err(Refusal::Failed);
+            return Err(NoMove::Failed);
         };
-        let address = peer.address;
-        let id = self.links.answer(cookie, peer, from, now);
-        fabric.on_link_up(id, address);
-        let ours = self.endpoint_address(id).ok_or(Refusal::Failed)?;
-        Ok((Some(id), ours))
+        let at = peer.address;
+        let link = self.links.call(cookie, peer, now);
+        fabric.on_link_up(link, at);
+        if let Some(ours) = self.endpoint_address(link) {
+            self.send_control(link, FrameKind::Hello, &ours.emit());
+        }
+        Ok(link)
     }
 
-    fn greet(
-        &mut self,
-        (link, _): (LinkId, Target),
-        theirs: &EndpointAddress,
-        from: SocketAddr,
-        now: Instant,
-    ) {
+    /// The caller of a link that we have offered says where it is.
+    pub(super) fn on_hello(&mut self, link: LinkId, theirs: Option<EndpointAddress>) {
         let Some(fabric) = &mut self.fabric else {
             return;
         };
-        if self.links.of(link).is_none() {
-            return;
-        }
-        let Some(peer) = fabric.peer_of(theirs) else {
+        let terms = &fabric.plan().terms;
+        let theirs = theirs.filter(|it| it.is_on(&terms.provider, terms.address_format));
+        let Some(peer) = theirs.and_then(|theirs| fabric.peer_of(&theirs)) else {
             self.stats.malformed += 1;
-            return self.fail(link, LinkDown::Unreachable);
+            return self.fail(link, mx_proto::port::LinkDown::Protocol);
         };
-        let address = peer.address;
-        if !self.links.greet(link, peer, from, now) {
-            fabric.addresses.give(&fabric.domain, address);
-            return;
-        }
-        fabric.on_link_up(link, address);
-        self.send_control(link, FrameKind::Hello, &[]);
+        fabric.on_link_up(link, peer.address);
+        self.links.greeted(link, peer);
+        self.send_control(link, FrameKind::HelloAck, &[]);
     }
 
-    fn give_up(&mut self, (link, _): (LinkId, Target), reason: LinkDown) {
-        self.fail(link, reason);
-    }
-
-    fn has(&self, link: LinkId) -> bool {
-        self.links.of(link).is_some()
-    }
-
-    fn doubt(&mut self, link: LinkId, now: Instant) {
+    /// The process of the peer of a link may have gone: it is asked, and the link ends soon if it does not answer.
+    pub fn doubt(&mut self, link: LinkId, now: Instant) {
         if self.links.doubt(link, now) {
             self.send_control(link, FrameKind::Ping, &AT_ONCE);
         }
-    }
-}
-
-impl RdmPort {
-    /// Begins a link that waits for an endpoint address. When the peer does not answer over the fabric, it ends
-    /// with the way round it, where there is one.
-    pub fn reserve(
-        &mut self,
-        now: Instant,
-        fallback: Option<Route>,
-    ) -> Result<LinkId, ConnectError> {
-        if !self.is_open(now) {
-            return Err(ConnectError::NoRoute);
-        }
-        if self.links.is_full() {
-            return Err(ConnectError::NoResources);
-        }
-        let cookie = random::nonzero().map_err(|_| ConnectError::NoResources)?;
-        Ok(self.links.reserve(cookie, fallback, now))
-    }
-
-    /// With what address endpoint addresses were exchanged for a link. `None` before that.
-    pub fn address(&self, link: LinkId) -> Option<SocketAddr> {
-        self.links.of(link)?.from
     }
 
     /// Sets the epoll instance on which threads sleep from now on. The port's descriptors are added
@@ -146,19 +82,27 @@ impl RdmPort {
         Ok(())
     }
 
-    /// There is a place for a stranger from there, perhaps another one's. False: there is none.
-    fn make_room(&mut self, from: SocketAddr) -> bool {
-        match self.links.vacancy_for(from) {
-            Vacancy::Free => {}
-            Vacancy::Of(stranger) => {
-                self.stats.evicted += 1;
-                self.fail(stranger, LinkDown::Reset);
-            }
-            Vacancy::None => {
-                self.stats.turned_away += 1;
-                return false;
-            }
+    /// Draws the cookie of one more link, if there may be one.
+    fn cookie(&mut self, now: Instant) -> Result<u64, NoMove> {
+        if !self.is_open(now) {
+            return Err(NoMove::Failed);
         }
-        true
+        if self.links.is_full() {
+            return Err(NoMove::Full);
+        }
+        random::nonzero().map_err(|_| NoMove::Failed)
+    }
+
+    /// Our address for the peer of a link. `None` when the link or the fabric is gone.
+    fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
+        let (fabric, link) = (self.fabric.as_ref()?, self.links.of(link)?);
+        let terms = &fabric.plan().terms;
+        Some(EndpointAddress {
+            provider: terms.provider.clone(),
+            format: terms.address_format,
+            address: fabric.main.as_ref()?.address().to_vec(),
+            link: link.id.index(),
+            cookie: link.cookie,
+        })
     }
 }

@@ -9,16 +9,15 @@
 //!
 //!  Packet    header of one packet of the endpoints, and its body or what fits of it
 //!  Rest      more of that body (see `incoming`)
-//!  Hello     does this reach you?             HelloAck   it does
+//!  Hello     does this reach you? My address  HelloAck   it does
 //!  Ping      are you there?                   Pong       I am: with the byte of the Ping, if it has one
 //!  Bye       the link is over
 //!  Reading   the sender is still reading what was registered (see `reading`)
 //! ```
 //!
-//! The cookie is drawn for each link, 64 bits from the kernel, and sent only to its peer, over TCP:
-//! frames of an earlier life of the peer, and those of strangers, do not have it and are dropped.
-//! So a frame comes from the address at the other end of that TCP connection, or from a process
-//! that was given the cookie there, whatever sender the fabric reports.
+//! The cookie is drawn for each link, 64 bits from the kernel. That of the called side is sent only to its peer, over
+//! the session that has been met, and that of the caller in its Hello: frames of an earlier life of the peer, and those of
+//! strangers, do not have it and are dropped, whatever sender the fabric reports.
 //!
 //! Not here: links, libfabric.
 
@@ -26,9 +25,8 @@
 /// provider we know injects.
 pub(super) const FRAME_LEN: usize = 16;
 
-/// The version of this layout. Sides with different ones do not get to know each other: the
-/// address exchange compares [`mx_port_fabric::endpoint_address::VERSION`].
-const VERSION: u8 = 3;
+/// The version of this layout. Sides with different ones stay where they have met: an address has [`mx_port_fabric::endpoint_address::VERSION`].
+const VERSION: u8 = 4;
 
 /// The body of a Ping to which only an answer that was not on its way before it will do.
 pub(super) const AT_ONCE: [u8; 1] = [1];
@@ -153,7 +151,7 @@ mod tests {
         .emit();
         assert!(Frame::parse(&good).is_some());
         assert_eq!(Frame::parse(&good[..FRAME_LEN - 1]), None);
-        for (at, value) in [(0, 0), (0, 10), (1, 2), (1, 4)] {
+        for (at, value) in [(0, 0), (0, 10), (1, 3), (1, 5)] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Frame::parse(&bad), None, "byte {at} = {value}");

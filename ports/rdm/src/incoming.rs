@@ -20,6 +20,7 @@ use super::reading::Reading;
 use super::sequence::FrameTurn;
 use libc::c_void;
 use mx_port_base::incoming::Incoming;
+use mx_port_fabric::endpoint_address::EndpointAddress;
 use mx_proto::LinkId;
 use mx_proto::port::{HEADER_LEN, LinkDown, body_len};
 use mx_proto::round::PortEvent;
@@ -59,17 +60,22 @@ impl RdmPort {
             return None;
         };
         let id = link.id;
-        if frame.kind == FrameKind::Reset {
-            // While connecting, or before the peer is known to be there, timeouts decide.
-            if matches!(link.state, State::Up | State::Closing { .. }) {
-                self.end(id, LinkDown::Reset);
+        if link.state == State::Offered {
+            // Its caller sends nothing else before the answer.
+            if (frame.kind, frame.number) == (FrameKind::Hello, 0) {
+                link.sequence.arrived(frame.number);
+                let theirs = EndpointAddress::parse(body);
+                self.on_hello(id, theirs);
+            } else {
+                self.stats.stale += 1;
             }
             return None;
         }
-        if !link.takes(frame.kind, body.len()) {
-            log::debug!("link {id:?}: a stranger sends more than an introduction");
-            self.stats.malformed += 1;
-            self.fail(id, LinkDown::Protocol);
+        if frame.kind == FrameKind::Reset {
+            // While connecting, time-outs decide.
+            if matches!(link.state, State::Up | State::Closing { .. }) {
+                self.end(id, LinkDown::Reset);
+            }
             return None;
         }
         match link.sequence.arrived(frame.number) {
@@ -136,9 +142,6 @@ impl RdmPort {
             // The endpoint checks that the body is not too long.
             return Some(PortEvent::Packet { link: id, header });
         }
-        if link.is_stranger() {
-            return self.violated(id);
-        }
         let packet = &mut link.incoming;
         match Incoming::take_piece(packet, id, header.as_ref(), len, STREAMED_MAX) {
             Ok(event) => {
@@ -188,13 +191,13 @@ impl RdmPort {
                 (Some(_), None) => {}
                 (None, _) => self.stats.malformed += 1,
             },
-            FrameKind::Hello => self.send_control(id, FrameKind::HelloAck, &[]),
             FrameKind::Ping if at_once => self.send_control(id, FrameKind::Pong, &AT_ONCE),
             FrameKind::Ping => self.send_control(id, FrameKind::Pong, &[]),
             FrameKind::Pong if at_once => self.links.trust(id),
             // The peer waits for the answer.
             FrameKind::Bye => self.fail(id, LinkDown::Closed),
-            FrameKind::HelloAck
+            FrameKind::Hello
+            | FrameKind::HelloAck
             | FrameKind::Pong
             | FrameKind::Packet
             | FrameKind::Rest

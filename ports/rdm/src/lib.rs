@@ -1,7 +1,7 @@
 //! The port over libfabric's reliable datagrams.
 //!
 //! ```text
-//!   HostPorts --- endpoint address, answer, greet (the address exchange)
+//!   HostPorts --- offer, call: links of sessions that were met over TCP
 //!       |
 //!   RdmPort  --- links     states, keep-alive
 //!       |    --- frame     the header of every frame
@@ -54,7 +54,6 @@ use hardware::{CLASSES, InUse};
 use libfabric_sys::Library;
 use links::{Alarm, Control, Links, Peer, State};
 use mx_port_base::epoll::Epoll;
-use mx_port_base::random;
 pub use mx_port_fabric::{Finding, Paths, RdmError, Verdict, Wait};
 use mx_proto::port::LinkDown;
 use mx_proto::round::PortEvent;
@@ -83,8 +82,6 @@ pub struct RdmOptions {
     /// The way in which threads wait. [`Wait::Poll`] saves `tcp;ofi_rxm` a microsecond a message,
     /// and costs a sleeper up to some milliseconds.
     pub wait: Wait,
-    /// Percent of the links not used by others that one source may have.
-    pub source_share: u8,
     /// The library, instead of the one that is installed.
     pub library: Option<Library>,
 }
@@ -97,7 +94,6 @@ impl Default for RdmOptions {
             device: Device::default(),
             keepalive: Duration::from_secs(20),
             wait: Wait::Fd,
-            source_share: 50,
             library: None,
         }
     }
@@ -114,8 +110,6 @@ pub struct RdmPort {
     /// Its device, where the system shows that.
     in_use: Option<InUse>,
     links: Links,
-    /// Drawn when the fabric was opened.
-    incarnation: u64,
     /// Ends of links, and links with room again, that the endpoint has not been told of.
     queued: VecDeque<PortEvent>,
     /// The position in the round.
@@ -159,8 +153,6 @@ mx_proto::counters! {
         Count strange: u64 = "completions of a fabric that belong to nothing",
         Count renewals: u64 = "times the fabric was opened anew",
         Count blocked: u64 = "times a frame found no room at the fabric",
-        Count evicted: u64 = "strangers over a fabric whose place was given to another one",
-        Count turned_away: u64 = "strangers over a fabric that found no place and came over TCP",
     }
 }
 
@@ -197,9 +189,8 @@ impl RdmPort {
             in_use: InUse::of(Path::new(CLASSES), &choice.domain()),
             choice,
             fabric: Some(fabric),
-            links: Links::new(options.keepalive, options.source_share),
+            links: Links::new(options.keepalive),
             options,
-            incarnation: random::nonzero().map_err(RdmError::System)?,
             queued: VecDeque::new(),
             round: Round::default(),
             broken: Vec::new(),
@@ -341,13 +332,13 @@ impl RdmPort {
         }
     }
 
-    /// Ends a link of which the peer knows. The endpoint is told at the next opportunity, unless it
-    /// never heard of the link or has done with it.
+    /// Ends a link of which the peer knows. The endpoint is told at the next opportunity, unless it has done with
+    /// the link.
     fn end(&mut self, id: LinkId, reason: LinkDown) {
         let Some(link) = self.links.of(id) else {
             return;
         };
-        let known = !matches!(link.state, State::Waiting | State::Closing { .. });
+        let known = !matches!(link.state, State::Closing { .. });
         if self.drop_link(id) && known {
             self.queued.push_back(PortEvent::Down(id, reason));
         }
@@ -425,11 +416,7 @@ impl RdmPort {
             return;
         }
         self.retry_at = now.after(RETRY_OPEN);
-        let opened = Fabric::open(&self.library, &self.choice).and_then(|fabric| {
-            self.incarnation = random::nonzero().map_err(RdmError::System)?;
-            Ok(fabric)
-        });
-        match opened {
+        match Fabric::open(&self.library, &self.choice) {
             Ok(fabric) => {
                 log::info!("{}: opened again", self.choice.place());
                 self.fabric = Some(fabric);
@@ -581,7 +568,7 @@ mod tests {
             ..RdmOptions::default()
         };
         let mut port = RdmPort::open(options).unwrap();
-        let id = port.reserve(MonotonicClock.now(), None).unwrap();
+        let (id, _) = port.offer(MonotonicClock.now()).unwrap();
         for _ in 0..1000 {
             port.queue_control(id, FrameKind::Pong, &[]);
             port.queue_control(id, FrameKind::Pong, &frame::AT_ONCE);

@@ -1,23 +1,21 @@
 //! Links over the fabric and their states.
 //!
 //! ```text
-//!   reserve            peer's endpoint address            HelloAck
-//!  ---------> Locating ----------> Greeting ------------.
-//!                | no endpoint address            | no answer       v           Bye, silence, error
-//!                `---> down           `---> down        Up ----------------------------> down
-//!                                                       ^ |
-//!   answer (its endpoint address)            first frame            | | close
-//!  ------------------> Waiting -------------------------' `----> Closing ----> gone
-//!                         | silence                              what was accepted has left,
-//!                         `---> gone                             or a second is over
+//!   offer                  Hello, with the caller's address
+//!  -------> Offered ---------------------.
+//!                                        v        Bye, silence, error
+//!                                       Up ----------------------------> down
+//!   call, the other's address    HelloAck ^ |
+//!  -------> Greeting ---------------------' | close
+//!              `---> down: no answer        `----> Closing ----> gone
+//!                                              what was accepted has left, or a second is over
 //! ```
+//!
+//! A link belongs to a session that has been met elsewhere, and both its cookies have gone over that session: strangers
+//! have no link.
 //!
 //! A peer whose process may have gone ([`Links::doubt`]) is asked, and its link ends after a quarter of a second of
 //! silence, not after the time for keep-alive.
-//!
-//! An incoming link is a stranger's until the endpoint binds it, within 5 s of the answer
-//! (`strangers`). Until then nothing larger than an introduction is accepted from it. Bound
-//! incoming links count in their source's share; those begun here in none.
 //!
 //! Owns: the table of links, their waiting frames, the time of the last frame from each peer.
 //! Not here: libfabric's objects, the endpoint.
@@ -29,16 +27,11 @@ pub(super) use link::{Control, Link, Peer, State};
 
 use super::frame::{Frame, FrameKind};
 use super::sequence::Sequence;
-use mx_port_base::origin::Origin;
 use mx_port_base::ports;
-use mx_port_base::strangers::Strangers;
-use mx_proto::origin::Source;
-use mx_proto::port::{ACCEPTED_WITHIN, LinkDown};
-use mx_proto::shares::Shares;
+use mx_proto::port::LinkDown;
 use mx_proto::table::Table;
-use mx_proto::{Instant, LinkId, Route};
+use mx_proto::{Instant, LinkId};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The time-out of a Hello. rxm over TCP needs 130 ms on a busy machine.
@@ -47,25 +40,11 @@ const GREETING: Duration = Duration::from_secs(5);
 /// The time that accepted packets have to leave a link that is being closed.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// The time-out of the address exchange. That has its own; this one is for safety.
-const LOCATING: Duration = Duration::from_secs(60);
-
-/// Links of one port, those of strangers included. Half of them is more than the clients that one
-/// machine brings: 10 000.
+/// Links of one port: more than the clients that one machine brings, 10 000.
 const LINKS_MAX: usize = 32 << 10;
-
-/// Strangers at a time. Each costs its peer a TCP connection and us a table entry; beyond this
-/// another one is evicted.
-const STRANGERS_MAX: usize = 4096;
-
-/// Largest body of a frame that is taken from a stranger, in bytes; several times an introduction.
-const INTRODUCTION_MAX: usize = 256;
 
 /// Bytes of frames before their turn, on all links: what a few fast senders have on the way.
 const HELD_MAX: usize = 64 << 20;
-
-/// And on those of strangers, whose first frames hardly ever overtake each other.
-const HELD_STRANGE_MAX: usize = 1 << 20;
 
 /// The meaning of a frame for its link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,17 +57,6 @@ pub(super) enum Heard {
     Ignored,
     /// Both sides have done with it.
     Over,
-}
-
-/// Whether there is room for a stranger.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Vacancy {
-    /// There is.
-    Free,
-    /// If this one goes.
-    Of(LinkId),
-    /// There is none.
-    None,
 }
 
 /// Something a clock tick found out.
@@ -108,12 +76,8 @@ pub(super) struct Links {
     table: Table<LinkId, Link>,
     /// Links that are not up, or doubted, and have to be looked at often.
     young: Vec<LinkId>,
-    strangers: Strangers,
-    /// All other links.
-    places: Shares,
-    /// Bytes of frames that came before their turn, on all links, and on those of strangers.
+    /// Bytes of frames that came before their turn, on all links.
     held: usize,
-    held_strange: Shares,
     keepalive: Duration,
     next_look: Instant,
     next_round: Instant,
@@ -127,16 +91,12 @@ const LAST_WORDS: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 impl Links {
-    /// A peer that has been silent for `keepalive` has gone. One source may have `share` percent of what
-    /// others leave.
-    pub(super) fn new(keepalive: Duration, share: u8) -> Self {
+    /// A peer that has been silent for `keepalive` has gone.
+    pub(super) fn new(keepalive: Duration) -> Self {
         Self {
             table: Table::default(),
             young: Vec::new(),
-            strangers: Strangers::new(ACCEPTED_WITHIN),
-            places: Shares::new(LINKS_MAX, share),
             held: 0,
-            held_strange: Shares::new(HELD_STRANGE_MAX, share),
             keepalive,
             next_look: Instant(0),
             next_round: Instant(0),
@@ -165,7 +125,7 @@ impl Links {
     #[inline]
     pub(super) fn addressed(&mut self, index: u32, cookie: u64, now: Instant) -> Option<&mut Link> {
         let link = self.table.at_mut(index)?;
-        if link.cookie != cookie || link.peer.is_none() {
+        if link.cookie != cookie {
             return None;
         }
         link.heard = now;
@@ -178,84 +138,26 @@ impl Links {
         self.len() >= LINKS_MAX
     }
 
-    /// A link whose peer is not known yet.
-    pub(super) fn reserve(&mut self, cookie: u64, fallback: Option<Route>, now: Instant) -> LinkId {
-        let until = now.after(LOCATING);
-        self.places.take(Source::TRUSTED, 1);
-        self.add(State::Locating { until }, cookie, None, fallback, now)
-    }
-
-    /// Whether a link from that address is possible.
-    pub(super) fn vacancy_for(&self, from: SocketAddr) -> Vacancy {
-        if !self.places.may_take(source_of(from), 1) {
-            Vacancy::None
-        } else if self.is_full() || self.strangers.len() >= STRANGERS_MAX {
-            self.victim().map_or(Vacancy::None, Vacancy::Of)
-        } else {
-            Vacancy::Free
-        }
-    }
-
-    /// The stranger that makes room for another one.
-    fn victim(&self) -> Option<LinkId> {
-        self.strangers.victim(|id| {
-            let link = self.of(id).filter(|link| link.stranger)?;
-            Some(link.state != State::Waiting)
-        })
-    }
-
-    /// A link for a question for our endpoint address, from that address, when there is room.
-    pub(super) fn answer(
-        &mut self,
-        cookie: u64,
-        peer: Peer,
-        from: SocketAddr,
-        now: Instant,
-    ) -> LinkId {
-        let source = source_of(from);
-        let id = self.add(State::Waiting, cookie, Some(peer), None, now);
+    /// The called side's end of a link, whose peer says Hello.
+    pub(super) fn offer(&mut self, cookie: u64, now: Instant) -> LinkId {
+        let id = self.add(State::Offered, cookie, None, now);
         if let Some(link) = self.of_mut(id) {
-            (link.from, link.source) = (Some(from), source);
-            (link.called, link.stranger) = (true, true);
+            link.called = true;
         }
-        self.strangers.add(id, source, now);
         id
     }
 
-    /// The endpoint has met the peer of a link. False: its source has too many of them already.
-    pub(super) fn accept(&mut self, id: LinkId) -> bool {
-        let Some(link) = self.of_mut(id).filter(|link| link.stranger) else {
-            return true;
-        };
-        link.stranger = false;
-        let (source, held) = (link.source, link.sequence.held_bytes());
-        self.held_strange.give_back(source, held);
-        self.leave_strangers(source);
-        let may = self.places.may_take(source, 1);
-        self.places.take(source, 1);
-        may
+    /// The caller's end of a link: its peer is to be greeted.
+    pub(super) fn call(&mut self, cookie: u64, peer: Peer, now: Instant) -> LinkId {
+        let until = now.after(GREETING);
+        self.add(State::Greeting { until }, cookie, Some(peer), now)
     }
 
-    fn leave_strangers(&mut self, source: Source) {
-        let links = &self.table;
-        let is_stranger = |id| links.get(id).is_some_and(|link| link.stranger);
-        self.strangers.leave(source, is_stranger);
-    }
-
-    /// Frames are polled again: all earlier strangers have had a turn.
-    pub(super) fn next_round(&mut self) {
-        self.strangers.next_round();
-    }
-
-    /// A stranger whose time is over.
-    pub(super) fn overdue(&mut self, now: Instant) -> Option<Alarm> {
-        let id = self.strangers.due(now)?;
-        let silent = self.of(id).is_none_or(|link| link.state == State::Waiting);
-        Some(if silent {
-            Alarm::Gone(id)
-        } else {
-            Alarm::Down(id, LinkDown::TimedOut)
-        })
+    /// The caller of a link has said Hello.
+    pub(super) fn greeted(&mut self, id: LinkId, peer: Peer) {
+        if let Some(link) = self.of_mut(id) {
+            (link.peer, link.state) = (Some(peer), State::Up);
+        }
     }
 
     /// Keeps the rest of a removed link until its peer has been told.
@@ -265,8 +167,7 @@ impl Links {
             until,
             answer: false,
         };
-        self.places.take(Source::TRUSTED, 1);
-        self.add(state, peer.cookie, Some(peer), None, now)
+        self.add(state, peer.cookie, Some(peer), now)
     }
 
     /// The peers that have a link with us.
@@ -277,23 +178,13 @@ impl Links {
             .filter_map(|link| link.peer)
     }
 
-    fn add(
-        &mut self,
-        state: State,
-        cookie: u64,
-        peer: Option<Peer>,
-        fallback: Option<Route>,
-        now: Instant,
-    ) -> LinkId {
+    fn add(&mut self, state: State, cookie: u64, peer: Option<Peer>, now: Instant) -> LinkId {
         let link = |id: LinkId| Link {
             id: id.at_port(ports::RDM),
             state,
             cookie,
             peer,
-            from: None,
             called: false,
-            stranger: false,
-            source: Source::TRUSTED,
             sequence: Sequence::default(),
             incoming: None,
             midway: false,
@@ -306,28 +197,10 @@ impl Links {
             heard: now,
             pinged: false,
             doubted: None,
-            fallback,
         };
         let id = self.table.insert_with(link).at_port(ports::RDM);
         self.young.push(id);
         id
-    }
-
-    /// The peer of a reserved link is known; it is to be greeted. False when the link is gone, or
-    /// was not waiting for that.
-    pub(super) fn greet(&mut self, id: LinkId, peer: Peer, from: SocketAddr, now: Instant) -> bool {
-        let Some(link) = self.of_mut(id) else {
-            return false;
-        };
-        if !matches!(link.state, State::Locating { .. }) {
-            return false;
-        }
-        (link.peer, link.from) = (Some(peer), Some(from));
-        link.heard = now;
-        link.state = State::Greeting {
-            until: now.after(GREETING),
-        };
-        true
     }
 
     /// The peer's process may have gone. True: it has to be asked.
@@ -348,7 +221,7 @@ impl Links {
                 }
                 first
             }
-            State::Locating { .. } | State::Waiting | State::Closing { .. } => false,
+            State::Offered | State::Closing { .. } => false,
         }
     }
 
@@ -372,12 +245,8 @@ impl Links {
                 link.state = State::Up;
                 Heard::CameUp
             }
-            State::Waiting => {
-                link.state = State::Up;
-                Heard::Carries
-            }
             State::Closing { .. } if kind == FrameKind::Bye => Heard::Over,
-            State::Locating { .. } | State::Closing { .. } => Heard::Ignored,
+            State::Offered | State::Closing { .. } => Heard::Ignored,
         }
     }
 
@@ -392,19 +261,11 @@ impl Links {
             // Nothing follows an unanswered Hello, and a link that is being closed wants no more.
             return matches!(link.state, State::Closing { .. });
         }
-        let (before, strange) = (link.sequence.held_bytes(), link.stranger);
+        let before = link.sequence.held_bytes();
         let few = link.sequence.hold(frame.number, frame.kind, body, now);
-        let (after, source) = (link.sequence.held_bytes(), link.source);
+        let after = link.sequence.held_bytes();
         self.held = self.held - before + after;
-        let share = if strange {
-            self.held_strange.give_back(source, before);
-            let may = self.held_strange.may_take(source, after);
-            self.held_strange.take(source, after);
-            may
-        } else {
-            true
-        };
-        few && share && self.held <= HELD_MAX
+        few && self.held <= HELD_MAX
     }
 
     /// The next frame of a link if it came before its turn, which is now.
@@ -416,12 +277,7 @@ impl Links {
         let link = self.of_mut(id)?;
         let before = link.sequence.held_bytes();
         let next = link.sequence.next_held(now);
-        let less = before - link.sequence.held_bytes();
-        let (strange, source) = (link.stranger, link.source);
-        self.held -= less;
-        if strange {
-            self.held_strange.give_back(source, less);
-        }
+        self.held -= before - link.sequence.held_bytes();
         next
     }
 
@@ -441,14 +297,7 @@ impl Links {
     /// Takes a link out.
     pub(super) fn take(&mut self, id: LinkId) -> Option<Link> {
         let link = self.table.remove(id)?;
-        let held = link.sequence.held_bytes();
-        self.held -= held;
-        if link.stranger {
-            self.held_strange.give_back(link.source, held);
-            self.leave_strangers(link.source);
-        } else {
-            self.places.give_back(link.source, 1);
-        }
+        self.held -= link.sequence.held_bytes();
         Some(link)
     }
 
@@ -460,10 +309,10 @@ impl Links {
             link.heard = link.heard.after(excused).min(now);
             link.sequence.excuse(excused, now);
             match &mut link.state {
-                State::Locating { until }
-                | State::Greeting { until }
-                | State::Closing { until, .. } => *until = until.after(excused),
-                State::Waiting | State::Up => {}
+                State::Greeting { until } | State::Closing { until, .. } => {
+                    *until = until.after(excused);
+                }
+                State::Offered | State::Up => {}
             }
         }
     }
@@ -484,7 +333,7 @@ impl Links {
             return None;
         }
         let look = (!self.young.is_empty()).then_some(self.next_look);
-        Instant::earliest([Some(self.next_round), look, self.strangers.deadline()])
+        Instant::earliest([Some(self.next_round), look])
     }
 
     /// Something may be due.
@@ -523,14 +372,8 @@ impl Links {
                     ),
                     None => return false,
                 },
-                State::Waiting => return false,
-                State::Locating { until } => (until, Alarm::Down(*id, LinkDown::TimedOut)),
-                State::Greeting { until } => {
-                    let reason = link
-                        .fallback
-                        .map_or(LinkDown::TimedOut, LinkDown::Elsewhere);
-                    (until, Alarm::Down(*id, reason))
-                }
+                State::Offered => return false,
+                State::Greeting { until } => (until, Alarm::Down(*id, LinkDown::TimedOut)),
                 State::Closing { until, answer }
                     if answer || link.slots > 0 || !link.control.is_empty() =>
                 {
@@ -576,10 +419,6 @@ impl Links {
         }
         next
     }
-}
-
-fn source_of(from: SocketAddr) -> Source {
-    Origin::Address(from).source()
 }
 
 #[cfg(test)]

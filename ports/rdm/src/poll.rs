@@ -79,7 +79,6 @@ impl<M: Memory> Rounds<M> for RdmPort {
             self.links.forgive(away, now);
         }
         self.polled = now;
-        self.links.next_round();
         self.round = Round {
             phase: Phase::Completions,
             left: budget,
@@ -262,9 +261,6 @@ impl RdmPort {
             self.handle_alarm(alarm);
         }
         self.alarms = alarms;
-        while let Some(alarm) = self.links.overdue(self.now) {
-            self.handle_alarm(alarm);
-        }
         if self.now >= self.give_back_at {
             self.give_back_at = self.now.after(KEPT_FOR);
             if let Some(fabric) = &mut self.fabric {

@@ -45,16 +45,9 @@ impl LinkControl for RdmPort {
         }
     }
 
-    /// Links begin with [`reserve`](RdmPort::reserve).
+    /// Links begin with [`RdmPort::call`].
     fn connect(&mut self, _target: Target, _now: Instant) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoRoute)
-    }
-
-    fn accept(&mut self, link: LinkId) {
-        if !self.links.accept(link) {
-            // It arrived with too many others; the next poll reports the end.
-            self.broken.push(link);
-        }
     }
 
     fn binding(&self, link: LinkId) -> Binding {

@@ -218,19 +218,8 @@ impl TcpPort {
         }
     }
 
-    /// The places for links: as many as there may be at a time, and each source's share.
-    pub fn places(&self) -> &Shares {
-        &self.places
-    }
-
-    /// Whether a stranger began the link, which the endpoint has not accepted.
-    pub fn is_stranger(&self, id: LinkId) -> bool {
-        self.links.get(id).is_some_and(|link| link.stranger)
-    }
-
-    /// The link is no stranger's any more, although the endpoint has not bound it. False: its source has
-    /// too many of them already.
-    pub fn keep(&mut self, id: LinkId) -> bool {
+    /// The link is no stranger's any more. False: its source has too many of them already.
+    fn keep(&mut self, id: LinkId) -> bool {
         let Some(link) = self.links.get_mut(id) else {
             return true;
         };

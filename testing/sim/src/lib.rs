@@ -68,7 +68,7 @@ pub use log_lines::log_lines;
 pub use node::{Habits, Mood, Node};
 pub use owner::{Completion, Queue, Reports, Verdicts};
 pub use port::SimPort;
-pub use profile::Profile;
+pub use profile::{Profile, SimFabric};
 pub use recorder::{Recorder, Seen, header_of};
 pub use rng::Rng;
 pub use script::{Script, ScriptedNet, ScriptedPort};

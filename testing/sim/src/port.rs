@@ -13,8 +13,8 @@ use crate::profile::Profile;
 use crate::world::NodeId;
 use mx_proto::origin::Seen;
 use mx_proto::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown, Place, Port,
-    RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, body_len,
+    Body, Close, ConnectError, FABRIC_RDM, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown,
+    NoMove, Place, Port, RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, body_len,
 };
 use mx_proto::round::{Next, PortEvent, Rounds};
 use mx_proto::secret::Binding;
@@ -253,7 +253,24 @@ impl<M: Memory> SimPort<M> {
 }
 
 impl<M: Memory> LinkControl for SimPort<M> {
-    fn limits(&self, _link: LinkId) -> Limits {
+    fn limits(&self, link: LinkId) -> Limits {
+        let inner = self.fabric.inner.borrow();
+        if let Some(fabric) = self.profile.fabric
+            && inner.end(self.host, link).is_some_and(|end| end.added)
+        {
+            let packet_max = self.profile.packet_max.min(FABRIC_PACKET);
+            return Limits {
+                packet_max,
+                streamed_max: 0,
+                data_max: self.profile.data_max.min(self.profile.packet_max),
+                pull_block: self.profile.pull_block,
+                remote_read: (fabric.remote_read || self.profile.remote_read)
+                    && inner.share.is_some(),
+                refusal_ends_link: self.profile.refusal_ends_link,
+                data_links: 0,
+            };
+        }
+        drop(inner);
         Limits {
             packet_max: self.profile.packet_max,
             streamed_max: self.profile.streamed_max,
@@ -274,6 +291,38 @@ impl<M: Memory> LinkControl for SimPort<M> {
     fn connect_beside(&mut self, link: LinkId, _now: Instant) -> Result<LinkId, ConnectError> {
         let mut inner = self.fabric.inner.borrow_mut();
         inner.connect_beside(self.host, link)
+    }
+
+    fn has_places_beside(&self, _link: LinkId) -> bool {
+        !self.profile.fabric.is_some_and(|fabric| fabric.few_places)
+    }
+
+    fn fabrics(&self, _link: LinkId, _called: bool) -> u32 {
+        self.profile.fabric.map_or(0, |_| FABRIC_RDM)
+    }
+
+    fn must_move(&self, _link: LinkId) -> bool {
+        self.profile.fabric.is_some_and(|fabric| fabric.strict)
+    }
+
+    fn offer(
+        &mut self,
+        _link: LinkId,
+        _fabric: u32,
+        _now: Instant,
+    ) -> Result<(Option<LinkId>, Vec<u8>), NoMove> {
+        let (link, address) = self.fabric.inner.borrow_mut().offer(self.host);
+        Ok((Some(link), address))
+    }
+
+    fn call(
+        &mut self,
+        _link: LinkId,
+        _fabric: u32,
+        address: &[u8],
+        _now: Instant,
+    ) -> Result<LinkId, NoMove> {
+        self.fabric.inner.borrow_mut().call(self.host, address)
     }
 
     fn accept(&mut self, link: LinkId) {
@@ -537,3 +586,6 @@ impl<M: Memory> Drop for SimPort<M> {
         self.fabric.inner.borrow_mut().shut(self.host, true);
     }
 }
+
+/// Largest packet of a link of a fabric.
+const FABRIC_PACKET: usize = 6 << 10;

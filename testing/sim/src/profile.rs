@@ -46,6 +46,19 @@ pub struct Profile {
     pub data_links: u32,
     /// The probability that a link that was made beside another one ends with what is sent there.
     pub beside_dies: f64,
+    /// Sessions that this port calls, or that call it, may move to links of another kind.
+    pub fabric: Option<SimFabric>,
+}
+
+/// The links of a fabric, beside those on which nodes meet.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SimFabric {
+    /// Sessions that do not move there end.
+    pub strict: bool,
+    /// Peers' memory can be read there.
+    pub remote_read: bool,
+    /// Places for the links on which nodes meet are short.
+    pub few_places: bool,
 }
 
 impl Default for Profile {
@@ -71,6 +84,7 @@ impl Default for Profile {
             binding: false,
             data_links: 0,
             beside_dies: 0.0,
+            fabric: None,
         }
     }
 }
@@ -121,13 +135,27 @@ impl Profile {
             binding: false,
             data_links: 0,
             beside_dies: 0.0,
+            fabric: None,
         };
         // Not drawn, so that seeds that once failed still run as they did.
+        let fabric = SimFabric {
+            strict: false,
+            remote_read: drawn.jitter.is_zero(),
+            few_places: drawn.latency > Duration::from_micros(50),
+        };
+        let drawn = Self {
+            fabric: (drawn.pull_block < 64 << 10).then_some(fabric),
+            ..drawn
+        };
         match drawn.piece {
             usize::MAX => drawn,
             _ => Self {
                 data_links: 1,
-                beside_dies: drawn.parts / 10.0,
+                // A session ends with the link of a fabric to which it has moved.
+                beside_dies: match drawn.fabric {
+                    Some(_) => 0.0,
+                    None => drawn.parts / 10.0,
+                },
                 ..drawn
             },
         }

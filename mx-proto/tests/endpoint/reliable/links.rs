@@ -3,45 +3,13 @@
 use super::{Pair, bytes, command, micros, millis, target};
 use mx_proto::Instant;
 use mx_proto::port::{Close, ConnectError, LinkControl, LinkDown};
-use mx_proto::reliability::{Channel, Quote, ReliableConfig};
+use mx_proto::reliability::{Quote, ReliableConfig};
 use mx_sim::Polled;
-use mx_sim::datagram::header::{DATA, HELLO};
+use mx_sim::datagram::header::DATA;
 use mx_sim::{Recorder, Seen};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-#[test]
-fn a_peer_that_has_to_be_looked_for_is_called_as_soon_as_it_is_found() {
-    let mut pair = Pair::new(ReliableConfig::default());
-    let link = pair.call(7);
-    pair.run(millis(50));
-    assert_eq!(pair.sent_since(0), []);
-    pair.net.inject_found(command(0), command(7), command(1));
-    pair.poll(0);
-    assert_eq!(pair.sent_since(0), [(0, Channel::Command, HELLO)]);
-    pair.poll(1);
-    pair.poll(0);
-    assert_eq!(pair.users[0].up, [link]);
-    // A peer that answers keeps its address, whatever is found later.
-    pair.net.inject_found(command(0), command(1), command(9));
-    pair.poll(0);
-    pair.send(0, link, 1, b"hello").unwrap();
-    pair.poll(1);
-    assert_eq!(pair.users[1].packets, [(1, b"hello".to_vec())]);
-}
-
-#[test]
-fn the_time_of_a_search_for_a_peer_is_no_sample_of_the_path() {
-    let mut pair = Pair::new(ReliableConfig::default());
-    let link = pair.call(7);
-    pair.run(millis(50));
-    pair.net.inject_found(command(0), command(7), command(1));
-    pair.run(micros(100));
-    assert_eq!(pair.users[0].up, [link]);
-    let rto = pair.time_until_asked(link);
-    assert!(rto <= micros(1_100), "{rto:?}");
-}
 
 #[test]
 fn a_quote_names_the_link_if_its_datagram_went_to_an_address_of_that() {

@@ -2,7 +2,7 @@
 
 use super::tests::cases;
 use crate::nic;
-use crate::route::address_exchange_tests::{Double, listening, resolve};
+use crate::route::fabrics_tests::{Double, listening, resolve};
 use crate::route::host::HostPorts;
 use crate::route::lazy::Lazy;
 use crate::route::open::BOARD;
@@ -11,7 +11,7 @@ use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::ports::ROUTE_WORDS;
 use mx_port_dgram::{self as dgram, BackendChoice, DgramOptions, DgramPort};
 use mx_port_local::{LocalOptions, LocalPort};
-use mx_proto::port::LinkControl;
+use mx_proto::port::{ConnectError, FABRIC_RDM, LinkControl};
 use mx_proto::{Clock, EndpointId, Identity, Route, SessionId, Target};
 use std::net::Ipv4Addr;
 
@@ -70,7 +70,12 @@ fn a_link_takes_the_first_port_that_can_carry_it() {
                     endpoint,
                     route,
                 };
-                ports.connect(target, now).map(HostPorts::port_name)
+                let link = ports.connect(target, now)?;
+                // A session that is met over TCP moves to the port that is asked for.
+                Ok::<_, ConnectError>(match ports.fabrics(link, true) {
+                    FABRIC_RDM => "rdm",
+                    _ => HostPorts::port_name(link),
+                })
             };
             assert_eq!(connect(own.nic, own.endpoint), Ok("loopback"));
             let there = there.identity().endpoint;

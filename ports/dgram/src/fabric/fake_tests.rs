@@ -5,8 +5,9 @@ use libfabric_fake::{Call, Fake, Faults, Shape, Wait as Waiting};
 use libfabric_sys::abi::{
     FI_ADDR_EFA, FI_CONTEXT2, FI_EHOSTUNREACH, FI_EIO, FI_MSG_PREFIX, FI_RM_DISABLED,
 };
+use mx_proto::port::ConnectError;
 use mx_proto::reliability::{DatagramError, DatagramPort, GsoBatch, Incoming, Received};
-use mx_proto::{EndpointId, NicId, Route};
+use mx_proto::{EndpointId, NicId, Route, Target};
 
 /// Two services on one fabric.
 struct Pair {
@@ -341,43 +342,17 @@ fn target(endpoint: u32) -> Target {
     }
 }
 
-/// Events of a service that no peer sent.
-fn answers(service: &mut FabricDatagrams) -> Vec<(FabricAddress, Option<FabricAddress>)> {
-    let mut answers = Vec::new();
-    service.begin(64);
-    let told = loop {
-        match service.next() {
-            Received::Incoming(Incoming::Found { at, is }) => answers.push((at, Some(is))),
-            Received::Incoming(Incoming::NotFound { at }) => answers.push((at, None)),
-            Received::End { any, .. } => break any,
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!(told, !answers.is_empty());
-    answers
-}
-
 #[test]
-fn whose_address_does_not_follow_from_the_target_is_waited_for() {
+fn whose_address_does_not_follow_from_the_target_is_found_nowhere() {
     for shape in [Shape::verbs_ud(), efa()] {
         let mut pair = Pair::new(shape, 1);
         assert!(pair.a.asks() && pair.a.port().is_none());
-        let sought = pair.a.resolve(target(2000)).unwrap();
-        let refused = pair
-            .a
-            .send(Channel::Command, sought, GsoBatch::single(b"x"));
-        assert_eq!(refused, Err(DatagramError::Unreachable));
-        let beyond = pair.a.resolve(target(70_000));
-        assert_eq!(beyond, Err(mx_proto::port::ConnectError::BadEndpoint));
-        assert_eq!(answers(&mut pair.a), []);
+        let mut refused = |endpoint| pair.a.resolve(target(endpoint)).unwrap_err();
+        assert_eq!(refused(2000), ConnectError::NoRoute);
+        assert_eq!(refused(70_000), ConnectError::BadEndpoint);
         let name = pair.b.command_name().to_vec();
-        assert!(pair.a.found(target(2000), &name));
-        // No thread may sleep now.
-        assert!(!pair.a.arm());
         let command = pair.b.address(Channel::Command);
-        assert_eq!(answers(&mut pair.a), [(sought, Some(command))]);
-        pair.a.nowhere(target(2000));
-        assert_eq!(answers(&mut pair.a), [(sought, None)]);
+        assert_eq!(pair.a.whole(&name), Some(command));
         assert!(pair.a.arm());
         pair.a.disarm();
         let mut got = Vec::new();
@@ -419,17 +394,15 @@ fn what_cannot_be_a_name_on_our_fabric_leads_nowhere() {
         &family,
         &[7; 300],
     ];
-    let mut ip = ip;
     for name in bad {
-        assert!(!ip.found(target(9), name), "{name:?}");
-        assert_eq!(answers(&mut ip), [(FabricAddress::sought(target(9)), None)]);
+        assert_eq!(ip.whole(name), None, "{name:?}");
     }
-    assert!(ip.found(target(9), &own));
-    let mut card = open(&card).unwrap();
+    assert!(ip.whole(&own).is_some());
+    let card = open(&card).unwrap();
     for len in [0, 16, 31, 33] {
-        assert!(!card.found(target(9), &vec![1; len]), "{len} bytes");
+        assert_eq!(card.whole(&vec![1; len]), None, "{len} bytes");
     }
-    assert!(card.found(target(9), &[1; 32]));
+    assert!(card.whole(&[1; 32]).is_some());
     // Where the address follows from host and number, no peer is asked.
     let (told, _fake) = udp(false);
     assert!(!told.asks() && ip.asks());

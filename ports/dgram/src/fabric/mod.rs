@@ -15,9 +15,8 @@
 //! **Finding a peer.** Where a provider's addresses are IP addresses (`udp`, `usnic`), the command
 //! endpoint is bound to the port of the endpoint number, as for kernel UDP, so its name follows
 //! from host and number; the peer itself sends the name of its data endpoint. Where a provider has
-//! addresses of its own (`verbs`, `efa`: queue pair numbers, drawn when an endpoint opens), the
-//! peer is asked, as for `rdm`, over the TCP port of the endpoint number: until the answer is there, a placeholder
-//! stands for it, to which nothing can be sent.
+//! addresses of its own (`verbs`, `efa`: queue pair numbers, drawn when an endpoint opens), a
+//! session is met over TCP, as for `rdm`, and moves here: its called side says the name.
 //!
 //! **The sender of a datagram** is named in it ([`frame`]); both sides have to use this service,
 //! not kernel UDP at one end. Datagrams of other kinds are counted, and logged once.
@@ -27,7 +26,6 @@
 //!
 //! Not here: the contents of datagrams.
 
-mod askers;
 mod choice;
 mod frame;
 mod line;
@@ -47,7 +45,6 @@ mod tests;
 pub use name::FabricAddress;
 
 use super::DgramOptions;
-use askers::Askers;
 use choice::{Choice, Plan};
 use libfabric_sys::Library;
 use line::{Depth, Line};
@@ -57,11 +54,10 @@ use mx_port_base::epoll::Epoll;
 use mx_port_fabric::RdmError;
 use mx_port_fabric::{Domain, FabricError};
 use mx_proto::reliability::{Capacity, Channel, DATA_NAME_MAX};
-use mx_proto::{Clock, Instant, NicId, Target};
+use mx_proto::{Clock, Instant, NicId};
 use peers::Peers;
 use poll_timer::PollTimer;
 use service::Poll;
-use std::collections::VecDeque;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -101,10 +97,7 @@ pub struct FabricDatagrams {
     addresses: fn(NicId, u16) -> Vec<SocketAddr>,
     /// True if names do not follow from targets.
     asks: bool,
-    /// Answers that have not been handed out: a placeholder, and the name that it stands for, if there is one.
-    answers: VecDeque<(FabricAddress, Option<FabricAddress>)>,
     poll: Poll,
-    askers: Askers,
     /// `None` while the domain is broken.
     open: Option<Open>,
     retry_at: Instant,
@@ -192,9 +185,7 @@ impl FabricDatagrams {
             ports: options.ports,
             addresses: options.addresses,
             asks,
-            answers: VecDeque::new(),
             poll: Poll::NONE,
-            askers: Askers::new(),
             open: Some(open),
             retry_at: Instant(0),
             names,
@@ -222,7 +213,7 @@ impl FabricDatagrams {
         self.names[channel as usize]
     }
 
-    /// True if peers have to be asked for their address, answered by [`FabricDatagrams::found`].
+    /// True if peers' addresses do not follow from host and number.
     pub fn asks(&self) -> bool {
         self.asks
     }
@@ -237,38 +228,11 @@ impl FabricDatagrams {
         self.names[0].bytes()
     }
 
-    /// Records the target's [`FabricDatagrams::command_name`]. False if it is no name on our
-    /// fabric; the target is then not found.
-    pub fn found(&mut self, target: Target, name: &[u8]) -> bool {
-        let name = self.whole(name);
-        self.answers
-            .push_back((FabricAddress::sought(target), name));
-        name.is_some()
-    }
-
-    /// Records from where the holder of that [`FabricDatagrams::command_name`] has asked for ours.
-    pub fn asked(&mut self, name: &[u8], from: SocketAddr) {
-        if let Some(name) = self.whole(name) {
-            self.askers.insert(name, from);
-        }
-    }
-
     /// All bytes of a command endpoint's name.
-    fn whole(&self, name: &[u8]) -> Option<FabricAddress> {
+    pub(super) fn whole(&self, name: &[u8]) -> Option<FabricAddress> {
         let ours = &self.names[0];
         let whole = name.len() == ours.bytes().len();
         FabricAddress::read(name, self.address_format(), ours).filter(|_| whole)
-    }
-
-    /// From where that was, if it is remembered.
-    pub fn asker(&self, name: &FabricAddress) -> Option<SocketAddr> {
-        self.askers.get(name)
-    }
-
-    /// Records that the target is not on our fabric.
-    pub fn nowhere(&mut self, target: Target) {
-        self.answers
-            .push_back((FabricAddress::sought(target), None));
     }
 
     /// The counters.

@@ -8,14 +8,11 @@
 //! A peer is identified by its name alone, which stays valid; its place in an address vector may
 //! change ([`super::peers`]).
 //!
-//! A placeholder without bytes stands for a peer being resolved.
-//!
 //! Owns: the bytes, and conversion from and to socket addresses.
 //! Not here: libfabric, the existence of such an endpoint.
 
 use libfabric_sys::abi::{FI_ADDR_EFA, FI_ADDR_IB_UD};
 use mx_port_fabric::{is_address, source};
-use mx_proto::Target;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,7 +25,7 @@ const GID: usize = 16;
 /// The address of an endpoint on its fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FabricAddress {
-    /// 0: a placeholder; the target's numbers follow.
+    /// Bytes of the name.
     len: u8,
     /// The name, zero from `len` on.
     bytes: [u8; NAME_MAX],
@@ -45,20 +42,6 @@ impl FabricAddress {
         // At most `NAME_MAX`.
         let len = name.len() as u8;
         Some(Self { len, bytes })
-    }
-
-    /// The placeholder for a target whose name is not known yet.
-    pub(super) fn sought(target: Target) -> Self {
-        let mut bytes = [0; NAME_MAX];
-        bytes[..8].copy_from_slice(&target.nic.0.to_le_bytes());
-        bytes[8..12].copy_from_slice(&target.endpoint.0.to_le_bytes());
-        Self { len: 0, bytes }
-    }
-
-    /// True for a placeholder; nothing can be sent there.
-    #[inline]
-    pub(super) fn is_sought(&self) -> bool {
-        self.len == 0
     }
 
     /// Checks an untrusted name without trailing zeros against `ours` and the fabric's address
@@ -135,16 +118,6 @@ impl FabricAddress {
 
 impl fmt::Debug for FabricAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_sought() {
-            let hex = |bytes: &[u8]| {
-                bytes
-                    .iter()
-                    .rev()
-                    .fold(0, |n, byte| n << 8 | u64::from(*byte))
-            };
-            let (nic, endpoint) = (hex(&self.bytes[..8]), hex(&self.bytes[8..12]));
-            return write!(f, "endpoint {endpoint} of {nic:#x}");
-        }
         if let (Some(ip), Some(port)) = (self.ip(), self.port()) {
             return SocketAddr::from((ip, port)).fmt(f);
         }
@@ -159,7 +132,6 @@ impl fmt::Debug for FabricAddress {
 mod tests {
     use super::*;
     use libfabric_sys::abi::{FI_ADDR_PSMX, FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
-    use mx_proto::{EndpointId, NicId, Route};
 
     fn v4(ip: [u8; 4], port: u16) -> FabricAddress {
         let mut bytes = [0; 16];
@@ -218,24 +190,6 @@ mod tests {
         assert_eq!(read, Some(v6(2, 3)));
         let there = SocketAddr::from((theirs.ip().unwrap(), theirs.port().unwrap()));
         assert_eq!(read, ours.elsewhere(there));
-    }
-
-    #[test]
-    fn what_stands_for_a_target_is_no_name_and_the_same_by_every_route() {
-        let sought = |nic, endpoint, route| {
-            FabricAddress::sought(Target {
-                nic: NicId(nic),
-                endpoint: EndpointId(endpoint),
-                route,
-            })
-        };
-        let it = sought(0x1234, 9, Route::AUTO);
-        assert!(it.is_sought() && it.bytes().is_empty() && it.ip().is_none());
-        assert_eq!(it, sought(0x1234, 9, Route(7)));
-        assert_ne!(it, sought(0x1235, 9, Route::AUTO));
-        assert_ne!(it, sought(0x1234, 8, Route::AUTO));
-        assert_eq!(format!("{it:?}"), "endpoint 9 of 0x1234");
-        assert!(!v4([0; 4], 0).is_sought());
     }
 
     #[test]

@@ -63,26 +63,21 @@ impl Pair {
     }
 
     fn connect(&mut self) -> LinkId {
-        let called = self.ports[1].datagrams();
-        let number = if called.asks() {
-            2000
+        let (now, called) = (MonotonicClock.now(), self.ports[1].datagrams());
+        let link = if called.asks() {
+            let name = called.address(Channel::Command);
+            self.ports[0].call_at(name, now)
         } else {
-            called.port().unwrap()
+            let number = called.port().unwrap();
+            let target = Target {
+                nic: NicId(1),
+                endpoint: PortMap::default().endpoint(number).unwrap(),
+                route: Route::AUTO,
+            };
+            assert_ne!(target.endpoint, EndpointId(0));
+            self.ports[0].connect(target, now)
         };
-        let target = Target {
-            nic: NicId(1),
-            endpoint: PortMap::default().endpoint(number).unwrap(),
-            route: Route::AUTO,
-        };
-        assert_ne!(target.endpoint, EndpointId(0));
-        let link = self.ports[0].connect(target, MonotonicClock.now()).unwrap();
-        if self.ports[1].datagrams().asks() {
-            self.poll();
-            let name = self.ports[1].datagrams().command_name().to_vec();
-            let caller = self.ports[0].datagrams_mut();
-            assert_eq!(caller.stats().sent, 0, "the destination is not known yet");
-            assert!(caller.found(target, &name));
-        }
+        let link = link.unwrap();
         while self.up.is_empty() {
             self.poll();
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   send   peers: place of the name --> line: inject, or buffers
-//!   next   answers, command, then data: completions --> frames --> names --> the layer above
+//!   next   command, then data: completions --> frames --> names --> the layer above
 //!   arm    both queues allow sleeping, or a timer wakes
 //! ```
 //!
@@ -39,7 +39,6 @@ pub(super) struct Poll {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    Answers,
     Channel,
     End,
 }
@@ -66,7 +65,7 @@ impl DatagramPort for FabricDatagrams {
         let port = self.ports.port(target.endpoint);
         let port = port.map_err(|_| ConnectError::BadEndpoint)?;
         if self.asks {
-            return Ok(FabricAddress::sought(target));
+            return Err(ConnectError::NoRoute);
         }
         let addresses = (self.addresses)(target.nic, port);
         if addresses.is_empty() {
@@ -121,9 +120,6 @@ impl DatagramPort for FabricDatagrams {
         if batch.segment.min(batch.bytes.len()) > capacity.datagram_max {
             return Err(DatagramError::TooLarge(capacity.datagram_max));
         }
-        if to.is_sought() {
-            return Err(DatagramError::Unreachable);
-        }
         debug_assert!(batch.bytes.len().div_ceil(batch.segment) <= capacity.batch_max);
         let Some(open) = &mut self.open else {
             return Err(DatagramError::Unreachable);
@@ -141,7 +137,10 @@ impl DatagramPort for FabricDatagrams {
     }
 
     fn begin(&mut self, budget: usize) {
-        self.poll = Poll::new(Channel::Command, Stage::Answers, budget.max(1));
+        self.poll = Poll::new(Channel::Command, Stage::Channel, budget.max(1));
+        if !self.is_open() {
+            self.poll.stage = Stage::End;
+        }
     }
 
     fn begin_data(&mut self, budget: usize) {
@@ -157,20 +156,6 @@ impl DatagramPort for FabricDatagrams {
     fn next(&mut self) -> Received<FabricAddress> {
         loop {
             match self.poll.stage {
-                Stage::Answers => {
-                    if let Some((at, name)) = self.answers.pop_front() {
-                        self.poll.any = true;
-                        return Received::Incoming(match name {
-                            Some(is) => Incoming::Found { at, is },
-                            None => Incoming::NotFound { at },
-                        });
-                    }
-                    self.poll.stage = if self.is_open() {
-                        Stage::Channel
-                    } else {
-                        Stage::End
-                    };
-                }
                 Stage::Channel => match self.next_of_channel() {
                     Ok(Some(incoming)) => return Received::Incoming(incoming),
                     Ok(None) => self.end_channel(),
@@ -194,9 +179,6 @@ impl DatagramPort for FabricDatagrams {
     }
 
     fn arm(&mut self) -> bool {
-        if !self.answers.is_empty() {
-            return false;
-        }
         let Some(open) = &self.open else {
             // Checked again when reopening is due.
             return self.sleep_on_timer();

@@ -73,9 +73,6 @@ impl Side {
                 }
                 Incoming::Refused { to, quote } => self.refused.push((to, quote)),
                 Incoming::TooLarge { to, most, .. } => self.too_large.push((to, most)),
-                Incoming::Found { at, .. } | Incoming::NotFound { at } => {
-                    panic!("no lookup was made of {at:?}")
-                }
             }
         }
     }

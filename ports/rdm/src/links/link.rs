@@ -4,16 +4,13 @@
 
 use super::super::frame::FrameKind;
 use super::super::sequence::Sequence;
-use super::INTRODUCTION_MAX;
 use mx_port_base::incoming::Incoming;
 use mx_port_fabric::endpoint_address::EndpointAddress;
-use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::secret::Binding;
-use mx_proto::{Instant, LinkId, Route};
+use mx_proto::{Instant, LinkId};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// One link.
@@ -23,16 +20,10 @@ pub(crate) struct Link {
     pub(crate) state: State,
     /// The cookie that frames to us must carry.
     pub(crate) cookie: u64,
-    /// `None` only while locating.
+    /// `None` only while it is offered.
     pub(crate) peer: Option<Peer>,
-    /// The address to which our endpoint address was sent. Frames with our cookie come from there.
-    pub(crate) from: Option<SocketAddr>,
     /// Others began it.
     pub(super) called: bool,
-    /// And the endpoint has not bound it.
-    pub(super) stranger: bool,
-    /// The source whose share it counts against.
-    pub(super) source: Source,
     /// The order of its frames.
     pub(crate) sequence: Sequence,
     /// The packet of which more is to come.
@@ -56,27 +47,13 @@ pub(crate) struct Link {
     pub(super) pinged: bool,
     /// Its process may have gone: it was asked for an answer at once, then.
     pub(super) doubted: Option<Instant>,
-    /// The fallback when the fabric does not answer.
-    pub(super) fallback: Option<Route>,
 }
 
 impl Link {
-    /// The endpoint has not bound it.
-    pub(crate) fn is_stranger(&self) -> bool {
-        self.stranger
-    }
-
-    /// It takes a frame with such a body, now.
-    #[inline]
-    pub(crate) fn takes(&self, kind: FrameKind, body: usize) -> bool {
-        !self.stranger || (body <= INTRODUCTION_MAX && kind != FrameKind::Reading)
-    }
-
     /// The reason of its end if a frame cannot be sent: if that is the first one, the fabric does not lead there.
     pub(crate) fn broken(&self) -> LinkDown {
-        match (self.state, self.fallback) {
-            (State::Greeting { .. }, Some(fallback)) => LinkDown::Elsewhere(fallback),
-            (State::Greeting { .. }, None) => LinkDown::Unreachable,
+        match self.state {
+            State::Greeting { .. } => LinkDown::Unreachable,
             _ => LinkDown::Reset,
         }
     }
@@ -94,18 +71,13 @@ impl Link {
 /// The state of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// The peer's endpoint address is not known yet.
-    Locating {
-        /// Not longer than this.
-        until: Instant,
-    },
+    /// The peer has our address, and has not said Hello.
+    Offered,
     /// We have said Hello.
     Greeting {
         /// Not longer than this.
         until: Instant,
     },
-    /// The peer has our endpoint address.
-    Waiting,
     /// It carries packets.
     Up,
     /// The endpoint has done with it; what it accepted is leaving.

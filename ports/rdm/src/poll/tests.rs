@@ -6,18 +6,10 @@ use crate::frame::Frame;
 use crate::links::State;
 use libfabric_fake::{Fake, Faults, Shape};
 use mx_port_base::clock::MonotonicClock;
-use mx_port_fabric::Addresses;
+use mx_proto::Clock;
 use mx_proto::port::{
     BODY_LEN_AT, Body, Close, Destination, HEADER_LEN, HeaderBytes, LinkControl, Port, SendError,
     Sent,
-};
-use mx_proto::{Clock, EndpointId, NicId, Route, Target};
-use std::net::SocketAddr;
-
-const TARGET: Target = Target {
-    nic: NicId(1),
-    endpoint: EndpointId(0),
-    route: Route::AUTO,
 };
 
 /// Rounds that are enough for anything to arrive.
@@ -103,13 +95,9 @@ impl Pair {
             })
         };
         let (mut caller, mut callee) = (open().unwrap(), open().unwrap());
-        let (now, local) = (MonotonicClock.now(), SocketAddr::from(([127, 0, 0, 1], 1)));
-        let to = caller.reserve(now, None).unwrap();
-        let ours = caller.endpoint_address(to).unwrap();
-        let (from, theirs) = callee.answer(&ours, local, now).unwrap();
-        caller.greet((to, TARGET), &theirs, local, now);
-        let from = from.unwrap();
-        callee.accept(from);
+        let now = MonotonicClock.now();
+        let (from, address) = callee.offer(now).unwrap();
+        let to = caller.call(&address, now).unwrap();
         Self {
             fake,
             caller,
@@ -276,8 +264,11 @@ fn held_frames_follow_in_their_round_unless_the_link_is_closed() {
 fn a_link_closed_as_it_comes_up_gives_no_packet() {
     for closed in [false, true] {
         let mut pair = Pair::greeting();
-        // A peer that sends a packet before it has answered the greeting.
-        pair.callee.links.of_mut(pair.from).unwrap().state = State::Up;
+        // A peer that sends a packet right behind its answer to the greeting.
+        while pair.callee.links.of(pair.from).unwrap().state != State::Up {
+            begin(&mut pair.callee);
+            assert_eq!(rest(&mut pair.callee), []);
+        }
         let body_sent = Body::<Vec<u8>>::Bytes(b"one");
         let sent = pair.callee.send(pair.from, &header(3), body_sent);
         assert_eq!(sent, Ok(Sent::Whole));

@@ -1,13 +1,12 @@
-//! An rdm port whose peers are found in a table instead of over TCP.
+//! An rdm port whose peers are found in a table, and met over the fabric itself.
 //!
 //! ```text
-//!   connect(target) --> table --> the other RdmPort: answer(endpoint address) --> greet(its endpoint address)
+//!   connect(target) --> table --> the other RdmPort: offer --> call(its address)
 //! ```
 
 pub(crate) mod made_up;
 pub(crate) mod nodes;
 
-use mx_port_fabric::Addresses;
 use mx_port_rdm::{RdmError, RdmOptions, RdmPort};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Place, Port, RemoteKey,
@@ -17,11 +16,7 @@ use mx_proto::round::{Next, Rounds};
 use mx_proto::{EndpointId, Instant, LinkId, Memory, Target};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::{Rc, Weak};
-
-/// All of them are on one machine.
-const FROM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 /// The ports by endpoint id.
 #[derive(Clone, Default)]
@@ -80,21 +75,11 @@ impl LinkControl for DirectPort {
         let peer = self.directory.0.borrow().get(&target.endpoint).cloned();
         let peer = peer.and_then(|peer| peer.upgrade());
         let peer = peer.ok_or(ConnectError::Refused)?;
-        let mut port = self.port.borrow_mut();
-        let link = port.reserve(now, None)?;
+        let offered = peer.borrow_mut().offer(now);
+        let (_, address) = offered.map_err(|_| ConnectError::NoResources)?;
+        let link = self.port.borrow_mut().call(&address, now);
+        let link = link.map_err(|_| ConnectError::NoRoute)?;
         self.begun = Some(link);
-        let ours = port
-            .endpoint_address(link)
-            .ok_or(ConnectError::NoResources)?;
-        let theirs = if Rc::ptr_eq(&self.port, &peer) {
-            port.answer(&ours, FROM, now)
-        } else {
-            peer.borrow_mut().answer(&ours, FROM, now)
-        };
-        match theirs {
-            Ok((_, theirs)) => port.greet((link, target), &theirs, FROM, now),
-            Err(_) => port.give_up((link, target), mx_proto::port::LinkDown::Unreachable),
-        }
         Ok(link)
     }
 

@@ -218,12 +218,12 @@ fn a_lost_device_ends_what_is_under_way_and_is_used_again_when_it_is_back() {
         }
         let port = nodes.end(1).port();
         assert!(
-            port.rdm_mut().reserve(MonotonicClock.now(), None).is_err(),
+            port.rdm_mut().offer(MonotonicClock.now()).is_err(),
             "others take over"
         );
         machine.put_back(0);
         let until = Instant::now() + Duration::from_secs(10);
-        while port.rdm_mut().reserve(MonotonicClock.now(), None).is_err() {
+        while port.rdm_mut().offer(MonotonicClock.now()).is_err() {
             assert!(Instant::now() < until, "it is back");
             std::thread::sleep(Duration::from_millis(100));
         }

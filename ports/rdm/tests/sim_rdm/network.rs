@@ -4,7 +4,7 @@
 //!   Network --- Fake: one machine a node          chaos: cut, sever, unplug, overrun, refuse
 //!      |          |
 //!      |          `-- descriptors --> rouse(): who sleeps and has something wakes in a moment
-//!      |--- ports: who is there                   letters: what the address exchange carries over TCP
+//!      |--- ports: who is there, and its port for those that call it
 //!      `--- lent: memory providers had; it is looked at again when it has come back
 //! ```
 //!
@@ -14,16 +14,13 @@ use super::port::SimRdm;
 use super::weather::Weather;
 use libfabric_fake::{Call, Death, Fake, Faults, Machine};
 use libfabric_sys::abi::{FI_EIO, FI_ENOMEM};
-use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
-use mx_port_rdm::{Device, RdmOptions};
-use mx_proto::port::LinkDown;
-use mx_proto::{Instant, LinkId};
+use mx_port_rdm::{Device, RdmOptions, RdmPort};
 use mx_sim::scenario::{Network, Tally};
 use mx_sim::{Buffer, NodeId, Rng, World};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 /// A handle; clones are the same network.
@@ -48,21 +45,7 @@ struct Listed {
     fd: i32,
     /// It relies on its descriptor, and has not been woken since.
     sleeps: bool,
-    letters: VecDeque<(Instant, Letter)>,
-}
-
-/// A message of the address exchange.
-pub(crate) enum Letter {
-    Locate {
-        from: (NodeId, u64),
-        link: LinkId,
-        endpoint_address: EndpointAddress,
-    },
-    Answer {
-        from: NodeId,
-        link: LinkId,
-        endpoint_address: Result<EndpointAddress, Refusal>,
-    },
+    port: Weak<RefCell<RdmPort>>,
 }
 
 /// Memory of an application that a provider was given.
@@ -111,7 +94,7 @@ impl FakeNetwork {
     }
 
     /// A port has been opened; the number of its life.
-    pub(crate) fn list(&self, node: NodeId, fd: i32) -> u64 {
+    pub(crate) fn list(&self, node: NodeId, (fd, port): (i32, Weak<RefCell<RdmPort>>)) -> u64 {
         let mut inner = self.0.borrow_mut();
         inner.lives += 1;
         let life = inner.lives;
@@ -119,7 +102,7 @@ impl FakeNetwork {
             life,
             fd,
             sleeps: false,
-            letters: VecDeque::new(),
+            port,
         };
         inner.ports.insert(node, listed);
         life
@@ -132,36 +115,13 @@ impl FakeNetwork {
         }
     }
 
-    pub(crate) fn life_at(&self, node: NodeId) -> Option<u64> {
-        Some(self.0.borrow().ports.get(&node)?.life)
-    }
-
-    /// Sends a letter; it is lost on a cut way, or when the addressee has gone.
-    pub(crate) fn post(&self, from: NodeId, (to, life): (NodeId, u64), letter: Letter) {
-        let mut inner = self.0.borrow_mut();
-        if inner.cuts.contains(&(from.min(to), from.max(to))) {
-            return;
-        }
-        let due = inner.world.now().after(inner.rng.span(LETTER_MAX));
-        if let Some(listed) = inner.ports.get_mut(&to).filter(|it| it.life == life) {
-            listed.letters.push_back((due, letter));
-            inner.world.wake(due, to);
-        }
-    }
-
-    /// The oldest letter, if it has arrived.
-    pub(crate) fn letter(&self, node: NodeId) -> Option<Letter> {
-        let mut inner = self.0.borrow_mut();
-        let now = inner.world.now();
-        let letters = &mut inner.ports.get_mut(&node)?.letters;
-        letters.front().filter(|(due, _)| *due <= now)?;
-        letters.pop_front().map(|(_, letter)| letter)
-    }
-
-    pub(crate) fn next_letter(&self, node: NodeId) -> Option<Instant> {
+    /// The port of a node that another one calls; `None` where no way leads there.
+    pub(crate) fn port_at(&self, from: NodeId, to: NodeId) -> Option<Rc<RefCell<RdmPort>>> {
         let inner = self.0.borrow();
-        let listed = inner.ports.get(&node)?;
-        listed.letters.front().map(|(due, _)| *due)
+        if inner.cuts.contains(&(from.min(to), from.max(to))) {
+            return None;
+        }
+        inner.ports.get(&to)?.port.upgrade()
     }
 
     /// The port sleeps on its descriptor from now on, or does not.
@@ -354,19 +314,8 @@ impl Network for FakeNetwork {
     }
 }
 
-/// The address exchange takes a connection and a question.
-const LETTER_MAX: Duration = Duration::from_micros(500);
-
 /// The kernel wakes a sleeper within that.
 const WAKE_MAX: Duration = Duration::from_micros(30);
-
-/// Why a link goes whose peer cannot be asked.
-pub(crate) fn refused(refusal: Refusal) -> LinkDown {
-    match refusal {
-        Refusal::Full => LinkDown::Refused,
-        _ => LinkDown::Unreachable,
-    }
-}
 
 fn is_readable(fd: i32) -> bool {
     let mut poll = libc::pollfd {

@@ -23,15 +23,13 @@ pub(super) enum Letter {
     Refused(SimAddress, Option<Quote>),
     /// No more than this passes on the way there.
     TooLarge(SimAddress, usize, Option<Quote>),
-    /// The address of the peer that was called at the first one.
-    Found(SimAddress, SimAddress),
 }
 
 impl Letter {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Datagram(_, bytes) | Self::Batch(_, bytes, _) => bytes.len(),
-            Self::Refused(..) | Self::TooLarge(..) | Self::Found(..) => 0,
+            Self::Refused(..) | Self::TooLarge(..) => 0,
         }
     }
 }

@@ -186,11 +186,6 @@ impl DatagramNet {
         self.post_now(to, || Letter::Batch(from, bytes.to_vec(), segment));
     }
 
-    /// Tells `to` now that the peer that it has called at `at` is at `is`.
-    pub fn inject_found(&self, to: SimAddress, at: SimAddress, is: SimAddress) {
-        self.post_now(to, || Letter::Found(at, is));
-    }
-
     fn post_now(&self, to: SimAddress, letter: impl FnOnce() -> Letter) {
         aside(|| {
             let mut inner = self.inner.borrow_mut();

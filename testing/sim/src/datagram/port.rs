@@ -128,7 +128,6 @@ impl SimDatagrams {
             },
             Letter::Refused(to, quote) => Incoming::Refused { to, quote },
             Letter::TooLarge(to, most, quote) => Incoming::TooLarge { to, most, quote },
-            Letter::Found(at, is) => Incoming::Found { at, is },
         };
         aside(|| drop(letter));
         Some(incoming)

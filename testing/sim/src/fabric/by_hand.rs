@@ -103,7 +103,7 @@ impl<M: Memory> Fabric<M> {
                     let peer = &inner.hosts[peer];
                     (peer.node, peer.open, link)
                 });
-                (link, end.up, end.dark, end.from, peer).hash(into);
+                (link, end.up, end.dark, end.added, end.from, peer).hash(into);
                 let mut inbox: Vec<_> = host.inbox.iter().filter(|t| t.link == link).collect();
                 inbox.sort_unstable_by_key(|timed| timed.order);
                 inbox.iter().for_each(|timed| timed.what.describe(into));

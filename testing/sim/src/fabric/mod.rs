@@ -8,6 +8,7 @@
 //!
 //! Owns: the names that are open, both ends of every link, everything under way.
 
+mod added;
 mod by_hand;
 mod places;
 mod traffic;
@@ -66,6 +67,10 @@ pub(crate) struct Inner<M> {
     by_hand: bool,
     /// Hears all packets that are sent whole.
     tap: Option<Tap>,
+    /// Node that answers at all addresses of the fabric.
+    impostor: Option<NodeId>,
+    /// No node answers there.
+    mute: bool,
 }
 
 /// A listener to all packets that are sent whole.
@@ -98,6 +103,8 @@ pub(crate) struct End {
     pub(crate) peer: Option<(HostId, LinkId)>,
     /// It was made beside another one.
     pub(crate) beside: bool,
+    /// It is one of a fabric, to which a session may move.
+    pub(crate) added: bool,
     /// The address it comes from, or leads to, where nodes have some.
     pub(crate) from: Option<NicId>,
     /// Bytes sent and not taken in by the peer.
@@ -204,6 +211,8 @@ impl<M: Memory> Fabric<M> {
             rename: |target| target,
             by_hand: false,
             tap: None,
+            impostor: None,
+            mute: false,
         };
         Self {
             inner: Rc::new(RefCell::new(inner)),
@@ -255,6 +264,29 @@ impl<M: Memory> Fabric<M> {
         let mut inner = self.inner.borrow_mut();
         let beside = inner.links_beside(node);
         inner.delay(beside[nth % beside.len()], span);
+    }
+
+    /// Whether a node has links beside others.
+    pub fn has_beside(&self, node: NodeId) -> bool {
+        !self.inner.borrow().links_beside(node).is_empty()
+    }
+
+    /// Returns the number of links that a node does not have beside others.
+    pub fn links_met(&self, node: NodeId) -> usize {
+        let inner = self.inner.borrow();
+        let mut links = inner.links_between(|x, _| x == node);
+        links.retain(|(host, link)| inner.end(*host, *link).is_some_and(|end| !end.beside));
+        links.len()
+    }
+
+    /// Breaks the links of a node that it does not have beside others.
+    pub fn break_met(&self, node: NodeId) {
+        let mut inner = self.inner.borrow_mut();
+        for (host, link) in inner.links_between(|x, _| x == node) {
+            if inner.end(host, link).is_some_and(|end| !end.beside) {
+                inner.break_link(host, link, LinkDown::Reset);
+            }
+        }
     }
 
     /// Breaks one of the links that a node has beside others.
@@ -348,6 +380,7 @@ impl<M: Memory> Inner<M> {
             dark: false,
             peer: None,
             beside: false,
+            added: false,
             from: None,
             under_way: 0,
             last_arrival: now,

@@ -9,6 +9,7 @@
 
 use super::by_hand::NEVER;
 use super::{HostId, Inner, Read, Timed, What};
+use crate::profile::Profile;
 use crate::trace::Entry;
 use crate::world::NodeId;
 use mx_proto::port::{ConnectError, HEADER_LEN, HeaderBytes, LinkDown, RemoteKey};
@@ -66,7 +67,7 @@ impl<M: Memory> Inner<M> {
     }
 
     /// Makes the other end of a link, which is up after a round trip, unless the two nodes cannot reach each other.
-    fn join(
+    pub(super) fn join(
         &mut self,
         host: HostId,
         link: LinkId,
@@ -97,7 +98,7 @@ impl<M: Memory> Inner<M> {
         self.put(now.after(round), host, link, What::Up);
     }
 
-    fn travel(&mut self, host: HostId) -> Duration {
+    pub(super) fn travel(&mut self, host: HostId) -> Duration {
         let profile = &self.hosts[host].profile;
         profile.latency + self.rng.span(profile.jitter)
     }
@@ -335,7 +336,13 @@ impl<M: Memory> Inner<M> {
 
     pub(crate) fn register(&mut self, host: HostId, memory: &M) -> Option<RemoteKey> {
         let share = self.share?;
-        if !self.hosts[host].profile.remote_read || self.rng.chance(0.1) {
+        let Profile {
+            remote_read,
+            fabric,
+            ..
+        } = self.hosts[host].profile;
+        let reads = remote_read || fabric.is_some_and(|fabric| fabric.remote_read);
+        if !reads || self.rng.chance(0.1) {
             return None;
         }
         let key = self.serial();

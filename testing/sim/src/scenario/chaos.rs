@@ -173,6 +173,7 @@ impl<N: Network> Run<N> {
                 ("credits given back", flow.returned),
                 ("a data link", node.endpoint.stats().data_links),
                 ("a data link lost", node.endpoint.stats().data_links_lost),
+                ("a session moved", node.endpoint.stats().moved),
             ];
             for (what, _) in met.iter().filter(|(_, count)| *count > 0) {
                 stage.book.borrow_mut().count(*what);
