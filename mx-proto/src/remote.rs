@@ -103,6 +103,8 @@ pub(crate) struct Met {
     pub(crate) data: Option<Box<Session>>,
     /// Our limit of data links at a time; 0: one side offers none.
     pub(crate) data_links: u32,
+    /// Pulls have numbers, as both sides offered data links when they met.
+    pub(crate) numbered: bool,
     pub(crate) reach: Reach,
     /// The credits it lends us.
     pub(crate) borrows: Borrower,

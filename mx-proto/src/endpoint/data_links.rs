@@ -268,7 +268,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Whether each part that is asked of a remote has a number and a link: it may have data links.
     pub(super) fn numbers_parts(&self, id: RemoteId) -> bool {
-        self.remotes.met(id).is_some_and(|met| met.data_links > 0)
+        self.remotes.met(id).is_some_and(|met| met.numbered)
     }
 
     /// The remote whose data comes on a link, and the link's number.

@@ -227,6 +227,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         link: LinkId,
         header: &Header,
     ) {
+        let data_links = if hello.features & wire::DATA_LINKS == 0 {
+            0
+        } else {
+            self.port.limits(link).data_links
+        };
         let met = Met {
             session: hello.identity.session,
             nonce: hello.nonce,
@@ -234,11 +239,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             met_on: link,
             tx: Tx::Open(link),
             data: None,
-            data_links: if hello.features & wire::DATA_LINKS == 0 {
-                0
-            } else {
-                self.port.limits(link).data_links
-            },
+            data_links,
+            numbered: data_links > 0,
             reach: Reach::UNKNOWN,
             borrows: Borrower::open(header.credit_fields.credit),
             longest_wait: 0,
