@@ -497,7 +497,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             && let Some(link) = of.stage.link()
             && !self.inherited
         {
-            self.port.close(link, Close::Flush);
+            // Nothing has gone over a fabric before the move.
+            let how = match of.stage {
+                Stage::Moved(_) => Close::Flush,
+                _ => Close::Now,
+            };
+            self.port.close(link, how);
         }
     }
 }

@@ -59,7 +59,11 @@ impl LinkControl for RdmPort {
         let Some(link) = self.links.of_mut(id) else {
             return;
         };
-        let greeted = matches!(link.state, State::Up | State::Greeting { .. });
+        // Of a link that has had no answer the peer hears over the session that begins it, and nothing waits to leave.
+        let greeted = match link.state {
+            State::Greeting { .. } => how == Close::Flush,
+            state => state == State::Up,
+        };
         self.links.closing(id, self.now);
         self.with_remote(|remote, outlet| remote.on_link_down(outlet, id));
         match how {

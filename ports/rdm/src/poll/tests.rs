@@ -284,6 +284,17 @@ fn a_link_closed_as_it_comes_up_gives_no_packet() {
 }
 
 #[test]
+fn a_link_closed_before_its_greeting_is_answered_is_gone_at_once() {
+    let mut pair = Pair::greeting();
+    pair.caller.close(pair.to, Close::Now);
+    assert!(pair.caller.links.of(pair.to).is_none());
+    // Its Hello is on its way, and the called side closes its end with the session.
+    assert_eq!(rest(&mut pair.callee), []);
+    pair.callee.close(pair.from, Close::Now);
+    pair.ends_silently();
+}
+
+#[test]
 fn a_link_closed_while_it_waits_for_room_gives_no_word_of_it() {
     for closed in [false, true] {
         let mut pair = Pair::up();
