@@ -125,6 +125,8 @@ pairs() {
             ranks) [ "$port" != rdm ] || continue ;;
             # About TCP connections.
             crowd | data_links) [ "$port" = tcp ] || continue ;;
+            # About sessions of datagrams.
+            data_sessions) [ "$port" = dgram ] || continue ;;
             # The attackers speak tcp and datagrams.
             takeover) [ "$port" = tcp ] || [ "$port" = dgram ] || continue ;;
             # What libfabric's own calls do is its business (docs/c-api.md).

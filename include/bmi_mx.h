@@ -341,7 +341,7 @@ typedef int bmi_buffer_type;
 /** The application's tag of a message. */
 typedef int32_t bmi_msg_tag_t;
 
-/** One of 16 contexts in which operations complete. */
+/** Number of a context in which operations complete, 0 to 15. */
 typedef int64_t bmi_context_id;
 
 /** The host's hint list. Never looked at. */
@@ -350,7 +350,7 @@ typedef void *bmi_hint;
 /** 0, or an error code: always negative when it comes out of this library. */
 typedef int32_t bmi_error_code_t;
 
-/** One unexpected message, as `testunexpected` gives it out. */
+/** An unexpected message, as `testunexpected` gives it out. */
 struct bmi_method_unexpected_info {
     /** 0, or what went wrong with this message (negative). */
     bmi_error_code_t error_code;
@@ -563,15 +563,15 @@ struct bmi_mx_credits {
     size_t size;
     /** Credits there are: `MX_UNEXPECTED_BYTES`. */
     uint64_t total;
-    /** Of these, the free ones. */
+    /** Free credits. */
     uint64_t free;
-    /** Those lent to peers. */
+    /** Credits lent to peers. */
     uint64_t lent;
-    /** Those held by messages that were fetched, or are being fetched. */
+    /** Credits held by messages that were fetched, or are being fetched. */
     uint64_t drawn;
-    /** Those held by copies of our own sends. */
+    /** Credits held by copies of our own sends. */
     uint64_t copies;
-    /** Those held by messages of peers that are gone. */
+    /** Credits held by messages of peers that are gone. */
     uint64_t tombstones;
     /** Connected peers. */
     uint64_t peers;
@@ -632,11 +632,11 @@ struct bmi_mx_peer_credits {
     int state;
     /** Credits lent to it, wherever they are. */
     uint32_t credit_limit;
-    /** Of these, those that it can use now, as far as is known here. */
+    /** Credits of the limit that the peer can use now, as far as is known here. */
     uint32_t free;
-    /** Those that its messages use which have not been taken. */
+    /** Credits that messages of the peer use which have not been taken. */
     uint32_t waiting;
-    /** Those of messages taken of which it has not been told yet. */
+    /** Credits of messages that have been taken, of which the peer has not been told yet. */
     uint32_t owed;
     /** The credits it requests besides. */
     uint32_t wanted;
@@ -657,7 +657,7 @@ extern "C" {
 /** The method's table, for hosts that name the library on their link line and for `dlsym`. */
 extern const struct bmi_method_ops bmi_mx_ops;
 
-/** The same under the name that hosts before OrangeFS took with `dlsym`. */
+/** [`bmi_mx_ops`] under the name that hosts before OrangeFS took with `dlsym`. */
 extern const struct bmi_method_ops method_interface;
 
 /**

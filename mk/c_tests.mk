@@ -21,13 +21,13 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
-C_TESTS_HOST    := host op pair pattern port wire datagram stage crowd service siege intruder assault leftovers \
+C_TESTS_HOST    := host op pair pattern port wire datagram stage crowd service siege intruder assault leftovers bulk \
                    memory limit secret_file user log reap workers stacks stacks_table codes check ids world
 C_TESTS_NOHOST  := codes check ids world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
 # Those that take longest begin first.
-C_TESTS_PLAIN   := finalize cancelled impostors data_links strangers_crowds fork strangers wakeups \
+C_TESTS_PLAIN   := finalize cancelled impostors data_links data_sessions strangers_crowds fork strangers wakeups \
                    args addresses binding messages counters testcalls large calls threads cancel drop \
                    lifecycle process deaths rush restart reuse strangers_memory strangers_credits \
                    strangers_datagrams versions claims secret users stderr interposed shortage fabric \

@@ -66,7 +66,7 @@ impl Address {
 struct Registry {
     /// By place; `None` for those that were dropped.
     known: Vec<Option<Arc<Address>>>,
-    /// Those, oldest first.
+    /// Places of dropped objects, oldest first.
     dropped: VecDeque<usize>,
     /// Room for one more live one.
     room: Claim,

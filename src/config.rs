@@ -22,11 +22,11 @@ use std::time::Duration;
 /// All settings of the method.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Those that do not concern the method alone.
+    /// Settings shared with libmyriexpress.
     pub mx: Settings,
     /// The time that an expected send may wait for its receiver.
     pub send_timeout: Option<Duration>,
-    /// The same for an unexpected one.
+    /// The time that an unexpected send may wait for its receiver.
     pub unexpected_timeout: Option<Duration>,
     /// The time that a receive may wait for its message.
     pub recv_timeout: Option<Duration>,

@@ -66,7 +66,7 @@ static INSTANCE: AtomicPtr<Instance> = AtomicPtr::new(ptr::null_mut());
 /// Threads that are telling the host of peers; begun with the slot's lock held.
 static TELLING: AtomicUsize = AtomicUsize::new(0);
 
-/// One of them.
+/// A thread that is telling the host of peers, counted in [`TELLING`].
 struct Telling;
 
 impl Telling {
@@ -148,7 +148,7 @@ fn own() -> Option<&'static Instance> {
     instance.filter(|instance| instance.shared.is_mine())
 }
 
-/// The same for a call that needs the network; it need not find a method in it.
+/// The instance's slot, for a call that needs the network; there may be no method in it.
 #[inline]
 fn shared() -> Result<&'static Shared<HostSlot>, Box<Error>> {
     match own() {
@@ -292,6 +292,21 @@ pub fn post(mut post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
         PostKind::Recv => post_recv(&mut post, id),
         PostKind::Send | PostKind::SendUnexpected => post_send(&mut post, id),
     }
+}
+
+/// Sends a small expected message at once, if nothing is in its way. Otherwise returns false, nothing has been sent, and
+/// [`post`] is to be called.
+#[inline(never)]
+pub fn send_at_once(addr: NonNull<bmi_method_addr>, body: &[u8], tag: i32, context: i64) -> bool {
+    let Some(instance) = own() else {
+        return false;
+    };
+    let mut slot = instance.shared.lock();
+    let Some(method) = slot.engine() else {
+        return false;
+    };
+    let key = method.peers().of_addr(addr.as_ptr());
+    key.is_some_and(|key| method.send_at_once(key, tag as u32, context, body))
 }
 
 #[inline(never)]
@@ -583,7 +598,7 @@ pub fn report() -> Result<MethodReport, Box<Error>> {
     Ok(shared()?.lock().method()?.report())
 }
 
-/// The same of the peer of an address object.
+/// The figures of the peer of an address object.
 pub fn peer_gauges(addr: NonNull<bmi_method_addr>) -> Result<PeerGauges, Box<Error>> {
     let pointer = addr.as_ptr();
     let mut slot = shared()?.lock();

@@ -39,7 +39,7 @@ pub(crate) struct Unmatched {
     class_max: u8,
     /// An unexpected message can be had since a test call returned because of one.
     updated: bool,
-    /// The same since waiting threads were told.
+    /// An unexpected message can be had since waiting threads were last told.
     produced: bool,
     /// Messages that made no sense.
     dropped: u64,

@@ -90,13 +90,13 @@ named! {
 pub(crate) enum Role {
     /// Serves measurements until told to stop.
     Peer { address: String },
-    /// The same through libmyriexpress.
+    /// Serves measurements through libmyriexpress.
     MxPeer,
     /// Says something to a server, and nothing more.
     Idler { server: String },
-    /// One side of a libfabric reference: 0 or 1.
+    /// A side of a libfabric reference: 0 or 1.
     FabricSide { side: usize },
-    /// One side of the UCX reference: 0 or 1.
+    /// A side of the UCX reference: 0 or 1.
     UcxSide { side: usize },
     /// The process whose instructions are counted, under callgrind.
     Counted { subject: Subject },
@@ -106,7 +106,7 @@ pub(crate) enum Role {
     Crowd { server: String },
     /// The server of such clients.
     CrowdServer { address: String },
-    /// One side of a busy stream: server or client, and which way it goes.
+    /// A side of a busy stream: server or client, and which way it goes.
     BusySide {
         side: String,
         place: String,

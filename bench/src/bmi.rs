@@ -23,7 +23,7 @@ impl Bmi {
         Self::start_with(library, listen, "")
     }
 
-    /// The same, with settings that override the environment.
+    /// Starts the method with settings that override the environment.
     pub(crate) fn start_with(
         library: &OsStr,
         listen: Option<&str>,

@@ -26,7 +26,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// One buffer.
+    /// A message in one buffer.
     pub(crate) const fn whole(size: usize) -> Self {
         Self { size, pieces: None }
     }
@@ -97,7 +97,7 @@ impl Buffer {
         self.pieces().next()
     }
 
-    /// The same, to be written to.
+    /// The bytes of a message in one buffer, to be written to.
     #[inline]
     pub(crate) fn whole_mut(&mut self) -> Option<&mut [u8]> {
         if self.is_list() {

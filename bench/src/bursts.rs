@@ -15,7 +15,7 @@ use crate::buffer::Layout;
 use crate::figures::{Spread, percentile};
 use crate::reference::{self, ring};
 
-/// One turn.
+/// A turn: the method and its reference, one right after the other.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Burst {
     /// 8 B one way through a bare ring, in microseconds, just before.
@@ -52,17 +52,17 @@ impl Bursts {
         (0..count).map(turn).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Of the method's figures.
+    /// Spread of the method's figures.
     pub(crate) fn method(&self) -> Spread {
         self.spread(|burst| burst.method)
     }
 
-    /// Of the reference's figures.
+    /// Spread of the reference's figures.
     pub(crate) fn reference(&self) -> Spread {
         self.spread(|burst| burst.reference)
     }
 
-    /// Of the ratios within the bursts.
+    /// Spread of the ratios within the bursts.
     pub(crate) fn ratio(&self) -> Spread {
         self.spread(Burst::ratio)
     }

@@ -1,4 +1,4 @@
-//! One port after the other: the environment that a measurement and its peers find.
+//! The ports, measured one after the other: the environment that a measurement and its peers find.
 //!
 //! ```text
 //!   MX_PORT=local, tried ---> measured      MX_PORT=rdm, cannot be had ---> said so, left out

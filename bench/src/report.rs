@@ -5,7 +5,7 @@ use crate::figures::Spread;
 use crate::targets::Target;
 use serde_json::json;
 
-/// One measured figure with its reference.
+/// A measured figure with its reference.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) test: &'static str,

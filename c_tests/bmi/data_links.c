@@ -9,29 +9,17 @@
  * the right contents, small requests are answered meanwhile, and no host hears of it. Each side has a receive posted from
  * the beginning which no message matches (support/service.h): it would tell of a lost session.
  */
+#include "../support/bulk.h"
 #include "../support/ids.h"
 #include "../support/intruder.h"
-#include "../support/log.h"
 #include "../support/pair.h"
 #include "../support/service.h"
 
 #include <poll.h>
 #include <sys/socket.h>
 
-#define KIB 1024
-#define MIB (1024 * KIB)
-
 enum {
-    SMALL = 40 * KIB,      /* goes with its request, over the first connection */
-    LARGE = 300 * KIB,     /* is asked for */
-    BULK = 16 * MIB,
-    MIDDLE = 4 * MIB,      /* of a bulk, where something happens */
-    BULK_MS = 5000,        /* for a bulk beside small requests */
-    STALLED_MS = 15000,    /* likewise, when its connection stands still */
     FOUR = 4,              /* data links of a session */
-    SMALL_MS = 2000,       /* for a small request meanwhile */
-    CANCEL_MS = 500,
-    AFTERWARDS_MS = 1000,
 };
 
 /* ---- the relay ---- */
@@ -51,8 +39,6 @@ enum treatment {
     LEADS_ASTRAY, /* to that endpoint */
     FORGES,       /* answers the next one itself, with data and no proof */
 };
-
-enum order { TREAT, DETAIL, TELL_CONNECTIONS, TELL_BYTES, TELL_BUSY, REPLAY, END };
 
 /* A stranger's words: those of the client on its data link, or others. */
 enum { AS_RECORDED, OTHER_PROOF, NEXT_NUMBER, OTHER_SESSION, REPLAYS };
@@ -360,105 +346,14 @@ static void relay(struct side *side)
     }
 }
 
-static int64_t order(struct child *relay, enum order what, int64_t value)
-{
-    child_tell(relay, "order", what);
-    child_tell(relay, "value", value);
-    return child_hear(relay, "is");
-}
-
-/* ---- servers, and the client ---- */
+/* ---- servers ---- */
 
 static void server(struct side *side)
 {
     serve_attacked(side, NULL);
 }
 
-enum { DO_GET, DO_PUT, DO_CANCEL, DO_END };
-
-/* Small requests one after the other until it is over, or for so long; the longest one's milliseconds. */
-static int64_t ask_meanwhile(struct bmi_method_addr *server, const struct exchange *bulk, int ms)
-{
-    deadline_t deadline = deadline_in(ms);
-    int64_t longest = 0;
-
-    while (bulk != NULL ? !is_over(bulk) : !deadline_over(deadline)) {
-        int64_t begin = now_ms(), took;
-        int code;
-
-        if (!try_get(server, 8, &code))
-            FAIL("a small request: %s", code_text(code));
-        took = now_ms() - begin;
-        if (took > longest)
-            longest = took;
-    }
-    return longest;
-}
-
-/* Gets a bulk and cancels it when the first bytes are there. */
-static void cancel_a_get(struct bmi_method_addr *server, int64_t size)
-{
-    const uint64_t pattern = 0x5eed;
-    struct exchange exchange;
-    char *blank = fenced(8);
-
-    begin_get(&exchange, server, size);
-    UNTIL (memcmp(blank, exchange.in, 8) != 0)
-        host_pump(1);
-    fenced_free(blank);
-    CHECK(!op_done(&exchange.receive));
-    CHECK_THAT(ops->cancel(exchange.receive.id, 0), ==, 0);
-    UNTIL_WITHIN (CANCEL_MS, op_done(&exchange.receive))
-        host_pump(1);
-    op_failed(&exchange.receive, BMI_ECANCEL);
-    op_sent(&exchange.send);
-    fill(exchange.in, (size_t)size, pattern);
-    ask_meanwhile(server, NULL, AFTERWARDS_MS);
-    check_filled(exchange.in, (size_t)size, pattern);
-    fenced_free(exchange.in);
-}
-
-static void client(struct side *side)
-{
-    int endpoint = (int)hear(side, "endpoint"), what;
-    struct bmi_method_addr *server;
-    struct op unused = {0};
-    char byte;
-
-    log_take();
-    host_start_client();
-    server = service_of("127.0.0.1", endpoint);
-    CHECK_THAT(op_recv(&unused, server, &byte, 1, TAG_UNUSED), ==, 0);
-    while ((what = (int)pair_hear(side, "do")) != DO_END) {
-        int64_t size = hear(side, "size"), begin = now_ms(), longest = 0;
-        struct exchange exchange;
-        int code;
-
-        if (what == DO_CANCEL) {
-            cancel_a_get(server, size);
-        } else {
-            (what == DO_GET ? begin_get : begin_put)(&exchange, server, size);
-            longest = ask_meanwhile(server, &exchange, 0);
-            code = end_exchange(&exchange);
-            if (code != 0)
-                FAIL("%d bytes: %s", (int)size, code_text(code));
-        }
-        tell(side, "took", now_ms() - begin);
-        tell(side, "longest", longest);
-        CHECK(!op_done(&unused));
-    }
-    CHECK_THAT(ops->cancel(unused.id, 0), ==, 0);
-    op_failed(&unused, BMI_ECANCEL);
-    CHECK_THAT(host_registered(), ==, 0);
-    tell(side, "warnings", log_count());
-    host_stop();
-}
-
 /* ---- scenes ---- */
-
-struct scene {
-    struct child *server, *relay, *client;
-};
 
 /* A process with so many data links a session. */
 static struct child *spawn_with(struct world *world, const char *role, int links)
@@ -471,16 +366,6 @@ static struct child *spawn_with(struct world *world, const char *role, int links
     child = spawn(world, role);
     unsetenv("MX_TCP_LINKS");
     return child;
-}
-
-/* Returns the number at which the relay listens. */
-static int64_t spawn_relay(struct world *world, struct scene *scene)
-{
-    int64_t number = child_hear(scene->server, "serving");
-
-    scene->relay = spawn(world, "relay");
-    child_tell(scene->relay, "server", number);
-    return child_hear(scene->relay, "listens");
 }
 
 static void set_up_with(struct world *world, struct scene *scene, int of_server, int of_client)
@@ -498,38 +383,10 @@ static void set_up(struct world *world, struct scene *scene)
     set_up_with(world, scene, 1, 1);
 }
 
-static int64_t connections_of(const struct scene *scene)
-{
-    return order(scene->relay, TELL_CONNECTIONS, 0);
-}
-
-static int64_t bytes_of(const struct scene *scene)
-{
-    return order(scene->relay, TELL_BYTES, 0);
-}
-
 static void treat(const struct scene *scene, enum treatment how, int64_t with)
 {
     order(scene->relay, DETAIL, with);
     order(scene->relay, TREAT, how);
-}
-
-/* The client does it, beside small requests, within that time. */
-static void have_done(const struct scene *scene, int what, int64_t size, int ms)
-{
-    child_tell(scene->client, "do", what);
-    child_tell(scene->client, "size", size);
-    CHECK_THAT(child_hear_within(scene->client, "took", 2 * WAIT_MS), <=, ms * slower());
-    CHECK_THAT(child_hear(scene->client, "longest"), <=, SMALL_MS * slower());
-}
-
-/* Until large messages go over another connection than the first. */
-static void await_data_link(const struct scene *scene)
-{
-    int64_t before = bytes_of(scene);
-
-    UNTIL (bytes_of(scene) > before + LARGE)
-        have_done(scene, DO_GET, LARGE, BULK_MS);
 }
 
 /* Until so many other connections than the first carry large messages. */
@@ -537,21 +394,6 @@ static void await_data_links(const struct scene *scene, int count)
 {
     UNTIL (order(scene->relay, TELL_BUSY, MIB) == count)
         have_done(scene, DO_GET, BULK, BULK_MS);
-}
-
-static void end_client(const struct scene *scene, int warnings)
-{
-    child_tell(scene->client, "do", DO_END);
-    CHECK_THAT(child_hear(scene->client, "warnings"), ==, warnings);
-    child_end(scene->client);
-    order(scene->relay, END, 0);
-    child_end(scene->relay);
-}
-
-static void take_down(const struct scene *scene)
-{
-    end_client(scene, 0);
-    end_service(scene->server, 1);
 }
 
 /* ---- tests ---- */
@@ -575,7 +417,7 @@ static void open_one(struct world *world)
         have_done(&scene, DO_PUT, MIB, BULK_MS);
     }
     CHECK_THAT(connections_of(&scene), ==, 2);
-    take_down(&scene);
+    end_scene(&scene);
 }
 
 /* The server has opened the data link while the client goes on over the first connection. */
@@ -588,7 +430,7 @@ static void hold_attached(struct world *world)
     have_done(&scene, variant_of(world) != 0 ? DO_PUT : DO_GET, 2 * BULK, BULK_MS);
     CHECK_THAT(connections_of(&scene), ==, 2);
     await_data_link(&scene);
-    take_down(&scene);
+    end_scene(&scene);
 }
 
 enum { BY_PUT = 1, BY_FIN = 2 };
@@ -606,7 +448,7 @@ static void cut(struct world *world)
     CHECK_THAT(bytes_of(&scene), <, BULK + MIDDLE / 2);
     await_data_link(&scene);
     CHECK_THAT(connections_of(&scene), ==, 3);
-    take_down(&scene);
+    end_scene(&scene);
 }
 
 static void stand_still(struct world *world)
@@ -637,7 +479,7 @@ static void open_four(struct world *world)
     for (int i = 0; i < 3; i++)
         have_done(&scene, what, BULK, BULK_MS);
     CHECK_THAT(connections_of(&scene), ==, 1 + FOUR);
-    take_down(&scene);
+    end_scene(&scene);
 }
 
 /* The variant: data links of the server; the client has four. */
@@ -652,7 +494,7 @@ static void open_fewer(struct world *world)
         have_done(&scene, DO_PUT, BULK, BULK_MS);
     }
     CHECK_THAT(connections_of(&scene), ==, 1 + of_server);
-    take_down(&scene);
+    end_scene(&scene);
 }
 
 /* The variant: by a put. */
@@ -666,7 +508,7 @@ static void cut_one_of_four(struct world *world)
     have_done(&scene, variant_of(world) != 0 ? DO_PUT : DO_GET, BULK, BULK_MS);
     await_data_links(&scene, FOUR);
     CHECK_THAT(connections_of(&scene), ==, 2 + FOUR);
-    take_down(&scene);
+    end_scene(&scene);
 }
 
 /* The variant: what happens to one of four while it carries a part. */
@@ -700,7 +542,7 @@ static void close_all(struct world *world)
     have_done(&scene, DO_PUT, BULK, BULK_MS);
     CHECK_THAT(connections_of(&scene), >, 1);
     CHECK_THAT(bytes_of(&scene), ==, 0);
-    take_down(&scene);
+    end_scene(&scene);
 }
 
 static void lead_astray(struct world *world)
@@ -715,7 +557,7 @@ static void lead_astray(struct world *world)
     have_done(&scene, DO_PUT, BULK, BULK_MS);
     CHECK_THAT(connections_of(&scene), >, 1);
     CHECK_THAT(bytes_of(&scene), <, LARGE);
-    take_down(&scene);
+    end_scene(&scene);
     end_service(other, 0);
 }
 
@@ -728,7 +570,7 @@ static void forge_data(struct world *world)
     have_done(&scene, DO_GET, BULK, BULK_MS);
     await_data_link(&scene);
     CHECK_THAT(connections_of(&scene), ==, 3);
-    take_down(&scene);
+    end_scene(&scene);
 }
 
 /* The variant: whether the server has data links, and not the client. */
@@ -741,7 +583,7 @@ static void have_none(struct world *world)
     have_done(&scene, DO_GET, BULK, BULK_MS);
     have_done(&scene, DO_PUT, BULK, BULK_MS);
     CHECK_THAT(connections_of(&scene), ==, 1);
-    take_down(&scene);
+    end_scene(&scene);
 }
 
 static void cancel_one(struct world *world)
@@ -779,7 +621,7 @@ static void say_it_again(struct world *world)
         have_done(&scene, DO_PUT, MIB, BULK_MS);
     }
     CHECK_THAT(connections_of(&scene), ==, 2);
-    take_down(&scene);
+    end_scene(&scene);
 }
 
 /* ---- the order of equal tags ---- */
@@ -869,7 +711,7 @@ static void keep_order(struct world *world)
     child_end(scene.relay);
 }
 
-#define ROLES_HERE {"server", server}, {"relay", relay}, {"client", client}
+#define ROLES_HERE {"server", server}, {"relay", relay}, {"client", bulk_client}
 
 TESTS(
     DIRECTED_OF(the_first_large_get_opens_a_second_connection_and_no_more, 0, open_one, ROLES_HERE),

@@ -262,7 +262,8 @@ static void is_served(const struct stage *stage, int way, unsigned char *connect
     is_answered(&link, in, 0);
     CHECK_THAT(get32(in + NUMBER_AT), ==, stage->endpoint);
     /* Whatever it offers, the kept peer does not read it. */
-    CHECK_THAT(get32(in + FEATURES_AT) & ~(unsigned)FABRIC_RDM, ==, way == WAY_TCP ? DATA_LINKS : 0);
+    unsigned links = way == WAY_TCP || way == WAY_DGRAM ? DATA_LINKS : 0;
+    CHECK_THAT(get32(in + FEATURES_AT) & ~(unsigned)FABRIC_RDM, ==, links);
     CHECK(way == WAY_TCP || (get32(in + FEATURES_AT) & FABRIC_RDM) == 0);
     CHECK_THAT(get32(in + CREDIT_AT), >, 0);
     CHECK_THAT(in[GREETING_LENGTH_AT], >, 8);

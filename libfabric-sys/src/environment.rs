@@ -28,7 +28,7 @@ pub const LIBRARY_VARIABLE: &str = "MX_LIBFABRIC";
 /// Bytes that `ofi_rxm` of 1.13 to 1.18 sends over `tcp` without cutting them.
 pub const RXM_EAGER_VARIABLE: &str = "FI_OFI_RXM_EAGER_LIMIT";
 
-/// The same, elsewhere.
+/// Bytes that `ofi_rxm` of other versions, or over other providers, sends without cutting them.
 pub const RXM_BUFFER_VARIABLE: &str = "FI_OFI_RXM_BUFFER_SIZE";
 
 /// Variables that are set unless they are set already, and why.
@@ -68,7 +68,7 @@ pub const DEFAULTS: [(&str, &str); 14] = [
     ("FI_EFA_FORK_SAFE", "1"),
 ];
 
-/// With other values of these, closing a registration may not end the access to its memory.
+/// Variables with which closing a registration may not end the access to its memory, if they have other values.
 const CLOSING: [&str; 4] = [
     "FI_MR_CACHE_MAX_COUNT",
     "FI_EFA_MR_CACHE_ENABLE",

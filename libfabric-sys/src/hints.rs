@@ -117,7 +117,7 @@ impl Hints {
     ///
     /// # Errors
     ///
-    /// It cannot be a C string; the hints are as before.
+    /// [`BadName`] if the name cannot be a C string; the hints are as before.
     pub fn set_provider(&mut self, name: &str) -> Result<&mut Self, BadName> {
         // SAFETY: `new` saw that the attribute is there.
         let slot = unsafe { &raw mut (*(*self.raw.as_ptr()).fabric_attr).prov_name };

@@ -121,7 +121,7 @@ impl<'a> Iterator for Offers<'a> {
     }
 }
 
-/// One offer.
+/// An offer of a provider (`fi_info`).
 #[derive(Clone, Copy)]
 pub struct Info<'a> {
     raw: NonNull<fi_info>,
@@ -144,7 +144,7 @@ macro_rules! attributes {
     )+};
 }
 
-/// The same of names, empty where there is none.
+/// Defines getters of names, which are empty where there is none.
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident = $attr:ident . $member:ident;)+) => {$(
         $(#[$doc])*

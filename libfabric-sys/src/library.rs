@@ -86,7 +86,7 @@ pub struct Library {
 impl Library {
     /// The version of the interface that queries ask for; an older library is asked for its own.
     ///
-    /// It is the oldest of those whose headers the layouts were compared with, on purpose: asked
+    /// The oldest version of those whose headers the layouts were compared with, on purpose: asked
     /// for this, every later library writes completions, errors and infos as 1.17 did, whatever
     /// its own have grown to.
     pub const API_VERSION: (u32, u32) = (1, 17);

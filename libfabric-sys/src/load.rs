@@ -54,14 +54,14 @@ pub enum LoadError {
         /// The name or path asked for.
         asked: PathBuf,
     },
-    /// It is a library, but not libfabric.
+    /// The file is a library, but not libfabric.
     MissingSymbol {
         /// The name or path asked for.
         asked: PathBuf,
         /// The missing symbol.
         symbol: &'static str,
     },
-    /// It is a libfabric from before what we need.
+    /// The library is a libfabric from before what we need.
     TooOld {
         /// The name or path asked for.
         asked: PathBuf,

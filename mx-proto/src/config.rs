@@ -52,8 +52,6 @@ pub struct Config {
     /// order, with their data; for MX, where two programs may each send many small messages before they
     /// receive any. A method whose large messages are mostly expected announces at once.
     pub ask_before_announcing: bool,
-    /// Data links of a session at most, over a port that [may have any](crate::port::Limits::data_links); 0: none are offered.
-    pub data_links: u32,
     /// Remotes at the same time; strangers beyond it are refused.
     pub max_remotes: usize,
     /// Percent, 1 to 100, of the places and credits that others leave which remotes from one source
@@ -141,7 +139,6 @@ impl Default for Config {
             burst: 16,
             copies: 16,
             ask_before_announcing: false,
-            data_links: 1,
             max_remotes: 1 << 20,
             source_share: 50,
             keep_tombstones: 0,

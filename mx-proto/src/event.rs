@@ -10,7 +10,7 @@ pub struct Identity {
     pub nic: NicId,
     /// Its number there.
     pub endpoint: EndpointId,
-    /// This life of it.
+    /// Number of this life of the endpoint.
     pub session: SessionId,
 }
 
@@ -44,7 +44,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// That of a receive which has got `transferred` bytes of a message.
+    /// The outcome of a receive which has got `transferred` bytes of a message.
     #[inline]
     pub(crate) fn received(
         status: Status,
@@ -124,14 +124,14 @@ pub struct Arrival {
 /// The owner's decision about an [`Arrival`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It waits for a receive as an unexpected message.
+    /// The message waits for a receive as an unexpected message.
     Continue,
-    /// It has been consumed, or is not wanted.
+    /// The message has been consumed, or is not wanted.
     Finished,
-    /// It is decided later, see [`crate::Endpoint::next_deferred`]. What comes until then is deferred as
+    /// The message is decided later, see [`crate::Endpoint::next_deferred`]. What comes until then is deferred as
     /// well, without asking, so that it does not overtake this one, even if there is a receive for it.
     Defer,
-    /// It goes to the inbox and is handed out whole by [`crate::Endpoint::next_message`]; an
+    /// The message goes to the inbox and is handed out whole by [`crate::Endpoint::next_message`]; an
     /// offered message is fetched first. One that is larger than
     /// [`Config::fetched_max`](crate::Config::fetched_max) is dropped.
     Inbox {
@@ -172,7 +172,7 @@ impl Deferred {
         self.body.as_deref()
     }
 
-    /// The same, writable, for an owner that hands out a pointer.
+    /// The bytes that have come with the message, writable, for an owner that hands out a pointer.
     pub fn body_mut(&mut self) -> Option<&mut [u8]> {
         self.body.as_deref_mut()
     }
@@ -181,9 +181,9 @@ impl Deferred {
 /// The decision about a [`Deferred`] message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// It goes into the oldest posted receive that accepts it, if one has been posted meanwhile;
+    /// The message goes into the oldest posted receive that accepts it, if one has been posted meanwhile;
     /// otherwise it waits for one as an unexpected message.
     Continue,
-    /// It has been consumed, or is not wanted. The sender of an offered message is told.
+    /// The message has been consumed, or is not wanted. The sender of an offered message is told.
     Finished,
 }

@@ -35,7 +35,7 @@ impl NicId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct EndpointId(pub u32);
 
-/// One life of an endpoint: drawn at random when it is opened, so that a restarted peer is told
+/// Number of a life of an endpoint: drawn at random when it is opened, so that a restarted peer is told
 /// from the one before it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SessionId(pub u64);
@@ -173,7 +173,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// That endpoint, over whichever port.
+    /// The target of an endpoint over whichever port.
     pub const fn auto(nic: NicId, endpoint: EndpointId) -> Self {
         Self {
             nic,

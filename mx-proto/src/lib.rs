@@ -22,6 +22,7 @@ mod machine;
 mod by_remote;
 mod config;
 mod counters;
+mod data_link;
 mod early;
 mod endpoint;
 mod event;

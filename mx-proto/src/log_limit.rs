@@ -21,17 +21,17 @@ impl<K> Default for LogLimit<K> {
 }
 
 impl<K: Eq + Hash> LogLimit<K> {
-    /// It happens for the first time.
+    /// Whether the event happens for the first time.
     pub fn is_first(&mut self, what: K) -> bool {
         self.count(what) == 1
     }
 
-    /// It happens for the first time, the second, the fourth, and so on: for which one.
+    /// Returns the count of an event that happens for the first time, the second, the fourth, and so on.
     pub fn again(&mut self, what: K) -> Option<u64> {
         Some(self.count(what)).filter(|times| times.is_power_of_two())
     }
 
-    /// It has happened at most `few` times, or for the 2^n-th time.
+    /// Whether the event has happened at most `few` times, or for the 2^n-th time.
     pub fn is_rare(&mut self, what: K, few: u64) -> bool {
         let times = self.count(what);
         times <= few || times.is_power_of_two()

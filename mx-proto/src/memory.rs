@@ -22,13 +22,13 @@ pub trait Memory {
     /// Bytes in all segments together.
     fn len(&self) -> usize;
 
-    /// The same bytes as [`Self::visit`] lends, if they lie in one piece and that is easily told.
+    /// The bytes that [`Self::visit`] lends, if they lie in one piece and that is easily told.
     #[inline]
     fn piece(&self, _offset: usize, _len: usize) -> Option<&[u8]> {
         None
     }
 
-    /// The same bytes as [`Self::visit_mut`] lends, if they lie in one piece and that is easily told.
+    /// The bytes that [`Self::visit_mut`] lends, if they lie in one piece and that is easily told.
     #[inline]
     fn piece_mut(&mut self, _offset: usize, _len: usize) -> Option<&mut [u8]> {
         None
@@ -48,7 +48,7 @@ pub trait Memory {
         self.piece(offset, len).into_iter()
     }
 
-    /// The same of [`Self::visit_mut`]. Cells, for the pieces of a buffer may overlap.
+    /// The pieces that [`Self::visit_mut`] lends. Cells, for the pieces of a buffer may overlap.
     fn cells(&mut self, offset: usize, len: usize) -> impl Iterator<Item = &[Cell<u8>]> {
         let _ = (offset, len);
         std::iter::empty()

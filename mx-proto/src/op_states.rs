@@ -20,7 +20,7 @@ use std::fmt;
 /// The state of an operation; `ops/record.rs` has the data of each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
-    /// It is being posted.
+    /// The operation is being posted.
     New,
     /// Its remote is not known yet.
     Pending,
@@ -40,7 +40,7 @@ pub enum Stage {
     Pulling,
     /// A connect waits for its answer.
     Connecting,
-    /// It has completed, and is its owner's.
+    /// The operation has completed, and is its owner's.
     Done,
 }
 

@@ -1,4 +1,4 @@
-//! What the network knows of the other end of a link.
+//! The other end of a link, as the network knows it.
 //!
 //! ```text
 //!   port:  a connection, a session's datagrams, a process on this machine
@@ -19,7 +19,7 @@ use crate::ids::NicId;
 pub struct Source(pub u64);
 
 impl Source {
-    /// Not limited by shares: this process's own user, root, and sources that the port cannot tell
+    /// A source that shares do not limit: this process's own user, root, and sources that the port cannot tell
     /// apart.
     pub const TRUSTED: Self = Self(0);
 }
@@ -34,7 +34,7 @@ pub struct Seen {
     /// The interface that it comes from. `None`: the port cannot tell, or the interface's number is
     /// another address's.
     pub nic: Option<NicId>,
-    /// It is this endpoint itself.
+    /// The other end is this endpoint itself.
     pub oneself: bool,
 }
 

@@ -115,7 +115,7 @@ pub trait Posting<O: Owner> {
     /// Its bytes.
     fn memory(&mut self) -> &mut O::Memory;
 
-    /// It does: the bytes, and the owner's word for it.
+    /// Begins the operation: returns its bytes, and the owner's word for it.
     fn begin(self) -> (O::Memory, O::Word);
 
     /// The operation that it is already, with its word. Its remote was not known until now.

@@ -81,8 +81,8 @@ pub struct Limits {
     pub remote_read: bool,
     /// A read that is refused ends the link: a peer is asked to stop before [`RemoteMemory::deregister`].
     pub refusal_ends_link: bool,
-    /// A session over this link may have others for bulk data ([`LinkControl::connect_beside`]).
-    pub data_links: bool,
+    /// Limit of data links that a session over this link has for its bulk data ([`LinkControl::connect_beside`]); 0: none.
+    pub data_links: u32,
 }
 
 impl Limits {

@@ -6,7 +6,7 @@
 //!   lanes     messages, in the order posted       then these two
 //!   streams   parts of offered messages           take turns
 //!
-//! Of the streams of a link that of the message with the fewest bytes left goes first: so a short message does not wait
+//! The stream of the message with the fewest bytes left goes first on a link: so a short message does not wait
 //! for long ones, and the first of several equal ones arrives while the others are still to be sent. The stream that has
 //! waited longest has a turn after [`PASSED_MAX`] bytes of others. Fairness is between remotes.
 //! ```
@@ -131,7 +131,7 @@ impl Control {
 const CONTROL_USUAL: usize = 32;
 
 impl Stand {
-    /// Of one that has not joined a lane yet.
+    /// The position of a message that has not joined a lane yet.
     pub(crate) const NOWHERE: Self = Self {
         number: 0,
         cost: 0,
@@ -275,7 +275,7 @@ impl Queues {
         }
     }
 
-    /// It is about to leave.
+    /// Records that a message is about to leave.
     pub(crate) fn exit(&mut self, lane: Lane, stand: Stand) {
         self.stalled = false;
         match stand.form {

@@ -12,6 +12,7 @@
 //! Not here: requests' contents, matching, the port.
 //! Cost: the memory of an idle remote is measured in `tests/bounds`.
 
+use crate::data_link::{Session, Stage};
 use crate::event::Identity;
 use crate::flow::{Borrower, CreditFields, Lane, Lender};
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, Route, SessionId, Target};
@@ -26,7 +27,6 @@ use crate::table::Table;
 use crate::timer::TimerId;
 use crate::wire::{Hello, Kind};
 use foldhash::fast::RandomState;
-use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -99,10 +99,10 @@ pub(crate) struct Met {
     pub(crate) met_on: LinkId,
     /// The command link.
     pub(crate) tx: Tx,
-    /// The data links that both sides have, by number.
-    pub(crate) data: SmallVec<[(u32, Tx); 1]>,
-    /// Both sides offer data links.
-    pub(crate) data_links: bool,
+    /// Its data links; `None`: it has never had one.
+    pub(crate) data: Option<Box<Session>>,
+    /// Our limit of data links at a time; 0: one side offers none.
+    pub(crate) data_links: u32,
     pub(crate) reach: Reach,
     /// The credits it lends us.
     pub(crate) borrows: Borrower,
@@ -384,11 +384,31 @@ impl Met {
         (self.session, self.epoch) == (hello.identity.session, hello.epoch)
     }
 
+    /// The open data links, by number.
+    #[inline]
+    pub(crate) fn open_links(&self) -> impl Iterator<Item = (u32, Tx)> {
+        let all = self.data.as_deref().map_or(&[][..], |of| &of.links);
+        let open = all.iter().filter(|of| of.stage == Stage::Open);
+        open.map(|of| (of.number, of.tx))
+    }
+
+    /// The open data links for parts of a message of that length: none if it is small, even if it is offered, as one is that
+    /// must be matched or for which there are no credits.
+    pub(crate) fn links_for(&self, length: u32) -> impl Iterator<Item = (u32, Tx)> {
+        let apart = length > self.reach.eager_max;
+        self.open_links().filter(move |_| apart)
+    }
+
+    /// Whether the session may have data links, and none has failed lately: one is soon to be there.
+    pub(crate) fn expects_link(&self) -> bool {
+        self.data_links > 0 && self.data.as_ref().is_none_or(|of| of.failures == 0)
+    }
+
     /// Returns all links by number, the command link first.
     pub(crate) fn links(&self) -> impl Iterator<Item = (u32, Tx)> {
         [(COMMAND_LINK, self.tx)]
             .into_iter()
-            .chain(self.data.iter().copied())
+            .chain(self.open_links())
     }
 
     /// Returns the link of that number, if there is one.
@@ -397,15 +417,21 @@ impl Met {
         Some(tx)
     }
 
+    /// Records that data has gone on a data link.
+    pub(crate) fn note_sent(&mut self, number: u32) {
+        if let Some(of) = self.data.as_mut().and_then(|of| of.of(number)) {
+            of.unused = 0;
+        }
+    }
+
     /// Notes whether a link has room.
     pub(crate) fn set_tx(&mut self, now: Tx) {
-        let data = self.data.iter_mut().map(|(_, tx)| tx);
-        if let Some(tx) = [&mut self.tx]
-            .into_iter()
-            .chain(data)
-            .find(|tx| tx.link() == now.link() && !tx.is_fenced())
-        {
-            *tx = now;
+        if self.tx.link() == now.link() {
+            if !self.tx.is_fenced() {
+                self.tx = now;
+            }
+        } else if let Some(of) = self.data.as_mut().and_then(|of| of.by_link(now.link())) {
+            of.tx = now;
         }
     }
 
@@ -585,6 +611,11 @@ impl Remotes {
             Life::Met(met) => Some(met),
             _ => None,
         }
+    }
+
+    /// The data links of a remote that has had one.
+    pub(crate) fn data_mut(&mut self, id: RemoteId) -> Option<&mut Session> {
+        self.met_mut(id)?.data.as_deref_mut()
     }
 
     /// The state, the queues and the lent credits of a remote whose hello has come, for sending to it. `None`: it has not, or

@@ -18,7 +18,7 @@ use crate::memory::{Memory, Source};
 use crate::port::{HeaderBytes, LinkDown, Place, RemoteUse};
 use crate::time::Instant;
 
-/// One thing that has happened at a port.
+/// An event at a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortEvent {
     /// A link that [`connect`](crate::port::LinkControl::connect) started can carry packets.

@@ -52,9 +52,9 @@ impl fmt::Debug for Secret {
 pub enum Purpose {
     /// Two endpoints introduce themselves.
     Introduction = 1,
-    /// One asks for a card.
+    /// A request for a card.
     Question = 2,
-    /// It gets one.
+    /// The answer to a request for a card.
     Answer = 3,
 }
 
@@ -77,7 +77,7 @@ pub struct Words<'a> {
     pub caller: &'a [u8],
     /// The called side's, its nonce included.
     pub called: &'a [u8],
-    /// Of the link.
+    /// Binding of the link.
     pub binding: Binding,
 }
 

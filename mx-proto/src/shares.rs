@@ -5,7 +5,7 @@
 //!                              [ its share: so many percent of that ]
 //! ```
 //!
-//! One source can take a part of what the others leave, never all: however many greedy sources
+//! A source can take a part of what the others leave, never all: however many greedy sources
 //! there are, some is left for the next. (Dynamic thresholds: Choudhury and Hahne, 1998.)
 //!
 //! Owns: the counts.

@@ -107,7 +107,7 @@ impl Claim {
         }
     }
 
-    /// The same also when memory is short.
+    /// Whether there may be one more than `count`, also when memory is short.
     #[inline]
     pub fn covers(&mut self, count: usize) -> bool {
         count < self.covered || self.grow()

@@ -105,7 +105,7 @@ impl<K: Key, T> Table<K, T> {
         }
     }
 
-    /// The same to change it.
+    /// The entry of a key, to change it.
     #[inline]
     pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
         match self.slots.get_mut(key.index() as usize) {
@@ -121,7 +121,7 @@ impl<K: Key, T> Table<K, T> {
         Some((K::new(index, slot.generation), &slot.value))
     }
 
-    /// The same to change it.
+    /// The entry at an index, to change it.
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> Option<&mut T> {
         let slot = self.slots.get_mut(index as usize)?;
@@ -143,7 +143,7 @@ impl<K: Key, T> Table<K, T> {
         })
     }
 
-    /// The same to change them.
+    /// All entries with their keys, to change them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
         self.slots.iter_mut().map(|(index, slot)| {
             let key = K::new(index as u32, slot.generation);

@@ -25,14 +25,14 @@ impl Timeout {
 /// The two time-outs of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimeOuts {
-    /// Of a transfer, or a connect.
+    /// Time-out of a transfer, or a connect.
     pub(crate) transfer: Timeout,
-    /// Of what waits to be matched.
+    /// Time-out of an operation that waits to be matched.
     pub(crate) waiting: Timeout,
 }
 
 impl TimeOuts {
-    /// Of what has none.
+    /// No time-outs.
     pub(crate) const NONE: Self = Self {
         transfer: Timeout::FOR_EVER,
         waiting: Timeout::FOR_EVER,

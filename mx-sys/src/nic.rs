@@ -46,12 +46,12 @@ pub struct Resolved {
     pub nic: NicId,
     /// Another machine's further interfaces, in the order of trial ([`lookup::in_order_of_trial`]).
     pub others: Vec<NicId>,
-    /// It is this machine: the address that the name stands for.
+    /// The address that the name stands for, if that is this machine's.
     pub own: Option<IpAddr>,
 }
 
 impl Resolved {
-    /// It is this machine.
+    /// Whether the host is this machine.
     pub fn is_local(&self) -> bool {
         self.own.is_some()
     }
@@ -77,7 +77,7 @@ pub struct KnownPeer {
     pub address: IpAddr,
     /// The names of its machine; may be empty.
     pub names: Vec<String>,
-    /// It is one of this machine's.
+    /// The interface is one of this machine's.
     pub is_local: bool,
 }
 
@@ -91,7 +91,7 @@ pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError>
     resolve_again(host, board, None)
 }
 
-/// The same of a host that was found at the interface `before`: that is its first as long as one of its
+/// Resolves the name of a host again that was found at the interface `before`: that is its first as long as one of its
 /// addresses is that, in whichever order the resolver gives them.
 pub fn resolve_again(
     host: &str,
@@ -178,7 +178,7 @@ pub fn resolve_again(
 
 /// The address for a server that is to be reached at this name's only. It may ask the network (DNS).
 ///
-/// That of `localhost` is 127.0.0.1; of this machine's name that of the interface numbered `board`, or
+/// The address to listen on: for `localhost` 127.0.0.1; for this machine's name that of the interface numbered `board`, or
 /// the one that the resolver has for it, or that of its first interface.
 pub fn listen_address(host: &str, board: Option<u32>) -> Result<IpAddr, ResolveError> {
     let found = resolve(host, board)?;
@@ -217,14 +217,14 @@ pub(crate) fn first() -> NicId {
     first.unwrap_or_else(|_| id::of_address(IpAddr::V4(Ipv4Addr::LOCALHOST)))
 }
 
-/// This machine's interface number `board`, or its first.
+/// The interface number `board` of this machine, or its first.
 pub fn own_nic(board: Option<u32>) -> Result<NicId, ResolveError> {
     let mut table = table();
     table.look_again();
     table.board_nic(board)
 }
 
-/// This machine's interfaces as they are now, by their numbers. There is at least one.
+/// The interfaces of this machine as they are now, by their numbers. There is at least one.
 pub fn boards() -> Vec<(NicId, Board)> {
     let mut table = table();
     table.look_again();
@@ -240,14 +240,14 @@ pub(crate) fn board_addresses() -> Vec<IpAddr> {
     boards.map(|board| board.address).collect()
 }
 
-/// That of one of them.
+/// The address of an interface.
 pub(crate) fn board_address(board: u32) -> Option<IpAddr> {
     let table = table();
     let board = table.interfaces.boards().get(board as usize)?;
     Some(board.address)
 }
 
-/// This machine's interfaces, as of the last [`look_again`].
+/// The interfaces of this machine, as of the last [`look_again`].
 pub(crate) fn interfaces() -> Interfaces {
     table().interfaces.clone()
 }
@@ -311,7 +311,7 @@ pub(crate) fn look_again() -> u64 {
     table.changes
 }
 
-/// The same when the kernel has said so to the caller, perhaps before it says so here.
+/// Looks at the interfaces when the kernel has told the caller of a change, perhaps before it tells so here.
 pub(crate) fn look_at_once() -> u64 {
     let mut table = table();
     table.stale = true;

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// One host's interface, as the file has it.
+/// An interface of a host, as the file has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// Its address; the port is 0.
@@ -54,7 +54,7 @@ pub struct BadLine {
 /// An error in a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Problem {
-    /// It does not begin with the address of a host.
+    /// The line does not begin with the address of a host.
     Address,
     /// Nothing follows the address.
     NoName,

@@ -39,7 +39,7 @@ unsafe impl Send for Reservation {}
 /// The smallest useful size.
 const LEAST: usize = 1 << 20;
 
-/// Of limited address space, one part in so many.
+/// Divisor of limited address space: the part that one range may have.
 const SHARE: usize = 16;
 
 impl Reservation {

@@ -35,20 +35,20 @@ pub struct SecretError {
 /// A fault of a secret's file.
 #[derive(Debug)]
 pub enum Fault {
-    /// It cannot be read.
+    /// The file cannot be read.
     System(io::Error),
-    /// It is a link, a directory, a device or the like.
+    /// The file is a link, a directory, a device or the like.
     NotAFile,
-    /// It has another owner, who can write to it.
+    /// The file has another owner, who can write to it.
     Owner {
         /// The owner.
         found: u32,
         /// The legal owner, beside root.
         wanted: u32,
     },
-    /// It has a mode other than [`MODES`].
+    /// The file has a mode other than [`MODES`].
     Mode(u32),
-    /// It has too few bytes or too many; all that is known of the latter is that there are more.
+    /// The file has too few bytes or too many; all that is known of the latter is that there are more.
     Length(usize),
 }
 

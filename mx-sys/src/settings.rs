@@ -46,6 +46,8 @@ pub struct Settings {
     pub local: LocalOptions,
     /// The time without a packet after which the kernel takes a TCP peer's machine for dead.
     pub tcp_keepalive: Duration,
+    /// Limit of TCP connections for bulk data that a session has; 0: none.
+    pub tcp_links: u32,
     /// The time that a blocked test call polls before it sleeps in the kernel.
     pub spin: Duration,
     /// Whether a helper thread keeps connections moving while the application computes.
@@ -205,7 +207,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 one; 0: only when the peer does";
             "MX_TCP_KEEPALIVE_MS", ValueKind::Number(2000, 86_400_000), (tcp_keepalive),
                 "milliseconds of silence after which a TCP peer's machine, or the path to it, is taken for dead";
-            "MX_TCP_LINKS", ValueKind::Number(0, 16), (endpoint.data_links),
+            "MX_TCP_LINKS", ValueKind::Number(0, 16), (tcp_links),
                 "TCP connections for bulk data beside that of a session, at most; the side with fewer decides; 0: small \
                 messages wait for bulk data of their own peer";
             "MX_PROVIDER", ValueKind::Name, (provider),
@@ -224,6 +226,9 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 "datagrams under way to one peer at most";
             "MX_DGRAM_GIVE_UP_MS", ValueKind::Number(100, 86_400_000), (dgram.reliable.give_up),
                 "milliseconds after which a peer that acknowledges nothing over datagrams is taken for dead";
+            "MX_DGRAM_LINKS", ValueKind::Number(0, 1), (dgram.reliable.data_links),
+                "datagram sessions for bulk data beside that of a peer, at most; the side with fewer decides; 0: small messages \
+                wait for bulk data of their own peer";
             "MX_DGRAM_CHECKSUM", ValueKind::Choice(&["auto", "always"]), (dgram.reliable.always_sum),
                 "which datagrams carry a checksum of their contents; auto: those that leave this machine";
             "MX_DGRAM_SOCKET_BYTES", ValueKind::Bytes(64 * K, G), (dgram.receive_buffer),
@@ -278,6 +283,7 @@ impl Default for Settings {
             waiting_counts: false,
             local: LocalOptions::default(),
             tcp_keepalive: Duration::from_secs(20),
+            tcp_links: 1,
             spin: Tuning::default().spin,
             helper: true,
             provider: None,
@@ -390,6 +396,7 @@ impl Settings {
             local: self.local,
             source_share: self.endpoint.source_share,
             tcp_keepalive: self.tcp_keepalive,
+            tcp_links: self.tcp_links,
             tcp_kept_bytes: self.endpoint.unexpected_bytes / 32,
             secret_file: self.secret_file.clone(),
             // The table lets no other base through.

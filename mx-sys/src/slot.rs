@@ -125,11 +125,11 @@ pub fn is_to_be_shown(engine: &impl Engine) -> bool {
 /// The owner of the ports of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ports {
-    /// This process.
+    /// The slot is this process's.
     Own,
     /// The process that this one was forked from. They must not be used, and what is under way is over.
     Parents,
-    /// The same, and everything that was under way has ended.
+    /// The parent's endpoint, and everything that was under way has ended.
     Missing,
     /// No process: the host has closed their descriptors. Everything that was under way has ended.
     Lost,

@@ -185,7 +185,7 @@ fn kind(stderr: BorrowedFd<'_>) -> Option<libc::mode_t> {
     is_stderr.then_some(stat.st_mode & libc::S_IFMT)
 }
 
-/// The same pipe or terminal, open without waiting. O_NONBLOCK on stderr itself would be seen by every process
+/// Opens the same pipe or terminal without waiting. O_NONBLOCK on stderr itself would be seen by every process
 /// that has it.
 fn once_more() -> nix::Result<OwnedFd> {
     let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;

@@ -20,7 +20,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// One setting of `S`.
+/// A setting of `S`.
 #[derive(Debug)]
 pub struct Tunable<S> {
     /// The environment variable, and the option's name.
@@ -136,7 +136,7 @@ macro_rules! choice {
 pub enum ValueKind {
     /// A whole number from the first to the second.
     Number(u64, u64),
-    /// The same, or 0.
+    /// A whole number in this range, or 0 to disable the setting.
     OrZero(u64, u64),
     /// The number of a network port, from the first to the second. It chooses whom the process talks to.
     PortNumber(u64, u64),
@@ -144,7 +144,7 @@ pub enum ValueKind {
     Bytes(u64, u64),
     /// `off` or `on`.
     Switch,
-    /// One of these words; the number is its place.
+    /// A word of these; the number is its place.
     Choice(&'static [&'static str]),
     /// A name, or `auto` for none.
     Name,
@@ -421,7 +421,7 @@ impl fmt::Display for Refused {
 mod tests {
     use super::*;
 
-    /// One setting of each kind.
+    /// A setting of each kind.
     #[derive(Clone, PartialEq, Eq, Debug)]
     struct Sample {
         number: usize,

@@ -21,15 +21,15 @@ use std::ffi::{CStr, CString};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Those of the host's threads.
+/// Lines of the host's threads.
 static CALLS: Lines = Lines::new();
-/// Those of the helper.
+/// Lines of the helper.
 static ROUNDS: Lines = Lines::new();
 
 thread_local! {
-    /// This thread is the helper.
+    /// Whether the thread is the helper.
     static HELPER: Cell<bool> = const { Cell::new(false) };
-    /// This thread is in a logger of the host's.
+    /// Whether the thread is in a logger of the host's.
     static SAYS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -63,7 +63,7 @@ fn say_both() {
     ROUNDS.say();
 }
 
-/// The same at the end of a round of the helper, whose thread this is: its own.
+/// Says the lines that wait, at the end of a round of the helper, whose thread this is.
 pub fn say_helpers() {
     HELPER.set(true);
     if ROUNDS.wait() {

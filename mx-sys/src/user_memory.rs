@@ -41,7 +41,7 @@ pub struct UserMemory {
     rest: Rest,
 }
 
-/// One piece of memory and where it ends in the run of bytes that all segments form. It begins
+/// A piece of memory and where it ends in the run of bytes that all segments form. It begins
 /// where the one before it ends.
 #[derive(Clone, Copy)]
 struct Segment {
@@ -232,7 +232,7 @@ impl UserMemory {
         }
     }
 
-    /// The same, from a byte on that is not in the first segment.
+    /// The parts from a byte on that is not in the first segment.
     #[inline(never)]
     fn parts_of_rest(&self, at: usize, last: usize) -> Parts<'_> {
         let all = self.rest.segments();
@@ -375,7 +375,7 @@ pub enum SegmentError {
         /// Its claimed length.
         len: usize,
     },
-    /// With this piece the lengths add up to more than memory can hold.
+    /// The lengths up to this piece add up to more than memory can hold.
     TooLong {
         /// The piece, from 0.
         index: usize,

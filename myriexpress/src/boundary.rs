@@ -17,7 +17,7 @@ use mx_sys::UserMemory;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// This library.
+/// The library `libmyriexpress`, for its exported functions.
 pub(crate) struct Mx;
 
 impl Library for Mx {

@@ -179,7 +179,7 @@ fn copy_send_max(endpoint: Option<EndpointHandle>, settings: &Settings) -> Resul
     }))
 }
 
-/// One endpoint's, or the sum of this process's on a board.
+/// Returns the counters of an endpoint, or their sums over this process's endpoints on a board.
 fn counters(endpoint: Option<EndpointHandle>, which: Which) -> Result<Vec<u64>, Error> {
     if let Some(endpoint) = endpoint {
         return process::counters(endpoint);

@@ -24,7 +24,7 @@ use std::ptr;
 pub type bmi_size_t = i64;
 /// The application's tag of a message.
 pub type bmi_msg_tag_t = i32;
-/// One of 16 contexts in which operations complete.
+/// Number of a context in which operations complete, 0 to 15.
 pub type bmi_context_id = i64;
 /// A posted operation.
 pub type bmi_op_id_t = i64;
@@ -56,12 +56,12 @@ pub struct bmi_method_addr {
     pub parent: *mut c_void,
     /// The host's, for lists of addresses.
     pub primary: *mut Self,
-    /// The same.
+    /// The host's, for lists of addresses.
     pub secondary: *mut Self,
 }
 
 impl bmi_method_addr {
-    /// One that the host has not written into.
+    /// An object that the host has not written into.
     pub const fn new(method_type: c_int) -> Self {
         Self {
             method_type,
@@ -74,7 +74,7 @@ impl bmi_method_addr {
     }
 }
 
-/// One unexpected message, as `testunexpected` gives it out.
+/// An unexpected message, as `testunexpected` gives it out.
 #[repr(C)]
 #[derive(Debug)]
 pub struct bmi_method_unexpected_info {
@@ -135,15 +135,15 @@ pub struct bmi_mx_credits {
     pub size: usize,
     /// Credits there are: `MX_UNEXPECTED_BYTES`.
     pub total: u64,
-    /// Of these, the free ones.
+    /// Free credits.
     pub free: u64,
-    /// Those lent to peers.
+    /// Credits lent to peers.
     pub lent: u64,
-    /// Those held by messages that were fetched, or are being fetched.
+    /// Credits held by messages that were fetched, or are being fetched.
     pub drawn: u64,
-    /// Those held by copies of our own sends.
+    /// Credits held by copies of our own sends.
     pub copies: u64,
-    /// Those held by messages of peers that are gone.
+    /// Credits held by messages of peers that are gone.
     pub tombstones: u64,
     /// Connected peers.
     pub peers: u64,
@@ -204,11 +204,11 @@ pub struct bmi_mx_peer_credits {
     pub state: c_int,
     /// Credits lent to it, wherever they are.
     pub credit_limit: u32,
-    /// Of these, those that it can use now, as far as is known here.
+    /// Credits of the limit that the peer can use now, as far as is known here.
     pub free: u32,
-    /// Those that its messages use which have not been taken.
+    /// Credits that messages of the peer use which have not been taken.
     pub waiting: u32,
-    /// Those of messages taken of which it has not been told yet.
+    /// Credits of messages that have been taken, of which the peer has not been told yet.
     pub owed: u32,
     /// The credits it requests besides.
     pub wanted: u32,

@@ -10,7 +10,7 @@
 
 use std::sync::OnceLock;
 
-/// One host's BMI.
+/// Facts about a host's BMI.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Bytes from the beginning of an operation to the address that the host reads: 72 or 80.

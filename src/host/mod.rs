@@ -190,13 +190,13 @@ impl Gossip {
         }
     }
 
-    /// One line at the error level.
+    /// Writes a line at the error level.
     pub fn error(&self, line: &CStr) {
         // SAFETY: the format takes one C string, and gets one.
         unsafe { (self.error)(c"%s\n".as_ptr(), line.as_ptr()) };
     }
 
-    /// One line of another level, with a letter for it. Not looked at: whether debug lines are wanted.
+    /// Writes a line of another level, with a letter for it, whether or not debug lines are wanted.
     pub fn debug(&self, letter: u8, line: &CStr) {
         let letter = letter as c_char;
         // SAFETY: as above.

@@ -8,7 +8,7 @@
 //!                             `------drop_inherited-> not initialized
 //! ```
 //!
-//! One thread at a time, with the instance's lock for that.
+//! Threads start and end the method one at a time, with a lock of the instance's for that.
 //!
 //! Not here: calls of the running method.
 

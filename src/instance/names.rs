@@ -6,7 +6,7 @@
 //!                                                                     ^  `-- more questions --'
 //! ```
 //!
-//! It lives while there are questions. A child of `fork` does not have it, and begins its own.
+//! The thread lives while there are questions. A child of `fork` does not have it, and begins its own.
 
 use super::life::Beside;
 use super::own;

@@ -6,7 +6,7 @@
 //!                            '-- a send that fails now, if nothing has been popped meanwhile
 //! ```
 //!
-//! Of the operations that fail together, a host is told of the sends before it is told of the receives:
+//! Sends are reported before receives that fail with them:
 //! OrangeFS posts the receive of an answer before the request, and its client waits for ever if it hears of
 //! the failed receive first (docs/hosts.md, Calls). Every completion passes here, so it does not matter
 //! which queue an operation was in, or why it ended.
@@ -151,7 +151,7 @@ mod tests {
         Recv(usize),
         /// So many of the context.
         Pop(usize),
-        /// That of one operation.
+        /// The host tests one operation.
         Take(usize),
     }
     use Step::{Ok, Pop, Recv, Send, Take};

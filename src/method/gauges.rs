@@ -18,7 +18,7 @@ pub struct MethodReport {
     pub flow: FlowStats,
     /// Unexpected messages.
     pub inbox: InboxStats,
-    /// Of those, how many can be had.
+    /// Unexpected messages that can be had now.
     pub ready: u64,
     /// Times that a remote's sends had to wait for credits.
     pub credit_stalls: u64,
@@ -44,7 +44,7 @@ pub struct PeerGauges {
 }
 
 impl PeerGauges {
-    /// Of an address object that stands for no peer yet.
+    /// The figures of an address object that stands for no peer yet.
     pub const NONE: Self = Self {
         state: Name::Init,
         account: None,

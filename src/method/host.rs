@@ -103,6 +103,12 @@ impl Host {
         Some(self.done[context].take(ops, op))
     }
 
+    /// Whether receives that have failed may wait in a context.
+    #[inline(always)]
+    pub(crate) fn has_failed_receives(&self, context: i64) -> bool {
+        self.done[context as usize % CONTEXTS].has_failed_receives()
+    }
+
     /// The code of a receive for a message with that tag from that peer, if it has failed with its peer and the
     /// host has not been told.
     #[inline(always)]
@@ -241,7 +247,7 @@ impl Host {
         }
     }
 
-    /// One that is none of the host's is over.
+    /// Notes the end of an operation that the host has not posted.
     #[cold]
     #[inline(never)]
     fn on_own(ops: &mut Ops<Self>, events: &mut Events<Self>, op: RequestId, how: Outcome) {

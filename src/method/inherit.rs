@@ -6,8 +6,8 @@
 //!   addresses, contexts, ids, completions that wait: as they are
 //! ```
 //!
-//! It is what [`Method::disconnect`] does with every peer, but for the port, which is the parent's and
-//! is not used ([`Endpoint::inherit`]).
+//! The child does what [`Method::disconnect`] does with every peer, but does not use the port, which is the
+//! parent's ([`Endpoint::inherit`]).
 
 use super::Method;
 use crate::peer::state::{Cause, State};

@@ -45,7 +45,7 @@ impl Peer {
         }
     }
 
-    /// It does so no more. Nothing happens to one that does not.
+    /// Takes an operation of the host's out of the queue of the peer, if it waits there.
     pub(crate) fn dequeue(&mut self, ops: &mut Ops<Host>, op: RequestId) {
         if let Some(word) = ops.word_mut(op)
             && std::mem::take(&mut word.pending)

@@ -11,14 +11,14 @@
 //!   +-- records -------- Endpoint (mx-proto) over some port and clock ----+
 //! ```
 //!
-//! It has no lock, no thread and no C: `instance` puts one behind a lock for the process, and on
+//! The method has no lock, no thread and no C pointers: `instance` puts one behind a lock for the process, and on
 //! the simulator several run in one thread.
 //!
 //! An operation has one record, the endpoint's, and a word of the method's beside it (`../op`).
 //! When it is over the owner puts it into the list of its context (`completions`), where it stays until the
 //! host tests it.
 //!
-//! Other events are polled out of the endpoint after each call, in the order in which they happened: so no event of a
+//! Events are polled out of the endpoint after each call, in the order in which they happened: so no event of a
 //! remote's old life is taken for one of the new. The endpoint's poll limits how many there are in one call.
 //!
 //! Owns: everything of one life of the method. The other files: `host` the endpoint's owner,
@@ -117,9 +117,9 @@ pub struct Post {
 /// The result of a post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Posted {
-    /// It is under way, and will be reported once.
+    /// The operation is under way, and a test call will report it.
     Pending,
-    /// It is done, and will not be reported.
+    /// The operation is complete, and no test call will report it.
     Complete {
         /// Bytes transferred.
         size: i64,
@@ -133,7 +133,7 @@ pub struct Settings {
     pub connect_timeout: Option<Duration>,
     /// The time that a send may wait for its receiver.
     pub send_timeout: Option<Duration>,
-    /// The same for an unexpected one.
+    /// The time that an unexpected send may wait for its receiver.
     pub unexpected_timeout: Option<Duration>,
     /// The time that a receive may wait for its message.
     pub recv_timeout: Option<Duration>,

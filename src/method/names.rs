@@ -137,7 +137,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// These objects of a peer at rest stand for the one at the first of these interfaces from now on.
+    /// Moves address objects of a peer at rest to the peer at the first of these interfaces.
     fn move_objects(&mut self, key: PeerKey, nics: &[NicId], objects: &[*mut bmi_method_addr]) {
         for addr in objects {
             self.peers_mut().detach(*addr);

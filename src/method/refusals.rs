@@ -21,7 +21,7 @@ use std::fmt;
 /// Marks the context word of a remote that has been refused.
 const REFUSED: u64 = 1 << 63;
 
-/// One more refusal.
+/// Adds one to the refusals that a context word counts.
 const ONCE: u64 = 1 << 32;
 
 /// Calls that are forgiven which no peer of ours makes.

@@ -119,9 +119,9 @@ pub struct Blocks {
     start: NonNull<u8>,
     /// The offset at which the host reads the address.
     addr_at: usize,
-    /// Of them, those that are used.
+    /// Number of blocks in use.
     len: u32,
-    /// Those that the host can see.
+    /// Number of blocks of operations that the host knows.
     shown: usize,
     reuse_delay: u32,
 }

@@ -53,6 +53,30 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         post.kind == PostKind::Recv && self.endpoint.probe(bits, MATCH).is_some()
     }
 
+    /// Sends a small expected message at once, if nothing is in its way. Otherwise returns false, nothing has been sent, and
+    /// [`Self::post_send`] is to be called.
+    #[inline(always)]
+    pub fn send_at_once(&mut self, key: PeerKey, tag: u32, context: i64, body: &[u8]) -> bool {
+        if !self.room.admits(self.endpoint.ops().in_use()) {
+            return false;
+        }
+        let host = self.endpoint.owner();
+        if host.has_failed_receives(context) {
+            return false;
+        }
+        let Some(peer) = host.peers.get(key) else {
+            return false;
+        };
+        let State::Ready(Ready { remote, tx_id, .. }) = peer.state else {
+            return false;
+        };
+        if peer.conversation == Conversation::Cut {
+            return false;
+        }
+        let bits = bits(MessageType::Expected, tx_id, tag);
+        self.endpoint.send_at_once(remote, bits, body)
+    }
+
     /// [`Self::post`] of a send.
     #[inline(always)]
     pub fn post_send(

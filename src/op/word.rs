@@ -32,7 +32,7 @@ pub struct Word {
     pub class: u8,
     /// A receive posted while the conversation with its peer was cut.
     pub provisional: bool,
-    /// It waits for its peer, in that one's list.
+    /// The operation waits for its peer to become ready, in the peer's queue.
     pub pending: bool,
     /// The code it completes or has completed with, if it is not 0. Before it is over the method has
     /// set it, and nothing that the endpoint says changes it.
@@ -55,7 +55,7 @@ unsafe impl Send for Word {}
 const _: () = assert!(size_of::<Word>() <= 64);
 
 impl Word {
-    /// That of an operation of the host's.
+    /// The word of an operation that the host posts.
     #[inline]
     pub fn new(post: &Post, peer: PeerKey) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Word {
         }
     }
 
-    /// That of an operation which is none of the host's.
+    /// The word of an operation that the host has not posted.
     pub fn own(role: Role, peer: PeerKey) -> Self {
         Self {
             role,
@@ -88,7 +88,7 @@ impl Word {
         (self.error, self.size) = (error, size);
     }
 
-    /// It is over, with that code if none is set. Tells where it is to be reported.
+    /// Ends an operation, with that code if none is set. Returns the context in which it is reported.
     #[inline]
     pub(crate) fn end(&mut self, error: i32, transferred: u32) -> usize {
         if self.error == 0 {

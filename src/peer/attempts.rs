@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The time that the newest attempt has for itself: the Connection Attempt Delay that RFC 8305, section 8, recommends.
 pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// One attempt to connect, at one address.
+/// An attempt to connect at one address of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attempt {
     /// The interface with that address.

@@ -35,7 +35,7 @@ pub enum Conversation {
     /// No unexpected message has been exchanged with the peer.
     #[default]
     Unopened,
-    /// One has been posted, and the connection that it waits for is the first.
+    /// An unexpected message has been posted, and the connection that it waits for is the first.
     Begun,
     /// The connection was lost after unexpected messages, and none has been exchanged since.
     Cut,

@@ -68,7 +68,7 @@ pub struct ConnReq<'a> {
 /// Reasons why a CONN_REQ's body is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Malformed {
-    /// It has this many bytes.
+    /// Length of a body that is too long, in bytes.
     TooLong(usize),
     /// The name has no end.
     NoNul,
@@ -118,20 +118,20 @@ impl<'a> ConnReq<'a> {
 pub enum Answer {
     /// The peer will know us by this number.
     Accepted {
-        /// It.
+        /// The number by which the peer knows us.
         tx_id: u32,
     },
-    /// It does not want us, for this (negative) reason.
+    /// The peer refuses us, for this (negative) reason.
     Refused {
-        /// It.
+        /// The reason.
         answer: i32,
     },
-    /// It speaks another version.
+    /// The peer speaks another version.
     Version {
         /// The version.
         theirs: u32,
     },
-    /// It says nothing.
+    /// The peer has sent no id.
     NoId,
 }
 

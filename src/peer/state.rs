@@ -37,7 +37,7 @@ pub enum State {
     Wait(Wait),
     /// Messages flow.
     Ready(Ready),
-    /// It is over, and its operations end. INIT follows within the same call.
+    /// The connection is over, and its operations end. INIT follows within the same call.
     Disconnect {
         /// Their result.
         cause: Cause,
@@ -163,7 +163,7 @@ impl fmt::Display for State {
 /// The reason for disconnecting a peer; the code its operations complete with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// It went away, restarted, or its address was dropped.
+    /// The peer went away or restarted, or its address was dropped.
     Reset,
     /// No endpoint listens there, or it does not want us.
     Refused,
@@ -171,11 +171,11 @@ pub enum Cause {
     Unreachable,
     /// No answer in time.
     TimedOut,
-    /// It speaks another version, or nonsense.
+    /// The peer speaks another version, or nonsense.
     Protocol,
-    /// It, or we, have no room for another peer.
+    /// The peer or this process has no room for another peer.
     NoRoom,
-    /// It and we do not share the site's secret.
+    /// The peer and this process do not share the site's secret.
     Secret,
     /// The peer does not accept us: the network does not tell it who we are.
     Denied,

@@ -25,6 +25,7 @@ use foldhash::fast::RandomState;
 use mx_proto::ops::List;
 use mx_proto::{Instant, NicId, Reminder, Target};
 use mx_sys::nic::ADDRESSES_MAX;
+use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
 
@@ -70,9 +71,9 @@ impl PeerKey {
 pub enum Inbound {
     /// There was no need to, or the host has dropped the object.
     No,
-    /// It is being told.
+    /// A thread is telling the host of this object.
     Registering(*mut bmi_method_addr),
-    /// By this object and this name.
+    /// The host knows the peer by an object and a name.
     Known {
         /// The object.
         addr: *mut bmi_method_addr,
@@ -94,7 +95,7 @@ pub struct Object {
     pub looked_up: bool,
 }
 
-/// One remote endpoint.
+/// A remote endpoint, as the method knows it.
 #[derive(Debug)]
 pub struct Peer {
     /// Its own key.
@@ -111,7 +112,7 @@ pub struct Peer {
     /// The interface at which it was reached last.
     pub reached: Option<NicId>,
     /// Address objects that stand for it, oldest first.
-    pub objects: Vec<Object>,
+    pub objects: SmallVec<[Object; 1]>,
     /// Whether expected operations belong to anything it knows of.
     pub conversation: Conversation,
     /// Receives of it may be provisional.
@@ -120,7 +121,7 @@ pub struct Peer {
     pub wait_until: Option<(Instant, Reminder)>,
     /// A handshake message to it has not gone out yet.
     pub handshake_waits: bool,
-    /// It was lost, or could not be reached, since its name was last resolved.
+    /// The peer was lost, or could not be reached, since its name was last resolved.
     pub name_doubted: bool,
     /// The number of its CONN_REQs while it was READY.
     pub again: u8,
@@ -168,7 +169,7 @@ pub struct Peers {
     /// The one given last: each peer has the next.
     generation: u32,
     limit: u32,
-    /// Those that are called from here.
+    /// Peers that are called from here, by target.
     calls: HashMap<Target, PeerKey, RandomState>,
 }
 
@@ -245,7 +246,7 @@ impl Peers {
             target,
             attempts: Attempts::default(),
             reached: None,
-            objects: Vec::new(),
+            objects: SmallVec::new(),
             conversation: Conversation::default(),
             has_provisional: false,
             wait_until: None,
@@ -276,7 +277,7 @@ impl Peers {
         slot.as_deref().filter(|peer| peer.key == key)
     }
 
-    /// The same, to change it.
+    /// The peer of that key, unless it is gone, to change it.
     #[inline]
     pub fn get_mut(&mut self, key: PeerKey) -> Option<&mut Peer> {
         let slot = self.slots.get_mut(key.id as usize)?;
@@ -346,7 +347,7 @@ impl Peers {
         address::peer(addr).map(|word| PeerKey::from_word(word.get()))
     }
 
-    /// That peer itself.
+    /// The peer that an address object refers to.
     pub fn at_addr(&self, addr: *mut bmi_method_addr) -> Option<&Peer> {
         self.get(self.of_addr(addr)?)
     }

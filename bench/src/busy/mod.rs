@@ -52,9 +52,9 @@ struct Cost {
     wall_ms: f64,
     /// Until the first window had been received and written.
     first_ms: f64,
-    /// Of both sides.
+    /// Processor time of both sides.
     cpu_ms: f64,
-    /// The same.
+    /// Sleeps of both sides.
     sleeps: f64,
 }
 
@@ -99,7 +99,7 @@ fn paired(args: &Args, port: Port, way: Way, size: usize) -> Result<Row, String>
     })
 }
 
-/// One stream, from or to a server that has just been started.
+/// Measures a stream, from or to a server that has just been started.
 fn stream(args: &Args, server: Side, way: Way, size: usize, count: usize) -> Result<Cost, String> {
     let client = Side::start(args, &["client", &server.place], way, size, count)?;
     let client = client.ok_or("the client did not start")?.cost()?;
@@ -115,12 +115,12 @@ fn stream(args: &Args, server: Side, way: Way, size: usize, count: usize) -> Res
     })
 }
 
-/// One of the two processes. It ends with this value.
+/// A process of the pair, ended when this value is dropped.
 struct Side {
     child: Child,
     out: BufReader<ChildStdout>,
     place: String,
-    /// It has said what the stream took, and ends by itself.
+    /// The process has said what the stream took, and ends by itself.
     over: bool,
 }
 
@@ -191,7 +191,7 @@ impl Drop for Side {
     }
 }
 
-/// One line of the table.
+/// A line of the table.
 struct Row {
     port: &'static str,
     way: Way,

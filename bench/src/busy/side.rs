@@ -1,4 +1,4 @@
-//! One side of a busy stream: the method's, or bare TCP's.
+//! A side of a busy stream: the method's, or bare TCP's.
 //!
 //! ```text
 //!   server: "ready on PLACE"      client: asks ---> stream ---> end        each: what it took
@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 const TAG: i32 = 1;
-/// Of the byte that says that all has been written.
+/// Tag of the byte that says that all has been written.
 const END: i32 = 2;
 /// Milliseconds of a test call, as hosts have them.
 const IDLE_MS: i32 = 10;

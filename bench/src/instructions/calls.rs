@@ -18,7 +18,7 @@ use std::ffi::OsStr;
 const SIZE: usize = 8;
 const TAG: i32 = 100;
 
-/// One side of a ping-pong that has at most one message under way in each direction.
+/// A side of a ping-pong that has at most one message under way in each direction.
 pub(super) trait Calls {
     /// Posts a receive; true when it is complete already.
     fn post_recv(&mut self) -> Result<bool, String>;

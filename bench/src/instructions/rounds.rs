@@ -160,7 +160,7 @@ impl Other {
         said.map_err(|error| format!("the peer ended: {error}"))
     }
 
-    /// It ends with its input.
+    /// Ends the peer: its input ends.
     fn end(&mut self) {
         self.orders = None;
         let _ = self.child.wait();

@@ -14,7 +14,7 @@ pub(crate) mod udp;
 use crate::buffer::{Buffer, Layout};
 use crate::peer::BUFFERS;
 
-/// One way of moving bytes between two sides.
+/// A way of moving bytes between two sides.
 pub(crate) trait Wire: Send + 'static {
     /// Moves all of `data` out.
     fn send(&mut self, data: &[u8]);

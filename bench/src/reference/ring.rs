@@ -75,7 +75,7 @@ impl Lane {
     }
 }
 
-/// One side of a pair of lanes.
+/// A side of a pair of lanes.
 pub(crate) struct Ring {
     out: Arc<Lane>,
     into: Arc<Lane>,
@@ -111,7 +111,7 @@ impl Ring {
         slot.place(len)
     }
 
-    /// That slot is full now.
+    /// Marks the slot to be written as full.
     #[inline]
     fn filled(&mut self) {
         let slot = &self.out.slots[self.written as usize % SLOTS];
@@ -131,7 +131,7 @@ impl Ring {
         (slot.place(len), len)
     }
 
-    /// That slot is empty now.
+    /// Marks the slot to be read as empty.
     #[inline]
     fn emptied(&mut self) {
         let slot = &self.into.slots[self.read as usize % SLOTS];

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 /// Its name in tables.
 pub(crate) const NAME: &str = "bare TCP";
 
-/// One side of a connection.
+/// A side of a connection.
 pub(crate) struct Socket(TcpStream);
 
 /// Both sides.

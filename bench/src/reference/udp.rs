@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Its name in tables.
 pub(crate) const NAME: &str = "bare UDP";
 
-/// One side of a pair of connected sockets.
+/// A side of a pair of connected sockets.
 pub(crate) struct Socket(UdpSocket);
 
 /// Both sides.
@@ -50,7 +50,7 @@ impl Wire for Socket {
         received(|| self.0.recv(into));
     }
 
-    /// One datagram: `IOV_MAX` pieces at most.
+    /// Sends a datagram of `IOV_MAX` pieces at most.
     fn send_list(&mut self, data: &Buffer) {
         let pieces: Vec<_> = data.pieces().map(IoSlice::new).collect();
         sent(|| list::send(&self.0, &pieces));

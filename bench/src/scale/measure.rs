@@ -1,4 +1,4 @@
-//! One number of peers.
+//! The measurement of a server with a number of peers.
 //!
 //! | step    | who                      | what                                             |
 //! |---------|--------------------------|--------------------------------------------------|
@@ -37,7 +37,7 @@ pub(crate) struct Point {
     pub(crate) connect_s: f64,
     /// Processor time of a server while all peers are silent, in percent of a core.
     pub(crate) idle_percent: f64,
-    /// One asks and the others are silent; and how that compares with the server of one peer.
+    /// Round trips while one client asks and the others are silent, and their ratio to those of the server of one peer.
     pub(crate) latency: Spread,
     pub(crate) latency_p99: f64,
     pub(crate) latency_ratio: Spread,
@@ -167,7 +167,7 @@ impl Side {
         Ok(seconds)
     }
 
-    /// One client asks.
+    /// Has one client ask.
     fn ask(&mut self) -> Result<Outcome, String> {
         let order = Order::Ask {
             who: all(1),
@@ -194,7 +194,7 @@ impl Side {
         Ok((rate, cpu_each(&before, &after)))
     }
 
-    /// Those who flood, all in one process, as one alone is.
+    /// The clients that flood, all in one process, as one alone is.
     fn busy(&self) -> Who {
         all(self.sizes.get(1).copied().unwrap_or(1))
     }

@@ -1,4 +1,4 @@
-//! One server and ever more clients: what each costs, and whether it slows the others down.
+//! A server and ever more clients: what each costs, and whether it slows the others down.
 //!
 //! ```text
 //!   server, one peer      <-- asker                     asks, floods

@@ -32,7 +32,7 @@ c_structs! {
         signaling_vector: c_int,
         /// `FI_CQ_COND_*`.
         wait_cond: fi_cq_wait_cond,
-        /// With `FI_WAIT_SET`; null otherwise.
+        /// The wait set for `FI_WAIT_SET`; null otherwise.
         wait_set: *mut fid_wait,
         /// Null.
         [later] xpu_ctx: *mut fid_xpu_ctx,
@@ -48,7 +48,7 @@ c_structs! {
         count: usize,
         /// About how many endpoints a node has, or 0.
         ep_per_node: usize,
-        /// Of a vector shared by processes, or null.
+        /// Name of a vector shared by processes, or null.
         name: *const c_char,
         /// Where a shared vector is to be mapped, or null.
         map_addr: *mut c_void,

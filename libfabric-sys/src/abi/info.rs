@@ -100,13 +100,13 @@ c_structs! {
         name: *mut c_char,
         /// The provider, layers joined by `;`; freed with the info, so from `malloc`.
         prov_name: *mut c_char,
-        /// Of the provider.
+        /// Version of the provider.
         prov_version: u32,
-        /// Of the interface, as asked for.
+        /// Version of the interface, as asked for.
         api_version: u32,
     }
 
-    /// One offer, or the hints that ask for some.
+    /// An offer, or the hints that ask for some.
     [whole] pub struct fi_info {
         /// The next offer, best first, or null.
         next: *mut fi_info,

@@ -36,7 +36,7 @@ pub enum Extent {
     Prefix,
 }
 
-/// One member of a struct.
+/// A member of a struct.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
     /// Its name, perhaps with Rust's `r#`.
@@ -51,7 +51,7 @@ pub struct Member {
     pub presence: Presence,
 }
 
-/// One struct.
+/// A struct and its members.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Its name, the same in C behind `struct`.
@@ -66,7 +66,7 @@ pub struct Layout {
     pub members: &'static [Member],
 }
 
-/// One constant.
+/// A constant and its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
     /// Its name, the same in C.

@@ -63,7 +63,7 @@ c_tables! {
 
     /// Registrations. The first argument is the domain's `fid`.
     pub struct fi_ops_mr at fid_domain.mr {
-        /// One segment.
+        /// Registers one segment.
         reg: (
             *mut fid; buf: *const c_void, len: usize, access: u64, offset: u64, requested_key: u64,
             flags: u64, mr: *mut *mut fid_mr, context: *mut c_void,

@@ -1,4 +1,4 @@
-//! What this host's BMI has otherwise than another's, beside the table.
+//! Differences of this host's BMI from that of another, beside the table.
 //!
 //! Owns: these constants, and as much of an address object as this host knows.
 

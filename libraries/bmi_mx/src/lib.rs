@@ -45,7 +45,7 @@ mx_sys::library_allocator!();
 mx_sys::on_load!(mx_sys::stderr::take_panics());
 mx_sys::on_load!(bmi_method::host::is(&FACTS));
 
-/// This host, for the method.
+/// Facts about this host's BMI.
 static FACTS: Facts = Facts {
     addr_at: 72,
     reuse_delay: 32,
@@ -191,7 +191,7 @@ export! {
 #[unsafe(no_mangle)]
 pub static bmi_mx_ops: bmi_method_ops = TABLE;
 
-/// The same under the name that hosts before OrangeFS took with `dlsym`.
+/// [`bmi_mx_ops`] under the name that hosts before OrangeFS took with `dlsym`.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 pub static method_interface: bmi_method_ops = TABLE;

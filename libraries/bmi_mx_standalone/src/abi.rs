@@ -1,4 +1,4 @@
-//! What this host's BMI has otherwise than another's, beside the table.
+//! Differences of this host's BMI from that of another, beside the table.
 //!
 //! Owns: these constants, and as much of an address object as this host knows.
 
@@ -31,7 +31,7 @@ pub struct bmi_method_addr {
     pub parent: *mut c_void,
     /// The host's, for lists of addresses.
     pub primary: *mut Self,
-    /// The same.
+    /// The host's, for lists of addresses.
     pub secondary: *mut Self,
 }
 

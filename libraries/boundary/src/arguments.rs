@@ -132,7 +132,7 @@ pub unsafe fn write_if<T>(place: Option<NonNull<T>>, value: T) {
 ///
 /// # Safety
 ///
-/// Not null and aligned, `start` has `count` entries that stay as they are.
+/// If not null and aligned, `start` has `count` entries that stay as they are.
 #[inline]
 pub unsafe fn array<'a, T>(
     what: &'static str,

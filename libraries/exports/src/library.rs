@@ -1,4 +1,4 @@
-//! What fails in a call becomes a negative BMI code and a line of the log.
+//! The failure of a call becomes a negative BMI code and a line of the log.
 //!
 //! Not here: the guard of each function (`mx_boundary`).
 

@@ -35,7 +35,7 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use turns::Turns;
 
-/// One message.
+/// A message that came before its reader.
 #[derive(Debug)]
 pub(crate) struct Early<M> {
     pub(crate) source: RemoteId,
@@ -59,11 +59,11 @@ pub(crate) enum Body<M> {
     Bytes(Vec<u8>),
     /// All of them, where their taker wants them.
     Memory(M),
-    /// They are with the sender, which may have made them readable.
+    /// The bytes are with the sender, which may have made them readable.
     There(Option<RemoteKey>),
-    /// The same, and they cannot be fetched now.
+    /// The bytes are with the sender, and cannot be fetched now.
     Withheld,
-    /// They are on their way: the operation that fetches them.
+    /// The bytes are on their way: the operation that fetches them.
     Coming(RequestId),
 }
 
@@ -81,13 +81,13 @@ pub(crate) enum Stage {
     /// For its turn.
     Turn {
         slot: u32,
-        /// It can be had.
+        /// The message can be had.
         ready: bool,
     },
 }
 
 impl<M> Early<M> {
-    /// One in no stage.
+    /// A message in no stage.
     pub(crate) fn new(
         (source, bits, length): (RemoteId, MatchBits, u32),
         paid: Paid,
@@ -134,7 +134,7 @@ impl<M> Early<M> {
         }
     }
 
-    /// It came with its data, and a receive may get it.
+    /// Whether the message came with its data, and a receive may get it.
     pub(crate) fn is_complete(&self) -> bool {
         let waits = matches!(self.stage, Stage::Undecided | Stage::Unexpected);
         waits && self.send_id.is_none()
@@ -144,9 +144,9 @@ impl<M> Early<M> {
 /// A message of which the sender has the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Named {
-    /// They are on their way into this receive.
+    /// The message is on its way into this receive.
     Pull(RequestId),
-    /// It is here.
+    /// The message is here.
     Early(EntryId),
 }
 
@@ -160,7 +160,7 @@ pub(crate) struct Store<M> {
     unexpected: ByBits,
     undecided: Ends,
     out: Option<EntryId>,
-    /// Those in these two stages. Every message that comes asks whether it is 0.
+    /// Number of messages in these two stages. Every message that comes asks whether it is 0.
     undecided_count: usize,
     /// The neighbours of an undecided message, or of one that has a turn.
     order: Chains,
@@ -196,13 +196,13 @@ impl<M> Store<M> {
         self.messages.len()
     }
 
-    /// Those that wait for a receive.
+    /// Number of messages that wait for a receive.
     #[inline]
     pub(crate) fn unexpected(&self) -> usize {
         self.unexpected.len()
     }
 
-    /// Those that wait for a decision, including the one that is out.
+    /// Number of messages that wait for a decision, including the one that is out.
     #[inline]
     pub(crate) fn undecided(&self) -> usize {
         self.undecided_count
@@ -258,14 +258,14 @@ impl<M> Store<M> {
         id
     }
 
-    /// It waits for a decision from now on.
+    /// Has a message wait for a decision.
     pub(crate) fn defer(&mut self, id: EntryId) {
         self.leave(id);
         self.order.append(&mut self.undecided, id.index());
         self.enter(id, Stage::Undecided);
     }
 
-    /// It waits for a receive from now on.
+    /// Has a message wait for a receive.
     pub(crate) fn await_receive(&mut self, id: EntryId) {
         self.leave(id);
         if let Some(message) = self.messages.get(id) {
@@ -274,7 +274,7 @@ impl<M> Store<M> {
         self.enter(id, Stage::Unexpected);
     }
 
-    /// It is being decided from now on. Gives its bytes, if they are here.
+    /// Begins the decision about a message. Returns its bytes, if they are here.
     pub(crate) fn show(&mut self, id: EntryId) -> Option<Vec<u8>> {
         debug_assert!(self.out.is_none(), "two messages are being decided");
         self.leave(id);
@@ -423,8 +423,8 @@ impl<M> Store<M> {
         }
     }
 
-    /// They are here, or cannot be had: only an undecided message stays then. Gives how many of its turn
-    /// can be had because of that.
+    /// Ends the fetch of a message whose bytes are here, or cannot be had: only an undecided message stays then. Returns how
+    /// many of its turn can be had because of that.
     pub(crate) fn end(&mut self, id: EntryId, body: Body<M>) -> u32 {
         let Some(message) = self.messages.get_mut(id) else {
             return 0;

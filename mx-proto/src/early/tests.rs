@@ -4,7 +4,7 @@ use super::*;
 use crate::matching::KEPT_MAX;
 use mx_sim::Rng;
 
-/// One that is only offered.
+/// Adds a message that is only offered.
 fn come_offered(store: &mut Store<u32>, source: u32, bits: u64, send_id: u64) -> EntryId {
     let what = (RemoteId::new(source, 1), MatchBits(bits), 1);
     let body = Body::There(None);
@@ -221,7 +221,7 @@ enum State {
     Coming,
 }
 
-/// The same as lists that are searched from the front.
+/// The store as lists that are searched from the front.
 #[derive(Default)]
 struct Model {
     turns: Vec<Vec<Known>>,

@@ -27,7 +27,7 @@ use std::collections::HashMap;
 /// See the module.
 #[derive(Default, Debug)]
 pub(super) struct Turns {
-    /// Those with messages.
+    /// Turns with messages.
     pub(super) all: Slab<Turn>,
     /// The slots of turns, by number.
     pub(super) slots: HashMap<u32, u32, RandomState>,
@@ -90,7 +90,7 @@ impl Turns {
         self.slots.remove(&turn.number);
     }
 
-    /// It is the next one's turn.
+    /// Passes the turn on to the next one.
     fn pass(&mut self) {
         if let Some(slot) = self.rotation.oldest() {
             self.rotating.unlink(&mut self.rotation, slot);
@@ -180,7 +180,7 @@ impl<M> Store<M> {
         Some((turn, message))
     }
 
-    /// It is the next one's turn.
+    /// Passes the turn on to the next one.
     pub(crate) fn pass(&mut self) {
         self.turns.pass();
     }

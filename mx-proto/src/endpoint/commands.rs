@@ -107,45 +107,50 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             remote = self.remotes.of_mut(to).ok_or(gone)?;
         }
         let (ops, flow) = (&mut self.ops, &self.flow);
-        let stats = &mut self.stats;
         // A message that the port takes a part of needs a record.
         if what.pending().is_none() && !ops.has_room() {
             return Err(PostError::TooMany);
         }
-        let cost = flow::cost(len);
-        if mode != SendMode::Synchronous
-            && remote.is_clear()
-            && let Life::Met(met) = &mut remote.life
-            && let Tx::Open(link) = met.tx
-            && len <= met.reach.eager_max
-            && let Some(paid) = met.borrows.means(cost, O::lane(bits))
-        {
-            let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
-            (header.body_len, header.aux) = (len, paid.aux());
-            header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, cost);
+        if mode != SendMode::Synchronous && remote.is_clear() {
             let body = Body::Memory {
                 memory: what.memory(),
                 offset: 0,
                 len: len as usize,
             };
-            match self.port.send(link, &header.emit(), body) {
-                Ok(sent) => {
-                    Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
-                    met.borrows.pay(paid);
-                    stats.packets_out += 1;
-                    stats.eager_out += 1;
-                    let Sent::Part(at) = sent else {
-                        return Ok(Posted::Complete);
-                    };
-                    return self.finish_later(to, bits, what, (at, len));
-                }
-                Err(SendError::WouldBlock | SendError::Down) => met.tx = Tx::Blocked(link),
+            let sent =
+                send_eager::<_, O>(&mut self.port, flow, remote, (bits, O::lane(bits)), body);
+            if let Some(sent) = sent {
+                self.stats.packets_out += 1;
+                self.stats.eager_out += 1;
+                let Sent::Part(at) = sent else {
+                    return Ok(Posted::Complete);
+                };
+                return self.finish_later(to, bits, what, (at, len));
             }
         }
         if remote.is_tombstone() {
             return Err(PostError::UnknownRemote);
         }
         self.queue(to, bits, what, mode)
+    }
+
+    /// Sends a small message at once, if nothing is in its way: the remote is met, nothing waits for it, and there are room in
+    /// its link and credits. Otherwise returns false, nothing has been sent, and [`Self::send_what`] is to be called.
+    #[inline(always)]
+    pub fn send_at_once(&mut self, to: RemoteId, bits: MatchBits, body: &[u8]) -> bool {
+        let Some(remote) = self.remotes.of_mut(to) else {
+            return false;
+        };
+        // A link of which a packet is half sent has queues.
+        if remote.queues.is_some() || !matches!(remote.tx(), Some(Tx::Open(_))) {
+            return false;
+        }
+        let (flow, what) = (&self.flow, (bits, O::lane(bits)));
+        let sent = send_eager::<_, O>(&mut self.port, flow, remote, what, Body::Bytes(body));
+        let sent = sent.is_some();
+        self.stats.packets_out += u64::from(sent);
+        self.stats.eager_out += u64::from(sent);
+        sent
     }
 
     #[cold]
@@ -827,5 +832,44 @@ pub(super) fn inbound_status(transferred: u32, length: u32) -> Status {
         Status::Truncated
     } else {
         Status::Success
+    }
+}
+
+/// Sends a message with its data to a remote for which nothing waits, if its link has room and there are credits. `None`:
+/// nothing has been sent.
+#[inline(always)]
+fn send_eager<P: Port<O::Memory>, O: Owner>(
+    port: &mut P,
+    flow: &Flow,
+    remote: &mut Remote,
+    (bits, lane): (MatchBits, Lane),
+    body: Body<'_, O::Memory>,
+) -> Option<Sent> {
+    let Life::Met(met) = &mut remote.life else {
+        return None;
+    };
+    let Tx::Open(link) = met.tx else {
+        return None;
+    };
+    // Messages have at most 2^32 - 1 bytes.
+    let len = body.len() as u32;
+    let cost = flow::cost(len);
+    if len > met.reach.eager_max {
+        return None;
+    }
+    let paid = met.borrows.means(cost, lane)?;
+    let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
+    (header.body_len, header.aux) = (len, paid.aux());
+    header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, cost);
+    match port.send(link, &header.emit(), body) {
+        Ok(sent) => {
+            Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
+            met.borrows.pay(paid);
+            Some(sent)
+        }
+        Err(SendError::WouldBlock | SendError::Down) => {
+            met.tx = Tx::Blocked(link);
+            None
+        }
     }
 }

@@ -12,18 +12,19 @@
 //! other links does not matter. The end of a data link is no end of its session: parts that were to come on it are asked for
 //! again. Each side says on the command link that a data link is lost, so that both forget what was under way on it.
 //!
-//! Owns: the data links of sessions, and when one is dialled again.
-//! Not here: the choice of a link for each part (`rendezvous`).
-//! Cost: an entry for each session that has had a data link; a look-up for each packet of one.
+//! Owns: the names of data links, by port.
+//! Not here: the state of a session's links (`crate::data_link`), the choice of a link for each part (`rendezvous`).
+//! Cost: an entry in a hash table for each data link, and a look-up for each packet of one.
 
 use super::Endpoint;
 use super::deadlines::Deadline;
+use crate::data_link::{DataLink, Session, Stage};
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Source;
 use crate::ops::{Part, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Body, Close, LinkDown, Port};
-use crate::remote::{COMMAND_LINK, Remote, Tx};
+use crate::remote::{COMMAND_LINK, Remote, Remotes};
 use crate::secret::{self, Nonce, Role};
 use crate::status::Violation;
 use crate::time::{Clock, Instant};
@@ -36,117 +37,22 @@ use std::time::Duration;
 /// The data links of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct DataLinks {
-    sessions: HashMap<RemoteId, Session, RandomState>,
     /// The number of the last Pull.
     attempts: u32,
-    by_link: HashMap<LinkId, RemoteId, RandomState>,
-}
-
-/// The data links of a session, and what is known of its last ones.
-#[derive(Debug)]
-struct Session {
-    /// The links, in the order in which they were begun.
-    links: SmallVec<[DataLink; 1]>,
-    /// Number of the last one; 0: there has been none.
-    last: u32,
-    /// Limit of links at a time, the smaller one of both sides, once the first answer has told that of the peer; 1 before.
-    most: usize,
-    /// Links that have failed one after the other.
-    failures: u32,
-    /// The time before which none is dialled.
-    again_at: Instant,
-    /// A [`Deadline::DataLinks`] is set.
-    watched: bool,
-}
-
-/// One data link.
-#[derive(Debug)]
-struct DataLink {
-    link: LinkId,
-    number: u32,
-    stage: Stage,
-    /// Looks since bytes last came or went.
-    unused: u32,
-    /// Looks since bytes last came, while some were awaited.
-    stalled: u32,
-}
-
-/// The state of a data link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// It cannot carry packets yet.
-    Dialled,
-    /// Its Attach has gone.
-    Asked,
-    /// It carries data: both sides have proven that it is the session's.
-    Open,
+    /// The session of each of them.
+    sessions: HashMap<LinkId, RemoteId, RandomState>,
 }
 
 impl DataLinks {
     /// The session of a data link, whose packets these are.
     pub(super) fn session_of(&self, link: LinkId) -> Option<RemoteId> {
-        self.by_link.get(&link).copied()
+        self.sessions.get(&link).copied()
     }
 
     /// The number of one more Pull.
     pub(super) fn next_attempt(&mut self) -> u32 {
         self.attempts = self.attempts.wrapping_add(1);
         self.attempts
-    }
-
-    fn of(&mut self, id: RemoteId, number: u32) -> Option<&mut DataLink> {
-        let mut links = self.sessions.get_mut(&id)?.links.iter_mut();
-        links.find(|of| of.number == number)
-    }
-
-    /// Finds a link by the port's name for it. Returns its session, too.
-    fn find(&mut self, link: LinkId) -> Option<(RemoteId, &mut DataLink)> {
-        let id = self.session_of(link)?;
-        let mut links = self.sessions.get_mut(&id)?.links.iter_mut();
-        Some((id, links.find(|of| of.link == link)?))
-    }
-
-    /// Notes that data has come on a data link, or has gone there.
-    pub(super) fn note(&mut self, id: RemoteId, number: u32, came: bool) {
-        if let Some(of) = self.of(id, number) {
-            of.unused = 0;
-            if came {
-                of.stalled = 0;
-            }
-        }
-    }
-
-    fn session(&mut self, id: RemoteId, now: Instant) -> &mut Session {
-        self.sessions.entry(id).or_insert(Session {
-            links: SmallVec::new(),
-            last: 0,
-            most: 1,
-            failures: 0,
-            again_at: now,
-            watched: false,
-        })
-    }
-
-    fn add(&mut self, id: RemoteId, (link, number): (LinkId, u32), stage: Stage, now: Instant) {
-        let session = self.session(id, now);
-        session.last = number;
-        session.links.push(DataLink {
-            link,
-            number,
-            stage,
-            unused: 0,
-            stalled: 0,
-        });
-        self.by_link.insert(link, id);
-    }
-
-    /// Takes a link out.
-    fn take(&mut self, id: RemoteId, number: u32) -> Option<DataLink> {
-        let links = &mut self.sessions.get_mut(&id)?.links;
-        let nth = links.iter().position(|of| of.number == number)?;
-        let taken = links.remove(nth);
-        self.by_link.remove(&taken.link);
-        Some(taken)
     }
 }
 
@@ -156,7 +62,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let remote = self.remotes.of(self.remote_on(link));
         let called = remote.is_some_and(|remote| remote.called.is_some());
         let fabrics = self.port.fabrics(link, called);
-        if self.config.data_links > 0 && self.port.limits(link).data_links {
+        if self.port.limits(link).data_links > 0 {
             fabrics | wire::DATA_LINKS
         } else {
             fabrics
@@ -169,8 +75,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn want_data_link(&mut self, id: RemoteId, bytes: u64) {
         if let Some(remote) = self.remotes.of(id)
             && let Some(met) = remote.met()
-            && met.data_links
-            && met.data.len() < self.config.data_links as usize
+            && met.open_links().count() < met.data_links as usize
             && bytes > u64::from(met.reach.eager_max)
             && remote.called.is_some()
         {
@@ -182,20 +87,25 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[cold]
     fn dial_data_link(&mut self, id: RemoteId, command: LinkId, bytes: u64) {
         let now = self.clock.now();
-        let session = self.data_links.session(id, now);
+        let Self { port, remotes, .. } = self;
+        let Some(session) = data_of(remotes, id, now) else {
+            return;
+        };
         let links = &session.links;
         // One at a time.
-        let moves = self.moves.is_moving(id) || !self.port.limits(command).data_links;
-        let is_enough = moves
+        let is_enough = self.moves.is_moving(id)
+            || port.limits(command).data_links == 0
             || links.iter().any(|of| of.stage != Stage::Open)
             || links.len() >= session.most
             || !links.is_empty() && bytes < BYTES_A_LINK * (links.len() as u64 + 1);
         if is_enough || now < session.again_at {
             return;
         }
-        let number = session.last + 1;
-        match self.port.connect_beside(command, now) {
-            Ok(link) => self.data_links.add(id, (link, number), Stage::Dialled, now),
+        match port.connect_beside(command, now) {
+            Ok(link) => {
+                session.add(link, session.last + 1, Stage::Dialled);
+                self.data_links.sessions.insert(link, id);
+            }
             Err(error) => {
                 log::debug!("no data link to remote {id:?}: {error}");
                 session.fail(now);
@@ -203,9 +113,22 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
+    /// The session of a data link, and its state there.
+    fn data_link(&mut self, link: LinkId) -> Option<(RemoteId, &mut DataLink)> {
+        let id = self.data_links.session_of(link)?;
+        Some((id, self.remotes.data_mut(id)?.by_link(link)?))
+    }
+
+    /// Takes a data link out of its session.
+    fn take_data_link(&mut self, id: RemoteId, number: u32) -> Option<DataLink> {
+        let taken = self.remotes.data_mut(id)?.take(number)?;
+        self.data_links.sessions.remove(&taken.tx.link());
+        Some(taken)
+    }
+
     /// A data link that we have dialled can carry packets: says whose it is.
     pub(super) fn data_link_up(&mut self, link: LinkId) {
-        let Some((id, of)) = self.data_links.find(link) else {
+        let Some((id, of)) = self.data_link(link) else {
             return;
         };
         let number = of.number;
@@ -264,13 +187,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if number == COMMAND_LINK {
             return self.on_attach_move(link, header, proof);
         }
-        let is_called = |remote: &Remote| {
-            remote.called.is_none() && remote.met().is_some_and(|met| met.data_links)
-        };
-        let session = self.data_links.sessions.get(&id);
+        let is_called = |remote: &&Remote| remote.called.is_none();
+        let met = self.remotes.of(id).filter(is_called).and_then(Remote::met);
+        let most = met.map_or(0, |met| met.data_links);
+        let session = met.and_then(|met| met.data.as_deref());
         let last = session.map_or(0, |session| session.last);
         let open = session.map_or(0, |session| session.links.len());
-        let right = self.remotes.of(id).is_some_and(is_called)
+        let right = most > 0
             && number > last
             && self
                 .data_link_proof(link, id, Role::Caller, number)
@@ -279,15 +202,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.violation(link, Violation::Attach);
         }
         // The peer may have said that another one is lost, and it is not read yet.
-        if open > self.config.data_links as usize || !self.port.has_places_beside(link) {
+        if open > most as usize || !self.port.has_places_beside(link) {
             log::debug!("no place for a data link of remote {id:?}");
             return self.close_link(link, Close::Now);
         }
         let now = self.clock.now();
-        self.data_links.add(id, (link, number), Stage::Asked, now);
+        if let Some(session) = data_of(&mut self.remotes, id, now) {
+            session.add(link, number, Stage::Asked);
+        }
+        self.data_links.sessions.insert(link, id);
         self.port.accept(link);
         let mut answer = Header::new(wire::Kind::Attached, 0, number);
-        answer.aux = self.config.data_links;
+        answer.aux = most;
         if self.send_proof(link, id, Role::Called, answer) {
             self.open_data_link(link);
         } else {
@@ -298,7 +224,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A packet that is no data has come on a data link.
     #[cold]
     pub(super) fn on_data_link(&mut self, link: LinkId, header: &Header) {
-        let Some((id, of)) = self.data_links.find(link) else {
+        let Some((id, of)) = self.data_link(link) else {
             return;
         };
         let number = of.number;
@@ -307,9 +233,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let proof = self.data_link_proof(link, id, Role::Called, number);
         let right = proof.is_some_and(|proof| proof[..] == said);
         if header.kind == wire::Kind::Attached && asked && right {
-            let most = header.aux.min(self.config.data_links).max(1);
-            let now = self.clock.now();
-            self.data_links.session(id, now).most = most as usize;
+            let ours = self.remotes.met(id).map_or(0, |met| met.data_links);
+            if let Some(session) = self.remotes.data_mut(id) {
+                session.most = header.aux.min(ours).max(1) as usize;
+            }
             self.open_data_link(link);
             self.want_data_link(id, self.bulk_with(id));
         } else {
@@ -321,21 +248,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Bulk data may be asked for on that link from now on.
     fn open_data_link(&mut self, link: LinkId) {
-        let Some((id, of)) = self.data_links.find(link) else {
+        let Some((id, of)) = self.data_link(link) else {
             return;
         };
         (of.stage, of.unused, of.stalled) = (Stage::Open, 0, 0);
-        let number = of.number;
         self.watch_data_links(id);
         self.stats.data_links += 1;
-        if let Some(met) = self.remotes.met_mut(id) {
-            met.data.push((number, Tx::Open(link)));
-        }
     }
 
     /// Sets the time of the next look at the data links of a session.
     fn watch_data_links(&mut self, id: RemoteId) {
-        if let Some(session) = self.data_links.sessions.get_mut(&id)
+        if let Some(session) = self.remotes.data_mut(id)
             && !std::mem::replace(&mut session.watched, true)
         {
             let now = self.clock.now();
@@ -346,7 +269,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Whether each part that is asked of a remote has a number and a link: it may have data links.
     pub(super) fn numbers_parts(&self, id: RemoteId) -> bool {
-        self.remotes.met(id).is_some_and(|met| met.data_links)
+        self.remotes.met(id).is_some_and(|met| met.data_links > 0)
     }
 
     /// The remote whose data comes on a link, and the link's number.
@@ -356,14 +279,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.remotes.of(bound).is_some() {
             return self.trusts(link, bound).then_some((bound, COMMAND_LINK));
         }
-        let (id, of) = self.data_links.find(link)?;
+        let (id, of) = self.data_link(link)?;
         (of.unused, of.stalled) = (0, 0);
         (of.stage == Stage::Open).then_some((id, of.number))
     }
 
     /// A data link is down. The caller closes one that is not used.
     pub(super) fn data_link_down(&mut self, link: LinkId, reason: LinkDown) {
-        let Some((id, of)) = self.data_links.find(link) else {
+        let Some((id, of)) = self.data_link(link) else {
             return;
         };
         let (number, was_open) = (of.number, of.stage == Stage::Open);
@@ -376,11 +299,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Ends a data link that is not used.
     fn retire_data_link(&mut self, id: RemoteId, number: u32) {
-        if let Some(of) = self.data_links.take(id, number) {
-            self.port.close(of.link, Close::Flush);
-        }
-        if let Some(met) = self.remotes.met_mut(id) {
-            met.data.retain(|(of, _)| *of != number);
+        if let Some(of) = self.take_data_link(id, number) {
+            self.port.close(of.tx.link(), Close::Flush);
         }
     }
 
@@ -402,20 +322,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Ends a data link of a session, if there is one of that number: parts that were to come on it are asked for again.
     /// `tells`: the peer may not know.
     fn lose_data_link(&mut self, id: RemoteId, number: u32, tells: bool) {
-        let Some(lost) = self.data_links.take(id, number) else {
+        let Some(lost) = self.take_data_link(id, number) else {
             return;
         };
-        self.port.close(lost.link, Close::Now);
+        self.port.close(lost.tx.link(), Close::Now);
         let now = self.clock.now();
-        self.data_links.session(id, now).fail(now);
-        let Some(remote) = self.remotes.of_mut(id) else {
-            return;
-        };
-        if let Some(queues) = remote.queues_mut() {
-            queues.forget_link(number);
+        if let Some(session) = self.remotes.data_mut(id) {
+            session.fail(now);
         }
-        if let Some(met) = self.remotes.met_mut(id) {
-            met.data.retain(|(of, _)| *of != number);
+        let queues = self.remotes.of_mut(id).and_then(Remote::queues_mut);
+        if let Some(queues) = queues {
+            queues.forget_link(number);
         }
         if lost.stage == Stage::Dialled {
             return;
@@ -436,13 +353,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A session is over, and its data links with it.
     pub(super) fn end_data_links(&mut self, id: RemoteId) {
-        let Some(session) = self.data_links.sessions.remove(&id) else {
-            return;
-        };
-        for of in session.links {
-            self.data_links.by_link.remove(&of.link);
+        let session = self.remotes.met_mut(id).and_then(|met| met.data.take());
+        for of in session.into_iter().flat_map(|session| session.links) {
+            self.data_links.sessions.remove(&of.tx.link());
             if !self.inherited {
-                self.port.close(of.link, Close::Now);
+                self.port.close(of.tx.link(), Close::Now);
             }
         }
     }
@@ -454,7 +369,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let healthy = remote
             .and_then(Remote::met)
             .is_some_and(|met| met.silent <= HEALTHY);
-        let Some(session) = self.data_links.sessions.get_mut(&id) else {
+        let Some(session) = self.remotes.data_mut(id) else {
             return;
         };
         session.watched = false;
@@ -462,7 +377,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let (mut asks, mut works) = (false, false);
         for number in numbers {
             let awaits = self.open_parts(id).any(|(_, part)| part.link == number);
-            let Some(of) = self.data_links.of(id, number) else {
+            let session = self.remotes.data_mut(id);
+            let Some(of) = session.and_then(|session| session.of(number)) else {
                 continue;
             };
             let answered = of.stage == Stage::Open;
@@ -483,7 +399,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             asks |= stalled == 1;
         }
         let now = self.clock.now();
-        if let Some(session) = self.data_links.sessions.get_mut(&id) {
+        if let Some(session) = self.remotes.data_mut(id) {
             if works && now >= session.again_at.after(LOOK) {
                 session.failures = 0;
             }
@@ -533,17 +449,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-impl Session {
-    /// A link has failed: the next one is dialled at once, and after two in a row later and later. A row ends when the session
-    /// has worked for a while without another one.
-    fn fail(&mut self, now: Instant) {
-        self.failures += 1;
-        let pause = match self.failures {
-            1 => Duration::ZERO,
-            more => Duration::from_secs(1 << (more - 2).min(6)),
-        };
-        self.again_at = now.after(pause);
-    }
+/// The state of a session's data links, made at the first use; `None`: the remote has not been met.
+fn data_of(remotes: &mut Remotes, id: RemoteId, now: Instant) -> Option<&mut Session> {
+    let met = remotes.met_mut(id)?;
+    Some(met.data.get_or_insert_with(|| Box::new(Session::new(now))))
 }
 
 /// The time between two looks at a data link.

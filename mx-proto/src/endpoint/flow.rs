@@ -90,21 +90,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 pub struct Account {
     /// Lent to it, wherever they are.
     pub credit_limit: u32,
-    /// Of these, those that it can use now, as far as is known here.
+    /// Credits of the limit that the remote can use now, as far as is known here.
     pub free: u32,
-    /// Those that its messages use which wait here.
+    /// Credits that messages of the remote use which wait here.
     pub waiting: u32,
-    /// Those that it has not been told of yet.
+    /// Credits that the remote has not been told of yet.
     pub owed: u32,
     /// The credits it requests besides.
     pub wanted: u32,
-    /// It has been asked for credits and has not answered.
+    /// The remote has been asked for credits and has not answered.
     pub asked: bool,
-    /// Those that it lends us and that are free.
+    /// Free credits that the remote lends us.
     pub send_free: u32,
     /// Sends to it that wait for the link or for credits.
     pub send_waiting: u32,
-    /// They wait for credits.
+    /// Messages for the remote wait for credits.
     pub send_stalled: bool,
 }
 
@@ -132,7 +132,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.wheel.set(now, end, Deadline::Epoch);
     }
 
-    /// That time is over.
+    /// Ends an epoch whose time is over.
     pub(super) fn end_epoch(&mut self, now: Instant) {
         self.epoch_ends = false;
         if self.flow.is_waited_for() {

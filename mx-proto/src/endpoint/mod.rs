@@ -426,7 +426,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn learn_limits(&mut self, id: RemoteId, link: LinkId) {
         let limits = self.port.limits(link);
         if let Some(met) = self.remotes.met_mut(id) {
-            met.reach = Reach::of(limits, self.config.eager_max, met.data_links);
+            met.reach = Reach::of(limits, self.config.eager_max, met.data_links > 0);
             if met.step.is_some() {
                 self.port.monitor(link, true);
             }

@@ -22,7 +22,7 @@ use crate::status::{OpKind, Status};
 use crate::time::{Clock, Instant};
 use std::time::Duration;
 
-/// One that was pending, and the memory that it had.
+/// An operation that was pending, and the memory that it had.
 struct Pending<M>(RequestId, M);
 
 impl<O: Owner> Posting<O> for Pending<O::Memory> {

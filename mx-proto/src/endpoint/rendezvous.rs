@@ -32,7 +32,7 @@ use crate::port::{
     Body, Destination, Place, Port, RemoteKey, RemoteRead, RemoteUse, SendError, Sent,
 };
 use crate::queues::{Partial, Stream};
-use crate::remote::{COMMAND_LINK, Remote, Tx};
+use crate::remote::{COMMAND_LINK, Met, Remote};
 use crate::status::{Status, Violation};
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -86,7 +86,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let sent = self.port.send(link, &header.emit(), body)?;
         if apart {
-            self.data_links.note(id, number, false);
+            met.note_sent(number);
         } else {
             Flow::on_told(lends, &mut met.borrows, &header.credit_fields);
         }
@@ -373,12 +373,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn pull(&mut self, id: RequestId, from: RemoteId) {
         let numbered = self.numbers_parts(from);
         let pull_block = self.remotes.reach(from).pull_block;
-        let links = self.remotes.met(from).map_or(0, |met| met.data.len());
         while let Some(State::Pulling(pulling)) =
             self.ops.get_mut(id).map(|record| &mut record.state)
         {
+            let met = self.remotes.met(from);
+            let links = met.map_or(0, |met| met.links_for(pulling.length).count());
             let block = match links {
-                0 if numbered => COMMAND_BLOCK,
+                0 if met.is_some_and(Met::expects_link) => COMMAND_BLOCK,
                 0 | 1 => pull_block,
                 // What is left is spread over all links, and the last parts are small.
                 _ => (pulling.missing() / (2 * links as u32)).max(STRIPE_LEAST),
@@ -399,10 +400,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             } else {
                 0
             };
-            let data = self.remotes.met(from).map_or(&[][..], |met| &met.data[..]);
+            let link = match self.remotes.met(from) {
+                Some(met) => best_link(&pulling.parts, (met, pulling.length), attempt as usize),
+                None => COMMAND_LINK,
+            };
             let part = Part {
                 attempt,
-                link: best_link(&pulling.parts, data, attempt as usize),
+                link,
                 at,
                 end,
             };
@@ -654,11 +658,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
 /// Returns the number of the link that a part is asked for on: the data link that has to bring the fewest bytes of the
 /// message; of equal ones the one whose turn it is, so that short messages are spread, too.
-fn best_link(parts: &Parts, data: &[(u32, Tx)], turn: usize) -> u32 {
-    let links = (0..data.len()).map(|nth| data[(turn + nth) % data.len()].0);
-    links
-        .min_by_key(|link| parts.awaited(*link))
-        .unwrap_or(COMMAND_LINK)
+fn best_link(parts: &Parts, (met, length): (&Met, u32), turn: usize) -> u32 {
+    let count = met.links_for(length).count();
+    let links = met.links_for(length).map(|(number, _)| number).enumerate();
+    let best = links.min_by_key(|(nth, number)| {
+        let turns = (nth + count - turn % count) % count;
+        (parts.awaited(*number), turns)
+    });
+    best.map_or(COMMAND_LINK, |(_, number)| number)
 }
 
 /// Returns the receive for which a packet from `from` brings the next bytes of a part, the part's place, and whether the
@@ -705,8 +712,9 @@ pub(super) fn reader(token: u64) -> Option<RequestId> {
     (token & READS != 0).then(|| RequestId::from_word(token & !READS))
 }
 
-/// Bytes that are asked for at once over the command link while a data link may soon be there.
-const COMMAND_BLOCK: u32 = 512 << 10;
+/// Bytes that are asked for at once over the command link while a data link is soon to be there: 1 ms of 1 Gbit/s, for small
+/// messages wait behind them.
+const COMMAND_BLOCK: u32 = 128 << 10;
 /// Bytes of a part at least, where a message comes over several links: its Pull costs nothing beside it.
 const STRIPE_LEAST: u32 = 256 << 10;
 /// Names of operations stay below it.

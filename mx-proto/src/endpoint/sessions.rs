@@ -233,8 +233,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             epoch: hello.epoch,
             met_on: link,
             tx: Tx::Open(link),
-            data: SmallVec::new(),
-            data_links: hello.features & self.features(link) & wire::DATA_LINKS != 0,
+            data: None,
+            data_links: if hello.features & wire::DATA_LINKS == 0 {
+                0
+            } else {
+                self.port.limits(link).data_links
+            },
             reach: Reach::UNKNOWN,
             borrows: Borrower::open(header.credit_fields.credit),
             longest_wait: 0,

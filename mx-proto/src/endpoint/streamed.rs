@@ -64,7 +64,7 @@ impl Bodies {
 /// By the link on which they come.
 pub(super) type AllStreamed = HashMap<LinkId, Streamed, RandomState>;
 
-/// One message.
+/// A message whose body is coming.
 #[derive(Debug)]
 pub(super) struct Streamed {
     from: RemoteId,
@@ -113,7 +113,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The same of one whose sender is known. `Ok(None)`: the link ends, for another reason.
+    /// Matches a message whose sender is known. `Ok(None)`: the link ends, for another reason.
     fn match_streamed(
         &mut self,
         from: RemoteId,
@@ -262,7 +262,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The same of the link of a remote that is about to go.
+    /// Cuts the message that comes on the link of a remote that is about to go.
     pub(super) fn cut_all(&mut self, id: RemoteId) {
         if let Some((link, _)) = self.remotes.of(id).and_then(|remote| remote.link) {
             self.streamed.remove(&link);

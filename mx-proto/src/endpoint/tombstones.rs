@@ -30,7 +30,7 @@ pub(super) struct Tombstones {
     count: usize,
     /// Tombstones that have lost their last message.
     spent: Vec<RemoteId>,
-    /// That of the remote which is being dissolved.
+    /// The tombstone of the remote which is being dissolved.
     pub(super) made: Option<RemoteId>,
 }
 
@@ -130,7 +130,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// One of a tombstone's messages has been received.
+    /// Records that a message of a tombstone's has been received.
     #[cold]
     pub(super) fn tombstone_read(&mut self, tombstone: RemoteId) {
         self.tombstones.gone(1);

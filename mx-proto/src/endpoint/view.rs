@@ -102,7 +102,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let remote = remotes.at(place).and_then(|id| remotes.of(id));
         let met = remote.and_then(Remote::met);
         met.into_iter()
-            .flat_map(|met| met.data.iter().map(|(_, tx)| tx.link()))
+            .flat_map(|met| met.open_links().map(|(_, tx)| tx.link()))
     }
 }
 

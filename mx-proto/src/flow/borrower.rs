@@ -46,14 +46,14 @@ pub struct Borrower {
 /// The remote's answer to a request for credits, as far as it counts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Answer {
-    /// It has not been asked since it last allowed more.
+    /// The remote has not been asked since it last allowed more.
     #[default]
     None,
-    /// It has been, and has not answered.
+    /// The remote has been asked, and has not answered.
     Awaited,
-    /// The same, but it has allowed more meanwhile: what it still answers is not for the next request.
+    /// The remote has been asked, but has allowed more meanwhile: its answer is not for the next request.
     Outrun,
-    /// It has answered, and allowed no more: for now there are none.
+    /// The remote has answered, and allowed no more: for now there are none.
     Refused,
 }
 
@@ -212,7 +212,7 @@ pub const WANTED_MAX: u32 = (1 << 24) - 1;
 
 #[cfg(test)]
 impl Borrower {
-    /// The same with other totals; and what it has used.
+    /// The borrower with totals that are larger by `by`.
     pub(super) fn shifted(self, by: u32) -> Self {
         Self {
             allowed: self.allowed.wrapping_add(by),

@@ -53,12 +53,12 @@ impl CreditFields {
 pub enum Paid {
     /// By so many credits.
     Credits(u32),
-    /// It is in the slot of this lane.
+    /// The message is in the slot of this lane.
     Slot(Lane),
 }
 
 impl Paid {
-    /// Of a message that arrived: `aux` of its header, and what it costs by its length (an announced
+    /// The payment of a message that arrived: `aux` of its header, and what it costs by its length (an announced
     /// one 1).
     #[inline]
     pub fn of(aux: u32, cost: u32) -> Result<Self, Violation> {

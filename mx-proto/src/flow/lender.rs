@@ -100,19 +100,19 @@ impl Lender {
         self.credit_limit.into()
     }
 
-    /// Of these, what its messages hold that wait here.
+    /// Credits of the limit that messages hold which wait here.
     #[inline]
     pub fn waiting(&self) -> u32 {
         self.arrived.wrapping_sub(self.taken)
     }
 
-    /// Of these, what it may send at any time.
+    /// Credits of the limit that the remote may use at any time.
     #[inline]
     pub fn unused(&self) -> u32 {
         self.told.wrapping_sub(self.arrived)
     }
 
-    /// Of these, what it has not been told of.
+    /// Credits of the limit that the remote has not been told of.
     #[inline]
     pub fn due(&self) -> u32 {
         let most = self.taken.wrapping_add(self.credit_limit.into());
@@ -124,7 +124,7 @@ impl Lender {
         self.wanted.into()
     }
 
-    /// It has been asked for credits in this epoch, and has not answered.
+    /// Whether the remote has been asked for credits in this epoch, and has not answered.
     pub fn is_asked(&self) -> bool {
         self.asked > 0
     }
@@ -159,7 +159,7 @@ impl Lender {
         Ok(())
     }
 
-    /// One of its messages is over.
+    /// Records that a message of the remote is over.
     #[inline]
     pub(super) fn take(&mut self, paid: Paid) {
         match paid {
@@ -188,7 +188,7 @@ impl Lender {
         (total, self.slots_taken)
     }
 
-    /// Those of the header before.
+    /// The totals of the header before.
     pub(super) fn same_total(&self) -> (u32, Slots) {
         (self.told, self.slots_told)
     }

@@ -248,7 +248,7 @@ impl Flow {
         }
     }
 
-    /// The same without new credits, for a remote that does not read its answers.
+    /// The part about credits of a header, without new credits, for a remote that does not read its answers.
     pub fn same_credit_fields(
         &self,
         account: &Lender,

@@ -15,7 +15,7 @@
 //! The reserve is never lent, and drawn credits and tombstones become free when messages are
 //! received: so a draw of up to the reserve always succeeds in time.
 //!
-//! One source borrows at most its [share](Shares) of the credits that the others leave; tombstones
+//! A source borrows at most its [share](Shares) of the credits that the others leave; tombstones
 //! of its gone remotes count.
 //! Not here: remotes.
 
@@ -88,7 +88,7 @@ impl Pool {
         unlent.saturating_sub(self.reserve).min(self.free())
     }
 
-    /// The same for one source.
+    /// Credits that may be lent to a source.
     pub(super) fn room(&self, source: Source) -> u32 {
         let available = self.available();
         if source == Source::TRUSTED {

@@ -268,7 +268,7 @@ impl Flow {
         self.lend(account, source, more);
     }
 
-    /// Of so many there is room for, and the sum is at most the largest credit limit.
+    /// Lends credits for which there is room; the sum is at most the largest credit limit.
     fn lend(&mut self, account: &mut Lender, source: Source, credits: u32) {
         self.pool.lend(source, credits);
         self.counts.granted += u64::from(credits);

@@ -44,7 +44,7 @@ impl Slots {
         (self.0 ^ other.0) & mask(lane) == 0
     }
 
-    /// One more.
+    /// Counts a message in a slot.
     #[inline]
     pub(super) fn count(&mut self, lane: Lane) {
         let mask = mask(lane);

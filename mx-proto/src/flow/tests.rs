@@ -83,7 +83,7 @@ impl Town {
         fields
     }
 
-    /// It sends a message that it can pay for, and that arrives.
+    /// Has a remote send a message that it can pay for, and that arrives.
     fn send(&mut self, remote: u32, cost: u32) -> Paid {
         let borrower = &mut self.remotes[remote as usize];
         let paid = borrower.means(cost, Lane::Unexpected).expect("enough");
@@ -112,7 +112,7 @@ impl Town {
         self.tell(remote);
     }
 
-    /// It misses so many; nothing follows yet.
+    /// Has a remote miss so many credits; nothing follows yet.
     fn miss(&mut self, remote: u32, credits: u32) {
         let borrower = &mut self.remotes[remote as usize];
         let wanted = borrower.wanted(borrower.free() + credits);
@@ -121,7 +121,7 @@ impl Town {
         self.flow.wants(&mut self.all, remote, wanted);
     }
 
-    /// The same, and all that follows.
+    /// Has a remote miss so many credits. Returns all that follows.
     fn want(&mut self, remote: u32, credits: u32) -> Vec<(u32, Say)> {
         self.miss(remote, credits);
         self.run_until_idle()

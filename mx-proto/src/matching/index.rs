@@ -310,7 +310,7 @@ impl Chains {
         self.0[before as usize].older = index;
     }
 
-    /// One chain, from its first to its last.
+    /// The entries of a chain, from its first to its last.
     pub(crate) fn walk(&self, ends: Ends) -> impl Iterator<Item = u32> {
         std::iter::successors(ends.oldest(), |index| self.behind(*index))
     }

@@ -140,7 +140,7 @@ impl PostedReceives {
         }
     }
 
-    /// The same where there is more than one, or another in its bucket.
+    /// Takes the oldest receive where there is more than one, or another in its bucket.
     #[inline(never)]
     fn take_oldest<O: Owner>(&mut self, ops: &mut Ops<O>, bits: MatchBits) -> Option<u32> {
         let (at, spot) = self.find_oldest(ops, bits);
@@ -376,7 +376,7 @@ mod tests {
     const EXACT: MatchMask = MatchMask::EXACT;
     const TOP: MatchMask = MatchMask(0xf000_0000_0000_0000);
 
-    /// It is told nothing here.
+    /// An owner that is told nothing.
     #[derive(Debug)]
     struct Deaf;
 

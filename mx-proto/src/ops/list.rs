@@ -10,7 +10,7 @@
 //! The caller passes the list's head to the table's functions; the record must not be in another
 //! list.
 
-/// One list: its ends, and its length. The user of the list keeps it; the table
+/// A list: its ends, and its length. The user of the list keeps it; the table
 /// ([`Ops`](super::Ops)) changes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct List {
@@ -20,7 +20,7 @@ pub struct List {
 }
 
 impl List {
-    /// One with nothing in it.
+    /// A list with nothing in it.
     pub const EMPTY: Self = Self {
         first: NONE,
         last: NONE,
@@ -54,19 +54,19 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Of a record that is in no list, or alone in one.
+    /// Links of a record that is in no list, or alone in one.
     pub(crate) const ALONE: Self = Self {
         before: NONE,
         behind: NONE,
     };
 }
 
-/// One pair of a record's links.
+/// A pair of a record's links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Strand {
-    /// Those of the one list that its state says.
+    /// Links of the list that the state of the record names.
     Own,
-    /// Those of everything with its remote.
+    /// Links of the list of all operations with the record's remote.
     Kin,
 }
 

@@ -43,13 +43,13 @@ pub trait Places<M, W>: Default + fmt::Debug {
     /// The record at a place. Panics, as a slice does, when there is no such place.
     fn record(&self, place: u32) -> &Record<M>;
 
-    /// The same to change it.
+    /// The record at a place, to change it.
     fn record_mut(&mut self, place: u32) -> &mut Record<M>;
 
     /// The owner's word at a place. Panics like [`Self::record`].
     fn word(&self, place: u32) -> &W;
 
-    /// The same to change it.
+    /// The owner's word at a place, to change it.
     fn word_mut(&mut self, place: u32) -> &mut W;
 
     /// Both to change them.

@@ -40,7 +40,7 @@ pub(crate) const NO_REMOTE: RemoteId = RemoteId::new(u32::MAX, 0);
 /// what it says meanwhile goes behind them; a process that dies is missed sooner.
 const WITHDRAWN_MAX: Duration = Duration::from_secs(2);
 
-/// One operation, or a place for one.
+/// An operation, or a place for one.
 #[derive(Debug)]
 pub struct Record<M> {
     /// 0: there is no operation.
@@ -50,7 +50,7 @@ pub struct Record<M> {
     pub(crate) kin: Links,
     /// The other side, [`NO_REMOTE`] while it is not known. It is among its kin, but for connects.
     pub(crate) remote: RemoteId,
-    /// It is a receive for messages of its remote only, whether it has matched one or not.
+    /// The operation is a receive for messages of its remote only, whether it has matched one or not.
     pub(crate) from_one: bool,
     pub(crate) timer: Option<TimerId>,
     /// Once it has been matched, or if it is a connect.
@@ -66,11 +66,11 @@ pub struct Record<M> {
 /// The form in which a queued message is sent in its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// With its data if it is small and there is credit, as an offer otherwise.
+    /// The message goes with its data if it is small and there is credit, as an offer otherwise.
     Plain,
     /// As an offer.
     Synchronous,
-    /// With its data, which has been paid for: it is a copy, and complete for its sender.
+    /// The message goes with its data, which has been paid for: it is a copy, and complete for its sender.
     Copied,
 }
 
@@ -113,7 +113,7 @@ pub(crate) enum State<M> {
     Pulling(Pulling<M>),
     /// A connect, among its remote's.
     Connecting { key: u32 },
-    /// It is over, and its owner's to free.
+    /// The operation is over, and its owner's to free.
     Done,
 }
 
@@ -152,13 +152,13 @@ pub(crate) struct Pulling<M> {
     pub(crate) parts: Parts,
     /// The key for a remote read.
     pub(crate) key: Option<Box<RemoteKey>>,
-    /// Such a read is under way.
+    /// The port is reading the sender's memory.
     pub(crate) reading: bool,
     /// The sender has called the message off while we are reading it; true: it waits for our end.
     pub(crate) withdrawn: Option<bool>,
     /// Its position among the posted receives; `None` if it was made for this message.
     pub(crate) position: Option<Position>,
-    /// It is the endpoint's own, for this purpose.
+    /// The purpose of a receive of the endpoint's own.
     pub(crate) fetch: Option<Fetch>,
 }
 
@@ -181,7 +181,7 @@ impl Fetch {
 }
 
 impl Head {
-    /// Of one that is not the oldest.
+    /// The place of a receive that is not the oldest.
     pub(crate) const NONE: Self = Self {
         next: NONE,
         last: NONE,

@@ -71,7 +71,7 @@ impl<O: Owner> Ops<O> {
         Some(self.places.word(id.index()))
     }
 
-    /// The same to change it.
+    /// The owner's word of an operation, to change it.
     #[inline(always)]
     pub fn word_mut(&mut self, id: RequestId) -> Option<&mut O::Word> {
         self.of(id)?;
@@ -184,14 +184,14 @@ impl<O: Owner> Ops<O> {
         owners
     }
 
-    /// The same of one whose completion the owner is being told, which is there for sure.
+    /// Appends an operation whose completion the owner is being told, which is there for sure.
     #[inline(always)]
     pub fn append_completed(&mut self, list: &mut List, id: RequestId) {
         debug_assert!(self.is_done(id), "{id:?} has not completed");
         self.join(Strand::Own, list, id.index());
     }
 
-    /// The same before `behind`, which is in that list.
+    /// Inserts a completed operation before `behind`, which is in that list.
     pub fn insert_completed(&mut self, list: &mut List, id: RequestId, behind: RequestId) {
         debug_assert!(self.is_done(id), "{id:?} has not completed");
         debug_assert!(self.is_done(behind), "{behind:?} is not in the list");
@@ -242,7 +242,7 @@ impl<O: Owner> Ops<O> {
         self.has_room_for(1)
     }
 
-    /// The same for so many more.
+    /// Whether there is room for so many more operations.
     #[inline]
     pub(crate) fn has_room_for(&mut self, more: usize) -> bool {
         if self.free.len() < self.places.reuse_delay() as usize + more {
@@ -374,7 +374,7 @@ impl<O: Owner> Ops<O> {
         }
     }
 
-    /// One that may have completed.
+    /// The record of an operation that may have completed.
     #[inline(always)]
     fn of(&self, id: RequestId) -> Option<&Record<O::Memory>> {
         if id.index() >= self.places.len() || id.generation() == 0 {
@@ -397,7 +397,7 @@ impl<O: Owner> Ops<O> {
             .filter(|record| !matches!(record.state, State::Done))
     }
 
-    /// The same to change it.
+    /// The record of an operation, to change it.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: RequestId) -> Option<&mut Record<O::Memory>> {
         self.of_mut(id)
@@ -410,7 +410,7 @@ impl<O: Owner> Ops<O> {
         self.places.record(place)
     }
 
-    /// The same to change it.
+    /// The record at a place, to change it.
     #[inline(always)]
     pub(crate) fn record_mut(&mut self, place: u32) -> &mut Record<O::Memory> {
         self.places.record_mut(place)
@@ -448,7 +448,7 @@ impl<O: Owner> Ops<O> {
         (id, filled, timer)
     }
 
-    /// The same, and its memory is the caller's.
+    /// Ends an operation whose memory becomes the caller's.
     pub(crate) fn finish_keeping(&mut self, id: RequestId) -> Option<O::Memory> {
         self.get(id)?;
         std::mem::replace(&mut self.end(id.index()).state, State::Done).into_memory()
@@ -461,7 +461,7 @@ impl<O: Owner> Ops<O> {
         record
     }
 
-    /// It is about to end.
+    /// Checks a record that is about to end.
     #[inline(always)]
     fn check_end(record: &Record<O::Memory>) {
         debug_assert!(record.timer.is_none(), "it has a timer");

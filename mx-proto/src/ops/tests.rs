@@ -228,7 +228,7 @@ fn operations_and_their_lists_are_what_they_should_be_after_random_steps() {
     });
 }
 
-/// One that is over, for which nothing else has been done.
+/// An operation that is over, for which nothing else has been done.
 fn spent<const N: u32>(ops: &mut Ops<Delayed<N>>) -> Option<RequestId> {
     let state = State::Connecting { key: 0 };
     let id = ops.add(0, MatchBits(0), FOR_EVER, state)?;

@@ -362,8 +362,8 @@ fn within(segment: usize) -> u64 {
 /// costs a time-out.
 const FLOOR: u64 = 4;
 
-/// Of larger segments than this the window does not grow by one a round trip but by so many bytes:
-/// a jumbo frame. It would fall each few round trips again.
+/// Bytes by which the window grows in a round trip at most: a jumbo frame. With larger segments it would fall each few
+/// round trips again.
 const UNIT: u64 = 9000;
 
 /// Segments after a time-out. Two, for the second shows whether the first was lost.

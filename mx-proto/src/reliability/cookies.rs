@@ -35,7 +35,7 @@ pub(super) struct Cookies {
     /// Changes when too many are spent: it makes all callers' cookies void that were given out
     /// before, and so as good as spent.
     generation: u64,
-    /// The same of the cookies of one source that has spent its share.
+    /// The generation of the cookies of each source that has spent its share.
     void: [HashMap<Source, u64, RandomState>; 2],
     share: u8,
     /// The last generation there was.

@@ -6,6 +6,7 @@ use super::packet::{DatagramKind, Header};
 use super::parts::Midway;
 use super::reassembly::Reassembly;
 use super::reliable_config::ReliableConfig;
+use super::senders::Senders;
 use super::service::Channel;
 use super::session::Session;
 use crate::time::{Instant, PeerDeadline};
@@ -38,6 +39,8 @@ pub(super) struct Link<A> {
     pub(super) midway: Option<Midway>,
     /// The epoch in which it last brought data.
     pub(super) active: u64,
+    /// The last epoch in which it was counted as a sender of bulk data.
+    pub(super) counted: u64,
     pub(super) timer: Option<(Instant, TimerId)>,
     pub(super) dirty: bool,
     pub(super) backlogged: bool,
@@ -79,6 +82,7 @@ impl<A: Copy + Eq> Link<A> {
             blocked: None,
             midway: None,
             active: 0,
+            counted: 0,
             timer: None,
             dirty: false,
             backlogged: false,
@@ -98,6 +102,22 @@ impl<A: Copy + Eq> Link<A> {
             Channel::Command => self.address == from || same_host(self.address, from),
             Channel::Data if self.data == Some(from) => true,
             Channel::Data => kind == DatagramKind::Probe && !self.session.pmtu.data_proven(),
+        }
+    }
+
+    /// Notes that data has come, and counts the link as a sender in this epoch if its packet is more than a tiny one.
+    #[inline]
+    pub(super) fn note_data(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        senders: &mut Senders,
+        config: &ReliableConfig,
+    ) {
+        self.active = senders.enter(now);
+        if header.whole as usize > config.tiny && self.counted != self.active {
+            self.counted = self.active;
+            senders.count();
         }
     }
 
@@ -125,7 +145,27 @@ impl<A: Copy + Eq> Link<A> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::seq::Seq;
     use super::*;
+
+    #[test]
+    fn tiny_packets_do_not_divide_the_receive_window() {
+        let (now, config) = (Instant(1), ReliableConfig::default());
+        let mut senders = Senders::new(4 << 20, 1 << 20);
+        let link = || {
+            let session = Session::new(now, 1, Seq(0), None, 1472, &config);
+            Link::new(0_u8, session, true)
+        };
+        let mut header = Header::new(DatagramKind::Data, 1, 1);
+        for (whole, share) in [(768, 1 << 20), (769, 1 << 20), (769, 1 << 19), (1, 1 << 19)] {
+            header.whole = whole;
+            let mut link = link();
+            for _ in 0..3 {
+                link.note_data(now, &header, &mut senders, &config);
+            }
+            assert_eq!(senders.share(), share, "{whole}");
+        }
+    }
 
     /// A suspended one takes a sixth of that, see `roster`.
     #[test]

@@ -15,7 +15,7 @@ use super::cookies::Cookies;
 use super::link::{Link, Need, TRIALS_MAX};
 use super::packet::{DatagramKind, Header};
 use super::reassembly::BodyLimits;
-use super::reliable_config::ReliableConfig;
+use super::reliable_config::{EAGER_TAKEN, ReliableConfig};
 use super::roster::{QUIET, Roster};
 use super::round::Round;
 use super::send_buffer::SendBuffer;
@@ -126,7 +126,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     ) -> Self {
         let limits = BodyLimits {
             kept: config.packet_max,
-            any: (config.packet_max.max(config.data_max)).max(config.streamed_max),
+            any: (config.packet_max.max(config.data_max)).max(EAGER_TAKEN),
         };
         Self {
             config,

@@ -69,7 +69,7 @@ impl Pacer {
         Some(at.max(Instant(now.0.saturating_add(1))))
     }
 
-    /// They went.
+    /// Records that bytes have been sent.
     pub(super) fn on_sent(&mut self, bytes: u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.credit = self.credit.saturating_sub(bytes);

@@ -147,9 +147,9 @@ pub(super) struct Header {
 /// Reasons why a datagram is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum BadDatagram {
-    /// They never were.
+    /// The bytes never were a datagram of ours.
     Malformed,
-    /// They may have been once.
+    /// The bytes may have been a datagram of ours once.
     Damaged,
 }
 

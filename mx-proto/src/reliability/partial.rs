@@ -1,4 +1,4 @@
-//! One fragment that arrives in parts.
+//! A fragment that arrives in parts.
 //!
 //! ```text
 //!   0      32         contiguous                                            len
@@ -45,7 +45,7 @@ pub(super) struct Partial {
 /// The destination of the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Way {
-    /// That will be known when everything before it has been delivered.
+    /// The destination will be known when everything before the fragment has been delivered.
     #[default]
     Unknown,
     /// The layer above has a place for it, as long as it reads.
@@ -68,7 +68,7 @@ struct Piece {
 pub(super) enum Order {
     /// Everything before this fragment has been delivered.
     Front,
-    /// Not so.
+    /// Chunks before the fragment are missing.
     Early,
     /// Nor is the message finished that has been begun.
     Behind,

@@ -81,9 +81,9 @@ enum Why {
 /// The state of the search.
 #[derive(Clone, Copy, Debug)]
 enum Probe {
-    /// One of this size is to go out.
+    /// A probe of this size is to go out.
     Wanted { size: u32, tries: Tries },
-    /// One is out; it is lost at `lost_at`.
+    /// A probe is out; it is lost at `lost_at`.
     Out {
         size: u32,
         tries: Tries,
@@ -101,7 +101,7 @@ enum Probe {
 struct Tries {
     /// Lost although the peer was heard.
     lost: u8,
-    /// Not answered by a peer that said nothing else either.
+    /// Number of probes that a peer has not answered which said nothing else either.
     silent: u8,
 }
 
@@ -138,7 +138,7 @@ impl Pmtu {
         })
     }
 
-    /// With what is remembered.
+    /// A search that begins with the size that a suspended link had found.
     pub(super) fn recalled(max: usize, found: Found) -> Self {
         Self {
             good: found.good,
@@ -169,7 +169,7 @@ impl Pmtu {
         }
     }
 
-    /// It went out. Without an answer for `timeout` it is lost.
+    /// Records that a probe went out. Without an answer for `timeout` it is lost.
     pub(super) fn on_probe_sent(&mut self, now: Instant, size: usize, timeout: Duration) {
         if let Probe::Wanted {
             size: wanted,
@@ -424,7 +424,7 @@ const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(5);
 /// Steps by halves: they leave at most an eighth of the gap between two rungs.
 const HALVES: u8 = 3;
 
-/// Not worth a probe.
+/// Bytes of difference that are not worth a probe.
 const CLOSE: u32 = 16;
 
 /// Time-outs in a row after which large datagrams are taken not to pass any more. Chance does that

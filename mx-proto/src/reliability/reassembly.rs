@@ -46,7 +46,7 @@ pub(super) struct Chunk<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Admission {
     Yes,
-    /// It would have to be kept, without memory for that.
+    /// The chunk would have to be kept, without memory for that.
     Full,
     /// A violation: no correct peer sends it.
     Bad,
@@ -59,9 +59,9 @@ pub(super) struct BadFragment;
 /// Largest bodies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BodyLimits {
-    /// Of a packet that is kept.
+    /// Limit of a packet that is kept.
     pub(super) kept: usize,
-    /// Of any packet.
+    /// Limit of any packet.
     pub(super) any: usize,
 }
 
@@ -466,7 +466,7 @@ impl Waiting {
 }
 
 impl Chunk<'_> {
-    /// It is a part of something that a packet can be, as far as its numbers tell. The packet's
+    /// Whether the chunk is a part of something that a packet can be, as far as its numbers tell. The packet's
     /// header is never torn.
     #[inline]
     fn is_sound(&self) -> bool {
@@ -479,13 +479,13 @@ impl Chunk<'_> {
         sound && self.payload.len() >= header && self.payload.len() <= len.saturating_sub(offset)
     }
 
-    /// It is all of its fragment.
+    /// Whether the chunk is all of its fragment.
     #[inline]
     pub(super) fn is_whole(&self) -> bool {
         self.payload.len() == self.len as usize
     }
 
-    /// It begins with the header of a packet as long as the fragment.
+    /// Whether the chunk begins with the header of a packet as long as the fragment.
     #[inline]
     fn has_sound_header(&self) -> bool {
         let header = self.payload.first_chunk();

@@ -42,7 +42,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             header,
         } = self.deferred.take()?;
         if let Some(link) = self.table.get_mut(id) {
-            link.active = self.senders.note(now, link.active);
+            link.note_data(now, &header, &mut self.senders, &self.config);
             let (send_buffer, stats) = (&mut self.send_buffer, &mut self.stats);
             link.session
                 .on_header(now, &header, &[], send_buffer, stats);
@@ -253,7 +253,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let Some(link) = table.get_mut(id) else {
             return false;
         };
-        link.active = senders.note(now, link.active);
+        link.note_data(now, header, senders, config);
         let verdict = link.session.recv.verdict(header.seq);
         match verdict {
             Verdict::Duplicate => stats.duplicates += 1,

@@ -19,11 +19,11 @@ pub(super) const SACK_WORDS: usize = 17;
 /// The result of looking a segment up in the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// It is the one that was awaited.
+    /// The segment is the one that was awaited.
     Next,
-    /// Others before it are missing.
+    /// Earlier segments are missing.
     Early,
-    /// It has been here before.
+    /// The segment has been here before.
     Duplicate,
     /// There is no place for it.
     Outside,

@@ -73,7 +73,7 @@ impl<D: DatagramPort> Reliable<D> {
             pull_block: config.pull_block,
             remote_read: false,
             refusal_ends_link: false,
-            data_links: false,
+            data_links: config.data_links,
         };
         let datagram_max = capacity[Channel::Data as usize]
             .datagram_max
@@ -333,6 +333,20 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
         let address = self.datagrams.resolve(target)?;
         self.call_at(address, now)
+    }
+
+    fn connect_beside(&mut self, link: LinkId, now: Instant) -> Result<LinkId, ConnectError> {
+        if !self.has_places_beside(link) {
+            return Err(ConnectError::NoResources);
+        }
+        let address = self.address(link).ok_or(ConnectError::NoRoute)?;
+        self.call_at(address, now)
+    }
+
+    /// Keeps the last places for sessions' own links.
+    fn has_places_beside(&self, _link: LinkId) -> bool {
+        let most = self.links.config.max_links;
+        self.links.len() < most - most / 8
     }
 
     fn accept(&mut self, link: LinkId) {

@@ -49,12 +49,14 @@ pub struct ReliableConfig {
     pub datagram_max: usize,
     /// Largest body of a packet. The same at both ends: nothing larger is taken in.
     pub packet_max: usize,
-    /// Largest body of an eager message. The same at both ends.
+    /// Largest body of a message that is sent with its data, at most 512 KiB: so much is taken in from any peer.
     pub streamed_max: usize,
     /// Largest body of a data packet. The same at both ends.
     pub data_max: usize,
     /// Bytes of a large message that the receiver requests at once.
     pub pull_block: usize,
+    /// Limit of data links that a session has: 0, or 1, since further ones would take the same path.
+    pub data_links: u32,
     /// Links altogether; callers beyond it are not answered.
     pub max_links: usize,
     /// Percent, 1 to 100, that one source may have of the places that others leave, of those it opens;
@@ -67,6 +69,9 @@ pub struct ReliableConfig {
     /// Number of the first segment on every link, for tests of the wrap. `None`: random.
     pub first_seq: Option<u32>,
 }
+
+/// Largest body of an eager message that is taken in: releases without data links send 512 KiB.
+pub(super) const EAGER_TAKEN: usize = 512 << 10;
 
 impl Default for ReliableConfig {
     fn default() -> Self {
@@ -90,9 +95,10 @@ impl Default for ReliableConfig {
             linger: Duration::from_secs(2),
             datagram_max: 65_507,
             packet_max: 32 << 10,
-            streamed_max: 512 << 10,
+            streamed_max: 128 << 10,
             data_max: 256 << 10,
             pull_block: 1 << 20,
+            data_links: 1,
             max_links: 1 << 20,
             source_share: 50,
             always_sum: false,

@@ -90,7 +90,7 @@ impl Rtt {
         }
     }
 
-    /// With what is remembered, as it was `at` that time.
+    /// An estimator with the values of a suspended link, as they were `at` that time.
     pub(super) fn recalled(config: &ReliableConfig, at: Instant, known: Remembered) -> Self {
         Self {
             srtt: known.srtt,
@@ -173,7 +173,7 @@ impl Rtt {
         Duration::from_nanos(self.base().min(self.cap))
     }
 
-    /// The same, twice as long for every time-out in a row.
+    /// The retransmission time-out, twice as long for every time-out in a row.
     pub(super) fn rto(&self) -> Duration {
         let nanos = self.base().saturating_mul(1 << self.back_off);
         Duration::from_nanos(nanos.min(self.cap))

@@ -162,7 +162,7 @@ impl SendBuffer {
         })
     }
 
-    /// One segment, with the room for its header. Empty if there is no such segment.
+    /// The bytes of a segment, with the room for its header. Empty if there is no such segment.
     #[inline]
     pub(super) fn bytes_of(&mut self, place: SegmentPlace) -> &mut [u8] {
         self.run_of(place, place)
@@ -205,7 +205,7 @@ impl SendBuffer {
         }
     }
 
-    /// The same, unless something is under way that will want memory again soon.
+    /// Gives memory back, unless something is under way that will want memory again soon.
     pub(super) fn trim_if_idle(&mut self) {
         let spare = self.spare.iter().zip(CLASS_BYTES);
         let free: usize = spare.map(|(blocks, bytes)| blocks.len() * bytes).sum();

@@ -49,7 +49,7 @@ pub(super) struct Outgoing {
     pub(super) seq: Seq,
     pub(super) content: Content,
     pub(super) channel: Channel,
-    /// It has been sent before.
+    /// The segment has been sent before.
     pub(super) again: bool,
 }
 
@@ -63,11 +63,11 @@ enum SegmentState {
     ToResend(Sending),
 }
 
-/// One transmission of a segment.
+/// A transmission of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Sending {
     at: Instant,
-    /// It was the so many-th on its channel.
+    /// Number of the transmission on its channel.
     transmission: u64,
     channel: Channel,
 }
@@ -80,7 +80,7 @@ struct SegmentSlot {
     sends: u32,
     /// The time of the transmission before the last, if there was one.
     earlier: Instant,
-    /// It was declared lost because of later arrivals.
+    /// The segment was declared lost because of later arrivals.
     reordered: bool,
 }
 
@@ -114,7 +114,7 @@ pub(super) struct Acked {
     /// The longest time that a reordered segment took: without a reordering wait it would have been
     /// declared lost.
     pub(super) reordered: Option<Duration>,
-    /// Those at the left edge were acknowledged: the window moved.
+    /// Segments at the left edge were acknowledged: the window moved.
     pub(super) moved: bool,
 }
 

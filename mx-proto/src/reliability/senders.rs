@@ -1,4 +1,4 @@
-//! The number of peers that have sent data recently, by which the receive window is divided (incast
+//! The number of links that have brought bulk data recently, by which the receive window is divided (incast
 //! control).
 //!
 //! ```text
@@ -11,7 +11,7 @@ use super::roster::QUIET;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// The number of peers that have sent data recently: they share the receive buffer.
+/// The number of links that have brought bulk data recently: they share the receive buffer.
 #[derive(Debug)]
 pub(super) struct Senders {
     epoch: u64,
@@ -36,19 +36,22 @@ impl Senders {
         }
     }
 
-    /// Data of a peer that last brought some in epoch `last` has come. The epoch it is now.
+    /// Begins a new epoch if it is time. Returns the present one.
     #[inline]
-    pub(super) fn note(&mut self, now: Instant, last: u64) -> u64 {
+    pub(super) fn enter(&mut self, now: Instant) -> u64 {
         let epoch = Self::epoch(now);
         if epoch != self.epoch {
             self.before = if epoch == self.epoch + 1 { self.now } else { 0 };
             self.now = 0;
             self.epoch = epoch;
         }
-        if last != epoch {
-            self.now = self.now.saturating_add(1);
-        }
         epoch
+    }
+
+    /// Counts a link as a sender in the present epoch.
+    #[inline]
+    pub(super) fn count(&mut self) {
+        self.now = self.now.saturating_add(1);
     }
 
     /// Bytes that each of them may have under way.
@@ -75,7 +78,7 @@ mod tests {
     fn a_peer_is_recent_for_a_second_after_its_last_data() {
         let mut senders = Senders::new(1 << 20, 1 << 20);
         let now = Instant(0).after(100 * SENDERS_EPOCH);
-        let last = senders.note(now, 0);
+        let last = senders.enter(now);
         let recent = |after| Senders::is_recent(now.after(after), last);
         assert!(recent(QUIET - SENDERS_EPOCH) && !recent(QUIET));
     }

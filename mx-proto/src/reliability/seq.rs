@@ -21,7 +21,7 @@ impl Seq {
         self.0.wrapping_sub(earlier.0)
     }
 
-    /// This one comes before `other`.
+    /// Whether this number comes before `other`.
     pub(super) fn precedes(self, other: Self) -> bool {
         self != other && other.since(self) <= u32::MAX / 2
     }

@@ -58,6 +58,8 @@ pub(super) struct Session {
     pub(super) fin: bool,
     /// Number of segments sent again.
     pub(super) resent: u32,
+    /// Bytes of segments that the peer has acknowledged, and of those that have come.
+    moved: [u64; 2],
     pub(super) recv: RecvWindow,
     acks: AckPolicy,
     /// Receive window in the last datagram we sent.
@@ -142,6 +144,7 @@ impl Session {
             next_fragment: 0,
             fin: false,
             resent: 0,
+            moved: [0; 2],
             recv: RecvWindow::new(their_first, NUMBERS),
             acks: AckPolicy::new(config.ack_delay, config.window),
             advertised: u32::MAX,
@@ -183,8 +186,8 @@ impl Session {
             round_trip: self.recovery.rtt.srtt(),
             resent: self.resent,
             heard_at: Some(self.keep_alive.heard_at),
-            sent: None,
-            received: None,
+            sent: Some(self.moved[0]),
+            received: Some(self.moved[1]),
         }
     }
 
@@ -309,6 +312,7 @@ impl Session {
         self.pmtu.on_progress(acked.moved, acked.largest as usize);
         if acked.segments > 0 {
             self.keep_alive.progress_at = now;
+            self.moved[0] += acked.bytes;
         }
         if header.kind == DatagramKind::Ack {
             let answer = (header.seq.0, self.keep_alive.pinged_at);
@@ -328,6 +332,9 @@ impl Session {
     /// Classifies a segment, and says when it has to be acknowledged.
     #[inline]
     pub(super) fn on_segment(&mut self, now: Instant, header: &Header, verdict: Verdict) {
+        if matches!(verdict, Verdict::Next | Verdict::Early) {
+            self.moved[1] += (DATAGRAM_HEADER + usize::from(header.payload)) as u64;
+        }
         let asked = header.flags & (ASK | FIN) != 0;
         let due = match verdict {
             Verdict::Next if !asked && !self.recv.has_holes() => self.acks.on_in_order(now),

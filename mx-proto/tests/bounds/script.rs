@@ -60,7 +60,7 @@ impl Script for Peers {
             pull_block: 96 << 10,
             remote_read: false,
             refusal_ends_link: false,
-            data_links: false,
+            data_links: 0,
         }
     }
 

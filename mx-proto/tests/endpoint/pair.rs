@@ -213,7 +213,7 @@ impl Script for Ports {
             pull_block: 96 * 1024,
             remote_read: self.reads_remotely,
             refusal_ends_link: self.refusals_end_links,
-            data_links: false,
+            data_links: 0,
         }
     }
 

@@ -71,7 +71,7 @@ fn over_faulty_datagrams(seed: u64, tally: &mut Tally) {
 #[test]
 fn random_operations_keep_every_promise_over_faulty_datagrams() {
     let mut tally = Tally::new();
-    seeds::each(100, |seed| over_faulty_datagrams(seed, &mut tally));
+    seeds::each(200, |seed| over_faulty_datagrams(seed, &mut tally));
     check_tally(&tally);
 }
 

@@ -18,7 +18,7 @@ const LATENCY: Duration = Duration::from_millis(1);
 /// Like kernel TCP, beside a fabric.
 fn tcp(strict: bool) -> Profile {
     Profile {
-        data_links: true,
+        data_links: 1,
         unbound: Some(Duration::from_secs(5)),
         fabric: Some(SimFabric {
             strict,

@@ -35,7 +35,7 @@ pub enum ResolveError {
         /// The resolver's message.
         reason: String,
     },
-    /// This machine has no such interface.
+    /// There is no such interface on this machine.
     BadBoard {
         /// The number.
         board: u32,

@@ -21,11 +21,11 @@ use std::net::{SocketAddr, ToSocketAddrs};
 /// The local knowledge about a host name.
 #[derive(Debug)]
 pub(super) enum Known {
-    /// It is an address.
+    /// The host is given by an address.
     Address(SocketAddr),
-    /// It is one of this machine's names.
+    /// The host is given by one of this machine's names.
     Own,
-    /// It has to be looked up.
+    /// The host is given by a name that has to be looked up.
     Name,
 }
 

@@ -30,14 +30,14 @@ pub(super) struct Table {
     pub(super) interfaces: Interfaces,
     /// The number of times that they were found to be others.
     pub(super) changes: u64,
-    /// They may have changed, and the kernel has not answered since.
+    /// The addresses may have changed, and the kernel has not answered since.
     pub(super) stale: bool,
     /// While there are [`Watching`]s, of this process and not of its parent.
     watch: Option<Watch>,
     watching: usize,
     /// Addresses that cannot be had back from their id. The scope is kept for link-local ones.
     v6: HashMap<NicId, SocketAddrV6>,
-    /// The same of peers that have come, and of which nothing else is known.
+    /// Addresses of peers that have come, and of which nothing else is known.
     met: Remembered<NicId, SocketAddrV6>,
     /// Under which name another host was resolved, and the place of its address among the name's.
     names: HashMap<NicId, (String, usize)>,
@@ -169,7 +169,7 @@ impl Table {
         }
     }
 
-    /// This machine's interface number `board`, or its first.
+    /// The interface number `board` of this machine, or its first.
     pub(super) fn board_nic(&mut self, board: Option<u32>) -> Result<NicId, ResolveError> {
         let number = board.unwrap_or(0);
         let Some(found) = self.interfaces.boards().get(number as usize) else {
@@ -237,7 +237,7 @@ impl Table {
         self.names.insert(nic, (host.to_owned(), place));
     }
 
-    /// The same of a further address of that host, which keeps the name that it has.
+    /// Names a further address of that host, which keeps the name that it has.
     pub(super) fn name_too(&mut self, nic: NicId, host: &str, place: usize) {
         let named = self.names.entry(nic);
         named.or_insert_with(|| (host.to_owned(), place));

@@ -31,11 +31,11 @@ pub(crate) struct PeersFile {
 /// The state the file was found in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Seen {
-    /// It has not been looked at yet, or has to be looked at again.
+    /// The file has not been looked at yet, or has to be looked at again.
     Unknown,
-    /// It is not there or cannot be read.
+    /// The file is not there or cannot be read.
     Unreadable(io::ErrorKind),
-    /// It was read.
+    /// The file was read.
     As(Stamp),
 }
 

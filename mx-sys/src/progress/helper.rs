@@ -8,7 +8,7 @@
 //!                                                   polls again (one ring)
 //! ```
 //!
-//! It always watches the control descriptor, through which connections come and go. Packets are
+//! The helper always watches the control descriptor, through which connections come and go. Packets are
 //! left to the application while that polls or waits: a second polling thread would only contend
 //! for the lock, and an armed engine makes peers send wake-ups.
 //!

@@ -1,4 +1,4 @@
-//! One lock around one engine, and threads that wait for its events.
+//! A lock around an engine, and threads that wait for its events.
 //!
 //! ```text
 //!   post:  lock ------------------> engine          wait_until(check):

@@ -53,7 +53,7 @@ pub(super) struct Waiting {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sleep {
     interest: Interest,
-    /// It wakes by itself then.
+    /// The time at which the sleeper wakes by itself.
     pub(super) until: Option<Instant>,
     /// The engine's deadline.
     deadline: Option<Instant>,
@@ -74,7 +74,7 @@ pub(super) enum HelperState {
     Watching,
     /// There is no endpoint: it sleeps until one is opened.
     Dormant,
-    /// It looks after the engine.
+    /// The helper looks after the engine.
     Armed(Sleep),
 }
 

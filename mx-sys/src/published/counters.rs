@@ -40,7 +40,7 @@ pub struct Sample<'a> {
     pub inbox: InboxStats,
     /// The current figures.
     pub gauges: Gauges,
-    /// Of the threads that wait.
+    /// Counters of the threads that wait.
     pub waits: WaitStats,
     /// The ports'.
     pub ports: PortView<'a>,
@@ -128,7 +128,7 @@ pub fn counters() -> &'static [Counter] {
     &COUNTERS
 }
 
-/// Those of one that belongs to a method: the method's are behind the others.
+/// All counters of an endpoint that belongs to a method: the method's are behind the others.
 pub fn all_counters() -> impl Iterator<Item = &'static Counter> {
     COUNTERS.iter().chain(&MethodGauges::COUNTERS)
 }

@@ -28,7 +28,7 @@ pub struct Page {
     pub endpoint: EndpointId,
     /// The id of its interface.
     pub nic: NicId,
-    /// This opening of it.
+    /// Number of this opening of the endpoint.
     pub session: SessionId,
     /// Since when it is open.
     pub opened: SystemTime,

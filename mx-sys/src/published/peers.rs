@@ -28,7 +28,7 @@ use std::time::Duration;
 /// The words of a row.
 pub(super) type Row = [u64; layout::PEER_WORDS];
 
-/// One peer of an endpoint, as its process last wrote it.
+/// A peer of an endpoint, as its process last wrote it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// When that was.
@@ -43,7 +43,7 @@ pub struct Peer {
     pub port: Option<&'static str>,
     /// Operations with it that have not completed.
     pub operations: u32,
-    /// Of these, sends of which nothing has gone yet.
+    /// Sends of which nothing has gone yet.
     pub queued: u32,
     /// Since when the oldest of them has been the oldest, if there is one.
     pub oldest_since: Option<Instant>,

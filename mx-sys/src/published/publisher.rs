@@ -102,7 +102,7 @@ impl Publisher {
     }
 }
 
-/// One page of one endpoint.
+/// A page of an endpoint.
 #[derive(Debug)]
 pub(super) struct Published {
     region: Region,

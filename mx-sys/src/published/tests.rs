@@ -25,7 +25,7 @@ fn mine(session: u64) -> Vec<Page> {
         .collect()
 }
 
-/// It is not found any more; what another thread of this process looks at is open for a moment.
+/// Whether an endpoint is not found any more; what another thread of this process looks at is open for a moment.
 fn gone(session: u64) -> bool {
     let until = Instant::now() + Duration::from_secs(10);
     while !mine(session).is_empty() {

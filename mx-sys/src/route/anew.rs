@@ -19,7 +19,7 @@ pub struct OpenAnew {
     options: OpenOptions,
     /// Tuning of its waiting threads.
     pub tuning: Tuning,
-    /// It has a helper thread.
+    /// The endpoint has a helper thread.
     pub helper: bool,
     /// For the parent to let go.
     timeout: Duration,
@@ -32,7 +32,7 @@ const PARENT_TIMEOUT: Duration = Duration::from_secs(2);
 const TRY_EVERY: Duration = Duration::from_millis(10);
 
 impl OpenAnew {
-    /// The same endpoint as now, or with [`EndpointChoice::Any`] any that is free.
+    /// A request for the endpoint of now, or with [`EndpointChoice::Any`] for any that is free.
     pub fn new(
         options: OpenOptions,
         endpoint: EndpointChoice,
@@ -75,7 +75,7 @@ impl OpenAnew {
         }
     }
 
-    /// It is open: a child of this process waits again.
+    /// Records that the endpoint is open: a child of this process waits again.
     pub fn opened(self) -> Self {
         Self {
             timeout: PARENT_TIMEOUT,

@@ -99,7 +99,7 @@ mod tests {
     any      foreign@ either  none          none
 ";
 
-    /// One case of the table.
+    /// A case of the table.
     #[derive(Clone, Debug)]
     pub(super) struct Case {
         pub(super) policy: Route,

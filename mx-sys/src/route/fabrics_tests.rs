@@ -120,7 +120,7 @@ impl LinkControl for Double {
             pull_block: 4096,
             remote_read: true,
             refusal_ends_link: false,
-            data_links: false,
+            data_links: 0,
         }
     }
 

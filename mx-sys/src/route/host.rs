@@ -131,7 +131,7 @@ const NO_LIMITS: Limits = Limits {
     pull_block: 4 << 10,
     remote_read: false,
     refusal_ends_link: false,
-    data_links: false,
+    data_links: 0,
 };
 
 impl<M: Memory + 'static> HostPorts<M> {

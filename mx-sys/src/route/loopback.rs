@@ -42,7 +42,7 @@ const LIMITS: Limits = Limits {
     pull_block: 1 << 20,
     remote_read: false,
     refusal_ends_link: false,
-    data_links: false,
+    data_links: 0,
 };
 
 /// Buffers kept for the next packets, and how large they may be to be kept.

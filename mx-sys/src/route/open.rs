@@ -87,6 +87,8 @@ pub struct OpenOptions {
     pub secret_file: Option<PathBuf>,
     /// The time without a packet after which the kernel takes a TCP peer's machine for dead.
     pub tcp_keepalive: Duration,
+    /// Limit of TCP connections for bulk data that a session has; 0: none.
+    pub tcp_links: u32,
     /// Bytes of parts of packets that all TCP links together keep.
     pub tcp_kept_bytes: usize,
     /// Route over a port that has to be there, whatever the policy; [`Route::AUTO`]: none.
@@ -112,6 +114,7 @@ impl OpenOptions {
             tcp_bind: None,
             secret_file: None,
             tcp_keepalive: Duration::from_secs(20),
+            tcp_links: 1,
             tcp_kept_bytes: 2 << 20,
             required: Route::AUTO,
             rdm: RdmOptions::default(),
@@ -497,6 +500,7 @@ fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, OpenError> {
     let address = listen[0];
     let tcp = TcpOptions {
         dead_after: options.tcp_keepalive,
+        data_links: options.tcp_links,
         kept_bytes: options.tcp_kept_bytes,
         source_share: options.source_share,
         ..TcpOptions::new(listen, resolver(options.ports))

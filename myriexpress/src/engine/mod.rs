@@ -1,4 +1,4 @@
-//! One open endpoint as MX programs see it.
+//! An open endpoint as MX programs see it.
 //!
 //! ```text
 //!   isend irecv iconnect cancel      test test_any peek        probe      disconnect decompose
@@ -8,7 +8,7 @@
 //!   +------------------- Endpoint (mx-proto) over some port and clock -----------+
 //! ```
 //!
-//! It has no lock, no thread and no C: `process` puts it behind a lock, and on the simulator
+//! The engine has no lock, no thread and no C: `process` puts it behind a lock, and on the simulator
 //! several run in one thread. A request is an operation of the protocol endpoint, which reports its
 //! end to `Program`; follow-up work is done before a call returns.
 //!

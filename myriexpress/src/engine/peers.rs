@@ -33,7 +33,7 @@ pub(crate) struct Peer {
     pub(crate) identity: Identity,
     /// Session that carries the sends; `None` while the peer is lost.
     pub(crate) remote: Option<RemoteId>,
-    /// Other sessions with its process, oldest first.
+    /// Further sessions with the peer's process, oldest first.
     joined: Vec<RemoteId>,
     /// The program's pointer; only handed through.
     pub(crate) context: usize,
@@ -50,11 +50,11 @@ pub(crate) struct Peers {
     /// Places that had a peer once.
     places: u32,
     by_name: HashMap<(NicId, EndpointId), PeerKey, RandomState>,
-    /// Those behind the address of another one, each with its one life.
+    /// Peers behind the address of another one, each with its one life.
     twins: HashMap<(NicId, EndpointId, SessionId), PeerKey, RandomState>,
     /// At the place of each remote, the last that was there and whose it was.
     by_remote: Vec<(RemoteId, PeerKey)>,
-    /// Those that died, oldest first, with the death meant.
+    /// Peers that died, oldest first, with the death meant.
     dead: VecDeque<(PeerKey, u64)>,
     deaths: u64,
 }
@@ -223,7 +223,7 @@ impl Peers {
         }
     }
 
-    /// That remote is this peer, or is the name on what it has left.
+    /// Records that a remote is this peer, or is the name on what the peer has left.
     pub(crate) fn ascribe(&mut self, remote: RemoteId, key: PeerKey) {
         let place = remote.index() as usize;
         if self.by_remote.len() <= place {

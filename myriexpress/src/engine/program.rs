@@ -90,7 +90,7 @@ impl Word {
 }
 
 impl Program {
-    /// That of the endpoint with this identity.
+    /// The program of the endpoint with this identity.
     pub(crate) fn new(own: Identity, options: Options) -> Self {
         Self {
             options,

@@ -6,7 +6,7 @@
 //!        end_turn(decision) --> receives are tried again, then unexpected | consumed
 //! ```
 //!
-//! One turn at a time, in the order messages came. Messages wait for their turns as they would wait
+//! Turns come one at a time, in the order messages came. Messages wait for their turns as they would wait
 //! for receives: their senders go on as far as their credits reach. During a turn no packets are polled.
 
 use super::{Engine, HANDLER, UNEXPECTED};

@@ -69,7 +69,7 @@ export! {
         process::set_progression(ep.into(), true)
     }
 
-    /// One pass over everything.
+    /// Makes one pass over everything.
     pub unsafe extern "C" fn mx_progress(ep: mx_endpoint_t) -> mx_return_t, of ep {
         process::progress(ep.into())
     }

@@ -293,7 +293,7 @@ pub fn register_handler(
     wait_for_handler(ep)
 }
 
-/// One pass over everything.
+/// Makes one pass over everything.
 pub fn progress(ep: EndpointHandle) -> Result<(), Error> {
     wait(ep, 0, Some(Duration::ZERO), |_: &mut HostEngine| {
         Ok(None::<()>)

@@ -163,7 +163,7 @@ fn find_anew(place: &'static EndpointPlace, ep: EndpointHandle) -> Result<(), Er
     HostSlot::open_anew(&mut slot, &place.shared).map_err(no_endpoint)
 }
 
-/// The same for a call that does not need the network: in a child of fork the ports may be the parent's.
+/// The place of an endpoint, for a call that does not need the network: in a child of fork the ports may be the parent's.
 #[inline]
 pub(super) fn held(ep: EndpointHandle) -> Result<&'static EndpointPlace, Error> {
     match ep.slot().and_then(of_slot) {

@@ -44,7 +44,7 @@ struct Numbers(Vec<Entry>);
 /// A number in the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Entry {
-    /// Not ours.
+    /// The entry is not ours.
     Free,
     /// A file of which the kernel tells nothing, where a filter refuses `fstat`.
     Unknown,

@@ -25,7 +25,7 @@ pub fn grow(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
 /// While this exists, what this thread cannot write is no more than an error.
 pub struct Quiet {
     before: SigSet,
-    /// Those that were not there already, which are the host's.
+    /// Signals that were not blocked already, by the host.
     ours: SigSet,
 }
 

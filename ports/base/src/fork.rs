@@ -63,7 +63,7 @@ impl<T: Send> ForkLock<T> {
         Self::inherited(value, |_| {})
     }
 
-    /// The same, and what a child does with its copy of `value` at once ([`Held::in_child`]).
+    /// A lock on `value`, with what a child does with its copy of that at once ([`Held::in_child`]).
     pub const fn inherited(value: T, in_child: fn(&mut T)) -> Self {
         Self {
             value: Mutex::new(value),

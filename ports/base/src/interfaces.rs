@@ -34,7 +34,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// One usable interface.
+/// A usable interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Board {
     /// Its name, `eth0`.
@@ -66,11 +66,11 @@ pub struct Interfaces {
     kinds: Vec<InterfaceKind>,
 }
 
-/// One entry of the kernel's list.
+/// An entry of the kernel's list.
 struct Entry {
     name: String,
     up: bool,
-    /// It is up, and can carry something now.
+    /// The interface is up, and can carry something now.
     operational: bool,
     loopback: bool,
     address: Option<(IpAddr, u32)>,

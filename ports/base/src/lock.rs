@@ -69,7 +69,7 @@ mod plain {
             self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
         }
 
-        /// The same, for `span` at most.
+        /// Gives the lock back until it is notified, or `span` is over.
         pub fn wait_for<'a, T>(
             &self,
             guard: MutexGuard<'a, T>,
@@ -102,7 +102,7 @@ mod instrumented {
             guard
         }
 
-        /// The same, for `span` at most.
+        /// Gives the lock back until it is notified, or `span` is over.
         pub fn wait_for<'a, T>(
             &self,
             mut guard: MutexGuard<'a, T>,

@@ -1,4 +1,4 @@
-//! One descriptor for several: an epoll instance whose members may be epoll instances themselves.
+//! A descriptor for several: an epoll instance whose members may be epoll instances themselves.
 //!
 //! ```text
 //!   nest  <-- member 0 (a port's epoll)

@@ -32,7 +32,7 @@ pub struct InterfaceKind {
     pub name: String,
     /// The driver's kind of it, `bridge` or `veth`; empty for a card.
     pub kind: String,
-    /// The same of the interface that it is a port of.
+    /// The driver's kind of the interface that this one is a port of.
     pub master: String,
 }
 
@@ -45,7 +45,7 @@ const HEADER: usize = 16;
 /// The length of what stands before the attributes of an interface.
 const LINK: usize = 16;
 
-/// Of `linux/if_link.h`, which `libc` does not have.
+/// Attribute of `linux/if_link.h`, which `libc` does not have.
 const IFLA_INFO_SLAVE_KIND: u16 = 4;
 
 /// The kinds of all interfaces of this thread's network namespace, in the kernel's order.

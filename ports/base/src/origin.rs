@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// The source of a link, or the address it was made to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// This very endpoint.
+    /// The endpoint itself.
     Oneself,
     /// A process on this machine, of the user reported by the kernel.
     User(u32),
@@ -39,8 +39,8 @@ impl Origin {
     }
 }
 
-/// This process is that user and no other: really, effectively, and as its saved one. Who could become
-/// root again is more than the user that it is for a while.
+/// Whether this process is that user and no other: really, effectively, and as its saved one. A process that can
+/// become root again is more than the user that it is for a while.
 fn is_ourselves(uid: u32) -> bool {
     let mut users = [!uid; 3];
     let [real, effective, saved] = &mut users;

@@ -32,7 +32,7 @@ pub const ROUTE_RDM: Route = Route(3);
 /// Datagrams, also on this machine.
 pub const ROUTE_DGRAM: Route = Route(4);
 
-/// One row of the table.
+/// A row of the table of ports.
 #[derive(Clone, Copy, Debug)]
 pub struct PortInfo {
     /// Index of the row.

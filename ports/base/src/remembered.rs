@@ -1,4 +1,4 @@
-//! What is remembered of others that come, each from a source, and no more than a fixed number.
+//! Memory of others that come, each from a source, bounded by a fixed number.
 //!
 //! ```text
 //!   insert --> [ all ]     full: the oldest one of the source that has the most is forgotten
@@ -47,7 +47,7 @@ impl<K: Eq + Hash + Copy, V> Remembered<K, V> {
         self.all.is_empty()
     }
 
-    /// This comes from there.
+    /// Remembers a value that comes from a source.
     pub fn insert(&mut self, key: K, value: V, source: Source) {
         self.remove(&key);
         if self.all.len() >= self.most {

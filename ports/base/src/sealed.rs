@@ -43,9 +43,9 @@ unsafe impl Send for Region {}
 pub enum Unfit {
     /// Its size could still change.
     Unsealed,
-    /// Not as long as the peer says, by its own account.
+    /// The memory is not as long as the peer says, by its own account.
     WrongSize(u64),
-    /// Not ordinary memory (huge pages can run out while one uses them).
+    /// The memory is not ordinary (huge pages can run out while one uses them).
     WrongKind,
     /// The kernel does not map it; the error number.
     Map(i32),

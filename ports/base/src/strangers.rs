@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Time that a port which looked late has to read what strangers have sent meanwhile.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// One that waits.
+/// A stranger that waits.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     id: LinkId,

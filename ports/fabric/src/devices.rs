@@ -16,7 +16,7 @@ use std::net::IpAddr;
 pub struct Devices(Vec<(String, IpAddr)>);
 
 impl Devices {
-    /// Those that `hints` match, which name the provider and no kind of endpoint.
+    /// The devices that `hints` match, which name the provider and no kind of endpoint.
     pub fn of(library: &Library, hints: &Hints) -> Self {
         let offers = library.query(None, None, 0, Some(hints));
         let of_ip = offers.iter().flatten().filter_map(|info| {

@@ -54,7 +54,7 @@ pub struct Ep {
 pub(super) struct EpParts {
     /// `None` once it was closed, which is when all of this goes.
     handle: Option<Handle<fid_ep>>,
-    /// The same.
+    /// The endpoint, as libfabric's type.
     raw: *mut fid_ep,
     /// Its own, closed after it; `None` for the shared endpoint, whose the domain has.
     queue: Option<Queue>,

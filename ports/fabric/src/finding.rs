@@ -5,7 +5,7 @@
 use libfabric_sys::Info;
 use std::fmt;
 
-/// One provider.
+/// A provider, and the verdict on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// Its exact name, layers joined by `;`.
@@ -19,7 +19,7 @@ pub struct Finding {
     /// Its properties: in the offer that is used, else in its first for reliable datagrams, else in
     /// its first.
     pub offer: Offer,
-    /// The same as `plan`, class by class; `None` when it is refused.
+    /// The paths of `plan`, class by class; `None` when the provider is refused.
     pub paths: Option<Paths>,
 }
 
@@ -73,23 +73,23 @@ pub struct Paths {
     pub slot_bytes: usize,
     /// The path of longer ones.
     pub large: String,
-    /// One can sleep on a descriptor until something has come.
+    /// A thread can sleep on a descriptor until something has come.
     pub descriptor: bool,
 }
 
 /// The verdict on a provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is used unless another is asked for.
+    /// The provider is used unless another is asked for.
     Chosen,
-    /// It is used when it is asked for, or when there is no better one.
+    /// The provider is used when it is asked for, or when there is no better one.
     Usable,
-    /// It is not used, and why.
+    /// The provider is not used, and why.
     Refused(String),
 }
 
 impl Offer {
-    /// Of one entry.
+    /// Builds the terms from an entry of `fi_getinfo`.
     pub fn of(info: Info<'_>) -> Self {
         Self {
             release: info.library().version(),

@@ -43,7 +43,7 @@ impl Buffers {
         })
     }
 
-    /// The same that no provider has to know.
+    /// Memory that no provider has to know.
     pub fn unregistered(len: usize) -> Self {
         Self {
             registration: None,
@@ -57,7 +57,7 @@ impl Buffers {
         &self.memory
     }
 
-    /// The same, to be written.
+    /// The bytes, to be written.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory

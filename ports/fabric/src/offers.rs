@@ -30,7 +30,7 @@ pub fn hints(library: &Library, provider: Option<&str>, mr_modes: c_int) -> Resu
     Ok(hints)
 }
 
-/// The same for endpoints of that type.
+/// Hints for endpoints of that type.
 pub fn endpoint_hints(
     library: &Library,
     provider: Option<&str>,

@@ -13,13 +13,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// the same if they have both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum AddressPlace {
-    /// Not an IP address, or a public or private one of IPv4.
+    /// No IP address, or a public or private one of IPv4.
     Network,
-    /// One of IPv6.
+    /// A public or private address of IPv6.
     NetworkV6,
-    /// This host only.
+    /// An address of this host only.
     Loopback,
-    /// One link only, and useless without the name of an interface.
+    /// An address of a link only, useless without the name of an interface.
     LinkLocal,
 }
 

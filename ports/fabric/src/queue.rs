@@ -34,7 +34,7 @@ pub struct CqEvent {
     pub context: *mut c_void,
     /// Flags: the kind, and `FI_MULTI_RECV` when the buffer is given back.
     pub flags: u64,
-    /// It was done, or not: `FI_E*`, positive.
+    /// The result, or an error: `FI_E*`, positive.
     pub outcome: Result<Done, i32>,
 }
 

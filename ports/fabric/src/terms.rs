@@ -34,7 +34,7 @@ pub struct Terms {
     pub inject_max: usize,
     /// The longest frame, prefix not counted.
     pub frame_max: usize,
-    /// One posted buffer of the shared endpoint takes many messages.
+    /// A posted buffer of the shared endpoint takes many messages.
     pub multi_recv: bool,
     /// Registrations belong to an endpoint.
     pub mr_endpoint: bool,
@@ -83,7 +83,7 @@ impl Entries {
 pub enum Wait {
     /// The completion queue has a descriptor to sleep on.
     Fd,
-    /// It has none: look again after a while.
+    /// There is no descriptor: look again after a while.
     Poll,
 }
 

@@ -57,9 +57,9 @@ pub(super) enum ControlMessage {
 /// Reasons why a message is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum BadMessage {
-    /// Not of this protocol at all.
+    /// The message is not of this protocol at all.
     Stranger,
-    /// Another version of it.
+    /// The message is of another version of the protocol.
     Version(u32),
     /// Sizes out of bounds.
     Sizes,

@@ -110,7 +110,7 @@ pub struct LocalPort {
     other_versions: LogLimit<u32>,
     /// The administrator has been told that memory is short.
     warned: bool,
-    /// The same of descriptors.
+    /// The administrator has been told that descriptors are short.
     starved: bool,
     /// The time at which accepting is tried again after descriptors ran out.
     accept_again: Option<Instant>,
@@ -359,7 +359,7 @@ impl LinkControl for LocalPort {
             pull_block: usize::MAX,
             remote_read: false,
             refusal_ends_link: false,
-            data_links: false,
+            data_links: 0,
         }
     }
 
@@ -508,13 +508,13 @@ const CONTROL_EVERY_EMPTY: u32 = 256;
 /// ... and every so many in any case, so that a port that is always busy still accepts.
 const CONTROL_EVERY: u32 = 1 << 16;
 
-/// This many links stay active, however long they have been idle.
+/// Number of links that stay active, however long they have been idle.
 const ACTIVE_KEPT: usize = 16;
 
 /// Beyond those, a link retire after this many polls of all links without a packet of it.
 const IDLE_AFTER: u32 = 128;
 
-/// With this many active links, a further one makes the idlest of them retire.
+/// Number of active links from which on a further one makes the idlest of them retire.
 const ACTIVE_MAX: usize = 32;
 
 /// Every so many polls look at the doorbells of idle links (one system call for all), if they find nothing

@@ -1,4 +1,4 @@
-//! One link and its states.
+//! A link and its states.
 //!
 //! ```text
 //!   we connect:    Dialing --room in the backlog--> Greeting --Welcome--.
@@ -69,7 +69,7 @@ pub(super) struct Entry {
     pub(super) incoming: Option<Incoming>,
     /// A packet has been sent in part: nothing goes before its rest.
     pub(super) midway: bool,
-    /// That, if its memory has gone.
+    /// The rest of that packet, if its memory has gone.
     pub(super) rest: Option<Rest>,
     /// The peer's kind of barrier; see [`barrier`].
     pub(super) asymmetric: bool,
@@ -81,7 +81,7 @@ pub(super) struct Entry {
     pub(super) pause: u8,
     /// Large messages go through it, since it was last idle.
     pub(super) streaming: bool,
-    /// It is in the list of links that may be idle.
+    /// The link is in the list of links that may be idle.
     pub(super) listed: bool,
     /// `None` once the peer has hung up.
     pub(super) socket: Option<Socket>,
@@ -102,7 +102,7 @@ pub(super) enum State {
     Accepted,
     /// Carries packets over its socket.
     Plain,
-    /// The same, with memory handed over and no answer yet. We send nothing.
+    /// The socket carries packets; memory has been handed over and not answered yet. We send nothing.
     Offered(Memory),
     /// Carries packets through its rings.
     Up(Link),
@@ -176,7 +176,7 @@ impl Entry {
         }
     }
 
-    /// It waits for room, or is over: that is not to be seen in its ring.
+    /// The link waits for room, or is over: that is not to be seen in its ring.
     #[inline]
     pub(super) fn is_odd(&self) -> bool {
         self.blocked | self.socket.is_none()

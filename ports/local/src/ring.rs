@@ -1,4 +1,4 @@
-//! One direction of a link: cells and a data area in shared memory, one producer, one consumer.
+//! A direction of a link: cells and a data area in shared memory, one producer, one consumer.
 //!
 //! ```text
 //!            tail (published by the consumer, in batches)      head (the producer's own)
@@ -75,7 +75,7 @@ pub(super) struct Producer {
     data_head: u64,
     /// The consumer's position at the last check. `head - cell_tail` never exceeds the cells.
     cell_tail: u64,
-    /// The same for the data area.
+    /// The consumer's position in the data area at the last check.
     data_tail: u64,
     /// Both of the far area.
     far_head: u64,
@@ -287,7 +287,7 @@ pub(super) struct Consumer {
     empty: u32,
     /// The position of the next long body in the data area.
     data_tail: u64,
-    /// The same in the far area.
+    /// The position of the next long body in the far area.
     far_tail: u64,
     /// Tails the producer has been told.
     published: u64,
@@ -403,8 +403,8 @@ impl Consumer {
         batch && self.publish()
     }
 
-    /// The same of a ring that has become empty: no further packet leads to waking a producer that waits
-    /// for more space than it has been given.
+    /// Publishes the tails of a ring that has become empty, if a producer waits for more space than it has been
+    /// given: no further packet leads to waking that producer.
     #[inline]
     pub(super) fn finish(&mut self) -> bool {
         self.held && {
@@ -484,7 +484,7 @@ pub struct SharedBody {
     first_len: usize,
     second: Shared,
     len: usize,
-    /// It lies in the far area.
+    /// The body lies in the far area.
     far: bool,
 }
 
@@ -520,7 +520,7 @@ impl SharedBody {
         far: false,
     };
 
-    /// The same of what ends in the second piece, or behind it.
+    /// Copies bytes that end in the second piece, or begin behind the first.
     #[inline(never)]
     fn copy_around(&self, at: usize, into: &mut [u8]) {
         let n = into.len().min(self.len.saturating_sub(at));
@@ -655,7 +655,7 @@ impl Ring {
         self.head.at(UNTIL_AT).long()
     }
 
-    /// One of possibly many packets gets to ring the doorbell of a sleeper.
+    /// Takes the right to ring the doorbell of a sleeper, which one of many packets gets.
     #[cold]
     fn take_sleeping(&self) -> bool {
         self.sleeping().swap(0, Ordering::Relaxed) != 0
@@ -692,7 +692,7 @@ struct Room {
 }
 
 impl Room {
-    /// One piece.
+    /// Room in one piece.
     fn new(at: Shared, len: usize) -> Self {
         Self {
             next: at,
@@ -712,7 +712,7 @@ impl Room {
         self.here -= bytes.len();
     }
 
-    /// The same of what ends in the second piece, or behind it.
+    /// Puts bytes that end in the second piece, or begin behind the first.
     #[cold]
     #[inline(never)]
     fn put_around(&mut self, bytes: &[u8]) {

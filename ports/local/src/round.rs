@@ -80,7 +80,7 @@ pub(super) enum Current {
 pub enum Lent<'a> {
     /// In memory that the peer can still change.
     Shared(&'a SharedBody),
-    /// Of the port.
+    /// In memory of the port's own.
     Bytes(&'a [u8]),
 }
 

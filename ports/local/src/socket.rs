@@ -183,8 +183,8 @@ impl Socket {
         Ok(self.receive_from(into)?.0)
     }
 
-    /// The same with the sender's user, where that is asked for ([`Socket::ask_users`]): the one in whose
-    /// name it was sent, or else the sender's real one.
+    /// Receives as [`Self::receive`] does, and returns the sender's user where that is asked for ([`Socket::ask_users`]): the
+    /// one in whose name the message was sent, or else the sender's real one.
     pub(super) fn receive_from(&self, into: &mut [u8]) -> io::Result<(Received, Option<u32>)> {
         let mut part = part(into);
         let mut control = Control::new();
@@ -321,10 +321,10 @@ impl Control {
 /// Short messages received in one go.
 pub(super) const BATCH: usize = 32;
 
-/// Of every socket.
+/// Flags of every socket.
 const FLAGS: SockFlag = SockFlag::SOCK_CLOEXEC.union(SockFlag::SOCK_NONBLOCK);
 
-/// Of everything that is sent.
+/// Flags of everything that is sent.
 const NOW: MsgFlags = MsgFlags::MSG_DONTWAIT.union(MsgFlags::MSG_NOSIGNAL);
 
 /// The kernel's overflow user and group, for those without a number in this namespace.

@@ -102,7 +102,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// One read; the error of a refused one, none if it does not end.
+    /// Makes a read. Returns the error of a refused one, none if it does not end.
     fn read(&mut self) -> Result<(), Option<i32>> {
         let until = Instant::now() + TIME;
         let (into, landing) = self.into;

@@ -34,7 +34,7 @@ impl Addresses {
         Ok(number)
     }
 
-    /// One user more of a number in use.
+    /// Adds a user of a number in use.
     pub(super) fn keep(&mut self, number: u64) {
         if let Some((_, users)) = self.users.get_mut(&number) {
             *users += 1;
@@ -47,7 +47,7 @@ impl Addresses {
         Some(bytes)
     }
 
-    /// One user less.
+    /// Removes a user of a number.
     pub(super) fn give(&mut self, domain: &Domain, number: u64) {
         let Some((bytes, users)) = self.users.get_mut(&number) else {
             return;

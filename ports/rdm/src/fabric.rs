@@ -1,4 +1,4 @@
-//! One opened domain and all its objects.
+//! An opened domain and all its objects.
 //!
 //! ```text
 //!   remote   registrations -----------.
@@ -53,7 +53,7 @@ pub(super) struct Fabric {
     pub(super) backlog: VecDeque<CqEvent>,
     /// Links that have gone while the provider had slots of theirs: their address and how many.
     tombstones: HashMap<LinkId, (u64, u32)>,
-    /// They are too many.
+    /// There are too many tombstones.
     clogged: bool,
     /// Buffer in which frames to be injected are put together.
     scratch: Vec<u8>,
@@ -68,7 +68,7 @@ pub(super) enum NotSent {
     Failed(i32),
 }
 
-/// One small frame in so many takes a slot. What is injected has no completion, and `tcp` takes any
+/// Number of small frames of which one takes a slot. What is injected has no completion, and `tcp` takes any
 /// number for a peer that does not read; a slot that does not come back is the end of that.
 const INJECT_RUN: u16 = 32;
 

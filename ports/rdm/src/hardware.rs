@@ -59,7 +59,7 @@ fn devices(class: &Path) -> Vec<String> {
     names
 }
 
-/// It is a device, not software on top of an Ethernet interface, and a port of it has a link.
+/// Whether this is a device, not software on top of an Ethernet interface, and a port of it has a link.
 fn is_usable(device: &Path) -> bool {
     !is_software_rdma(device) && has_link(&device.join("ports"))
 }
@@ -87,7 +87,7 @@ impl InUse {
         place.filter(|_| !domain.is_empty()).map(Self)
     }
 
-    /// It has not been taken away.
+    /// Whether the device has not been taken away.
     pub(crate) fn is_there(&self) -> bool {
         self.0.exists() && self.can_be_opened()
     }
@@ -108,7 +108,7 @@ impl InUse {
         })
     }
 
-    /// It is there, and where it has ports one of them has a link.
+    /// Whether the device is there, and where it has ports one of them has a link.
     pub(crate) fn is_up(&self) -> bool {
         let ports = self.0.join("ports");
         self.is_there() && (!ports.exists() || has_link(&ports))

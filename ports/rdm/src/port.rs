@@ -41,7 +41,7 @@ impl LinkControl for RdmPort {
             pull_block: PULL_BLOCK,
             remote_read: reads,
             refusal_ends_link: remote.is_some_and(Remote::is_connected),
-            data_links: false,
+            data_links: 0,
         }
     }
 

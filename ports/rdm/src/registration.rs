@@ -60,7 +60,7 @@ struct Kept {
 pub(super) enum Lease {
     /// For this lease alone.
     Own(Mr),
-    /// One that is kept, by number.
+    /// A kept registration, by number.
     Kept(usize),
 }
 

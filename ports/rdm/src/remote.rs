@@ -97,7 +97,7 @@ struct Read {
     /// Address of the first byte at the peer.
     remote: u64,
     pieces: Pieces,
-    /// One for each segment, or none at all.
+    /// The lease of each segment, or none at all.
     leases: SmallVec<[Lease; 1]>,
     posted: usize,
     failed: bool,
@@ -735,7 +735,7 @@ const PIECE_MIN: usize = 16 * 1024;
 /// The longest piece: a failure costs no more than this, and signs of life come often enough.
 const PIECE_MAX: usize = 4 << 20;
 
-/// The same where a cancel has to wait for those under way ([`Reads::connected`]).
+/// Length of a piece where a cancel has to wait for those under way ([`Reads::connected`]).
 const PIECE_CONNECTED: usize = 256 << 10;
 
 /// Pieces of one link under way: enough for a card that carries a piece in 80 us to find the next

@@ -41,11 +41,11 @@ struct Held {
 /// Whether it is a frame's turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FrameTurn {
-    /// It is.
+    /// The frame is next in sequence.
     Now,
-    /// Others have to come first.
+    /// Earlier frames are still missing.
     Early,
-    /// It has been already.
+    /// The frame has come before.
     Past,
 }
 

@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 /// The work to be done.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Alarm {
-    /// This attempt to connect had to succeed by now.
+    /// The end of the time that an attempt to connect has.
     Dial {
         /// The link.
         link: LinkId,

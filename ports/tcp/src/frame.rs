@@ -30,9 +30,9 @@ pub(super) const BODY_MAX: usize = 1 << 30;
 pub(super) enum Greeting {
     /// Right so far, but not whole.
     Incomplete,
-    /// One of ours.
+    /// A preamble of ours.
     Known,
-    /// One of ours, but of another version.
+    /// A preamble of ours of another version.
     OtherVersion(u16),
     /// Another protocol.
     Nonsense,

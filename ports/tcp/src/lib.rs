@@ -37,6 +37,7 @@ mod send;
 mod staging;
 mod sys;
 mod unread;
+mod unsent;
 mod upkeep;
 
 pub use options::{TcpOptions, TcpStats};
@@ -301,15 +302,17 @@ impl TcpPort {
 }
 
 impl LinkControl for TcpPort {
-    fn limits(&self, _link: LinkId) -> Limits {
+    fn limits(&self, link: LinkId) -> Limits {
+        let bound = self.links.get(link).and_then(|link| link.unsent.bound());
         Limits {
             packet_max: PACKET_MAX,
             streamed_max: EAGER_MAX,
-            data_max: DATA_MAX,
+            // A packet that has begun is in front of others like what the kernel keeps.
+            data_max: bound.map_or(DATA_MAX, |bound| DATA_MAX.min(bound as usize / 2)),
             pull_block: PULL_BLOCK,
             remote_read: false,
             refusal_ends_link: false,
-            data_links: true,
+            data_links: self.options.data_links,
         }
     }
 

@@ -1,4 +1,4 @@
-//! One connection.
+//! A TCP connection and its state.
 //!
 //! ```text
 //!   connect -> Dialling --+                      +--> Lingering --> gone
@@ -13,6 +13,7 @@
 use super::receive::Rx;
 use super::send::Tx;
 use super::sys;
+use super::unsent::Unsent;
 use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::time::PeerDeadline;
@@ -49,7 +50,7 @@ pub(super) struct Dial {
 /// All links of a port.
 pub(super) type Table = table::Table<LinkId, Box<Link>>;
 
-/// One connection.
+/// A TCP connection.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) fd: sys::TcpSocket,
@@ -57,15 +58,16 @@ pub(super) struct Link {
     pub(super) phase: Phase,
     pub(super) rx: Rx,
     pub(super) tx: Tx,
+    pub(super) unsent: Unsent,
     /// Others began it, and the endpoint has not bound it.
     pub(super) stranger: bool,
     /// The source whose share it counts against.
     pub(super) source: Source,
     /// The endpoint has heard of it: it asked for it, or a packet of it was delivered.
     pub(super) known: bool,
-    /// It is in the list of links to read.
+    /// The link is in the list of links to read.
     pub(super) queued: bool,
-    /// It is in the list of links read on each poll.
+    /// The link is in the list of links read on each poll.
     pub(super) active: bool,
     /// The number of reads since the port last slept, up to that which makes it active; and the
     /// number of that sleep.
@@ -73,9 +75,9 @@ pub(super) struct Link {
     pub(super) read_after: u32,
     /// The endpoint was told that there is no room and waits for [`mx_proto::round::PortEvent::Writable`].
     pub(super) waiting: bool,
-    /// It waits for room, or the endpoint does.
+    /// The link waits for room, or the endpoint does.
     pub(super) blocked: bool,
-    /// It is in the list of blocked links.
+    /// The link is in the list of blocked links.
     pub(super) listed: bool,
     /// Its epoll interest includes room.
     pub(super) watched_for_room: bool,
@@ -100,6 +102,7 @@ impl Link {
             phase,
             rx: Rx::default(),
             tx: Tx::default(),
+            unsent: Unsent::default(),
             queued: false,
             active: false,
             reads: 0,

@@ -23,6 +23,8 @@ pub struct TcpOptions {
     pub dead_after: Duration,
     /// The time-out of a connection attempt to one address.
     pub dial_for: Duration,
+    /// Limit of data links that a session has; 0: none.
+    pub data_links: u32,
     /// Percent of the places that others leave which one source's links may have.
     pub source_share: u8,
     /// Bytes of parts of packets that all links together keep. Above that they stay in the kernel until
@@ -40,6 +42,7 @@ impl TcpOptions {
             listen,
             resolver,
             max_links: MOST_LINKS,
+            data_links: 1,
             source_share: 50,
             dead_after: Duration::from_secs(20),
             dial_for: Duration::from_secs(20),

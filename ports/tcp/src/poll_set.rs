@@ -153,9 +153,10 @@ impl PollSet {
         }
     }
 
-    /// This link waits for room.
+    /// Records that a link waits for room.
     pub(super) fn block(&mut self, id: LinkId, link: &mut Link) {
         link.blocked = true;
+        link.unsent.note_full(&link.fd);
         if !link.listed {
             link.listed = true;
             self.blocked.push_back(id);

@@ -96,9 +96,9 @@ impl Default for Rx {
 /// The fault of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Violation {
-    /// It does not begin with our preamble but with this.
+    /// The stream does not begin with our preamble but with these bytes.
     Nonsense(Box<[u8]>),
-    /// It begins with the preamble of another version.
+    /// The stream begins with the preamble of another version.
     OtherVersion(u16),
     /// A header announces a body of an impossible length.
     BodyLength(usize),

@@ -28,7 +28,7 @@ pub(super) const SCRATCH: usize = 16 * 1024;
 /// Up to this size copying a body behind its header is cheaper than a second `iovec`.
 const COPY_MAX: usize = 4096;
 
-/// The same of a piece between others.
+/// Up to this size a piece between others is copied, too.
 const COLLECT_MAX: usize = 256;
 
 /// Reasons for refusing a packet.
@@ -264,7 +264,7 @@ fn gather<'v, 'm: 'v>(
     vector
 }
 
-/// The same of memory that lends one piece at a time.
+/// Copies memory that lends one piece at a time, and sends the copy.
 #[cold]
 fn copied<M: Memory>(
     fd: &Socket,

@@ -102,7 +102,7 @@ impl Staging {
 /// The part of its stream that a link keeps between two polls.
 #[derive(Debug, Default)]
 pub(super) enum Kept {
-    /// Not one byte.
+    /// No byte.
     #[default]
     Nothing,
     /// So many bytes.
@@ -150,7 +150,7 @@ impl Pool {
         self.kept
     }
 
-    /// They have all they may: what they cannot use yet is to stay where it is.
+    /// All links together keep as much as they may: what they cannot use yet is to stay where it is.
     #[inline]
     pub(super) fn is_short(&self) -> bool {
         self.kept >= self.limit

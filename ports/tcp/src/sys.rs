@@ -126,6 +126,30 @@ pub(super) fn figures(socket: &Socket, now: Instant) -> Option<LinkFigures> {
     })
 }
 
+/// Bytes that a connection has carried since it began, and the time which that took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    /// Bytes that the peer has acknowledged.
+    pub(super) acked: u64,
+    /// The time in which there was something to send, in microseconds.
+    pub(super) busy_us: u64,
+}
+
+/// Returns the [`Progress`] of a connection. `None`: the kernel does not tell.
+pub(super) fn progress(socket: &Socket) -> Option<Progress> {
+    let info = tcp_info(socket).ok()?;
+    Some(Progress {
+        acked: info.tcpi_bytes_acked,
+        busy_us: info.tcpi_busy_time,
+    })
+}
+
+/// Bounds the bytes that the kernel keeps and has not sent. 0: the bound of the machine, which is none as a rule.
+pub(super) fn bound_unsent(socket: &Socket, bytes: u32) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    socket_option::set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
 /// Longest time between two retransmissions or questions. Kernels before 6.15 do not know the option.
 pub(super) fn set_longest_rto(socket: &Socket, longest: Duration) -> io::Result<()> {
     let milliseconds = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX);
@@ -186,7 +210,7 @@ pub(super) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Of about so many, and one more.
+    /// Places for about so many pieces, and one more.
     #[inline]
     pub(super) fn of(count: usize) -> Self {
         Self {

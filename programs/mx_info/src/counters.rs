@@ -97,7 +97,7 @@ impl Watch {
         out
     }
 
-    /// One object a line for each endpoint.
+    /// Returns a JSON object a line for each endpoint.
     fn json(&mut self, endpoints: &[Endpoint], passed: Option<Duration>) -> String {
         let mut out = String::new();
         for endpoint in endpoints {

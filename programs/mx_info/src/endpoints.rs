@@ -1,4 +1,4 @@
-//! One open endpoint, in words.
+//! An open endpoint, in words.
 //!
 //! ```text
 //!   published::Found  +  /proc/PID/comm, the TCP port  -->  Endpoint  -->  table row, block, JSON
@@ -93,7 +93,7 @@ const STATE: [&str; 5] = [
     "unexpected_bytes",
 ];
 
-/// One open endpoint.
+/// An open endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     /// The process that has it.
@@ -172,7 +172,7 @@ impl Endpoint {
         found.map(|(_, value)| *value)
     }
 
-    /// One line of a table, under [`HEADING`].
+    /// Returns the cells of the endpoint's line in a table, under [`HEADING`].
     pub(crate) fn row(&self) -> Vec<String> {
         vec![
             self.board.to_string(),

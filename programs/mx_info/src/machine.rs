@@ -1,4 +1,4 @@
-//! This machine as MX sees it.
+//! The machine as MX sees it.
 //!
 //! ```text
 //!   mx_sys::nic          boards, peers known

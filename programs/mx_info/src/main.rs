@@ -1,4 +1,4 @@
-//! What MX users look with.
+//! `mx_info`: the tool with which users of MX look at endpoints, peers, counters and fabrics.
 //!
 //! ```text
 //!   mx_info             boards, endpoints, providers, peers     machine
@@ -11,7 +11,7 @@
 //!                       text, serde_json: how they are shown
 //! ```
 //!
-//! It looks from outside: at the kernel's interfaces, at libfabric's providers, and at the pages that
+//! The program looks from outside: at the kernel's interfaces, at libfabric's providers, and at the pages that
 //! processes publish about their endpoints (`mx_sys::published`). It opens no endpoint. What other
 //! processes wrote is shown only after [`text::printable`].
 

@@ -45,7 +45,7 @@ pub(crate) fn text(endpoints: &[Endpoint]) -> String {
     out
 }
 
-/// One counter of all endpoints that have it.
+/// Writes the metric of a counter, for all endpoints that have it.
 fn block(out: &mut String, label: &str, endpoints: &[(String, &Endpoint)]) {
     let known = all_counters().find(|counter| counter.label == label);
     let (name, kind, about) = match known.map(|counter| (counter.kind, counter.about)) {

@@ -54,7 +54,7 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Not a control character, and none that changes in which order others are shown.
+/// Whether a character is neither a control character nor one that changes the order in which others are shown.
 fn is_plain(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

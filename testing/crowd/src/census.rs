@@ -14,7 +14,7 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// One look.
+/// The figures of a server at one time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Census {
     /// Bytes given out by the allocator and not given back.
@@ -91,7 +91,7 @@ fn processor_time() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
-/// Of the line `TCP: inuse 5 orphan 0 tw 0 alloc 7 mem 2`.
+/// Reads the pages of the line `TCP: inuse 5 orphan 0 tw 0 alloc 7 mem 2`.
 fn socket_pages() -> u64 {
     let text = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("TCP:"));

@@ -1,4 +1,4 @@
-//! One client: a method with ports of its own, and what it is doing.
+//! A client: a method with ports of its own, and what it is doing.
 //!
 //! ```text
 //!   ask:    receive posted --> request, 8 bytes, unexpected --> server --> answer, 8 bytes --> again
@@ -67,9 +67,9 @@ pub struct Run {
     pub sent: u64,
     /// Operations that ended with an error.
     pub failed: u64,
-    /// It is done with its task.
+    /// The client has finished its task.
     pub over: bool,
-    /// It has more to do at once.
+    /// The client has more to do at once.
     pub more: bool,
 }
 

@@ -1,4 +1,4 @@
-//! One process of clients: a loop that does what it is told with all of them.
+//! A process of clients: a loop that does what it is told with all of them.
 //!
 //! ```text
 //!   order --> [ ... ] clients to run now --run--> more? back into the queue

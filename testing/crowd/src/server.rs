@@ -29,7 +29,7 @@ const DESCRIPTORS: u64 = 1 << 20;
 const CONTEXT: i64 = 0;
 /// The time that a call waits when there is nothing to do.
 const IDLE_MS: i32 = 100;
-/// The same while answers wait for room.
+/// Time of a test call while answers wait for room.
 const BUSY_MS: i32 = 1;
 
 /// Serves at `address`, says `ready on ADDRESS` on standard output, and ends with its standard

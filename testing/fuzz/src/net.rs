@@ -145,13 +145,13 @@ impl Net {
         }
     }
 
-    /// One arrives as the only one of its GSO batch.
+    /// A datagram arrives as the only one of its GSO batch.
     pub(crate) fn arrive(&mut self, datagram: Datagram) {
         let segment = datagram.bytes.len().max(1);
         self.arrive_cut(datagram, segment);
     }
 
-    /// The same, cut into datagrams of `segment` bytes, which is not 0.
+    /// A datagram arrives cut into datagrams of `segment` bytes, which is not 0.
     pub(crate) fn arrive_cut(&mut self, datagram: Datagram, segment: usize) {
         let Datagram { from, to, bytes } = datagram;
         let Some(into) = self.into.get_mut(usize::from(to.0)) else {

@@ -15,7 +15,7 @@ pub(crate) struct Packet {
     pub(crate) flow: u64,
     /// Counted from 0 in each flow.
     pub(crate) serial: u64,
-    /// Of the body.
+    /// Length of the body.
     pub(crate) len: usize,
     pub(crate) wants_place: bool,
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub(crate) type HostileEndpoint<O> = Endpoint<HostilePort, VirtualClock, O>;
 
-/// Of all endpoints.
+/// Key of all endpoints.
 pub(crate) const KEY: u32 = 77;
 
 const SELF: Identity = Identity {
@@ -90,7 +90,7 @@ pub(crate) fn is_rightful(session: SessionId) -> bool {
 /// The nonce of a hello.
 pub(crate) const NONCE_AT: usize = 48;
 
-/// The same packet with that status.
+/// Returns the packet with that status.
 pub(crate) fn with_status(
     mut packet: (HeaderBytes, Vec<u8>),
     status: u8,

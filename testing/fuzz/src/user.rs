@@ -33,11 +33,11 @@ pub(crate) struct User {
     pub(crate) tainted: bool,
     /// Links that have come up and have not introduced themselves.
     pub(crate) up: Vec<LinkId>,
-    /// Others than the ends have sessions.
+    /// Endpoints other than the ends have sessions.
     pub(crate) foreign: bool,
     /// Bodies that want a place get none.
     pub(crate) unwilling: bool,
-    /// That has been so: large ones may be missing.
+    /// Memory has been refused before: large messages may be missing.
     pub(crate) was_unwilling: bool,
     rooms: HashMap<(LinkId, HeaderBytes), Vec<u8>>,
     limits: (usize, usize),
@@ -48,7 +48,7 @@ pub(crate) struct User {
 const ROOMS_MAX: usize = 64;
 
 impl User {
-    /// Of a port that gives out bodies of at most `packet_max`, and places those up to `data_max`.
+    /// The user of a port that gives out bodies of at most `packet_max`, and places those up to `data_max`.
     pub(crate) fn new(packet_max: usize, data_max: usize) -> Self {
         Self {
             limits: (packet_max, data_max),

@@ -117,7 +117,7 @@ pub type PostSend = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// The same with a list of buffers, of their sizes, and their number, before the total.
+/// Type of a post of a list of buffers, of their sizes, and their number, before the total.
 pub type PostSendList = unsafe extern "C" fn(
     *mut i64,
     *mut c_void,

@@ -1,6 +1,6 @@
 //! A histogram of durations, to 1 %.
 //!
-//! One process tells another how often which time came.
+//! A process tells another how often which time came.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

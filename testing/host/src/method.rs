@@ -57,7 +57,7 @@ pub struct Post {
 /// The memory of an operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Memory {
-    /// One buffer, and how long it is.
+    /// A buffer and its length.
     One(*mut u8, usize),
     /// Buffers, as the calls with lists take them.
     List {
@@ -83,11 +83,11 @@ pub struct Outputs {
 /// The result of a post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Posted {
-    /// It is under way, with this id.
+    /// The operation is under way, with this id.
     Pending(i64),
-    /// It is complete; a receive has got so many bytes.
+    /// The operation is complete; a receive has got so many bytes.
     Complete(i64),
-    /// It is refused, with this code.
+    /// The operation is refused, with this code.
     Refused(i32),
 }
 
@@ -422,7 +422,7 @@ impl Message {
         unsafe { std::slice::from_raw_parts(self.info.buffer.cast(), len) }
     }
 
-    /// The same as numbers.
+    /// The contents as numbers of 64 bits.
     pub fn words(&self) -> Vec<u64> {
         let words = self.bytes().chunks_exact(8);
         words

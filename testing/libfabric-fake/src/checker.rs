@@ -16,7 +16,7 @@ use std::hash::{DefaultHasher, Hasher};
 pub struct Stats {
     /// Messages accepted, injected ones included.
     pub sends: u64,
-    /// Of those, injected ones.
+    /// Number of injected sends.
     pub injects: u64,
     /// Bytes in them, prefixes not counted.
     pub sent: u64,

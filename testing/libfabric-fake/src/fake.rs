@@ -30,13 +30,13 @@ pub struct Fake {
     first: Machine,
 }
 
-/// One process or machine: its view of a fabric, and the objects it opens.
+/// A process or machine: its view of a fabric, and the objects it opens.
 #[derive(Clone)]
 pub struct Machine {
     shared: Arc<Shared>,
     /// Until it is dropped the functions of `library` are reserved for it.
     _slot: Arc<Slot>,
-    /// One for all callers: offers of one library cannot be opened through another.
+    /// The library of all callers: offers of one library cannot be opened through another.
     library: Library,
     number: usize,
 }
@@ -235,7 +235,7 @@ impl Machine {
         self.fail(death, |_| true);
     }
 
-    /// The same for one device, by its place among the shape's, and it stays away until
+    /// Takes a device away, by its place among the shape's; it stays away until
     /// [`Machine::put_back`].
     pub fn remove(&self, device: usize, death: Death) {
         self.fail(death, |it| it == device);

@@ -16,7 +16,7 @@
 //!   checker    counters, stretches of memory      completions   reading queues, the C calls
 //! ```
 //!
-//! One process, no threads, no sockets, no clock: time is the number of polls. All randomness comes
+//! The fake has one process, no threads, no sockets, no clock: time is the number of polls. All randomness comes
 //! from one seed. Everything is as late and as awkward as the interface allows: a send's memory is
 //! read when the receiver takes the message, a receive's is written some polls later, unused fields
 //! hold garbage, contexts and prefixes are overwritten, places in address vectors are soon reused.

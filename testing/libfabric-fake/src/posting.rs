@@ -29,7 +29,7 @@ pub(crate) struct Post {
     pub(crate) descs: Vec<usize>,
     pub(crate) peer: u64,
     pub(crate) context: usize,
-    /// Of `fi_sendmsg` and `fi_recvmsg`.
+    /// Flags of `fi_sendmsg` and `fi_recvmsg`.
     pub(crate) flags: u64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum Kind {
 pub(crate) enum Route {
     /// Connected, or allowed to queue until then.
     To(Id),
-    /// Not connected yet.
+    /// The link is not connected yet.
     Later,
     Gone(Death),
 }

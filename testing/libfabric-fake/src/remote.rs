@@ -18,7 +18,7 @@ use crate::memory::Denied;
 use crate::objects::Id;
 use crate::state::State;
 
-/// One read in progress.
+/// A read of remote memory in progress.
 pub(crate) struct Remote {
     pub(crate) serial: u64,
     pub(crate) target: Id,

@@ -32,7 +32,7 @@ pub enum Wait {
 /// Ways to report the end of a multi-receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// With the last message in it.
+    /// A buffer comes back with the last message in it.
     WithLast,
     /// By a completion of its own.
     Separate,
@@ -40,7 +40,7 @@ pub enum Release {
     Either,
 }
 
-/// One provider. Start from a preset and change what the test is about.
+/// A provider. Start from a preset and change what the test is about.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Its exact name.
@@ -62,7 +62,7 @@ pub struct Shape {
     pub mode: u64,
     /// Bytes before each message, with `FI_MSG_PREFIX`; a multiple of 8.
     pub prefix: usize,
-    /// It is only wanted before what is received: `verbs`.
+    /// The prefix is only wanted before what is received: `verbs`.
     pub prefix_of_receives: bool,
     /// Its registration mode bits.
     pub mr_mode: c_int,
@@ -225,7 +225,7 @@ impl Shape {
         }
     }
 
-    /// The same at an address of InfiniBand, which `verbs` offers of each device too.
+    /// `verbs_rxm` at an address of InfiniBand, which `verbs` offers of each device too.
     pub fn verbs_rxm_ib() -> Self {
         Self {
             address_format: FI_SOCKADDR_IB,
@@ -402,7 +402,7 @@ impl Shape {
         }
     }
 
-    /// The same with another mode.
+    /// Changes the mode, and the length of a prefix.
     pub fn with_mode(mut self, mode: u64, prefix: usize) -> Self {
         self.mode = mode;
         self.prefix = prefix;

@@ -61,7 +61,7 @@ pub(crate) struct State {
     pub(crate) operations: BTreeMap<u64, Operation>,
     pub(crate) channels: BTreeMap<(Id, Id), VecDeque<Message>>,
     pub(crate) links: BTreeMap<(Id, Id), Link>,
-    /// Those of `links` that are not up yet.
+    /// Links that are not up yet.
     pub(crate) connecting: Vec<(Id, Id)>,
     /// Addresses of killed and closed endpoints, with the peers' view of them.
     pub(crate) graves: BTreeMap<Vec<u8>, Death>,
@@ -126,7 +126,7 @@ pub(crate) struct Operation {
     pub(crate) scribbled: usize,
     pub(crate) spans: Vec<Span>,
     pub(crate) descs: Vec<usize>,
-    /// Of a send's bytes, prefix not counted.
+    /// Checksum of a send's bytes, prefix not counted.
     pub(crate) sum: u64,
     /// A pattern in a posted receive that only the provider may overwrite.
     pub(crate) canary: Option<Span>,

@@ -248,7 +248,7 @@ impl Given {
         self.ids[place].store(id, Ordering::Relaxed);
     }
 
-    /// One of the last few.
+    /// Picks an id of the last few.
     fn late(&self, dice: &mut Dice) -> i64 {
         let count = self.count.load(Ordering::Relaxed);
         match count.checked_sub(1 + dice.below(12) as usize) {

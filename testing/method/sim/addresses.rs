@@ -34,7 +34,7 @@ fn rename(mut target: Target) -> Target {
     target
 }
 
-/// The same when [`OTHER_NIC`] is silent, too.
+/// Renames an endpoint while [`OTHER_NIC`] is silent, too.
 fn rename_without_other(target: Target) -> Target {
     match target.nic {
         OTHER_NIC => rename(Target {

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_millis(800);
-/// With the lateness of the endpoint's timers.
+/// Bound of a time-out, with the lateness of the endpoint's timers.
 const LIMIT: Duration = Duration::from_millis(850);
 const ANSWER: i32 = 1;
 const ACK: i32 = 3;
@@ -25,14 +25,14 @@ struct Pair {
 }
 
 impl Pair {
-    /// That have exchanged a request and its answer.
+    /// Two hosts that have exchanged a request and its answer.
     fn new(seed: u64) -> Self {
         let mut pair = Self::unopened(seed);
         assert_eq!(pair.exchange(), (0, 0));
         pair
     }
 
-    /// That have not exchanged anything.
+    /// Two hosts that have not exchanged anything.
     fn unopened(seed: u64) -> Self {
         let mut rig = Rig::new(seed);
         rig.endpoint.peer_timeout = Some(TIMEOUT);

@@ -33,15 +33,15 @@ enum Step {
     Net(Move),
     /// The first sends a request to the second.
     Ask(NodeId, NodeId),
-    /// It has got its answer and sends the data.
+    /// The client has got its answer and sends the data.
     Continue(NodeId),
-    /// It does the next thing for a client that has asked it.
+    /// The server does the next thing for a client that has asked it.
     Serve(NodeId),
-    /// It calls the exchange off that it has begun,
+    /// The client calls the exchange off that it has begun,
     GiveUp(NodeId),
     /// or the oldest that another has begun with it.
     Refuse(NodeId),
-    /// It dies, and another life of it begins.
+    /// The node dies, and another life of it begins.
     Restart(NodeId),
 }
 
@@ -89,7 +89,7 @@ const PEER_TIMEOUT: Duration = Duration::from_millis(800);
 /// After so many peer time-outs in which nothing has ended, nothing will: what waits for a peer that is
 /// silent, for one that does not answer a call, and for both one after the other is over in three.
 const FRUITLESS: u32 = 5;
-/// It is announced and fetched.
+/// Bytes of a message that is announced and fetched.
 const DATA: usize = 40_000;
 const SMALL: usize = 16;
 
@@ -143,7 +143,7 @@ enum Part {
     End,
 }
 
-/// One operation of an exchange.
+/// An operation of an exchange.
 #[derive(Clone, Copy, Debug)]
 struct Op {
     part: Part,
@@ -233,7 +233,7 @@ impl Exchange {
 struct App {
     /// Exchanges it has begun; the last one may be under way.
     asked: Vec<Exchange>,
-    /// Those that others have begun.
+    /// Exchanges that others have begun.
     served: Vec<Exchange>,
     /// Unexpected messages looked at so far.
     fetched: usize,
@@ -248,7 +248,7 @@ struct Methods {
     taken: Vec<Step>,
     /// All exchanges ever begun, and with whom.
     begun: Vec<(Name, NodeId)>,
-    /// Those that either host has called off.
+    /// Exchanges that either host has called off.
     called_off: BTreeSet<Name>,
 }
 
@@ -476,7 +476,7 @@ impl Methods {
         }
     }
 
-    /// One exchange that must go well.
+    /// Makes an exchange that must go well.
     fn exchange(&mut self, client: NodeId, server: NodeId) {
         self.go(&Step::Ask(client, server));
         self.work();
@@ -667,7 +667,7 @@ fn a_client_that_knows_its_server_in_every_order() {
     explore("a client that knows its server", &alphabet, 4).expect_none();
 }
 
-/// One of the two wrongly takes the other for lost during an exchange: everything that can follow, to
+/// A client or server wrongly takes the other for lost during an exchange: everything that can follow, to
 /// the end.
 #[test]
 fn a_client_and_its_server_that_are_stopped_in_every_order() {

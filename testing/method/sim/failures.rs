@@ -9,7 +9,7 @@ use mx_sim::{NodeId, Profile};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_millis(800);
-/// It is announced, and waits for its receiver.
+/// Bytes of a message that is announced, and waits for its receiver.
 const LARGE: usize = 300_000;
 
 fn pair(seed: u64, limit: Option<Duration>) -> (Rig, NodeId, NodeId) {

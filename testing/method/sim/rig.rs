@@ -310,7 +310,7 @@ impl Host {
         self.fetch_up_to(usize::MAX)
     }
 
-    /// The same of at most so many.
+    /// Fetches at most so many unexpected messages.
     pub fn fetch_up_to(&mut self, most: usize) -> bool {
         let mut busy = false;
         let enough = self.got.len().saturating_add(most);
@@ -361,7 +361,7 @@ impl Host {
         self.look_up_at(of, &[nic])
     }
 
-    /// The same under a name that stands for several.
+    /// Looks a node up under a name that stands for several interfaces.
     pub fn look_up_at(&mut self, of: NodeId, nics: &[NicId]) -> Addr {
         self.attach(of, nics, true)
     }
@@ -438,7 +438,7 @@ impl Host {
         self.post_list(kind, addr, tag, buffer, &whole)
     }
 
-    /// The same in pieces of these lengths, which are all of the buffer.
+    /// Posts an operation in pieces of these lengths, which are all of the buffer.
     pub fn post_list(
         &mut self,
         kind: PostKind,
@@ -592,14 +592,14 @@ impl Rig {
         Self::with_share(seed, None)
     }
 
-    /// With two hosts.
+    /// A rig with two hosts.
     pub fn of_two(seed: u64) -> (Self, NodeId, NodeId) {
         let mut rig = Self::new(seed);
         let [a, b] = [Profile::default(); 2].map(|profile| rig.add(profile));
         (rig, a, b)
     }
 
-    /// One in which ports read what they hold as late as they may, straight from the sender's
+    /// A rig in which ports read what they hold as late as they may, straight from the sender's
     /// memory, and can read peers' memory.
     pub fn sharing(seed: u64) -> Self {
         Self::with_share(seed, Some(share))

@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
 }
 
-/// One direction.
+/// A direction of the link.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Way {
     pub(crate) faults: Faults,

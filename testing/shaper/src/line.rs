@@ -1,4 +1,4 @@
-//! One direction of the link: frames that have come in, and when each goes out.
+//! A direction of the link: frames that have come in, and when each goes out.
 //!
 //! ```text
 //!   take(now, frame) --> mx_sim::Link: queue, loss, bits, delay --> garble --> [ by due time ] --> due(now)
@@ -25,7 +25,7 @@ const FRAMES_MAX: usize = 1 << 18;
 /// Ethernet, IPv4 without options, UDP: 14 + 20 + 8 bytes.
 const UDP_HEADERS: usize = 42;
 
-/// One direction.
+/// A direction of the link.
 #[derive(Debug)]
 pub(crate) struct Line {
     link: Link,
@@ -89,7 +89,7 @@ impl Line {
         *self.fates.entry(fate).or_default() += 1;
     }
 
-    /// The same, of so many.
+    /// Counts many frames with the same fate.
     pub(crate) fn count_many(&mut self, fate: &'static str, many: u64) {
         if many > 0 {
             *self.fates.entry(fate).or_default() += many;

@@ -1,4 +1,4 @@
-//! One end of the link: every frame that comes in at an interface, and any frame out of it.
+//! An end of the link: every frame that comes in at an interface, and any frame out of it.
 //!
 //! ```text
 //!   interface --> packet socket (AF_PACKET, bound to it) --> receive()

@@ -167,6 +167,11 @@ impl Book {
         self.by_session.get(&session.0).copied()
     }
 
+    /// Messages sent so far: the serial of the next one.
+    pub fn sent(&self) -> Serial {
+        self.messages.len() as Serial
+    }
+
     /// Messages received so far.
     pub fn received(&self) -> u64 {
         self.received

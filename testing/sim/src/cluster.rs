@@ -32,7 +32,7 @@ pub struct Cluster<D> {
 #[derive(Debug)]
 struct Slot<D> {
     driver: Option<D>,
-    /// It lives but does nothing until then.
+    /// The time until which the node lives but does nothing.
     stalled_until: Instant,
     /// The earliest wake-up in the agenda for its deadline.
     planned: Option<Instant>,

@@ -1,4 +1,4 @@
-//! One direction between two nodes, with everything that can go wrong on it.
+//! A direction between two nodes, with everything that can go wrong on it.
 //!
 //! ```text
 //!   offer --> mtu --> queue (drop-tail) --> loss --> corrupt one bit --> latency + jitter --> 0..2
@@ -86,17 +86,17 @@ impl Faults {
 pub enum Fate {
     /// Whatever chance says.
     Chance,
-    /// It arrives, whatever chance says.
+    /// The packet arrives, whatever chance says.
     Pass,
-    /// It is lost.
+    /// The packet is lost.
     Drop,
-    /// It arrives this much later than it would.
+    /// The packet arrives this much later than it would.
     Hold(Duration),
-    /// It arrives twice.
+    /// The packet arrives twice.
     Twice,
 }
 
-/// One direction.
+/// A direction of a cable.
 #[derive(Debug)]
 pub struct Link {
     faults: Faults,

@@ -37,7 +37,7 @@ impl Deref for Completion {
 }
 
 impl Completion {
-    /// That of a receive that got its message when it was posted: it names no request.
+    /// The result of a receive that got its message when it was posted: it names no request.
     pub fn at_once(outcome: Outcome, context: u64) -> Self {
         Self {
             request: RequestId::new(u32::MAX, 0),

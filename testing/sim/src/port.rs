@@ -267,7 +267,7 @@ impl<M: Memory> LinkControl for SimPort<M> {
                 remote_read: (fabric.remote_read || self.profile.remote_read)
                     && inner.share.is_some(),
                 refusal_ends_link: self.profile.refusal_ends_link,
-                data_links: false,
+                data_links: 0,
             };
         }
         drop(inner);

@@ -43,7 +43,7 @@ pub struct Profile {
     /// Both ends know something of a link that no other link has.
     pub binding: bool,
     /// [`mx_proto::port::Limits::data_links`].
-    pub data_links: bool,
+    pub data_links: u32,
     /// The probability that a link that was made beside another one ends with what is sent there.
     pub beside_dies: f64,
     /// Sessions that this port calls, or that call it, may move to links of another kind.
@@ -82,7 +82,7 @@ impl Default for Profile {
             keepalive: Duration::from_secs(3),
             unbound: None,
             binding: false,
-            data_links: false,
+            data_links: 0,
             beside_dies: 0.0,
             fabric: None,
         }
@@ -133,7 +133,7 @@ impl Profile {
             keepalive: Duration::from_secs(3),
             unbound: None,
             binding: false,
-            data_links: false,
+            data_links: 0,
             beside_dies: 0.0,
             fabric: None,
         };
@@ -150,7 +150,7 @@ impl Profile {
         match drawn.piece {
             usize::MAX => drawn,
             _ => Self {
-                data_links: true,
+                data_links: 1,
                 // A session ends with the link of a fabric to which it has moved.
                 beside_dies: match drawn.fabric {
                     Some(_) => 0.0,

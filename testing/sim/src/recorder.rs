@@ -4,7 +4,7 @@ use crate::sink::Sink;
 use mx_proto::port::{BODY_LEN_AT, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place};
 use mx_proto::{LinkId, Source};
 
-/// One call of a sink's.
+/// A call of a sink's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Seen {
     /// `on_up`: link.

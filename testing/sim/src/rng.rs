@@ -58,7 +58,7 @@ impl Rng {
         Duration::from_nanos(self.below(nanos.saturating_add(1)))
     }
 
-    /// One of several values.
+    /// Picks one of several values.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.index(of.len())]
     }

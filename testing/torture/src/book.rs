@@ -52,7 +52,7 @@ pub struct Stream {
     pub side: Side,
     /// The receiver.
     pub to: usize,
-    /// Of all its messages.
+    /// Tag of all its messages.
     pub tag: i32,
 }
 
@@ -80,7 +80,7 @@ pub struct Header {
 /// A promise that was broken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// These bytes were never sent.
+    /// The bytes were never sent.
     Content {
         /// The stream it claims to be of.
         stream: Stream,
@@ -89,18 +89,18 @@ pub enum Fault {
         /// The first byte that is wrong, or where it ends too early or too late.
         at: usize,
     },
-    /// It was meant for another receive.
+    /// The message was meant for another receive.
     Astray {
-        /// Of whose receive.
+        /// The stream of the receive.
         stream: Stream,
         /// Its header.
         header: Header,
     },
-    /// It was here before.
+    /// The message has come before.
     Twice(Header),
-    /// It came after one that was sent later.
+    /// The message came after one that was sent later.
     Order {
-        /// It.
+        /// The message that came too late.
         late: Header,
         /// The one before it.
         after: Header,
@@ -134,7 +134,7 @@ impl Side {
 }
 
 impl Stream {
-    /// That of a message.
+    /// The stream of a message.
     pub fn of(header: &Header) -> Self {
         Self {
             from: header.from as usize,

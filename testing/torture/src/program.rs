@@ -73,7 +73,7 @@ pub enum Action {
     Pause(Duration),
 }
 
-/// One thing a node does.
+/// A step of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Step {
     /// The node.

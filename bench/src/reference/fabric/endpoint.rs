@@ -1,4 +1,4 @@
-//! One endpoint of libfabric's, with nothing between it and the measurement.
+//! An endpoint of libfabric's, with nothing between it and the measurement.
 //!
 //! ```text
 //!   fabric -> domain -> endpoint (RDM, tagged) -> one queue, one address vector
@@ -158,7 +158,7 @@ impl Endpoint {
         })
     }
 
-    /// One more, for messages without bytes.
+    /// Adds a buffer for messages without bytes.
     pub(super) fn add_empty_buffer(&mut self) {
         self.buffers.push(Buffer {
             registration: None,

@@ -30,7 +30,7 @@ pub(crate) const BUFFERS: usize = crate::peer::BUFFERS;
 /// Longest that a process has to end.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// One of the processes.
+/// A process of the pair.
 struct Side {
     child: Child,
     /// Taken to end it.

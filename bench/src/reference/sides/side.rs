@@ -1,4 +1,4 @@
-//! One of the two processes that a library is measured between.
+//! A process of the two that a library is measured between.
 //!
 //! | is told                   | does                                     | says           |
 //! |---------------------------|------------------------------------------|----------------|
@@ -99,7 +99,7 @@ fn say(line: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// One message there and back: libraries connect with the first.
+/// Passes a message there and back: libraries connect with the first.
 fn greet(endpoint: &mut impl Tagged, second: bool) -> Result<(), String> {
     endpoint.make_buffers(2, 1)?;
     endpoint.recv(0)?;

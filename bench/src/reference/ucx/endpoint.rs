@@ -1,4 +1,4 @@
-//! One worker of UCX's with one endpoint, and nothing between them and the measurement.
+//! A worker of UCX's with one endpoint, and nothing between them and the measurement.
 //!
 //! ```text
 //!   context -> worker -> endpoint (tagged messages)

@@ -208,7 +208,7 @@ impl Congestion {
         self.fall = Some(fall);
     }
 
-    /// It should not have fallen.
+    /// Undoes the reduction: the window should not have fallen.
     fn undo(&mut self) {
         let Some(fall) = self.fall.take() else {
             return;
@@ -254,7 +254,7 @@ impl Congestion {
 }
 
 impl Fall {
-    /// It was for losses, without a queue, and has not been seen to help.
+    /// Whether the reduction was for losses, without a queue, and has not been seen to help.
     fn is_open(&self) -> bool {
         !self.helped && !self.by_timeout && self.tolerated > 0
     }

@@ -381,7 +381,7 @@ fn rtt(sample: Duration) -> Rtt {
     rtt
 }
 
-/// One that has grown to a megabyte without any trouble.
+/// A window that has grown to a megabyte without any trouble.
 fn grown() -> (Congestion, Rtt, Instant) {
     let (mut congestion, mut rtt) = (Congestion::new(1000, 1 << 20), rtt(MS));
     let mut now = Instant(1_000_000);
@@ -437,7 +437,7 @@ fn a_single_loss_behind_a_queue_is_congestion() {
     assert_eq!(congestion.window(), window / 10 * 7);
 }
 
-/// Of every ten segments one is lost and nine arrive, `bytes` altogether, without a queue.
+/// Loses one of every ten segments and has nine arrive, `bytes` altogether, without a queue.
 fn lose_a_tenth(congestion: &mut Congestion, rtt: &mut Rtt, now: &mut Instant, bytes: u64) {
     for _ in 0..bytes / 10_000 {
         *now = now.after(MS / 20);

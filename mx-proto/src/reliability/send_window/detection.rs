@@ -26,7 +26,7 @@ use std::time::Duration;
 /// lost. 3 as in TCP and QUIC: fewer take plain reordering for loss.
 const REORDERING: u64 = 3;
 
-/// One acknowledgement while it is taken in.
+/// An acknowledgement while it is taken in.
 #[derive(Debug)]
 pub(super) struct AckOutcome {
     pub(super) acked: Acked,
@@ -59,7 +59,7 @@ impl AckOutcome {
         }
     }
 
-    /// It had been taken for lost, and this transmission has arrived all the same.
+    /// Records that a segment had been taken for lost, and that this transmission has arrived all the same.
     fn on_spurious(&mut self, sent_at: Instant, bytes: u64) {
         let first = self
             .acked
@@ -137,7 +137,7 @@ impl SendWindow {
         lost
     }
 
-    /// The same of those up to the so many-th that went on a channel, right behind which the peer was
+    /// Takes segments for lost up to the so many-th that went on a channel, right behind which the peer was
     /// asked; with `again_only`, of those that have been lost before.
     pub(in super::super) fn lose_sent_up_to(
         &mut self,
@@ -155,8 +155,7 @@ impl SendWindow {
         lost
     }
 
-    /// Of the first `count` segments, those under way of which `is_lost` says so are to be sent
-    /// again.
+    /// Has those of the first `count` segments sent again that are under way and of which `is_lost` says so.
     fn lose(
         &mut self,
         count: usize,
@@ -229,7 +228,7 @@ impl Counts {
         send_buffer.release(slot.content.place);
     }
 
-    /// Of a segment sent twice only the time can tell which of the two has arrived (the Eifel
+    /// Handles the arrival of a segment that was sent twice: only the time can tell which of the two has arrived (the Eifel
     /// algorithm, RFC 3522), and only if it is too short for the second.
     #[cold]
     fn on_resent_arrived(

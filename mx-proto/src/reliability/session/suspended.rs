@@ -38,6 +38,7 @@ pub(in crate::reliability) struct SuspendedSession {
     window: u32,
     slow_start: bool,
     resent: u32,
+    moved: [u64; 2],
 }
 
 impl SuspendedSession {
@@ -52,8 +53,8 @@ impl SuspendedSession {
             round_trip: self.path.srtt(),
             resent: self.resent,
             heard_at: Some(self.heard_at),
-            sent: None,
-            received: None,
+            sent: Some(self.moved[0]),
+            received: Some(self.moved[1]),
         }
     }
 }
@@ -91,6 +92,7 @@ impl Session {
             window: u32::try_from(self.recovery.congestion.window()).unwrap_or(u32::MAX),
             slow_start: self.recovery.congestion.is_slow_start(),
             resent: self.resent,
+            moved: self.moved,
         })
     }
 
@@ -128,6 +130,7 @@ impl Session {
         session.keep_alive.pinged_at = suspended.pinged_at;
         session.proof = suspended.proof;
         session.resent = suspended.resent;
+        session.moved = suspended.moved;
         session
     }
 

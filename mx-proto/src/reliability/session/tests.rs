@@ -21,7 +21,7 @@ fn calling(config: &ReliableConfig) -> Session {
     Session::new(Instant(1), 1, Seq(1), None, 1400, config)
 }
 
-/// The same when a peer with cookie 2 has answered.
+/// A caller's session that a peer with cookie 2 has answered.
 fn opened(config: &ReliableConfig) -> Session {
     let mut session = calling(config);
     assert!(session.on_welcome(Instant(1), &Header::new(DatagramKind::Welcome, 1, 2)));

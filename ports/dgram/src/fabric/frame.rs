@@ -50,7 +50,7 @@ pub(super) fn header_len(name: &FabricAddress) -> usize {
 pub(super) enum Frame<'a> {
     /// A datagram: the sender's name without trailing zeros, unchecked, and the rest.
     Datagram(&'a [u8], &'a [u8]),
-    /// Not a frame of this version.
+    /// The bytes are no frame of this version.
     Foreign,
     /// Damaged in transit.
     Damaged,

@@ -1,4 +1,4 @@
-//! One channel: an endpoint with its receive and send buffers.
+//! A channel: an endpoint with its receive and send buffers.
 //!
 //! ```text
 //!   send   inject: copied by the provider, no completion        up to inject_max
@@ -42,7 +42,7 @@ pub(super) struct Depth {
 
 /// An open channel. It is closed before it is dropped, and the domain between the two.
 pub(super) struct Line {
-    /// Of the provider, where they are the kernel's; gone before the endpoint.
+    /// The provider's sockets, where they are the kernel's; gone before the endpoint.
     sockets: Sockets,
     /// `None` after closing.
     ep: Option<Ep>,

@@ -19,7 +19,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 /// The sockets of an open endpoint. Dropped before it is closed, and in no child.
 pub(super) type Sockets = Vec<CloseOnFork<BorrowedFd<'static>>>;
 
-/// Those bound to that name.
+/// The sockets bound to that name.
 pub(super) fn of(name: &FabricAddress) -> Sockets {
     let (Some(ip), Some(port)) = (name.ip(), name.port()) else {
         return Vec::new();

@@ -102,7 +102,7 @@ fn next_failure(socket: &UdpSocket) -> Result<Option<Failure>, Errno> {
     }))
 }
 
-/// One `recvmsg` that does not block: the length and the address. Passes on each control message.
+/// Receives one message without blocking: the length and the address. Passes on each control message.
 fn receive(
     socket: &UdpSocket,
     into: &mut [u8],

@@ -8,7 +8,7 @@
 //! Used only on machines with several addresses of a family, from the time that they have them; elsewhere the
 //! kernel is not asked, which has a cost per datagram. Callers need none of this: the peer answers to their source.
 //!
-//! Of a peer that is called, the route's source at that time is noted: it answers to that one, and not when this
+//! The route's source at the time of a call is noted: the peer answers to that address, and not when this
 //! machine has lost it. Nothing is sent from it expressly.
 //!
 //! Owns: the local addresses in use. Not here: sockets, peers.
@@ -27,7 +27,7 @@ const ROUTE: u16 = 1 << 15;
 #[derive(Debug, Default)]
 pub(super) struct Spoken {
     known: Vec<IpAddr>,
-    /// Those of them that are this machine's no more, one bit each.
+    /// Addresses that are this machine's no more, one bit each.
     gone: u64,
 }
 
@@ -73,7 +73,7 @@ impl Spoken {
         }
     }
 
-    /// This machine's addresses are others now.
+    /// Looks at this machine's addresses again, which have changed.
     pub(super) fn look_again(&mut self) {
         let all = self.known.iter().enumerate();
         let gone = all.filter(|(_, address)| !is_of_this_host(**address));

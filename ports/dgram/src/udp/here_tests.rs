@@ -7,7 +7,7 @@ use std::time::{Duration, Instant as Wall};
 /// Limit for every wait.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Not the kernel's default source towards loopback, 127.0.0.1.
+/// An address other than the kernel's default source towards loopback, 127.0.0.1.
 const SPOKEN_TO: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 fn open(tells: bool) -> UdpDatagrams {

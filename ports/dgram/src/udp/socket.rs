@@ -1,4 +1,4 @@
-//! One UDP socket: sends and receives batches, and collects network errors.
+//! A UDP socket: sends and receives batches, and collects network errors.
 //!
 //! ```text
 //!   batch of one ----------- sendto ------------------> kernel

@@ -9,7 +9,7 @@
 //! Batches go through quinn-udp; a single small datagram without control messages is a tenth
 //! cheaper through `sendto` and `recvfrom`. Calls with control messages are in `control`.
 //!
-//! These two bypass the C library's functions, which are cancellation points: in a program with
+//! Two calls bypass the C library's functions, which are cancellation points: in a program with
 //! threads that costs 15 ns each.
 //!
 //! Not here: channels, peers; descriptors belong to the caller's [`UdpSocket`].

@@ -132,7 +132,7 @@ fn with(mut offer: Offer, change: impl FnOnce(&mut Offer)) -> Offer {
     offer
 }
 
-/// Of a plan: whether it reads by virtual address (if it reads), injects up to, frames, registers what is local,
+/// The path of a plan: whether it reads by virtual address (if it reads), injects up to, frames, registers what is local,
 /// wants bytes in contexts.
 type Path = (Option<bool>, usize, usize, bool, bool);
 

@@ -41,7 +41,7 @@ use std::sync::Arc;
 /// A provider that was chosen: what it offers, and what is made of it.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    /// One entry.
+    /// The entry of `fi_getinfo`.
     pub info: InfoList,
     /// The paths of messages.
     pub plan: Plan,
@@ -156,9 +156,9 @@ impl Choice {
 /// Reasons why a provider cannot be used.
 #[derive(PartialEq, Eq, Debug)]
 enum Missing {
-    /// It offers nothing here.
+    /// The provider offers nothing here.
     Absent,
-    /// It does, but not what can be used.
+    /// The provider offers something, but nothing that can be used.
     Unfit(String),
 }
 
@@ -245,7 +245,7 @@ fn judge(info: Info<'_>, device: &Device) -> Result<(Rank, Plan), String> {
 #[derive(Clone, Copy)]
 struct Profile {
     caps: u64,
-    /// It has no others to spare.
+    /// The provider has no others to spare.
     plain: bool,
 }
 

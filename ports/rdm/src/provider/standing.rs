@@ -19,12 +19,12 @@ pub(crate) enum Standing {
     Preferred(usize),
     /// Only when it is asked for by name.
     OnRequest,
-    /// Not at all, and why.
+    /// The provider is never used, and why.
     Never(&'static str),
 }
 
 impl Standing {
-    /// Of the provider with this exact name, layers joined by `;`.
+    /// The standing of the provider with this exact name, layers joined by `;`.
     pub(crate) fn of(name: &str) -> Self {
         if let Some(why) = offers::refused(name, NEVER) {
             return Self::Never(why);

@@ -26,7 +26,7 @@ pub fn survey(library: &Library) -> Vec<Finding> {
     })
 }
 
-/// The same for endpoints on that interface, as far as can be told without opening anything.
+/// Findings for endpoints on that interface, as far as can be told without opening anything.
 pub(super) fn unopened(library: &Library, device: &Device) -> Vec<Finding> {
     survey_with(library, device, |choice| Ok((choice, false)))
 }

@@ -96,7 +96,7 @@ fn text(machine: &Machine, rows: &[Row]) -> String {
     out
 }
 
-/// The same for a document.
+/// Returns the tables in Markdown, for a document.
 fn markdown(machine: &Machine, rows: &[Row]) -> String {
     let mut out = heading(machine);
     for Table { name, head, lines } in tables(rows) {
@@ -149,7 +149,7 @@ const OFFERS: &[&str] = &[
 ];
 const OTHERS: &[&str] = &["provider", "verdict", "why"];
 
-/// Those that have lines.
+/// Returns the tables that have lines.
 fn tables(rows: &[Row]) -> impl Iterator<Item = Table> {
     let (used, others): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.is_usable());
     [

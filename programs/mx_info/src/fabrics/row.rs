@@ -1,4 +1,4 @@
-//! One provider, in words.
+//! A provider, in words.
 //!
 //! ```text
 //!   Finding (mx-port-rdm: numbers)  -->  Row (strings, for every style)
@@ -11,7 +11,7 @@ use super::names;
 use mx_port_rdm::{Finding, Verdict};
 use serde_json::{Value, json};
 
-/// One provider.
+/// A provider, and whether a port can use it.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) provider: String,

@@ -1,4 +1,4 @@
-//! One node and what its application knows: the promises of a single node.
+//! A node and what its application knows: the promises of a single node.
 //!
 //! ```text
 //!   post --> Posted: place among its kind, what may come in --> completion --> Book
@@ -30,7 +30,7 @@ const SECOND_NAME: i32 = 1 << 24;
 struct Sent {
     /// The age that its receiver had when the send completed.
     age: Option<u32>,
-    /// It has arrived.
+    /// The message has arrived.
     arrived: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct World {
     sent: HashMap<Header, Sent>,
     /// Streams in which a send was called off or given up.
     pub loose: HashSet<Stream>,
-    /// Of every node, by number: even while it lives, odd while it does not.
+    /// Ages of the nodes, by number: even while it lives, odd while it does not.
     pub ages: Vec<u32>,
     /// Operations that ended well, and in another way.
     pub ended: [u64; 2],
@@ -82,7 +82,7 @@ pub type Session = [(NodeId, u32); 2];
 pub struct Posted {
     pub verb: Verb,
     pub known: Known,
-    /// With the mark of its name.
+    /// The tag, with the mark of the stream's name.
     pub tag: i32,
     /// Its place among all operations of this life.
     place: u64,
@@ -134,7 +134,7 @@ impl Actor {
         }
     }
 
-    /// One of its address objects for a node, another one each time.
+    /// Picks an address object for a node, another one each time.
     fn pick(&mut self, host: &mut Host, to: NodeId) -> Known {
         let of: Vec<_> = self.known.iter().filter(|it| it.peer.node == to).collect();
         match of[..] {

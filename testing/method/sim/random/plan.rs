@@ -9,7 +9,7 @@ use bmi_mx_torture::{Shape, Step, program};
 use mx_sim::{Profile, Rng};
 use std::time::Duration;
 
-/// One run, as it follows from its seed.
+/// A run, as it follows from its seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,

@@ -158,7 +158,7 @@ impl<'a> Stage<'a> {
         self.known.ages[me] += 1;
     }
 
-    /// One that was finalized goes first, with what it still had to tell.
+    /// Restarts a node. A life that was finalized goes first, with what it still had to tell.
     fn restart(&mut self, me: NodeId) {
         if self.lives(me) {
             return;

@@ -12,11 +12,11 @@ use mx_proto::origin::Source;
 use mx_proto::reliability::Channel;
 use mx_proto::{EndpointId, NicId};
 
-/// One channel of one life of a node.
+/// A channel of a life of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SimAddress {
     nic: NicId,
-    /// Not a command channel.
+    /// The channel is the data channel.
     data: bool,
     number: u32,
 }

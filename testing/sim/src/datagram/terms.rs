@@ -7,9 +7,9 @@ use std::time::Duration;
 /// The fate of a datagram that is larger than the MTU and may not be cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Oversize {
-    /// It is lost without a report.
+    /// A datagram that is too large is lost without a report.
     Vanishes,
-    /// The same with those that may be cut: the narrow place only lets through or forgets.
+    /// Datagrams are lost without a report also if they may be cut: the narrow place only lets through or forgets.
     IsSwallowed,
     /// The sender is told, a while later.
     IsReported,

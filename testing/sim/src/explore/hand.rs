@@ -30,7 +30,7 @@ use std::time::Duration;
 pub enum Move {
     /// A process is stopped: it is not polled.
     Stop(NodeId),
-    /// It goes on.
+    /// The node goes on.
     Go(NodeId),
     /// Nothing from the first to the second arrives for the present.
     Delay(NodeId, NodeId),

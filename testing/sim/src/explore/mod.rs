@@ -57,7 +57,7 @@ pub trait World {
 pub struct Failure<S> {
     /// Its steps.
     pub steps: Vec<S>,
-    /// Not during the steps, but when all went well from there on.
+    /// The schedule fails after the steps, when all went well from there on.
     pub settling: bool,
     /// The promise, and its place in the checkers.
     pub what: String,
@@ -90,9 +90,9 @@ pub struct Report<S> {
     pub states: Vec<usize>,
     /// Schedules that were tried.
     pub tried: u64,
-    /// Those of them that led to a state seen before.
+    /// Orders that led to a state seen before.
     pub cut_off: u64,
-    /// One of the shortest schedules that fail.
+    /// A shortest schedule that fails.
     pub failure: Option<Failure<S>>,
 }
 

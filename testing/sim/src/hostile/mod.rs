@@ -7,7 +7,7 @@
 //!        `-> at once: the same call from here
 //! ```
 //!
-//! It holds to no rule but those of the port. Once it is let in, under whatever name, it sends a message
+//! The node holds to no rule but those of the port. Once it is let in, under whatever name, it sends a message
 //! that says what node it really is (see [`MARK`]), so that the receiver can judge the name.
 //!
 //! The effects on others are checked by [`Siege`](crate::node::Siege).
@@ -46,7 +46,7 @@ pub struct Gang {
     heard: VecDeque<Packet>,
     /// The last call that has been heard.
     call: Option<Packet>,
-    /// Those who want to know of it at once.
+    /// Worlds and nodes that want to know of it at once.
     members: Vec<(World, NodeId)>,
 }
 
@@ -83,10 +83,10 @@ impl Gang {
     }
 }
 
-/// One link, from this node's end.
+/// A link, from this node's end.
 #[derive(Debug, Default)]
 struct Known {
-    /// It can carry packets.
+    /// The link can carry packets.
     up: bool,
     /// The name that was called there.
     to: Option<(NicId, EndpointId)>,
@@ -109,7 +109,7 @@ pub struct Hostile<P> {
     gang: Rc<RefCell<Gang>>,
     /// Nodes below this number are honest.
     honest: usize,
-    /// Not that of the site.
+    /// A secret other than that of the site.
     secret: Option<Secret>,
     links: BTreeMap<LinkId, Known>,
     pause: Duration,
@@ -165,7 +165,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         !self.over && self.relay.is_none()
     }
 
-    /// It gives up.
+    /// Stops the node.
     pub fn stop(&mut self) {
         self.over = true;
         for link in std::mem::take(&mut self.links).into_keys() {

@@ -23,7 +23,7 @@ pub struct Says {
     pub nonce: [u8; 16],
 }
 
-/// The same as the body of a Connect or Reply.
+/// A hello, as the body of a Connect or Reply.
 pub fn hello(says: &Says) -> Vec<u8> {
     let mut bytes = vec![0; HELLO_LEN];
     bytes[0..4].copy_from_slice(b"MXs1");

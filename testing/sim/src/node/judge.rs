@@ -21,11 +21,11 @@ pub struct Judge {
     pub(super) next_context: u64,
     /// Messages of the inbox that could be had so far.
     pub(super) ready: u64,
-    /// Those that have sent something, if that is of interest.
+    /// Remotes that have sent something, if that is of interest.
     pub(super) heard_of: Option<Vec<RemoteId>>,
     /// Remotes that are of one process.
     pub(super) joined: Vec<(RemoteId, RemoteId)>,
-    /// Those of which a message or a connect's answer has come, and how many had been joined by then.
+    /// Remotes of which a message or a connect's answer has come, and how many had been joined by then.
     pub(super) seen: Vec<(RemoteId, usize)>,
     pub(super) siege: Option<Siege>,
     pub(super) world: World,

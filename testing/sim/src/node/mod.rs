@@ -100,7 +100,7 @@ pub struct Habits {
     pub copies: bool,
     /// Some messages are thought about, at most for so long, before it is decided about them.
     pub deliberates: Option<Duration>,
-    /// It sends to those that have sent it something, too, as a server does.
+    /// The node sends to those that have sent it something, too, as a server does.
     pub answers: bool,
 }
 
@@ -294,7 +294,7 @@ impl<P: Port<Buffer>> Node<P> {
         }
     }
 
-    /// Those it is connected to, as far as it has been told.
+    /// Remotes that the node is connected to, as far as it has been told.
     pub fn remotes(&self) -> &[RemoteId] {
         &self.peers
     }

@@ -128,7 +128,7 @@ impl<P: Port<Buffer>> Node<P> {
         self.get_to(remote, &identity);
     }
 
-    /// It may send to that remote from now on.
+    /// Records that the node may send to that remote from now on.
     fn get_to(&mut self, remote: RemoteId, identity: &Identity) {
         if self.peers.contains(&remote) {
             return;
@@ -185,7 +185,7 @@ impl<P: Port<Buffer>> Node<P> {
         Some(judge.seen[at].0)
     }
 
-    /// Those that have sent something become peers.
+    /// Makes peers of remotes that have sent something.
     pub(super) fn get_to_know(&mut self) {
         let heard_of = self.endpoint.owner_mut().heard_of.as_mut();
         for remote in heard_of.map(std::mem::take).unwrap_or_default() {

@@ -25,7 +25,7 @@ pub struct Siege {
     /// All nodes.
     nodes: usize,
     world: World,
-    /// They do not know the site's secret, and there is one.
+    /// The attackers do not know the site's secret, and there is one.
     secret: bool,
     /// Receives have been called off, which ends sends.
     over: bool,
@@ -34,7 +34,7 @@ pub struct Siege {
 }
 
 impl Siege {
-    /// Of `nodes` those from `honest` on attack.
+    /// A siege in which those of `nodes` from `honest` on attack.
     pub fn new(world: &World, honest: usize, nodes: usize, secret: bool) -> Self {
         Self {
             honest,
@@ -61,12 +61,12 @@ impl Siege {
         );
     }
 
-    /// That node does as it likes.
+    /// Whether a node does as it likes.
     pub(super) fn doubts(&self, node: NodeId) -> bool {
         node >= self.honest
     }
 
-    /// That node has the address of a hostile one, whose share of places is its own.
+    /// Whether a node has the address of a hostile one, whose share of places is its own.
     pub fn is_crowded(&self, node: NodeId) -> bool {
         let translator = |id| self.world.home(id).translator;
         let at = translator(node);
@@ -101,7 +101,7 @@ impl Siege {
 }
 
 impl<P: Port<Buffer>> Node<P> {
-    /// Others attack it from now on.
+    /// Has others attack the node from now on.
     pub fn besiege(&mut self, siege: &Siege) {
         self.endpoint.owner_mut().siege = Some(siege.clone());
     }
@@ -113,7 +113,7 @@ impl<P: Port<Buffer>> Node<P> {
         }
     }
 
-    /// It is connected to the present life of that node.
+    /// Whether the node is connected to the present life of that node.
     pub fn knows(&self, node: NodeId) -> bool {
         let known = |remote: &RemoteId| {
             let identity = self.endpoint.remote_identity(*remote);

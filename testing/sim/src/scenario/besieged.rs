@@ -31,7 +31,7 @@ pub struct Secrets {
     pub other: Option<Secret>,
 }
 
-/// One run.
+/// A run in which some nodes attack the others.
 pub struct Besieged<N: Network> {
     world: World,
     network: N,
@@ -46,7 +46,7 @@ pub struct Besieged<N: Network> {
     config: Config,
 }
 
-/// One of the nodes.
+/// A node of the run.
 #[derive(Debug)]
 enum Actor<N: Network> {
     Honest(Box<Node<N::Port>>),

@@ -1,4 +1,4 @@
-//! One transfer, interrupted after every single step of it, by every kind of interruption.
+//! A transfer, interrupted after every single step of it, by every kind of interruption.
 //!
 //! ```text
 //!   n0 -- message --> n1      step 0, 1, 2, ... n: there, something happens:
@@ -64,7 +64,7 @@ pub struct Transfer {
     pub room: usize,
     /// Memory lies in several pieces.
     pub pieces: bool,
-    /// Others like it that went well before, as some ports warm up.
+    /// Transfers like it that went well before, as some ports warm up.
     pub before: u32,
 }
 
@@ -272,7 +272,7 @@ pub fn interrupt_everywhere<N: Network>(
     );
 }
 
-/// The same once: an interruption that is drawn, after fewer than `steps` steps. Returns true when
+/// Interrupts a transfer once: an interruption that is drawn, after fewer than `steps` steps. Returns true when
 /// the transfer was over before that.
 ///
 /// # Panics

@@ -17,7 +17,7 @@ pub struct Reliably {
 }
 
 impl Reliably {
-    /// One with these; `share` as in [`Fabric::new`].
+    /// A network with these ports; `share` as in [`Fabric::new`].
     pub fn new(world: &World, share: bool, profile: Profile) -> Self {
         world.note(0, format!("{profile:?}"));
         let share = share.then_some(Buffer::share as fn(&Buffer) -> Buffer);
@@ -57,7 +57,7 @@ impl Network for Reliably {
 pub struct Unreliably {
     /// The network between them.
     pub net: DatagramNet,
-    /// Of all ports.
+    /// Configuration of all ports.
     pub config: ReliableConfig,
     /// The faults until all is calm; its bandwidth limit ends then.
     pub faults: Faults,
@@ -66,7 +66,7 @@ pub struct Unreliably {
 }
 
 impl Unreliably {
-    /// One with these.
+    /// A network with these terms.
     pub fn new(world: &World, terms: Terms, config: ReliableConfig, rng: Rng) -> Self {
         world.note(0, format!("{terms:?} {config:?}"));
         Self {

@@ -16,7 +16,7 @@ use mx_proto::{Config, EndpointId, NicId};
 use std::fmt;
 use std::time::Duration;
 
-/// One run.
+/// A run in which nodes change their addresses.
 pub struct Roaming {
     stage: Stage<Reliably>,
     rng: Rng,

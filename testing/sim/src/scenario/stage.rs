@@ -17,13 +17,13 @@ pub struct Stage<N: Network> {
     pub network: N,
     /// All that they have sent.
     pub book: Rc<RefCell<Book>>,
-    /// They.
+    /// The nodes.
     pub cluster: Cluster<Node<N::Port>>,
-    /// Of those that begin from now on.
+    /// Configuration of nodes that begin from now on.
     pub config: Config,
-    /// Of those that begin from now on.
+    /// Habits of nodes that begin from now on.
     pub habits: Habits,
-    /// Of those that begin from now on.
+    /// Mood of nodes that begin from now on.
     pub mood: Mood,
     pub(super) nodes: usize,
 }

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// One end of a cable.
+/// An end of a cable.
 #[derive(Default, Debug)]
 pub struct End {
     /// Number of the node that has it; `None` for the test.

@@ -104,7 +104,7 @@ impl Text {
 }
 
 const STACK: usize = 1 << 17;
-/// Of a node that found a fault.
+/// Exit code of a node that found a fault.
 pub(crate) const FAULT_EXIT: c_int = 99;
 
 #[cfg(test)]

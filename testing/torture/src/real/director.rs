@@ -103,7 +103,7 @@ extern "C" fn on_interrupt(_signal: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// One program, on processes of its own.
+/// Runs a program, on processes of its own.
 fn one(
     args: &Args,
     seed: u64,

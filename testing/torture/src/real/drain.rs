@@ -24,7 +24,7 @@ pub(crate) struct Drain {
     nodes: Vec<usize>,
     tags: i32,
     len: usize,
-    /// Those that it has begun with.
+    /// Peers with which the drain has begun.
     peers: BTreeSet<Peer>,
     waiting: HashMap<u64, Next>,
     /// To be posted when it is time.
@@ -36,7 +36,7 @@ pub(crate) struct Drain {
 struct Next {
     peer: Peer,
     tag: i32,
-    /// It is the first one, or the one before it has failed: a session may begin with it.
+    /// The message is the first one, or the one before it has failed: a session may begin with it.
     begins: bool,
 }
 

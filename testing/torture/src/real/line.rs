@@ -15,7 +15,7 @@ pub(crate) const LINE_FD: RawFd = 3;
 /// Where a node finds the memory of its recorder.
 pub(crate) const RECORDER_FD: RawFd = 4;
 
-/// One end.
+/// An end of the line.
 #[derive(Debug)]
 pub(crate) struct Line(OwnedFd);
 

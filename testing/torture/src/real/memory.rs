@@ -65,12 +65,12 @@ impl Guarded {
         unsafe { std::slice::from_raw_parts(self.as_ptr(), len.min(self.len)) }
     }
 
-    /// It may not be written from now on.
+    /// Forbids writes from now on.
     pub(crate) fn read_only(&self) {
         self.protect(libc::PROT_READ);
     }
 
-    /// It may not be touched from now on. Its pages go at once, its place stays taken.
+    /// Forbids every access from now on. Frees the pages at once, but keeps the address range.
     fn seal(&self) {
         map(Some(self.map), self.mapped, libc::PROT_NONE);
     }
@@ -130,7 +130,7 @@ impl Quarantine {
     }
 }
 
-/// One of the last buffers: where it is, and what it was for.
+/// A buffer of the last ones: where it is, and what it was for.
 struct Entry {
     at: AtomicUsize,
     len: AtomicUsize,

@@ -1,4 +1,4 @@
-//! One node: does what it is told, and looks at everything it gets.
+//! A node: does what it is told, and looks at everything it gets.
 //!
 //! ```text
 //!   line --> order --> operations: post, cancel, ... --> libbmi_mx.so

@@ -21,7 +21,7 @@ pub(crate) enum Fate {
     Dead,
 }
 
-/// Those of all nodes.
+/// The fates of all nodes.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Fates(pub(crate) Vec<Fate>);
 

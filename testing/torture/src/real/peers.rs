@@ -57,7 +57,7 @@ impl Peers {
         self.objects.iter().map(|object| object.peer).collect()
     }
 
-    /// Those that have called, and whether their sessions are over.
+    /// Peers that have called, and whether their sessions are over.
     pub(crate) fn callers(&self) -> Vec<(Peer, bool)> {
         let called = |object: &&Object| object.peer.side == Side::Caller;
         let all = self.objects.iter().filter(called);

@@ -1,4 +1,4 @@
-//! One node's process, seen from outside.
+//! The process of a node, seen from outside.
 //!
 //! ```text
 //!   spawn --> runs --SIGSTOP--> frozen --SIGCONT--> runs --> exits, or kill -9 --> reaped

@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// One node's recorder, as either process has it.
+/// The recorder of a node, as either process has it.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     map: NonNull<Page>,

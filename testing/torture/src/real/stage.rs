@@ -39,7 +39,7 @@ pub(crate) enum Trouble {
 /// Set by SIGINT and SIGTERM.
 pub(crate) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// One node.
+/// A node of the stage.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) life: u32,

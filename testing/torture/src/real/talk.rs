@@ -14,7 +14,7 @@ use super::peers::Object;
 use bmi_mx_torture::Verb;
 use std::time::{Duration, Instant};
 
-/// One node's conversations.
+/// The conversations of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Talk {
     with: Vec<Remote>,
@@ -88,7 +88,7 @@ impl Talk {
         Ok(self.with.is_empty().then_some(self.most))
     }
 
-    /// Those it is not over with.
+    /// Conversations that the node has not finished.
     pub(crate) fn left(&self) -> Vec<usize> {
         self.with.iter().map(|remote| remote.node).collect()
     }
