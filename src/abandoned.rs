@@ -15,7 +15,7 @@
 //! credits are in use.
 //!
 //! Owns: the cancelled tags, by peer id.
-//! Not here: messages.
+//! Out of scope: messages.
 //! Cost: 4 bytes a tag; nothing for peers without one.
 
 use foldhash::fast::RandomState;

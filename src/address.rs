@@ -16,7 +16,7 @@
 //! while, as the host may still read it through an operation.
 //!
 //! Owns: the objects' memory, and the peers' words in it.
-//! Not here: peers, the network.
+//! Out of scope: peers, the network.
 //! Cost: a look-up by address is one comparison a chunk, and no lock.
 
 use crate::abi::types::bmi_method_addr;

@@ -12,7 +12,7 @@
 //! A peer's address is the one that the network has proven, not what it says. Peers on this machine have all
 //! addresses of this machine.
 //!
-//! Not here: peers, the method.
+//! Out of scope: peers, the method.
 
 use crate::address::Address;
 use crate::error::Error;

@@ -20,7 +20,7 @@
 //! pages stay mapped while it is registered.
 //!
 //! Owns: buffers that were freed and not given out again.
-//! Not here: operations.
+//! Out of scope: operations.
 //! Cost: one lock; `take` and `keep` look at every cached buffer, newest first.
 
 use libc::c_void;

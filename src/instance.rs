@@ -19,7 +19,7 @@
 //! ```
 //!
 //! Owns: the one instance, and the calls of a running method.
-//! Not here: the start and the end (`lifecycle`), the protocol, C's pointers.
+//! Out of scope: the start and the end (`lifecycle`), the protocol, C's pointers.
 
 mod life;
 mod lifecycle;

@@ -10,7 +10,7 @@
 //! Limits and credits of waiting messages are the endpoint's task.
 //!
 //! Owns: cancelled receives whose messages may still come.
-//! Not here: peers but their keys, the host.
+//! Out of scope: peers but their keys, the host.
 
 use crate::abandoned::Abandoned;
 use crate::match_layout::{Fields, MessageType};

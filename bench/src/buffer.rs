@@ -8,7 +8,7 @@
 //! Pieces are of equal size; where that does not go, the first ones have a byte more.
 //!
 //! Owns: the memory, and where the pieces lie.
-//! Not here: who sends it (see `messages`, `reference`).
+//! Out of scope: who sends it (see `messages`, `reference`).
 
 use libc::c_void;
 

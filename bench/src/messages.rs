@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the interface, so that both are driven by the same loops.
-//! Not here: either library.
+//! Out of scope: either library.
 
 use crate::buffer::Buffer;
 use crate::peer::Request;

@@ -15,7 +15,7 @@
 //!
 //! Owns: the layouts ([`abi`]), finding and loading the library ([`Library`]), lists of offers
 //! ([`InfoList`], [`Hints`]), and calls through the tables ([`calls`]).
-//! Not here: ports, messages.
+//! Out of scope: ports, messages.
 //!
 //! A binary works with 1.9 to 2.x. Three things make that so:
 //!

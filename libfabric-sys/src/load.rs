@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Owns: the six symbols and their versions, the oldest library accepted, the errors.
-//! Not here: of keeping what was loaded.
+//! Out of scope: of keeping what was loaded.
 //!
 //! A file that was opened is never closed again: its constructors, and those of the provider
 //! libraries it pulls in, may have left behind threads and handlers that run its code.

@@ -9,7 +9,7 @@
 //!                         oneself }
 //! ```
 //!
-//! Not here: addresses, which only ports have.
+//! Out of scope: addresses, which only ports have.
 
 use crate::event::Identity;
 use crate::ids::NicId;

@@ -511,7 +511,7 @@ pub trait RemoteMemory<M> {
     fn recall(&mut self, link: LinkId, token: u64);
 }
 
-/// One [`RemoteMemory::read`].
+/// A read of the peer's memory ([`RemoteMemory::read`]).
 #[derive(Debug)]
 pub struct RemoteRead<'a, M> {
     /// The peer's registration.
@@ -528,7 +528,7 @@ pub struct RemoteRead<'a, M> {
     pub token: u64,
 }
 
-/// One end of a remote read.
+/// An end of a remote read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemoteUse {
     /// Ours: the token of [`RemoteMemory::read`].

@@ -18,7 +18,7 @@
 //! Only remotes with waiting messages have queues; others keep one empty pointer. A few sets are
 //! kept for reuse, so that traffic allocates nothing.
 //!
-//! Not here: operations' contents, the port.
+//! Out of scope: operations' contents, the port.
 
 use crate::flow::Lane;
 use crate::ids::RequestId;

@@ -1,4 +1,4 @@
-//! One session with a remote endpoint, and its link.
+//! A session with a remote endpoint, and its link.
 //!
 //! ```text
 //!   by id:      table  --> Remote --> Queues, while something waits to go there
@@ -9,7 +9,7 @@
 //!
 //! A remote has one link, and ends with it. Several may have one name or one life.
 //!
-//! Not here: requests' contents, matching, the port.
+//! Out of scope: requests' contents, matching, the port.
 //! Cost: the memory of an idle remote is measured in `tests/bounds`.
 
 use crate::data_link::{Session, Stage};
@@ -63,13 +63,13 @@ pub(crate) struct Remote {
 /// The state of the association.
 #[derive(Debug)]
 pub(crate) enum Life {
-    /// It has not answered our call.
+    /// The remote has not answered our call.
     Connecting {
         /// The session on which its peer has said that this one is its, too.
         claimed: Option<RemoteId>,
     },
     Met(Met),
-    /// It is only the name of a sender that has gone, on so many messages that wait here.
+    /// The remote is only the name of a sender that has gone, on so many messages that wait here.
     Tombstone {
         session: SessionId,
         messages: u32,
@@ -114,7 +114,7 @@ pub(crate) struct Met {
     pub(crate) silent: u8,
     /// The end of the present step, while it is monitored.
     pub(crate) step: Option<TimerId>,
-    /// It has been asked whether it is there, as another one has come with its name.
+    /// The remote has been asked whether it is there, as another one has come with its name.
     pub(crate) asked: bool,
     /// The session is joined with others of its process.
     pub(crate) joins: bool,
@@ -123,9 +123,9 @@ pub(crate) struct Met {
 /// The sending link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tx {
-    /// It has room, as far as we know.
+    /// The link has room, as far as we know.
     Open(LinkId),
-    /// It has none.
+    /// The link has no room.
     Blocked(LinkId),
     /// Our Fence has been sent there: nothing else is.
     Fenced(LinkId),
@@ -146,7 +146,7 @@ impl Tx {
 /// Number of the command link among those of a session.
 pub(crate) const COMMAND_LINK: u32 = 0;
 
-/// One link to a remote, and how far it has got.
+/// A link to a remote, and how far it has got.
 pub(crate) type Link = (LinkId, LinkState);
 
 /// None goes back.
@@ -173,7 +173,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Of one that has not been asked yet.
+    /// The limits of a link that has not been asked yet.
     pub(crate) const UNKNOWN: Self = Self {
         eager_max: 0,
         data_max: u32::MAX,
@@ -347,7 +347,7 @@ impl Remote {
         self.queues.as_deref()
     }
 
-    /// The same to take something out.
+    /// The queues, if anything waits, to take something out.
     #[inline]
     pub(crate) fn queues_mut(&mut self) -> Option<&mut Queues> {
         self.queues.as_deref_mut()
@@ -491,14 +491,14 @@ impl<K: Eq + Hash + Copy> Index<K> {
         self.get(key).into_iter().chain(others.copied())
     }
 
-    /// One more with that key.
+    /// Adds a remote with that key.
     fn add(&mut self, key: K, id: RemoteId) {
         if *self.first.entry(key).or_insert(id) != id {
             self.others.entry(key).or_default().push(id);
         }
     }
 
-    /// One is gone.
+    /// Removes a remote that is gone.
     fn remove(&mut self, key: K, id: RemoteId) {
         let is_first = self.get(key) == Some(id);
         let Some(others) = self.others.get_mut(&key) else {
@@ -595,7 +595,7 @@ impl Remotes {
         self.table.get_mut(id)
     }
 
-    /// One that is not only a name.
+    /// The remote of an id, if it is not only a name.
     pub(crate) fn living(&self, id: RemoteId) -> Option<&Remote> {
         self.of(id).filter(|remote| !remote.is_tombstone())
     }
@@ -606,7 +606,7 @@ impl Remotes {
         self.of(id)?.met()
     }
 
-    /// The same to change it.
+    /// The state of a remote once its hello has come, to change it.
     #[inline]
     pub(crate) fn met_mut(&mut self, id: RemoteId) -> Option<&mut Met> {
         match &mut self.of_mut(id)?.life {

@@ -12,7 +12,7 @@
 //!
 //! A proof is valid once: for one role, one nonce, the hellos of both sides, and one link.
 //!
-//! Not here: files, packets.
+//! Out of scope: files, packets.
 
 use crate::ids::{EndpointId, NicId};
 use hmac::{Hmac, Mac};

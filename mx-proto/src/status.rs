@@ -30,7 +30,7 @@ pub enum Status {
     Aborted,
     /// The peer has no room for another remote.
     NoResources,
-    /// One of the two does not know the site's secret, or has none.
+    /// A side does not know the site's secret, or has none.
     BadSecret,
     /// The peer does not accept us: the network does not tell it who we are.
     Refused,
@@ -113,15 +113,15 @@ impl fmt::Display for Violation {
 /// The reason for the loss of a remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DownReason {
-    /// It said goodbye.
+    /// The remote said goodbye.
     Disconnected,
     /// Its link ended.
     Link(LinkDown),
-    /// It, or we, did not prove to know the site's secret.
+    /// The remote, or this endpoint, did not prove to know the site's secret.
     Secret,
     /// There is no memory for what it sends.
     NoMemory,
-    /// It broke the protocol.
+    /// The remote broke the protocol.
     Protocol(Violation),
 }
 

@@ -45,7 +45,7 @@
 //! credits, the others none. A Revoke asks for unused credits; the answer, a Return, says how many
 //! count as used.
 //!
-//! Not here: remotes, requests, ports.
+//! Out of scope: remotes, requests, ports.
 
 use crate::event::Identity;
 use crate::flow::CreditFields;
@@ -118,7 +118,7 @@ pub enum Kind {
     Ping = 11,
     /// The answer to that; one to several is enough.
     Pong = 12,
-    /// Others want credits: give back so many of those that you do not need.
+    /// A request to give back so many credits that the receiver does not need, as others want them.
     Revoke = 13,
     /// The answer to that: so many are given back, perhaps none.
     Return = 14,
@@ -128,7 +128,7 @@ pub enum Kind {
     Challenge = 17,
     /// The answer to that.
     Prove = 18,
-    /// This link is a data link of a session.
+    /// The caller's word that this link is a data link of a session.
     Attach = 19,
     /// The answer to that.
     Attached = 20,

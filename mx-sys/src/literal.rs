@@ -6,7 +6,7 @@
 //!   "[fe80::1%2]"  "10.0.0.5"                               <--text---
 //! ```
 //!
-//! Not here: names, NIC ids.
+//! Out of scope: names, NIC ids.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 

@@ -17,7 +17,7 @@
 //! says that it has changed.
 //!
 //! Owns: the process-wide table of names and IPv6 addresses met so far.
-//! Not here: endpoints, sockets.
+//! Out of scope: endpoints, sockets.
 
 mod error;
 mod lookup;

@@ -12,7 +12,7 @@
 //! rest of the line and all other lines are used.
 //!
 //! Owns: the contents of one file.
-//! Not here: files (`reload` reads them), NIC ids, the resolver.
+//! Out of scope: files (`reload` reads them), NIC ids, the resolver.
 //! Cost: finding a name or an address is O(1).
 
 mod reload;

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Owns: the owner of the ports over a fork, what becomes of the parent's.
-//! Not here: the lock, waiting ([`Shared`]), the calls of an engine.
+//! Out of scope: the lock, waiting ([`Shared`]), the calls of an engine.
 
 use crate::clock::MonotonicClock;
 use crate::nic;

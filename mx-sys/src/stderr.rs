@@ -15,7 +15,7 @@
 //! memory can log.
 //!
 //! Owns: the number of lost lines.
-//! Not here: which lines there are.
+//! Out of scope: which lines there are.
 
 use crate::cancellation::Off;
 use crate::thread::SignalsBlocked;

@@ -12,7 +12,7 @@
 //! quantities are used.
 //!
 //! Owns: the syntax of values, and which kinds of values a caller with fewer rights may set.
-//! Not here: the settings themselves (`settings`, and the libraries above).
+//! Out of scope: the settings themselves (`settings`, and the libraries above).
 
 use mx_port_fabric::is_elevated;
 use mx_proto::Route;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: the codes of wrong arguments.
-//! Not here: the guard of each function (`mx_boundary`), the exports, the choice of the handler (see `handler`).
+//! Out of scope: the guard of each function (`mx_boundary`), the exports, the choice of the handler (see `handler`).
 
 use crate::abi::{MX_INFINITE, MX_MAX_SEGMENTS, mx_request_t, mx_segment_t};
 use crate::error::{Code, Error};

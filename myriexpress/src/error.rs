@@ -4,7 +4,7 @@
 //!   Error --code()--> mx_return_t       --Display--> the line an error handler gets
 //! ```
 //!
-//! Not here: handlers.
+//! Out of scope: handlers.
 
 use crate::numbers::numbers;
 use crate::status::StatusCode;

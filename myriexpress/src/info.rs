@@ -10,7 +10,7 @@
 //!   bytes in C's layout, and the size that C must provide
 //! ```
 //!
-//! Not here: C's pointers.
+//! Out of scope: C's pointers.
 
 use crate::abi::MX_MAX_STR_LEN;
 use crate::error::{Code, Error};

@@ -11,7 +11,7 @@
 //! The environment is read by `mx_init`, because programs set it just before.
 //!
 //! Owns: the count, the settings, the logger.
-//! Not here: endpoints, beyond closing them all. Tested in `tests/lifecycle.rs`, in a process of its
+//! Out of scope: endpoints, beyond closing them all. Tested in `tests/lifecycle.rs`, in a process of its
 //! own for that reason.
 
 use crate::abi::MX_API;

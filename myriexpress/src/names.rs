@@ -5,7 +5,7 @@
 //!       board 1  --of_board-->           --board_number-->  1           on this host
 //! ```
 //!
-//! Not here: the resolver, the peers file (`mx_sys::nic`).
+//! Out of scope: the resolver, the peers file (`mx_sys::nic`).
 
 use crate::error::{Code, Error};
 use mx_proto::NicId;

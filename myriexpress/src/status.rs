@@ -1,6 +1,6 @@
 //! Results of requests: `mx_status_t` and `mx_status_code_t`.
 //!
-//! Not here: return codes of calls (see `error`).
+//! Out of scope: return codes of calls (see `error`).
 
 use crate::handles::Address;
 use crate::numbers::numbers;

@@ -18,7 +18,7 @@
 //! are loaded, and outside a host that would fail (docs/hosts.md, Linking).
 //!
 //! Owns: the pointers to the host's functions and data.
-//! Not here: peers, log levels.
+//! Out of scope: peers, log levels.
 
 mod caller;
 mod facts;

@@ -10,7 +10,7 @@
 //!
 //! Threads start and end the method one at a time, with a lock of the instance's for that.
 //!
-//! Not here: calls of the running method.
+//! Out of scope: calls of the running method.
 
 use super::life::{HostMethod, HostSlot, Running};
 use super::{Instance, TELLING, current, made, not_initialized};

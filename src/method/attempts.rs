@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Owns: the order of attempts.
-//! Not here: their bookkeeping (`../peer/attempts.rs`), the handshake, the questions for names.
+//! Out of scope: their bookkeeping (`../peer/attempts.rs`), the handshake, the questions for names.
 
 use super::Method;
 use crate::abi::types::bmi_method_addr;

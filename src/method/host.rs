@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the peers and unmatched messages; completed operations, each in the list of its context.
-//! Not here: handshakes, events.
+//! Out of scope: handshakes, events.
 
 use super::completions::{Completions, Done};
 use super::{PostKind, Settings};

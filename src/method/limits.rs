@@ -7,7 +7,7 @@
 //! The limits are those of the operation's class, none by default; the peer stays. A matched
 //! operation has the endpoint's own time-out.
 //!
-//! Not here: handshakes.
+//! Out of scope: handshakes.
 
 use super::{Host, Method, PostKind};
 use crate::peer::table::Peer;

@@ -16,7 +16,7 @@
 //! address.
 //!
 //! Owns: the questions.
-//! Not here: the resolver, which may block for seconds, and the thread that asks it.
+//! Out of scope: the resolver, which may block for seconds, and the thread that asks it.
 
 use super::Method;
 use crate::abi::types::bmi_method_addr;

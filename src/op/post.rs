@@ -8,7 +8,7 @@
 //! Pending operations are posted first when the peer becomes ready, so nothing overtakes them. An
 //! operation that completes at once takes no block. A refused one leaves no state.
 //!
-//! Not here: waiting, threads, C's pointers.
+//! Out of scope: waiting, threads, C's pointers.
 
 use super::places::BLOCK_SIZE;
 use super::word::Word;

@@ -12,7 +12,7 @@
 //! chooses, and one more for an address that cuts the connection.
 //!
 //! Owns: the attempts of one connect.
-//! Not here: the endpoint, which connects; the order of the addresses ([`Peer::addresses`](super::table::Peer::addresses)).
+//! Out of scope: the endpoint, which connects; the order of the addresses ([`Peer::addresses`](super::table::Peer::addresses)).
 
 use super::state::Cause;
 use mx_proto::{Instant, NicId, Reminder, RequestId};

@@ -27,7 +27,7 @@
 //! UNOPENED conversations are never cut, so programs that exchange only expected messages can begin
 //! anew after a loss.
 //!
-//! Not here: operations, connections.
+//! Out of scope: operations, connections.
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]

@@ -10,7 +10,7 @@
 //!              body: none
 //! ```
 //!
-//! Not here: peers, the endpoint.
+//! Out of scope: peers, the endpoint.
 
 use crate::match_layout::{Fields, VERSION};
 use mx_proto::flow::{CREDIT, OVERHEAD};

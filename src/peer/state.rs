@@ -19,7 +19,7 @@
 //! [`TRANSITIONS`] are the arrows; `docs/states.md` describes the effect of each on operations.
 //!
 //! Owns: the data of each state and the legal transitions.
-//! Not here: operations, the endpoint.
+//! Out of scope: operations, the endpoint.
 
 use crate::abi::constants as bmi;
 use libc::c_int;

@@ -1,7 +1,8 @@
-//! What no compiler checks. One program: what they share is compiled once.
+//! Rules that no compiler checks, in one program: what they share is compiled once.
 
 use std::path::PathBuf;
 
+mod comments;
 mod documents;
 mod glossary;
 mod layering;

@@ -10,7 +10,7 @@
 //! in the calling thread.
 //!
 //! Owns: the run under callgrind, and the table.
-//! Not here: the calls, see `calls` and `rounds`; callgrind's file, see `callgrind`.
+//! Out of scope: the calls, see `calls` and `rounds`; callgrind's file, see `callgrind`.
 
 mod callgrind;
 mod calls;

@@ -14,7 +14,7 @@
 //! So each call finds what it is to find, however much slower than its peer the counted process is.
 //!
 //! Owns: the order, and the functions whose names callgrind's file is searched for.
-//! Not here: see `calls`.
+//! Out of scope: see `calls`.
 
 use super::calls::{Calls, Method, Ucx};
 use crate::args::{Args, Subject};

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the sockets, and that no more is under way than the receiver's buffer holds.
-//! Not here: order, loss and acknowledgement; the cost of adding them is what is measured.
+//! Out of scope: order, loss and acknowledgement; the cost of adding them is what is measured.
 
 use super::{Wire, list};
 use crate::buffer::Buffer;

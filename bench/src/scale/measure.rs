@@ -9,7 +9,7 @@
 //! | flood   | the busy ones, one of one | unexpected messages without answers, in turn     |
 //! | rest    | none                     | memory again                                     |
 //!
-//! Not here: tables.
+//! Out of scope: tables.
 
 use crate::figures::Spread;
 use bmi_mx_crowd::census::Census;

@@ -13,7 +13,7 @@
 //! Each is paired with the method on its own: ring, reference, method, ring, reference, method.
 //!
 //! Owns: which, and their names.
-//! Not here: the method.
+//! Out of scope: the method.
 
 use super::Bench;
 use super::latency::GROUPS;

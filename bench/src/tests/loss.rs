@@ -11,7 +11,7 @@
 //! both are the same: the spread of that row is the machine's.
 //!
 //! Owns: the rates of loss, and the pairing.
-//! Not here: sent again.
+//! Out of scope: sent again.
 
 use super::rate::stream;
 use super::{finished, start_peer};

@@ -9,7 +9,7 @@
 //! other is measured.
 //!
 //! Owns: the pairing.
-//! Not here: see `latency`.
+//! Out of scope: see `latency`.
 
 use super::latency::{GROUPS, echoed};
 use super::{SIZES, group, matching, spawn_peer, start_peer};

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: `fi_cq_attr` and `fi_av_attr` at the size of 2.x.
-//! Not here: sensible values.
+//! Out of scope: sensible values.
 //!
 //! The library reads as much as it was compiled with and takes zero in an appended member as
 //! "not used".

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Owns: the macros, and their records.
-//! Not here: libfabric.
+//! Out of scope: libfabric.
 //!
 //! A definition cannot exist without its record: both come from one macro call, and each file of
 //! definitions is one call for its structs and one for its constants.

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Owns: layouts that fit 1.9 to 2.x at once, on 64-bit Linux.
-//! Not here: loading, calling, policy.
+//! Out of scope: loading, calling, policy.
 
 // C's names are kept, so that the manual's and this code's say the same.
 #![allow(non_camel_case_types)]

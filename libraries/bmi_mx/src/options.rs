@@ -13,7 +13,7 @@
 //! them apart. It may point anywhere: it is copied by a system call, which fails where a read would end the process.
 //!
 //! Owns: what counts as an option string.
-//! Not here: the settings in it (`config`).
+//! Out of scope: the settings in it (`config`).
 
 use libc::{c_char, iovec};
 use std::io;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the guard, the answer of each kind of function to a failure.
-//! Not here: the checks, codes.
+//! Out of scope: the checks, codes.
 
 use libc::c_int;
 use mx_sys::{cancellation, unsaid};

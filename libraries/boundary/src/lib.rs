@@ -14,7 +14,7 @@
 //! The guard is part of [`export!`], which alone gives a function its C name, so it cannot be left out.
 //!
 //! Owns: the guard, the checks.
-//! Not here: the exported functions, the codes of errors.
+//! Out of scope: the exported functions, the codes of errors.
 
 mod arguments;
 mod guard;

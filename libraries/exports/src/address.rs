@@ -1,7 +1,7 @@
 //! Names and addresses.
 //!
 //! Owns: nothing.
-//! Not here: the syntax (`peer_name`), peers.
+//! Out of scope: the syntax (`peer_name`), peers.
 
 use crate::export;
 use bmi_method::abi::types::bmi_method_addr;

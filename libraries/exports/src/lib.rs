@@ -16,7 +16,7 @@
 //! `docs/c-api.md` lists them for each function. On failure no output is written.
 //!
 //! Owns: C's argument lists and the codes for wrong arguments.
-//! Not here: peers, the network.
+//! Out of scope: peers, the network.
 
 // The names are C's. What a C caller must keep is said in each function's own words.
 #![allow(non_snake_case, clippy::missing_safety_doc)]

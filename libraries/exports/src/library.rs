@@ -1,6 +1,6 @@
 //! The failure of a call becomes a negative BMI code and a line of the log.
 //!
-//! Not here: the guard of each function (`mx_boundary`).
+//! Out of scope: the guard of each function (`mx_boundary`).
 
 use crate::Error;
 use bmi_method::abi::constants::BMI_EIO;

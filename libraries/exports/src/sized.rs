@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: which sizes are legal.
-//! Not here: the members.
+//! Out of scope: the members.
 
 use crate::Error;
 use mx_boundary::in_range;

@@ -18,7 +18,7 @@
 //!
 //! Owns: the messages, their bytes and payments; the names under which senders have offered messages, also
 //! those that a receive has taken.
-//! Not here: operations, the pool, the limit for each sender (see `flow`).
+//! Out of scope: operations, the pool, the limit for each sender (see `flow`).
 //! Cost: O(1) for each message, per mask in use if it is unexpected; no allocation once there are enough
 //! places. The next undecided one is found by passing over those of sources whose bytes are on their way.
 

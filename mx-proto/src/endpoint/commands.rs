@@ -22,7 +22,7 @@ use std::time::Duration;
 /// The result of posting a send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Posted {
-    /// It is done: the memory is the caller's again. No completion follows.
+    /// The send is complete and the memory is the caller's again; no completion follows.
     Complete,
     /// A completion follows.
     Pending(RequestId),
@@ -47,7 +47,7 @@ pub enum SendMode {
     /// received before it. A copy has no time-out, and is given up only with its remote. Otherwise as
     /// `Standard`.
     Buffered,
-    /// Not before the message has been matched.
+    /// When a receive has matched the message (MPI's synchronous mode).
     Synchronous,
 }
 
@@ -89,7 +89,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.send_what(to, bits, (memory, word), mode)
     }
 
-    /// The same of what becomes an operation only if it has to.
+    /// Sends a message that becomes an operation only if it has to.
     #[inline(always)]
     pub fn send_what(
         &mut self,
@@ -271,7 +271,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.recv_from(NO_REMOTE, bits, mask, (memory, word))
     }
 
-    /// The same of what becomes an operation only if it has to, for messages of one remote only: the
+    /// Posts a receive that becomes an operation only if it has to, for messages of one remote only: the
     /// receive ends with that remote. Another remote that sends a message that it would accept commits a
     /// violation.
     #[inline(always)]
@@ -352,7 +352,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// The same of a message that is here already.
+    /// Receives a message that is here already.
     #[inline(never)]
     fn recv_early(
         &mut self,
@@ -464,7 +464,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
     }
 
-    /// The same for one operation, counted from now. False when it has completed.
+    /// Sets the time-out of an operation, counted from now. False when it has completed.
     pub fn set_timeout_of(&mut self, request: RequestId, timeout: Option<Duration>) -> bool {
         let Some(posted) = self.ops.get_mut(request) else {
             return false;

@@ -13,7 +13,7 @@
 //! again. Each side says on the command link that a data link is lost, so that both forget what was under way on it.
 //!
 //! Owns: the names of data links, by port.
-//! Not here: the state of a session's links (`crate::data_link`), the choice of a link for each part (`rendezvous`).
+//! Out of scope: the state of a session's links (`crate::data_link`), the choice of a link for each part (`rendezvous`).
 //! Cost: an entry in a hash table for each data link, and a look-up for each packet of one.
 
 use super::Endpoint;

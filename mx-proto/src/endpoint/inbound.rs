@@ -461,9 +461,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
 /// The result of a search among the posted receives.
 pub(super) enum Found {
-    /// It is for this one, which is in no list now.
+    /// The message is for this receive, which is in no list now.
     Receive(RequestId),
-    /// It matches only a receive for another remote's messages.
+    /// The message matches only a receive for another remote's messages.
     Foreign,
     /// None accepts it.
     Nothing,

@@ -12,7 +12,7 @@
 //! Without a secret an introduction is over with the hello. The secret is checked in `challenges`.
 //!
 //! Owns: introductions that wait for a proof, refusals that have been logged.
-//! Not here: addresses.
+//! Out of scope: addresses.
 //! Cost: O(1) for each introduction.
 
 mod challenges;
@@ -42,7 +42,7 @@ use std::collections::HashMap;
 pub(super) struct Introductions {
     /// Links of strangers that have been refused in this round.
     refused_links: Vec<LinkId>,
-    /// Those that wait for a proof of the site's secret.
+    /// Introductions that wait for a proof of the site's secret.
     challenged: HashMap<LinkId, Introduction, RandomState>,
     /// Refusals by source and claim, and by source.
     refused: LogLimit<(Source, Name)>,

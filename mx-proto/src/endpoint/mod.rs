@@ -1,4 +1,4 @@
-//! One endpoint: turns posted operations into packets and packets into completions.
+//! An endpoint: turns posted operations into packets and packets into completions.
 //!
 //! ```text
 //!   commands: send recv end connect disconnect             progress
@@ -14,7 +14,7 @@
 //!
 //! Owns: operations, remotes, matching, timers, the port, events that have not been polled out, and its own owner, the
 //! layer above.
-//! Not here: locks, threads.
+//! Out of scope: locks, threads.
 //!
 //! Order of calls: any. No call blocks, and an owner cannot call its endpoint. The port hands its events out one at
 //! a time, so the endpoint calls it at once when an event leads to that: a link that is to end is closed, and memory
@@ -520,7 +520,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The same, and the caller reports its end. `None`: it is an internal operation.
+    /// Ends an operation whose end the caller reports. `None`: it is an internal operation.
     fn finish_op(&mut self, id: RequestId, status: Status, transferred: u32) -> Option<Outcome> {
         let record = self.ops.get(id)?;
         let state = &record.state;

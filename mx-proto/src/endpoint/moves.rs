@@ -15,7 +15,7 @@
 //! After the move the meeting link carries nothing. Its end is a reason to ask the peer over the fabric.
 //!
 //! Owns: the added link of each session until it is the command link, and the meeting link from then on.
-//! Not here: addresses of a fabric, which the port makes and reads.
+//! Out of scope: addresses of a fabric, which the port makes and reads.
 //! Cost: an entry for each session that moves, or has kept its meeting link.
 
 use super::Endpoint;

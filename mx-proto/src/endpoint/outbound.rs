@@ -40,12 +40,12 @@ struct Next {
     send: RequestId,
     lane: Lane,
     paid: Paid,
-    /// It goes with its data.
+    /// The message goes with its data.
     eager: bool,
 }
 
 impl Next {
-    /// Of the first ones of both lanes the one that was posted first, or the other, if for that there
+    /// Returns the first message of both lanes that was posted first, or the other, if for that there
     /// are neither credits nor its slot. `most`: bytes of the largest that goes with its data. `patient`:
     /// such a one is not announced while there may be credits for it.
     pub(super) fn of<O: Owner>(
@@ -411,6 +411,6 @@ pub(super) fn unread_max(all: usize, many: usize) -> usize {
 /// Packets without data that may wait for a remote before it is granted nothing more: far more than
 /// one that reads has there, as each of its messages may cost an answer.
 const UNREAD_MAX: usize = 256;
-/// The same once there are [`UNREAD_ALL`] for all remotes together, about two megabytes.
+/// Limit of waiting packets once there are [`UNREAD_ALL`] for all remotes together, about two megabytes.
 const UNREAD_WHEN_FULL: usize = 4;
 pub(super) const UNREAD_ALL: usize = 16 * 1024;

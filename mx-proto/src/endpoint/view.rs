@@ -13,7 +13,7 @@ use crate::remote::{Life, Remote, Tx};
 use crate::time::Clock;
 use std::time::Duration;
 
-/// One remote at one moment.
+/// A remote at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteView {
     /// The interface it goes under.
@@ -26,7 +26,7 @@ pub struct RemoteView {
     pub link: Option<LinkId>,
     /// Operations with it that have not completed.
     pub operations: u32,
-    /// Of these, sends of which nothing has gone yet.
+    /// Sends of which nothing has gone yet.
     pub queued: u32,
     /// Differs as soon as the operation that has been under way the longest is another one. 0: there is none.
     pub oldest: u64,
@@ -41,13 +41,13 @@ pub struct RemoteView {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Phase {
-    /// It has not answered our call.
+    /// The remote has not answered our call.
     Connecting = 1,
     /// Messages can go.
     Connected = 2,
     /// Its link takes nothing at present.
     LinkFull = 3,
-    /// It lends too few credits for the first send.
+    /// The remote lends too few credits for the first send.
     NoCredits = 4,
 }
 

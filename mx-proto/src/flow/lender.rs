@@ -11,7 +11,7 @@
 //! count of unused lags behind by those on their way, and is never ahead. Messages in slots are not
 //! counted here.
 //!
-//! Not here: the pool, other remotes; [`super::Flow`] keeps them consistent.
+//! Out of scope: the pool, other remotes; [`super::Flow`] keeps them consistent.
 //!
 //! Cost: 32 bytes a remote. `arrive` is a subtraction, a comparison and an addition.
 

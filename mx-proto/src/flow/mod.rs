@@ -41,7 +41,7 @@
 //! | `rebalance` | lending, asking, narrowing |
 //! | `settings`, `stats` | constants and limits; counters |
 //!
-//! Not here: messages, links, clocks.
+//! Out of scope: messages, links, clocks.
 //! Cost: 56 bytes a remote; a message costs a few comparisons and additions, and once an epoch a place
 //! in a list.
 

@@ -17,7 +17,7 @@
 //!
 //! A source borrows at most its [share](Shares) of the credits that the others leave; tombstones
 //! of its gone remotes count.
-//! Not here: remotes.
+//! Out of scope: remotes.
 
 use super::settings::Settings;
 use crate::origin::Source;

@@ -9,7 +9,7 @@
 //! mask form a *class*; BMI uses one mask, so matching is one look-up however many receives are
 //! posted. Between classes the posting order decides.
 //!
-//! Not here: payload, remotes' states, the wire.
+//! Out of scope: payload, remotes' states, the wire.
 
 mod index;
 mod posted;

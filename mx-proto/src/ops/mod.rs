@@ -6,7 +6,7 @@
 //!   parts     of a message that is being pulled
 //! ```
 //!
-//! Not here: ports.
+//! Out of scope: ports.
 
 mod list;
 mod parts;

@@ -17,7 +17,7 @@
 //! [`crate::op_states`] has all transitions as a table. A record has memory in the states that need
 //! it and in no other.
 //!
-//! Not here: lists' heads, the wire, ports.
+//! Out of scope: lists' heads, the wire, ports.
 
 use super::list::{Links, NONE, Strand};
 use super::parts::{NO_LINK, Parts};

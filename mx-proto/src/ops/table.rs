@@ -8,7 +8,7 @@
 //! gets the same of 2^31 numbers again.
 //!
 //! Owns: the places.
-//! Not here: heads of lists.
+//! Out of scope: heads of lists.
 //! Cost: O(1), except [`Ops::iter`]; allocates nothing once there are enough places.
 
 use super::list::{Links, List, NONE, Strand};

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Owns: the number of segments not acknowledged.
-//! Not here: their numbers, the timer (`timers`).
+//! Out of scope: their numbers, the timer (`timers`).
 
 use crate::time::Instant;
 use std::time::Duration;

@@ -8,7 +8,7 @@
 //! The peer counts segments as lost that the answer to a Ping does not name, so whatever had arrived before the Ping
 //! has to be read first.
 //!
-//! Not here: acknowledgements that no Ping asked for (`ack_policy`).
+//! Out of scope: acknowledgements that no Ping asked for (`ack_policy`).
 
 use super::timers::{Timer, Timers};
 use crate::time::Instant;

@@ -16,7 +16,7 @@
 //! lost than the random loss rate.
 //!
 //! Owns: the window, the rounds.
-//! Not here: numbers, segments, clocks.
+//! Out of scope: numbers, segments, clocks.
 
 use self::reductions::{Account, Fall};
 use super::rtt::Rtt;

@@ -14,7 +14,7 @@
 //! of cookies the next one cannot be computed.
 //!
 //! Owns: the key, the counter, which callers' cookies have been used up.
-//! Not here: sessions, addresses, packets.
+//! Out of scope: sessions, addresses, packets.
 
 use super::seq::Seq;
 use crate::origin::Source;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: when the peer was heard, when something of ours arrived, Pings since then.
-//! Not here: what the answer to a Ping says of segments (`recovery`).
+//! Out of scope: what the answer to a Ping says of segments (`recovery`).
 
 use super::recovery::Recovery;
 use super::reliable_config::ReliableConfig;

@@ -1,6 +1,6 @@
 //! A link: a session, its packets, and its state at the layer above.
 //!
-//! Not here: other links.
+//! Out of scope: other links.
 
 use super::packet::{DatagramKind, Header};
 use super::parts::Midway;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Owns: the credit.
-//! Not here: the congestion controller.
+//! Out of scope: the congestion controller.
 
 use super::rtt::Rtt;
 use crate::time::Instant;

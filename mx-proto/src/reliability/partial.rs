@@ -14,7 +14,7 @@
 //! its end nothing behind it asks for a place: the question is taken for one about that message.
 //!
 //! Owns: the bytes of the fragment that have no destination yet.
-//! Not here: other fragments.
+//! Out of scope: other fragments.
 
 use super::reassembly::{ALLOC_COST, BadFragment, BodyLimits, Chunk, SLOT_COST, Step};
 use crate::memory::Memory;

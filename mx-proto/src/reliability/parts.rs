@@ -8,7 +8,7 @@
 //! All parts are of one fragment. While a link is midway it takes no other packet.
 //!
 //! Owns: the rest of a packet whose memory has gone.
-//! Not here: the segments that have been cut.
+//! Out of scope: the segments that have been cut.
 
 use super::checksum::crc32c;
 use super::link::{Link, Need};

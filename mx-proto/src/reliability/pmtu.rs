@@ -21,7 +21,7 @@
 //! vanish, the path is narrower than it says: a PMTU black hole (RFC 4821, 8899).
 //!
 //! Owns: the sizes, the tries.
-//! Not here: addresses.
+//! Out of scope: addresses.
 
 mod black_hole;
 

@@ -13,7 +13,7 @@
 //! known only to the two ends and to the path: an error that quotes it is about a datagram that was
 //! sent.
 //!
-//! Not here: sessions.
+//! Out of scope: sessions.
 
 use super::packet::sender_of;
 

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Owns: the bytes of fragments that cannot be delivered yet.
-//! Not here: sequence numbers, acknowledgements; each chunk is passed here once.
+//! Out of scope: sequence numbers, acknowledgements; each chunk is passed here once.
 //! Cost: O(1) a chunk in order; an early one is searched for among those that wait. Memory is
 //! allocated only for bytes that have arrived, never for an announced length. The front packet is
 //! not charged while its bytes come in order, and takes at most as much as a kept packet may have;

@@ -51,7 +51,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         Some(id)
     }
 
-    /// The same for this link only. True when there was any.
+    /// Does the deferred work of a fast receive for this link only. True when there was any.
     #[inline]
     pub(super) fn finish_fast_receive_of(&mut self, id: LinkId) -> bool {
         let deferred = self.deferred.as_ref();

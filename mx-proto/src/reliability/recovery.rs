@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Owns: the segments, the estimates of the path, the Ping for losses that is under way.
-//! Not here: the size of datagrams, whether the peer is alive.
+//! Out of scope: the size of datagrams, whether the peer is alive.
 
 use super::congestion::Congestion;
 use super::packet::Header;

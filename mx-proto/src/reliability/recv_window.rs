@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: a bit for every number, allocated with the first early segment.
-//! Not here: bytes, fragments, the peer.
+//! Out of scope: bytes, fragments, the peer.
 //! Cost: detecting and marking are O(1); no memory as long as everything comes in order.
 
 use super::seq::Seq;

@@ -113,7 +113,7 @@ impl<D: DatagramPort> Reliable<D> {
         place.map(|(address, _)| address)
     }
 
-    /// Those of them that are suspended: nothing has happened on them for a while.
+    /// Number of links that are suspended: nothing has happened on them for a while.
     pub fn suspended(&self) -> usize {
         self.links.table.suspended()
     }
@@ -123,7 +123,7 @@ impl<D: DatagramPort> Reliable<D> {
         self.links.early_bytes
     }
 
-    /// This machine's addresses are others now: the next round takes the links down that are cut off.
+    /// Takes links down in the next round that are cut off, as this machine's addresses have changed.
     pub fn leave_old_addresses(&mut self) {
         let all = self.links.table.addresses();
         let lost = all.filter(|(_, address)| self.datagrams.is_cut_off(*address));

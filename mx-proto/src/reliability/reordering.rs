@@ -11,7 +11,7 @@
 //! loss costs the wait, at most a round trip more (as the window of RACK, RFC 8985, section 6.2).
 //!
 //! Owns: the longest delay of a reordered segment in the last 5 to 10 seconds.
-//! Not here: segments, clocks.
+//! Out of scope: segments, clocks.
 
 use super::rtt::Rtt;
 use crate::time::Instant;

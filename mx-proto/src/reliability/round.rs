@@ -17,7 +17,7 @@
 //! queued events and its position here are forgotten.
 //!
 //! Owns: the events that are queued, the kept body that is lent.
-//! Not here: the contents of datagrams and chunks.
+//! Out of scope: the contents of datagrams and chunks.
 
 use super::links::{Links, shared};
 use super::reassembly::{BodyLimits, Reassembly, Step};

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Owns: the estimate.
-//! Not here: segments, clocks. The caller gives only samples of segments sent once.
+//! Out of scope: segments, clocks. The caller gives only samples of segments sent once.
 
 use super::reliable_config::ReliableConfig;
 use crate::time::Instant;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: every accepted and unacknowledged byte, of all links of a port.
-//! Not here: links, sequence numbers.
+//! Out of scope: links, sequence numbers.
 //! Cost: reserving, writing and releasing are O(1) a block and allocate nothing as long as there are
 //! free blocks; an idle send buffer holds nothing after [`SendBuffer::trim`].
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Owns: the place of each segment's bytes until it is acknowledged, and its state.
-//! Not here: clocks, the wire format. A segment counts with its header, as on the path and at its
+//! Out of scope: clocks, the wire format. A segment counts with its header, as on the path and at its
 //! receiver.
 //! Cost: push, send and acknowledge are O(1) a segment without loss; with holes, an acknowledgement
 //! looks at the segments from the first hole to the highest that has arrived.

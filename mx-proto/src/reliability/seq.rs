@@ -4,7 +4,7 @@
 //!    ... 2^32-2  2^32-1  0  1  2 ...      a precedes b when b is less than half a circle ahead
 //! ```
 //!
-//! Not here: windows.
+//! Out of scope: windows.
 
 /// A serial number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -18,7 +18,7 @@ use crate::time::Instant;
 use std::fmt;
 use std::hash::Hash;
 
-/// One of the two channels to a peer. There is no order between them.
+/// A channel to a peer, of the two. There is no order between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channel {
     /// For what is short and urgent.
@@ -46,7 +46,7 @@ pub struct GsoBatch<'a> {
     pub bytes: &'a [u8],
     /// Bytes of each but the last. Not 0.
     pub segment: usize,
-    /// They may be larger than the path's MTU: the network layer is to cut them if it can.
+    /// The datagrams may be larger than the path's MTU: the network layer is to cut them if it can.
     pub may_fragment: bool,
     /// A single datagram whose source address does not matter: the peer knows its sender anyway.
     /// (Not for datagrams from the address to which answers are sent.)
@@ -121,7 +121,7 @@ pub enum Incoming<A> {
 pub enum Received<A> {
     /// Something has come in.
     Incoming(Incoming<A>),
-    /// That was all, and no memory of the service is lent any more.
+    /// The end of the round: no memory of the service is lent any more.
     End {
         /// There was anything, handed out or not.
         any: bool,
@@ -177,7 +177,7 @@ pub trait DatagramPort {
         false
     }
 
-    /// The same for the whole life of the service.
+    /// The limits of a channel, constant for the whole life of the service.
     fn capacity(&self, channel: Channel) -> Capacity;
 
     /// Bytes that can have arrived without having been polled; more are lost.

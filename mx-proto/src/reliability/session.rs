@@ -1,4 +1,4 @@
-//! One session with one peer: its life, its numbers, its acknowledgements.
+//! A session with a peer: its life, its numbers, its acknowledgements.
 //!
 //! ```text
 //!   Connecting --Welcome--> Open --close--> Closing --all acknowledged--> over
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Owns: the state, both windows, and one of each: timers, recovery, keep_alive, answers, ack_policy, pacer, pmtu.
-//! Not here: packets of the endpoint, addresses, other sessions.
+//! Out of scope: packets of the endpoint, addresses, other sessions.
 
 mod suspended;
 
@@ -175,7 +175,7 @@ impl Session {
         !self.unconfirmed && self.pmtu.data_proven()
     }
 
-    /// It was closing and everything has arrived.
+    /// Whether the session was closing and everything has arrived.
     pub(super) fn is_over(&self) -> bool {
         self.is_closing() && !self.fin && self.recovery.send.is_empty()
     }
@@ -222,7 +222,7 @@ impl Session {
         true
     }
 
-    /// It has been open, but the called peer had forgotten that.
+    /// Whether the session has been open, but the called peer had forgotten that.
     pub(super) fn was_welcome_before(&self) -> bool {
         self.again > 0
     }
@@ -371,7 +371,7 @@ impl Session {
         self.keep_alive.on_refused() || self.is_connecting()
     }
 
-    /// The same of the peer's data channel, without which a session goes on: the other one is asked.
+    /// Records that the peer's data channel is refused, without which a session goes on: the other one is asked.
     pub(super) fn on_data_refused(&mut self) {
         self.keep_alive.wanted |= !self.is_connecting();
     }
@@ -441,7 +441,7 @@ impl Session {
         self.timers.set(Timer::Probe, self.pmtu.deadline());
     }
 
-    /// Of something that was sent again, or nothing at all: perhaps that is because of its size.
+    /// Records that what was sent has not arrived, or not before it was sent again: perhaps that is because of its size.
     fn on_nothing_arrived(&mut self, now: Instant, stats: &mut ReliableStats) {
         if self.pmtu.on_timeout(now) {
             stats.black_holes += 1;

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Owns: the deadlines. A link has one entry in the wheel of its port, for the earliest of them.
-//! Not here: what happens at a deadline (`Session::on_timer`, `transmit`).
+//! Out of scope: what happens at a deadline (`Session::on_timer`, `transmit`).
 //! Cost: 8 bytes a timer; `next` looks at all.
 
 use crate::time::Instant;

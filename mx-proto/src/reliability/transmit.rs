@@ -14,7 +14,7 @@
 //!
 //! Resends never take the command channel, to leave it to acknowledgements.
 //!
-//! Not here: addresses, other sessions.
+//! Out of scope: addresses, other sessions.
 
 use super::packet::{ASK, DATAGRAM_HEADER, DatagramKind, Header, SACK_WORDS, greeting};
 use super::recovery::stamp;

@@ -11,7 +11,7 @@
 //! none of them can go on: that is what a lost wake-up is. A time-out that is waited for is over at
 //! once, after all other threads had a turn; so nothing here may rely on one.
 //!
-//! Not here: ports. What their shared memory adds is in `doorbell` and `memory`.
+//! Out of scope: ports. What their shared memory adds is in `doorbell` and `memory`.
 
 #![cfg(test)]
 #![allow(

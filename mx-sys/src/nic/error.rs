@@ -7,7 +7,7 @@
 //!        --> another machine, where it has to be this one      Elsewhere
 //! ```
 //!
-//! Not here: codes; the libraries above have their own.
+//! Out of scope: codes; the libraries above have their own.
 
 use mx_port_base::interfaces::Interfaces;
 use std::fmt;

@@ -9,7 +9,7 @@
 //!   place 1 of  A4 B4 C4 A6 B6  is tried in the order  B4 A6 A4 B6 C4
 //! ```
 //!
-//! Not here: NIC ids, boards.
+//! Out of scope: NIC ids, boards.
 
 use super::ResolveError;
 use super::machine_name;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the table, behind one lock that a fork waits for.
-//! Not here: the resolver.
+//! Out of scope: the resolver.
 
 use super::{KnownPeer, ResolveError, id};
 use crate::fork::ForkLock;

@@ -9,7 +9,7 @@
 //! Labels and sentences are where each is declared ([`mx_proto::counters`]).
 //!
 //! Owns: their order.
-//! Not here: pages, tools.
+//! Out of scope: pages, tools.
 //! Cost: [`values`] copies words; no allocation, no system call.
 
 use super::PortView;

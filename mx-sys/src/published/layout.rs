@@ -15,7 +15,7 @@
 //! the magic last. Labels are in the page, so that a tool shows the counters of a library older or
 //! newer than itself.
 //!
-//! Not here: mapping and reading.
+//! Out of scope: mapping and reading.
 
 use mx_port_base::ports::PortInfo;
 

@@ -6,7 +6,7 @@
 //!
 //! The table of all cases stands with the tests.
 //!
-//! Not here: the ports.
+//! Out of scope: the ports.
 
 use mx_port_base::ports::{self, LOCAL, LOOPBACK, RDM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, TCP};
 use mx_proto::Route;

@@ -194,9 +194,9 @@ impl fmt::Display for Peer {
 /// Reasons why a peer is not reached over the port that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Trouble {
-    /// It does not have it.
+    /// The peer does not have the fabric.
     NoPort,
-    /// It is on another fabric, or its address is of another version.
+    /// The peer is on another fabric, or its address is of another version.
     Differs,
     /// There is no room for another link, here or there.
     Full,

@@ -41,7 +41,7 @@ pub(super) struct Double {
     asked: Vec<LinkId>,
     /// Something has happened in the round.
     any: bool,
-    /// It takes no more links.
+    /// The port takes no more links.
     pub(super) full: bool,
     /// The time at which anything last came over any link.
     heard_at: Option<Instant>,

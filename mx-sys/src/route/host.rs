@@ -184,7 +184,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         Ok(all)
     }
 
-    /// This is asked for, of which the interfaces of each time have to be found.
+    /// Keeps to an interface and a device that were asked for, of which the interfaces of each time have to be found.
     pub(super) fn stay_under(&mut self, interface: Interface, device: Device) {
         (self.interface, self.device) = (interface, device);
     }
@@ -194,7 +194,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         self.secret = Some(secret);
     }
 
-    /// These settings for the endpoint on these ports: with a key of its own, and with what its peers have to
+    /// Settings for the endpoint on these ports: with a key of its own, and with what its peers have to
     /// know. Fails when the kernel has no random numbers.
     pub fn endpoint_config(&self, settings: &Config) -> io::Result<Config> {
         Ok(Config {

@@ -1,4 +1,4 @@
-//! What an endpoint needs of each of its ports beside carrying packets: the table of ports, in code.
+//! Tasks of each port for an endpoint beside carrying packets: the table of ports, in code.
 //!
 //! ```text
 //!   HostPorts --- number ---> dyn HostPort: begin a link, turns, origin, figures, counters, interfaces
@@ -6,7 +6,7 @@
 //!
 //! Name, number and route of each port are in [`mx_port_base::ports`].
 //!
-//! Not here: opening (`open`), the choice of a port (`choice`).
+//! Out of scope: opening (`open`), the choice of a port (`choice`).
 
 use super::lazy::Lazy;
 use super::loopback::LoopbackPort;
@@ -32,7 +32,7 @@ use std::io;
 /// A port to which nothing is sent (RFC 863).
 const DISCARD: u16 = 9;
 
-/// One of the ports of an endpoint.
+/// A port of an endpoint.
 pub(super) trait HostPort<M: Memory>: Port<M> + Any + Send {
     /// Begins a link. `fallback`: the route of another port over which the link is made if it does not come up.
     fn begin_link(

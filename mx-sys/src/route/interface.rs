@@ -8,7 +8,7 @@
 //!     nothing                      none in particular: the first in their order that can be used
 //! ```
 //!
-//! Not here: listening.
+//! Out of scope: listening.
 
 use super::open::OpenOptions;
 use crate::nic;

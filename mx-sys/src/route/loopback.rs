@@ -13,7 +13,7 @@
 //! like a stranger's. Bodies are copied into buffers that are reused.
 //!
 //! Owns: the packets under way, at most about [`LINK_BYTES`] for each direction of a link.
-//! Not here: addresses.
+//! Out of scope: addresses.
 //! Cost: no system call, and no allocation once the buffers have grown.
 
 use mx_port_base::eventfd::EventFd;

@@ -22,7 +22,7 @@
 //!
 //! libfabric is loaded only when the rdm port is opened.
 //!
-//! Not here: links.
+//! Out of scope: links.
 
 use super::host::HostPorts;
 use super::interface::Interface;
@@ -52,9 +52,9 @@ use std::time::Duration;
 /// The choice of an endpoint to open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndpointChoice {
-    /// This one.
+    /// An endpoint with this number.
     Exact(EndpointId),
-    /// One that is free.
+    /// Any endpoint that is free.
     Any,
     /// The lowest below [`SMALL_IDS`] that is free; where none is, as [`Any`](Self::Any).
     Lowest,
@@ -190,7 +190,7 @@ impl Error for OpenError {}
 /// whatever comes to need one in vain.
 const LEAST_DESCRIPTORS: usize = 14;
 
-/// Those of the page with counters and of one peer: over shared memory its socket and the memory that it hands over, over rdm two
+/// Descriptors of a page with counters and of a peer: over shared memory its socket and the memory handed over, over rdm two
 /// connections. With fewer, servers began and accepted no connection (`c_tests/bmi/without.c`).
 const PEERS_DESCRIPTORS: usize = 3;
 

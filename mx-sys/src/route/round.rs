@@ -30,7 +30,7 @@ pub(super) struct Round {
     active: bool,
     /// Number of turns so far.
     at: usize,
-    /// That port is in a round of its own.
+    /// The port is in a round of its own.
     begun: bool,
     any: bool,
     /// The port that has given out the last event.

@@ -9,7 +9,7 @@
 //!   the port cannot tell       none: refused
 //! ```
 //!
-//! Not here: links.
+//! Out of scope: links.
 
 use crate::{literal, nic};
 use mx_port_base::origin::Origin;

@@ -8,7 +8,7 @@
 //! Receives must contain their id, so that every completion belongs to one; a thread that waits for
 //! one id is not woken for others.
 //!
-//! Not here: requests, threads.
+//! Out of scope: requests, threads.
 
 use mx_sys::Interest;
 

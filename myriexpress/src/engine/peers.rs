@@ -18,7 +18,7 @@
 //! life. What a remote has left belongs to its peer.
 //!
 //! Owns: the peers.
-//! Not here: requests, messages.
+//! Out of scope: requests, messages.
 
 use crate::handles::PeerKey;
 use foldhash::fast::RandomState;

@@ -11,7 +11,7 @@
 //! [`Engine`](super::Engine) before a call returns.
 //!
 //! Owns: requests, their order, peers.
-//! Not here: the endpoint, threads.
+//! Out of scope: the endpoint, threads.
 
 use super::peers::Peers;
 use super::{HANDLER, Options, UNEXPECTED};

@@ -1,7 +1,7 @@
 //! Opening and closing endpoints, and calls for a whole endpoint.
 //!
 //! Owns: the parameters of `mx_open_endpoint`.
-//! Not here: requests, peers.
+//! Out of scope: requests, peers.
 
 use crate::abi::{
     MX_ANY_ENDPOINT, MX_ANY_NIC, MX_CONTEXT_ID_BITS_MAX, MX_PARAM_CONTEXT_ID,

@@ -7,7 +7,7 @@
 //!   mx_open_board, mx__get_mapper_state, mx__regcache_clean     answer as without a mapper
 //! ```
 //!
-//! Not here: requests.
+//! Out of scope: requests.
 
 use crate::abi::{
     mx_endpoint_addr_t, mx_endpoint_t, mx_endpt_handle_t, mx_mapper_state_t,

@@ -1,6 +1,6 @@
 //! Start, end, error handlers and texts.
 //!
-//! Not here: endpoints.
+//! Out of scope: endpoints.
 
 use crate::abi::{mx_error_handler_t, mx_return_t, mx_status_code_t};
 use crate::boundary::export;

@@ -14,7 +14,7 @@
 //! failure no output is written.
 //!
 //! Owns: C's argument lists and the codes for wrong arguments.
-//! Not here: matching, the network.
+//! Out of scope: matching, the network.
 
 // The names are C's. What a C caller must keep is said in the headers.
 #![allow(non_snake_case, clippy::missing_safety_doc)]

@@ -1,6 +1,6 @@
 //! Host names, boards, NIC ids, and `mx_get_info`.
 //!
-//! Not here: looking names up (`names`), properties of a board (`info`).
+//! Out of scope: looking names up (`names`), properties of a board (`info`).
 
 use crate::abi::{MX_MAX_HOSTNAME_LEN, mx_endpoint_t, mx_get_info_key_t, mx_return_t};
 use crate::boundary::{coded, export, required_or};

@@ -1,6 +1,6 @@
 //! Connections, and the peers' addresses.
 //!
-//! Not here: messages.
+//! Out of scope: messages.
 
 use super::post::posted;
 use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t};

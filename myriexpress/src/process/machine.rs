@@ -2,7 +2,7 @@
 //!
 //! A slot is never freed, so that a stale handle can be recognised.
 //!
-//! Not here: the table, waiting.
+//! Out of scope: the table, waiting.
 
 use super::wait::this_thread;
 use crate::engine::{Engine, Program};

@@ -11,7 +11,7 @@
 //! without a lock.
 //!
 //! Owns: the table, the start and the end of endpoints (`open`), waiting (`wait`).
-//! Not here: the protocol, C's pointers, error handlers (only stored).
+//! Out of scope: the protocol, C's pointers, error handlers (only stored).
 //! Cost: a call finds its endpoint without a lock and takes one lock.
 
 mod machine;

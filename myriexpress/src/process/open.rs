@@ -6,7 +6,7 @@
 //!           --> peers told, last packets sent (bounded) --> slot free
 //! ```
 //!
-//! Not here: requests.
+//! Out of scope: requests.
 
 use super::machine::{self, HostEngine, HostSlot, no_endpoint};
 use super::table::{EndpointPlace, Reserved, held, open_endpoints, release};

@@ -14,7 +14,7 @@
 //!
 //! Cost: two calls of libc and two atomic operations, about 10 ns: too much for each call of a message over shared
 //! memory, which has no system call.
-//! Not here: `PTHREAD_CANCEL_ASYNCHRONOUS`. With it almost no function may be called, POSIX says.
+//! Out of scope: `PTHREAD_CANCEL_ASYNCHRONOUS`. With it almost no function may be called, POSIX says.
 
 use libc::c_int;
 

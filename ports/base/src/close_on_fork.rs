@@ -16,7 +16,7 @@
 //! `timerfd`) share one inode; they are closed only while all descriptors that can be recognised are intact.
 //!
 //! Owns: the list of numbers and files.
-//! Not here: descriptors that are closed again in the call that opens them.
+//! Out of scope: descriptors that are closed again in the call that opens them.
 //! Cost: a lock and a `fstat` to open and to close, 24 bytes a number; a fork with n descriptors costs the child 3n
 //! system calls.
 

@@ -11,7 +11,7 @@
 //! them.
 //!
 //! Owns: the received length of a link's packet.
-//! Not here: the order of pieces, their bytes.
+//! Out of scope: the order of pieces, their bytes.
 
 use mx_proto::port::{HeaderBytes, Place, body_len};
 use mx_proto::round::PortEvent;

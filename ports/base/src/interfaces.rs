@@ -24,7 +24,7 @@
 //! machine's only way out as well, so it is not left out.
 //!
 //! Owns: nothing; a [`Interfaces`] is a snapshot.
-//! Not here: NIC ids, host names, the kernel's messages (`netlink`).
+//! Out of scope: NIC ids, host names, the kernel's messages (`netlink`).
 
 use crate::netlink::{self, InterfaceKind};
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};

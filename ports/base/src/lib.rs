@@ -12,7 +12,7 @@
 //!   memory                    sealed (between processes)  file_size  page
 //! ```
 //!
-//! Not here: any port.
+//! Out of scope: any port.
 
 pub mod cancellation;
 pub mod clock;

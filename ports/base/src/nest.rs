@@ -9,7 +9,7 @@
 //! The data nest is the local port's own epoll instance, so that a sleeper learns which link is
 //! ready.
 //!
-//! Not here: the descriptors.
+//! Out of scope: the descriptors.
 
 use crate::epoll::{self, Epoll, READABLE};
 use crate::ports::PORTS;

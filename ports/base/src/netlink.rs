@@ -9,7 +9,7 @@
 //! the network namespace that was there when they were mounted, which need not be the caller's.
 //!
 //! Owns: the sockets, and the meaning of the messages; headers and lengths are netlink-packet-core's.
-//! Not here: which interfaces are used.
+//! Out of scope: which interfaces are used.
 
 use crate::close_on_fork::CloseOnForkFd;
 use netlink_packet_core::{

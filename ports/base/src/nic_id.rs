@@ -10,7 +10,7 @@
 //!
 //! Part of the wire format: the same in every process of the cluster, and never changed.
 //!
-//! Not here: names.
+//! Out of scope: names.
 
 use mx_proto::NicId;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,6 +1,6 @@
 //! The source of a link, and the share it counts against.
 //!
-//! Not here: links.
+//! Out of scope: links.
 
 use crate::nic_id;
 use mx_proto::origin::Source;

@@ -6,7 +6,7 @@
 //!   route    what MX_PORT and an address ask for; its bit in a published page
 //! ```
 //!
-//! Not here: the ports. `ports/README.md` lists what else a new one touches.
+//! Out of scope: the ports. `ports/README.md` lists what else a new one touches.
 //!
 //! [`LinkId::at_port`]: mx_proto::LinkId::at_port
 

@@ -1,6 +1,6 @@
 //! Socket options that are an `int`, where `nix` and `socket2` have no name for one.
 //!
-//! Not here: sockets.
+//! Out of scope: sockets.
 
 use libc::{c_int, socklen_t};
 use nix::errno::Errno;

@@ -9,7 +9,7 @@
 //!
 //! Owns: their order and the number of each source's. A link that has been bound or closed
 //! meanwhile is recognised by the caller and skipped.
-//! Not here: ports, sockets, bytes.
+//! Out of scope: ports, sockets, bytes.
 //! Cost: a queue entry a stranger; evicting one reads the queue until it is found.
 
 use mx_proto::origin::Source;

@@ -8,7 +8,7 @@
 //!
 //! Each call is a `match` and a static call, so the unused service costs nothing; nor do faults, but a branch.
 //!
-//! Not here: the contents of datagrams.
+//! Out of scope: the contents of datagrams.
 
 use super::fabric::{FabricAddress, FabricDatagrams};
 use super::faults::Faults;
@@ -85,7 +85,7 @@ macro_rules! each {
     };
 }
 
-/// The same about an address, which is of this very service; `$otherwise` if it is not.
+/// Calls a function of each service about an address, which is of this very service; `$otherwise` if it is not.
 macro_rules! each_with {
     ($service:expr, $address:expr, ($inner:ident, $its:ident) => $call:expr, $otherwise:expr) => {
         match ($service, $address) {

@@ -16,7 +16,7 @@
 //! Without a plan everything passes, at the cost of one branch.
 //!
 //! Owns: the random numbers, datagrams held back, those that are handed out changed or late.
-//! Not here: the contents of datagrams.
+//! Out of scope: the contents of datagrams.
 
 mod plan;
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //!      `-- fabric       libfabric, where it has datagrams
 //! ```
 //!
-//! Not here: links, packets.
+//! Out of scope: links, packets.
 
 mod backend;
 mod endpoint_addresses;

@@ -1,6 +1,6 @@
 //! Options of the port, and errors of opening it.
 //!
-//! Not here: environment variables (`settings`).
+//! Out of scope: environment variables (`settings`).
 
 use super::faults::FaultPlan;
 use libfabric_sys::Library;

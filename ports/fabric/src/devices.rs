@@ -5,7 +5,7 @@
 //!           FI_EP_DGRAM   domain rxe1-dgram   a card's own  <-'  and what follows a '-'
 //! ```
 //!
-//! Not here: the choice.
+//! Out of scope: the choice.
 
 use super::places::source;
 use libfabric_sys::{Hints, Library};

@@ -16,7 +16,7 @@
 //! their own lengths, and those only after a check.
 //!
 //! Owns: the bytes of endpoint addresses.
-//! Not here: libfabric, links.
+//! Out of scope: libfabric, links.
 
 /// Longest provider name, such as `verbs;ofi_rxm`.
 pub const PROVIDER_MAX: usize = 64;

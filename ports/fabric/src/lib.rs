@@ -21,7 +21,7 @@
 //! endpoints with a queue each.
 //!
 //! Owns: fabric, domain, completion queue and address vector; opening everything else from them.
-//! Not here: frames, links.
+//! Out of scope: frames, links.
 //!
 //! Domains are opened for `FI_THREAD_DOMAIN`: one thread at a time in all the objects of a domain.
 //! The port keeps all of them under its one lock. All values from a provider (counts, lengths,
@@ -85,7 +85,7 @@ pub struct Domain {
 /// which they are closed.
 struct Parts {
     av: Handle<fid_av>,
-    /// Of the shared endpoint, where there is one.
+    /// The queue of the shared endpoint, where there is one.
     queue: Option<Queue>,
     domain: Handle<fid_domain>,
     fabric: Handle<fid_fabric>,
@@ -226,7 +226,7 @@ impl<T> Handle<T> {
         result.map_err(|code| (Self::new(this.what, this.raw), code))
     }
 
-    /// The same object as one of no particular kind.
+    /// The object as one of no particular kind.
     fn plain(self) -> Handle<fid> {
         let this = ManuallyDrop::new(self);
         Handle::new(this.what, this.raw.cast())
@@ -362,7 +362,7 @@ pub struct FabricError {
 }
 
 impl FabricError {
-    /// With the library's words for `code`.
+    /// An error with the library's words for `code`.
     pub fn new(library: &Library, what: &'static str, code: i32) -> Self {
         let text = library.strerror(code);
         Self { what, code, text }

@@ -10,7 +10,7 @@
 //! `FI_CONTEXT2`) keep their own state there until the operation has completed.
 //!
 //! Owns: the memory and its registration. Both must outlive the operations on it.
-//! Not here: which parts of it the provider has.
+//! Out of scope: which parts of it the provider has.
 
 use super::{Desc, Domain, Ep, FabricError, Mr};
 use libc::c_void;

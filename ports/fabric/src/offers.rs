@@ -4,7 +4,7 @@
 //!   hints --query, perhaps at an address--> offers --best--> the first of those that rank lowest
 //! ```
 //!
-//! Not here: what makes an offer good, which is the ports'.
+//! Out of scope: what makes an offer good, which is the ports'.
 
 use super::modern_mr_mode;
 use libfabric_sys::abi::{

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: reading socket addresses, and the choice of the one that most peers can reach.
-//! Not here: providers.
+//! Out of scope: providers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -16,7 +16,7 @@
 //! and the heap beside it must not go with them.
 //!
 //! Owns: the table of regions that have not been released.
-//! Not here: registrations.
+//! Out of scope: registrations.
 //! Cost: a lock and a search in a tree, for allocations of many pages only.
 
 use libc::c_void;

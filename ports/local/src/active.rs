@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: the set of active links.
-//! Not here: descriptors, links that are not up.
+//! Out of scope: descriptors, links that are not up.
 
 use super::link::{Entry, State, UNREAD_MAX};
 use super::queue::Reason;

@@ -13,7 +13,7 @@
 //! Another user of this machine has a share ([`Shares`]), with the same steps within it.
 //!
 //! Owns: the sums.
-//! Not here: links.
+//! Out of scope: links.
 
 use super::layout::Geometry;
 use mx_proto::origin::Source;

@@ -9,7 +9,7 @@
 //! Nothing here is on the path of a packet.
 //!
 //! Owns: the transitions between the states of a link.
-//! Not here: rings.
+//! Out of scope: rings.
 
 use super::handshake::{BadMessage, ControlMessage, MESSAGE_LEN};
 use super::link::{Dialing, Entry, State};

@@ -19,7 +19,7 @@
 //! packet, header and body, which is longer. It is checked like any packet from a stranger.
 //!
 //! Owns: the layout of the control messages.
-//! Not here: sockets, memory.
+//! Out of scope: sockets, memory.
 
 use super::layout::Geometry;
 

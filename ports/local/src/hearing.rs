@@ -14,7 +14,7 @@
 //! A control message out of order fails only its own link.
 //!
 //! Owns: the order of messages from one socket.
-//! Not here: handshakes of new links.
+//! Out of scope: handshakes of new links.
 
 use super::LocalPort;
 use super::control::DOORBELL;

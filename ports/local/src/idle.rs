@@ -21,7 +21,7 @@
 //! only an [`Entry`] and the kernel's socket.
 //!
 //! Owns: the times at which rings are offered and freed.
-//! Not here: packets.
+//! Out of scope: packets.
 
 use super::handshake::ControlMessage;
 use super::hearing::{Heard, Violation};

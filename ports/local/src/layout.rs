@@ -24,7 +24,7 @@
 //! packet with a body of at most 24 bytes takes one cache line.
 //!
 //! Owns: the offsets, and the limits for a peer's proposal.
-//! Not here: mapping.
+//! Out of scope: mapping.
 
 use mx_proto::port::HEADER_LEN;
 

@@ -21,7 +21,7 @@
 //! stays, which carries packets until there is memory again (`hearing`, `idle`).
 //!
 //! Owns: the listening name of one endpoint, and all its links.
-//! Not here: remotes, packets' contents, other ports.
+//! Out of scope: remotes, packets' contents, other ports.
 
 mod active;
 mod barrier;

@@ -9,7 +9,7 @@
 //! over its socket: the pieces go where packets go.
 //!
 //! Owns: what is left of a body whose memory has gone.
-//! Not here: rings, sockets; putting the pieces together ([`Incoming`](mx_port_base::incoming::Incoming)).
+//! Out of scope: rings, sockets; putting the pieces together ([`Incoming`](mx_port_base::incoming::Incoming)).
 
 use super::link::State;
 use super::ring::PushError;

@@ -14,7 +14,7 @@
 //! reasons, and packets wait in their socket or ring: so closing a link drops them all.
 //!
 //! Owns: the order of links and reasons.
-//! Not here: handling a reason.
+//! Out of scope: handling a reason.
 
 use super::LocalPort;
 use super::link::Entry;

@@ -19,7 +19,7 @@
 //! hostile peer can cause is wrong bytes in its own packets, or [`Corrupt`].
 //!
 //! Owns: positions in one ring, the sleeping and waiting words.
-//! Not here: descriptors, handshakes, links.
+//! Out of scope: descriptors, handshakes, links.
 
 use super::barrier;
 use super::layout::{

@@ -10,7 +10,7 @@
 //! earlier wake-ups either).
 //!
 //! Owns: descriptors, all close-on-exec.
-//! Not here: rings.
+//! Out of scope: rings.
 
 use super::handshake::MESSAGE_LEN;
 use mx_port_base::cancellation::Off;

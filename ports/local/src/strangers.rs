@@ -12,7 +12,7 @@
 //! overflow user, 65534: all of those have one share, and count as one owner of endpoints.
 //!
 //! Owns: closing them; `base::strangers` chooses which, and when.
-//! Not here: introductions.
+//! Out of scope: introductions.
 
 use super::LocalPort;
 use super::link::State;

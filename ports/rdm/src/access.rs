@@ -12,7 +12,7 @@
 //!
 //! Done in a domain of its own: a refused read breaks the connection that it goes over.
 //!
-//! Owns: the question. Not here: what follows from the answer (`provider`).
+//! Owns: the question. Out of scope: what follows from the answer (`provider`).
 
 use super::ops::{Op, Ops};
 use super::provider::Choice;

@@ -7,7 +7,7 @@
 //! Several links may lead to one address: both sides connected at once, or the peer reconnected.
 //!
 //! Owns: the numbers and their reference counts.
-//! Not here: links.
+//! Out of scope: links.
 
 use mx_port_fabric::{Domain, FabricError};
 use std::collections::HashMap;

@@ -11,7 +11,7 @@
 //! keeps the memory until the operation completes, which with a dead peer may be never.
 //!
 //! Owns: the memory. It must outlive the endpoint.
-//! Not here: reads.
+//! Out of scope: reads.
 //! Cost: one copy; memory grows to what is under way at once, and to [`MOST`] buffers.
 
 /// Bytes of a buffer: the longest piece of a read through one. A card carries it in some

@@ -10,7 +10,7 @@
 //! A domain is bound to one interface for its life. So a port that was opened before there was a network is on
 //! the loopback, and one whose address has gone is nowhere.
 //!
-//! Owns: the choice of the address. Not here: providers.
+//! Owns: the choice of the address. Out of scope: providers.
 
 use super::hardware::{CLASSES, InUse};
 use super::provider::Choice;

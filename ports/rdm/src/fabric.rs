@@ -11,7 +11,7 @@
 //! the links go down.
 //!
 //! Owns: libfabric's objects and their memory.
-//! Not here: links beyond their names, the endpoint.
+//! Out of scope: links beyond their names, the endpoint.
 
 use super::addresses::Addresses;
 use super::bounce::BounceBuffers;

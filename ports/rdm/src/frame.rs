@@ -19,7 +19,7 @@
 //! the session that has been met, and that of the caller in its Hello: frames of an earlier life of the peer, and those of
 //! strangers, do not have it and are dropped, whatever sender the fabric reports.
 //!
-//! Not here: links, libfabric.
+//! Out of scope: links, libfabric.
 
 /// Bytes in front of a body. With a packet's 32 and a payload of 8 they make 56, which every
 /// provider we know injects.
@@ -39,7 +39,7 @@ pub(super) enum FrameKind {
     Packet = 1,
     /// The fabric is tried.
     Hello = 2,
-    /// It works.
+    /// The answer to a Hello: the link works.
     HelloAck = 3,
     /// Nothing has been heard for a while.
     Ping = 4,

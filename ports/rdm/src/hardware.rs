@@ -11,7 +11,7 @@
 //! Detected before libfabric is loaded, so that a machine with only Ethernet never loads it. Looked at again
 //! afterwards because providers do not tell that a device has gone or lost its link.
 //!
-//! Not here: libfabric.
+//! Out of scope: libfabric.
 
 use libfabric_sys::is_software_rdma;
 use std::fs;

@@ -10,7 +10,7 @@
 //! Pings may come between a packet's frames, other packets do not. The current frame's bytes stay where they came
 //! in while an event lends them.
 //!
-//! Not here: putting the pieces together ([`Incoming`]), the order of frames (`sequence`).
+//! Out of scope: putting the pieces together ([`Incoming`]), the order of frames (`sequence`).
 
 use super::RdmPort;
 use super::frame::{AT_ONCE, FRAME_LEN, Frame, FrameKind};

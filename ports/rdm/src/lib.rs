@@ -22,7 +22,7 @@
 //! is closed.
 //!
 //! Owns: the links, and opening everything anew.
-//! Not here: TCP.
+//! Out of scope: TCP.
 
 mod access;
 mod addresses;
@@ -71,7 +71,7 @@ use std::time::Duration;
 /// Options for opening the port.
 #[derive(Clone, Debug)]
 pub struct RdmOptions {
-    /// This provider, by its exact name, and no other.
+    /// The provider to use, by its exact name, and no other.
     pub provider: Option<String>,
     /// Only providers of fabric hardware.
     pub hardware_only: bool,
@@ -99,7 +99,7 @@ impl Default for RdmOptions {
     }
 }
 
-/// One endpoint's links over a fabric.
+/// The links of an endpoint over a fabric.
 pub struct RdmPort {
     library: Arc<Library>,
     /// As it was opened, but for the device.
@@ -126,7 +126,7 @@ pub struct RdmPort {
     nest: Epoll,
     /// The member: the queue's descriptor.
     armed: Option<RawFd>,
-    /// They could not be waited for: the port is looked at when its deadline says so.
+    /// Events could not be waited for: the port is looked at when its deadline says so.
     polled_only: bool,
     now: Instant,
     /// The time of the last poll.
@@ -135,7 +135,7 @@ pub struct RdmPort {
     signed: Instant,
     /// Something arrived last then.
     busy: Instant,
-    /// Not opened anew before this.
+    /// The time before which the port is not opened anew.
     retry_at: Instant,
     /// Unused memory is given back then.
     give_back_at: Instant,

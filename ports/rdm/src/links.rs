@@ -18,7 +18,7 @@
 //! silence, not after the time for keep-alive.
 //!
 //! Owns: the table of links, their waiting frames, the time of the last frame from each peer.
-//! Not here: libfabric's objects, the endpoint.
+//! Out of scope: libfabric's objects, the endpoint.
 //! Cost: a few hundred bytes a link; looking one up is O(1).
 
 mod link;
@@ -51,9 +51,9 @@ const HELD_MAX: usize = 64 << 20;
 pub(super) enum Heard {
     /// The link carries packets.
     Carries,
-    /// It does from now on, and the endpoint waits for that.
+    /// The link carries packets from now on, and the endpoint waits for that.
     CameUp,
-    /// It is ignored: this side does not use the link.
+    /// The frame is ignored: this side does not use the link.
     Ignored,
     /// Both sides have done with it.
     Over,
@@ -64,9 +64,9 @@ pub(super) enum Heard {
 pub(super) enum Alarm {
     /// The peer is to be asked whether it is there.
     Ping(LinkId),
-    /// It is over; the endpoint has to be told.
+    /// The link is over; the endpoint has to be told.
     Down(LinkId, LinkDown),
-    /// It is over; it was never reported.
+    /// The link is over; it was never reported.
     Gone(LinkId),
 }
 

@@ -22,7 +22,7 @@ const PULL_BLOCK: usize = 1 << 20;
 const POLL_BUSY: Duration = Duration::from_millis(1);
 /// ... and this often when there has been none for a while: a look costs some microseconds.
 const POLL_IDLE: Duration = Duration::from_millis(10);
-/// That while.
+/// Time for which the port is busy after that.
 const BUSY_FOR: Duration = Duration::from_millis(200);
 
 impl LinkControl for RdmPort {

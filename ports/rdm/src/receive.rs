@@ -11,7 +11,7 @@
 //!
 //! Owns: the memory and its registrations, and which bytes are those of the current frame. The memory must
 //! outlive the endpoint.
-//! Not here: what frames mean.
+//! Out of scope: what frames mean.
 
 use super::ops::{Op, Ops};
 use super::plan::Plan;

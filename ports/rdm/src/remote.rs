@@ -22,7 +22,7 @@
 //! it returns itself.
 //!
 //! Owns: registrations of sends, reads and their pieces.
-//! Not here: frames; links, of which it gets only a name and an address.
+//! Out of scope: frames; links, of which it gets only a name and an address.
 
 mod events;
 

@@ -6,7 +6,7 @@
 //!
 //! Owns: the alarms. An obsolete alarm still fires and is ignored, so setting costs O(log n) and
 //! clearing nothing.
-//! Not here: links; it only stores their ids.
+//! Out of scope: links; it only stores their ids.
 
 use mx_proto::{Instant, LinkId};
 use std::cmp::Reverse;

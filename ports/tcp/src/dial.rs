@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the setup of sockets.
-//! Not here: packets. Options are set on listeners, from which accepted sockets inherit them
+//! Out of scope: packets. Options are set on listeners, from which accepted sockets inherit them
 //! without a system call. All sockets begin with `reno`, which on one machine is twice as fast as a
 //! pacing algorithm; those to other machines return to the system's default when their peer is
 //! known. (The other way round a socket that once paced would continue to.)

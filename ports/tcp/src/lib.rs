@@ -14,7 +14,7 @@
 //! has the timers.
 //!
 //! Owns: sockets, both epoll instances, the bytes in between.
-//! Not here: the contents of packets, peers, resolving names (see the resolver).
+//! Out of scope: the contents of packets, peers, resolving names (see the resolver).
 //! Cost: a small packet is one `send` here and one successful `recv` there; an idle link costs no
 //! system call and less than 400 bytes.
 //!

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the descriptor, bytes received and not delivered, bytes accepted and not sent.
-//! Not here: epoll, events.
+//! Out of scope: epoll, events.
 //! Cost: an idle link is one box of some 250 bytes beside its place in the table of all.
 
 use super::receive::Rx;

@@ -17,7 +17,7 @@
 //! removed from it when it is delivered (`unread`).
 //!
 //! Owns: a link's position in its stream.
-//! Not here: epoll, other links. A header is checked in staging, which no peer can write to. How
+//! Out of scope: epoll, other links. A header is checked in staging, which no peer can write to. How
 //! much is read at a packet's boundary adapts: little when large bodies come (what is staged of them is
 //! copied twice), up to a buffer when small packets come.
 

@@ -13,7 +13,7 @@
 //! table, or lingers: its turn is abandoned, and its queued events are removed.
 //!
 //! Owns: the position within a round.
-//! Not here: the links to be read (`poll_set`), their bytes (`receive`).
+//! Out of scope: the links to be read (`poll_set`), their bytes (`receive`).
 
 use super::TcpPort;
 use super::link::Phase;

@@ -12,7 +12,7 @@
 //! the first two are empty.
 //!
 //! Owns: the bytes that the port has accepted and the kernel has not.
-//! Not here: polling.
+//! Out of scope: polling.
 
 use super::PACKET_MAX;
 use super::sys;

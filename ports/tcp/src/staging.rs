@@ -11,7 +11,7 @@
 //! only its bytes.
 //!
 //! Owns: the spare buffers.
-//! Not here: packets, sockets.
+//! Out of scope: packets, sockets.
 
 use super::PACKET_MAX;
 use super::receive::STRANGER_MAX;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: nothing.
-//! Not here: links, packets, preambles. Every error is an [`io::Error`] made from `errno`, which
+//! Out of scope: links, packets, preambles. Every error is an [`io::Error`] made from `errno`, which
 //! allocates nothing.
 
 use mx_port_base::close_on_fork::{CloseOnFork, no_fork};

@@ -11,7 +11,7 @@
 //! watched edge-triggered (`EPOLLET`).
 //!
 //! Owns: the number of peeked bytes in a buffer, and the number that a link waits for.
-//! Not here: packets, epoll.
+//! Out of scope: packets, epoll.
 
 use super::staging::Staging;
 use super::sys;

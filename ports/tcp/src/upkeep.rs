@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the times of checks; only links on which something was sent are checked.
-//! Not here: epoll.
+//! Out of scope: epoll.
 //! Cost: nothing for an idle link.
 
 use super::alarms::Alarm;

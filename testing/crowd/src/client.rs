@@ -9,7 +9,7 @@
 //! deadline has come.
 //!
 //! Owns: the method, the buffers of its operations, when its request was sent.
-//! Not here: other clients, epoll.
+//! Out of scope: other clients, epoll.
 
 use crate::server::{ANSWER, SIZE};
 use bmi_method::abi::types::bmi_method_addr;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: the clients, their epoll instance, when which of them wants to run by itself.
-//! Not here: other crowds.
+//! Out of scope: other crowds.
 //! Cost: a client that is idle costs nothing but its memory.
 
 use crate::census::Census;

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Owns: the programs' meaning, and the promises they are held against.
-//! Not here: libFuzzer. Inputs keep their meaning as long as the steps are not renumbered.
+//! Out of scope: libFuzzer. Inputs keep their meaning as long as the steps are not renumbered.
 
 mod datagram;
 mod endpoint;

@@ -7,7 +7,7 @@
 //!
 //! Owns: the layouts of the C interface, once more and by hand, so that a program of the tools sees
 //! what a C program sees and a change of the interface is noticed.
-//! Not here: the library's crates.
+//! Out of scope: the library's crates.
 
 pub mod abi;
 pub mod codes;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: the calls, and the number of contexts.
-//! Not here: the host's functions (`abi::set_host`).
+//! Out of scope: the host's functions (`abi::set_host`).
 
 use crate::abi::{self, Ops, Unexpected};
 use crate::codes;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: every access to memory that was lent to the provider.
-//! Not here: the check that an access is allowed. Memory that its user freed too early is accessed
+//! Out of scope: the check that an access is allowed. Memory that its user freed too early is accessed
 //! all the same, as a card would.
 
 use crate::checker::Span;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the counters, stretches and checksums of lent memory.
-//! Not here: the effect on a call that breaks a rule: it is refused if a provider would refuse it,
+//! Out of scope: the effect on a call that breaks a rule: it is refused if a provider would refuse it,
 //! and goes on if a provider would not notice.
 
 use std::hash::{DefaultHasher, Hasher};

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: formats, and the calls on an open queue.
-//! Not here: the order of completions.
+//! Out of scope: the order of completions.
 
 use std::ffi::{c_char, c_void};
 use std::os::fd::AsRawFd;

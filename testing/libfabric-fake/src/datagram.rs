@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: the differences to sending reliable messages, and the losses.
-//! Not here: landing, completions.
+//! Out of scope: landing, completions.
 
 use libfabric_sys::abi::*;
 

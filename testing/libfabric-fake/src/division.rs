@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the pairs that are cut off.
-//! Not here: closed or killed endpoints.
+//! Out of scope: closed or killed endpoints.
 
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the record of an endpoint and the C calls on it.
-//! Not here: how messages move.
+//! Out of scope: how messages move.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: the C calls of both.
-//! Not here: the objects in a domain, except that none may be open when it is closed.
+//! Out of scope: the objects in a domain, except that none may be open when it is closed.
 
 use std::ffi::{CStr, c_void};
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Owns: probabilities and limits; all zero is a fabric that never fails.
-//! Not here: the places that apply them.
+//! Out of scope: the places that apply them.
 //!
 //! Everything may be changed while a fabric runs, with effect from the next call.
 

@@ -4,7 +4,7 @@
 //!   send_done, read carried out --> Finish --(late, perhaps)--> completion queued
 //! ```
 //!
-//! Not here: how they were carried out.
+//! Out of scope: how they were carried out.
 
 use libc::c_int;
 use libfabric_sys::abi::*;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the comparison. Hints that no port of this project gives are ignored.
-//! Not here: making offers.
+//! Out of scope: making offers.
 
 use std::net::Ipv4Addr;
 

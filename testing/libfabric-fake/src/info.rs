@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the contents and memory of infos.
-//! Not here: objects.
+//! Out of scope: objects.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::null_mut;

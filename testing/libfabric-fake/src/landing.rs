@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: when and how memory is written, truncation, faults in flight.
-//! Not here: matching messages to receives.
+//! Out of scope: matching messages to receives.
 
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@
 //!   Death: hang | fail | seem to succeed
 //! ```
 //!
-//! Not here: the cause of the [`Death`].
+//! Out of scope: the cause of the [`Death`].
 
 use libfabric_sys::abi::*;
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the choice, and dividing a multi-receive buffer.
-//! Not here: when messages arrive.
+//! Out of scope: when messages arrive.
 
 use crate::checker::{Span, total};
 use crate::objects::Id;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: regions, keys, the check that a region covers an access.
-//! Not here: operations.
+//! Out of scope: operations.
 
 use std::ffi::c_void;
 

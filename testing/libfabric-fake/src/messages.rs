@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the conversion of argument lists into one form.
-//! Not here: the rules of posting.
+//! Out of scope: the rules of posting.
 
 use std::ffi::c_void;
 

@@ -9,7 +9,7 @@
 //!
 //! Owns: the memory of every object ever opened, until the last handle of the fabric is dropped: a
 //! call on a closed object must be noticed, not crash.
-//! Not here: the operations of objects.
+//! Out of scope: the operations of objects.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError, Weak};

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the checks, the operations' records, overwriting contexts and prefixes.
-//! Not here: C's argument lists, how messages move.
+//! Out of scope: C's argument lists, how messages move.
 
 use std::sync::Arc;
 

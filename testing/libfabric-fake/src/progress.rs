@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: the order of events, connecting, arriving, waiting for a receive.
-//! Not here: C, posting, completion.
+//! Out of scope: C, posting, completion.
 //!
 //! Everything happens as late as allowed: a buffer reused too early shows as changed or overwritten
 //! memory.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Owns: entries, the descriptor, the possible reordering.
-//! Not here: the sources of completions.
+//! Out of scope: the sources of completions.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the execution. The target's process takes no part, as with a card.
-//! Not here: the rules of registrations.
+//! Out of scope: the rules of registrations.
 
 use libfabric_sys::abi::*;
 

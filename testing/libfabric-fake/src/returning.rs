@@ -1,6 +1,6 @@
 //! Returns the operations posted to an endpoint that is closed: with `FI_ECANCELED`, or silently.
 //!
-//! Not here: the operations themselves.
+//! Out of scope: the operations themselves.
 
 use libfabric_sys::abi::*;
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the description, and presets shaped after real providers.
-//! Not here: faults, which may happen to every shape.
+//! Out of scope: faults, which may happen to every shape.
 
 use std::net::Ipv4Addr;
 

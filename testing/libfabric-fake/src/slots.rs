@@ -8,7 +8,7 @@
 //!
 //! Owns: the assignment of copies. C's functions take no context, so only the functions themselves
 //! can distinguish many fabrics in one process, as in parallel tests.
-//! Not here: the implementation of the functions.
+//! Out of scope: the implementation of the functions.
 
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, PoisonError, Weak};

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Owns: the objects' records.
-//! Not here: C.
+//! Out of scope: C.
 //!
 //! All maps are ordered, so equal seeds and calls give equal runs.
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: the constants that all objects point to.
-//! Not here: the implementations.
+//! Out of scope: the implementations.
 
 use libfabric_sys::abi::*;
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: places, the number of inserts of each address, and the C calls.
-//! Not here: whether an endpoint exists at an address.
+//! Out of scope: whether an endpoint exists at an address.
 
 use std::ffi::c_void;
 

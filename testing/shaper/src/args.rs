@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the command line.
-//! Not here: interfaces.
+//! Out of scope: interfaces.
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};

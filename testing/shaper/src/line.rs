@@ -8,7 +8,7 @@
 //! network and on a real one; this gives it the clock of the machine.
 //!
 //! Owns: the frames under way, and the count of what became of each.
-//! Not here: interfaces, sockets.
+//! Out of scope: interfaces, sockets.
 
 use crate::args::Way;
 use mx_proto::Instant;

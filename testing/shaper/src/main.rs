@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the loop that moves frames, and the clock.
-//! Not here: the treatment of frames (`line`), access to an interface (`wire`).
+//! Out of scope: the treatment of frames (`line`), access to an interface (`wire`).
 
 mod args;
 mod line;

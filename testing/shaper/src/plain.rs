@@ -8,7 +8,7 @@
 //! Done by ethtool's ioctl, because many machines have no ethtool.
 //!
 //! Owns: nothing.
-//! Not here: the link.
+//! Out of scope: the link.
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};

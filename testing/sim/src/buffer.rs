@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the bytes, and the moment they came back.
-//! Not here: operations.
+//! Out of scope: operations.
 
 use mx_proto::Memory;
 use std::cell::{Cell, RefCell};

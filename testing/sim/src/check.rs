@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: one entry a message.
-//! Not here: endpoints, ports. A broken rule is a panic that names the rule.
+//! Out of scope: endpoints, ports. A broken rule is a panic that names the rule.
 //!
 //! A message of eight bytes or more carries its serial number. Shorter ones are told apart by
 //! sender, bits and length, and count as received in the order sent.

@@ -21,7 +21,7 @@ use mx_proto::secret::Binding;
 use mx_proto::{EndpointId, Identity, Instant, LinkId, Memory, NicId, Target};
 use std::collections::VecDeque;
 
-/// One node's port. Dropping it breaks its links, as the death of a process does.
+/// A node's port. Dropping it breaks its links, as the death of a process does.
 #[derive(Debug)]
 pub struct SimPort<M: Memory> {
     fabric: Fabric<M>,

@@ -1,6 +1,6 @@
 //! The behaviour of a simulated port within what the [`mx_proto::port::Port`] contract allows.
 //!
-//! Not here: links, packets.
+//! Out of scope: links, packets.
 
 use crate::rng::Rng;
 use std::time::Duration;

@@ -11,7 +11,7 @@
 //! of its session the sender is, and what comes from each peer has an order of its own.
 //!
 //! Owns: the numbers one life of a node has given, and all it has received.
-//! Not here: operations, buffers, other nodes' books.
+//! Out of scope: operations, buffers, other nodes' books.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Owns: what a program may do, what a message says.
-//! Not here: BMI, processes, networks.
+//! Out of scope: BMI, processes, networks.
 
 pub mod book;
 pub mod program;

@@ -2,7 +2,7 @@
 //! provider and library that the method uses.
 //!
 //! Owns: how its processes are started.
-//! Not here: libfabric (see `endpoint`), streams of messages (see `stream`).
+//! Out of scope: libfabric (see `endpoint`), streams of messages (see `stream`).
 
 mod endpoint;
 mod offer;

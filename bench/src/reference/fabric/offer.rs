@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Owns: what is asked of a provider.
-//! Not here: endpoints.
+//! Out of scope: endpoints.
 
 use libfabric_sys::abi::*;
 use libfabric_sys::{InfoList, Library};

@@ -10,7 +10,7 @@
 //! its memory are in the process that measures the method.
 //!
 //! Owns: the two processes, and what is said to them.
-//! Not here: any library; the sides' work (see `side`).
+//! Out of scope: any library; the sides' work (see `side`).
 
 mod side;
 mod timeout;

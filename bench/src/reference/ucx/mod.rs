@@ -8,7 +8,7 @@
 //! The library is looked for when it is measured; nothing is linked to it.
 //!
 //! Owns: how its processes are started.
-//! Not here: its calls (see `endpoint`), streams of messages (see `stream`).
+//! Out of scope: its calls (see `endpoint`), streams of messages (see `stream`).
 
 mod abi;
 mod endpoint;

@@ -15,7 +15,7 @@
 //! `docs/dgram.md`, *What each rule brings*, has what a path carries with and without.
 //!
 //! Owns: the count of losses, the state before the last reduction.
-//! Not here: numbers, segments, clocks.
+//! Out of scope: numbers, segments, clocks.
 
 use super::{Congestion, LEAST, Phase, Round};
 use crate::reliability::rtt::Rtt;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Owns: hints, preferences, the choice among offers, limits.
-//! Not here: opening, peers.
+//! Out of scope: opening, peers.
 
 use super::frame;
 use super::name::{FabricAddress, NAME_MAX};

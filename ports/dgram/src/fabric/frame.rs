@@ -16,7 +16,7 @@
 //! The checksum is needed on fabrics without one: a damaged name would attribute the datagram to
 //! another sender.
 //!
-//! Not here: the datagram that follows.
+//! Out of scope: the datagram that follows.
 
 use super::name::{FabricAddress, NAME_MAX};
 

@@ -14,7 +14,7 @@
 //! many bytes as fit.
 //!
 //! Owns: the endpoint and its buffers.
-//! Not here: peers, except by the numbers of their places.
+//! Out of scope: peers, except by the numbers of their places.
 
 use super::FabricStats;
 use super::choice::Plan;

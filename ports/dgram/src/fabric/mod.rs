@@ -24,7 +24,7 @@
 //! A domain whose queue fails is reopened at the same ports; names stay, datagrams in flight are
 //! lost.
 //!
-//! Not here: the contents of datagrams.
+//! Out of scope: the contents of datagrams.
 
 mod choice;
 mod frame;
@@ -71,7 +71,7 @@ use std::time::Duration;
 pub struct FabricStats {
     /// Datagrams that the provider accepted.
     pub sent: u64,
-    /// Those of them that were injected.
+    /// Datagrams that were injected.
     pub injected: u64,
     /// Datagrams that the provider refused, or accepted and could not send.
     pub send_errors: u64,

@@ -9,7 +9,7 @@
 //! change ([`super::peers`]).
 //!
 //! Owns: the bytes, and conversion from and to socket addresses.
-//! Not here: libfabric, the existence of such an endpoint.
+//! Out of scope: libfabric, the existence of such an endpoint.
 
 use libfabric_sys::abi::{FI_ADDR_EFA, FI_ADDR_IB_UD};
 use mx_port_fabric::{is_address, source};
@@ -99,7 +99,7 @@ impl FabricAddress {
         Some(u16::from_be_bytes(*self.bytes.get(2..)?.first_chunk()?))
     }
 
-    /// This name with another address and port. `None` if the family differs or it has none.
+    /// The name with another address and port. `None` if the family differs or it has none.
     pub(super) fn elsewhere(&self, place: SocketAddr) -> Option<Self> {
         let mut other = *self;
         other.bytes[2..4].copy_from_slice(&place.port().to_be_bytes());

@@ -10,7 +10,7 @@
 //! [`MOST`] bounds their total, and an evicted peer gets a place again with the next datagram.
 //!
 //! Owns: the places.
-//! Not here: the peers behind the names.
+//! Out of scope: the peers behind the names.
 //! Cost: one table lookup, none for the destination of the previous send.
 
 use super::name::FabricAddress;

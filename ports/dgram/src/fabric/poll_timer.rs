@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the timer and its interval.
-//! Not here: the polling after it fires.
+//! Out of scope: the polling after it fires.
 
 use mx_port_base::close_on_fork::CloseOnFork;
 use nix::sys::timer::{Expiration, TimerSetTimeFlags};

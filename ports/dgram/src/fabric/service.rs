@@ -6,7 +6,7 @@
 //!   arm    both queues allow sleeping, or a timer wakes
 //! ```
 //!
-//! Not here: the contents of datagrams.
+//! Out of scope: the contents of datagrams.
 
 use super::line::Line;
 use super::name::FabricAddress;

@@ -7,7 +7,7 @@
 //! libfabric has no call for it. A child that kept them could not take its parent's number, nor could
 //! another process after the parent's end. Its copies of libfabric's objects are not used any more.
 //!
-//! Not here: descriptors of providers without IP addresses.
+//! Out of scope: descriptors of providers without IP addresses.
 
 use super::name::FabricAddress;
 use mx_port_base::close_on_fork::{CloseOnFork, no_fork};

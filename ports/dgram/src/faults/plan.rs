@@ -1,6 +1,6 @@
 //! The fault plan, parsed from text.
 //!
-//! Not here: datagrams.
+//! Out of scope: datagrams.
 
 /// The share of each fault in all datagrams, at most 1 together.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

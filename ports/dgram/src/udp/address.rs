@@ -11,7 +11,7 @@
 //! one of IPv4 alone. `here` notes the address to answer from ([`super::here`]); it is not
 //! compared.
 //!
-//! Not here: sockets, targets.
+//! Out of scope: sockets, targets.
 
 use super::here::Here;
 use std::fmt;

@@ -5,7 +5,7 @@
 //!   take_failure    the error for a datagram that was sent
 //! ```
 //!
-//! Not here: the reaction to either.
+//! Out of scope: the reaction to either.
 
 use super::address::Address;
 use super::sys::UdpSocket;

@@ -11,7 +11,7 @@
 //! Only for sending: answers go to the command socket, whose number the peer knows. It is IPv4
 //! only, since a socket of both families looks up the route to an IPv4 address each time.
 //!
-//! Owns: the descriptor. Not here: the contents of datagrams.
+//! Owns: the descriptor. Out of scope: the contents of datagrams.
 
 use super::address::Address;
 use super::sys::{self, UdpSocket};

@@ -11,7 +11,7 @@
 //! The route's source at the time of a call is noted: the peer answers to that address, and not when this
 //! machine has lost it. Nothing is sent from it expressly.
 //!
-//! Owns: the local addresses in use. Not here: sockets, peers.
+//! Owns: the local addresses in use. Out of scope: sockets, peers.
 
 use mx_port_base::interfaces::{Interfaces, is_of_this_host, source_to};
 use std::net::{IpAddr, SocketAddr};

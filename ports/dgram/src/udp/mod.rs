@@ -17,7 +17,7 @@
 //! exchange of tiny messages must not pay twice.
 //!
 //! Owns: the sockets and receive buffers.
-//! Not here: the contents of datagrams, sessions.
+//! Out of scope: the contents of datagrams, sessions.
 //! Cost: a tiny datagram is one `sendto` here and one `recvfrom` there; a batch of 64 KiB one
 //! system call on either side. No allocation.
 

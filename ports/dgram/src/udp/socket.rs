@@ -16,7 +16,7 @@
 //! the socket without a datagram.
 //!
 //! Owns: the descriptor, quinn-udp's state of it, failures not reported yet.
-//! Not here: channels, the contents of datagrams.
+//! Out of scope: channels, the contents of datagrams.
 
 use super::address::Address;
 use super::control::{self, Failure};

@@ -12,7 +12,7 @@
 //! Two calls bypass the C library's functions, which are cancellation points: in a program with
 //! threads that costs 15 ns each.
 //!
-//! Not here: channels, peers; descriptors belong to the caller's [`UdpSocket`].
+//! Out of scope: channels, peers; descriptors belong to the caller's [`UdpSocket`].
 
 use super::address::Address;
 use mx_port_base::close_on_fork::CloseOnFork;

@@ -1,6 +1,6 @@
-//! One link and its state.
+//! A link and its state.
 //!
-//! Not here: other links, time.
+//! Out of scope: other links, time.
 
 use super::super::frame::FrameKind;
 use super::super::sequence::Sequence;
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// One link.
+/// A link.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) id: LinkId,
@@ -22,7 +22,7 @@ pub(crate) struct Link {
     pub(crate) cookie: u64,
     /// `None` only while it is offered.
     pub(crate) peer: Option<Peer>,
-    /// Others began it.
+    /// The peer began the link.
     pub(super) called: bool,
     /// The order of its frames.
     pub(crate) sequence: Sequence,
@@ -34,7 +34,7 @@ pub(crate) struct Link {
     pub(crate) slots: u32,
     /// Small frames that wait to go out, before anything else.
     pub(crate) control: VecDeque<Control>,
-    /// It stands in the port's queue of links that had no room.
+    /// The link stands in the port's queue of links that had no room.
     pub(crate) blocked: bool,
     /// The endpoint was refused room and has to be told when there is some.
     pub(crate) wanted: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Link {
     /// ... and how long that was the last time. Nothing, once it has had room.
     pub(crate) pause: Duration,
     pub(super) heard: Instant,
-    /// It has been asked whether it is there.
+    /// The peer has been asked whether it is there.
     pub(super) pinged: bool,
     /// Its process may have gone: it was asked for an answer at once, then.
     pub(super) doubted: Option<Instant>,
@@ -75,14 +75,14 @@ pub(crate) enum State {
     Offered,
     /// We have said Hello.
     Greeting {
-        /// Not longer than this.
+        /// The end of this state.
         until: Instant,
     },
-    /// It carries packets.
+    /// The link carries packets.
     Up,
     /// The endpoint has done with it; what it accepted is leaving.
     Closing {
-        /// Not longer than this.
+        /// The end of this state.
         until: Instant,
         /// The peer has to answer the Bye. Closing a connection with unread bytes drops the Bye, so
         /// frames are read until the answer comes.

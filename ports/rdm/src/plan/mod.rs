@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Owns: the sizes and the choice of paths.
-//! Not here: libfabric's objects.
+//! Out of scope: libfabric's objects.
 
 use crate::frame::FRAME_LEN;
 use libfabric_sys::abi::{

@@ -15,7 +15,7 @@
 //! the name.
 //!
 //! Owns: hints, and the choice among offers. What cannot be opened is not chosen.
-//! Not here: peers.
+//! Out of scope: peers.
 
 mod standing;
 mod survey;

@@ -1,7 +1,7 @@
 //! Completions and reports of remote reads, and the search for a completion that a call waits for.
 //!
 //! Owns: reports not yet fetched.
-//! Not here: what reads and registrations are.
+//! Out of scope: what reads and registrations are.
 
 use super::{Outlet, Report};
 use crate::ops::{Op, Ops};

@@ -22,7 +22,7 @@ use std::rc::{Rc, Weak};
 #[derive(Clone, Default)]
 pub(crate) struct Directory(Rc<RefCell<HashMap<EndpointId, Weak<RefCell<RdmPort>>>>>);
 
-/// One port of the directory.
+/// A port of the directory.
 pub(crate) struct DirectPort {
     port: Rc<RefCell<RdmPort>>,
     directory: Directory,
@@ -54,7 +54,7 @@ impl DirectPort {
         self.port.borrow()
     }
 
-    /// The same, to change it.
+    /// The port, to change it.
     pub(crate) fn rdm_mut(&self) -> std::cell::RefMut<'_, RdmPort> {
         self.port.borrow_mut()
     }

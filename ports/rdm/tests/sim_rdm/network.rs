@@ -43,7 +43,7 @@ struct Inner {
 struct Listed {
     life: u64,
     fd: i32,
-    /// It relies on its descriptor, and has not been woken since.
+    /// The node relies on its descriptor, and has not been woken since.
     sleeps: bool,
     port: Weak<RefCell<RdmPort>>,
 }
@@ -51,7 +51,7 @@ struct Listed {
 /// Memory of an application that a provider was given.
 struct Lent {
     buffer: Buffer,
-    /// Of its bytes when it came back.
+    /// Checksum of its bytes when it came back.
     sum: Option<u64>,
 }
 
@@ -256,7 +256,7 @@ impl Network for FakeNetwork {
         self.rouse();
     }
 
-    /// One of the many ways in which a fabric breaks.
+    /// Breaks a fabric in one of many ways.
     fn reset(&self, a: NodeId, b: NodeId) {
         let (one, other) = self.both(a, b);
         let kind = self.0.borrow_mut().rng.below(5);

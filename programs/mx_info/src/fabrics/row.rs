@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: the words for what was found.
-//! Not here: headings, and which table has it.
+//! Out of scope: headings, and which table has it.
 
 use super::names;
 use mx_port_rdm::{Finding, Verdict};

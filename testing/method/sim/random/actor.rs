@@ -9,7 +9,7 @@
 //! session, and of those after it.
 //!
 //! Owns: what was sent and received in the node's present life.
-//! Not here: steps, the network.
+//! Out of scope: steps, the network.
 
 use crate::rig::{Addr, Ended, Got, Host, NIC, OTHER_NIC};
 use bmi_method::abi::constants::{BMI_ECANCEL, BMI_EMSGSIZE, BMI_ENETRESET, BMI_ETIMEDOUT};

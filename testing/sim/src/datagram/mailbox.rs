@@ -34,7 +34,7 @@ impl Letter {
     }
 }
 
-/// One address.
+/// The mailbox of an address.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     /// Its owner.

@@ -329,7 +329,7 @@ impl Inner {
         Ok(())
     }
 
-    /// One datagram.
+    /// Carries a datagram.
     fn carry(
         &mut self,
         (node, from): (NodeId, SimAddress),

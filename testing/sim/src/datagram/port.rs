@@ -1,4 +1,4 @@
-//! One node's end of the service.
+//! A node's end of the service.
 //!
 //! ```text
 //!   arrived at command, arrived at data --> singly, or equal ones of one sender as a GSO batch
@@ -65,7 +65,7 @@ impl SimDatagrams {
         Self::open_at(net, node, command, data)
     }
 
-    /// The same with a data channel that the test chooses.
+    /// Opens an end with a data channel that the test chooses.
     pub fn open_at(
         net: &DatagramNet,
         node: NodeId,

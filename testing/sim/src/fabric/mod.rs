@@ -61,7 +61,7 @@ pub(crate) struct Inner<M> {
     cuts: HashSet<(NodeId, NodeId)>,
     /// The number of the next arrival, token or key.
     serial: u64,
-    /// Other names of the same ports, changed to those that these have.
+    /// Changes other names of the same ports to those that these have.
     pub(crate) rename: fn(Target) -> Target,
     /// Nothing arrives by itself.
     by_hand: bool,
@@ -79,7 +79,7 @@ pub type Tap = Box<dyn FnMut(&HeaderBytes, &[u8])>;
 /// Number of a port since the network was made; never reused.
 pub(crate) type HostId = usize;
 
-/// One open port.
+/// An open port.
 pub(crate) struct Host {
     pub(crate) node: NodeId,
     /// Its interface, where machines have no addresses.
@@ -93,7 +93,7 @@ pub(crate) struct Host {
     generations: Vec<u32>,
 }
 
-/// One host's end of a link.
+/// A host's end of a link.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) accepted: bool,
@@ -101,9 +101,9 @@ pub(crate) struct End {
     /// Nothing gets through any more, and the ends have not noticed yet.
     dark: bool,
     pub(crate) peer: Option<(HostId, LinkId)>,
-    /// It was made beside another one.
+    /// The link was made beside another one.
     pub(crate) beside: bool,
-    /// It is one of a fabric, to which a session may move.
+    /// The link is one of a fabric, to which a session may move.
     pub(crate) added: bool,
     /// The address it comes from, or leads to, where nodes have some.
     pub(crate) from: Option<NicId>,

@@ -415,6 +415,6 @@ impl<M: Memory> Inner<M> {
     }
 }
 
-/// One link in so many that ask for no route in particular is told to take this one.
+/// Number of links that ask for no route in particular, of which one is told to take this one.
 const FALLBACKS: u32 = 7;
 const FALLBACK: Route = Route(1);

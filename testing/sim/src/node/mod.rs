@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the operations it has posted.
-//! Not here: other nodes except through the [`Book`].
+//! Out of scope: other nodes except through the [`Book`].
 
 mod deliberation;
 mod inbox;

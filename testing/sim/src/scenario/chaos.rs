@@ -39,7 +39,7 @@ fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
     config
 }
 
-/// One run.
+/// A run with random operations.
 pub struct Run<N: Network> {
     stage: Stage<N>,
     rng: Rng,
@@ -53,7 +53,7 @@ impl<N: Network> Run<N> {
         Self::with_habits(world, rng, network, |_| {})
     }
 
-    /// The same, with other habits than those that were drawn.
+    /// A run with other habits than those that were drawn.
     pub fn with_habits(
         world: World,
         mut rng: Rng,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the signal's handler.
-//! Not here: operations, but for their labels.
+//! Out of scope: operations, but for their labels.
 
 use super::line::LINE_FD;
 use super::memory;

@@ -9,7 +9,7 @@
 //! the kernel.
 //!
 //! Owns: the mappings, and which operations the last of them were for.
-//! Not here: BMI.
+//! Out of scope: BMI.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;

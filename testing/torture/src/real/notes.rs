@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the texts.
-//! Not here: lines, processes.
+//! Out of scope: lines, processes.
 
 use super::figures::Figures;
 use bmi_mx_torture::{Peer, Step, Stream, Verb};

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: what is outstanding, what is counted.
-//! Not here: the director, programs.
+//! Out of scope: the director, programs.
 
 use super::args::Place;
 use super::bmi::{self, CONTEXTS, News, record};

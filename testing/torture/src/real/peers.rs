@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: which objects are alive, and of whom.
-//! Not here: operations.
+//! Out of scope: operations.
 
 use super::args::Place;
 use super::bmi::{self, News};

@@ -4,7 +4,7 @@
 //!   /proc/self/fd --> sockets --> TCP, connected --> one of them: shut down, or reset
 //! ```
 //!
-//! Not here: whom a connection leads to.
+//! Out of scope: whom a connection leads to.
 
 use mx_sim::Rng;
 use std::os::fd::RawFd;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: the thread, and what it has picked up.
-//! Not here: operations.
+//! Out of scope: operations.
 
 use super::bmi;
 use bmi_host::method::{Done, Method};
