@@ -18,10 +18,11 @@
 
 use super::Endpoint;
 use super::deadlines::Deadline;
+use super::outbound::{UNREAD_ALL, unread_max};
 use crate::data_link::{DataLink, Session, Stage};
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Source;
-use crate::ops::{Part, State, Strand};
+use crate::ops::{NO_LINK, Part, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Body, Close, LinkDown, Port};
 use crate::remote::{COMMAND_LINK, Remote, Remotes};
@@ -83,7 +84,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     #[cold]
     fn dial_data_link(&mut self, id: RemoteId, command: LinkId, bytes: u64) {
-        let now = self.clock.now();
+        let (now, unread) = (self.clock.now(), self.is_unread(id));
         let Self { port, remotes, .. } = self;
         let Some(session) = data_of(remotes, id, now) else {
             return;
@@ -93,7 +94,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let is_enough = links.iter().any(|of| of.stage != Stage::Open)
             || links.len() >= session.most
             || !links.is_empty() && bytes < BYTES_A_LINK * (links.len() as u64 + 1);
-        if is_enough || now < session.again_at {
+        if is_enough || unread || now < session.again_at {
             return;
         }
         match port.connect_beside(command, now) {
@@ -106,6 +107,23 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 session.fail(now);
             }
         }
+    }
+
+    /// Whether so much waits to be read by a remote that it gets no further data link: for each one that is lost, packets
+    /// are added.
+    fn is_unread(&self, id: RemoteId) -> bool {
+        let queues = self.remotes.of(id).and_then(Remote::queues);
+        queues.is_some_and(|queues| queues.control.len() > unread_max(self.controls, UNREAD_ALL))
+    }
+
+    /// Ends a data link whose peer does not speak our protocol there. Returns false if the link is none.
+    pub(super) fn distrust_data_link(&mut self, link: LinkId) -> bool {
+        let Some((id, of)) = self.data_link(link) else {
+            return false;
+        };
+        let number = of.number;
+        self.lose_data_link(id, number, true);
+        true
     }
 
     /// The session of a data link, and its state there.
@@ -179,8 +197,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let session = met.and_then(|met| met.data.as_deref());
         let last = session.map_or(0, |session| session.last);
         let open = session.map_or(0, |session| session.links.len());
+        // A link of which a hello waits for its proof is to be a session's own.
         let right = most > 0
-            && number > last
+            && (last + 1..NO_LINK).contains(&number)
+            && !self.introductions.has(link)
             && self
                 .data_link_proof(link, id, Role::Caller, number)
                 .is_some_and(|right| right == proof);
@@ -188,7 +208,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.violation(link, Violation::Attach);
         }
         // The peer may have said that another one is lost, and it is not read yet.
-        if open > most as usize || !self.port.has_places_beside(link) {
+        if open > most as usize || !self.port.has_places_beside(link) || self.is_unread(id) {
             log::debug!("no place for a data link of remote {id:?}");
             return self.close_link(link, Close::Now);
         }
@@ -226,9 +246,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.open_data_link(link);
             self.want_data_link(id, self.bulk_with(id));
         } else {
-            self.stats.malformed += 1;
-            log::debug!("link {link:?}: {}; closing it", Violation::Attach);
-            self.lose_data_link(id, number, true);
+            self.violation(link, Violation::Attach);
         }
     }
 
