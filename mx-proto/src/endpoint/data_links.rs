@@ -255,7 +255,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some((id, of)) = self.data_link(link) else {
             return;
         };
-        (of.stage, of.unused, of.stalled) = (Stage::Open, 0, 0);
+        of.stage = Stage::Open;
+        (of.looks, of.unused, of.stalled) = (0, 0, 0);
         self.watch_data_links(id);
         self.stats.data_links += 1;
     }
@@ -383,7 +384,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 continue;
             };
             let answered = of.stage == Stage::Open;
-            works |= of.unused == 0 && answered;
+            // What has gone may not have come: its receiver would have given the link up by now.
+            works |= of.unused == 0 && answered && of.looks > STALLED;
+            of.looks += 1;
             of.unused += 1;
             of.stalled = if awaits || !answered {
                 of.stalled + 1
