@@ -360,7 +360,7 @@ fn data_links_that_all_stand_still_are_dialled_ever_more_rarely() {
         ..tcp()
     };
     for from in [0, 1] {
-        let mut stage = two(1, [1; 2], slow.clone());
+        let mut stage = two(1, [1; 2], slow);
         let end = stage.world.now().after(Duration::from_secs(200));
         let (mut opened, mut received) = (0, 0);
         while stage.world.now() < end {
