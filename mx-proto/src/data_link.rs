@@ -37,6 +37,8 @@ pub(crate) struct DataLink {
     pub(crate) number: u32,
     pub(crate) tx: Tx,
     pub(crate) stage: Stage,
+    /// Looks since it opened.
+    pub(crate) looks: u32,
     /// Looks since bytes last came or went.
     pub(crate) unused: u32,
     /// Looks since bytes last came, while some were awaited.
@@ -74,6 +76,7 @@ impl Session {
             number,
             tx: Tx::Open(link),
             stage,
+            looks: 0,
             unused: 0,
             stalled: 0,
         });

@@ -18,10 +18,11 @@
 
 use super::Endpoint;
 use super::deadlines::Deadline;
+use super::outbound::{UNREAD_ALL, unread_max};
 use crate::data_link::{DataLink, Session, Stage};
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Source;
-use crate::ops::{Part, State, Strand};
+use crate::ops::{NO_LINK, Part, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Body, Close, LinkDown, Port};
 use crate::remote::{COMMAND_LINK, Remote, Remotes};
@@ -86,7 +87,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     #[cold]
     fn dial_data_link(&mut self, id: RemoteId, command: LinkId, bytes: u64) {
-        let now = self.clock.now();
+        let (now, unread) = (self.clock.now(), self.is_unread(id));
         let Self { port, remotes, .. } = self;
         let Some(session) = data_of(remotes, id, now) else {
             return;
@@ -97,7 +98,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             || links.iter().any(|of| of.stage != Stage::Open)
             || links.len() >= session.most
             || !links.is_empty() && bytes < BYTES_A_LINK * (links.len() as u64 + 1);
-        if is_enough || now < session.again_at {
+        if is_enough || unread || now < session.again_at {
             return;
         }
         match port.connect_beside(command, now) {
@@ -110,6 +111,23 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 session.fail(now);
             }
         }
+    }
+
+    /// Whether so much waits to be read by a remote that it gets no further data link: for each one that is lost, packets
+    /// are added.
+    fn is_unread(&self, id: RemoteId) -> bool {
+        let queues = self.remotes.of(id).and_then(Remote::queues);
+        queues.is_some_and(|queues| queues.control.len() > unread_max(self.controls, UNREAD_ALL))
+    }
+
+    /// Ends a data link whose peer does not speak our protocol there. Returns false if the link is none.
+    pub(super) fn distrust_data_link(&mut self, link: LinkId) -> bool {
+        let Some((id, of)) = self.data_link(link) else {
+            return false;
+        };
+        let number = of.number;
+        self.lose_data_link(id, number, true);
+        true
     }
 
     /// The session of a data link, and its state there.
@@ -192,8 +210,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let session = met.and_then(|met| met.data.as_deref());
         let last = session.map_or(0, |session| session.last);
         let open = session.map_or(0, |session| session.links.len());
+        // A link of which a hello waits for its proof is to be a session's own.
         let right = most > 0
-            && number > last
+            && (last + 1..NO_LINK).contains(&number)
+            && !self.introductions.has(link)
             && self
                 .data_link_proof(link, id, Role::Caller, number)
                 .is_some_and(|right| right == proof);
@@ -201,7 +221,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.violation(link, Violation::Attach);
         }
         // The peer may have said that another one is lost, and it is not read yet.
-        if open > most as usize || !self.port.has_places_beside(link) {
+        if open > most as usize || !self.port.has_places_beside(link) || self.is_unread(id) {
             log::debug!("no place for a data link of remote {id:?}");
             return self.close_link(link, Close::Now);
         }
@@ -239,9 +259,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.open_data_link(link);
             self.want_data_link(id, self.bulk_with(id));
         } else {
-            self.stats.malformed += 1;
-            log::debug!("link {link:?}: {}; closing it", Violation::Attach);
-            self.lose_data_link(id, number, true);
+            self.violation(link, Violation::Attach);
         }
     }
 
@@ -250,7 +268,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some((id, of)) = self.data_link(link) else {
             return;
         };
-        (of.stage, of.unused, of.stalled) = (Stage::Open, 0, 0);
+        of.stage = Stage::Open;
+        (of.looks, of.unused, of.stalled) = (0, 0, 0);
         self.watch_data_links(id);
         self.stats.data_links += 1;
     }
@@ -381,7 +400,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 continue;
             };
             let answered = of.stage == Stage::Open;
-            works |= of.unused == 0 && answered;
+            // What has gone may not have come: its receiver would have given the link up by now.
+            works |= of.unused == 0 && answered && of.looks > STALLED;
+            of.looks += 1;
             of.unused += 1;
             of.stalled = if awaits || !answered {
                 of.stalled + 1

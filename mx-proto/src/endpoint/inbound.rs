@@ -383,7 +383,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         id
     }
 
-    /// The peer does not speak our protocol: its link, and with it the remote, ends.
+    /// The peer does not speak our protocol: its link ends, and the remote with its command link.
     #[cold]
     pub(super) fn violation(&mut self, link: LinkId, what: Violation) {
         self.stats.malformed += 1;
@@ -392,7 +392,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.remotes.of(remote).is_some() {
             // Its link is closed with it.
             self.fail_remote(remote, DownReason::Protocol(what));
-        } else {
+        } else if !self.distrust_data_link(link) {
             self.close_link(link, Close::Now);
         }
     }

@@ -83,6 +83,11 @@ impl Introductions {
         self.challenged.len()
     }
 
+    /// Whether a stranger has sent a hello on that link: it waits for a proof, or has been refused in this round.
+    pub(super) fn has(&self, link: LinkId) -> bool {
+        self.challenged.contains_key(&link) || self.refused_links.contains(&link)
+    }
+
     fn take(&mut self, link: LinkId) -> Option<Introduction> {
         let introduction = self.challenged.remove(&link)?;
         if self.challenged.is_empty() && self.challenged.capacity() > KEPT {

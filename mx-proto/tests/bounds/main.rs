@@ -6,6 +6,7 @@
 //!   early:               the same for the reliability layer below it
 //! ```
 
+mod data_links;
 mod early;
 mod hostile;
 mod idle;

@@ -8,7 +8,7 @@
 
 use mx_proto::flow::{Borrower, Lane, Paid, cost};
 use mx_proto::origin::{self, Seen};
-use mx_proto::port::{HeaderBytes, Limits};
+use mx_proto::port::{HeaderBytes, Limits, LinkDown};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
     Arrival, Config, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits, NicId, RemoteId,
@@ -40,6 +40,8 @@ pub(crate) struct Peers {
     credits: Vec<Borrower>,
     /// Where links come from; those that are not here are trusted.
     pub(crate) sources: Vec<origin::Source>,
+    /// Limit of data links that a session has.
+    pub(crate) data_links: u32,
     /// Links whose peers read nothing.
     pub(crate) deaf: Vec<bool>,
     /// Keep what the endpoint sends.
@@ -60,7 +62,7 @@ impl Script for Peers {
             pull_block: 96 << 10,
             remote_read: false,
             refusal_ends_link: false,
-            data_links: 0,
+            data_links: self.data_links,
         }
     }
 
@@ -162,6 +164,12 @@ impl Stage {
         remotes.next().expect("it has called")
     }
 
+    /// A peer breaks its link.
+    pub(crate) fn break_link(&self, n: u32) {
+        self.net
+            .with(|net| net.tell(link(n), Event::Down(LinkDown::Reset)));
+    }
+
     /// A peer says something.
     pub(crate) fn say(&self, n: u32, mut header: Header, body: &[u8]) {
         header.body_len = body.len() as u32;
@@ -172,6 +180,12 @@ impl Stage {
             }
             net.inject(link(n), header.emit(), body.to_vec());
         });
+    }
+
+    /// A peer says what may be no packet of the protocol.
+    pub(crate) fn say_bytes(&self, n: u32, header: HeaderBytes, body: &[u8]) {
+        self.net
+            .with(|net| net.inject(link(n), header, body.to_vec()));
     }
 
     /// A peer introduces itself: on `link`, under the name of peer `name`. It lends everything.
@@ -339,6 +353,8 @@ fn introduction((name, life): (u32, u8), version: u16, credits: u32) -> (Header,
     hello[16..24].copy_from_slice(&(u64::from(name) + 1).to_le_bytes());
     hello[24] = life;
     hello[25..29].copy_from_slice(&name.to_le_bytes());
+    // It can have data links.
+    hello[44] = 1;
     let mut header = Header::new(Kind::Connect, 1, 0);
     header.credit_fields.credit = credits;
     (header, hello)

@@ -371,6 +371,36 @@ fn a_data_link_that_stands_still_is_given_up_and_its_bytes_count_no_more() {
 }
 
 #[test]
+fn data_links_that_all_stand_still_are_dialled_ever_more_rarely() {
+    let slow = Profile {
+        bandwidth: Some(1_000_000),
+        room: 100_000,
+        ..tcp()
+    };
+    for from in [0, 1] {
+        let mut stage = two(1, [1; 2], slow);
+        let end = stage.world.now().after(Duration::from_secs(200));
+        let (mut opened, mut received) = (0, 0);
+        while stage.world.now() < end {
+            if stage.received() >= received {
+                received += 1;
+                send(&mut stage, from, BULK, LARGE / 4);
+                stage.at(1 - from).recv(Selector::exact(BULK), LARGE / 4);
+            }
+            stage.run(Duration::from_millis(20));
+            let all = stage.at(from).endpoint.stats().data_links;
+            if all > opened {
+                opened = all;
+                let late = Duration::from_secs(1000);
+                stage.network.fabric.delay_beside(0, 0, late);
+            }
+        }
+        println!("{opened} data links from {from}");
+        assert!((5..11).contains(&opened), "{opened}");
+    }
+}
+
+#[test]
 fn a_data_link_may_break_after_every_step_of_a_body() {
     for step in 0.. {
         let mut stage = linked(step, 4, tcp());
