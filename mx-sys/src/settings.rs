@@ -183,7 +183,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             "MX_HELPER", ValueKind::Switch, (helper),
                 "a helper thread, asleep in the kernel, keeps connections moving while the application computes";
             "MX_EAGER_MAX", ValueKind::Bytes(128, 1024 * K), (endpoint.eager_max),
-                "messages up to this size travel at once, over tcp and dgram those up to 512K, over rdm those up to \
+                "messages up to this size travel at once, over tcp and dgram those up to 128K, over rdm those up to \
                 256K (two slots where the card reads); larger ones are offered and pulled";
             "MX_UNEXPECTED_BYTES", ValueKind::Bytes(M, 64 * G), (endpoint.unexpected_bytes),
                 "bytes of messages without a receive, of all peers together; the TCP port keeps a 32nd of that \
