@@ -136,7 +136,7 @@ impl Script for Links {
             pull_block: 2 * DATA_MAX,
             remote_read: false,
             refusal_ends_link: false,
-            data_links: 0,
+            data_links: 1,
         }
     }
 
