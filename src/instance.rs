@@ -354,7 +354,7 @@ fn find<R>(
     mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
 ) -> Result<Option<R>, Box<Error>> {
     let shared = shared()?;
-    let mut slot = shared.attend();
+    let mut slot = shared.lock_for_poll();
     let (Some(method), beside) = slot.parts() else {
         return Err(not_initialized());
     };

@@ -73,7 +73,7 @@ fn nanos_a_message(settings: &Settings, peers: u32) -> f64 {
         let begin = std::time::Instant::now();
         for _ in 0..rounds {
             for (peer, borrower) in &mut borrowers {
-                let Some(paid) = black_box(&mut *borrower).means(1, Lane::Unexpected) else {
+                let Some(paid) = black_box(&mut *borrower).payment(1, Lane::Unexpected) else {
                     unreachable!("everything comes back");
                 };
                 borrower.pay(paid);

@@ -52,7 +52,7 @@ pub(crate) struct Queues {
 
 /// A message in a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stand {
+pub(crate) struct QueuePosition {
     /// Its number among all that were posted to this remote while something waited.
     pub(crate) number: u64,
     /// Credits it takes, with its data if it may go so. A copy has paid them.
@@ -130,7 +130,7 @@ impl Control {
 /// Bytes of a body that need no memory of their own: those of all that come in numbers.
 const CONTROL_USUAL: usize = 32;
 
-impl Stand {
+impl QueuePosition {
     /// The position of a message that has not joined a lane yet.
     pub(crate) const NOWHERE: Self = Self {
         number: 0,
@@ -261,13 +261,19 @@ impl Queues {
     }
 
     /// A message is about to join a lane.
-    pub(crate) fn enter(&mut self, lane: Lane, form: Form, cost: u32, now: Instant) -> Stand {
+    pub(crate) fn enter(
+        &mut self,
+        lane: Lane,
+        form: Form,
+        cost: u32,
+        now: Instant,
+    ) -> QueuePosition {
         self.last += 1;
         match form {
             Form::Copied => self.copies[lane as usize] += 1,
             Form::Plain | Form::Synchronous => self.cost += cost,
         }
-        Stand {
+        QueuePosition {
             number: self.last,
             cost,
             form,
@@ -276,7 +282,7 @@ impl Queues {
     }
 
     /// Records that a message is about to leave.
-    pub(crate) fn exit(&mut self, lane: Lane, stand: Stand) {
+    pub(crate) fn exit(&mut self, lane: Lane, stand: QueuePosition) {
         self.stalled = false;
         match stand.form {
             Form::Copied => self.copies[lane as usize] -= 1,
@@ -320,7 +326,10 @@ pub(crate) struct Spares(Vec<Box<Queues>>);
 
 impl Spares {
     /// The set in `place`, put there if there is none.
-    pub(crate) fn fill<'a>(&mut self, place: &'a mut Option<Box<Queues>>) -> &'a mut Queues {
+    pub(crate) fn get_or_alloc<'a>(
+        &mut self,
+        place: &'a mut Option<Box<Queues>>,
+    ) -> &'a mut Queues {
         place.get_or_insert_with(|| self.0.pop().unwrap_or_default())
     }
 

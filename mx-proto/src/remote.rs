@@ -449,7 +449,7 @@ impl Met {
     fn moves(&self, queues: &Queues) -> bool {
         Lane::ALL.iter().any(|lane| {
             let any = !queues.lanes[*lane as usize].is_empty();
-            queues.has_copy(*lane) || any && self.borrows.means(1, *lane).is_some()
+            queues.has_copy(*lane) || any && self.borrows.payment(1, *lane).is_some()
         })
     }
 }

@@ -129,8 +129,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let bits = bits(post.kind.message_type(), tx_id, post.tag as u32);
         let bits = with_class(bits, post.class);
         let (kind, mode) = (post.kind, post.kind.send_mode());
-        let what = Becoming { post, key };
-        match self.endpoint.send_what(remote, bits, what, mode) {
+        let what = NewOperation { post, key };
+        match self.endpoint.send_new(remote, bits, what, mode) {
             Ok(mx::Posted::Complete) => Ok(Posted::Complete { size }),
             Ok(mx::Posted::Pending(op)) => {
                 *id = self.id(op);
@@ -186,7 +186,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return self.queue(key, post, id);
         };
         let cut = peer.conversation == Conversation::Cut;
-        let what = Becoming { post, key };
+        let what = NewOperation { post, key };
         match self.endpoint.recv_from(remote, bits, MATCH, what) {
             Ok(Received::Pending(op)) => {
                 *id = self.id(op);
@@ -302,12 +302,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 }
 
 /// An operation of the host's that is being posted.
-struct Becoming<'a> {
+struct NewOperation<'a> {
     post: &'a mut Post,
     key: PeerKey,
 }
 
-impl mx::Posting<Host> for Becoming<'_> {
+impl mx::Posting<Host> for NewOperation<'_> {
     #[inline(always)]
     fn memory(&mut self) -> &mut UserMemory {
         &mut self.post.memory

@@ -11,7 +11,7 @@
 //!   by source      #0 <-> #2 <-> #4                 in the order in which they came
 //!   by name        (source, its name for it) -> #3  those of which the sender has the bytes
 //!
-//!   body           There ---> Coming ---> Bytes, Memory        (Withheld: undecided, and cannot be fetched)
+//!   body           AtSender ---> Fetching ---> Bytes, Memory   (Unavailable: undecided, and cannot be fetched)
 //! ```
 //!
 //! Every undecided message is younger than every unexpected one of its source.
@@ -60,11 +60,11 @@ pub(crate) enum Body<M> {
     /// All of them, where their taker wants them.
     Memory(M),
     /// The bytes are with the sender, which may have made them readable.
-    There(Option<RemoteKey>),
+    AtSender(Option<RemoteKey>),
     /// The bytes are with the sender, and cannot be fetched now.
-    Withheld,
+    Unavailable,
     /// The bytes are on their way: the operation that fetches them.
-    Coming(RequestId),
+    Fetching(RequestId),
 }
 
 /// The thing that a message waits for.
@@ -114,13 +114,13 @@ impl<M> Early<M> {
 
     /// Its sender has the bytes, and nothing is done about that.
     fn is_there(&self) -> bool {
-        matches!(self.body, Body::There(_) | Body::Withheld)
+        matches!(self.body, Body::AtSender(_) | Body::Unavailable)
     }
 
     /// Its sender's name for it, and the key with which the sender's memory can be read.
     pub(crate) fn offer(&self) -> (u64, Option<RemoteKey>) {
         let key = match self.body {
-            Body::There(key) => key,
+            Body::AtSender(key) => key,
             _ => None,
         };
         (self.send_id.unwrap_or_default(), key)
@@ -129,7 +129,7 @@ impl<M> Early<M> {
     /// The operation that fetches its bytes.
     pub(crate) fn fetch(&self) -> Option<RequestId> {
         match self.body {
-            Body::Coming(op) => Some(op),
+            Body::Fetching(op) => Some(op),
             _ => None,
         }
     }
@@ -410,7 +410,7 @@ impl<M> Store<M> {
             return;
         };
         debug_assert!(message.is_there(), "fetched twice");
-        message.body = Body::Coming(op);
+        message.body = Body::Fetching(op);
         message.drawn = drawn;
         match message.stage {
             Stage::Turn { slot, .. } => {
@@ -429,7 +429,7 @@ impl<M> Store<M> {
         let Some(message) = self.messages.get_mut(id) else {
             return 0;
         };
-        debug_assert!(matches!(message.body, Body::Coming(_)));
+        debug_assert!(matches!(message.body, Body::Fetching(_)));
         message.body = body;
         let source = message.source;
         let Stage::Turn { slot, .. } = message.stage else {

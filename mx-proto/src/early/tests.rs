@@ -7,7 +7,7 @@ use mx_sim::Rng;
 /// Adds a message that is only offered.
 fn come_offered(store: &mut Store<u32>, source: u32, bits: u64, send_id: u64) -> EntryId {
     let what = (RemoteId::new(source, 1), MatchBits(bits), 1);
-    let body = Body::There(None);
+    let body = Body::AtSender(None);
     let id = store.add(Early::new(what, Paid::Credits(1), Some(send_id), body));
     store.await_receive(id);
     id
@@ -114,7 +114,7 @@ fn whatever_comes_and_goes_each_view_has_those_that_it_should() {
                 0..4 => {
                     let (source, bits, offered) = (rng.below(4), rng.below(4), rng.chance(0.5));
                     let (name, body) = if offered {
-                        (Some(n), Body::There(None))
+                        (Some(n), Body::AtSender(None))
                     } else {
                         (None, Body::Bytes(vec![1]))
                     };
@@ -141,7 +141,7 @@ fn whatever_comes_and_goes_each_view_has_those_that_it_should() {
                         }
                         (Stage::Streamed | Stage::Undecided | Stage::Out, _) => {
                             if it.previewed {
-                                store.end(it.id, Body::Withheld);
+                                store.end(it.id, Body::Unavailable);
                             }
                             undecided.retain(|id| *id != it.id);
                             store.await_receive(it.id);
@@ -325,7 +325,7 @@ fn step(rng: &mut Rng, inbox: &mut Store<u32>, model: &mut Model, n: u32) {
             let body = match (whole, rng.chance(0.5)) {
                 (true, true) => Body::Memory(n),
                 (true, false) => Body::Bytes(vec![0; n as usize]),
-                (false, keyed) => Body::There(keyed.then_some(RemoteKey {
+                (false, keyed) => Body::AtSender(keyed.then_some(RemoteKey {
                     address: n.into(),
                     key: 1,
                 })),

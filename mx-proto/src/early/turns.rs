@@ -193,7 +193,7 @@ impl<M> Store<M> {
         self.order.unlink(&mut queue.all, place);
         if let Some((_, message)) = self.messages.at(place) {
             turns.stats.messages -= usize::from(message.is_whole());
-            turns.stats.fetching -= usize::from(matches!(message.body, Body::Coming(_)));
+            turns.stats.fetching -= usize::from(matches!(message.body, Body::Fetching(_)));
             if !message.is_there() {
                 turns.stats.bytes -= message.length as usize;
             }

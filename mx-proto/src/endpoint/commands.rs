@@ -10,7 +10,7 @@ use crate::ops::{Form, Head, List, NO_REMOTE, Pulling, State, Strand};
 use crate::origin::Source;
 use crate::owner::{Owner, Posting};
 use crate::port::{Body, Close, ConnectError, Port, SendError, Sent};
-use crate::queues::{Partial, Queues, Stand};
+use crate::queues::{Partial, QueuePosition, Queues};
 use crate::remote::{COMMAND_LINK, Life, LinkState, Remote, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
@@ -86,12 +86,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         word: O::Word,
         mode: SendMode,
     ) -> Result<Posted, PostError> {
-        self.send_what(to, bits, (memory, word), mode)
+        self.send_new(to, bits, (memory, word), mode)
     }
 
     /// Sends a message that becomes an operation only if it has to.
     #[inline(always)]
-    pub fn send_what(
+    pub fn send_new(
         &mut self,
         to: RemoteId,
         bits: MatchBits,
@@ -135,7 +135,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Sends a small message at once, if nothing is in its way: the remote is met, nothing waits for it, and there are room in
-    /// its link and credits. Otherwise returns false, nothing has been sent, and [`Self::send_what`] is to be called.
+    /// its link and credits. Otherwise returns false, nothing has been sent, and [`Self::send_new`] is to be called.
     #[inline(always)]
     pub fn send_at_once(&mut self, to: RemoteId, bits: MatchBits, body: &[u8]) -> bool {
         let Some(remote) = self.remotes.of_mut(to) else {
@@ -220,7 +220,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         what: impl Posting<O>,
         (form, cost): (Form, u32),
     ) -> Result<RequestId, PostError> {
-        let stand = Stand::NOWHERE;
+        let stand = QueuePosition::NOWHERE;
         let state = |memory| State::Queued { memory, stand };
         let id = self.begin(to, bits, what, state);
         let id = id.ok_or(PostError::TooMany)?;
@@ -237,7 +237,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             (record.timeout, record.waiting) = (Timeout::FOR_EVER, Timeout::FOR_EVER);
         }
         if let Some(remote) = remotes.of_mut(to) {
-            let (queues, lane) = (spares.fill(&mut remote.queues), O::lane(bits));
+            let (queues, lane) = (spares.get_or_alloc(&mut remote.queues), O::lane(bits));
             if let State::Queued { stand, .. } = &mut record.state {
                 *stand = queues.enter(lane, form, cost, now);
             }
@@ -712,7 +712,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The link to a remote has taken a part of a packet.
     pub(super) fn leave_rest(&mut self, to: RemoteId, rest: Partial) {
         if let Some(remote) = self.remotes.of_mut(to) {
-            self.spares.fill(&mut remote.queues).set_partial(rest);
+            self.spares
+                .get_or_alloc(&mut remote.queues)
+                .set_partial(rest);
             if let Life::Met(met) = &mut remote.life {
                 met.tx = Tx::Blocked(met.tx.link());
             }
@@ -857,7 +859,7 @@ fn send_eager<P: Port<O::Memory>, O: Owner>(
     if len > met.reach.eager_max {
         return None;
     }
-    let paid = met.borrows.means(cost, lane)?;
+    let paid = met.borrows.payment(cost, lane)?;
     let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
     (header.body_len, header.aux) = (len, paid.aux());
     header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, cost);

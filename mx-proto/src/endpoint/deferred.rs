@@ -103,9 +103,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         if let Some(message) = self.early.get_mut(id)
             && message.send_id.is_some()
-            && !matches!(message.body, Body::There(_))
+            && !matches!(message.body, Body::AtSender(_))
         {
-            message.body = Body::There(None);
+            message.body = Body::AtSender(None);
         }
         self.early.await_receive(id);
     }
@@ -132,7 +132,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let next = self.early.next_undecided()?;
             let message = self.early.get(next)?;
             let fetches = (1..=PREVIEW_MAX).contains(&message.length)
-                && matches!(message.body, Body::There(_))
+                && matches!(message.body, Body::AtSender(_))
                 && self.early.may_preview()
                 && self.remotes.living(message.source).is_some()
                 && self.begin_fetch(next, 0, now);

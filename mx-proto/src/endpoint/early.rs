@@ -185,7 +185,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     memory.visit(0, memory.len(), |piece| here.extend_from_slice(piece));
                     Body::Bytes(here)
                 });
-                self.early.end(id, here.unwrap_or(Body::Withheld));
+                self.early.end(id, here.unwrap_or(Body::Unavailable));
                 self.events.push_back(Event::Decidable);
             }
         }

@@ -686,7 +686,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Queues a packet without message data for a remote.
     fn push_control(&mut self, to: RemoteId, header: wire::Header, body: &[u8]) {
         if let Some(remote) = self.remotes.of_mut(to) {
-            let queues = self.spares.fill(&mut remote.queues);
+            let queues = self.spares.get_or_alloc(&mut remote.queues);
             queues.control.push_back(Control::new(header, body));
             self.controls += 1;
             self.make_ready(to);
@@ -696,7 +696,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Queues a packet without message data for a remote, before all others.
     fn push_control_first(&mut self, to: RemoteId, control: Control) {
         if let Some(remote) = self.remotes.of_mut(to) {
-            let queues = self.spares.fill(&mut remote.queues);
+            let queues = self.spares.get_or_alloc(&mut remote.queues);
             queues.control.push_front(control);
             self.controls += 1;
             self.make_ready(to);

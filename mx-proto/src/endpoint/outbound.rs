@@ -73,18 +73,18 @@ impl Next {
                     // The cost was counted when it was posted, perhaps before the link's limits
                     // were known.
                     Form::Plain if len <= most as usize && stand.cost == flow::cost(len as u32) => {
-                        let means = borrows.means(stand.cost, lane);
-                        if means.is_none() && patient && !borrows.is_refused() {
+                        let payment = borrows.payment(stand.cost, lane);
+                        if payment.is_none() && patient && !borrows.is_refused() {
                             return None;
                         }
-                        means
+                        payment
                     }
                     Form::Plain | Form::Synchronous => None,
                 };
                 Some(Self {
                     send,
                     lane,
-                    paid: whole.or_else(|| borrows.means(1, lane))?,
+                    paid: whole.or_else(|| borrows.payment(1, lane))?,
                     eager: whole.is_some(),
                 })
             })

@@ -70,7 +70,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let due = self.stop_timer(op);
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
-        if let Posted::Complete = self.send_what(to, bits, Pending(op, memory), mode)? {
+        if let Posted::Complete = self.send_new(to, bits, Pending(op, memory), mode)? {
             let outcome = Outcome {
                 kind: OpKind::Send,
                 status: Status::Success,

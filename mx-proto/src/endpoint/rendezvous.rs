@@ -172,7 +172,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         }
         let what = (from, bits, header.length);
-        let message = Early::new(what, paid, Some(send_id), early::Body::There(key));
+        let message = Early::new(what, paid, Some(send_id), early::Body::AtSender(key));
         let id = self.early.add(message);
         let verdict = self.arrival_to_judge(what);
         let (owner, events) = (&mut self.owner, &mut self.events);
@@ -607,7 +607,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             length: length as usize,
             passed: 0,
         };
-        if !self.spares.fill(&mut remote.queues).add_stream(part) {
+        if !self
+            .spares
+            .get_or_alloc(&mut remote.queues)
+            .add_stream(part)
+        {
             // More at once than a receiver of ours has outstanding.
             self.stats.stale += 1;
             return;

@@ -77,7 +77,7 @@ impl Borrower {
     /// The way to pay for a message that costs `cost`, if there is one: credits, or else, if it
     /// costs one, the slot of its lane. An announcement costs one.
     #[inline]
-    pub fn means(&self, cost: u32, lane: Lane) -> Option<Paid> {
+    pub fn payment(&self, cost: u32, lane: Lane) -> Option<Paid> {
         if cost <= self.free() {
             return Some(Paid::Credits(cost));
         }
@@ -90,7 +90,7 @@ impl Borrower {
         free.then_some(Paid::Slot(lane))
     }
 
-    /// The message has left, or been copied. To be called with what [`Self::means`] has just given.
+    /// The message has left, or been copied. To be called with what [`Self::payment`] has just given.
     #[inline(always)]
     pub fn pay(&mut self, paid: Paid) {
         match paid {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     fn spend(us: &mut Borrower, cost: u32) {
-        assert_eq!(us.means(cost, Lane::Matched), Some(Paid::Credits(cost)));
+        assert_eq!(us.payment(cost, Lane::Matched), Some(Paid::Credits(cost)));
         us.pay(Paid::Credits(cost));
     }
 

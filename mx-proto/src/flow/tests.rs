@@ -86,7 +86,7 @@ impl Town {
     /// Has a remote send a message that it can pay for, and that arrives.
     fn send(&mut self, remote: u32, cost: u32) -> Paid {
         let borrower = &mut self.remotes[remote as usize];
-        let paid = borrower.means(cost, Lane::Unexpected).expect("enough");
+        let paid = borrower.payment(cost, Lane::Unexpected).expect("enough");
         borrower.pay(paid);
         self.arrive(remote, paid).expect("honest");
         paid

@@ -25,7 +25,7 @@ use crate::ids::{MatchBits, MatchMask, RemoteId};
 use crate::memory::Memory;
 use crate::op_states::{self, Stage};
 use crate::port::RemoteKey;
-use crate::queues::Stand;
+use crate::queues::QueuePosition;
 use crate::status::Status;
 use crate::timeouts::Timeout;
 use crate::timer::TimerId;
@@ -84,7 +84,7 @@ pub(crate) enum State<M> {
     /// failed.
     Pending { memory: Option<M>, receives: bool },
     /// A send waiting for its turn, in its remote's queue.
-    Queued { memory: M, stand: Stand },
+    Queued { memory: M, stand: QueuePosition },
     /// A send with its data of which the port has taken a part.
     Draining { memory: M, form: Form },
     /// A send the receiver knows of.

@@ -4,7 +4,7 @@ use crate::ids::{MatchBits, RequestId};
 use crate::memory::Source;
 use crate::op_states::Stage;
 use crate::owner::{Events, Owner};
-use crate::queues::Stand;
+use crate::queues::QueuePosition;
 use crate::timeouts::{TimeOuts, Timeout};
 use mx_sim::Rng;
 use std::rc::Rc;
@@ -147,7 +147,7 @@ fn random_steps<const N: u32>(rng: &mut Rng) {
         match step {
             0..3 if live.len() as u64 <= most => {
                 let memory = Tracked(Rc::clone(&memory));
-                let stand = Stand::NOWHERE;
+                let stand = QueuePosition::NOWHERE;
                 let state = State::Queued { memory, stand };
                 let bits = MatchBits(n);
                 let Some(id) = ops.add(n, bits, FOR_EVER, state) else {

@@ -241,8 +241,8 @@ impl Stage {
         let (len, price) = (body.len() as u32, cost(body.len() as u32));
         let credits = self.credits_of(link);
         let wanted = credits.wanted(price.max(self.backlog));
-        let whole = credits.means(price, lane);
-        let paid = whole.or_else(|| credits.means(1, lane));
+        let whole = credits.payment(price, lane);
+        let paid = whole.or_else(|| credits.payment(1, lane));
         let kind = match (whole, paid) {
             (Some(_), _) => Kind::Eager,
             (None, Some(_)) => Kind::Offer,

@@ -264,7 +264,7 @@ impl<T: Progress> Shared<T> {
 
     /// [`Shared::lock`] by an application thread that polls or waits: the helper leaves the engine to it.
     #[inline]
-    pub fn attend(&self) -> Guard<'_, T> {
+    pub fn lock_for_poll(&self) -> Guard<'_, T> {
         let mut core = self.acquire();
         // Written under the lock, so no count is lost.
         let attention = self.attention.load(Ordering::Relaxed);

@@ -314,7 +314,7 @@ impl<T: Progress> Shared<T> {
         timeout: Option<Duration>,
         mut check: impl FnMut(&mut T) -> Option<R>,
     ) -> Option<R> {
-        let mut engine = self.attend();
+        let mut engine = self.lock_for_poll();
         engine.progress();
         let found = check(&mut engine);
         if found.is_some() || timeout == Some(Duration::ZERO) {

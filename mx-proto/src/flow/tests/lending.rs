@@ -44,7 +44,7 @@ fn no_remote_needs_a_credit_to_get_through() {
     for remote in 0..3 {
         for lane in Lane::ALL {
             let borrower = &mut town.remotes[remote as usize];
-            assert_eq!(borrower.means(1, lane), Some(Paid::Slot(lane)));
+            assert_eq!(borrower.payment(1, lane), Some(Paid::Slot(lane)));
             borrower.pay(Paid::Slot(lane));
             town.arrive(remote, Paid::Slot(lane)).expect("it is free");
             assert_eq!(
@@ -57,7 +57,7 @@ fn no_remote_needs_a_credit_to_get_through() {
             assert!(town.take(remote, Paid::Slot(Lane::Matched)), "told at once");
             town.tell(remote);
             let borrower = &mut town.remotes[remote as usize];
-            assert_eq!(borrower.means(1, Lane::Unexpected), None);
+            assert_eq!(borrower.payment(1, Lane::Unexpected), None);
             borrower.pay(Paid::Slot(Lane::Matched));
             town.arrive(remote, Paid::Slot(Lane::Matched))
                 .expect("it is free");

@@ -196,7 +196,7 @@ impl Program {
         if !side.open || side.lanes[lane as usize].len() > 30 {
             return;
         }
-        let paid = side.borrower.means(cost, lane);
+        let paid = side.borrower.payment(cost, lane);
         let copied = paid.filter(|paid| matches!(paid, Paid::Credits(_)) && self.rng.chance(0.2));
         let copied = copied.filter(|_| node.flow.copy(cost));
         if let Some(paid) = copied {
@@ -433,10 +433,10 @@ impl Side {
         for message in heads {
             let Message { cost, lane, .. } = message;
             let borrower = &mut self.borrower;
-            let whole = message.copied.or_else(|| borrower.means(cost, lane));
+            let whole = message.copied.or_else(|| borrower.payment(cost, lane));
             let (paid, fetch) = match whole {
                 Some(paid) => (paid, 0),
-                None => match borrower.means(1, lane) {
+                None => match borrower.payment(1, lane) {
                     Some(paid) => (paid, cost - 1),
                     None => continue,
                 },

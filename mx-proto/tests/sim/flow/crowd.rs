@@ -334,8 +334,8 @@ impl Crowd {
             let waiting = cost * u32::from(state.backlog);
             let borrower = &mut state.borrower;
             let wanted = borrower.wanted(waiting);
-            let whole = borrower.means(cost, LANE).map(|paid| (paid, true));
-            let paid = whole.or_else(|| Some((borrower.means(1, LANE)?, false)));
+            let whole = borrower.payment(cost, LANE).map(|paid| (paid, true));
+            let paid = whole.or_else(|| Some((borrower.payment(1, LANE)?, false)));
             let Some((paid, data)) = paid else {
                 if state.under_way == 0 {
                     state.since.get_or_insert(self.taken);
