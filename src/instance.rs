@@ -84,13 +84,13 @@ impl Drop for Telling {
 }
 
 /// The instance, made when there is none yet.
-fn made() -> io::Result<&'static Instance> {
-    if let Some(instance) = current() {
+fn get_or_create() -> io::Result<&'static Instance> {
+    if let Some(instance) = existing_instance() {
         return Ok(instance);
     }
     let slot = HostSlot::new(Beside::default());
     let shared = Arc::new(Shared::new(slot, Tuning::default())?);
-    let (instance, new) = put(ptr::null_mut(), shared);
+    let (instance, new) = install(ptr::null_mut(), shared);
     if new {
         instance.shared.inherit();
     }
@@ -98,7 +98,7 @@ fn made() -> io::Result<&'static Instance> {
 }
 
 /// Puts an instance with this slot in the place of `before`; or finds that another thread was faster.
-fn put(before: *mut Instance, shared: Arc<Shared<HostSlot>>) -> (&'static Instance, bool) {
+fn install(before: *mut Instance, shared: Arc<Shared<HostSlot>>) -> (&'static Instance, bool) {
     let ours = Box::into_raw(Box::new(Instance {
         shared,
         lifecycle: Mutex::new(()),
@@ -119,7 +119,7 @@ fn put(before: *mut Instance, shared: Arc<Shared<HostSlot>>) -> (&'static Instan
 /// The instance; its slot may be what a child of fork has from its parent. `None` before the first
 /// `initialize`.
 #[cold]
-fn current() -> Option<&'static Instance> {
+fn existing_instance() -> Option<&'static Instance> {
     let there = INSTANCE.load(Ordering::Acquire);
     // SAFETY: null, or never freed.
     let instance = unsafe { there.as_ref() }?;
@@ -127,7 +127,7 @@ fn current() -> Option<&'static Instance> {
         return Some(instance);
     }
     // A thread that the child does not have may have held the lock of the lifecycle.
-    Some(put(there, Arc::clone(&instance.shared)).0)
+    Some(install(there, Arc::clone(&instance.shared)).0)
 }
 
 /// The instance, when its slot is this process's; `None` before the first `initialize`, and in a child
@@ -137,7 +137,7 @@ fn current() -> Option<&'static Instance> {
 /// without memory that would end the process. That takes a word of the thread's own, at
 /// a dozen instructions a call, because any call may come to that.
 #[inline]
-fn own() -> Option<&'static Instance> {
+fn own_instance() -> Option<&'static Instance> {
     thread_local!(static PREPARED: Cell<bool> = const { Cell::new(false) });
     if !PREPARED.get() {
         PREPARED.set(true);
@@ -150,16 +150,16 @@ fn own() -> Option<&'static Instance> {
 
 /// The instance's slot, for a call that needs the network; there may be no method in it.
 #[inline]
-fn shared() -> Result<&'static Shared<HostSlot>, Box<Error>> {
-    match own() {
+fn network_slot() -> Result<&'static Shared<HostSlot>, Box<Error>> {
+    match own_instance() {
         Some(instance) => Ok(&instance.shared),
-        None => taken_over(),
+        None => take_over_slot(),
     }
 }
 
 #[cold]
-fn taken_over() -> Result<&'static Shared<HostSlot>, Box<Error>> {
-    let instance = current().ok_or_else(not_initialized)?;
+fn take_over_slot() -> Result<&'static Shared<HostSlot>, Box<Error>> {
+    let instance = existing_instance().ok_or_else(not_initialized)?;
     let _one_at_a_time = instance.lifecycle.lock();
     HostSlot::open_anew(&mut instance.shared.lock(), &instance.shared)
         .map_err(lifecycle::no_endpoint)?;
@@ -168,9 +168,9 @@ fn taken_over() -> Result<&'static Shared<HostSlot>, Box<Error>> {
 
 /// The method, for a call that does not need the network, if there is one.
 fn with_method<R>(f: impl FnOnce(&mut HostMethod) -> R) -> Option<R> {
-    let instance = match own() {
+    let instance = match own_instance() {
         Some(instance) => instance,
-        None => current()?,
+        None => existing_instance()?,
     };
     let mut slot = instance.shared.lock();
     slot.take_over();
@@ -179,7 +179,7 @@ fn with_method<R>(f: impl FnOnce(&mut HostMethod) -> R) -> Option<R> {
 
 /// Is there an endpoint open, or one to be opened anew after a fork?
 fn is_initialized() -> bool {
-    current().is_some_and(|instance| instance.shared.lock().open().is_some())
+    existing_instance().is_some_and(|instance| instance.shared.lock().open().is_some())
 }
 
 #[cold]
@@ -222,7 +222,7 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
         }
     };
     let addr = address::create(name, nics.first().copied());
-    if let Some(instance) = own()
+    if let Some(instance) = own_instance()
         && !nics.is_empty()
     {
         let known = address::find(addr.as_ptr());
@@ -237,13 +237,13 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
 
 /// The endpoint that is open.
 pub fn endpoint() -> Result<EndpointId, Box<Error>> {
-    let mut slot = shared()?.lock();
+    let mut slot = network_slot()?.lock();
     Ok(slot.method()?.endpoint().identity().endpoint)
 }
 
 /// Our own interface, if it is what we listen on.
 fn own_nic(name: &PeerName) -> Option<NicId> {
-    let slot = current()?.shared.lock();
+    let slot = existing_instance()?.shared.lock();
     let (own, nic) = slot.beside.listen.as_ref()?;
     (own.host == name.host && own.endpoint == name.endpoint).then_some(*nic)
 }
@@ -298,7 +298,7 @@ pub fn post(mut post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
 /// [`post`] is to be called.
 #[inline(never)]
 pub fn send_at_once(addr: NonNull<bmi_method_addr>, body: &[u8], tag: i32, context: i64) -> bool {
-    let Some(instance) = own() else {
+    let Some(instance) = own_instance() else {
         return false;
     };
     let mut slot = instance.shared.lock();
@@ -326,7 +326,7 @@ fn post_recv(post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
 fn with_peer(
     addr: NonNull<bmi_method_addr>,
 ) -> Result<(Guard<'static, HostSlot>, PeerKey), Box<Error>> {
-    let shared = shared()?;
+    let shared = network_slot()?;
     let mut slot = shared.lock();
     match slot.method()?.peers().of_addr(addr.as_ptr()) {
         Some(key) => Ok((slot, key)),
@@ -339,7 +339,7 @@ fn with_peer(
 
 /// Calls an operation off; it is reported once all the same.
 pub fn cancel(id: i64, context: i64) -> Result<(), Box<Error>> {
-    shared()?.lock().method()?.cancel(id, context)
+    network_slot()?.lock().method()?.cancel(id, context)
 }
 
 /// Calls `take`: at once, after a poll, or while waiting for at most `idle_us` microseconds. Tells
@@ -353,7 +353,7 @@ fn find<R>(
     idle_us: u64,
     mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
 ) -> Result<Option<R>, Box<Error>> {
-    let shared = shared()?;
+    let shared = network_slot()?;
     let mut slot = shared.lock_for_poll();
     let (Some(method), beside) = slot.parts() else {
         return Err(not_initialized());
@@ -563,12 +563,12 @@ pub fn test_unexpected(
 fn introduce(addr: NonNull<bmi_method_addr>) -> Result<bool, Box<Error>> {
     // SAFETY: made by `address::create`, and kept until the host drops it.
     let name = unsafe { host::register_addr(addr.as_ptr()) };
-    Ok(shared()?.lock().method()?.registered(addr, name))
+    Ok(network_slot()?.lock().method()?.registered(addr, name))
 }
 
 /// Opens a context. They all exist always.
 pub fn open_context(_context: i64) -> Result<(), Box<Error>> {
-    shared()?.lock().method()?;
+    network_slot()?.lock().method()?;
     Ok(())
 }
 
@@ -595,13 +595,13 @@ pub fn drop_addr_query(addr: NonNull<bmi_method_addr>) -> bool {
 
 /// The figures and counters of the method.
 pub fn report() -> Result<MethodReport, Box<Error>> {
-    Ok(shared()?.lock().method()?.report())
+    Ok(network_slot()?.lock().method()?.report())
 }
 
 /// The figures of the peer of an address object.
 pub fn peer_gauges(addr: NonNull<bmi_method_addr>) -> Result<PeerGauges, Box<Error>> {
     let pointer = addr.as_ptr();
-    let mut slot = shared()?.lock();
+    let mut slot = network_slot()?.lock();
     let method = slot.method()?;
     match method.peers().of_addr(pointer) {
         Some(key) => Ok(method.peer_gauges(key)),
@@ -638,7 +638,7 @@ mod tests {
 
     #[test]
     fn finalize_does_not_wait_for_a_thread_that_has_told_the_host() {
-        tell(made().unwrap().shared.lock());
+        tell(get_or_create().unwrap().shared.lock());
         assert_eq!(TELLING.load(Ordering::Acquire), 0);
     }
 }

@@ -13,7 +13,7 @@
 //! Out of scope: calls of the running method.
 
 use super::life::{HostMethod, HostSlot, Running};
-use super::{Instance, TELLING, current, made, not_initialized};
+use super::{Instance, TELLING, existing_instance, get_or_create, not_initialized};
 use crate::abi::constants::{BMI_EALREADY, BMI_INIT_SERVER, BMI_TCP_BIND_SPECIFIC};
 use crate::abi::types::bmi_method_addr;
 use crate::address::{self, Address};
@@ -46,7 +46,7 @@ pub fn initialize(
     flags: i32,
     options: Option<&str>,
 ) -> Result<(), Box<Error>> {
-    let instance = made().map_err(no_descriptors)?;
+    let instance = get_or_create().map_err(no_descriptors)?;
     let _one_at_a_time = instance.lifecycle.lock();
     if instance.shared.is_mine() && instance.shared.lock().open().is_some() {
         return Err(Error::new(BMI_EALREADY, "initialized already"));
@@ -228,7 +228,7 @@ fn own_address(listen: &Address) -> Option<IpAddr> {
 pub fn finalize() -> Result<(), Box<Error>> {
     let Instance {
         shared, lifecycle, ..
-    } = current().ok_or_else(not_initialized)?;
+    } = existing_instance().ok_or_else(not_initialized)?;
     let _one_at_a_time = lifecycle.lock();
     if !shared.is_mine() && shared.lock().drop_inherited(shared) {
         finalized();

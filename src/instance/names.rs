@@ -9,7 +9,7 @@
 //! The thread lives while there are questions. A child of `fork` does not have it, and begins its own.
 
 use super::life::Beside;
-use super::own;
+use super::own_instance;
 use mx_sys::{nic, thread};
 
 /// Lets the questions of a method be answered.
@@ -26,7 +26,7 @@ pub(super) fn resolve(beside: &mut Beside) {
 }
 
 fn run() {
-    while let Some(instance) = own() {
+    while let Some(instance) = own_instance() {
         let questions = {
             let mut slot = instance.shared.lock();
             let questions = slot.engine().map(|method| method.take_questions());
