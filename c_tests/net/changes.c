@@ -14,7 +14,7 @@
 
 enum {
     ENDPOINT = 3,
-    AGAIN_MS = 2000,
+    AGAIN_MS = 4000, /* the kernel sends a lost SYN again after 1 s, and after 2 more */
     WITHOUT_MS = 500, /* without a network, before it comes */
 };
 
