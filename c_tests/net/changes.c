@@ -5,7 +5,7 @@
  *         │
  *         `-- its name, then that of 10.0.0.7
  *
- * Nothing about addresses is settled when a process begins: it goes on within two seconds of a change, without
+ * Nothing about addresses is settled when a process begins: it goes on within seconds of a change, without
  * being restarted. Requests that are under way then may fail, once.
  */
 #include "../support/machines.h"
