@@ -118,7 +118,7 @@ pairs() {
             # Nothing of these depends on the port.
             layout | header_cxx | set_host* | hosts | stderr | releases | table_* | bare | names) [ "$port" = "${ports%% *}" ] || continue ;;
             # These are about one port, and choose by themselves.
-            fabric | strangers_fabric) [ "$port" = rdm ] || continue ;;
+            fabric | strangers_fabric | fabric_crowd) [ "$port" = rdm ] || continue ;;
             # Its strangers speak tcp.
             strangers_credits) [ "$port" = tcp ] || [ "$port" = local ] || continue ;;
             # 64 processes with libfabric in each take longer than a peer waits.

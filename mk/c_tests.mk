@@ -31,7 +31,7 @@ C_TESTS_PLAIN   := finalize cancelled impostors data_links data_sessions strange
                    args addresses binding messages counters testcalls large calls threads cancel drop \
                    lifecycle process deaths rush restart reuse strangers_memory strangers_credits \
                    strangers_datagrams versions claims secret users stderr interposed shortage fabric \
-                   strangers_fabric filesize without descriptors
+                   strangers_fabric fabric_crowd filesize without descriptors
 C_TESTS_ALL     := $(C_TESTS_PLAIN) layout header_cxx table_copied table_linked table_dlopen bare \
                    set_host set_host_bare messages_dlopen guest_dlopen hosts releases
 C_TESTS_LONG    := shortage restart drop deaths rush

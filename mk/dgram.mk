@@ -12,7 +12,7 @@ DGRAM_HARMS  ?= $(DGRAM_HARM) loss=0.05,dup=0.02,reorder=0.05,corrupt=0.005,seed
 # All kinds of messages, and the ends of connections.
 DGRAM_QUICK  := messages large calls threads testcalls cancel drop lifecycle
 # All but those that send nothing, and data_sessions, whose relay does the harm and which counts the warnings of a log.
-DGRAM_TESTS  ?= $(filter-out layout header_cxx fabric strangers_fabric data_sessions,$(C_TESTS_ALL))
+DGRAM_TESTS  ?= $(filter-out layout header_cxx fabric strangers_fabric fabric_crowd data_sessions,$(C_TESTS_ALL))
 
 ifneq ($(filter dgram,$(PORTS)),)
 CHECK_TARGETS += dgram-check

@@ -66,11 +66,13 @@ pub enum PortEvent {
         /// All bytes are there.
         ok: bool,
     },
+    /// Few places or descriptors are left for new links: links that a session can do without should go.
+    PlacesShort,
 }
 
 impl PortEvent {
-    /// The link at which it has happened.
-    pub fn link(&self) -> LinkId {
+    /// Returns the link of an event, if it has one.
+    pub fn link(&self) -> Option<LinkId> {
         match *self {
             Self::Up(link)
             | Self::Down(link, _)
@@ -79,7 +81,8 @@ impl PortEvent {
             | Self::Part { link, .. }
             | Self::Placed { link, .. }
             | Self::RemoteActivity(link, _)
-            | Self::RemoteRead { link, .. } => link,
+            | Self::RemoteRead { link, .. } => Some(link),
+            Self::PlacesShort => None,
         }
     }
 }

@@ -70,6 +70,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             PortEvent::RemoteActivity(_, what) => self.being_read(what),
             PortEvent::RemoteRead { token, ok, .. } => self.has_read(token, ok),
+            PortEvent::PlacesShort => self.give_up_meeting_links(),
         }
     }
 

@@ -12,7 +12,8 @@
 //! Fence is the last packet of its sender there, and its answer opens the fabric's link. Until the caller has the called
 //! side's Fence the session can stay where it is; from then on it ends with the fabric's link.
 //!
-//! After the move the meeting link carries nothing. Its end is a reason to ask the peer over the fabric.
+//! After the move the meeting link carries nothing. Its end is a reason to ask the peer over the fabric. Where places for
+//! links are short, the oldest meeting links go.
 //!
 //! Owns: the added link of each session until it is the command link, and the meeting link from then on.
 //! Out of scope: addresses of a fabric, which the port makes and reads.
@@ -74,8 +75,12 @@ enum Stage {
     },
     /// The called side has answered the Fence; `None`: its link over the fabric is lost, and the caller says whether it has moved.
     Answered(Option<LinkId>),
-    /// The fabric's link is the command link; this is the meeting link.
-    Moved(LinkId),
+    /// The fabric's link is the command link.
+    Moved {
+        meeting: LinkId,
+        /// Number of the move at this endpoint.
+        nth: u64,
+    },
 }
 
 impl Stage {
@@ -83,7 +88,9 @@ impl Stage {
     fn link(self) -> Option<LinkId> {
         match self {
             Self::Expected => None,
-            Self::Calling(link) | Self::Fenced(link) | Self::Moved(link) => Some(link),
+            Self::Calling(link) | Self::Fenced(link) | Self::Moved { meeting: link, .. } => {
+                Some(link)
+            }
             Self::Offered { link, .. } | Self::Answered(link) => link,
         }
     }
@@ -99,7 +106,7 @@ impl Moves {
     /// Whether a session may still move.
     pub(super) fn is_moving(&self, id: RemoteId) -> bool {
         let stage = self.stage_of(id);
-        stage.is_some_and(|stage| !matches!(stage, Stage::Moved(_)))
+        stage.is_some_and(|stage| !matches!(stage, Stage::Moved { .. }))
     }
 
     /// Whether connects to a session end only when it has moved.
@@ -385,7 +392,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some((meeting, _)) = meeting {
             self.forget_link(meeting);
             if self.port.has_places_beside(meeting) {
-                let stage = Stage::Moved(meeting);
+                let nth = self.stats.moved;
+                let stage = Stage::Moved { meeting, nth };
                 self.moves.begin(id, of.fabric, false, stage);
             } else {
                 self.port.close(meeting, Close::Flush);
@@ -396,13 +404,31 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
+    /// Closes the oldest eighth of the meeting links that sessions have kept, one at least.
+    #[cold]
+    pub(super) fn give_up_meeting_links(&mut self) {
+        let kept = self.moves.sessions.iter();
+        let kept = kept.filter_map(|(id, of)| match of.stage {
+            Stage::Moved { meeting, nth } => Some((nth, *id, meeting)),
+            _ => None,
+        });
+        let mut kept: Vec<_> = kept.collect();
+        kept.sort_unstable_by_key(|(nth, ..)| *nth);
+        kept.truncate(kept.len().div_ceil(8));
+        for (_, id, meeting) in kept {
+            self.moves.take(id);
+            // Both Fences have been read, and nothing has followed them.
+            self.port.close(meeting, Close::Now);
+        }
+    }
+
     /// A link of a session that is not its command link is down.
     pub(super) fn added_link_down(&mut self, link: LinkId, reason: LinkDown) {
         let Some(id) = self.moves.session_of(link) else {
             return;
         };
         match self.moves.stage_of(id) {
-            Some(Stage::Moved(_)) => {
+            Some(Stage::Moved { .. }) => {
                 self.moves.take(id);
                 self.port.close(link, Close::Now);
                 self.doubt(id);
@@ -445,7 +471,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         match self.moves.stage_of(id) {
             // Both sides may say so at once.
             None => self.stats.stale += 1,
-            Some(Stage::Moved(_)) => {
+            Some(Stage::Moved { .. }) => {
                 self.fail_remote(id, DownReason::Protocol(Violation::Move));
             }
             Some(_) => self.stay(id, NoMove::Ended(LinkDown::Closed), false),
@@ -499,7 +525,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         {
             // Nothing has gone over a fabric before the move.
             let how = match of.stage {
-                Stage::Moved(_) => Close::Flush,
+                Stage::Moved { .. } => Close::Flush,
                 _ => Close::Now,
             };
             self.port.close(link, how);

@@ -249,7 +249,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     /// Nothing more of a link is given out.
     pub(super) fn forget(&mut self, id: LinkId) {
-        self.round.events.retain(|event| event.link() != id);
+        self.round.events.retain(|event| event.link() != Some(id));
         self.round.current.take_if(|current| current.link == id);
     }
 

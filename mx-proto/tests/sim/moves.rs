@@ -23,14 +23,30 @@ fn tcp(strict: bool) -> Profile {
         fabric: Some(SimFabric {
             strict,
             remote_read: true,
-            few_places: false,
+            places: usize::MAX,
         }),
         ..Profile::stream()
     }
 }
 
+/// Like [`tcp`], with as many links beyond which places are short.
+fn with_places(places: usize) -> Profile {
+    let profile = tcp(true);
+    Profile {
+        fabric: profile.fabric.map(|fabric| SimFabric { places, ..fabric }),
+        ..profile
+    }
+}
+
 /// Nodes of these profiles, of which the first calls the second.
 fn calling(seed: u64, profiles: &[Profile]) -> Stage<Reliably> {
+    let mut stage = standing(seed, profiles);
+    stage.at(0).connect(1, KEY);
+    stage
+}
+
+/// Nodes of these profiles.
+fn standing(seed: u64, profiles: &[Profile]) -> Stage<Reliably> {
     let world = World::new(seed);
     seeds::watch(&world);
     let config = Config {
@@ -43,7 +59,6 @@ fn calling(seed: u64, profiles: &[Profile]) -> Stage<Reliably> {
         stage.network.profile = *profile;
         stage.begin(id);
     }
-    stage.at(0).connect(1, KEY);
     stage
 }
 
@@ -285,13 +300,8 @@ fn the_end_of_the_meeting_link_is_a_reason_to_ask() {
 #[test]
 fn where_places_are_short_a_session_that_has_moved_gives_its_meeting_link_up() {
     for few in [[false; 2], [true, false], [false, true], [true; 2]] {
-        let profiles = few.map(|few_places| Profile {
-            fabric: tcp(true).fabric.map(|fabric| SimFabric {
-                few_places,
-                ..fabric
-            }),
-            ..tcp(true)
-        });
+        let places = few.map(|few| if few { 0 } else { usize::MAX });
+        let profiles = places.map(with_places);
         let mut stage = calling(1, &profiles);
         stage.run(Duration::from_secs(1));
         assert_eq!(moved(&mut stage, 0) + moved(&mut stage, 1), 2);
@@ -300,4 +310,40 @@ fn where_places_are_short_a_session_that_has_moved_gives_its_meeting_link_up() {
         check(&mut stage, 0);
         assert_eq!(ended(&mut stage), 0);
     }
+}
+
+#[test]
+fn many_fabric_peers_are_served_in_few_places() {
+    const PLACES: usize = 16;
+    // Of which an eighth is for new peers, as at a real port.
+    let server = with_places(PLACES - PLACES / 8);
+    let plain = Profile {
+        fabric: None,
+        ..tcp(false)
+    };
+    seeds::each(20, |seed| {
+        let mut rng = Rng::new(seed);
+        // Peers that stay on their links come among those that move.
+        let callers: Vec<_> = (0..100)
+            .map(|at| if at % 8 == 7 { plain } else { tcp(true) })
+            .collect();
+        let mut profiles = vec![server];
+        profiles.extend(callers);
+        let mut stage = standing(seed, &profiles);
+        for caller in 1..profiles.len() {
+            stage.at(caller).connect(0, KEY);
+            stage.run(Duration::from_micros(rng.pick(&[200, 1_000, 20_000])));
+            let links = stage.network.fabric.links_met(0);
+            assert!(links <= PLACES, "{links} links with {caller} callers");
+        }
+        stage.run(Duration::from_secs(5));
+        let fabric = profiles.iter().filter(|profile| profile.fabric.is_some());
+        assert_eq!(moved(&mut stage, 0), fabric.count() as u64 - 1);
+        for caller in 1..profiles.len() {
+            let session = stage.at(caller).remotes()[0];
+            stage.at(caller).send(session, BITS, 3_000);
+            stage.at(0).recv(Selector::exact(BITS), 3_000);
+        }
+        stage.run_until_received(profiles.len() as u64 - 1, 1_000_000);
+    });
 }

@@ -55,7 +55,7 @@ impl LinkControl for RdmPort {
     }
 
     fn close(&mut self, id: LinkId, how: Close) {
-        self.queued.retain(|event| event.link() != id);
+        self.queued.retain(|event| event.link() != Some(id));
         let Some(link) = self.links.of_mut(id) else {
             return;
         };

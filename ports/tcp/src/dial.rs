@@ -21,7 +21,7 @@ use mx_port_base::limits;
 use mx_port_base::origin::Origin;
 use mx_port_base::ports;
 use mx_proto::origin::Source;
-use mx_proto::port::{ConnectError, LinkDown};
+use mx_proto::port::{ConnectError, LinkControl, LinkDown};
 use mx_proto::round::PortEvent;
 use mx_proto::time::PeerDeadline;
 use mx_proto::{Instant, LinkId};
@@ -176,6 +176,7 @@ impl TcpPort {
                 "tcp: no link to {rest:?}: there are {} already",
                 self.links.len()
             );
+            self.report_shortage();
             return Err(ConnectError::NoResources);
         }
         rest.reverse();
@@ -187,7 +188,8 @@ impl TcpPort {
         };
         // The first socket, whether it begins to connect or not, belongs to the link.
         let mut spare = None;
-        let begun = self.try_next(&mut dial, &mut spare)?;
+        let begun = self.try_next(&mut dial, &mut spare);
+        let begun = begun.inspect_err(|_| self.report_shortage())?;
         let (fd, peer, failed) = match (begun, spare) {
             (Some((fd, peer)), _) => (fd, peer, false),
             (None, Some((fd, peer))) => (fd, peer, true),
@@ -199,6 +201,9 @@ impl TcpPort {
         let id = self.links.insert(Box::new(link)).at_port(ports::TCP);
         self.poll_set.pending += 1;
         self.poll_set.control_due = true;
+        if !self.has_places_beside(id) {
+            self.report_shortage();
+        }
         if failed {
             self.announce_down(id, worst.unwrap_or(LinkDown::Unreachable));
         } else {
@@ -363,6 +368,7 @@ impl TcpPort {
                 Err(error) if sys::would_block(&error) => return,
                 Err(error) if is_shortage(&error) && self.evict() => continue,
                 Err(error) if is_shortage(&error) => {
+                    self.report_shortage();
                     if !self.strangers.is_empty() {
                         // They arrived in this poll and get their turn first.
                         self.poll_set.control_due = true;
@@ -400,6 +406,9 @@ impl TcpPort {
             let id = self.links.insert(Box::new(link)).at_port(ports::TCP);
             self.poll_set.pending += 1;
             self.strangers.add(id, source, now);
+            if !self.has_places_beside(id) {
+                self.report_shortage();
+            }
             let Some(link) = self.links.get_mut(id) else {
                 return;
             };
@@ -416,6 +425,13 @@ impl TcpPort {
             self.poll_set.queue(id, link);
         }
         self.poll_set.control_due = true;
+    }
+
+    /// Asks the endpoint, once in a round, to give links up that it can do without.
+    fn report_shortage(&mut self) {
+        if self.events.back() != Some(&PortEvent::PlacesShort) {
+            self.events.push_back(PortEvent::PlacesShort);
+        }
     }
 
     /// Most strangers at a time: those that come before older ones have had a turn are not let in.

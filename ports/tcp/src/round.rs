@@ -171,7 +171,7 @@ impl TcpPort {
 
     /// Removes the queued events of a link that the endpoint has closed.
     pub(super) fn forget_events(&mut self, id: LinkId) {
-        self.events.retain(|event| event.link() != id);
+        self.events.retain(|event| event.link() != Some(id));
     }
 
     /// Begins to read the links of a group.

@@ -27,6 +27,8 @@ pub struct SimPort<M: Memory> {
     fabric: Fabric<M>,
     host: HostId,
     profile: Profile,
+    /// Number of links that are no fabric's, as of the last round.
+    met: usize,
     /// Events of the network that may still be taken in this round, and whether there has been one.
     left: usize,
     any: bool,
@@ -63,6 +65,7 @@ impl<M: Memory> SimPort<M> {
             fabric: fabric.clone(),
             host,
             profile,
+            met: 0,
             left: 0,
             any: false,
             waiting: VecDeque::new(),
@@ -294,7 +297,8 @@ impl<M: Memory> LinkControl for SimPort<M> {
     }
 
     fn has_places_beside(&self, _link: LinkId) -> bool {
-        !self.profile.fabric.is_some_and(|fabric| fabric.few_places)
+        let fabric = self.profile.fabric;
+        fabric.is_none_or(|fabric| self.met < fabric.places)
     }
 
     fn fabrics(&self, _link: LinkId, _called: bool) -> u32 {
@@ -367,7 +371,7 @@ impl<M: Memory> LinkControl for SimPort<M> {
             _ => inner.tell_peer_down(self.host, link, LinkDown::Reset, false),
         }
         inner.remove(self.host, link);
-        self.waiting.retain(|event| event.link() != link);
+        self.waiting.retain(|event| event.link() != Some(link));
     }
 
     fn arm(&mut self) -> bool {
@@ -471,6 +475,16 @@ impl<M: Memory> Rounds<M> for SimPort<M> {
 
     fn begin(&mut self, _now: Instant, budget: usize) {
         (self.left, self.any) = (budget, false);
+        let before = self.met;
+        self.met = self.fabric.inner.borrow().met(self.host);
+        if self.met > before
+            && self
+                .profile
+                .fabric
+                .is_some_and(|fabric| self.met > fabric.places)
+        {
+            self.waiting.push_back(PortEvent::PlacesShort);
+        }
     }
 
     fn next(&mut self) -> Next {

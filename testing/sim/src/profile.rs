@@ -57,8 +57,8 @@ pub struct SimFabric {
     pub strict: bool,
     /// Peers' memory can be read there.
     pub remote_read: bool,
-    /// Places for the links on which nodes meet are short.
-    pub few_places: bool,
+    /// Number of links on which nodes meet beyond which places for them are short.
+    pub places: usize,
 }
 
 impl Default for Profile {
@@ -141,7 +141,11 @@ impl Profile {
         let fabric = SimFabric {
             strict: false,
             remote_read: drawn.jitter.is_zero(),
-            few_places: drawn.latency > Duration::from_micros(50),
+            places: if drawn.latency > Duration::from_micros(50) {
+                0
+            } else {
+                usize::MAX
+            },
         };
         let drawn = Self {
             fabric: (drawn.pull_block < 64 << 10).then_some(fabric),

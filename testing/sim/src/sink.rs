@@ -29,6 +29,9 @@ pub trait Sink<M: Memory> {
 
     /// [`PortEvent::RemoteRead`].
     fn on_remote_read(&mut self, link: LinkId, token: u64, ok: bool);
+
+    /// [`PortEvent::PlacesShort`].
+    fn on_places_short(&mut self) {}
 }
 
 /// Whole rounds of a port.
@@ -67,6 +70,7 @@ pub fn tell_all<M: Memory, P: Rounds<M>, S: Sink<M>>(port: &mut P, sink: &mut S)
             PortEvent::Writable(link) => sink.on_writable(link),
             PortEvent::RemoteActivity(link, what) => sink.on_remote_activity(link, what),
             PortEvent::RemoteRead { link, token, ok } => sink.on_remote_read(link, token, ok),
+            PortEvent::PlacesShort => sink.on_places_short(),
         }
     }
 }

@@ -22,6 +22,12 @@ impl<M: Memory> Fabric<M> {
 }
 
 impl<M: Memory> Inner<M> {
+    /// Returns the number of a port's links that are no fabric's.
+    pub(crate) fn met(&self, host: HostId) -> usize {
+        let ends = self.hosts[host].ends.iter().flatten();
+        ends.filter(|end| !end.added).count()
+    }
+
     /// Makes an end for a peer that may call it.
     pub(crate) fn offer(&mut self, host: HostId) -> (LinkId, Vec<u8>) {
         let link = self.add_end(host, true, self.world.now());

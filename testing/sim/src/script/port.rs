@@ -120,7 +120,9 @@ impl<S: Script> ScriptedPort<S> {
             match waiting {
                 // The network has closed the link of an end already.
                 Waiting::Event(event @ PortEvent::Down(..)) => return Some(event),
-                Waiting::Event(event) if self.is_open(event.link()) => return Some(event),
+                Waiting::Event(event) if event.link().is_none_or(|link| self.is_open(link)) => {
+                    return Some(event);
+                }
                 Waiting::Packet(link, header, body) if self.is_open(link) => {
                     self.lent = Some(body);
                     return Some(PortEvent::Packet { link, header });
