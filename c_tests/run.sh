@@ -11,6 +11,7 @@
 # C_TESTS_ROUNDS  rounds of the tests that make nightly repeats for longer
 # C_TESTS_JOBS    programs at a time (default: two for each processor); most of them wait for something most
 #                 of the time
+# C_TESTS_STRICT  set: addresses of peers name the port, so no message goes over another one, not even the first ones over rdm
 # C_TESTS_STACKS  KiB of stack that calls get, and those that open and close (support/stacks.h; default 16 64, none
 #                 under a checker)
 # C_TESTS_LIBRARY the library that programs open by name (default bmi_mx)

@@ -58,7 +58,7 @@ struct bmi_method_addr *host_listen_address(void);
 
 /* method_addr_lookup with the checks of the real host; NULL when it gives NULL. */
 struct bmi_method_addr *host_lookup(const char *text);
-/* "mx://localhost:0:<endpoint>", which must succeed. */
+/* "mx://localhost:0:<endpoint>", which must succeed; with C_TESTS_STRICT a peer's is "mx://<port>@localhost:0:<endpoint>". */
 struct bmi_method_addr *host_lookup_endpoint(int endpoint);
 /* set_info(BMI_DROP_ADDR). */
 void host_drop(struct bmi_method_addr *address);
