@@ -85,6 +85,12 @@ pub struct Limits {
     pub data_links: u32,
 }
 
+/// Whether a port with so many links, of at most so many, has places for a session's second one: the last eighth is for
+/// sessions' own links.
+pub fn has_places_beside(links: usize, most: usize) -> bool {
+    links < most - most / 8
+}
+
 impl Limits {
     /// The largest message that goes with its data.
     pub fn eager_max(&self) -> usize {

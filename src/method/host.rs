@@ -119,10 +119,10 @@ impl Host {
         tag: u32,
         context: i64,
     ) -> Option<i32> {
-        let done = &self.done[context as usize % CONTEXTS];
-        if !done.has_failed_receives() {
+        if !self.has_failed_receives(context) {
             return None;
         }
+        let done = &self.done[context as usize % CONTEXTS];
         // What the host has done to the receive, or the message itself, says nothing of a send.
         let alone = [-bmi::BMI_ECANCEL, -bmi::BMI_EMSGSIZE];
         done.failed_receive(ops, |word| {

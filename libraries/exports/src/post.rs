@@ -13,7 +13,6 @@
 use crate::Error;
 use crate::export;
 use crate::lifecycle::{MAX_MESSAGE, context};
-use bmi_method::abi::constants::BMI_MAX_CONTEXTS;
 use bmi_method::abi::types::{
     bmi_buffer_type, bmi_context_id, bmi_hint, bmi_method_addr, bmi_msg_tag_t, bmi_op_id_t,
     bmi_size_t,
@@ -22,7 +21,6 @@ use bmi_method::instance::{self, Post, PostKind, Posted};
 use libc::{c_int, c_void};
 use mx_boundary::{array, in_range, optional, required, write_if};
 use mx_sys::{SegmentError, UserMemory};
-use std::ptr::NonNull;
 use std::slice;
 
 /// The most pieces of a list: far more than any host passes, few enough that a nonsense count is
@@ -147,19 +145,17 @@ impl Call {
     /// As for [`Self::send_one`].
     #[inline(always)]
     unsafe fn send_at_once(&self, buffer: *const c_void, size: bmi_size_t) -> bool {
-        let is_usual = !buffer.is_null()
-            && (0..=SMALL_MAX).contains(&size)
-            && !self.id.is_null()
-            && self.id.is_aligned()
-            && self.addr.is_aligned()
-            && (0..i64::from(BMI_MAX_CONTEXTS)).contains(&self.context_id);
-        let Some(addr) = NonNull::new(self.addr) else {
+        let (Ok(_), Ok(addr), Ok(context)) = (
+            required("id", self.id),
+            required("dest", self.addr),
+            context(self.context_id),
+        ) else {
             return false;
         };
-        is_usual && {
+        !buffer.is_null() && (0..=SMALL_MAX).contains(&size) && {
             // SAFETY: the caller's promise, and the bytes are left alone during the call.
             let body = unsafe { slice::from_raw_parts(buffer.cast::<u8>(), size as usize) };
-            instance::send_at_once(addr, body, self.tag, self.context_id)
+            instance::send_at_once(addr, body, self.tag, context)
         }
     }
 

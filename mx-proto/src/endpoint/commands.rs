@@ -12,6 +12,7 @@ use crate::owner::{Owner, Posting};
 use crate::port::{Body, Close, ConnectError, Port, SendError, Sent};
 use crate::queues::{Partial, QueuePosition, Queues};
 use crate::remote::{COMMAND_LINK, Life, LinkState, Remote, Tx};
+use crate::stats::Stats;
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::timeouts::{TimeOuts, Timeout};
@@ -117,15 +118,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 offset: 0,
                 len: len as usize,
             };
-            let sent =
-                send_eager::<_, O>(&mut self.port, flow, remote, (bits, O::lane(bits)), body);
-            if let Some(sent) = sent {
-                self.stats.packets_out += 1;
-                self.stats.eager_out += 1;
-                let Sent::Part(at) = sent else {
-                    return Ok(Posted::Complete);
-                };
-                return self.finish_later(to, bits, what, (at, len));
+            let counted = (flow, &mut self.stats);
+            match send_eager::<_, O>(&mut self.port, counted, remote, bits, body) {
+                Some(Sent::Whole) => return Ok(Posted::Complete),
+                Some(Sent::Part(at)) => return self.finish_later(to, bits, what, (at, len)),
+                None => {}
             }
         }
         if remote.is_tombstone() {
@@ -141,16 +138,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.remotes.of_mut(to) else {
             return false;
         };
-        // A link of which a packet is half sent has queues.
-        if remote.queues.is_some() || !matches!(remote.tx(), Some(Tx::Open(_))) {
-            return false;
-        }
-        let (flow, what) = (&self.flow, (bits, O::lane(bits)));
-        let sent = send_eager::<_, O>(&mut self.port, flow, remote, what, Body::Bytes(body));
-        let sent = sent.is_some();
-        self.stats.packets_out += u64::from(sent);
-        self.stats.eager_out += u64::from(sent);
-        sent
+        let (flow, stats) = (&self.flow, &mut self.stats);
+        let body = Body::Bytes(body);
+        remote.is_clear()
+            && send_eager::<_, O>(&mut self.port, (flow, stats), remote, bits, body).is_some()
     }
 
     #[cold]
@@ -842,9 +833,9 @@ pub(super) fn inbound_status(transferred: u32, length: u32) -> Status {
 #[inline(always)]
 fn send_eager<P: Port<O::Memory>, O: Owner>(
     port: &mut P,
-    flow: &Flow,
+    (flow, stats): (&Flow, &mut Stats),
     remote: &mut Remote,
-    (bits, lane): (MatchBits, Lane),
+    bits: MatchBits,
     body: Body<'_, O::Memory>,
 ) -> Option<Sent> {
     let Life::Met(met) = &mut remote.life else {
@@ -859,7 +850,7 @@ fn send_eager<P: Port<O::Memory>, O: Owner>(
     if len > met.reach.eager_max {
         return None;
     }
-    let paid = met.borrows.payment(cost, lane)?;
+    let paid = met.borrows.payment(cost, O::lane(bits))?;
     let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
     (header.body_len, header.aux) = (len, paid.aux());
     header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, cost);
@@ -867,6 +858,8 @@ fn send_eager<P: Port<O::Memory>, O: Owner>(
         Ok(sent) => {
             Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
             met.borrows.pay(paid);
+            stats.packets_out += 1;
+            stats.eager_out += 1;
             Some(sent)
         }
         Err(SendError::WouldBlock | SendError::Down) => {

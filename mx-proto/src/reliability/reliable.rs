@@ -25,7 +25,7 @@ use crate::memory::{Memory, Source as Bytes};
 use crate::origin::{Seen, Source};
 use crate::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkFigures, Place,
-    Port, SendError, Sent, WakeDescriptors,
+    Port, SendError, Sent, WakeDescriptors, has_places_beside,
 };
 use crate::round::{Next, Rounds};
 use crate::secret::Binding;
@@ -345,8 +345,7 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
 
     /// Keeps the last places for sessions' own links.
     fn has_places_beside(&self, _link: LinkId) -> bool {
-        let most = self.links.config.max_links;
-        self.links.len() < most - most / 8
+        has_places_beside(self.links.len(), self.links.config.max_links)
     }
 
     fn accept(&mut self, link: LinkId) {

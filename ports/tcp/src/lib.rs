@@ -53,7 +53,7 @@ use mx_port_base::ports;
 use mx_port_base::strangers::Strangers;
 use mx_proto::port::{
     ACCEPTED_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkDown,
-    LinkFigures, Place, Port, SendError, Sent, WakeDescriptors,
+    LinkFigures, Place, Port, SendError, Sent, WakeDescriptors, has_places_beside,
 };
 use mx_proto::round::{Next, PortEvent, Rounds};
 use mx_proto::shares::Shares;
@@ -331,7 +331,7 @@ impl LinkControl for TcpPort {
 
     /// The last places are for sessions' own links.
     fn has_places_beside(&self, _link: LinkId) -> bool {
-        self.links.len() < self.links_max - self.links_max / 8
+        has_places_beside(self.links.len(), self.links_max)
     }
 
     fn accept(&mut self, id: LinkId) {
