@@ -54,7 +54,7 @@ use crate::config::Config;
 use crate::early::{Named, Store};
 use crate::event::{Arrival, Down, Event, Identity, Outcome};
 use crate::flow::Flow;
-use crate::ids::{EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId};
+use crate::ids::{EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId, Target};
 use crate::matching;
 use crate::ops::{NO_REMOTE, Ops, STREAMED, State, Strand};
 use crate::owner::{Events, Owner};
@@ -394,6 +394,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// All remotes of that name, oldest first, also those that have not answered yet.
     pub fn remotes_of(&self, nic: NicId, endpoint: EndpointId) -> impl Iterator<Item = RemoteId> {
         self.remotes.all_named((nic, endpoint))
+    }
+
+    /// The session that was begun from here with that target.
+    pub fn called(&self, target: Target) -> Option<RemoteId> {
+        self.remotes.called(target)
     }
 
     /// A remote's name and session; `None` when the id is stale.
