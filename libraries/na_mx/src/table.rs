@@ -51,65 +51,6 @@ pub(crate) struct CStr1(u8);
 /// Entries of the longest table behind the name.
 const ENTRIES: usize = 51;
 
-/// The place of each function behind the name, which is fixed in all versions up to `PollTryWait`.
-#[derive(Clone, Copy)]
-#[expect(dead_code, reason = "places of functions that are left out")]
-enum At {
-    GetProtocolInfo,
-    CheckProtocol,
-    Initialize,
-    Finalize,
-    Cleanup,
-    HasOptFeature,
-    ContextCreate,
-    ContextDestroy,
-    OpCreate,
-    OpDestroy,
-    AddrLookup,
-    AddrFree,
-    AddrSetRemove,
-    AddrSelf,
-    AddrDup,
-    AddrCmp,
-    AddrIsSelf,
-    AddrToString,
-    AddrGetSerializeSize,
-    AddrSerialize,
-    AddrDeserialize,
-    MsgGetMaxUnexpectedSize,
-    MsgGetMaxExpectedSize,
-    MsgGetUnexpectedHeaderSize,
-    MsgGetExpectedHeaderSize,
-    MsgGetMaxTag,
-    MsgBufAlloc,
-    MsgBufFree,
-    MsgInitUnexpected,
-    MsgSendUnexpected,
-    MsgRecvUnexpected,
-    MsgMultiRecvUnexpected,
-    MsgInitExpected,
-    MsgSendExpected,
-    MsgRecvExpected,
-    MemHandleCreate,
-    MemHandleCreateSegments,
-    MemHandleFree,
-    MemHandleGetMaxSegments,
-    MemRegister,
-    MemDeregister,
-    MemHandleGetSerializeSize,
-    MemHandleSerialize,
-    MemHandleDeserialize,
-    Put,
-    Get,
-    PollGetFd,
-    PollTryWait,
-    /// `progress` in table A, else `poll`.
-    Progress,
-    /// `cancel` in table A, else `poll_wait`.
-    PollWait,
-    Cancel,
-}
-
 static NAME: [CStr1; 3] = [CStr1(b'm'), CStr1(b'x'), CStr1(0)];
 
 /// The table, by the name that Mercury looks for.
@@ -124,103 +65,50 @@ pub static na_mx_class_ops_g: Table = Table {
 pub(crate) fn fill() {
     crate::class::start_logging();
     let layout = caught("load", libna::look).flatten();
-    let set = |at: At, function: *const c_void| {
-        na_mx_class_ops_g.entries[at as usize].store(function.cast_mut(), Ordering::Release);
-    };
-    set(At::CheckProtocol, check_protocol as *const c_void);
-    set(At::Initialize, initialize as *const c_void);
-    let Some(layout) = layout else { return };
-    for (at, function) in functions() {
-        set(at, function);
-    }
-    set(
-        At::ContextCreate,
-        match layout {
-            Layout::A | Layout::B => context_create_in as *const c_void,
-            Layout::C => context_create as *const c_void,
-        },
-    );
-    if layout == Layout::A {
-        set(At::Progress, progress as *const c_void);
-        set(At::PollWait, cancel as *const c_void);
-    } else {
-        set(At::Progress, poll as *const c_void);
-        set(At::PollWait, poll_wait as *const c_void);
-        set(At::Cancel, cancel as *const c_void);
+    let functions = layout.map_or_else(unusable, functions);
+    for (entry, function) in na_mx_class_ops_g.entries.iter().zip(functions) {
+        entry.store(function.cast_mut(), Ordering::Release);
     }
 }
 
-/// The functions that do not depend on the version. Left out, as Mercury's own do: `cleanup`, sizes of headers, which are 0, and
-/// message buffers, which are ordinary memory.
-fn functions() -> [(At, *const c_void); 38] {
-    [
-        (At::GetProtocolInfo, get_protocol_info as *const c_void),
-        (At::Finalize, finalize as *const c_void),
-        (At::HasOptFeature, has_opt_feature as *const c_void),
-        (At::ContextDestroy, context_destroy as *const c_void),
-        (At::OpCreate, op_create as *const c_void),
-        (At::OpDestroy, op_destroy as *const c_void),
-        (At::AddrLookup, addr_lookup as *const c_void),
-        (At::AddrFree, addr_free as *const c_void),
-        (At::AddrSetRemove, addr_set_remove as *const c_void),
-        (At::AddrSelf, addr_self as *const c_void),
-        (At::AddrDup, addr_dup as *const c_void),
-        (At::AddrCmp, addr_cmp as *const c_void),
-        (At::AddrIsSelf, addr_is_self as *const c_void),
-        (At::AddrToString, addr_to_string as *const c_void),
-        (
-            At::AddrGetSerializeSize,
-            addr_get_serialize_size as *const c_void,
-        ),
-        (At::AddrSerialize, addr_serialize as *const c_void),
-        // The flags, the last argument of the newer tables, are not looked at.
-        (At::AddrDeserialize, addr_deserialize as *const c_void),
-        (
-            At::MsgGetMaxUnexpectedSize,
-            msg_get_max_unexpected_size as *const c_void,
-        ),
-        (
-            At::MsgGetMaxExpectedSize,
-            msg_get_max_expected_size as *const c_void,
-        ),
-        (At::MsgGetMaxTag, msg_get_max_tag as *const c_void),
-        (At::MsgSendUnexpected, msg_send_unexpected as *const c_void),
-        (At::MsgRecvUnexpected, msg_recv_unexpected as *const c_void),
-        (
-            At::MsgMultiRecvUnexpected,
-            msg_multi_recv_unexpected as *const c_void,
-        ),
-        (At::MsgSendExpected, msg_send_expected as *const c_void),
-        (At::MsgRecvExpected, msg_recv_expected as *const c_void),
-        (At::MemHandleCreate, mem_handle_create as *const c_void),
-        (
-            At::MemHandleCreateSegments,
-            mem_handle_create_segments as *const c_void,
-        ),
-        (At::MemHandleFree, mem_handle_free as *const c_void),
-        (
-            At::MemHandleGetMaxSegments,
-            mem_handle_get_max_segments as *const c_void,
-        ),
-        (At::MemRegister, mem_register as *const c_void),
-        (At::MemDeregister, mem_deregister as *const c_void),
-        (
-            At::MemHandleGetSerializeSize,
-            mem_handle_get_serialize_size as *const c_void,
-        ),
-        (
-            At::MemHandleSerialize,
-            mem_handle_serialize as *const c_void,
-        ),
-        (
-            At::MemHandleDeserialize,
-            mem_handle_deserialize as *const c_void,
-        ),
-        (At::Put, put as *const c_void),
-        (At::Get, get as *const c_void),
-        (At::PollGetFd, poll_get_fd as *const c_void),
-        (At::PollTryWait, poll_try_wait as *const c_void),
-    ]
+/// Lists functions as pointers, in the order of the table.
+macro_rules! pointers {
+    ($($name:ident)*) => { [$($name as *const c_void),*] };
+}
+
+/// A function that is left out.
+const NONE: *const c_void = ptr::null();
+
+/// The functions that Mercury calls before it has chosen a plugin.
+fn unusable() -> Vec<*const c_void> {
+    pointers![NONE check_protocol initialize].into()
+}
+
+/// The functions, as a layout wants them. Left out, as Mercury's own plugins do: `cleanup`, sizes of headers, which are 0, and
+/// message buffers, which are ordinary memory. The flags of `addr_deserialize`, its last argument in the newest layout, are not
+/// looked at.
+fn functions(layout: Layout) -> Vec<*const c_void> {
+    let [context] = match layout {
+        Layout::A | Layout::B => pointers![context_create_in],
+        Layout::C => pointers![context_create],
+    };
+    let polling: &[_] = match layout {
+        Layout::A => &pointers![progress cancel],
+        Layout::B | Layout::C => &pointers![poll poll_wait cancel],
+    };
+    let fixed = pointers![
+        get_protocol_info check_protocol initialize finalize NONE has_opt_feature
+        context context_destroy op_create op_destroy
+        addr_lookup addr_free addr_set_remove addr_self addr_dup addr_cmp addr_is_self addr_to_string
+        addr_get_serialize_size addr_serialize addr_deserialize
+        msg_get_max_unexpected_size msg_get_max_expected_size NONE NONE msg_get_max_tag NONE NONE
+        NONE msg_send_unexpected msg_recv_unexpected msg_multi_recv_unexpected
+        NONE msg_send_expected msg_recv_expected
+        mem_handle_create mem_handle_create_segments mem_handle_free mem_handle_get_max_segments
+        mem_register mem_deregister mem_handle_get_serialize_size mem_handle_serialize mem_handle_deserialize
+        put get poll_get_fd poll_try_wait
+    ];
+    [&fixed, polling].concat()
 }
 
 /// Declares functions of the table: what a panic or an error answers stands behind the type.
