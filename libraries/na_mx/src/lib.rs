@@ -1,7 +1,7 @@
 //! `libna_plugin_mx.so`: a network plugin for Mercury, which loads it from the folders of `NA_PLUGIN_PATH`.
 //!
 //! ```text
-//!   Mercury (libna) --dlopen, na_mx_class_ops_g--> table        C's pointers, codes
+//!   Mercury (libna) --dlopen, na_mx_class_ops_g--> table, calls     C's pointers, codes
 //!         ^                                          v
 //!         |                                        class        an endpoint in its place
 //!         |                                          v
@@ -14,6 +14,7 @@
 
 mod abi;
 mod address;
+mod calls;
 mod class;
 mod context;
 mod engine;
