@@ -24,13 +24,14 @@ use crate::address::Peer;
 use crate::context::Context;
 use crate::libna::Libna;
 use crate::operation::{NO_DETAILS, Operation, Room};
+use foldhash::fast::RandomState;
 use mx_proto::flow::Lane;
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::port::ConnectError;
 use mx_proto::{
     Arrival, Config, Endpoint, EndpointId, Event, Events, Greets, Identity, MatchBits, MatchMask,
     OpKind, Outcome, Owner, PostError, Posted, Received, RegionKey, RemoteId, RequestId, Rights,
-    Route, SendMode, Source, Status, Verdict,
+    Route, SendMode, Source, Status, Target, Verdict,
 };
 use mx_sys::slot::{self, Slot};
 use mx_sys::{HostPorts, Interest, MonotonicClock, UserMemory};
@@ -69,7 +70,7 @@ pub(crate) struct Engine {
     /// Contexts, whose threads may sleep.
     contexts: Vec<*mut Context>,
     /// Peers by the target that was looked up.
-    known: HashMap<mx_proto::Target, Weak<Peer>>,
+    known: HashMap<Target, Weak<Peer>, RandomState>,
     unexpected_max: usize,
 }
 
@@ -81,9 +82,9 @@ unsafe impl Send for Engine {}
 pub(crate) struct Host {
     done: VecDeque<Done>,
     /// Peers with a session.
-    peers: HashMap<RemoteId, Arc<Peer>>,
+    peers: HashMap<RemoteId, Arc<Peer>, RandomState>,
     /// Messages that are not wanted any more.
-    abandoned: HashSet<(RemoteId, u64)>,
+    abandoned: HashSet<(RemoteId, u64), RandomState>,
     own: EndpointId,
     route: Route,
 }
@@ -121,8 +122,8 @@ impl Host {
     pub(crate) fn new(own: EndpointId, route: Route) -> Self {
         Self {
             done: VecDeque::new(),
-            peers: HashMap::new(),
-            abandoned: HashSet::new(),
+            peers: HashMap::default(),
+            abandoned: HashSet::default(),
             own,
             route,
         }
@@ -267,7 +268,7 @@ impl Engine {
             libna,
             produced: 0,
             contexts: Vec::new(),
-            known: HashMap::new(),
+            known: HashMap::default(),
             unexpected_max,
         }
     }
@@ -302,7 +303,7 @@ impl Engine {
     }
 
     /// Returns the peer at a target, the same one for all look-ups of it.
-    pub(crate) fn peer_at(&mut self, target: mx_proto::Target) -> Arc<Peer> {
+    pub(crate) fn peer_at(&mut self, target: Target) -> Arc<Peer> {
         if let Some(known) = self.known.get(&target).and_then(Weak::upgrade) {
             known.removed.store(false, Ordering::Relaxed);
             return known;

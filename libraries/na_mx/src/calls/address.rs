@@ -12,6 +12,8 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+const OF_MESSAGES: bool = false;
+
 entries! {
     fn addr_lookup(
         class: *mut na_class,

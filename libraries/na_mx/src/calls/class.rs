@@ -16,6 +16,8 @@ use std::ffi::CString;
 use std::mem;
 use std::ptr;
 
+const OF_MESSAGES: bool = false;
+
 entries! {
     fn get_protocol_info(
         info: *const na_info,

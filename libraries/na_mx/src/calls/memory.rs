@@ -15,6 +15,8 @@ use std::ptr;
 use std::slice;
 use std::sync::Arc;
 
+const OF_MESSAGES: bool = true;
+
 entries! {
     fn mem_handle_create(
         _class: *mut na_class,

@@ -6,6 +6,8 @@ use crate::engine::Kind;
 use crate::operation::{Operation, Room};
 use libc::c_void;
 
+const OF_MESSAGES: bool = true;
+
 entries! {
     fn msg_get_max_unexpected_size(class: *const na_class) -> usize {
         // SAFETY: a class of ours.

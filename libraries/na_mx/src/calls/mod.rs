@@ -21,15 +21,15 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::Arc;
 
-/// Declares functions of the table: what a panic or an error answers stands behind the type.
+/// Declares functions of the table: what a panic or an error answers stands behind the type. Threads are not cancelled in
+/// them, unless their module is `OF_MESSAGES`: those reach no system call but through a port or asleep, where cancellation is
+/// off anyway.
 macro_rules! entries {
     ($(
-        $(#[$attribute:meta])*
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $answer:ty $body:block
     )*) => {$(
-        $(#[$attribute])*
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> $answer {
-            let _off = mx_sys::cancellation::Off::new();
+            let _off = (!OF_MESSAGES).then(mx_sys::cancellation::Off::new);
             <$answer as $crate::calls::Answer>::of(mx_boundary::caught(stringify!($name), move || $body))
         }
     )*};

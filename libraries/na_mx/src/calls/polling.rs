@@ -8,6 +8,8 @@ use mx_sys::Progress;
 use mx_sys::slot::Engine as _;
 use std::time::Duration;
 
+const OF_MESSAGES: bool = true;
+
 entries! {
     fn poll_get_fd(class: *mut na_class, context: *mut na_context) -> Descriptor {
         // SAFETY: a class and a context of ours.
