@@ -163,9 +163,12 @@ impl Class {
         if !shared.is_mine() {
             self.take_over();
         }
-        shared.wait_for(crate::engine::COMPLETIONS, Some(timeout), |slot| {
+        let found = shared.wait_for(crate::engine::COMPLETIONS, Some(timeout), |slot| {
             slot.engine().and_then(&mut check)
-        })
+        });
+        // Threads of other contexts may be asleep, and this one polls no more.
+        let _ = self.with(|_| Ok(()));
+        found
     }
 
     /// Closes the endpoint. What is under way completes as cancelled or unreachable.
