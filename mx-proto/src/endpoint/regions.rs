@@ -132,7 +132,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             transfers.wait(Transfer { op, key, offset });
         }
         let now = self.clock.now();
-        self.start_timer(op, now);
+        self.monitor(with, now);
         self.begin_transfers(with);
         self.flush();
         Ok(Posted::Pending(op))
@@ -147,6 +147,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             && regions
             && let Some(next) = transfers.next()
         {
+            // A transfer that waits for its turn has no time-out.
+            let now = self.clock.now();
+            self.start_timer(next.op, now);
             match self.ops.get(next.op).map(|record| &record.state) {
                 Some(State::Pulling(_)) => self.continue_pull(next.op),
                 Some(state) => {

@@ -68,3 +68,29 @@ fn a_region_that_goes_ends_what_its_link_has_half_of() {
     assert_eq!(pair.a.ended(), Status::NoRegion);
     assert_eq!(pair.a.stats().refused_accesses, 1);
 }
+
+#[test]
+fn a_get_that_waits_for_its_turn_has_no_time_out() {
+    let mut pair = Pair::with_regions(true, true);
+    let (b, _) = connected(&mut pair);
+    let key = pair.b.register(pair.filled(vec![1; 1000]), BOTH);
+    // As many as may be under way, and one more.
+    pair.freeze_b = true;
+    for word in 0..17 {
+        let into = pair.shared(1000);
+        pair.a.get(b, (key, 0), (into, word)).unwrap();
+    }
+    pair.run();
+    pair.advance(pair::TIMEOUT + Duration::from_secs(1));
+    pair.run();
+    let ends = completions(&mut pair.a);
+    let timed_out = ends.iter().filter(|done| done.status == Status::Timeout);
+    assert_eq!(timed_out.count(), 16);
+    assert!(
+        ends.iter().all(|done| done.context != 16),
+        "it has not begun"
+    );
+    pair.freeze_b = false;
+    pair.run();
+    assert_eq!(pair.a.ended(), Status::Success);
+}
