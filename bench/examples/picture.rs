@@ -78,7 +78,7 @@ const SUBJECTS: [Subject; 6] = [
     },
 ];
 
-/// One of the two charts.
+/// Chart of one test: its axes and its position in the drawing.
 struct Chart {
     title: &'static str,
     /// Name of the test in the table, and the unit of its figures there.
