@@ -1,7 +1,7 @@
 //! Draws latency and bandwidth by message size, as SVG, from the table of `make bench` in `bench/RESULTS.md`.
 //!
 //! ```text
-//!   RESULTS.md --> rows between the markers --> points of each line --> two charts with log axes --> SVG
+//!   bench/RESULTS.md --> rows between the markers --> points of each line --> two charts with log axes --> SVG
 //! ```
 //!
 //! The drawing depends on the table alone, so that a test can compare the committed file with it.
