@@ -138,6 +138,15 @@ impl<D: DatagramPort> Reliable<D> {
         Ok(id)
     }
 
+    /// Asks whether the process of a link's peer is still there, and ends the link soon if it does not answer.
+    pub fn doubt(&mut self, link: LinkId, now: Instant) {
+        if let Some(link) = self.links.attached(link) {
+            link.session.keep_alive.doubt(now);
+        }
+        self.links.touch(link);
+        self.flush(now);
+    }
+
     /// The service underneath.
     pub fn datagrams(&self) -> &D {
         &self.datagrams

@@ -336,7 +336,7 @@ impl<M: Memory> HostPort<M> for RdmPort {
 
 impl<M: Memory> HostPort<M> for DgramPort {
     fn fabric(&self) -> Option<&str> {
-        let fabric = self.datagrams().fabric_to_move_to();
+        let fabric = self.datagrams().fabric();
         fabric.map(FabricDatagrams::provider)
     }
 
@@ -350,6 +350,11 @@ impl<M: Memory> HostPort<M> for DgramPort {
 
     fn call_offered(&mut self, address: &[u8], now: Instant) -> Result<LinkId, NoMove> {
         dgram::call(self, address, now)
+    }
+
+    fn ask_peer(&mut self, link: LinkId, now: Instant) -> bool {
+        self.doubt(link, now);
+        true
     }
 
     fn wake_through(&mut self, nest: &Epoll, member: u8) -> io::Result<()> {
