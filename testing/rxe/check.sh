@@ -132,7 +132,7 @@ run_programs() {
     failed=$((failed + ${tally%% *}))
     mkdir -p "$logs/programs"
     rm -f "$logs"/programs/*
-    cp "$build"/c_tests/logs/*-"$1"*.log "$logs/programs/"
+    for program in $2; do cp "$build/c_tests/logs/$program-$1"*.log "$logs/programs/"; done
     check "all of them went over the devices" none_fell_back
 }
 
