@@ -38,6 +38,7 @@ use crate::peer_name::{self, PeerName};
 use crate::{address_range, host};
 use libc::{c_char, c_int};
 use life::{Beside, HostMethod, HostSlot, Running};
+use mx_proto::round::Begun;
 use mx_proto::{EndpointId, NicId};
 use mx_sys::lock::Mutex;
 use mx_sys::nic::ResolveError;
@@ -143,6 +144,12 @@ fn own_instance() -> Option<&'static Instance> {
         PREPARED.set(true);
         reserve::prepare_thread();
     }
+    front_instance()
+}
+
+/// The instance, when its slot is this process's, for the front of a call, which waits for no lock.
+#[inline(always)]
+fn front_instance() -> Option<&'static Instance> {
     // SAFETY: null, or never freed.
     let instance = unsafe { INSTANCE.load(Ordering::Acquire).as_ref() };
     instance.filter(|instance| instance.shared.is_mine())
@@ -298,10 +305,12 @@ pub fn post(mut post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
 /// [`post`] is to be called.
 #[inline(never)]
 pub fn send_at_once(addr: NonNull<bmi_method_addr>, body: &[u8], tag: i32, context: i64) -> bool {
-    let Some(instance) = own_instance() else {
+    let Some(instance) = front_instance() else {
         return false;
     };
-    let mut slot = instance.shared.lock();
+    let Some(mut slot) = instance.shared.try_lock() else {
+        return false;
+    };
     let Some(method) = slot.engine() else {
         return false;
     };
@@ -351,20 +360,35 @@ pub fn cancel(id: i64, context: i64) -> Result<(), Box<Error>> {
 fn find<R>(
     interest: Interest,
     idle_us: u64,
+    take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
+) -> Result<Option<R>, Box<Error>> {
+    let slot = network_slot()?.lock_for_poll();
+    find_in(slot, None, interest, idle_us, take)
+}
+
+/// [`find`] with the lock; `looked`, if it has found nothing and this has come of a look at what is to be done.
+#[inline(always)]
+fn find_in<R>(
+    mut slot: Guard<'static, HostSlot>,
+    looked: Option<Begun>,
+    interest: Interest,
+    idle_us: u64,
     mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
 ) -> Result<Option<R>, Box<Error>> {
-    let shared = network_slot()?;
-    let mut slot = shared.lock_for_poll();
     let (Some(method), beside) = slot.parts() else {
         return Err(not_initialized());
     };
-    let mut found = take(method)?;
+    let mut found = match looked {
+        Some(_) => None,
+        None => take(method)?,
+    };
     let mut due = false;
     if found.is_some() && beside.unpolled < UNPOLLED_MAX {
         beside.unpolled += 1;
     } else {
         beside.unpolled = 0;
-        if method.progress() && found.is_none() {
+        let begun = looked.unwrap_or_else(|| method.look());
+        if method.progress_from(begun) && found.is_none() {
             found = take(method)?;
         }
         due = is_to_be_shown(method);
@@ -380,7 +404,7 @@ fn find<R>(
         }
     }
     if found.is_none() && idle_us != 0 {
-        return wait(shared, slot, interest, idle_us, take);
+        return wait(slot, interest, idle_us, take);
     }
     if forgotten {
         tell(slot);
@@ -392,7 +416,6 @@ fn find<R>(
 #[cold]
 #[inline(never)]
 fn wait<R>(
-    shared: &Shared<HostSlot>,
     slot: Guard<'_, HostSlot>,
     interest: Interest,
     idle_us: u64,
@@ -409,6 +432,7 @@ fn wait<R>(
         }
         slot.method().and_then(&mut take).transpose()
     };
+    let shared = slot.shared();
     let found = slot.wait(interest, Some(idle), check).transpose()?;
     let mut slot = shared.lock();
     if slot.engine().is_some_and(|method| method.has_forgotten()) {
@@ -487,12 +511,74 @@ pub fn test_context(
     context: i64,
     max: usize,
     idle_us: u64,
-    mut out: impl FnMut(Done),
+    out: impl FnMut(Done),
 ) -> Result<usize, Box<Error>> {
     if max == 0 {
         return await_context(context, idle_us);
     }
-    let found = find(1 << context | UNEXPECTED_READY, idle_us, move |method| {
+    match look(context, idle_us) {
+        Looked::Nothing => Ok(0),
+        Looked::Some(slot, begun) => find_context_in((slot, begun), context, max, idle_us, out),
+        Looked::NotAtAll => find_context(context, max, idle_us, out),
+    }
+}
+
+/// The result of a look at a context.
+enum Looked {
+    /// Nothing has completed, nothing has come, and there is nothing else to do.
+    Nothing,
+    /// The call is to go on with the lock; from this, if nothing had completed.
+    Some(Guard<'static, HostSlot>, Option<Begun>),
+    /// Another thread has the lock, or there is no instance of this process's.
+    NotAtAll,
+}
+
+/// The front of [`test_context`]: waits for no lock, and does nothing that is to be repeated.
+#[inline(always)]
+fn look(context: i64, idle_us: u64) -> Looked {
+    let Some(instance) = front_instance() else {
+        return Looked::NotAtAll;
+    };
+    let Some(mut slot) = instance.shared.try_lock_for_poll() else {
+        return Looked::NotAtAll;
+    };
+    let (Some(method), beside) = slot.parts() else {
+        return Looked::Some(slot, None);
+    };
+    if method.has_done(context) || method.unmatched().has_events() {
+        return Looked::Some(slot, None);
+    }
+    let begun = method.look();
+    if begun == Begun::Nothing && idle_us == 0 && !method.has_rest() {
+        beside.unpolled = 0;
+        return Looked::Nothing;
+    }
+    Looked::Some(slot, Some(begun))
+}
+
+/// [`test_context`] without its front.
+#[inline(never)]
+fn find_context(
+    context: i64,
+    max: usize,
+    idle_us: u64,
+    out: impl FnMut(Done),
+) -> Result<usize, Box<Error>> {
+    let slot = network_slot()?.lock_for_poll();
+    find_context_in((slot, None), context, max, idle_us, out)
+}
+
+/// The rest of [`test_context`].
+#[inline(never)]
+fn find_context_in(
+    (slot, looked): (Guard<'static, HostSlot>, Option<Begun>),
+    context: i64,
+    max: usize,
+    idle_us: u64,
+    mut out: impl FnMut(Done),
+) -> Result<usize, Box<Error>> {
+    let interest = 1 << context | UNEXPECTED_READY;
+    let found = find_in(slot, looked, interest, idle_us, move |method| {
         let mut count = 0;
         while count < max && method.has_done(context) && pop(method, context, &mut out) {
             count += 1;

@@ -289,6 +289,11 @@ impl Memory for UserMemory {
     }
 
     #[inline(always)]
+    fn is_plain(&self) -> bool {
+        matches!(self.rest, Rest::None)
+    }
+
+    #[inline(always)]
     fn piece(&self, offset: usize, len: usize) -> Option<&[u8]> {
         let last = self.last(offset, len);
         if offset >= last || last > self.first.end {

@@ -74,6 +74,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
+    /// Handles a packet. The front is that of a message that has come with its data from a remote that is met and wants no
+    /// credits.
     #[inline(always)]
     pub(super) fn on_packet(&mut self, link: LinkId, bytes: &HeaderBytes) {
         self.stats.packets_in += 1;
@@ -81,11 +83,31 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Some(header) if header.body_len as usize == self.port.body().len() => header,
             _ => return self.violation(link, Violation::NotOurs),
         };
-        if let Some(from) = self.sender(link, &header) {
+        let from = self.remote_on(link);
+        let is_ordinary = header.kind == wire::Kind::Eager
+            && header.credit_fields.wanted == 0
+            && self.config.secret.is_none();
+        if is_ordinary
+            && let Some(remote) = self.remotes.of_mut(from)
+            && let Life::Met(met) = &mut remote.life
+        {
+            met.silent = 0;
+            if remote.takes_turn_for(&header.credit_fields) {
+                self.ready.push_back(from);
+            }
+            return self.eager(link, from, &header);
+        }
+        self.on_rare_packet(link, &{ header });
+    }
+
+    /// Handles a packet whatever it is.
+    #[inline(never)]
+    fn on_rare_packet(&mut self, link: LinkId, header: &Header) {
+        if let Some(from) = self.sender(link, header) {
             match header.kind {
-                wire::Kind::Eager => self.eager(link, from, &header),
-                wire::Kind::Data => self.data(from, COMMAND_LINK, &{ header }),
-                _ => self.control(link, from, &{ header }),
+                wire::Kind::Eager => self.eager(link, from, header),
+                wire::Kind::Data => self.data(from, COMMAND_LINK, header),
+                _ => self.control(link, from, header),
             }
         }
     }
@@ -116,7 +138,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The remote that a packet is from; its credit fields have been read. `None`: there is none, or none that may send
     /// the packet, which has been dealt with.
-    #[inline(always)]
     fn sender(&mut self, link: LinkId, header: &Header) -> Option<RemoteId> {
         let from = self.remote_on(link);
         let Some(remote) = self.remotes.of_mut(from) else {

@@ -60,7 +60,7 @@ use crate::owner::{Events, Owner};
 use crate::port::{Close, LinkDown, Port, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
 use crate::remote::{Life, Reach, Remote, Remotes, Tx};
-use crate::round::{Next, PortEvent};
+use crate::round::{Active, Begun, Next, PortEvent};
 use crate::shares::Shares;
 use crate::stats::Stats;
 use crate::status::{DownReason, OpKind, Status};
@@ -197,23 +197,48 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Never blocks. While a message is [being decided](Self::next_deferred) it does nothing.
     #[inline(always)]
     pub fn progress(&mut self) -> bool {
+        let begun = self.look();
+        self.progress_from(begun)
+    }
+
+    /// The front of [`Self::progress`], which [`Self::progress_from`] goes on with. [`Begun::Nothing`]: there is nothing to do,
+    /// and no need to go on.
+    #[inline(always)]
+    pub fn look(&mut self) -> Begun {
         if self.early.out().is_some() {
-            return false;
+            return Begun::Nothing;
         }
+        let begun = self.port.begin_active(self.config.poll_budget);
+        self.looked_around = begun == Begun::Elsewhere;
+        match begun {
+            Begun::Nothing if !self.is_quiet() => Begun::Active,
+            _ => begun,
+        }
+    }
+
+    /// Does what [`Self::look`] has found to be done.
+    #[inline(always)]
+    pub fn progress_from(&mut self, begun: Begun) -> bool {
         self.bury();
-        let budget = self.config.poll_budget;
-        self.looked_around = !self.port.begin_active(budget);
-        let begun = self.looked_around.then(|| self.clock.now());
-        if let Some(now) = begun {
-            self.port.begin(now, budget);
+        let mut busy;
+        let mut begun_at = None;
+        match begun {
+            Begun::Nothing => return false,
+            // At its end if there is nothing but other work.
+            Begun::Active => busy = self.take_in_active(),
+            Begun::Elsewhere => {
+                let now = self.clock.now();
+                self.port.begin(now, self.config.poll_budget);
+                busy = self.take_in();
+                begun_at = Some(now);
+            }
         }
-        let mut busy = self.take_in();
-        if let Some(now) = begun
+        if let Some(now) = begun_at
             && !self.wheel.is_empty()
         {
             busy |= self.expire(now);
         }
-        if self.flow.is_waited_for() && !self.epoch_ends {
+        if self.must_begin_epoch() {
             let now = self.clock.now();
             self.begin_epoch(now);
         }
@@ -223,6 +248,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         busy
     }
 
+    #[inline(always)]
+    fn must_begin_epoch(&self) -> bool {
+        self.flow.is_waited_for() & !self.epoch_ends
+    }
+
+    /// Whether there is nothing to do but to look at the port.
+    #[inline(always)]
+    fn is_quiet(&self) -> bool {
+        let due = self.has_work() | self.must_begin_epoch();
+        !(due | self.has_events() | self.tombstones.has_spent())
+    }
+
     /// Has the last [`Self::progress`] looked at everything, and not only at what is most often active? Then
     /// it is time for what the layer above does now and then.
     #[inline]
@@ -230,8 +267,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.looked_around
     }
 
-    /// Handles the events of a round of the port.
+    /// Handles the events of a round of the port over what was active lately.
     #[inline(always)]
+    fn take_in_active(&mut self) -> bool {
+        loop {
+            match self.port.next_active() {
+                Active::Packet { link, header } => self.on_packet(link, &header),
+                Active::End { any } => return any,
+                Active::Other => return self.take_in(),
+            }
+        }
+    }
+
+    /// Handles the events of a round of the port.
+    #[inline(never)]
     fn take_in(&mut self) -> bool {
         loop {
             match self.port.next() {

@@ -289,6 +289,13 @@ impl LocalPort {
         !self.active.is_empty()
     }
 
+    /// Whether [`LocalPort::begin_active`] finds all that comes over links: all are active, they are few, and none waits for room.
+    pub fn is_calm(&self) -> bool {
+        let blocked = |id: &LinkId| self.links.get(*id).is_none_or(|entry| entry.blocked);
+        let few = self.active.len() == self.links.len() && self.active.len() <= ACTIVE_KEPT;
+        few && !self.active.iter().any(blocked)
+    }
+
     /// There are active links, and it is known of nothing else that is to be looked at.
     #[inline]
     pub fn is_active(&self) -> bool {
