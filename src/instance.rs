@@ -33,10 +33,11 @@ use crate::abi::types::bmi_method_addr;
 use crate::address;
 use crate::error::Error;
 use crate::method::{Handout, Method, MethodReport, PeerGauges, UNEXPECTED_READY};
+use crate::op::word::Word;
 use crate::peer::table::PeerKey;
 use crate::peer_name::{self, PeerName};
 use crate::{address_range, host};
-use libc::{c_char, c_int};
+use libc::{c_char, c_int, c_void};
 use life::{Beside, HostMethod, HostSlot, Running};
 use mx_proto::round::Begun;
 use mx_proto::{EndpointId, NicId};
@@ -44,7 +45,7 @@ use mx_sys::lock::Mutex;
 use mx_sys::nic::ResolveError;
 use mx_sys::progress::{Guard, Tuning};
 use mx_sys::slot::is_to_be_shown;
-use mx_sys::{ForkMark, Interest, Shared, nic, reserve};
+use mx_sys::{ForkMark, Interest, Shared, UserMemory, nic, reserve};
 use std::cell::Cell;
 use std::io;
 use std::ptr::{self, NonNull};
@@ -303,7 +304,7 @@ pub fn post(mut post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
 
 /// Sends a small expected message at once, if nothing is in its way. Otherwise returns false, nothing has been sent, and
 /// [`post`] is to be called.
-#[inline(never)]
+#[inline(always)]
 pub fn send_at_once(addr: NonNull<bmi_method_addr>, body: &[u8], tag: i32, context: i64) -> bool {
     let Some(instance) = front_instance() else {
         return false;
@@ -316,6 +317,47 @@ pub fn send_at_once(addr: NonNull<bmi_method_addr>, body: &[u8], tag: i32, conte
     };
     let key = method.peers().of_addr(addr.as_ptr());
     key.is_some_and(|key| method.send_at_once(key, tag as u32, context, body))
+}
+
+/// Posts a receive of the `len` bytes at `buffer`, if nothing is unusual. Otherwise returns false, nothing has been posted, and
+/// [`post`] is to be called.
+///
+/// # Safety
+///
+/// As for [`UserMemory::new`], which takes the buffer.
+#[inline(always)]
+pub unsafe fn recv_at_once(
+    addr: NonNull<bmi_method_addr>,
+    (buffer, len): (*mut c_void, usize),
+    tag: i32,
+    (user_ptr, context): (*mut c_void, i64),
+    id: &mut i64,
+) -> bool {
+    let Some(instance) = front_instance() else {
+        return false;
+    };
+    let Some(mut slot) = instance.shared.try_lock() else {
+        return false;
+    };
+    let Some(method) = slot.engine() else {
+        return false;
+    };
+    let Some(key) = method.peers().of_addr(addr.as_ptr()) else {
+        return false;
+    };
+    let what = || {
+        // SAFETY: the caller's promise.
+        let memory = unsafe { UserMemory::of_one(buffer.cast(), len) };
+        let receive = (PostKind::Recv, addr, tag as u32, 0);
+        (memory, Word::of(receive, len, (user_ptr, context), key))
+    };
+    match method.recv_at_once(key, tag as u32, what) {
+        Some(new) => {
+            *id = new;
+            true
+        }
+        None => false,
+    }
 }
 
 #[inline(never)]
@@ -363,14 +405,25 @@ fn find<R>(
     take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
 ) -> Result<Option<R>, Box<Error>> {
     let slot = network_slot()?.lock_for_poll();
-    find_in(slot, None, interest, idle_us, take)
+    find_in(slot, Polled::No, interest, idle_us, take)
 }
 
-/// [`find`] with the lock; `looked`, if it has found nothing and this has come of a look at what is to be done.
+/// How far a call has got before [`find_in`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Polled {
+    /// Nothing has been done.
+    No,
+    /// Nothing had completed, and this has come of the look at what is to be done ([`Method::look`]).
+    Begun(Begun),
+    /// That has been done, too.
+    Yes,
+}
+
+/// The rest of [`find`], with the lock.
 #[inline(always)]
 fn find_in<R>(
     mut slot: Guard<'static, HostSlot>,
-    looked: Option<Begun>,
+    polled: Polled,
     interest: Interest,
     idle_us: u64,
     mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
@@ -378,16 +431,19 @@ fn find_in<R>(
     let (Some(method), beside) = slot.parts() else {
         return Err(not_initialized());
     };
-    let mut found = match looked {
-        Some(_) => None,
-        None => take(method)?,
+    let mut found = match polled {
+        Polled::Begun(_) => None,
+        Polled::No | Polled::Yes => take(method)?,
     };
     let mut due = false;
-    if found.is_some() && beside.unpolled < UNPOLLED_MAX {
+    if polled == Polled::No && found.is_some() && beside.unpolled < UNPOLLED_MAX {
         beside.unpolled += 1;
-    } else {
+    } else if polled != Polled::Yes {
         beside.unpolled = 0;
-        let begun = looked.unwrap_or_else(|| method.look());
+        let begun = match polled {
+            Polled::Begun(begun) => begun,
+            _ => method.look(),
+        };
         if method.progress_from(begun) && found.is_none() {
             found = take(method)?;
         }
@@ -511,24 +567,50 @@ pub fn test_context(
     context: i64,
     max: usize,
     idle_us: u64,
-    out: impl FnMut(Done),
+    mut out: impl FnMut(Done) + Clone,
 ) -> Result<usize, Box<Error>> {
     if max == 0 {
         return await_context(context, idle_us);
     }
-    match look(context, idle_us) {
-        Looked::Nothing => Ok(0),
-        Looked::Some(slot, begun) => find_context_in((slot, begun), context, max, idle_us, out),
-        Looked::NotAtAll => find_context(context, max, idle_us, out),
+    let (mut slot, mut polled) = match look(context, idle_us) {
+        Looked::Nothing => return Ok(0),
+        Looked::Some(slot, polled) => (slot, polled),
+        // Copies, so that the original stays in registers.
+        Looked::NotAtAll => return find_context(context, max, idle_us, out.clone()),
+    };
+    if polled == Polled::Begun(Begun::Active)
+        && let (Some(method), beside) = slot.parts()
+    {
+        beside.unpolled = 0;
+        method.progress_from(Begun::Active);
+        if method.has_done(context) && !method.has_rest() {
+            return Ok(pop_done(method, context, max, &mut out));
+        }
+        polled = Polled::Yes;
     }
+    find_context_in((slot, polled), context, max, idle_us, out.clone())
+}
+
+/// Hands out what has completed in a context, `max` at most; returns the number.
+#[inline(always)]
+fn pop_done(method: &mut HostMethod, context: i64, max: usize, mut out: impl FnMut(Done)) -> usize {
+    let mut count = 0;
+    while count < max
+        && let Some(done) = method.pop_done(context)
+    {
+        out(done);
+        count += 1;
+    }
+    method.unmatched_mut().take_events();
+    count
 }
 
 /// The result of a look at a context.
 enum Looked {
     /// Nothing has completed, nothing has come, and there is nothing else to do.
     Nothing,
-    /// The call is to go on with the lock; from this, if nothing had completed.
-    Some(Guard<'static, HostSlot>, Option<Begun>),
+    /// The call is to go on from there with the lock.
+    Some(Guard<'static, HostSlot>, Polled),
     /// Another thread has the lock, or there is no instance of this process's.
     NotAtAll,
 }
@@ -543,17 +625,17 @@ fn look(context: i64, idle_us: u64) -> Looked {
         return Looked::NotAtAll;
     };
     let (Some(method), beside) = slot.parts() else {
-        return Looked::Some(slot, None);
+        return Looked::Some(slot, Polled::No);
     };
     if method.has_done(context) || method.unmatched().has_events() {
-        return Looked::Some(slot, None);
+        return Looked::Some(slot, Polled::No);
     }
     let begun = method.look();
     if begun == Begun::Nothing && idle_us == 0 && !method.has_rest() {
         beside.unpolled = 0;
         return Looked::Nothing;
     }
-    Looked::Some(slot, Some(begun))
+    Looked::Some(slot, Polled::Begun(begun))
 }
 
 /// [`test_context`] without its front.
@@ -565,25 +647,22 @@ fn find_context(
     out: impl FnMut(Done),
 ) -> Result<usize, Box<Error>> {
     let slot = network_slot()?.lock_for_poll();
-    find_context_in((slot, None), context, max, idle_us, out)
+    find_context_in((slot, Polled::No), context, max, idle_us, out)
 }
 
 /// The rest of [`test_context`].
 #[inline(never)]
 fn find_context_in(
-    (slot, looked): (Guard<'static, HostSlot>, Option<Begun>),
+    (slot, polled): (Guard<'static, HostSlot>, Polled),
     context: i64,
     max: usize,
     idle_us: u64,
     mut out: impl FnMut(Done),
 ) -> Result<usize, Box<Error>> {
     let interest = 1 << context | UNEXPECTED_READY;
-    let found = find_in(slot, looked, interest, idle_us, move |method| {
-        let mut count = 0;
-        while count < max && method.has_done(context) && pop(method, context, &mut out) {
-            count += 1;
-        }
+    let found = find_in(slot, polled, interest, idle_us, move |method| {
         let updated = method.unmatched_mut().take_events();
+        let count = pop_done(method, context, max, &mut out);
         Ok((count > 0 || updated).then_some(count))
     })?;
     Ok(found.unwrap_or(0))
@@ -598,12 +677,6 @@ fn await_context(context: i64, idle_us: u64) -> Result<usize, Box<Error>> {
         Ok((updated || method.has_done(context)).then_some(()))
     })?;
     Ok(0)
-}
-
-/// `out` gets what has completed first in a context. Apart, so that it stays in registers.
-#[inline(never)]
-fn pop(method: &mut HostMethod, context: i64, out: &mut impl FnMut(Done)) -> bool {
-    method.pop_done(context).map(out).is_some()
 }
 
 /// At most `max` unexpected messages of a class: one of each peer in turn, of each its oldest. Asked for

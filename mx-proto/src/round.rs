@@ -113,7 +113,7 @@ pub enum Begun {
 /// The answer of [`Rounds::next_active`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Active {
-    /// [`PortEvent::Packet`].
+    /// [`PortEvent::Packet`], whose body is as long as its header says.
     Packet {
         /// The link on which it came.
         link: LinkId,
@@ -162,6 +162,15 @@ pub trait Rounds<M: Memory> {
     fn body(&self) -> Self::Lent<'_>
     where
         Self: Sized;
+
+    /// The body of the [`Active::Packet`] that [`Self::next_active`] has given last.
+    #[inline]
+    fn body_active(&self) -> Self::Lent<'_>
+    where
+        Self: Sized,
+    {
+        self.body()
+    }
 
     /// Reads the bytes of the [`PortEvent::Part`] that [`Self::next`] has given last to `place`, which is where the
     /// packet's whole body belongs. The port knows how much of it is there.

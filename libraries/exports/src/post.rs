@@ -133,6 +133,22 @@ impl Call {
             return Ok(1);
         }
         // SAFETY: the caller's promise.
+        unsafe { (&{ self }).send_one_in_general(kind, buffer, size) }
+    }
+
+    /// [`Self::send_one`] without its front.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::send_one`].
+    #[inline(never)]
+    unsafe fn send_one_in_general(
+        &self,
+        kind: PostKind,
+        buffer: *const c_void,
+        size: bmi_size_t,
+    ) -> Result<c_int, Box<Error>> {
+        // SAFETY: the caller's promise.
         let memory = unsafe { one(kind, buffer.cast_mut(), size) }?;
         self.send(kind, memory)
     }
@@ -173,9 +189,57 @@ impl Call {
         actual_size: *mut bmi_size_t,
     ) -> Result<c_int, Box<Error>> {
         // SAFETY: the caller's promise.
+        if unsafe { self.receive_at_once(buffer, size, actual_size) } {
+            return Ok(0);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { (&{ self }).receive_one_in_general(buffer, size, actual_size) }
+    }
+
+    /// [`Self::receive_one`] without its front.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::receive_one`].
+    #[inline(never)]
+    unsafe fn receive_one_in_general(
+        &self,
+        buffer: *mut c_void,
+        size: bmi_size_t,
+        actual_size: *mut bmi_size_t,
+    ) -> Result<c_int, Box<Error>> {
+        // SAFETY: the caller's promise.
         let memory = unsafe { one(PostKind::Recv, buffer, size) }?;
         // SAFETY: the caller's promise.
         unsafe { self.receive(memory, actual_size) }
+    }
+
+    /// Posts a receive into one buffer, if no argument is wrong and nothing is unusual. Otherwise returns false, and nothing has
+    /// been posted.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::receive_one`].
+    #[inline(always)]
+    unsafe fn receive_at_once(
+        &self,
+        buffer: *mut c_void,
+        size: bmi_size_t,
+        actual_size: *mut bmi_size_t,
+    ) -> bool {
+        let (Ok(mut id), Ok(addr), Ok(context), Ok(_)) = (
+            required("id", self.id),
+            required("src", self.addr),
+            context(self.context_id),
+            optional("actual_size", actual_size),
+        ) else {
+            return false;
+        };
+        !buffer.is_null() && size >= 0 && {
+            let (memory, told) = ((buffer, size as usize), (self.user_ptr, context));
+            // SAFETY: the caller's promise, and C passes an id to write to.
+            unsafe { instance::recv_at_once(addr, memory, self.tag, told, id.as_mut()) }
+        }
     }
 
     /// Posts a send of `count` buffers, expected or not.
@@ -198,14 +262,14 @@ impl Call {
     }
 
     #[inline(always)]
-    fn send(self, kind: PostKind, memory: UserMemory) -> Result<c_int, Box<Error>> {
+    fn send(&self, kind: PostKind, memory: UserMemory) -> Result<c_int, Box<Error>> {
         self.post("dest", kind, memory).map(|(answer, _)| answer)
     }
 
     /// Checks, posts, and gives the answer for C and the size of what arrived.
     #[inline(always)]
     fn post(
-        self,
+        &self,
         side: &'static str,
         kind: PostKind,
         memory: UserMemory,
@@ -236,7 +300,7 @@ impl Call {
     /// `actual_size` is null, misaligned, or writable.
     #[inline(always)]
     unsafe fn receive(
-        self,
+        &self,
         memory: UserMemory,
         actual_size: *mut bmi_size_t,
     ) -> Result<c_int, Box<Error>> {

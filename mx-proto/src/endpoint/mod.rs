@@ -219,33 +219,40 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Does what [`Self::look`] has found to be done.
     #[inline(always)]
     pub fn progress_from(&mut self, begun: Begun) -> bool {
-        self.bury();
-        let mut busy;
-        let mut begun_at = None;
-        match begun {
+        let busy = match begun {
             Begun::Nothing => return false,
             // At its end if there is nothing but other work.
-            Begun::Active => busy = self.take_in_active(),
-            Begun::Elsewhere => {
-                let now = self.clock.now();
-                self.port.begin(now, self.config.poll_budget);
-                busy = self.take_in();
-                begun_at = Some(now);
-            }
+            Begun::Active => self.take_in_active(),
+            Begun::Elsewhere => self.look_around(),
+        };
+        if self.is_quiet() {
+            return busy;
         }
-        if let Some(now) = begun_at
-            && !self.wheel.is_empty()
-        {
-            busy |= self.expire(now);
+        self.catch_up() | busy
+    }
+
+    /// A round of the port over everything, and what is due by the clock.
+    #[inline(never)]
+    fn look_around(&mut self) -> bool {
+        let now = self.clock.now();
+        self.bury();
+        self.port.begin(now, self.config.poll_budget);
+        let busy = self.take_in();
+        if self.wheel.is_empty() {
+            return busy;
         }
+        self.expire(now) | busy
+    }
+
+    /// Does what is to be done beside looking at the port.
+    #[inline(never)]
+    fn catch_up(&mut self) -> bool {
+        self.bury();
         if self.must_begin_epoch() {
             let now = self.clock.now();
             self.begin_epoch(now);
         }
-        if self.has_work() {
-            busy |= self.flush();
-        }
-        busy
+        self.has_work() && self.flush()
     }
 
     #[inline(always)]
@@ -268,19 +275,24 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Handles the events of a round of the port over what was active lately.
-    #[inline(always)]
+    #[inline(never)]
     fn take_in_active(&mut self) -> bool {
         loop {
             match self.port.next_active() {
-                Active::Packet { link, header } => self.on_packet(link, &header),
+                Active::Packet { link, header } => self.on_active_packet(link, &header),
                 Active::End { any } => return any,
-                Active::Other => return self.take_in(),
+                Active::Other => return self.take_in_rest(),
             }
         }
     }
 
-    /// Handles the events of a round of the port.
+    #[cold]
     #[inline(never)]
+    fn take_in_rest(&mut self) -> bool {
+        self.take_in()
+    }
+
+    /// Handles the events of a round of the port.
     fn take_in(&mut self) -> bool {
         loop {
             match self.port.next() {

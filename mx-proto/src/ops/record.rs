@@ -181,6 +181,15 @@ impl Fetch {
 }
 
 impl Head {
+    /// The links of a receive that is alone in its bucket.
+    #[inline]
+    pub(crate) const fn alone(place: u32) -> Self {
+        Self {
+            next: NONE,
+            last: place,
+        }
+    }
+
     /// The place of a receive that is not the oldest.
     pub(crate) const NONE: Self = Self {
         next: NONE,

@@ -12,7 +12,7 @@
 use super::host::{HostPorts, LONE_ROUND, ROUND};
 use mx_port_base::cancellation::Off;
 use mx_port_base::ports::{DGRAM, LOCAL, LOOPBACK, PORTS};
-use mx_port_local::{Lent, LocalPort};
+use mx_port_local::{Lent, LocalPort, SharedBody};
 use mx_proto::port::Place;
 use mx_proto::round::{Active, Begun, Next, PortEvent, Rounds};
 use mx_proto::{Instant, Memory};
@@ -122,6 +122,12 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
                 .map_or(Lent::Bytes(&[]), LocalPort::lent),
             _ => Lent::Bytes(self.body_elsewhere()),
         }
+    }
+
+    #[inline(always)]
+    fn body_active(&self) -> Lent<'_> {
+        let local = self.ports.local.as_ref();
+        Lent::Shared(local.map_or(&SharedBody::NONE, LocalPort::lent_active))
     }
 
     fn read(&mut self, place: Place<'_, M>) {

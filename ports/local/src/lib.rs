@@ -60,6 +60,7 @@ use mx_proto::shares::Shares;
 use mx_proto::table::Table;
 use mx_proto::{Instant, LinkId, Memory, Target};
 use ring::PushError;
+pub use ring::SharedBody;
 pub use round::Lent;
 use round::Round;
 use socket::{Name, Socket};

@@ -141,16 +141,13 @@ impl Round {
         };
     }
 
-    /// Lends what is the next in the ring of a link.
+    /// Lends what is the next in the ring of a link, whose body is known.
     #[inline(always)]
-    fn lend(&mut self, id: LinkId, entry: &mut Entry, body: SharedBody) {
+    fn lend(&mut self, id: LinkId, entry: &mut Entry) {
         (self.left, self.quota) = (self.left - 1, self.quota - 1);
         self.any = true;
         entry.known = true;
-        if let State::Up(link) = &mut entry.state {
-            link.idle = 0;
-        }
-        (self.current, self.body) = (Current::Ring(id), body);
+        self.current = Current::Ring(id);
     }
 
     /// The bytes that are lent.
@@ -238,16 +235,17 @@ impl LocalPort {
             if !self.queue.is_empty() {
                 return Active::Other;
             }
-            let (id, is_next) = match (self.round.link, self.round.then) {
-                (Some(id), _) => (id, false),
-                (None, then) => match self.next_link() {
-                    Some(id) => (id, true),
-                    None if then == Then::End => {
-                        let any = self.round.any;
-                        return Active::End { any };
-                    }
-                    None => return Active::Other,
-                },
+            let Some(id) = self.round.link else {
+                if self.round.links > 0 && self.round.left > 0 {
+                    self.next_turn();
+                    continue;
+                }
+                return match self.round.then {
+                    Then::End => Active::End {
+                        any: self.round.any,
+                    },
+                    _ => Active::Other,
+                };
             };
             let Some(entry) = self.links.get_mut(id) else {
                 self.round.link = None;
@@ -257,14 +255,8 @@ impl LocalPort {
                 self.round.link = None;
                 continue;
             };
-            let packet = match link.consumer.peek() {
-                Ok(Some(packet)) => packet,
-                Ok(None) if is_next => {
-                    if self.round.all {
-                        self.note_idle(id);
-                    }
-                    continue;
-                }
+            let header = match link.consumer.peek_at(&mut self.round.body) {
+                Ok(Some(header)) => header,
                 Ok(None) => {
                     self.leave(id);
                     continue;
@@ -274,15 +266,27 @@ impl LocalPort {
                     continue;
                 }
             };
-            if is_next {
-                self.round.begin_turn(id, self.active.len());
-            }
-            let header = packet.header;
-            if entry.incoming.is_some() || body_len(&header) != packet.body.len() {
+            if entry.incoming.is_some() || body_len(&header) != self.round.body.len() {
                 return Active::Other;
             }
-            self.round.lend(id, entry, packet.body);
+            link.idle = 0;
+            self.round.lend(id, entry);
             return Active::Packet { link: id, header };
+        }
+    }
+
+    /// Goes to the next link with something in its ring, up to one that needs attention.
+    #[inline(never)]
+    fn next_turn(&mut self) {
+        while self.queue.is_empty()
+            && let Some(id) = self.next_link()
+        {
+            let link = self.links.get_mut(id).and_then(Entry::up);
+            match link.map(|link| link.consumer.is_ready()) {
+                Some(true) => return self.round.begin_turn(id, self.active.len()),
+                Some(false) if self.round.all => self.note_idle(id),
+                Some(false) | None => {}
+            }
         }
     }
 
@@ -328,6 +332,12 @@ impl LocalPort {
     #[inline(always)]
     pub fn lent(&self) -> Lent<'_> {
         self.round.lent()
+    }
+
+    /// The bytes of a packet of [`Self::next_active`] that are lent.
+    #[inline(always)]
+    pub fn lent_active(&self) -> &SharedBody {
+        &self.round.body
     }
 
     /// The packet that was lent goes back to its ring.
@@ -388,11 +398,13 @@ impl LocalPort {
     /// The piece of a packet that is the next in the ring of a link.
     fn next_piece(&mut self, id: LinkId) -> Option<PortEvent> {
         let entry = self.links.get_mut(id)?;
-        let Ok(Some(packet)) = entry.up()?.consumer.peek() else {
+        let link = entry.up()?;
+        let Ok(Some(header)) = link.consumer.peek_at(&mut self.round.body) else {
             return None;
         };
-        let (header, len) = (packet.header, packet.body.len());
-        self.round.lend(id, entry, packet.body);
+        link.idle = 0;
+        let len = self.round.body.len();
+        self.round.lend(id, entry);
         match self.take_piece(id, &header, len) {
             Ok(Some(event)) => Some(event),
             Ok(None) => {
@@ -409,7 +421,6 @@ impl LocalPort {
     }
 
     /// The active link whose turn it is.
-    #[inline(always)]
     fn next_link(&mut self) -> Option<LinkId> {
         if self.round.links == 0 || self.round.left == 0 {
             return None;
