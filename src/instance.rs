@@ -316,7 +316,8 @@ pub fn send_at_once(addr: NonNull<bmi_method_addr>, body: &[u8], tag: i32, conte
         return false;
     };
     let key = method.peers().of_addr(addr.as_ptr());
-    key.is_some_and(|key| method.send_at_once(key, tag as u32, context, body))
+    let sent = key.is_some_and(|key| method.send_at_once(key, tag as u32, context, body));
+    sent
 }
 
 /// Posts a receive of the `len` bytes at `buffer`, if nothing is unusual. Otherwise returns false, nothing has been posted, and
@@ -351,13 +352,12 @@ pub unsafe fn recv_at_once(
         let receive = (PostKind::Recv, addr, tag as u32, 0);
         (memory, Word::of(receive, len, (user_ptr, context), key))
     };
-    match method.recv_at_once(key, tag as u32, what) {
-        Some(new) => {
-            *id = new;
-            true
-        }
-        None => false,
+    let new = method.recv_at_once(key, tag as u32, what);
+    if let Some(new) = new {
+        // With the lock, before another thread can see its completion.
+        *id = new;
     }
+    new.is_some()
 }
 
 #[inline(never)]
@@ -584,7 +584,8 @@ pub fn test_context(
         beside.unpolled = 0;
         method.progress_from(Begun::Active);
         if method.has_done(context) && !method.has_rest() {
-            return Ok(pop_done(method, context, max, &mut out));
+            let count = pop_done(method, context, max, &mut out);
+            return Ok(count);
         }
         polled = Polled::Yes;
     }

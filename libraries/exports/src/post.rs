@@ -21,6 +21,7 @@ use bmi_method::instance::{self, Post, PostKind, Posted};
 use libc::{c_int, c_void};
 use mx_boundary::{array, in_range, optional, required, write_if};
 use mx_sys::{SegmentError, UserMemory};
+use std::ptr::NonNull;
 use std::slice;
 
 /// The most pieces of a list: far more than any host passes, few enough that a nonsense count is
@@ -153,6 +154,14 @@ impl Call {
         self.send(kind, memory)
     }
 
+    /// The peer and the place of the id, if nothing is wrong with these and the context.
+    #[inline(always)]
+    fn right(&self) -> Option<(NonNull<bmi_method_addr>, NonNull<bmi_op_id_t>)> {
+        let (addr, id) = (NonNull::new(self.addr)?, NonNull::new(self.id)?);
+        let aligned = addr.is_aligned() & id.is_aligned();
+        (aligned && context(self.context_id).is_ok()).then_some((addr, id))
+    }
+
     /// Sends a small message at once, if no argument is wrong and nothing is in its way. Otherwise returns false, and
     /// nothing has been sent.
     ///
@@ -161,17 +170,13 @@ impl Call {
     /// As for [`Self::send_one`].
     #[inline(always)]
     unsafe fn send_at_once(&self, buffer: *const c_void, size: bmi_size_t) -> bool {
-        let (Ok(_), Ok(addr), Ok(context)) = (
-            required("id", self.id),
-            required("dest", self.addr),
-            context(self.context_id),
-        ) else {
+        let Some((addr, _)) = self.right().filter(|_| !buffer.is_null()) else {
             return false;
         };
-        !buffer.is_null() && (0..=SMALL_MAX).contains(&size) && {
+        (0..=SMALL_MAX).contains(&size) && {
             // SAFETY: the caller's promise, and the bytes are left alone during the call.
             let body = unsafe { slice::from_raw_parts(buffer.cast::<u8>(), size as usize) };
-            instance::send_at_once(addr, body, self.tag, context)
+            instance::send_at_once(addr, body, self.tag, self.context_id)
         }
     }
 
@@ -227,16 +232,11 @@ impl Call {
         size: bmi_size_t,
         actual_size: *mut bmi_size_t,
     ) -> bool {
-        let (Ok(mut id), Ok(addr), Ok(context), Ok(_)) = (
-            required("id", self.id),
-            required("src", self.addr),
-            context(self.context_id),
-            optional("actual_size", actual_size),
-        ) else {
+        let Some((addr, mut id)) = self.right().filter(|_| !buffer.is_null()) else {
             return false;
         };
-        !buffer.is_null() && size >= 0 && {
-            let (memory, told) = ((buffer, size as usize), (self.user_ptr, context));
+        size >= 0 && actual_size.is_aligned() && {
+            let (memory, told) = ((buffer, size as usize), (self.user_ptr, self.context_id));
             // SAFETY: the caller's promise, and C passes an id to write to.
             unsafe { instance::recv_at_once(addr, memory, self.tag, told, id.as_mut()) }
         }
