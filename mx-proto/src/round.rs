@@ -110,9 +110,9 @@ pub enum Begun {
     Elsewhere,
 }
 
-/// The answer of [`Rounds::next_active`].
+/// The answer of [`Rounds::next_packet`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Active {
+pub enum Front {
     /// [`PortEvent::Packet`], whose body is as long as its header says.
     Packet {
         /// The link on which it came.
@@ -151,11 +151,11 @@ pub trait Rounds<M: Memory> {
     /// The next event of the round. Called until the [`Next::End`].
     fn next(&mut self) -> Next;
 
-    /// The front of [`Self::next`], in a round of [`Self::begin_active`]: answers if the event is a whole packet, or the round
-    /// is over. Otherwise nothing has been taken.
+    /// The front of [`Self::next`]: answers if the event is a whole packet, or the round is over, and that is easily told. After
+    /// [`Front::Other`] nothing has been taken, and [`Self::next`] is called.
     #[inline]
-    fn next_active(&mut self) -> Active {
-        Active::Other
+    fn next_packet(&mut self) -> Front {
+        Front::Other
     }
 
     /// The body of the [`PortEvent::Packet`] that [`Self::next`] has given last; no bytes after another event.
@@ -163,9 +163,9 @@ pub trait Rounds<M: Memory> {
     where
         Self: Sized;
 
-    /// The body of the [`Active::Packet`] that [`Self::next_active`] has given last.
+    /// The body of the [`Front::Packet`] that [`Self::next_packet`] has given last.
     #[inline]
-    fn body_active(&self) -> Self::Lent<'_>
+    fn front_body(&self) -> Self::Lent<'_>
     where
         Self: Sized,
     {

@@ -86,10 +86,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// [`Self::on_packet`] of a packet of [`Active::Packet`](crate::round::Active). Its front is that of a message that has come with
-    /// its data and cost credits, from a remote that is met and wants none.
+    /// [`Self::on_packet`] of a [`Front::Packet`](crate::round::Front). Its front is that of a message that has come with its data
+    /// and cost credits, from a remote that is met and wants none.
     #[inline(always)]
-    pub(super) fn on_active_packet(&mut self, link: LinkId, bytes: &HeaderBytes) {
+    pub(super) fn on_front_packet(&mut self, link: LinkId, bytes: &HeaderBytes) {
         self.stats.packets_in += 1;
         let Some(header) = Header::parse(bytes) else {
             return self.violation(link, Violation::NotOurs);
@@ -249,7 +249,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let filled = {
                 let ops = &mut self.ops;
                 if front {
-                    ops.finish_filled(place, &self.port.body_active())
+                    ops.finish_filled(place, &self.port.front_body())
                 } else {
                     ops.finish_filled(place, &self.port.body())
                 }

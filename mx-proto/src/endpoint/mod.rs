@@ -60,7 +60,7 @@ use crate::owner::{Events, Owner};
 use crate::port::{Close, LinkDown, Port, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
 use crate::remote::{Life, Reach, Remote, Remotes, Tx};
-use crate::round::{Active, Begun, Next, PortEvent};
+use crate::round::{Begun, Front, Next, PortEvent};
 use crate::shares::Shares;
 use crate::stats::Stats;
 use crate::status::{DownReason, OpKind, Status};
@@ -222,7 +222,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let busy = match begun {
             Begun::Nothing => return false,
             // At its end if there is nothing but other work.
-            Begun::Active => self.take_in_active(),
+            Begun::Active => self.take_in(),
             Begun::Elsewhere => self.look_around(),
         };
         if self.is_quiet() {
@@ -274,33 +274,31 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.looked_around
     }
 
-    /// Handles the events of a round of the port over what was active lately.
-    #[inline(never)]
-    fn take_in_active(&mut self) -> bool {
-        loop {
-            match self.port.next_active() {
-                Active::Packet { link, header } => self.on_active_packet(link, &header),
-                Active::End { any } => return any,
-                Active::Other => return self.take_in_rest(),
-            }
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn take_in_rest(&mut self) -> bool {
-        self.take_in()
-    }
-
     /// Handles the events of a round of the port.
+    #[inline(never)]
     fn take_in(&mut self) -> bool {
         loop {
-            match self.port.next() {
-                Next::Event(PortEvent::Packet { link, header }) => self.on_packet(link, &header),
-                Next::Event(event) => self.on_event(event),
-                Next::End { any } => return any,
+            match self.port.next_packet() {
+                Front::Packet { link, header } => self.on_front_packet(link, &header),
+                Front::End { any } => return any,
+                Front::Other => {
+                    if let Some(any) = self.take_other() {
+                        return any;
+                    }
+                }
             }
         }
+    }
+
+    /// Handles one event of a round of the port. Returns its end, if it is over.
+    #[inline(never)]
+    fn take_other(&mut self) -> Option<bool> {
+        match self.port.next() {
+            Next::Event(PortEvent::Packet { link, header }) => self.on_packet(link, &header),
+            Next::Event(event) => self.on_event(event),
+            Next::End { any } => return Some(any),
+        }
+        None
     }
 
     /// The time at which [`Self::progress`] should be called although nothing arrives. `None` while

@@ -14,7 +14,7 @@ use mx_port_base::cancellation::Off;
 use mx_port_base::ports::{DGRAM, LOCAL, LOOPBACK, PORTS};
 use mx_port_local::{Lent, LocalPort, SharedBody};
 use mx_proto::port::Place;
-use mx_proto::round::{Active, Begun, Next, PortEvent, Rounds};
+use mx_proto::round::{Begun, Front, Next, PortEvent, Rounds};
 use mx_proto::{Instant, Memory};
 
 /// The port that has the first turn. The others follow in the order of their numbers, so that TCP, where each look is a system
@@ -105,10 +105,10 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
     }
 
     #[inline(always)]
-    fn next_active(&mut self) -> Active {
+    fn next_packet(&mut self) -> Front {
         match &mut self.ports.local {
-            Some(local) => local.next_active(),
-            None => Active::Other,
+            Some(local) if self.round.active => local.next_packet(),
+            _ => Front::Other,
         }
     }
 
@@ -125,9 +125,9 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
     }
 
     #[inline(always)]
-    fn body_active(&self) -> Lent<'_> {
+    fn front_body(&self) -> Lent<'_> {
         let local = self.ports.local.as_ref();
-        Lent::Shared(local.map_or(&SharedBody::NONE, LocalPort::lent_active))
+        Lent::Shared(local.map_or(&SharedBody::NONE, LocalPort::front_lent))
     }
 
     fn read(&mut self, place: Place<'_, M>) {

@@ -25,7 +25,7 @@ use super::{
 };
 use mx_port_base::incoming::{BadPiece, Incoming};
 use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, body_len};
-use mx_proto::round::{Active, Next, PortEvent};
+use mx_proto::round::{Front, Next, PortEvent};
 use mx_proto::{Instant, LinkId, Memory, Source};
 
 /// The position within a round, and what is lent.
@@ -210,12 +210,12 @@ impl LocalPort {
     #[inline(never)]
     pub fn next_event(&mut self) -> Next {
         loop {
-            match self.next_active() {
-                Active::Packet { link, header } => {
+            match self.next_packet() {
+                Front::Packet { link, header } => {
                     return Next::Event(PortEvent::Packet { link, header });
                 }
-                Active::End { any } => return Next::End { any },
-                Active::Other => {}
+                Front::End { any } => return Next::End { any },
+                Front::Other => {}
             }
             if let Some(event) = self.next_other() {
                 return Next::Event(event);
@@ -223,17 +223,17 @@ impl LocalPort {
         }
     }
 
-    /// [`mx_proto::round::Rounds::next_active`]: the next whole packet in the rings of active links.
+    /// [`mx_proto::round::Rounds::next_packet`]: the next whole packet in the rings of active links.
     #[inline(always)]
-    pub fn next_active(&mut self) -> Active {
+    pub fn next_packet(&mut self) -> Front {
         match self.round.current {
             Current::Nothing => {}
             Current::Ring(id) if !self.round.part => self.release(id),
-            Current::Ring(_) | Current::Owned(..) => return Active::Other,
+            Current::Ring(_) | Current::Owned(..) => return Front::Other,
         }
         loop {
             if !self.queue.is_empty() {
-                return Active::Other;
+                return Front::Other;
             }
             let Some(id) = self.round.link else {
                 if self.round.links > 0 && self.round.left > 0 {
@@ -241,10 +241,10 @@ impl LocalPort {
                     continue;
                 }
                 return match self.round.then {
-                    Then::End => Active::End {
+                    Then::End => Front::End {
                         any: self.round.any,
                     },
-                    _ => Active::Other,
+                    _ => Front::Other,
                 };
             };
             let Some(entry) = self.links.get_mut(id) else {
@@ -267,11 +267,11 @@ impl LocalPort {
                 }
             };
             if entry.incoming.is_some() || body_len(&header) != self.round.body.len() {
-                return Active::Other;
+                return Front::Other;
             }
             link.idle = 0;
             self.round.lend(id, entry);
-            return Active::Packet { link: id, header };
+            return Front::Packet { link: id, header };
         }
     }
 
@@ -334,9 +334,9 @@ impl LocalPort {
         self.round.lent()
     }
 
-    /// The bytes of a packet of [`Self::next_active`] that are lent.
+    /// The bytes of a packet of [`Self::next_packet`] that are lent.
     #[inline(always)]
-    pub fn lent_active(&self) -> &SharedBody {
+    pub fn front_lent(&self) -> &SharedBody {
         &self.round.body
     }
 
