@@ -287,7 +287,9 @@ impl<T: Progress> Shared<T> {
         let attention = self.attention.load(Ordering::Relaxed);
         self.attention
             .store(attention.wrapping_add(1), Ordering::Relaxed);
-        if let HelperState::Armed(_) = core.waiting.helper {
+        if core.waiting.sleepers
+            && let HelperState::Armed(_) = core.waiting.helper
+        {
             self.stand_down(&mut core);
         }
         Guard {
@@ -373,15 +375,17 @@ impl<T: Progress> Shared<T> {
     /// they have to.
     #[inline(always)]
     fn release(&self, core: CoreGuard<'_, T>) {
-        if core.waiting.no_sleepers() {
-            return;
+        if core.waiting.sleepers {
+            Self::release_to_sleepers(core);
         }
-        Self::release_to_sleepers(core);
     }
 
     #[cold]
     #[inline(never)]
     fn release_to_sleepers(mut core: CoreGuard<'_, T>) {
+        if core.waiting.no_sleepers() {
+            return;
+        }
         let rings = core.notify();
         drop(core);
         rings.ring();
