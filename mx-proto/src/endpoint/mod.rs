@@ -28,6 +28,8 @@ mod deadlines;
 mod deferred;
 mod early;
 mod flow;
+#[cfg(test)]
+mod front_tests;
 mod inbound;
 mod inbox;
 mod inherit;
