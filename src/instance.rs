@@ -316,8 +316,7 @@ pub fn send_at_once(addr: NonNull<bmi_method_addr>, body: &[u8], tag: i32, conte
         return false;
     };
     let key = method.peers().of_addr(addr.as_ptr());
-    let sent = key.is_some_and(|key| method.send_at_once(key, tag as u32, context, body));
-    sent
+    key.is_some_and(|key| method.send_at_once(key, tag as u32, context, body))
 }
 
 /// Posts a receive of the `len` bytes at `buffer`, if nothing is unusual. Otherwise returns false, nothing has been posted, and
@@ -408,14 +407,14 @@ fn find<R>(
     find_in(slot, Polled::No, interest, idle_us, take)
 }
 
-/// How far a call has got before [`find_in`].
+/// Progress of a call before [`find_in`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Polled {
     /// Nothing has been done.
     No,
     /// Nothing had completed, and this has come of the look at what is to be done ([`Method::look`]).
     Begun(Begun),
-    /// That has been done, too.
+    /// The work found there has been done, too.
     Yes,
 }
 

@@ -134,7 +134,7 @@ impl Call {
             return Ok(1);
         }
         // SAFETY: the caller's promise.
-        unsafe { (&{ self }).send_one_in_general(kind, buffer, size) }
+        unsafe { { self }.send_one_in_general(kind, buffer, size) }
     }
 
     /// [`Self::send_one`] without its front.
@@ -198,7 +198,7 @@ impl Call {
             return Ok(0);
         }
         // SAFETY: the caller's promise.
-        unsafe { (&{ self }).receive_one_in_general(buffer, size, actual_size) }
+        unsafe { { self }.receive_one_in_general(buffer, size, actual_size) }
     }
 
     /// [`Self::receive_one`] without its front.

@@ -139,7 +139,7 @@ fn remote(endpoint: &mut Idle) -> RemoteId {
     endpoint.remotes.add(name, Source::TRUSTED, None, 0)
 }
 
-/// What is made of an idle endpoint is found by a look, and is over after one poll, or once `rest` has been done.
+/// Work that `make` gives to an idle endpoint is found by a look, and is over after one poll and `rest`.
 fn is_seen_to(make: impl FnOnce(&mut Idle), rest: impl FnOnce(&mut Idle)) {
     let mut endpoint = idle();
     assert_eq!(endpoint.look(), Begun::Nothing);

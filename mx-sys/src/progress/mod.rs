@@ -444,15 +444,6 @@ pub struct Guard<'a, T: Progress> {
 }
 
 impl<'a, T: Progress> Guard<'a, T> {
-    /// Gives the lock back.
-    #[inline(always)]
-    pub fn give_back(self) {
-        let mut guard = ManuallyDrop::new(self);
-        // SAFETY: taken once, as this guard is not dropped.
-        let core = unsafe { ManuallyDrop::take(&mut guard.core) };
-        guard.shared.release(core);
-    }
-
     /// The engine with its lock, for when this guard is gone.
     pub fn shared(&self) -> &'a Shared<T> {
         self.shared

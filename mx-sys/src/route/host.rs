@@ -75,7 +75,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// poll does so, and then every so many look at what is worth less than that.
 pub(super) const ROUND: u32 = 16;
 
-/// The same while all links go through shared memory, are looked at by each poll, and none waits for room: then only timers and
+/// [`ROUND`] while all links go through shared memory, are looked at by each poll, and none waits for room: then only timers and
 /// strangers wait for such a poll.
 pub(super) const LONE_ROUND: u32 = 64;
 

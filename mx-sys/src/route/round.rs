@@ -82,10 +82,8 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
             self.look_around(now);
         }
         let calm = self.ports.local.as_ref().is_some_and(LocalPort::is_calm);
-        self.round_mask = match calm && self.ports.are_others_quiet() {
-            true => LONE_ROUND - 1,
-            false => ROUND - 1,
-        };
+        let lone = calm && self.ports.are_others_quiet();
+        self.round_mask = if lone { LONE_ROUND } else { ROUND } - 1;
         let round = &mut self.round;
         (round.now, round.budget, round.any) = (now, budget, false);
         (round.active, round.at, round.begun) = (false, 0, false);

@@ -71,7 +71,7 @@ impl Futex {
         if self.try_lock() {
             return;
         }
-        // Whoever has waited does not know whether others do.
+        // A thread that has waited does not know whether others do.
         while self.0.swap(AWAITED, Ordering::Acquire) != FREE {
             wait(&self.0, AWAITED);
         }

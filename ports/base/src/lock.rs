@@ -38,7 +38,7 @@ mod plain {
     #[must_use]
     pub struct MutexGuard<'a, T> {
         mutex: &'a Mutex<T>,
-        /// It stays with its thread.
+        /// Guards stay with their threads.
         stays: PhantomData<*mut ()>,
     }
 
@@ -73,10 +73,8 @@ mod plain {
         /// Takes the lock if it is free.
         #[inline(always)]
         pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            match self.word.try_lock() {
-                true => Some(self.held()),
-                false => None,
-            }
+            // Lazily: the guard would give back what it does not have.
+            self.word.try_lock().then(|| self.held())
         }
 
         /// The value, without the lock.

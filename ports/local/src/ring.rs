@@ -391,9 +391,10 @@ impl Consumer {
         if len > BODY_MAX || len <= INLINE_MAX || (far && self.ring.far.len == 0) {
             return Err(Corrupt);
         }
-        Ok(match far {
-            true => self.ring.far.body(self.far_tail, len, far),
-            false => self.ring.data.body(self.data_tail, len, far),
+        Ok(if far {
+            self.ring.far.body(self.far_tail, len, far)
+        } else {
+            self.ring.data.body(self.data_tail, len, far)
         })
     }
 

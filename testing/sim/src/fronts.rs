@@ -27,7 +27,7 @@ pub fn are_on() -> bool {
     ON.get()
 }
 
-/// One has answered.
+/// Notes that a front has answered.
 pub fn note_answer() {
     ANSWERS.set(ANSWERS.get() + 1);
 }
