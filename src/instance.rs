@@ -135,9 +135,9 @@ fn existing_instance() -> Option<&'static Instance> {
 /// The instance, when its slot is this process's; `None` before the first `initialize`, and in a child
 /// of fork until the first call that needs the network.
 ///
-/// Each thread takes at its first call what it gets from the C library when it first waits for a lock:
+/// Each thread takes at its first call that is no front alone what it gets from the C library when it first waits for a lock:
 /// without memory that would end the process. That takes a word of the thread's own, at
-/// a dozen instructions a call, because any call may come to that.
+/// a dozen instructions a call.
 #[inline]
 fn own_instance() -> Option<&'static Instance> {
     thread_local!(static PREPARED: Cell<bool> = const { Cell::new(false) });
