@@ -154,7 +154,7 @@ fn round<T: Progress>(
     if !core.value.active() {
         sleep_plan = core.sleep_for(0, None);
         sleep_plan.fds = WakeDescriptors::default();
-        core.waiting.helper = HelperState::Dormant;
+        core.waiting.begin_sleep(HelperState::Dormant);
     } else if attended || now_attention != *attention {
         // A thread that sleeps in a wait has the engine; so has one that polled during this tick.
         *tick = if attended {
@@ -182,7 +182,7 @@ fn round<T: Progress>(
         }
         *tick = TICK;
         sleep_plan = core.sleep_for(0, None);
-        core.waiting.helper = HelperState::Armed(sleep_plan);
+        core.waiting.begin_sleep(HelperState::Armed(sleep_plan));
         core.waiting.stats.helper_arms += 1;
     }
     core.on_sleep();

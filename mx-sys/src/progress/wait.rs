@@ -37,6 +37,8 @@ use std::time::Duration;
 pub(super) struct Waiting {
     /// Threads that spin.
     pub(super) pollers: u32,
+    /// Threads may sleep that have to be told things: true from when one goes to sleep until [`Waiting::no_sleepers`] is found.
+    pub(super) sleepers: bool,
     pub(super) progress_thread: Option<Sleep>,
     pub(super) helper: HelperState,
     waiters: Vec<Waiter>,
@@ -129,6 +131,7 @@ impl Waiting {
     pub(super) fn new(spin: Spin, doorbells: Arc<Doorbells>) -> Self {
         Self {
             pollers: 0,
+            sleepers: false,
             progress_thread: None,
             helper: HelperState::Absent,
             waiters: Vec::new(),
@@ -141,11 +144,16 @@ impl Waiting {
     }
 
     /// No thread has to be told anything when the lock is given back.
-    #[inline]
-    pub(super) fn no_sleepers(&self) -> bool {
-        self.progress_thread.is_none()
-            && self.waiters.is_empty()
-            && matches!(self.helper, HelperState::Absent | HelperState::Watching)
+    pub(super) fn no_sleepers(&mut self) -> bool {
+        self.sleepers = self.progress_thread.is_some()
+            || !self.waiters.is_empty()
+            || matches!(self.helper, HelperState::Dormant | HelperState::Armed(_));
+        !self.sleepers
+    }
+
+    /// The helper sleeps from now on, like this.
+    pub(super) fn begin_sleep(&mut self, helper: HelperState) {
+        (self.helper, self.sleepers) = (helper, true);
     }
 
     /// In a child of `fork`, which has none of them. They are not dropped: that is not for here.
@@ -446,7 +454,7 @@ impl<T: Progress> Shared<T> {
         };
         let sleep_plan = core.sleep_for(interest, until);
         let set = core.value.set().and_then(|set| doorbells.join(set));
-        core.waiting.progress_thread = Some(sleep_plan);
+        (core.waiting.progress_thread, core.waiting.sleepers) = (Some(sleep_plan), true);
         core.waiting.stats.progress_thread_sleeps += 1;
         core.on_sleep();
         let helped = !matches!(core.waiting.helper, HelperState::Absent);
@@ -497,6 +505,7 @@ impl<T: Progress> Shared<T> {
         let id = waiting.next_waiter;
         waiting.next_waiter += 1;
         waiting.stats.waiter_sleeps += 1;
+        waiting.sleepers = true;
         waiting.waiters.push(Waiter {
             id,
             interest,

@@ -75,6 +75,10 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// poll does so, and then every so many look at what is worth less than that.
 pub(super) const ROUND: u32 = 16;
 
+/// [`ROUND`] while all links go through shared memory, are looked at by each poll, and none waits for room: then only timers and
+/// strangers wait for such a poll.
+pub(super) const LONE_ROUND: u32 = 64;
+
 /// Interval between two checks of quiet ports' control descriptors: the first and the longest. It
 /// doubles while there are no events. Long against the cost of the system call, short against
 /// making a connection; threads that sleep on the descriptors do not wait for it.
@@ -105,6 +109,8 @@ pub struct HostPorts<M = UserMemory> {
     pub(super) told: bool,
     /// Polls so far. A sleeper begins with one that is a round. 0 for ever once descriptors are lost.
     pub(super) turn: u32,
+    /// [`ROUND`] or [`LONE_ROUND`], less one.
+    pub(super) round_mask: u32,
     /// The host has closed descriptors: they are used no more.
     pub(super) lost: bool,
     next_look: Instant,
@@ -168,6 +174,7 @@ impl<M: Memory + 'static> HostPorts<M> {
             look: true,
             told: false,
             turn: 0,
+            round_mask: ROUND - 1,
             lost: false,
             next_look: Instant(0),
             look_every: LOOK_EVERY.0,
@@ -666,7 +673,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
         if self.lost {
             return true;
         }
-        self.turn |= ROUND - 1;
+        self.turn |= LONE_ROUND - 1;
         // A sleeper stays armed while other threads post; arming again costs system calls, and a
         // packet that shared memory took whole changes nothing about it.
         if self.armed && !self.touched && !self.look {
@@ -685,7 +692,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
         if self.lost {
             return;
         }
-        self.turn |= ROUND - 1;
+        self.turn |= LONE_ROUND - 1;
         self.armed = false;
         for (_, port) in self.ports.iter_mut() {
             port.disarm();
@@ -712,7 +719,7 @@ impl<M: Memory + 'static> Port<M> for HostPorts<M> {
             return match local.send(link, header, &body) {
                 Ok(Sent::Whole) => Ok(Sent::Whole),
                 other => {
-                    self.touched = true;
+                    (self.touched, self.round_mask) = (true, ROUND - 1);
                     other
                 }
             };

@@ -180,6 +180,11 @@ impl<M: Memory + 'static> PortList<M> {
         local.into_iter().chain(always).chain(lazy)
     }
 
+    /// Whether no port but local has anything to look at, as far as is known.
+    pub(super) fn are_others_quiet(&self) -> bool {
+        self.is_quiet(TCP) && self.lazy.iter().all(|lazy| lazy.port.is_none())
+    }
+
     pub(super) fn is_quiet(&self, number: u8) -> bool {
         self.quiet & (1 << number) != 0
     }
