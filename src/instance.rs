@@ -39,6 +39,7 @@ use crate::peer_name::{self, PeerName};
 use crate::{address_range, host};
 use libc::{c_char, c_int, c_void};
 use life::{Beside, HostMethod, HostSlot, Running};
+use mx_proto::port::LinkControl;
 use mx_proto::round::Begun;
 use mx_proto::{EndpointId, NicId};
 use mx_sys::lock::Mutex;
@@ -312,11 +313,20 @@ pub fn send_at_once(addr: NonNull<bmi_method_addr>, body: &[u8], tag: i32, conte
     let Some(mut slot) = instance.shared.try_lock() else {
         return false;
     };
+    let may_hold = slot.may_hold();
     let Some(method) = slot.engine() else {
         return false;
     };
-    let key = method.peers().of_addr(addr.as_ptr());
-    key.is_some_and(|key| method.send_at_once(key, tag as u32, context, body))
+    let Some(key) = method.peers().of_addr(addr.as_ptr()) else {
+        return false;
+    };
+    method.endpoint_mut().port_mut().hold(may_hold);
+    let sent = method.send_at_once(key, tag as u32, context, body);
+    method.endpoint_mut().port_mut().hold(false);
+    if may_hold {
+        slot.send_held_soon();
+    }
+    sent
 }
 
 /// Posts a receive of the `len` bytes at `buffer`, if nothing is unusual. Otherwise returns false, nothing has been posted, and

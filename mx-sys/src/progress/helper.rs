@@ -16,7 +16,7 @@
 //! Cost: watching, one wake-up a tick; armed or dormant, two a second while nothing happens.
 
 use super::sleep::sleep;
-use super::wait::{HelperState, earlier};
+use super::wait::{HeldBack, HelperState, earlier};
 use super::{Progress, Shared, give_back_if_due};
 use crate::clock::MonotonicClock;
 use crate::lock::Mutex;
@@ -213,6 +213,10 @@ fn round<T: Progress>(
     }
     if armed || slept.control {
         core.value.progress();
+    }
+    core.waiting.held_back = HeldBack::None;
+    if core.value.holds() {
+        core.value.send_held();
     }
     shared.release(core);
     slept.control

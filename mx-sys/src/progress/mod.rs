@@ -129,6 +129,14 @@ pub trait Progress {
     /// [`Held::in_child`].
     fn in_child(&mut self) {}
 
+    /// Whether packets are held back, until [`Progress::progress`] or [`Progress::send_held`].
+    fn holds(&self) -> bool {
+        false
+    }
+
+    /// Sends the packets that are held back.
+    fn send_held(&mut self) {}
+
     /// The time at which [`Progress::give_back`] should be called. It wakes the helper thread; without one, a
     /// thread that goes to sleep after that calls it.
     fn give_back_due() -> Option<Instant> {
@@ -447,6 +455,20 @@ impl<'a, T: Progress> Guard<'a, T> {
     /// The engine with its lock, for when this guard is gone.
     pub fn shared(&self) -> &'a Shared<T> {
         self.shared
+    }
+
+    /// Whether packets that are sent now may be held back: the helper can be woken for them, and no other thread sleeps.
+    #[inline(always)]
+    pub fn may_hold(&self) -> bool {
+        self.core.waiting.may_hold()
+    }
+
+    /// Has the helper send what is held back, unless a thread polls before.
+    #[inline(always)]
+    pub fn send_held_soon(&mut self) {
+        if self.core.value.holds() {
+            self.core.waiting.wake_for_held();
+        }
     }
 
     /// Returns whether the host has closed descriptors, as far as one system call tells. Then the doorbells are

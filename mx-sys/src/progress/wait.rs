@@ -41,6 +41,7 @@ pub(super) struct Waiting {
     pub(super) sleepers: bool,
     pub(super) progress_thread: Option<Sleep>,
     pub(super) helper: HelperState,
+    pub(super) held_back: HeldBack,
     waiters: Vec<Waiter>,
     next_waiter: u64,
     /// Doorbells of waiters that have gone.
@@ -78,6 +79,17 @@ pub(super) enum HelperState {
     Dormant,
     /// The helper looks after the engine.
     Armed(Sleep),
+}
+
+/// Packets that the engine holds back, and the helper, which sends them if no other thread polls before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum HeldBack {
+    /// The helper has not been woken for any.
+    None,
+    /// The helper is woken when the lock is given back.
+    Begun,
+    /// The helper has been woken and has not looked yet.
+    Told,
 }
 
 #[derive(Debug)]
@@ -132,6 +144,7 @@ impl Waiting {
         Self {
             pollers: 0,
             sleepers: false,
+            held_back: HeldBack::None,
             progress_thread: None,
             helper: HelperState::Absent,
             waiters: Vec::new(),
@@ -147,7 +160,8 @@ impl Waiting {
     pub(super) fn no_sleepers(&mut self) -> bool {
         self.sleepers = self.progress_thread.is_some()
             || !self.waiters.is_empty()
-            || matches!(self.helper, HelperState::Dormant | HelperState::Armed(_));
+            || matches!(self.helper, HelperState::Dormant | HelperState::Armed(_))
+            || self.held_back == HeldBack::Begun;
         !self.sleepers
     }
 
@@ -156,11 +170,30 @@ impl Waiting {
         (self.helper, self.sleepers) = (helper, true);
     }
 
+    /// Whether packets may be held back: the helper can be woken for them, and no other thread sleeps.
+    #[inline(always)]
+    pub(super) fn may_hold(&self) -> bool {
+        match self.helper {
+            HelperState::Watching | HelperState::Armed(_) => {
+                self.progress_thread.is_none() && self.waiters.is_empty()
+            }
+            HelperState::Absent | HelperState::Dormant => false,
+        }
+    }
+
+    /// The engine holds packets: the helper is woken, unless it has been.
+    #[cold]
+    pub(super) fn wake_for_held(&mut self) {
+        if self.held_back == HeldBack::None {
+            (self.held_back, self.sleepers) = (HeldBack::Begun, true);
+        }
+    }
+
     /// In a child of `fork`, which has none of them. They are not dropped: that is not for here.
     pub(super) fn forget_threads(&mut self) {
         self.pollers = 0;
         self.progress_thread = None;
-        self.helper = HelperState::Absent;
+        (self.helper, self.held_back) = (HelperState::Absent, HeldBack::None);
         let waiters = ManuallyDrop::new(mem::take(&mut self.waiters));
         let doorbells = ManuallyDrop::new(self.doorbells.take());
         let _ = (waiters, doorbells);
@@ -223,7 +256,8 @@ impl<T: Progress> Core<T> {
         }
         match self.waiting.helper {
             HelperState::Armed(mut sleep) => {
-                if !sleep.woken_up && self.must_wake(&sleep) {
+                let held = mem::replace(&mut self.waiting.held_back, HeldBack::None);
+                if !sleep.woken_up && (held == HeldBack::Begun || self.must_wake(&sleep)) {
                     sleep.woken_up = true;
                     self.waiting.helper = HelperState::Armed(sleep);
                     rings.helper = true;
@@ -234,6 +268,10 @@ impl<T: Progress> Core<T> {
                     self.waiting.helper = HelperState::Watching;
                     rings.helper = true;
                 }
+            }
+            HelperState::Watching if self.waiting.held_back == HeldBack::Begun => {
+                self.waiting.held_back = HeldBack::Told;
+                rings.helper = true;
             }
             HelperState::Absent | HelperState::Watching => {}
         }

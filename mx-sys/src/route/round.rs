@@ -77,6 +77,8 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
     #[inline(never)]
     fn begin(&mut self, now: Instant, budget: usize) {
         let _off = Off::new();
+        self.sends = 0;
+        self.end_batches();
         let told = std::mem::take(&mut self.told);
         if !self.lost && (self.look || (self.turn % ROUND == 0 && !told)) {
             self.look_around(now);
