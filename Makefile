@@ -82,6 +82,7 @@ help:
 	@echo "fuzz        hostile inputs by libFuzzer: TARGET=session MINUTES=5 (nightly Rust, cargo-fuzz)"
 	@echo "run         a file server and a client: FILE=... there and back; PORT=local, tcp, rdm or dgram"
 	@echo "bench       latency, bandwidth and rate beside their references"
+	@echo "bench-picture   bench/results.svg from the table in bench/RESULTS.md"
 	@echo "bench-instructions   instructions of each call of the method, by callgrind"
 	@echo "bench-syscalls       system calls of a wake-up, by strace; PORT=tcp"
 	@echo "bench-mx    libmyriexpress beside the method; PORT=tcp"

@@ -72,6 +72,14 @@ for provider in "${usable[@]}"; do
     step "$provider" "file server" "$here/programs/fileserver/check.sh" "$build" rdm
     unset MX_PROVIDER
 done
+# versions and data_sessions speak to the kernel's UDP themselves.
+datagrams=
+for test in $C_TESTS; do
+    case $test in versions | data_sessions | fabric_mixed) ;; *) datagrams+=" $test" ;; esac
+done
+# shellcheck disable=SC2086
+MX_DGRAM_BACKEND=fabric step "datagrams" "C suite" "$here/c_tests/run.sh" "$build/c_tests" "$build/lib" dgram $datagrams
+MX_DGRAM_BACKEND=fabric step "datagrams" "file server" "$here/programs/fileserver/check.sh" "$build" dgram
 if [ "${#usable[@]}" -ge 2 ]; then
     C_TESTS_PROVIDERS=${usable[0]},${usable[1]} \
         step "both" "peers that chose differently" "$here/c_tests/run.sh" "$build/c_tests" \

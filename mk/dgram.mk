@@ -1,7 +1,7 @@
 # The dgram port where its datagrams are harmed on purpose (MX_DGRAM_FAULTS): any machine, no root.
 #
 #   dgram-check   part of check, which runs everything over dgram without harm: what a few seconds of
-#                 harm can find
+#                 harm can find, and sessions that are met over TCP and move to libfabric's datagrams
 #   check-dgram   everything, at each of DGRAM_HARMS; the file server, and random programs
 #
 # Every process harms what it receives, so both directions are harmed. Bad links between namespaces,
@@ -11,6 +11,7 @@ DGRAM_HARM   ?= loss=0.01,dup=0.01,reorder=0.02,corrupt=0.001,seed=7
 DGRAM_HARMS  ?= $(DGRAM_HARM) loss=0.05,dup=0.02,reorder=0.05,corrupt=0.005,seed=11
 # All kinds of messages, and the ends of connections.
 DGRAM_QUICK  := messages large calls threads testcalls cancel drop lifecycle
+DGRAM_FABRIC := messages large restart deaths secret
 # All but those that send nothing, and data_sessions, whose relay does the harm and which counts the warnings of a log.
 DGRAM_TESTS  ?= $(filter-out layout header_cxx fabric strangers_fabric fabric_crowd data_sessions,$(C_TESTS_ALL))
 
@@ -20,8 +21,11 @@ endif
 
 .PHONY: dgram-check check-dgram
 
-dgram-check: lib $(addprefix $(C_TESTS_OUT)/,$(DGRAM_QUICK))
+dgram-check: lib $(addprefix $(C_TESTS_OUT)/,$(DGRAM_QUICK) $(DGRAM_FABRIC))
 	MX_DGRAM_FAULTS='$(DGRAM_HARM)' $(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) dgram $(DGRAM_QUICK)
+ifneq ($(filter rdm,$(PORTS)),)
+	MX_DGRAM_BACKEND=fabric $(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) dgram $(DGRAM_FABRIC)
+endif
 
 check-dgram: lib examples c-tests mx-tests $(BINDIR)/bmi_mx_torture
 	@for harm in $(DGRAM_HARMS); do \

@@ -21,7 +21,7 @@ INSTALL_BINS += $(filter $(BINDIR)/%,$(BIN_TARGETS)) $(PROGRAMS_BIN) $(MX_INFO)
 INSTALL_HDRS := $(wildcard include/*.h)
 # Those that configure scripts of MX programs look for, in a directory of their own.
 INSTALL_INTERNALS := $(wildcard include/mx_internals/*.h)
-INSTALL_DOCS := README.md CHANGELOG.md $(wildcard LICENSE*) $(wildcard docs/*.md) bench/RESULTS.md
+INSTALL_DOCS := README.md CHANGELOG.md $(wildcard LICENSE*) $(wildcard docs/*.md) bench/RESULTS.md bench/results.svg
 
 # Pages, and links to them for all that their NAME sections list: page=link.
 MAN_PAGES    := $(sort $(wildcard docs/man/man?/*))

@@ -3,7 +3,7 @@
 BIN_TARGETS += $(BINDIR)/bmi_mx_perf
 BENCH_FLAGS ?=
 
-.PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-busy bench-links
+.PHONY: bench bench-picture bench-instructions bench-mx bench-rdm bench-dgram bench-busy bench-links
 
 # A table. Without BENCH_FLAGS it goes into bench/RESULTS.md, with the commit and the machine. BENCH_FLAGS=--json for one
 # object a line. Without libfabric, or without a provider, it says that rdm was not measured; without UCX (Debian:
@@ -12,6 +12,11 @@ bench: lib $(BINDIR)/bmi_mx_perf
 	@mkdir -p $(BUILD)/bench
 	$(BINDIR)/bmi_mx_perf all --library $(LIBDIR)/libbmi_mx.so $(BENCH_FLAGS) | tee $(BUILD)/bench/table.txt
 	$(if $(BENCH_FLAGS),,mk/results.sh $(BUILD)/bench/table.txt bench/RESULTS.md)
+	$(if $(BENCH_FLAGS),,$(MAKE) --no-print-directory bench-picture)
+
+# The README's picture, from the table in bench/RESULTS.md. Measures nothing.
+bench-picture:
+	$(CARGO) run -q -p bmi_mx_perf --example picture -- bench/RESULTS.md bench/results.svg
 
 # Instructions of each call of the method, 8 B over local, by callgrind (Debian: valgrind). The same
 # figures on a busy machine as on a quiet one.

@@ -30,4 +30,4 @@ CHECK_LONG_TARGETS += loom
 
 loom:
 	cd mx-sys/loom && CARGO_TARGET_DIR='$(abspath $(CARGO_TARGET))/loom' \
-	    $(CARGO) test -q --locked -- progress::models doorbell memory
+	    $(CARGO) test -q --locked -- progress::models doorbell futex memory

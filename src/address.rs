@@ -154,10 +154,23 @@ fn at(place: usize) -> *mut Object {
 }
 
 /// The word of the peer that an object stands for, if it does.
-#[inline]
+#[inline(always)]
 pub fn peer(addr: *const bmi_method_addr) -> Option<NonZeroU64> {
-    let (object, _) = object(addr)?;
+    let start = CHUNKS[0].load(Ordering::Acquire);
+    let offset = addr.addr().wrapping_sub(start.addr());
+    let is_first = !start.is_null() && offset < FIRST * size_of::<Object>();
+    let object = if is_first && offset % size_of::<Object>() == 0 {
+        // SAFETY: within the first chunk, which stays.
+        unsafe { &*start.byte_add(offset) }
+    } else {
+        object_anywhere(addr)?
+    };
     NonZeroU64::new(object.peer.load(Ordering::Relaxed))
+}
+
+#[inline(never)]
+fn object_anywhere(addr: *const bmi_method_addr) -> Option<&'static Object> {
+    Some(object(addr)?.0)
 }
 
 /// Sets the peer of an object; `None`: it has none any more.

@@ -33,17 +33,20 @@ use crate::abi::types::bmi_method_addr;
 use crate::address;
 use crate::error::Error;
 use crate::method::{Handout, Method, MethodReport, PeerGauges, UNEXPECTED_READY};
+use crate::op::word::Word;
 use crate::peer::table::PeerKey;
 use crate::peer_name::{self, PeerName};
 use crate::{address_range, host};
-use libc::{c_char, c_int};
+use libc::{c_char, c_int, c_void};
 use life::{Beside, HostMethod, HostSlot, Running};
+use mx_proto::port::LinkControl;
+use mx_proto::round::Begun;
 use mx_proto::{EndpointId, NicId};
 use mx_sys::lock::Mutex;
 use mx_sys::nic::ResolveError;
 use mx_sys::progress::{Guard, Tuning};
 use mx_sys::slot::is_to_be_shown;
-use mx_sys::{ForkMark, Interest, Shared, nic, reserve};
+use mx_sys::{ForkMark, Interest, Shared, UserMemory, nic, reserve};
 use std::cell::Cell;
 use std::io;
 use std::ptr::{self, NonNull};
@@ -133,9 +136,9 @@ fn existing_instance() -> Option<&'static Instance> {
 /// The instance, when its slot is this process's; `None` before the first `initialize`, and in a child
 /// of fork until the first call that needs the network.
 ///
-/// Each thread takes at its first call what it gets from the C library when it first waits for a lock:
+/// Each thread takes at its first call that is no front alone what it gets from the C library when it first waits for a lock:
 /// without memory that would end the process. That takes a word of the thread's own, at
-/// a dozen instructions a call, because any call may come to that.
+/// a dozen instructions a call.
 #[inline]
 fn own_instance() -> Option<&'static Instance> {
     thread_local!(static PREPARED: Cell<bool> = const { Cell::new(false) });
@@ -143,6 +146,12 @@ fn own_instance() -> Option<&'static Instance> {
         PREPARED.set(true);
         reserve::prepare_thread();
     }
+    front_instance()
+}
+
+/// The instance, when its slot is this process's, for the front of a call, which waits for no lock.
+#[inline(always)]
+fn front_instance() -> Option<&'static Instance> {
     // SAFETY: null, or never freed.
     let instance = unsafe { INSTANCE.load(Ordering::Acquire).as_ref() };
     instance.filter(|instance| instance.shared.is_mine())
@@ -296,17 +305,68 @@ pub fn post(mut post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
 
 /// Sends a small expected message at once, if nothing is in its way. Otherwise returns false, nothing has been sent, and
 /// [`post`] is to be called.
-#[inline(never)]
+#[inline(always)]
 pub fn send_at_once(addr: NonNull<bmi_method_addr>, body: &[u8], tag: i32, context: i64) -> bool {
-    let Some(instance) = own_instance() else {
+    let Some(instance) = front_instance() else {
         return false;
     };
-    let mut slot = instance.shared.lock();
+    let Some(mut slot) = instance.shared.try_lock() else {
+        return false;
+    };
+    let may_hold = slot.may_hold();
     let Some(method) = slot.engine() else {
         return false;
     };
-    let key = method.peers().of_addr(addr.as_ptr());
-    key.is_some_and(|key| method.send_at_once(key, tag as u32, context, body))
+    let Some(key) = method.peers().of_addr(addr.as_ptr()) else {
+        return false;
+    };
+    method.endpoint_mut().port_mut().hold(may_hold);
+    let sent = method.send_at_once(key, tag as u32, context, body);
+    method.endpoint_mut().port_mut().hold(false);
+    if may_hold {
+        slot.send_held_soon();
+    }
+    sent
+}
+
+/// Posts a receive of the `len` bytes at `buffer`, if nothing is unusual. Otherwise returns false, nothing has been posted, and
+/// [`post`] is to be called.
+///
+/// # Safety
+///
+/// As for [`UserMemory::new`], which takes the buffer.
+#[inline(always)]
+pub unsafe fn recv_at_once(
+    addr: NonNull<bmi_method_addr>,
+    (buffer, len): (*mut c_void, usize),
+    tag: i32,
+    (user_ptr, context): (*mut c_void, i64),
+    id: &mut i64,
+) -> bool {
+    let Some(instance) = front_instance() else {
+        return false;
+    };
+    let Some(mut slot) = instance.shared.try_lock() else {
+        return false;
+    };
+    let Some(method) = slot.engine() else {
+        return false;
+    };
+    let Some(key) = method.peers().of_addr(addr.as_ptr()) else {
+        return false;
+    };
+    let what = || {
+        // SAFETY: the caller's promise.
+        let memory = unsafe { UserMemory::of_one(buffer.cast(), len) };
+        let receive = (PostKind::Recv, addr, tag as u32, 0);
+        (memory, Word::of(receive, len, (user_ptr, context), key))
+    };
+    let new = method.recv_at_once(key, tag as u32, what);
+    if let Some(new) = new {
+        // With the lock, before another thread can see its completion.
+        *id = new;
+    }
+    new.is_some()
 }
 
 #[inline(never)]
@@ -351,20 +411,49 @@ pub fn cancel(id: i64, context: i64) -> Result<(), Box<Error>> {
 fn find<R>(
     interest: Interest,
     idle_us: u64,
+    take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
+) -> Result<Option<R>, Box<Error>> {
+    let slot = network_slot()?.lock_for_poll();
+    find_in(slot, Polled::No, interest, idle_us, take)
+}
+
+/// Progress of a call before [`find_in`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Polled {
+    /// Nothing has been done.
+    No,
+    /// Nothing had completed, and this has come of the look at what is to be done ([`Method::look`]).
+    Begun(Begun),
+    /// The work found there has been done, too.
+    Yes,
+}
+
+/// The rest of [`find`], with the lock.
+#[inline(always)]
+fn find_in<R>(
+    mut slot: Guard<'static, HostSlot>,
+    polled: Polled,
+    interest: Interest,
+    idle_us: u64,
     mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
 ) -> Result<Option<R>, Box<Error>> {
-    let shared = network_slot()?;
-    let mut slot = shared.lock_for_poll();
     let (Some(method), beside) = slot.parts() else {
         return Err(not_initialized());
     };
-    let mut found = take(method)?;
+    let mut found = match polled {
+        Polled::Begun(_) => None,
+        Polled::No | Polled::Yes => take(method)?,
+    };
     let mut due = false;
-    if found.is_some() && beside.unpolled < UNPOLLED_MAX {
+    if polled == Polled::No && found.is_some() && beside.unpolled < UNPOLLED_MAX {
         beside.unpolled += 1;
-    } else {
+    } else if polled != Polled::Yes {
         beside.unpolled = 0;
-        if method.progress() && found.is_none() {
+        let begun = match polled {
+            Polled::Begun(begun) => begun,
+            _ => method.look(),
+        };
+        if method.progress_from(begun) && found.is_none() {
             found = take(method)?;
         }
         due = is_to_be_shown(method);
@@ -380,7 +469,7 @@ fn find<R>(
         }
     }
     if found.is_none() && idle_us != 0 {
-        return wait(shared, slot, interest, idle_us, take);
+        return wait(slot, interest, idle_us, take);
     }
     if forgotten {
         tell(slot);
@@ -392,7 +481,6 @@ fn find<R>(
 #[cold]
 #[inline(never)]
 fn wait<R>(
-    shared: &Shared<HostSlot>,
     slot: Guard<'_, HostSlot>,
     interest: Interest,
     idle_us: u64,
@@ -409,6 +497,7 @@ fn wait<R>(
         }
         slot.method().and_then(&mut take).transpose()
     };
+    let shared = slot.shared();
     let found = slot.wait(interest, Some(idle), check).transpose()?;
     let mut slot = shared.lock();
     if slot.engine().is_some_and(|method| method.has_forgotten()) {
@@ -487,17 +576,103 @@ pub fn test_context(
     context: i64,
     max: usize,
     idle_us: u64,
-    mut out: impl FnMut(Done),
+    mut out: impl FnMut(Done) + Clone,
 ) -> Result<usize, Box<Error>> {
     if max == 0 {
         return await_context(context, idle_us);
     }
-    let found = find(1 << context | UNEXPECTED_READY, idle_us, move |method| {
-        let mut count = 0;
-        while count < max && method.has_done(context) && pop(method, context, &mut out) {
-            count += 1;
+    let (mut slot, mut polled) = match look(context, idle_us) {
+        Looked::Nothing => return Ok(0),
+        Looked::Some(slot, polled) => (slot, polled),
+        // Copies, so that the original stays in registers.
+        Looked::NotAtAll => return find_context(context, max, idle_us, out.clone()),
+    };
+    if polled == Polled::Begun(Begun::Active)
+        && let (Some(method), beside) = slot.parts()
+    {
+        beside.unpolled = 0;
+        method.progress_from(Begun::Active);
+        if method.has_done(context) && !method.has_rest() {
+            let count = pop_done(method, context, max, &mut out);
+            return Ok(count);
         }
+        polled = Polled::Yes;
+    }
+    find_context_in((slot, polled), context, max, idle_us, out.clone())
+}
+
+/// Hands out what has completed in a context, `max` at most; returns the number.
+#[inline(always)]
+fn pop_done(method: &mut HostMethod, context: i64, max: usize, mut out: impl FnMut(Done)) -> usize {
+    let mut count = 0;
+    while count < max
+        && let Some(done) = method.pop_done(context)
+    {
+        out(done);
+        count += 1;
+    }
+    method.unmatched_mut().take_events();
+    count
+}
+
+/// The result of a look at a context.
+enum Looked {
+    /// Nothing has completed, nothing has come, and there is nothing else to do.
+    Nothing,
+    /// The call is to go on from there with the lock.
+    Some(Guard<'static, HostSlot>, Polled),
+    /// Another thread has the lock, or there is no instance of this process's.
+    NotAtAll,
+}
+
+/// The front of [`test_context`]: waits for no lock, and does nothing that is to be repeated.
+#[inline(always)]
+fn look(context: i64, idle_us: u64) -> Looked {
+    let Some(instance) = front_instance() else {
+        return Looked::NotAtAll;
+    };
+    let Some(mut slot) = instance.shared.try_lock_for_poll() else {
+        return Looked::NotAtAll;
+    };
+    let (Some(method), beside) = slot.parts() else {
+        return Looked::Some(slot, Polled::No);
+    };
+    if method.has_done(context) || method.unmatched().has_events() {
+        return Looked::Some(slot, Polled::No);
+    }
+    let begun = method.look();
+    if begun == Begun::Nothing && idle_us == 0 && !method.has_rest() {
+        beside.unpolled = 0;
+        return Looked::Nothing;
+    }
+    Looked::Some(slot, Polled::Begun(begun))
+}
+
+/// [`test_context`] without its front.
+#[inline(never)]
+fn find_context(
+    context: i64,
+    max: usize,
+    idle_us: u64,
+    out: impl FnMut(Done),
+) -> Result<usize, Box<Error>> {
+    let slot = network_slot()?.lock_for_poll();
+    find_context_in((slot, Polled::No), context, max, idle_us, out)
+}
+
+/// The rest of [`test_context`].
+#[inline(never)]
+fn find_context_in(
+    (slot, polled): (Guard<'static, HostSlot>, Polled),
+    context: i64,
+    max: usize,
+    idle_us: u64,
+    mut out: impl FnMut(Done),
+) -> Result<usize, Box<Error>> {
+    let interest = 1 << context | UNEXPECTED_READY;
+    let found = find_in(slot, polled, interest, idle_us, move |method| {
         let updated = method.unmatched_mut().take_events();
+        let count = pop_done(method, context, max, &mut out);
         Ok((count > 0 || updated).then_some(count))
     })?;
     Ok(found.unwrap_or(0))
@@ -512,12 +687,6 @@ fn await_context(context: i64, idle_us: u64) -> Result<usize, Box<Error>> {
         Ok((updated || method.has_done(context)).then_some(()))
     })?;
     Ok(0)
-}
-
-/// `out` gets what has completed first in a context. Apart, so that it stays in registers.
-#[inline(never)]
-fn pop(method: &mut HostMethod, context: i64, out: &mut impl FnMut(Done)) -> bool {
-    method.pop_done(context).map(out).is_some()
 }
 
 /// At most `max` unexpected messages of a class: one of each peer in turn, of each its oldest. Asked for

@@ -125,6 +125,12 @@ impl Unmatched {
         (self.updated, self.produced) = (false, false);
     }
 
+    /// Whether [`Self::take_events`] has something to take.
+    #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        self.updated
+    }
+
     /// Has an unexpected message come up since the last call?
     #[inline]
     pub(crate) fn take_events(&mut self) -> bool {

@@ -105,7 +105,7 @@ static void only_the_named(struct side *side)
 
             if (answers(SOCK_STREAM, own[at], endpoint) != expected)
                 FAIL("%s, listening on %s: %sconnections", own[at], own[name], expected ? "no " : "");
-            if (port_is("dgram") && answers(SOCK_DGRAM, own[at], endpoint) != expected)
+            if (port_uses_udp() && answers(SOCK_DGRAM, own[at], endpoint) != expected)
                 FAIL("%s, listening on %s: %sdatagrams", own[at], own[name], expected ? "no " : "");
         }
         CHECK_THAT(ops->finalize(), ==, 0);
@@ -119,7 +119,7 @@ static void all_without_the_flag(struct side *side)
     CHECK_THAT(serve_as(own[1], endpoint, BMI_INIT_SERVER), ==, 0);
     for (int at = 0; at < OWN && !port_is("local"); at++) {
         CHECK(answers(SOCK_STREAM, own[at], endpoint));
-        if (port_is("dgram"))
+        if (port_uses_udp())
             CHECK(answers(SOCK_DGRAM, own[at], endpoint));
     }
     CHECK_THAT(ops->finalize(), ==, 0);

@@ -342,5 +342,5 @@ static const struct scenario over_rdm[] = {ALWAYS, {0}};
 int main(int argc, char **argv)
 {
     port_notices_deaths_soon();
-    return harness_main(argc, argv, port_is("rdm") ? over_rdm : scenarios);
+    return harness_main(argc, argv, port_uses_libfabric() ? over_rdm : scenarios);
 }

@@ -230,12 +230,12 @@ enum { IDS = 1024 + 4 * STREAMS };
 
 static int clients(void)
 {
-    return (port_is("rdm") ? CLIENTS_RDM : CLIENTS) / (slower() > 1 ? 5 : 1);
+    return (port_uses_libfabric() ? CLIENTS_RDM : CLIENTS) / (slower() > 1 ? 5 : 1);
 }
 
 static int settled(void)
 {
-    return port_is("rdm") ? SETTLED_RDM : SETTLED;
+    return port_uses_libfabric() ? SETTLED_RDM : SETTLED;
 }
 
 static atomic_int last_id;

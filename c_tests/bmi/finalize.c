@@ -222,7 +222,7 @@ enum { PEERS = 3, SLEEPERS = 3 };
 
 static void first_life(void)
 {
-    if (port_is("rdm")) {
+    if (port_uses_libfabric()) {
         host_start_server();
         host_stop();
     }
@@ -420,7 +420,7 @@ static void fifty_lives(struct side *side)
     }
     /* A checker keeps freed memory; it looks for what is lost by itself. */
     if (slower() == 1)
-        CHECK_THAT(late - early, <=, port_is("rdm") ? GROWTH_RDM_KB : GROWTH_KB);
+        CHECK_THAT(late - early, <=, port_uses_libfabric() ? GROWTH_RDM_KB : GROWTH_KB);
     tell(side, "endpoint", -1);
     hear(side, "bye");
 }
@@ -432,7 +432,7 @@ static void lives_through_them(struct side *side)
     struct bmi_method_addr *server = NULL;
 
     /* Over rdm it has to say now and then that it is there. */
-    if (!port_is("rdm"))
+    if (!port_uses_libfabric())
         setenv("MX_HELPER", "off", 1);
     host_start_client();
     for (int life = 0;; life++) {
@@ -455,7 +455,7 @@ static void lives_through_them(struct side *side)
         tell(side, "all ended", 0);
     }
     /* The last one may still be open, as that of the third life was. */
-    if (!port_is("rdm"))
+    if (!port_uses_libfabric())
         holdings_compare(&third, &later);
     tell(side, "bye", 0);
     host_stop();

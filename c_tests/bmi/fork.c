@@ -363,7 +363,7 @@ static int unknown_descriptor(bool *had, bool note)
         if (note)
             had[fd] = true;
         /* libfabric's cannot be known. */
-        else if (!had[fd] && !port_is("rdm"))
+        else if (!had[fd] && !port_uses_libfabric())
             found = fd;
     }
     closedir(list);
@@ -380,7 +380,7 @@ static void child_has_nothing(struct side *side)
     unknown_descriptor(had, true);
     server = pair_join(side);
     round_trips(server, 2);
-    CHECK(port_is("rdm") || unknown_descriptor(had, false) >= 0);
+    CHECK(port_uses_libfabric() || unknown_descriptor(had, false) >= 0);
     child = fork_child();
     if (child == 0) {
         char path[64], what[256] = "";

@@ -391,7 +391,53 @@ static void too_long_receiver(struct side *side)
     pair_part(side);
 }
 
+/* ---- many small ones in a row ---- */
+
+enum { ROW = 60, ROWS = 20, TAG_ROW = 300 };
+
+static void takes_rows(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+
+    for (int row = 0; row < ROWS; row++) {
+        struct op receive[ROW] = {{0}};
+        int64_t in[ROW];
+
+        for (int i = 0; i < ROW; i++)
+            CHECK_THAT(op_recv(&receive[i], client, &in[i], sizeof in[i], TAG_ROW), ==, 0);
+        tell(side, "posted", row);
+        for (int i = 0; i < ROW; i++) {
+            op_received(&receive[i], sizeof in[i]);
+            CHECK_THAT(in[i], ==, row * ROW + i);
+        }
+        tell(side, "received", row);
+    }
+    host_stop();
+}
+
+/* Small messages that complete at once arrive, though their sender calls nothing any more; or ends, with the last row. */
+static void sends_rows(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+
+    for (int row = 0; row < ROWS; row++) {
+        struct op send[ROW] = {{0}};
+
+        pair_hear(side, "posted");
+        for (int64_t i = 0; i < ROW; i++) {
+            int64_t out = row * ROW + i;
+
+            CHECK_THAT(op_send(&send[i], server, &out, sizeof out, TAG_ROW), >=, 0);
+            op_sent(&send[i]);
+        }
+        if (row + 1 == ROWS)
+            host_stop();
+        hear(side, "received");
+    }
+}
+
 TESTS(
+    PAIR(small_messages_in_a_row_arrive_while_their_sender_computes, takes_rows, sends_rows),
     PAIR(expected_messages_of_every_size_arrive_whole_both_ways, echo_server, echo_client),
     PAIR(receives_may_be_posted_before_or_after_the_send, early_receives, late_sends),
     PAIR(a_receive_posted_before_the_first_send_gets_the_answer, answers_a_client,

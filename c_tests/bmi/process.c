@@ -123,7 +123,7 @@ static void execs(struct side *side)
     /* Nothing of the library's reaches a program the host starts (close-on-exec); the line to
      * the director may. libfabric opens its own without the flag, and no one can set it for sure:
      * over rdm only our door can be checked. */
-    if (!port_is("rdm"))
+    if (!port_uses_libfabric())
         CHECK_THAT(count, <=, 1);
     host_stop();
 }
@@ -165,7 +165,7 @@ static void takes_what_it_needs(struct side *side)
     static void *small[2000];
     int64_t before, after;
     /* libfabric with all its providers, and its own queues, come on top of what is ours. */
-    int fabric_kib = port_is("rdm") ? 40 * 1024 : 0;
+    int fabric_kib = port_uses_libfabric() ? 40 * 1024 : 0;
 
     host_load();
     before = resident_kib(0);

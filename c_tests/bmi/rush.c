@@ -133,7 +133,7 @@ static int64_t serve_until(struct side *side, const char *word)
 
 static void server(struct side *side)
 {
-    int64_t left = (LEFT_MIB + (port_is("rdm") ? LIBFABRIC_MIB : 0)) * 1024, before, most, now;
+    int64_t left = (LEFT_MIB + (port_uses_libfabric() ? LIBFABRIC_MIB : 0)) * 1024, before, most, now;
     deadline_t deadline;
 
     if (side->variant == ALONE)

@@ -249,7 +249,7 @@ static void flood_with_strangers(struct world *world)
     size_t size;
     int left_behind = 0;
 
-    if (port_is("rdm"))
+    if (port_uses_libfabric())
         skip_test("the strangers speak tcp");
     limit_to(RLIMIT_NOFILE, 8192);
     size = record_tcp(world, opening);
@@ -303,7 +303,7 @@ static void flood_with_clients(struct world *world)
 {
     struct flood flood;
 
-    if (port_is("rdm"))
+    if (port_uses_libfabric())
         skip_test("libfabric's own code does not stand that");
     flood = flood_begin(world, "starved", 4);
     flood_join(world, &flood, "member", CROWD);

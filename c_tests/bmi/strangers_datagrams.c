@@ -35,7 +35,7 @@ static void cost_at_most(const struct stage *stage, int64_t before, int64_t most
     int64_t cost = resident_kib(child_pid(stage->server)) - before;
 
     printf("    %lld KiB more at the server\n", (long long)cost);
-    if (port_is("dgram"))
+    if (port_uses_udp())
         CHECK_THAT(cost, <, most_kib * slower());
 }
 
@@ -106,7 +106,7 @@ static void flood_of_sessions(struct world *world)
     pause_ms(50);
     sessions += take_welcomes(fd);
     took = newcomer(world, stage.endpoint);
-    if (port_is("dgram"))
+    if (port_uses_udp())
         CHECK_THAT(sessions, >, SESSIONS / 20);
     printf("    %d sessions of %d, a newcomer is served after %lld ms\n", sessions, SESSIONS,
            (long long)took);

@@ -366,7 +366,7 @@ static void logging_server(struct side *side)
 static bool way_is_open(const struct stage *stage, int way)
 {
     if (way == WAY_DGRAM)
-        return port_is("dgram");
+        return port_uses_udp();
     return door_is_open(stage, way == WAY_TCP ? DOOR_TCP : DOOR_LOCAL);
 }
 
@@ -485,10 +485,10 @@ static void answer_as(struct world *world, unsigned version, unsigned oldest, un
 {
     unsigned char in[MESSAGE_MAX], out[MESSAGE_MAX];
     int port = 0, listener = wire_listen(&port), datagrams = listen_for_datagrams(port);
-    struct child *client = spawn_caller(world, code, port_is("dgram") ? WAY_ANY : WAY_TCP, port);
+    struct child *client = spawn_caller(world, code, port_uses_udp() ? WAY_ANY : WAY_TCP, port);
     struct link link = {.way = WAY_TCP};
 
-    if (port_is("dgram"))
+    if (port_uses_udp())
         refuse_datagram(datagrams);
     close(datagrams);
     link.fd = wire_accept(listener, WAIT_MS);

@@ -31,7 +31,7 @@ static void every_key_answers(struct side *side)
     for (int i = 0; i < NUMBERS; i++)
         CHECK_THAT(number(ep, numbers[i]), ==, number(NULL, numbers[i]));
     /* Every provider of libfabric has a limit of its own; proof.c sees whether it is true. */
-    if (!port_is("rdm"))
+    if (!port_uses_libfabric())
         CHECK_THAT(number(ep, MX_COPY_SEND_MAX), ==, 32768);
     CHECK_THAT(number(ep, MX_COPY_SEND_MAX), >=, 4096);
     CHECK_THAT(number(ep, MX_COPY_SEND_MAX), <=, 32768);

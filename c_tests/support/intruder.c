@@ -28,7 +28,7 @@ struct door door_of(uint32_t address, int number)
 {
     struct door door = {.address = address, .number = number};
 
-    door.route = port_is("dgram") ? OVER_DATAGRAMS : port_is("local") ? OVER_SHARED_MEMORY : OVER_TCP;
+    door.route = port_uses_udp() ? OVER_DATAGRAMS : port_is("local") ? OVER_SHARED_MEMORY : OVER_TCP;
     return door;
 }
 

@@ -134,7 +134,7 @@ static bool is_forgiven(const char *target, char *text, size_t size)
         return false;
     each_socket(describe_socket, &socket);
     snprintf(text, size, "%s", socket.text);
-    return socket.forgiven && port_is("rdm");
+    return socket.forgiven && port_uses_libfabric();
 }
 
 static void take_descriptors(struct held *held)

@@ -16,6 +16,23 @@ bool port_is(const char *name)
     return strcmp(port_name(), name) == 0;
 }
 
+static bool backend_is_fabric(void)
+{
+    const char *backend = getenv("MX_DGRAM_BACKEND");
+
+    return backend != NULL && strcmp(backend, "fabric") == 0;
+}
+
+bool port_uses_udp(void)
+{
+    return port_is("dgram") && !backend_is_fabric();
+}
+
+bool port_uses_libfabric(void)
+{
+    return port_is("rdm") || (port_is("dgram") && backend_is_fabric());
+}
+
 void set_ms(const char *name, int ms)
 {
     char text[32];

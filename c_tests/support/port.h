@@ -1,7 +1,8 @@
 /*
  * The port of the tests, and what a test may count on there.
  *
- *     MX_PORT       local, tcp                      rdm                            dgram
+ *     MX_PORT       local, tcp                      rdm, and dgram with            dgram
+ *                                                   MX_DGRAM_BACKEND=fabric
  *     a peer dies   its socket hangs up: at once    the one beside the fabric      its host says so, unless that is
  *                                                   does: in a quarter of a        lost (MX_DGRAM_FAULTS): then
  *                                                   second                         MX_DGRAM_GIVE_UP_MS of silence
@@ -16,6 +17,12 @@
 /* The value of MX_PORT; "auto" without it. */
 const char *port_name(void);
 bool port_is(const char *name);
+
+/* Datagrams go over the kernel's UDP, which a test can speak. */
+bool port_uses_udp(void);
+
+/* Sessions move to libfabric, whose threads, descriptors and memory are not ours to count. */
+bool port_uses_libfabric(void);
 
 /* Sets a tunable that counts milliseconds, for this process and those it starts. */
 void set_ms(const char *name, int ms);

@@ -130,7 +130,7 @@ bool door_is_open(const struct stage *stage, enum wire_door door)
     }
     /* Over rdm too: that is where peers ask for each other's endpoint addresses. */
     if (port_is("auto") || port_is(door == DOOR_TCP ? "tcp" : "local") ||
-        (port_is("rdm") && door == DOOR_TCP))
+        (port_uses_libfabric() && door == DOOR_TCP))
         FAIL("the %s door of the server is shut", door == DOOR_TCP ? "tcp" : "local");
     return false;
 }

@@ -22,6 +22,12 @@ pub trait Memory {
     /// Bytes in all segments together.
     fn len(&self) -> usize;
 
+    /// Whether dropping it does nothing.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        false
+    }
+
     /// The bytes that [`Self::visit`] lends, if they lie in one piece and that is easily told.
     #[inline]
     fn piece(&self, _offset: usize, _len: usize) -> Option<&[u8]> {

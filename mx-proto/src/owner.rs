@@ -79,6 +79,19 @@ pub trait Owner: Sized {
         how: Outcome,
     );
 
+    /// [`Self::completed`] of a posted receive that has all of its message, whose outcome is `how`.
+    #[inline(always)]
+    fn received(
+        &mut self,
+        ops: &mut Ops<Self>,
+        events: &mut Events<Self>,
+        op: RequestId,
+        _transferred: u32,
+        how: impl FnOnce() -> Outcome,
+    ) {
+        self.completed(ops, events, op, how());
+    }
+
     /// No posted receive accepts a message. `body` is there for messages that came with their data,
     /// not for offered ones.
     fn arrived<B: Source + ?Sized>(

@@ -387,6 +387,20 @@ pub trait LinkControl {
         false
     }
 
+    /// Small packets that are sent from now on may be held, to leave together: with the next packet that is not held, the next
+    /// round, [`Self::arm`], [`Self::close`] or [`Self::send_held`]. They count as sent. `may` is false: no further ones.
+    #[inline]
+    fn hold(&mut self, _may: bool) {}
+
+    /// Whether packets are held: [`Self::send_held`] has to be called soon, if no round begins.
+    #[inline]
+    fn holds(&self) -> bool {
+        false
+    }
+
+    /// Sends the packets that are held.
+    fn send_held(&mut self) {}
+
     /// Accepts a link: its peer has been met. One that a stranger began and that is not accepted goes down
     /// ([`ACCEPTED_WITHIN`]).
     fn accept(&mut self, _link: LinkId) {}

@@ -245,6 +245,12 @@ impl Remote {
         }
     }
 
+    /// Whether it is met, and its silence is watched.
+    #[inline]
+    pub(crate) fn is_monitored(&self) -> bool {
+        self.met().is_some_and(|met| met.step.is_some())
+    }
+
     /// Whether it is the tombstone of a gone sender.
     #[inline]
     pub(crate) fn is_tombstone(&self) -> bool {
@@ -265,6 +271,15 @@ impl Remote {
     pub(crate) fn state_of(&self, link: LinkId) -> Option<LinkState> {
         let (own, state) = self.link?;
         (own == link).then_some(state)
+    }
+
+    /// Notes that a packet has come from it, with these credit fields, once it is met. Returns whether it has its turn now.
+    #[inline(always)]
+    pub(crate) fn hears(&mut self, fields: &CreditFields) -> bool {
+        if let Life::Met(met) = &mut self.life {
+            met.silent = 0;
+        }
+        self.takes_turn_for(fields)
     }
 
     /// Reads credit fields that have come from it. Returns whether it has its turn now, as there are credits for what waits.

@@ -99,6 +99,36 @@ pub enum Next {
     },
 }
 
+/// The answer of [`Rounds::begin_active`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Begun {
+    /// Nothing has come over the links that were active lately: the round is over.
+    Nothing,
+    /// A round over these links has begun.
+    Active,
+    /// [`Rounds::begin`] is to begin a round.
+    Elsewhere,
+}
+
+/// The answer of [`Rounds::next_packet`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Front {
+    /// [`PortEvent::Packet`], whose body is as long as its header says.
+    Packet {
+        /// The link on which it came.
+        link: LinkId,
+        /// The packet's header.
+        header: HeaderBytes,
+    },
+    /// [`Next::End`].
+    End {
+        /// There was anything in this round, an event or not.
+        any: bool,
+    },
+    /// [`Rounds::next`] has the answer.
+    Other,
+}
+
 /// A port whose events are polled out.
 pub trait Rounds<M: Memory> {
     /// The bytes of a packet, lent.
@@ -107,12 +137,12 @@ pub trait Rounds<M: Memory> {
         Self: 'a + Sized;
 
     /// Begins a round over what was active lately and costs next to nothing to look at: links through memory. No
-    /// clock is read for it, and the kernel is not asked. False: there is no such link, something else is known to
-    /// have happened, or there have been such rounds and nothing else for a while; then comes [`Self::begin`], and
+    /// clock is read for it, and the kernel is not asked. [`Begun::Elsewhere`]: there is no such link, something else is known
+    /// to have happened, or there have been such rounds and nothing else for a while; then comes [`Self::begin`], and
     /// with it all that is done now and then.
     #[inline]
-    fn begin_active(&mut self, _budget: usize) -> bool {
-        false
+    fn begin_active(&mut self, _budget: usize) -> Begun {
+        Begun::Elsewhere
     }
 
     /// Begins a round of at most about `budget` packets. Never blocks.
@@ -121,10 +151,26 @@ pub trait Rounds<M: Memory> {
     /// The next event of the round. Called until the [`Next::End`].
     fn next(&mut self) -> Next;
 
+    /// The front of [`Self::next`]: answers if the event is a whole packet, or the round is over, and that is easily told. After
+    /// [`Front::Other`] nothing has been taken, and [`Self::next`] is called.
+    #[inline]
+    fn next_packet(&mut self) -> Front {
+        Front::Other
+    }
+
     /// The body of the [`PortEvent::Packet`] that [`Self::next`] has given last; no bytes after another event.
     fn body(&self) -> Self::Lent<'_>
     where
         Self: Sized;
+
+    /// The body of the [`Front::Packet`] that [`Self::next_packet`] has given last.
+    #[inline]
+    fn front_body(&self) -> Self::Lent<'_>
+    where
+        Self: Sized,
+    {
+        self.body()
+    }
 
     /// Reads the bytes of the [`PortEvent::Part`] that [`Self::next`] has given last to `place`, which is where the
     /// packet's whole body belongs. The port knows how much of it is there.

@@ -88,7 +88,7 @@ impl Claim {
     }
 
     /// May there be one more than `count`? If so, nothing it needs is refused.
-    #[inline]
+    #[inline(always)]
     pub fn admits(&mut self, count: usize) -> bool {
         if self.supply.is_ample() {
             return self.covers(count);
@@ -108,7 +108,7 @@ impl Claim {
     }
 
     /// Whether there may be one more than `count`, also when memory is short.
-    #[inline]
+    #[inline(always)]
     pub fn covers(&mut self, count: usize) -> bool {
         count < self.covered || self.grow()
     }

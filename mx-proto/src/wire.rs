@@ -250,16 +250,21 @@ impl Header {
     /// `None` when the bytes are no header of ours.
     #[inline]
     pub fn parse(bytes: &HeaderBytes) -> Option<Self> {
-        if bytes[2..4] != MAGIC {
+        // Whole words, which stay in registers.
+        let word_at = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
+        let (first, word) = (word_at(0)?, word_at(8)?);
+        let (third, fourth) = (word_at(16)?, word_at(24)?);
+        if (first >> 16) as u16 != u16::from_le_bytes(MAGIC) {
             return None;
         }
+        let (credit, more) = (fourth as u32, (fourth >> 32) as u32);
         Some(Self {
-            kind: Kind::from_byte(bytes[0])?,
-            body_len: u32_at(bytes, BODY_LEN_AT),
-            word: u64_at(bytes, 8),
-            length: u32_at(bytes, 16),
-            aux: u32_at(bytes, 20),
-            credit_fields: CreditFields::from_words(u32_at(bytes, 24), u32_at(bytes, 28), bytes[1]),
+            kind: Kind::from_byte(first as u8)?,
+            body_len: (first >> (8 * BODY_LEN_AT)) as u32,
+            word,
+            length: third as u32,
+            aux: (third >> 32) as u32,
+            credit_fields: CreditFields::from_words(credit, more, (first >> 8) as u8),
         })
     }
 }

@@ -410,6 +410,18 @@ impl<E: Engine> Progress for Slot<E> {
         }
     }
 
+    #[inline]
+    fn holds(&self) -> bool {
+        self.open()
+            .is_some_and(|open| open.engine.endpoint().port().holds())
+    }
+
+    fn send_held(&mut self) {
+        if let Some(engine) = self.engine() {
+            engine.endpoint_mut().port_mut().send_held();
+        }
+    }
+
     fn note_control(&mut self) {
         if let Some(engine) = self.engine() {
             engine.endpoint_mut().port_mut().note_control();

@@ -134,6 +134,16 @@ impl UserMemory {
         Self { first, len, rest }
     }
 
+    /// The `len` bytes at `start`, which is not null.
+    ///
+    /// # Safety
+    ///
+    /// As for [`UserMemory::new`]; `len` is at most `isize::MAX`.
+    #[inline(always)]
+    pub const unsafe fn of_one(start: *mut u8, len: usize) -> Self {
+        Self::one(start, len)
+    }
+
     #[inline]
     const fn one(start: *mut u8, len: usize) -> Self {
         Self {
@@ -298,6 +308,11 @@ impl Memory for UserMemory {
         let pieces = pieces.map(|(start, len)| (start.cast(), len));
         // SAFETY: the pieces lie within those for which the owner made the same promise.
         unsafe { Self::list(pieces) }.ok()
+    }
+
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        matches!(self.rest, Rest::None)
     }
 
     #[inline(always)]

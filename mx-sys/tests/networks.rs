@@ -7,7 +7,7 @@ use crate::tcp_common::{Pieces, Recorder, frame, preamble};
 use mx_port_rdm::{Device, RdmOptions, RdmPort};
 use mx_proto::Clock;
 use mx_proto::port::{LinkControl, LinkDown};
-use mx_proto::round::Rounds;
+use mx_proto::round::{Begun, Rounds};
 use mx_sim::tell_all;
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_RDM, ROUTE_TCP, nic};
 use std::io::Write;
@@ -41,8 +41,10 @@ impl Node {
 
     /// As an endpoint does.
     fn poll(&mut self) {
-        if !Rounds::<Pieces>::begin_active(&mut self.ports, 64) {
-            Rounds::<Pieces>::begin(&mut self.ports, MonotonicClock.now(), 64);
+        match Rounds::<Pieces>::begin_active(&mut self.ports, 64) {
+            Begun::Nothing => return,
+            Begun::Active => {}
+            Begun::Elsewhere => Rounds::<Pieces>::begin(&mut self.ports, MonotonicClock.now(), 64),
         }
         tell_all::<Pieces, _, _>(&mut self.ports, &mut self.sink);
     }

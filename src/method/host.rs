@@ -207,6 +207,16 @@ impl Host {
         self.unmatched.abandoned.add(key.id(), tag);
     }
 
+    /// An operation of the host's that is not pending has succeeded.
+    #[inline(always)]
+    fn succeeded(&mut self, ops: &mut Ops<Self>, op: RequestId, transferred: u32) {
+        if let Some(word) = ops.word_mut(op) {
+            let context = word.end(0, transferred);
+            self.produced |= 1 << context;
+            self.done[context].append(ops, op);
+        }
+    }
+
     /// An operation of the host's has come to another end than a success, or was pending.
     #[inline(never)]
     fn on_other_end(&mut self, ops: &mut Ops<Self>, op: RequestId, kind: PostKind, how: Outcome) {
@@ -317,7 +327,6 @@ impl Owner for Host {
         }
     }
 
-    #[inline(always)]
     fn completed(
         &mut self,
         ops: &mut Ops<Self>,
@@ -328,16 +337,29 @@ impl Owner for Host {
         let Some(word) = ops.word_mut(op) else {
             return;
         };
-        // Copies of the outcome, so that most are nowhere in memory.
         let Role::Posted(kind) = word.role else {
-            return Self::on_own(ops, events, op, Outcome { ..how });
+            return Self::on_own(ops, events, op, how);
         };
         if how.status == Status::Success && !word.pending {
-            let context = word.end(0, how.transferred);
-            self.produced |= 1 << context;
-            self.done[context].append(ops, op);
+            self.succeeded(ops, op, how.transferred);
         } else {
-            self.on_other_end(ops, op, kind, Outcome { ..how });
+            self.on_other_end(ops, op, kind, how);
+        }
+    }
+
+    /// The host's receives have their outcome in their words alone.
+    #[inline(always)]
+    fn received(
+        &mut self,
+        ops: &mut Ops<Self>,
+        events: &mut Events<Self>,
+        op: RequestId,
+        transferred: u32,
+        how: impl FnOnce() -> Outcome,
+    ) {
+        match ops.word(op) {
+            Some(word) if word.is_posted() => self.succeeded(ops, op, transferred),
+            _ => self.completed(ops, events, op, how()),
         }
     }
 

@@ -57,6 +57,7 @@ use crate::peer::table::{PeerKey, Peers};
 use crate::unmatched::Unmatched;
 use libc::c_void;
 use mx_proto::port::Port;
+use mx_proto::round::Begun;
 use mx_proto::supply::Claim;
 use mx_proto::{Clock, Down, Endpoint, Event, Instant, RequestId, SendMode};
 use mx_sys::UserMemory;
@@ -219,6 +220,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     #[inline]
+    pub(crate) fn unmatched(&self) -> &Unmatched {
+        &self.endpoint.owner().unmatched
+    }
+
+    #[inline]
     pub(crate) fn unmatched_mut(&mut self) -> &mut Unmatched {
         &mut self.endpoint.owner_mut().unmatched
     }
@@ -252,7 +258,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// happened.
     #[inline]
     pub fn progress(&mut self) -> bool {
-        let busy = self.endpoint.progress();
+        let begun = self.endpoint.look();
+        self.progress_from(begun)
+    }
+
+    /// The front of [`Self::progress`]. [`Begun::Nothing`]: there is nothing to do, and no need to go on.
+    #[inline(always)]
+    pub(crate) fn look(&mut self) -> Begun {
+        self.endpoint.look()
+    }
+
+    /// Does what [`Self::look`] has found to be done.
+    #[inline(always)]
+    pub(crate) fn progress_from(&mut self, begun: Begun) -> bool {
+        let busy = self.endpoint.progress_from(begun);
         if self.endpoint.looked_around() {
             self.watch_memory();
         }
@@ -316,6 +335,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     #[inline]
     pub fn has_forgotten(&self) -> bool {
         !self.forgotten.is_empty()
+    }
+
+    /// Whether there is work after [`Self::progress`] that takes the lock from here.
+    #[inline]
+    pub(crate) fn has_rest(&self) -> bool {
+        self.has_forgotten() | self.has_questions()
     }
 
     /// Names of dead peers, once each, for the host's `forget` function.

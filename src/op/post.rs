@@ -57,24 +57,45 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// [`Self::post_send`] is to be called.
     #[inline(always)]
     pub fn send_at_once(&mut self, key: PeerKey, tag: u32, context: i64, body: &[u8]) -> bool {
-        if !self.room.admits(self.endpoint.ops().in_use()) {
-            return false;
-        }
-        let host = self.endpoint.owner();
-        if host.has_failed_receives(context) {
-            return false;
-        }
-        let Some(peer) = host.peers.get(key) else {
+        let Some((remote, tx_id)) = self.ready_peer(key) else {
             return false;
         };
-        let State::Ready(Ready { remote, tx_id, .. }) = peer.state else {
-            return false;
-        };
-        if peer.conversation == Conversation::Cut {
-            return false;
-        }
         let bits = bits(MessageType::Expected, tx_id, tag);
-        self.endpoint.send_at_once(remote, bits, body)
+        !self.endpoint.owner().has_failed_receives(context)
+            && self.endpoint.send_at_once(remote, bits, body)
+    }
+
+    /// Posts a receive of one buffer, if nothing is unusual about its peer and no message waits for a receive. Otherwise returns
+    /// `None`, nothing has been posted, and [`Self::post_recv`] is to be called.
+    #[inline(always)]
+    pub fn recv_at_once(
+        &mut self,
+        key: PeerKey,
+        tag: u32,
+        what: impl FnOnce() -> (UserMemory, Word),
+    ) -> Option<i64> {
+        let (remote, _) = self.ready_peer(key)?;
+        let unusual = self.settings.recv_timeout.is_some() | !self.unmatched().abandoned.is_empty();
+        if unusual {
+            return None;
+        }
+        let bits = bits(MessageType::Expected, key.id(), tag);
+        let op = (self.endpoint).recv_at_once(remote, bits, MATCH, AtOnce(what))?;
+        Some(self.id(op))
+    }
+
+    /// The remote of a peer that is READY and whose conversation is not cut, and the id that the peer gave us; if there may be
+    /// one more operation.
+    #[inline(always)]
+    fn ready_peer(&mut self, key: PeerKey) -> Option<(RemoteId, u32)> {
+        let admitted = self.room.admits(self.endpoint.ops().in_use());
+        let peer = self.peers().get(key).filter(|_| admitted)?;
+        match peer.state {
+            State::Ready(Ready { remote, tx_id, .. }) if peer.conversation != Conversation::Cut => {
+                Some((remote, tx_id))
+            }
+            _ => None,
+        }
     }
 
     /// [`Self::post`] of a send.
@@ -316,6 +337,21 @@ impl mx::Posting<Host> for NewOperation<'_> {
     #[inline(always)]
     fn begin(self) -> (UserMemory, Word) {
         (self.post.memory.take(), Word::new(self.post, self.key))
+    }
+}
+
+/// A receive that is made where it is to be.
+struct AtOnce<F>(F);
+
+impl<F: FnOnce() -> (UserMemory, Word)> mx::Posting<Host> for AtOnce<F> {
+    /// None: it is asked for of what may not become an operation.
+    fn memory(&mut self) -> &mut UserMemory {
+        unreachable!("the memory of a receive that is posted at once")
+    }
+
+    #[inline(always)]
+    fn begin(self) -> (UserMemory, Word) {
+        (self.0)()
     }
 }
 

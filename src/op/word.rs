@@ -6,7 +6,7 @@ use crate::peer::state::Cause;
 use crate::peer::table::PeerKey;
 use libc::c_void;
 use mx_proto::Memory;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 /// The owner of an operation of the endpoint's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,19 +58,32 @@ impl Word {
     /// The word of an operation that the host posts.
     #[inline]
     pub fn new(post: &Post, peer: PeerKey) -> Self {
+        let what = (post.kind, post.addr, post.tag as u32, post.class);
+        let len = post.memory.len();
+        Self::of(what, len, (post.user_ptr, post.context), peer)
+    }
+
+    /// The word of an operation of a kind, with an address, a tag and a class, that the host posts.
+    #[inline(always)]
+    pub(crate) fn of(
+        (kind, addr, tag, class): (PostKind, NonNull<bmi_method_addr>, u32, u8),
+        len: usize,
+        (user_ptr, context): (*mut c_void, i64),
+        peer: PeerKey,
+    ) -> Self {
         Self {
-            role: Role::Posted(post.kind),
+            role: Role::Posted(kind),
             // The boundary has checked that it is one of 16.
-            context: post.context as u8,
-            class: post.class,
+            context: context as u8,
+            class,
             provisional: false,
             pending: false,
             error: 0,
-            tag: post.tag as u32,
+            tag,
             peer,
-            size: post.memory.len() as i64,
-            user_ptr: post.user_ptr,
-            addr: post.addr.as_ptr(),
+            size: len as i64,
+            user_ptr,
+            addr: addr.as_ptr(),
         }
     }
 
@@ -95,6 +108,12 @@ impl Word {
             (self.error, self.size) = (error, i64::from(transferred));
         }
         usize::from(self.context) % CONTEXTS
+    }
+
+    /// Whether it is an operation of the host's that the endpoint has.
+    #[inline]
+    pub fn is_posted(&self) -> bool {
+        matches!(self.role, Role::Posted(_)) && !self.pending
     }
 
     /// The kind posted by the host; `None`: it is an internal operation.

@@ -117,15 +117,22 @@ files() {
 
 programs() {
     label=programs
+    run_programs rdm "${PROGRAMS:-messages large cancel reuse deaths restart}"
+}
+
+# run_programs PORT PROGRAMS
+run_programs() {
+    # shellcheck disable=SC2086
     C_TESTS_STRICT=1 C_TESTS_JOBS=1 C_TESTS_SLOWER=$slower C_TESTS_LIMIT=$((100 * slower)) \
-        "$here/../../c_tests/run.sh" "$build/c_tests" "$build/lib" rdm ${PROGRAMS:-messages large cancel reuse deaths restart} >"$work/out"
+        "$here/../../c_tests/run.sh" "$build/c_tests" "$build/lib" "$1" $2 >"$work/out"
     grep -v ' passed, .* failed$' "$work/out"
     tally=$(tail -n 1 "$work/out")
     passed=$((passed + ${tally%% *}))
     tally=${tally#*, }
     failed=$((failed + ${tally%% *}))
     mkdir -p "$logs/programs"
-    cp "$build"/c_tests/logs/*-rdm*.log "$logs/programs/"
+    rm -f "$logs"/programs/*
+    for program in $2; do cp "$build/c_tests/logs/$program-$1"*.log "$logs/programs/"; done
     check "all of them went over the devices" none_fell_back
 }
 
@@ -240,6 +247,7 @@ datagrams() {
         check "10 MiB there and back between two devices" over rxe1 10000000 there_and_back "$b"
         stop
     }
+    run_programs dgram 'messages restart'
     export MX_PORT=rdm MX_PROVIDER='verbs;ofi_rxm'
     unset MX_DGRAM_BACKEND
 }

@@ -21,6 +21,7 @@ use bmi_method::instance::{self, Post, PostKind, Posted};
 use libc::{c_int, c_void};
 use mx_boundary::{array, in_range, optional, required, write_if};
 use mx_sys::{SegmentError, UserMemory};
+use std::ptr::NonNull;
 use std::slice;
 
 /// The most pieces of a list: far more than any host passes, few enough that a nonsense count is
@@ -133,8 +134,32 @@ impl Call {
             return Ok(1);
         }
         // SAFETY: the caller's promise.
+        unsafe { { self }.send_one_in_general(kind, buffer, size) }
+    }
+
+    /// [`Self::send_one`] without its front.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::send_one`].
+    #[inline(never)]
+    unsafe fn send_one_in_general(
+        &self,
+        kind: PostKind,
+        buffer: *const c_void,
+        size: bmi_size_t,
+    ) -> Result<c_int, Box<Error>> {
+        // SAFETY: the caller's promise.
         let memory = unsafe { one(kind, buffer.cast_mut(), size) }?;
         self.send(kind, memory)
+    }
+
+    /// The peer and the place of the id, if nothing is wrong with these and the context.
+    #[inline(always)]
+    fn right(&self) -> Option<(NonNull<bmi_method_addr>, NonNull<bmi_op_id_t>)> {
+        let (addr, id) = (NonNull::new(self.addr)?, NonNull::new(self.id)?);
+        let aligned = addr.is_aligned() & id.is_aligned();
+        (aligned && context(self.context_id).is_ok()).then_some((addr, id))
     }
 
     /// Sends a small message at once, if no argument is wrong and nothing is in its way. Otherwise returns false, and
@@ -145,17 +170,13 @@ impl Call {
     /// As for [`Self::send_one`].
     #[inline(always)]
     unsafe fn send_at_once(&self, buffer: *const c_void, size: bmi_size_t) -> bool {
-        let (Ok(_), Ok(addr), Ok(context)) = (
-            required("id", self.id),
-            required("dest", self.addr),
-            context(self.context_id),
-        ) else {
+        let Some((addr, _)) = self.right().filter(|_| !buffer.is_null()) else {
             return false;
         };
-        !buffer.is_null() && (0..=SMALL_MAX).contains(&size) && {
+        (0..=SMALL_MAX).contains(&size) && {
             // SAFETY: the caller's promise, and the bytes are left alone during the call.
             let body = unsafe { slice::from_raw_parts(buffer.cast::<u8>(), size as usize) };
-            instance::send_at_once(addr, body, self.tag, context)
+            instance::send_at_once(addr, body, self.tag, self.context_id)
         }
     }
 
@@ -173,9 +194,52 @@ impl Call {
         actual_size: *mut bmi_size_t,
     ) -> Result<c_int, Box<Error>> {
         // SAFETY: the caller's promise.
+        if unsafe { self.receive_at_once(buffer, size, actual_size) } {
+            return Ok(0);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { { self }.receive_one_in_general(buffer, size, actual_size) }
+    }
+
+    /// [`Self::receive_one`] without its front.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::receive_one`].
+    #[inline(never)]
+    unsafe fn receive_one_in_general(
+        &self,
+        buffer: *mut c_void,
+        size: bmi_size_t,
+        actual_size: *mut bmi_size_t,
+    ) -> Result<c_int, Box<Error>> {
+        // SAFETY: the caller's promise.
         let memory = unsafe { one(PostKind::Recv, buffer, size) }?;
         // SAFETY: the caller's promise.
         unsafe { self.receive(memory, actual_size) }
+    }
+
+    /// Posts a receive into one buffer, if no argument is wrong and nothing is unusual. Otherwise returns false, and nothing has
+    /// been posted.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::receive_one`].
+    #[inline(always)]
+    unsafe fn receive_at_once(
+        &self,
+        buffer: *mut c_void,
+        size: bmi_size_t,
+        actual_size: *mut bmi_size_t,
+    ) -> bool {
+        let Some((addr, mut id)) = self.right().filter(|_| !buffer.is_null()) else {
+            return false;
+        };
+        size >= 0 && actual_size.is_aligned() && {
+            let (memory, told) = ((buffer, size as usize), (self.user_ptr, self.context_id));
+            // SAFETY: the caller's promise, and C passes an id to write to.
+            unsafe { instance::recv_at_once(addr, memory, self.tag, told, id.as_mut()) }
+        }
     }
 
     /// Posts a send of `count` buffers, expected or not.
@@ -198,14 +262,14 @@ impl Call {
     }
 
     #[inline(always)]
-    fn send(self, kind: PostKind, memory: UserMemory) -> Result<c_int, Box<Error>> {
+    fn send(&self, kind: PostKind, memory: UserMemory) -> Result<c_int, Box<Error>> {
         self.post("dest", kind, memory).map(|(answer, _)| answer)
     }
 
     /// Checks, posts, and gives the answer for C and the size of what arrived.
     #[inline(always)]
     fn post(
-        self,
+        &self,
         side: &'static str,
         kind: PostKind,
         memory: UserMemory,
@@ -236,7 +300,7 @@ impl Call {
     /// `actual_size` is null, misaligned, or writable.
     #[inline(always)]
     unsafe fn receive(
-        self,
+        &self,
         memory: UserMemory,
         actual_size: *mut bmi_size_t,
     ) -> Result<c_int, Box<Error>> {

@@ -125,6 +125,7 @@ export! {
 }
 
 /// The arrays every completion is spread over. Their length is the caller's `incount`.
+#[derive(Clone)]
 struct Outputs {
     errors: NonNull<bmi_error_code_t>,
     sizes: Option<NonNull<bmi_size_t>>,

@@ -14,6 +14,8 @@ use crate::ids::{LinkId, RemoteId};
 #[derive(Debug, Default)]
 pub(super) struct BoundLinks {
     ports: Vec<Vec<Option<(LinkId, RemoteId)>>>,
+    /// The entry that was found last, if it is there still.
+    last: Option<(LinkId, RemoteId)>,
 }
 
 impl BoundLinks {
@@ -27,8 +29,25 @@ impl BoundLinks {
         }
     }
 
+    /// [`Self::get`], which is faster for the link that was asked for last.
+    #[inline(always)]
+    pub(super) fn find(&mut self, link: LinkId) -> Option<RemoteId> {
+        match self.last {
+            Some((known, remote)) if known == link => Some(remote),
+            _ => self.find_other(link),
+        }
+    }
+
+    #[inline(never)]
+    fn find_other(&mut self, link: LinkId) -> Option<RemoteId> {
+        let remote = self.get(link)?;
+        self.last = Some((link, remote));
+        Some(remote)
+    }
+
     /// Notes that a link is this remote's.
     pub(super) fn bind(&mut self, link: LinkId, remote: RemoteId) {
+        self.last = None;
         let (port, place) = (usize::from(link.port()), link.index() as usize);
         if self.ports.len() <= port {
             self.ports.resize_with(port + 1, Vec::new);
@@ -42,6 +61,7 @@ impl BoundLinks {
 
     /// Forgets a link that is no more.
     pub(super) fn forget(&mut self, link: LinkId) {
+        self.last = None;
         if self.get(link).is_some() {
             self.ports[usize::from(link.port())][link.index() as usize] = None;
         }
@@ -49,7 +69,7 @@ impl BoundLinks {
 
     /// Forgets all links.
     pub(super) fn clear(&mut self) {
-        self.ports.clear();
+        (self.last, self.ports) = (None, Vec::new());
     }
 }
 
@@ -64,15 +84,26 @@ mod tests {
         let link = LinkId::new(7, 2).at_port(3);
         bound.bind(link, remote);
         assert_eq!(bound.get(link), Some(remote));
+        for _ in 0..2 {
+            assert_eq!(bound.find(link), Some(remote));
+        }
         let later = LinkId::new(7, 3).at_port(3);
         for other in [LinkId::new(7, 2), later, LinkId::new(6, 2).at_port(3)] {
-            assert_eq!(bound.get(other), None);
+            assert_eq!((bound.get(other), bound.find(other)), (None, None));
             bound.forget(other);
         }
         bound.bind(later, remote);
         bound.forget(link);
-        assert_eq!((bound.get(link), bound.get(later)), (None, Some(remote)));
+        assert_eq!((bound.find(link), bound.find(later)), (None, Some(remote)));
+        // The one that was found last is forgotten, and is another remote's.
+        bound.forget(later);
+        assert_eq!(bound.find(later), None);
+        bound.bind(later, remote);
+        assert_eq!(bound.find(later), Some(remote));
+        let other = RemoteId::new(5, 1);
+        bound.bind(later, other);
+        assert_eq!(bound.find(later), Some(other));
         bound.clear();
-        assert_eq!(bound.get(later), None);
+        assert_eq!(bound.find(later), None);
     }
 }

@@ -306,11 +306,34 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         posted.enter(ops, id.index());
         if let Some(remote) = remote {
             ops.attach_op(id.index(), from, true, &mut remote.kin);
-            if remote.met().is_none_or(|met| met.step.is_none()) {
+            if !remote.is_monitored() {
                 self.begin_monitoring(from);
             }
         }
         Ok(Received::Pending(id))
+    }
+
+    /// The front of [`Self::recv_from`], for a post that is no operation yet: the remote is met and monitored, and no message
+    /// waits for a receive. Otherwise returns `None`, nothing has been posted, and [`Self::recv_from`] is to be called.
+    #[inline(always)]
+    pub fn recv_at_once(
+        &mut self,
+        from: RemoteId,
+        bits: MatchBits,
+        mask: MatchMask,
+        what: impl Posting<O>,
+    ) -> Option<RequestId> {
+        let remote = self.remotes.of_mut(from)?;
+        let ordinary = remote.is_monitored() && self.early.unexpected() == 0;
+        if !ordinary || mask.apply(bits) != bits {
+            return None;
+        }
+        let position = self.posted.reserve(mask);
+        let timeouts = self.timeouts.of_receive();
+        let kin = (from, &mut remote.kin);
+        let id = (self.ops).enter_receive(what, (bits, timeouts), position, kin)?;
+        (self.posted).enter_at(&mut self.ops, id.index(), bits, position);
+        Some(id)
     }
 
     fn early_from(&mut self, from: RemoteId, bits: MatchBits, mask: MatchMask) -> Option<EntryId> {

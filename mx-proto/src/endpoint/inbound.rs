@@ -74,18 +74,51 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    #[inline(always)]
+    /// Handles a packet.
+    #[inline]
     pub(super) fn on_packet(&mut self, link: LinkId, bytes: &HeaderBytes) {
         self.stats.packets_in += 1;
-        let header = match Header::parse(bytes) {
-            Some(header) if header.body_len as usize == self.port.body().len() => header,
-            _ => return self.violation(link, Violation::NotOurs),
+        match Header::parse(bytes) {
+            Some(header) if header.body_len as usize == self.port.body().len() => {
+                self.on_header(link, &header);
+            }
+            _ => self.violation(link, Violation::NotOurs),
+        }
+    }
+
+    /// [`Self::on_packet`] of a [`Front::Packet`](crate::round::Front). Its front is that of a message that has come with its data
+    /// and cost credits, from a remote that is met and wants none.
+    #[inline(always)]
+    pub(super) fn on_front_packet(&mut self, link: LinkId, bytes: &HeaderBytes) {
+        self.stats.packets_in += 1;
+        let Some(header) = Header::parse(bytes) else {
+            return self.violation(link, Violation::NotOurs);
         };
-        if let Some(from) = self.sender(link, &header) {
+        let is_ordinary = header.kind == wire::Kind::Eager
+            && header.credit_fields.wanted == 0
+            && Paid::is_in_credits(header.aux)
+            && self.config.secret.is_none();
+        if is_ordinary && let Some(from) = self.bound.find(link) {
+            self.eager(link, from, &header, true);
+        } else {
+            self.on_rare_packet(link, &{ header });
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn on_rare_packet(&mut self, link: LinkId, header: &Header) {
+        self.on_header(link, header);
+    }
+
+    /// Handles a packet whatever it is.
+    #[inline(always)]
+    fn on_header(&mut self, link: LinkId, header: &Header) {
+        if let Some(from) = self.sender(link, header) {
             match header.kind {
-                wire::Kind::Eager => self.eager(link, from, &header),
-                wire::Kind::Data => self.data(from, COMMAND_LINK, &{ header }),
-                _ => self.control(link, from, &{ header }),
+                wire::Kind::Eager => self.eager(link, from, header, false),
+                wire::Kind::Data => self.data(from, COMMAND_LINK, header),
+                _ => self.control(link, from, header),
             }
         }
     }
@@ -116,7 +149,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The remote that a packet is from; its credit fields have been read. `None`: there is none, or none that may send
     /// the packet, which has been dealt with.
-    #[inline(always)]
     fn sender(&mut self, link: LinkId, header: &Header) -> Option<RemoteId> {
         let from = self.remote_on(link);
         let Some(remote) = self.remotes.of_mut(from) else {
@@ -140,32 +172,44 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             return (!is_message).then_some(from);
         };
-        met.silent = 0;
-        if header.kind.has_credit_fields() {
-            // A remote may end over a request, so it is looked up once more.
-            if header.credit_fields.wanted > 0 {
-                return self.heed(from, &{ *header });
-            }
-            if remote.takes_turn_for(&header.credit_fields) {
-                self.ready.push_back(from);
-            }
+        if !header.kind.has_credit_fields() {
+            met.silent = 0;
+            return Some(from);
+        }
+        if remote.hears(&header.credit_fields) {
+            self.ready.push_back(from);
+        }
+        // A remote may end over a request, so it is looked up once more.
+        if header.credit_fields.wanted > 0 {
+            self.note_request(from, &{ header.credit_fields });
+            return self.remotes.of(from).map(|_| from);
         }
         Some(from)
     }
 
-    /// A message that has come with its data.
+    /// A message that has come with its data. `front`: nothing has been done about its packet, which is an ordinary one if its
+    /// remote is met.
     #[inline(always)]
-    fn eager(&mut self, link: LinkId, from: RemoteId, header: &Header) {
+    fn eager(&mut self, link: LinkId, from: RemoteId, header: &Header, front: bool) {
+        let remote = self.remotes.of_mut(from);
+        let remote = remote.filter(|remote| !front || remote.met().is_some());
+        let Some(mut remote) = remote else {
+            if front {
+                self.on_rare_packet(link, &{ *header });
+            }
+            return;
+        };
+        if front && remote.hears(&header.credit_fields) {
+            self.ready.push_back(from);
+        }
         let len = header.body_len;
         if header.length != len {
             return self.violation(link, Violation::Length);
         }
         let paid = match Paid::of(header.aux, flow::cost(len)) {
+            _ if front => Paid::Credits(flow::cost(len)),
             Ok(paid) => paid,
             Err(violation) => return self.violation(link, violation),
-        };
-        let Some(mut remote) = self.remotes.of_mut(from) else {
-            return;
         };
         match self.flow.arrived(&mut remote.lends, paid) {
             Ok(false) => {}
@@ -203,8 +247,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 return self.hold_eager(place, from, bits, overdue);
             }
             let filled = {
-                let (ops, body) = (&mut self.ops, self.port.body());
-                ops.finish_filled(place, &body)
+                let ops = &mut self.ops;
+                if front {
+                    ops.finish_filled(place, &self.port.front_body())
+                } else {
+                    ops.finish_filled(place, &self.port.body())
+                }
             };
             self.has_filled(filled, from, bits, len);
             if overdue {
@@ -439,8 +487,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let transferred = transferred as u32;
         let status = inbound_status(transferred, length);
-        let outcome = Outcome::received(status, from, bits, transferred, length);
-        self.report(id, outcome);
+        let how = || Outcome::received(status, from, bits, transferred, length);
+        let (ops, events) = (&mut self.ops, &mut self.events);
+        match status {
+            Status::Success => self.owner.received(ops, events, id, transferred, how),
+            _ => self.owner.completed(ops, events, id, how()),
+        }
     }
 
     /// The whole of a message goes into a receive that may still be among what ends with its remote.

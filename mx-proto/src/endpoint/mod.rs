@@ -28,6 +28,8 @@ mod deadlines;
 mod deferred;
 mod early;
 mod flow;
+#[cfg(test)]
+mod front_tests;
 mod inbound;
 mod inbox;
 mod inherit;
@@ -62,7 +64,7 @@ use crate::port::{Close, LinkDown, Port, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
 use crate::regions::Regions;
 use crate::remote::{Life, Reach, Remote, Remotes, Tx};
-use crate::round::{Next, PortEvent};
+use crate::round::{Begun, Front, Next, PortEvent};
 use crate::shares::Shares;
 use crate::stats::Stats;
 use crate::status::{DownReason, OpKind, Status};
@@ -205,30 +207,74 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Never blocks. While a message is [being decided](Self::next_deferred) it does nothing.
     #[inline(always)]
     pub fn progress(&mut self) -> bool {
+        let begun = self.look();
+        self.progress_from(begun)
+    }
+
+    /// The front of [`Self::progress`], which [`Self::progress_from`] goes on with. [`Begun::Nothing`]: there is nothing to do,
+    /// and no need to go on.
+    #[inline(always)]
+    pub fn look(&mut self) -> Begun {
         if self.early.out().is_some() {
-            return false;
+            return Begun::Nothing;
         }
+        let begun = self.port.begin_active(self.config.poll_budget);
+        self.looked_around = begun == Begun::Elsewhere;
+        match begun {
+            Begun::Nothing if !self.is_quiet() => Begun::Active,
+            _ => begun,
+        }
+    }
+
+    /// Does what [`Self::look`] has found to be done.
+    #[inline(always)]
+    pub fn progress_from(&mut self, begun: Begun) -> bool {
+        let busy = match begun {
+            Begun::Nothing => return false,
+            // At its end if there is nothing but other work.
+            Begun::Active => self.take_in(),
+            Begun::Elsewhere => self.look_around(),
+        };
+        if self.is_quiet() {
+            return busy;
+        }
+        self.catch_up() | busy
+    }
+
+    /// A round of the port over everything, and what is due by the clock.
+    #[inline(never)]
+    fn look_around(&mut self) -> bool {
+        let now = self.clock.now();
         self.bury();
-        let budget = self.config.poll_budget;
-        self.looked_around = !self.port.begin_active(budget);
-        let begun = self.looked_around.then(|| self.clock.now());
-        if let Some(now) = begun {
-            self.port.begin(now, budget);
+        self.port.begin(now, self.config.poll_budget);
+        let busy = self.take_in();
+        if self.wheel.is_empty() {
+            return busy;
         }
-        let mut busy = self.take_in();
-        if let Some(now) = begun
-            && !self.wheel.is_empty()
-        {
-            busy |= self.expire(now);
-        }
-        if self.flow.is_waited_for() && !self.epoch_ends {
+        self.expire(now) | busy
+    }
+
+    /// Does what is to be done beside looking at the port.
+    #[inline(never)]
+    fn catch_up(&mut self) -> bool {
+        self.bury();
+        if self.must_begin_epoch() {
             let now = self.clock.now();
             self.begin_epoch(now);
         }
-        if self.has_work() {
-            busy |= self.flush();
-        }
-        busy
+        self.has_work() && self.flush()
+    }
+
+    #[inline(always)]
+    fn must_begin_epoch(&self) -> bool {
+        self.flow.is_waited_for() & !self.epoch_ends
+    }
+
+    /// Whether there is nothing to do but to look at the port.
+    #[inline(always)]
+    fn is_quiet(&self) -> bool {
+        let due = self.has_work() | self.must_begin_epoch();
+        !(due | self.has_events() | self.tombstones.has_spent())
     }
 
     /// Has the last [`Self::progress`] looked at everything, and not only at what is most often active? Then
@@ -239,15 +285,30 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Handles the events of a round of the port.
-    #[inline(always)]
+    #[inline(never)]
     fn take_in(&mut self) -> bool {
         loop {
-            match self.port.next() {
-                Next::Event(PortEvent::Packet { link, header }) => self.on_packet(link, &header),
-                Next::Event(event) => self.on_event(event),
-                Next::End { any } => return any,
+            match self.port.next_packet() {
+                Front::Packet { link, header } => self.on_front_packet(link, &header),
+                Front::End { any } => return any,
+                Front::Other => {
+                    if let Some(any) = self.take_other() {
+                        return any;
+                    }
+                }
             }
         }
+    }
+
+    /// Handles one event of a round of the port. Returns its end, if it is over.
+    #[inline(never)]
+    fn take_other(&mut self) -> Option<bool> {
+        match self.port.next() {
+            Next::Event(PortEvent::Packet { link, header }) => self.on_packet(link, &header),
+            Next::Event(event) => self.on_event(event),
+            Next::End { any } => return Some(any),
+        }
+        None
     }
 
     /// The time at which [`Self::progress`] should be called although nothing arrives. `None` while

@@ -38,9 +38,14 @@ pub(super) struct Order {
 
 impl Order {
     /// Whether a message of that line has to wait for others.
-    #[inline]
+    #[inline(always)]
     pub(super) fn holds(&self, from: RemoteId, bits: MatchBits) -> bool {
-        !self.lines.is_empty() && self.lines.contains_key(&(from, bits))
+        !self.lines.is_empty() && self.has(from, bits)
+    }
+
+    #[cold]
+    fn has(&self, from: RemoteId, bits: MatchBits) -> bool {
+        self.lines.contains_key(&(from, bits))
     }
 
     fn join(&mut self, line: Line, id: RequestId) {

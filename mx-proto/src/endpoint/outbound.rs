@@ -98,6 +98,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let mut busy = false;
         let most = 2 * self.config.poll_budget / self.config.burst.max(1) + 1;
         let mut bursts = most.min(2 * self.ready.len());
+        // Small packets of one remote leave in one call of the kernel.
+        self.port.hold(true);
         while bursts > 0
             && let Some(id) = self.ready.pop_front()
         {
@@ -114,6 +116,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 }
             }
         }
+        self.port.hold(false);
+        self.port.send_held();
         busy
     }
 

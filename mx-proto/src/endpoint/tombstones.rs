@@ -39,6 +39,12 @@ impl Tombstones {
     pub(super) fn gone(&mut self, left: u32) {
         self.count = self.count.saturating_sub(left as usize);
     }
+
+    /// Whether some have no message any more.
+    #[inline]
+    pub(super) fn has_spent(&self) -> bool {
+        !self.spent.is_empty()
+    }
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {

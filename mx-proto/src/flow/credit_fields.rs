@@ -62,10 +62,16 @@ impl Paid {
     /// one 1).
     #[inline]
     pub fn of(aux: u32, cost: u32) -> Result<Self, Violation> {
-        match aux & 3 {
-            0 => Ok(Self::Credits(cost)),
-            slot => Self::in_slot(slot, cost),
+        if Self::is_in_credits(aux) {
+            return Ok(Self::Credits(cost));
         }
+        Self::in_slot(aux & 3, cost)
+    }
+
+    /// Whether [`Self::of`] that `aux` are credits.
+    #[inline]
+    pub fn is_in_credits(aux: u32) -> bool {
+        aux & 3 == 0
     }
 
     #[cold]

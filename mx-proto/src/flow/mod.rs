@@ -186,7 +186,7 @@ impl Flow {
 
     /// A message came. When true, [`Self::note_use`] has to follow: it is the remote's first of an
     /// epoch, or the last one of all.
-    #[inline]
+    #[inline(always)]
     pub fn arrived(&mut self, account: &mut Lender, paid: Paid) -> Result<bool, Violation> {
         if let Err(violation) = account.arrive(paid) {
             self.counts.violations += 1;
@@ -203,7 +203,7 @@ impl Flow {
 
     /// Records that a message has been received or dropped. Returns true if the remote should be
     /// told at once, by a packet of its own.
-    #[inline]
+    #[inline(always)]
     pub fn taken(&mut self, account: &mut Lender, source: Source, paid: Paid) -> bool {
         account.take(paid);
         if self.asked == 0 && self.is_any_remote_short() {

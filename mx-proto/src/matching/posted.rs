@@ -95,7 +95,20 @@ impl PostedReceives {
             debug_assert!(false, "#{place} is no posted receive");
             return;
         };
+        *head = Head::alone(place);
         let position = *position;
+        self.enter_at(ops, place, bits, position);
+    }
+
+    /// [`Self::enter`] of a receive with these bits at that position, whose links say that it is alone.
+    #[inline(always)]
+    pub(crate) fn enter_at<O: Owner>(
+        &mut self,
+        ops: &mut Ops<O>,
+        place: u32,
+        bits: MatchBits,
+        position: Position,
+    ) {
         self.len += 1;
         let at = self.class_of(position.mask);
         let (class, seed) = (&mut self.classes[at], self.seed);
@@ -105,10 +118,6 @@ impl PostedReceives {
             return class.enter_among(ops, seed, place, position);
         }
         *first = place;
-        *head = Head {
-            next: NONE,
-            last: place,
-        };
         class.more_heads(ops, seed);
     }
 
@@ -282,6 +291,7 @@ impl Class {
         position: Position,
     ) {
         let spot = self.find(ops, seed, ops.record(place).bits);
+        set_head(ops, place, Head::NONE);
         if spot.head == NONE {
             let next = std::mem::replace(&mut self.buckets[spot.bucket], place);
             set_head(ops, place, Head { next, last: place });

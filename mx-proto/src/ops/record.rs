@@ -198,6 +198,15 @@ impl Fetch {
 }
 
 impl Head {
+    /// The links of a receive that is alone in its bucket.
+    #[inline]
+    pub(crate) const fn alone(place: u32) -> Self {
+        Self {
+            next: NONE,
+            last: place,
+        }
+    }
+
     /// The place of a receive that is not the oldest.
     pub(crate) const NONE: Self = Self {
         next: NONE,
@@ -362,17 +371,30 @@ impl<M> State<M> {
         debug_assert!(matches!(*before, Self::Free | Self::Done));
     }
 
-    /// A posted receive is over. Only the memory is looked at: assigning `Done` would go through all states that may have
-    /// to be dropped.
+    /// A posted receive is over. Only the memory is dropped, and only if that does anything: assigning `Done` would go through
+    /// all states that may have to be dropped.
     #[inline(always)]
-    pub(super) fn end_posted(&mut self) {
-        match std::mem::replace(self, Self::Done) {
-            Self::Posted { memory, .. } => drop(memory),
-            other => {
-                debug_assert!(false, "{} is not posted", other.stage());
-                let _ = ManuallyDrop::new(other);
+    pub(super) fn end_posted(&mut self)
+    where
+        M: Memory,
+    {
+        match self {
+            Self::Posted { memory, .. } if memory.is_plain() => {
+                let _ = ManuallyDrop::new(std::mem::replace(self, Self::Done));
             }
+            _ => self.drop_posted(),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drop_posted(&mut self) {
+        debug_assert!(
+            matches!(self, Self::Posted { .. }),
+            "{} is not posted",
+            self.stage()
+        );
+        *self = Self::Done;
     }
 
     #[inline]

@@ -13,7 +13,7 @@
 
 use super::list::{Links, List, NONE, Strand};
 use super::places::Places;
-use super::record::{NO_REMOTE, Record, State};
+use super::record::{Head, NO_REMOTE, Position, Record, State};
 use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::memory::{Memory, Source};
 use crate::op_states::{self, Stage};
@@ -318,6 +318,39 @@ impl<O: Owner> Ops<O> {
         record.begin(state(memory));
         *its = word;
         self.places.on_use(id.index());
+        Some(id)
+    }
+
+    /// A post that is no operation yet becomes a receive for messages of one remote, at the end of its kin, which
+    /// [`PostedReceives::enter_at`](crate::matching::PostedReceives::enter_at) finds alone among those of its bits.
+    #[inline(always)]
+    pub(crate) fn enter_receive(
+        &mut self,
+        what: impl Posting<O>,
+        (bits, timeouts): (MatchBits, TimeOuts),
+        position: Position,
+        (remote, kin): (RemoteId, &mut List),
+    ) -> Option<RequestId> {
+        let (id, (record, its)) = self.open(bits, timeouts)?;
+        let place = id.index();
+        let (memory, word) = what.begin();
+        let head = Head::alone(place);
+        record.begin(State::Posted {
+            memory,
+            position,
+            head,
+        });
+        record.remote = remote;
+        record.from_one = true;
+        let before = std::mem::replace(&mut kin.last, place);
+        record.kin.before = before;
+        *its = word;
+        self.places.on_use(place);
+        match before {
+            NONE => kin.first = place,
+            before => self.places.record_mut(before).kin.behind = place,
+        }
+        kin.len += 1;
         Some(id)
     }
 

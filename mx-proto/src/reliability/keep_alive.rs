@@ -5,6 +5,7 @@
 //!     ^                  |
 //!     `--any datagram----'           no new acknowledgement for the give-up time, three time-outs --> lost
 //!                                    three refusals ("port unreachable") ---------------------------> lost
+//!   doubted --silence, shortest--> Ping ... --a quarter of a second and three Pings------------------> lost
 //! ```
 //!
 //! Owns: when the peer was heard, when something of ours arrived, Pings since then.
@@ -12,6 +13,7 @@
 
 use super::recovery::Recovery;
 use super::reliable_config::ReliableConfig;
+use crate::port::LinkDown;
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -32,7 +34,13 @@ pub(super) struct KeepAlive {
     refusals: u32,
     /// Interval of Pings while operations wait for the peer, whose machine reports its end.
     pub(super) monitored: Option<Duration>,
+    /// Time at which something said that the peer's process may have gone; `None` once it has been heard for long
+    /// enough since then.
+    doubted_at: Option<Instant>,
 }
+
+/// Silence after which a doubted peer is lost: what a dead process has sent last has come by then.
+const LAST_WORDS: Duration = Duration::from_millis(250);
 
 /// Tries before silence can mean death: after a long absence of this process the peer has a chance
 /// first.
@@ -63,6 +71,8 @@ impl KeepAlive {
 
     pub(super) fn on_heard(&mut self, now: Instant) {
         self.heard_at = now;
+        // What comes at once may have been on its way.
+        self.doubted_at = self.doubted_at.filter(|at| now.since(*at) < LAST_WORDS);
         (self.pings, self.refusals) = (0, 0);
     }
 
@@ -70,6 +80,13 @@ impl KeepAlive {
         self.wanted = false;
         self.pinged_at = now;
         self.pings = self.pings.saturating_add(1);
+    }
+
+    /// The process of the peer may have gone.
+    pub(super) fn doubt(&mut self, now: Instant) {
+        if self.doubted_at.is_none() {
+            (self.doubted_at, self.wanted, self.pings) = (Some(now), true, 0);
+        }
     }
 
     /// Handles a datagram that found no socket at the peer's address. Returns true after too many of them. Until then
@@ -80,9 +97,9 @@ impl KeepAlive {
         self.refusals >= REFUSALS
     }
 
-    /// True if the peer is not to be sent a Ping, has answered the last one, and is not monitored.
+    /// True if the peer is not to be sent a Ping, has answered the last one, and is neither monitored nor doubted.
     pub(super) fn is_settled(&self) -> bool {
-        !self.wanted && self.pings == 0 && self.monitored.is_none()
+        !self.wanted && self.pings == 0 && self.monitored.is_none() && self.doubted_at.is_none()
     }
 
     /// Does not count a time in which this process did not run as silence.
@@ -102,17 +119,28 @@ impl KeepAlive {
         };
         // A refusal comes from a nearby kernel, so earlier timeouts do not matter.
         let refused = (self.refusals > 0).then(|| recovery.pause_after(self.pings));
-        let sooner = refused.into_iter().chain(self.monitored);
+        let doubted = self.doubted_at.map(|_| LAST_WORDS / 8);
+        let sooner = refused.into_iter().chain(self.monitored).chain(doubted);
         let pause = sooner.fold(pause, Duration::min);
         self.heard_at.max(self.pinged_at).after(pause)
     }
 
-    /// True if the peer is lost: silent, or without progress after so many `timeouts`.
-    pub(super) fn is_lost(&self, now: Instant, timeouts: u32, config: &ReliableConfig) -> bool {
+    /// The reason why the peer is lost: silence, or no progress after so many `timeouts`. `None`: it is not.
+    pub(super) fn lost(
+        &self,
+        now: Instant,
+        timeouts: u32,
+        config: &ReliableConfig,
+    ) -> Option<LinkDown> {
         let silent = now.since(self.heard_at) >= config.give_up;
         let no_progress = now.since(self.progress_at) >= config.give_up;
-        (silent && self.pings >= TRIES_BEFORE_GIVING_UP)
-            || (no_progress && timeouts >= TRIES_BEFORE_GIVING_UP)
+        let last_words = |at: Instant| now.since(at.max(self.heard_at)) >= LAST_WORDS;
+        let asked = self.pings >= TRIES_BEFORE_GIVING_UP;
+        if asked && self.doubted_at.is_some_and(last_words) {
+            return Some(LinkDown::Reset);
+        }
+        let lost = (silent && asked) || (no_progress && timeouts >= TRIES_BEFORE_GIVING_UP);
+        lost.then_some(LinkDown::TimedOut)
     }
 }
 
@@ -128,17 +156,43 @@ mod tests {
         let mut silent = KeepAlive::new(Instant(7));
         for tries in 0..=TRIES_BEFORE_GIVING_UP {
             let enough = tries == TRIES_BEFORE_GIVING_UP;
-            assert_eq!(silent.is_lost(late, 0, &config), enough, "{tries} Pings");
-            assert!(!silent.is_lost(early, 0, &config));
+            let lost = enough.then_some(LinkDown::TimedOut);
+            assert_eq!(silent.lost(late, 0, &config), lost, "{tries} Pings");
+            assert_eq!(silent.lost(early, 0, &config), None);
             silent.on_pinged(Instant(7));
         }
         let mut stalled = KeepAlive::new(Instant(7));
         stalled.on_heard(late);
         for timeouts in 0..=TRIES_BEFORE_GIVING_UP {
             let enough = timeouts == TRIES_BEFORE_GIVING_UP;
-            assert_eq!(stalled.is_lost(late, timeouts, &config), enough);
-            assert!(!stalled.is_lost(early, timeouts, &config));
+            let lost = enough.then_some(LinkDown::TimedOut);
+            assert_eq!(stalled.lost(late, timeouts, &config), lost);
+            assert_eq!(stalled.lost(early, timeouts, &config), None);
         }
+    }
+
+    #[test]
+    fn a_doubted_peer_is_lost_soon_unless_it_is_heard_for_long_enough() {
+        let config = ReliableConfig::default();
+        let at = |ms| Instant(7).after(Duration::from_millis(ms));
+        let mut peer = KeepAlive::new(at(0));
+        assert!(peer.is_settled());
+        peer.doubt(at(1000));
+        assert!(peer.wanted && !peer.is_settled());
+        for _ in 0..TRIES_BEFORE_GIVING_UP {
+            assert_eq!(peer.lost(at(1250), 0, &config), None);
+            peer.on_pinged(at(1001));
+        }
+        assert_eq!(peer.lost(at(1249), 0, &config), None);
+        assert_eq!(peer.lost(at(1250), 0, &config), Some(LinkDown::Reset));
+        // Its last words put that off, and a later answer ends it.
+        peer.on_heard(at(1100));
+        (0..TRIES_BEFORE_GIVING_UP).for_each(|_| peer.on_pinged(at(1101)));
+        assert_eq!(peer.lost(at(1349), 0, &config), None);
+        assert_eq!(peer.lost(at(1350), 0, &config), Some(LinkDown::Reset));
+        peer.on_heard(at(1300));
+        (0..TRIES_BEFORE_GIVING_UP).for_each(|_| peer.on_pinged(at(1301)));
+        assert_eq!(peer.lost(at(2000), 0, &config), None);
     }
 
     #[test]

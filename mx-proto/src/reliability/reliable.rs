@@ -46,12 +46,17 @@ pub struct Reliable<D: DatagramPort> {
     retry_at: Option<Instant>,
     /// The time at which peers are to get a keep-alive although no packets are polled.
     alive_until: Instant,
+    /// Small packets may be held ([`LinkControl::hold`]).
+    may_hold: bool,
     scratch: Vec<u8>,
 }
 
 /// Smallest window, in segments: one that takes a packet of 4 KiB, which every port can carry, in
 /// half of it, however small its segments.
 const WINDOW_MIN: u16 = 32;
+
+/// Largest body of a packet that may be held: a longer one fills a datagram, or more.
+const HELD_MAX: usize = 1024;
 
 /// The pause when the service has no room and cannot say when it will.
 const RETRY: Duration = Duration::from_micros(100);
@@ -88,6 +93,7 @@ impl<D: DatagramPort> Reliable<D> {
             limits,
             retry_at: None,
             alive_until: Instant(0),
+            may_hold: false,
             scratch: Vec::new(),
         }
     }
@@ -136,6 +142,15 @@ impl<D: DatagramPort> Reliable<D> {
         let id = id.ok_or(ConnectError::NoResources)?;
         self.flush(now);
         Ok(id)
+    }
+
+    /// Asks whether the process of a link's peer is still there, and ends the link soon if it does not answer.
+    pub fn doubt(&mut self, link: LinkId, now: Instant) {
+        if let Some(link) = self.links.attached(link) {
+            link.session.keep_alive.doubt(now);
+        }
+        self.links.touch(link);
+        self.flush(now);
     }
 
     /// The service underneath.
@@ -219,6 +234,10 @@ impl<D: DatagramPort> Reliable<D> {
         let (datagrams, address) = (&self.datagrams, link.address);
         link.sum.get_or_insert_with(|| !datagrams.is_safe(address));
         let sent = self.links.push(id, head, body)?;
+        if self.may_hold && body.len() <= HELD_MAX {
+            self.links.touch(id);
+            return Ok(sent);
+        }
         self.pump(id, now);
         Ok(sent)
     }
@@ -379,6 +398,18 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
             self.links.remove(now, id);
         }
         self.flush(now);
+    }
+
+    fn hold(&mut self, may: bool) {
+        self.may_hold = may;
+    }
+
+    fn holds(&self) -> bool {
+        self.links.dirty_len() > 0
+    }
+
+    fn send_held(&mut self) {
+        self.flush(self.datagrams.now());
     }
 
     fn deadline(&self) -> Option<Instant> {

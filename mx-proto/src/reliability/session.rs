@@ -424,8 +424,10 @@ impl Session {
             }
         }
         let timeouts = self.recovery.timeouts;
-        let lost = !self.is_connecting() && self.keep_alive.is_lost(now, timeouts, config);
-        lost.then_some(LinkDown::TimedOut)
+        if self.is_connecting() {
+            return None;
+        }
+        self.keep_alive.lost(now, timeouts, config)
     }
 
     /// Sets the timers whose deadlines follow from other state.

@@ -13,7 +13,7 @@ use mx_sim::scenario::{Reliably, Run, Tally, Unreliably, check_tally};
 use mx_sim::{Profile, Rng, Terms, World, seeds};
 use std::time::Duration;
 
-fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut Tally) -> World {
+pub(crate) fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut Tally) -> World {
     let world = World::new(seed);
     let mut rng = Rng::new(seed);
     let share = remote_read || rng.chance(0.7);

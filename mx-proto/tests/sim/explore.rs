@@ -14,7 +14,7 @@ use mx_sim::check::Selector;
 use mx_sim::explore::{self, Hand, Move, Moves, Report};
 use mx_sim::node::{KEY, NIC};
 use mx_sim::scenario::{Network, Reliably, Stage};
-use mx_sim::{Buffer, Habits, Node, NodeId, Profile, SimPort, World};
+use mx_sim::{Buffer, Habits, Node, NodeId, Profile, SimFabric, SimPort, World};
 use std::time::Duration;
 
 /// A step of an exploration.
@@ -60,6 +60,8 @@ struct Alphabet {
     restarts: usize,
     changes: usize,
     resets: usize,
+    /// Sessions move to links of a fabric.
+    fabric: bool,
     moves: Moves,
     /// Steps that are done before the first.
     before: Vec<Step>,
@@ -91,6 +93,7 @@ impl Alphabet {
             restarts: 1,
             changes: 0,
             resets: 0,
+            fabric: false,
             moves,
             before: Vec::new(),
         }
@@ -119,7 +122,15 @@ struct Endpoints {
 impl Endpoints {
     fn begin(alphabet: &Alphabet) -> Self {
         let world = World::new(1);
-        let network = Reliably::new(&world, false, Profile::default());
+        let profile = Profile {
+            fabric: alphabet.fabric.then_some(SimFabric {
+                strict: false,
+                remote_read: false,
+                places: usize::MAX,
+            }),
+            ..Profile::default()
+        };
+        let network = Reliably::new(&world, false, profile);
         network.fabric.by_hand();
         for id in 0..alphabet.nodes {
             world.set_addresses(id, addresses(id, 0, alphabet.addresses));
@@ -437,6 +448,16 @@ fn callers() -> Alphabet {
     (alphabet.restarts, alphabet.cancels, alphabet.recvs) = (0, 0, 0);
     alphabet.lens = vec![SMALL];
     alphabet
+}
+
+/// A session moves to a fabric while messages go, calls are given up, and the called side dies.
+#[test]
+fn a_move_in_every_order() {
+    let mut alphabet = callers();
+    (alphabet.fabric, alphabet.calls, alphabet.moves.times) = (true, 1, 1);
+    (alphabet.recvs, alphabet.restarts, alphabet.resets) = (1, 1, 1);
+    alphabet.before = vec![Step::Net(Move::Delay(0, 1)), Step::Call(0, 1, 0)];
+    explore("a move", &alphabet, 4).expect_none();
 }
 
 /// 0 and 1 know each other over a session of 0's, on which 1 has had a message; the answer to an earlier call of 1 is

@@ -6,6 +6,7 @@ mod endpoint;
 mod every_step;
 mod explore;
 mod flow;
+mod fronts;
 mod goodput;
 mod introductions;
 mod large;

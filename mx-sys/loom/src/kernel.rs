@@ -8,6 +8,7 @@
 //! Owns: one lock, and the time.
 
 use libc_real::{c_int, c_long, clockid_t, nfds_t, pollfd, sigset_t, timespec};
+use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Condvar, Mutex};
 use nix_real::{Result, unistd};
 use std::cell::Cell;
@@ -76,6 +77,20 @@ pub unsafe fn ppoll(
             waited = true;
         }
     }
+}
+
+/// `FUTEX_WAIT`: sleeps unless the word has changed already.
+pub(crate) fn wait(word: &AtomicU32, value: u32) {
+    let kernel = KERNEL.lock.lock().unwrap();
+    if word.load(Ordering::Relaxed) == value {
+        drop(KERNEL.changed.wait(kernel).unwrap());
+    }
+}
+
+/// `FUTEX_WAKE`.
+pub(crate) fn wake(_word: &AtomicU32) {
+    let _kernel = KERNEL.lock.lock().unwrap();
+    KERNEL.changed.notify_one();
 }
 
 /// # Safety

@@ -31,10 +31,14 @@ pub mod clock;
 pub mod eventfd;
 #[path = "../../../ports/base/src/fork.rs"]
 pub mod fork;
+#[path = "../../../ports/base/src/futex.rs"]
+pub mod futex;
 #[path = "../../src/progress/mod.rs"]
 pub mod progress;
 
 mod doorbell;
+#[cfg(test)]
+mod futex_model;
 mod kernel;
 mod memory;
 

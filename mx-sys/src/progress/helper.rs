@@ -16,7 +16,7 @@
 //! Cost: watching, one wake-up a tick; armed or dormant, two a second while nothing happens.
 
 use super::sleep::sleep;
-use super::wait::{HelperState, earlier};
+use super::wait::{HeldBack, HelperState, earlier};
 use super::{Progress, Shared, give_back_if_due};
 use crate::clock::MonotonicClock;
 use crate::lock::Mutex;
@@ -154,7 +154,7 @@ fn round<T: Progress>(
     if !core.value.active() {
         sleep_plan = core.sleep_for(0, None);
         sleep_plan.fds = WakeDescriptors::default();
-        core.waiting.helper = HelperState::Dormant;
+        core.waiting.begin_sleep(HelperState::Dormant);
     } else if attended || now_attention != *attention {
         // A thread that sleeps in a wait has the engine; so has one that polled during this tick.
         *tick = if attended {
@@ -182,7 +182,7 @@ fn round<T: Progress>(
         }
         *tick = TICK;
         sleep_plan = core.sleep_for(0, None);
-        core.waiting.helper = HelperState::Armed(sleep_plan);
+        core.waiting.begin_sleep(HelperState::Armed(sleep_plan));
         core.waiting.stats.helper_arms += 1;
     }
     core.on_sleep();
@@ -213,6 +213,10 @@ fn round<T: Progress>(
     }
     if armed || slept.control {
         core.value.progress();
+    }
+    core.waiting.held_back = HeldBack::None;
+    if core.value.holds() {
+        core.value.send_held();
     }
     shared.release(core);
     slept.control

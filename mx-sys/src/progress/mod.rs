@@ -129,6 +129,14 @@ pub trait Progress {
     /// [`Held::in_child`].
     fn in_child(&mut self) {}
 
+    /// Whether packets are held back, until [`Progress::progress`] or [`Progress::send_held`].
+    fn holds(&self) -> bool {
+        false
+    }
+
+    /// Sends the packets that are held back.
+    fn send_held(&mut self) {}
+
     /// The time at which [`Progress::give_back`] should be called. It wakes the helper thread; without one, a
     /// thread that goes to sleep after that calls it.
     fn give_back_due() -> Option<Instant> {
@@ -262,15 +270,34 @@ impl<T: Progress> Shared<T> {
         }
     }
 
+    /// [`Shared::lock`], if no other thread has the lock.
+    #[inline(always)]
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        let core = ManuallyDrop::new(self.core.try_lock()?);
+        Some(Guard { shared: self, core })
+    }
+
+    /// [`Shared::lock_for_poll`], if no other thread has the lock.
+    #[inline(always)]
+    pub fn try_lock_for_poll(&self) -> Option<Guard<'_, T>> {
+        Some(self.for_poll(self.core.try_lock()?))
+    }
+
     /// [`Shared::lock`] by an application thread that polls or waits: the helper leaves the engine to it.
     #[inline]
     pub fn lock_for_poll(&self) -> Guard<'_, T> {
-        let mut core = self.acquire();
+        self.for_poll(self.acquire())
+    }
+
+    #[inline(always)]
+    fn for_poll<'a>(&'a self, mut core: CoreGuard<'a, T>) -> Guard<'a, T> {
         // Written under the lock, so no count is lost.
         let attention = self.attention.load(Ordering::Relaxed);
         self.attention
             .store(attention.wrapping_add(1), Ordering::Relaxed);
-        if let HelperState::Armed(_) = core.waiting.helper {
+        if core.waiting.sleepers
+            && let HelperState::Armed(_) = core.waiting.helper
+        {
             self.stand_down(&mut core);
         }
         Guard {
@@ -356,15 +383,17 @@ impl<T: Progress> Shared<T> {
     /// they have to.
     #[inline(always)]
     fn release(&self, core: CoreGuard<'_, T>) {
-        if core.waiting.no_sleepers() {
-            return;
+        if core.waiting.sleepers {
+            Self::release_to_sleepers(core);
         }
-        Self::release_to_sleepers(core);
     }
 
     #[cold]
     #[inline(never)]
     fn release_to_sleepers(mut core: CoreGuard<'_, T>) {
+        if core.waiting.no_sleepers() {
+            return;
+        }
         let rings = core.notify();
         drop(core);
         rings.ring();
@@ -422,7 +451,26 @@ pub struct Guard<'a, T: Progress> {
     core: ManuallyDrop<CoreGuard<'a, T>>,
 }
 
-impl<T: Progress> Guard<'_, T> {
+impl<'a, T: Progress> Guard<'a, T> {
+    /// The engine with its lock, for when this guard is gone.
+    pub fn shared(&self) -> &'a Shared<T> {
+        self.shared
+    }
+
+    /// Whether packets that are sent now may be held back: the helper can be woken for them, and no other thread sleeps.
+    #[inline(always)]
+    pub fn may_hold(&self) -> bool {
+        self.core.waiting.may_hold()
+    }
+
+    /// Has the helper send what is held back, unless a thread polls before.
+    #[inline(always)]
+    pub fn send_held_soon(&mut self) {
+        if self.core.value.holds() {
+            self.core.waiting.wake_for_held();
+        }
+    }
+
     /// Returns whether the host has closed descriptors, as far as one system call tells. Then the doorbells are
     /// forgotten.
     pub fn check_lost(&mut self) -> bool {
@@ -476,7 +524,7 @@ impl<T: Progress> DerefMut for Guard<'_, T> {
 }
 
 impl<T: Progress> Drop for Guard<'_, T> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: taken once, here, and `self` is not used afterwards.
         let core = unsafe { ManuallyDrop::take(&mut self.core) };

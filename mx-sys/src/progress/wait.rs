@@ -37,8 +37,11 @@ use std::time::Duration;
 pub(super) struct Waiting {
     /// Threads that spin.
     pub(super) pollers: u32,
+    /// Threads may sleep that have to be told things: true from when one goes to sleep until [`Waiting::no_sleepers`] is found.
+    pub(super) sleepers: bool,
     pub(super) progress_thread: Option<Sleep>,
     pub(super) helper: HelperState,
+    pub(super) held_back: HeldBack,
     waiters: Vec<Waiter>,
     next_waiter: u64,
     /// Doorbells of waiters that have gone.
@@ -76,6 +79,17 @@ pub(super) enum HelperState {
     Dormant,
     /// The helper looks after the engine.
     Armed(Sleep),
+}
+
+/// Packets that the engine holds back, and the helper, which sends them if no other thread polls before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum HeldBack {
+    /// The helper has not been woken for any.
+    None,
+    /// The helper is woken when the lock is given back.
+    Begun,
+    /// The helper has been woken and has not looked yet.
+    Told,
 }
 
 #[derive(Debug)]
@@ -129,6 +143,8 @@ impl Waiting {
     pub(super) fn new(spin: Spin, doorbells: Arc<Doorbells>) -> Self {
         Self {
             pollers: 0,
+            sleepers: false,
+            held_back: HeldBack::None,
             progress_thread: None,
             helper: HelperState::Absent,
             waiters: Vec::new(),
@@ -141,18 +157,43 @@ impl Waiting {
     }
 
     /// No thread has to be told anything when the lock is given back.
-    #[inline]
-    pub(super) fn no_sleepers(&self) -> bool {
-        self.progress_thread.is_none()
-            && self.waiters.is_empty()
-            && matches!(self.helper, HelperState::Absent | HelperState::Watching)
+    pub(super) fn no_sleepers(&mut self) -> bool {
+        self.sleepers = self.progress_thread.is_some()
+            || !self.waiters.is_empty()
+            || matches!(self.helper, HelperState::Dormant | HelperState::Armed(_))
+            || self.held_back == HeldBack::Begun;
+        !self.sleepers
+    }
+
+    /// The helper sleeps from now on, like this.
+    pub(super) fn begin_sleep(&mut self, helper: HelperState) {
+        (self.helper, self.sleepers) = (helper, true);
+    }
+
+    /// Whether packets may be held back: the helper can be woken for them, and no other thread sleeps.
+    #[inline(always)]
+    pub(super) fn may_hold(&self) -> bool {
+        match self.helper {
+            HelperState::Watching | HelperState::Armed(_) => {
+                self.progress_thread.is_none() && self.waiters.is_empty()
+            }
+            HelperState::Absent | HelperState::Dormant => false,
+        }
+    }
+
+    /// The engine holds packets: the helper is woken, unless it has been.
+    #[cold]
+    pub(super) fn wake_for_held(&mut self) {
+        if self.held_back == HeldBack::None {
+            (self.held_back, self.sleepers) = (HeldBack::Begun, true);
+        }
     }
 
     /// In a child of `fork`, which has none of them. They are not dropped: that is not for here.
     pub(super) fn forget_threads(&mut self) {
         self.pollers = 0;
         self.progress_thread = None;
-        self.helper = HelperState::Absent;
+        (self.helper, self.held_back) = (HelperState::Absent, HeldBack::None);
         let waiters = ManuallyDrop::new(mem::take(&mut self.waiters));
         let doorbells = ManuallyDrop::new(self.doorbells.take());
         let _ = (waiters, doorbells);
@@ -215,7 +256,8 @@ impl<T: Progress> Core<T> {
         }
         match self.waiting.helper {
             HelperState::Armed(mut sleep) => {
-                if !sleep.woken_up && self.must_wake(&sleep) {
+                let held = mem::replace(&mut self.waiting.held_back, HeldBack::None);
+                if !sleep.woken_up && (held == HeldBack::Begun || self.must_wake(&sleep)) {
                     sleep.woken_up = true;
                     self.waiting.helper = HelperState::Armed(sleep);
                     rings.helper = true;
@@ -226,6 +268,10 @@ impl<T: Progress> Core<T> {
                     self.waiting.helper = HelperState::Watching;
                     rings.helper = true;
                 }
+            }
+            HelperState::Watching if self.waiting.held_back == HeldBack::Begun => {
+                self.waiting.held_back = HeldBack::Told;
+                rings.helper = true;
             }
             HelperState::Absent | HelperState::Watching => {}
         }
@@ -446,7 +492,7 @@ impl<T: Progress> Shared<T> {
         };
         let sleep_plan = core.sleep_for(interest, until);
         let set = core.value.set().and_then(|set| doorbells.join(set));
-        core.waiting.progress_thread = Some(sleep_plan);
+        (core.waiting.progress_thread, core.waiting.sleepers) = (Some(sleep_plan), true);
         core.waiting.stats.progress_thread_sleeps += 1;
         core.on_sleep();
         let helped = !matches!(core.waiting.helper, HelperState::Absent);
@@ -497,6 +543,7 @@ impl<T: Progress> Shared<T> {
         let id = waiting.next_waiter;
         waiting.next_waiter += 1;
         waiting.stats.waiter_sleeps += 1;
+        waiting.sleepers = true;
         waiting.waiters.push(Waiter {
             id,
             interest,

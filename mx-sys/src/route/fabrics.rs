@@ -1,8 +1,8 @@
 //! Our calls that are to go over another port than the one on which they begin.
 //!
 //! ```text
-//!   rdm, or dgram without host and number:  TCP link --met--> moves to the fabric | stays: a line, or the end
-//!   dgram by host and number:               datagrams --no answer--> TCP: a line
+//!   rdm, or dgram over libfabric:  TCP link --met--> moves to the fabric | stays: a line, or the end
+//!   dgram over kernel UDP:         datagrams --no answer--> TCP: a line
 //! ```
 //!
 //! The move itself is the endpoint's. A target that asks for the port by name goes over no other one.

@@ -75,10 +75,18 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// poll does so, and then every so many look at what is worth less than that.
 pub(super) const ROUND: u32 = 16;
 
+/// [`ROUND`] while all links go through shared memory, are looked at by each poll, and none waits for room: then only timers and
+/// strangers wait for such a poll.
+pub(super) const LONE_ROUND: u32 = 64;
+
 /// Interval between two checks of quiet ports' control descriptors: the first and the longest. It
 /// doubles while there are no events. Long against the cost of the system call, short against
 /// making a connection; threads that sleep on the descriptors do not wait for it.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
+
+/// Packets in a row, without a round between them, that leave at once although they might be held: one or two more gain nothing by
+/// it, as they would wake the helper thread.
+const SENT_AT_ONCE: u8 = 2;
 
 /// The ports of one endpoint.
 #[derive(Debug)]
@@ -105,6 +113,8 @@ pub struct HostPorts<M = UserMemory> {
     pub(super) told: bool,
     /// Polls so far. A sleeper begins with one that is a round. 0 for ever once descriptors are lost.
     pub(super) turn: u32,
+    /// [`ROUND`] or [`LONE_ROUND`], less one.
+    pub(super) round_mask: u32,
     /// The host has closed descriptors: they are used no more.
     pub(super) lost: bool,
     next_look: Instant,
@@ -113,6 +123,12 @@ pub struct HostPorts<M = UserMemory> {
     armed: bool,
     /// ... and more has been done with them since than sending through shared memory.
     pub(super) touched: bool,
+    /// Small packets may be held ([`LinkControl::hold`]).
+    may_hold: bool,
+    /// Packets that might have been held since the last round; the first ones are not.
+    pub(super) sends: u8,
+    /// A port holds packets.
+    pub(super) holds: bool,
     control: Epoll,
     data: Epoll,
     pub(super) round: Round,
@@ -168,11 +184,15 @@ impl<M: Memory + 'static> HostPorts<M> {
             look: true,
             told: false,
             turn: 0,
+            round_mask: ROUND - 1,
             lost: false,
             next_look: Instant(0),
             look_every: LOOK_EVERY.0,
             armed: false,
             touched: false,
+            may_hold: false,
+            sends: 0,
+            holds: false,
             control,
             data,
             round: Round::new(),
@@ -319,8 +339,41 @@ impl<M: Memory + 'static> HostPorts<M> {
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
         let _off = Off::new();
+        if self.may_hold {
+            self.sends = self.sends.saturating_add(1);
+            if self.sends > SENT_AT_ONCE {
+                return self.send_or_hold(link, header, body);
+            }
+        }
         let port = self.carrier(link).ok_or(SendError::Down)?;
         port.send(link, header, body)
+    }
+
+    /// Sends a packet that may be held.
+    fn send_or_hold(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        let port = self.carrier(link).ok_or(SendError::Down)?;
+        port.hold(true);
+        let sent = port.send(link, header, body);
+        port.hold(false);
+        if port.holds() {
+            // The next poll is a round.
+            (self.holds, self.round_mask) = (true, 0);
+        }
+        sent
+    }
+
+    /// Sends the packets that are held.
+    pub(super) fn end_batches(&mut self) {
+        if std::mem::take(&mut self.holds) {
+            for (_, port) in self.ports.iter_mut() {
+                port.send_held();
+            }
+        }
     }
 
     /// Starts a link over the port of that number, which is opened if it can be. `strict`: a link that does not come up is not
@@ -661,12 +714,28 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
         }
     }
 
+    #[inline(always)]
+    fn hold(&mut self, may: bool) {
+        self.may_hold = may;
+    }
+
+    #[inline(always)]
+    fn holds(&self) -> bool {
+        self.holds
+    }
+
+    fn send_held(&mut self) {
+        let _off = Off::new();
+        self.end_batches();
+    }
+
     fn arm(&mut self) -> bool {
         let _off = Off::new();
         if self.lost {
             return true;
         }
-        self.turn |= ROUND - 1;
+        self.end_batches();
+        self.turn |= LONE_ROUND - 1;
         // A sleeper stays armed while other threads post; arming again costs system calls, and a
         // packet that shared memory took whole changes nothing about it.
         if self.armed && !self.touched && !self.look {
@@ -685,7 +754,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
         if self.lost {
             return;
         }
-        self.turn |= ROUND - 1;
+        self.turn |= LONE_ROUND - 1;
         self.armed = false;
         for (_, port) in self.ports.iter_mut() {
             port.disarm();
@@ -712,7 +781,7 @@ impl<M: Memory + 'static> Port<M> for HostPorts<M> {
             return match local.send(link, header, &body) {
                 Ok(Sent::Whole) => Ok(Sent::Whole),
                 other => {
-                    self.touched = true;
+                    (self.touched, self.round_mask) = (true, ROUND - 1);
                     other
                 }
             };

@@ -180,6 +180,11 @@ impl<M: Memory + 'static> PortList<M> {
         local.into_iter().chain(always).chain(lazy)
     }
 
+    /// Whether no port but local has anything to look at, as far as is known.
+    pub(super) fn are_others_quiet(&self) -> bool {
+        self.is_quiet(TCP) && self.lazy.iter().all(|lazy| lazy.port.is_none())
+    }
+
     pub(super) fn is_quiet(&self, number: u8) -> bool {
         self.quiet & (1 << number) != 0
     }
@@ -336,7 +341,7 @@ impl<M: Memory> HostPort<M> for RdmPort {
 
 impl<M: Memory> HostPort<M> for DgramPort {
     fn fabric(&self) -> Option<&str> {
-        let fabric = self.datagrams().fabric_to_move_to();
+        let fabric = self.datagrams().fabric();
         fabric.map(FabricDatagrams::provider)
     }
 
@@ -350,6 +355,11 @@ impl<M: Memory> HostPort<M> for DgramPort {
 
     fn call_offered(&mut self, address: &[u8], now: Instant) -> Result<LinkId, NoMove> {
         dgram::call(self, address, now)
+    }
+
+    fn ask_peer(&mut self, link: LinkId, now: Instant) -> bool {
+        self.doubt(link, now);
+        true
     }
 
     fn wake_through(&mut self, nest: &Epoll, member: u8) -> io::Result<()> {

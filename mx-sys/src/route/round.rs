@@ -9,12 +9,12 @@
 //!
 //! Owns: the position among the ports.
 
-use super::host::{HostPorts, ROUND};
+use super::host::{HostPorts, LONE_ROUND, ROUND};
 use mx_port_base::cancellation::Off;
 use mx_port_base::ports::{DGRAM, LOCAL, LOOPBACK, PORTS};
-use mx_port_local::{Lent, LocalPort};
+use mx_port_local::{Lent, LocalPort, SharedBody};
 use mx_proto::port::Place;
-use mx_proto::round::{Next, PortEvent, Rounds};
+use mx_proto::round::{Begun, Front, Next, PortEvent, Rounds};
 use mx_proto::{Instant, Memory};
 
 /// The port that has the first turn. The others follow in the order of their numbers, so that TCP, where each look is a system
@@ -58,27 +58,34 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
         Self: 'a;
 
     #[inline(always)]
-    fn begin_active(&mut self, budget: usize) -> bool {
+    fn begin_active(&mut self, budget: usize) -> Begun {
         self.touched = true;
         self.turn = self.turn.wrapping_add(1);
         let Some(local) = self.ports.local.as_mut().filter(|local| local.is_active()) else {
-            return false;
+            return Begun::Elsewhere;
         };
-        if self.turn % ROUND == 0 || self.look || !self.ports.loopback.is_idle() {
-            return false;
+        if self.turn & self.round_mask == 0 || self.look || !self.ports.loopback.is_idle() {
+            return Begun::Elsewhere;
+        }
+        if !local.begin_active(budget) {
+            return Begun::Nothing;
         }
         (self.round.active, self.round.of) = (true, LOCAL);
-        local.begin_active(budget);
-        true
+        Begun::Active
     }
 
     #[inline(never)]
     fn begin(&mut self, now: Instant, budget: usize) {
         let _off = Off::new();
+        self.sends = 0;
+        self.end_batches();
         let told = std::mem::take(&mut self.told);
         if !self.lost && (self.look || (self.turn % ROUND == 0 && !told)) {
             self.look_around(now);
         }
+        let calm = self.ports.local.as_ref().is_some_and(LocalPort::is_calm);
+        let lone = calm && self.ports.are_others_quiet();
+        self.round_mask = if lone { LONE_ROUND } else { ROUND } - 1;
         let round = &mut self.round;
         (round.now, round.budget, round.any) = (now, budget, false);
         (round.active, round.at, round.begun) = (false, 0, false);
@@ -87,7 +94,7 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
         }
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn next(&mut self) -> Next {
         if self.round.active
             && let Some(local) = &mut self.ports.local
@@ -95,6 +102,14 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
             return local.next_event();
         }
         self.next_of_all()
+    }
+
+    #[inline(always)]
+    fn next_packet(&mut self) -> Front {
+        match &mut self.ports.local {
+            Some(local) if self.round.active => local.next_packet(),
+            _ => Front::Other,
+        }
     }
 
     #[inline(always)]
@@ -107,6 +122,12 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
                 .map_or(Lent::Bytes(&[]), LocalPort::lent),
             _ => Lent::Bytes(self.body_elsewhere()),
         }
+    }
+
+    #[inline(always)]
+    fn front_body(&self) -> Lent<'_> {
+        let local = self.ports.local.as_ref();
+        Lent::Shared(local.map_or(&SharedBody::NONE, LocalPort::front_lent))
     }
 
     fn read(&mut self, place: Place<'_, M>) {
@@ -132,7 +153,6 @@ impl<M: Memory + 'static> HostPorts<M> {
         port.map_or(&[], |port| port.bytes())
     }
 
-    #[inline(never)]
     fn next_of_all(&mut self) -> Next {
         let _off = Off::new();
         loop {

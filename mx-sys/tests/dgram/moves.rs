@@ -1,6 +1,5 @@
-//! Endpoints over libfabric's datagrams whose sessions are met over TCP and move: `udp` of the
-//! libfabric that is installed, as if its addresses followed from nothing, and endpoint addresses made up in
-//! memory.
+//! Endpoints over libfabric's datagrams: sessions are met over TCP and move, over `udp` of the libfabric that is
+//! installed and over a made-up card.
 
 use crate::dgram_common::{
     a_closed_endpoint_is_not_found, a_successor_is_another_one, only_tcp_leads_there,
@@ -20,7 +19,6 @@ fn options(policy: Route) -> OpenOptions {
     options.tcp_bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
     options.dgram.backend = BackendChoice::Fabric;
     options.dgram.provider = Some("udp".into());
-    options.dgram.ask = true;
     options
 }
 

@@ -23,6 +23,8 @@ pub mod epoll;
 pub mod eventfd;
 pub mod file_size;
 pub mod fork;
+#[cfg(not(tsan))]
+mod futex;
 pub mod incoming;
 pub mod interfaces;
 pub mod limits;

@@ -1,7 +1,7 @@
 //! A mutex and a condition variable that stay usable in a child of `fork`.
 //!
 //! ```text
-//!   std::sync: one word of the process's memory, and the kernel's futexes
+//!   one word of the process's memory, and the kernel's futexes (`futex`)
 //! ```
 //!
 //! A child has copies of them and none of the threads that waited. Locks that keep their waiters in
@@ -16,67 +16,140 @@ pub use plain::{Condvar, Mutex, MutexGuard};
 
 #[cfg(not(tsan))]
 mod plain {
-    use std::sync::{self, PoisonError, TryLockError};
+    use crate::futex::{Futex, Notified};
+    use std::cell::UnsafeCell;
+    use std::fmt;
+    use std::marker::PhantomData;
+    use std::ops::{Deref, DerefMut};
     use std::time::Duration;
 
-    /// The right to what a [`Mutex`] protects.
-    pub type MutexGuard<'a, T> = sync::MutexGuard<'a, T>;
+    /// A mutex without poison.
+    pub struct Mutex<T> {
+        word: Futex,
+        value: UnsafeCell<T>,
+    }
 
-    /// `std::sync::Mutex` without poison.
-    #[derive(Debug, Default)]
-    pub struct Mutex<T>(sync::Mutex<T>);
+    // SAFETY: one thread at a time has the value.
+    unsafe impl<T: Send> Send for Mutex<T> {}
+    // SAFETY: as above.
+    unsafe impl<T: Send> Sync for Mutex<T> {}
+
+    /// The right to what a [`Mutex`] protects.
+    #[must_use]
+    pub struct MutexGuard<'a, T> {
+        mutex: &'a Mutex<T>,
+        /// Guards stay with their threads.
+        stays: PhantomData<*mut ()>,
+    }
+
+    // SAFETY: a shared guard gives the value shared.
+    unsafe impl<T: Sync> Sync for MutexGuard<'_, T> {}
 
     impl<T> Mutex<T> {
         /// A lock on `value`.
         pub const fn new(value: T) -> Self {
-            Self(sync::Mutex::new(value))
+            Self {
+                word: Futex::new(),
+                value: UnsafeCell::new(value),
+            }
+        }
+
+        /// A guard of the lock, which this thread has.
+        #[inline(always)]
+        fn held(&self) -> MutexGuard<'_, T> {
+            MutexGuard {
+                mutex: self,
+                stays: PhantomData,
+            }
         }
 
         /// Takes the lock.
         #[inline]
         pub fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+            self.word.lock();
+            self.held()
         }
 
         /// Takes the lock if it is free.
-        #[inline]
+        #[inline(always)]
         pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            match self.0.try_lock() {
-                Ok(guard) => Some(guard),
-                Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
-                Err(TryLockError::WouldBlock) => None,
-            }
+            // Lazily: the guard would give back what it does not have.
+            self.word.try_lock().then(|| self.held())
         }
 
         /// The value, without the lock.
         pub fn into_inner(self) -> T {
-            self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+            self.value.into_inner()
         }
 
         /// The value, which no other thread can reach.
         pub fn get_mut(&mut self) -> &mut T {
-            self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+            self.value.get_mut()
         }
     }
 
-    /// `std::sync::Condvar` without poison.
-    #[derive(Debug, Default)]
-    pub struct Condvar(sync::Condvar);
+    impl<T: Default> Default for Mutex<T> {
+        fn default() -> Self {
+            Self::new(T::default())
+        }
+    }
+
+    impl<T> fmt::Debug for Mutex<T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("Mutex").finish_non_exhaustive()
+        }
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+
+        #[inline(always)]
+        fn deref(&self) -> &T {
+            // SAFETY: this thread has the lock.
+            unsafe { &*self.mutex.value.get() }
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        #[inline(always)]
+        fn deref_mut(&mut self) -> &mut T {
+            // SAFETY: this thread has the lock.
+            unsafe { &mut *self.mutex.value.get() }
+        }
+    }
+
+    impl<T> Drop for MutexGuard<'_, T> {
+        #[inline(always)]
+        fn drop(&mut self) {
+            self.mutex.word.unlock();
+        }
+    }
+
+    /// A condition variable.
+    #[derive(Debug)]
+    pub struct Condvar(Notified);
+
+    impl Default for Condvar {
+        fn default() -> Self {
+            Self(Notified::new())
+        }
+    }
 
     impl Condvar {
-        /// Gives the lock back until it is notified.
+        /// Gives the lock back until it is notified, or for no reason.
         pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-            self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+            self.0.wait(&guard.mutex.word, None);
+            guard
         }
 
-        /// Gives the lock back until it is notified, or `span` is over.
+        /// Gives the lock back until it is notified, `span` is over, or for no reason.
         pub fn wait_for<'a, T>(
             &self,
             guard: MutexGuard<'a, T>,
             span: Duration,
         ) -> MutexGuard<'a, T> {
-            let waited = self.0.wait_timeout(guard, span);
-            waited.unwrap_or_else(PoisonError::into_inner).0
+            self.0.wait(&guard.mutex.word, Some(span));
+            guard
         }
 
         /// Wakes one that waits.

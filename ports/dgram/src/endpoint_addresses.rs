@@ -15,17 +15,11 @@ impl Backend {
             Service::Udp(_) => None,
         }
     }
-
-    /// The service over libfabric, if that is the one in use and its addresses do not follow from host and number.
-    pub fn fabric_to_move_to(&self) -> Option<&FabricDatagrams> {
-        self.fabric().filter(|fabric| fabric.asks())
-    }
 }
 
 /// Our address, for a peer whose session may move.
 pub fn offer(port: &DgramPort) -> Result<Vec<u8>, NoMove> {
-    let fabric = port.datagrams().fabric_to_move_to();
-    let fabric = fabric.ok_or(NoMove::Failed)?;
+    let fabric = port.datagrams().fabric().ok_or(NoMove::Failed)?;
     let address = EndpointAddress {
         provider: fabric.provider().to_owned(),
         format: fabric.address_format(),
@@ -38,8 +32,7 @@ pub fn offer(port: &DgramPort) -> Result<Vec<u8>, NoMove> {
 
 /// Begins a link to the peer that has offered this address.
 pub fn call(port: &mut DgramPort, address: &[u8], now: Instant) -> Result<LinkId, NoMove> {
-    let fabric = port.datagrams().fabric_to_move_to();
-    let fabric = fabric.ok_or(NoMove::Failed)?;
+    let fabric = port.datagrams().fabric().ok_or(NoMove::Failed)?;
     let theirs = EndpointAddress::parse(address).ok_or(NoMove::Differs)?;
     if !theirs.is_on(fabric.provider(), fabric.address_format()) {
         return Err(NoMove::Differs);

@@ -32,7 +32,7 @@ pub struct DgramOptions {
     pub backend: BackendChoice,
     /// The only address of this machine to use, instead of all of them.
     pub bind: Option<IpAddr>,
-    /// The port number of the command channel, where addresses have one; 0: any.
+    /// The port number of the command channel over kernel UDP; 0: any.
     pub port: u16,
     /// The address of the interface that libfabric is to use, where no other is to be used anyway.
     pub device: Option<IpAddr>,
@@ -50,9 +50,6 @@ pub struct DgramOptions {
     pub faults: Option<FaultPlan>,
     /// The only libfabric provider to use.
     pub provider: Option<String>,
-    /// Peers are asked over TCP for their address on the fabric, even where it follows from host
-    /// and number. All peers do so, or none.
-    pub ask: bool,
     /// The means by which threads wait for libfabric.
     pub wait: Wait,
     /// The library to use instead of the installed one.
@@ -79,7 +76,6 @@ impl Default for DgramOptions {
             receive_buffer: RECEIVE_BUFFER,
             faults: None,
             provider: None,
-            ask: false,
             wait: Wait::Fd,
             library: None,
         }

@@ -60,6 +60,7 @@ use mx_proto::shares::Shares;
 use mx_proto::table::Table;
 use mx_proto::{Instant, LinkId, Memory, Target};
 use ring::PushError;
+pub use ring::SharedBody;
 pub use round::Lent;
 use round::Round;
 use socket::{Name, Socket};
@@ -287,6 +288,13 @@ impl LocalPort {
     /// There are links that were active lately.
     pub fn has_active(&self) -> bool {
         !self.active.is_empty()
+    }
+
+    /// Whether [`LocalPort::begin_active`] finds all that comes over links: all are active, they are few, and none waits for room.
+    pub fn is_calm(&self) -> bool {
+        let blocked = |id: &LinkId| self.links.get(*id).is_none_or(|entry| entry.blocked);
+        let few = self.active.len() == self.links.len() && self.active.len() <= ACTIVE_KEPT;
+        few && !self.active.iter().any(blocked)
     }
 
     /// There are active links, and it is known of nothing else that is to be looked at.

@@ -347,8 +347,15 @@ impl Consumer {
     }
 
     /// The next packet, if there is one. It stays in its place until [`Consumer::release`].
-    #[inline(always)]
     pub(super) fn peek(&self) -> Result<Option<Packet>, Corrupt> {
+        let mut body = SharedBody::NONE;
+        let header = self.peek_at(&mut body)?;
+        Ok(header.map(|header| Packet { header, body }))
+    }
+
+    /// [`Consumer::peek`], which says where the body is in `body`.
+    #[inline(always)]
+    pub(super) fn peek_at(&self, body: &mut SharedBody) -> Result<Option<HeaderBytes>, Corrupt> {
         let flag = self.flag();
         if flag as u32 == self.empty {
             return Ok(None);
@@ -363,27 +370,32 @@ impl Consumer {
         for (bytes, word) in header.chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_ne_bytes());
         }
-        if len > BODY_MAX {
-            return Err(Corrupt);
-        }
-        if far && (len <= INLINE_MAX || self.ring.far.len == 0) {
-            return Err(Corrupt);
-        }
-        let body = if len <= INLINE_MAX {
+        if len <= INLINE_MAX && !far {
             let first = cell.at(INLINE_AT);
-            SharedBody {
+            *body = SharedBody {
                 first,
                 first_len: len,
                 second: first,
                 len,
                 far,
-            }
-        } else if far {
+            };
+        } else {
+            *body = self.long_body(len, far)?;
+        }
+        Ok(Some(header))
+    }
+
+    /// The body of the next packet, which is not in its cell.
+    #[inline(never)]
+    fn long_body(&self, len: usize, far: bool) -> Result<SharedBody, Corrupt> {
+        if len > BODY_MAX || len <= INLINE_MAX || (far && self.ring.far.len == 0) {
+            return Err(Corrupt);
+        }
+        Ok(if far {
             self.ring.far.body(self.far_tail, len, far)
         } else {
             self.ring.data.body(self.data_tail, len, far)
-        };
-        Ok(Some(Packet { header, body }))
+        })
     }
 
     /// Gives up the packet that [`Consumer::peek`] returned, with this body.
@@ -512,7 +524,7 @@ impl Source for SharedBody {
 
 impl SharedBody {
     /// No bytes.
-    pub(super) const NONE: Self = Self {
+    pub const NONE: Self = Self {
         first: Shared::NONE,
         first_len: 0,
         second: Shared::NONE,

@@ -16,16 +16,16 @@
 
 use super::hearing::{Heard, Violation};
 use super::layout::BODY_MAX;
-use super::link::State;
+use super::link::{Entry, State};
 use super::pieces::STREAMED_MAX;
-use super::ring::SharedBody;
+use super::ring::{Corrupt, SharedBody};
 use super::{
     ACTIVE_KEPT, CONTROL_EVERY, CONTROL_EVERY_EMPTY, IDLE_AFTER, LARGE, LISTEN_EVERY,
     LISTEN_EVERY_EMPTY, LocalPort, STREAM, ring_doorbell,
 };
 use mx_port_base::incoming::{BadPiece, Incoming};
 use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, body_len};
-use mx_proto::round::{Next, PortEvent};
+use mx_proto::round::{Front, Next, PortEvent};
 use mx_proto::{Instant, LinkId, Memory, Source};
 
 /// The position within a round, and what is lent.
@@ -131,6 +131,25 @@ impl Round {
         }
     }
 
+    /// The turn of a link begins, one of so many active ones.
+    #[inline(always)]
+    fn begin_turn(&mut self, id: LinkId, active: usize) {
+        self.link = Some(id);
+        self.quota = match active {
+            1 => self.left,
+            _ => (self.budget / 4).clamp(1, self.left),
+        };
+    }
+
+    /// Lends what is the next in the ring of a link, whose body is known.
+    #[inline(always)]
+    fn lend(&mut self, id: LinkId, entry: &mut Entry) {
+        (self.left, self.quota) = (self.left - 1, self.quota - 1);
+        self.any = true;
+        entry.known = true;
+        self.current = Current::Ring(id);
+    }
+
     /// The bytes that are lent.
     #[inline(always)]
     fn lent(&self) -> Lent<'_> {
@@ -146,11 +165,30 @@ impl Round {
 }
 
 impl LocalPort {
-    /// Begins a round over the links that were active lately, and no others.
+    /// Begins a round over the links that were active lately, and no others. False: nothing has come over these.
     #[inline(always)]
-    pub fn begin_active(&mut self, budget: usize) {
-        self.begin_rings(budget.max(1), false, Then::End);
+    pub fn begin_active(&mut self, budget: usize) -> bool {
         self.round.any = false;
+        let (mut at, mut links) = (self.turn, self.active.len());
+        while links > 0 {
+            links -= 1;
+            at = if at + 1 < self.active.len() {
+                at + 1
+            } else {
+                0
+            };
+            let Some(id) = self.active.get(at).copied() else {
+                return false;
+            };
+            let link = self.links.get_mut(id).and_then(Entry::up);
+            if link.is_some_and(|link| link.consumer.is_ready()) {
+                self.begin_rings(budget.max(1), false, Then::End);
+                (self.turn, self.round.links) = (at, links);
+                self.round.begin_turn(id, self.active.len());
+                return true;
+            }
+        }
+        false
     }
 
     /// Begins a round over all links. `number`: of this poll. What costs system calls has its turn now and then: with
@@ -169,33 +207,109 @@ impl LocalPort {
     }
 
     /// [`mx_proto::round::Rounds::next`].
-    #[inline(always)]
+    #[inline(never)]
     pub fn next_event(&mut self) -> Next {
-        if self.round.current != Current::Nothing
-            && let Some(event) = self.give_back()
-        {
-            return Next::Event(event);
+        loop {
+            match self.next_packet() {
+                Front::Packet { link, header } => {
+                    return Next::Event(PortEvent::Packet { link, header });
+                }
+                Front::End { any } => return Next::End { any },
+                Front::Other => {}
+            }
+            if let Some(event) = self.next_other() {
+                return Next::Event(event);
+            }
+        }
+    }
+
+    /// [`mx_proto::round::Rounds::next_packet`]: the next whole packet in the rings of active links.
+    #[inline(always)]
+    pub fn next_packet(&mut self) -> Front {
+        match self.round.current {
+            Current::Nothing => {}
+            Current::Ring(id) if !self.round.part => self.release(id),
+            Current::Ring(_) | Current::Owned(..) => return Front::Other,
         }
         loop {
-            if !self.queue.is_empty()
-                && let Some(event) = self.next_queued()
-            {
-                return Next::Event(event);
+            if !self.queue.is_empty() {
+                return Front::Other;
             }
-            if let Some(event) = self.next_in_rings() {
-                return Next::Event(event);
-            }
-            // What was found may have led to something that is queued.
-            if self.queue.is_empty() && (self.round.then == Then::End || !self.go_on()) {
-                return Next::End {
-                    any: self.round.any,
+            let Some(id) = self.round.link else {
+                if self.round.links > 0 && self.round.left > 0 {
+                    self.next_turn();
+                    continue;
+                }
+                return match self.round.then {
+                    Then::End => Front::End {
+                        any: self.round.any,
+                    },
+                    _ => Front::Other,
                 };
+            };
+            let Some(entry) = self.links.get_mut(id) else {
+                self.round.link = None;
+                continue;
+            };
+            let State::Up(link) = &mut entry.state else {
+                self.round.link = None;
+                continue;
+            };
+            let header = match link.consumer.peek_at(&mut self.round.body) {
+                Ok(Some(header)) => header,
+                Ok(None) => {
+                    self.leave(id);
+                    continue;
+                }
+                Err(Corrupt) => {
+                    self.leave_failed(id);
+                    continue;
+                }
+            };
+            if entry.incoming.is_some() || body_len(&header) != self.round.body.len() {
+                return Front::Other;
+            }
+            link.idle = 0;
+            self.round.lend(id, entry);
+            return Front::Packet { link: id, header };
+        }
+    }
+
+    /// Goes to the next link with something in its ring, up to one that needs attention.
+    #[inline(never)]
+    fn next_turn(&mut self) {
+        while self.queue.is_empty()
+            && let Some(id) = self.next_link()
+        {
+            let link = self.links.get_mut(id).and_then(Entry::up);
+            match link.map(|link| link.consumer.is_ready()) {
+                Some(true) => return self.round.begin_turn(id, self.active.len()),
+                Some(false) if self.round.all => self.note_idle(id),
+                Some(false) | None => {}
+            }
+        }
+    }
+
+    /// The next event that is no packet in a ring, or the next step of the round.
+    #[cold]
+    #[inline(never)]
+    fn next_other(&mut self) -> Option<PortEvent> {
+        if self.round.current != Current::Nothing {
+            return self.give_back();
+        }
+        if !self.queue.is_empty() {
+            return self.next_queued();
+        }
+        match self.round.link {
+            Some(id) => self.next_piece(id),
+            None => {
+                self.go_on();
+                None
             }
         }
     }
 
     /// The packet or piece that was lent goes back. Returns the event that follows the last piece of a packet.
-    #[inline(always)]
     fn give_back(&mut self) -> Option<PortEvent> {
         let id = match self.round.current {
             Current::Nothing => return None,
@@ -218,6 +332,12 @@ impl LocalPort {
     #[inline(always)]
     pub fn lent(&self) -> Lent<'_> {
         self.round.lent()
+    }
+
+    /// The bytes of a packet of [`Self::next_packet`] that are lent.
+    #[inline(always)]
+    pub fn front_lent(&self) -> &SharedBody {
+        &self.round.body
     }
 
     /// The packet that was lent goes back to its ring.
@@ -257,77 +377,50 @@ impl LocalPort {
         }
     }
 
-    /// The next packet in the rings of active links.
-    #[inline(always)]
-    fn next_in_rings(&mut self) -> Option<PortEvent> {
-        loop {
-            let (id, is_next) = match self.round.link {
-                Some(id) => (id, false),
-                None => (self.next_link()?, true),
-            };
-            let Some(entry) = self.links.get_mut(id) else {
-                self.round.link = None;
-                continue;
-            };
-            let State::Up(link) = &mut entry.state else {
-                self.round.link = None;
-                continue;
-            };
-            if is_next {
-                if !link.consumer.is_ready() {
-                    if self.round.all {
-                        link.idle = link.idle.saturating_add(1);
-                        // Checking for space transfers the peer's cache line: not done on a busy link.
-                        let cooling = link.idle >= IDLE_AFTER && self.active.len() > ACTIVE_KEPT;
-                        if cooling || entry.is_odd() {
-                            self.visit_oddity(id);
-                            if !self.queue.is_empty() {
-                                return None;
-                            }
-                        }
-                    }
-                    continue;
-                }
-                self.round.link = Some(id);
-                self.round.quota = match self.active.len() {
-                    1 => self.round.left,
-                    _ => (self.round.budget / 4).clamp(1, self.round.left),
-                };
+    /// The link whose turn it would be has nothing in its ring, in a round over all links.
+    #[cold]
+    fn note_idle(&mut self, id: LinkId) {
+        let many = self.active.len() > ACTIVE_KEPT;
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        let odd = entry.is_odd();
+        if let State::Up(link) = &mut entry.state {
+            link.idle = link.idle.saturating_add(1);
+            // Checking for space transfers the peer's cache line: not done on a busy link.
+            let cooling = link.idle >= IDLE_AFTER && many;
+            if cooling || odd {
+                self.visit_oddity(id);
             }
-            match link.consumer.peek() {
-                Ok(Some(packet)) => {
-                    let round = &mut self.round;
-                    (round.left, round.quota) = (round.left - 1, round.quota - 1);
-                    round.any = true;
-                    entry.known = true;
-                    link.idle = 0;
-                    (round.current, round.body) = (Current::Ring(id), packet.body);
-                    let header = packet.header;
-                    if entry.incoming.is_none() && body_len(&header) == round.body.len() {
-                        return Some(PortEvent::Packet { link: id, header });
-                    }
-                    let len = round.body.len();
-                    match self.take_piece(id, &header, len) {
-                        Ok(Some(event)) => return Some(event),
-                        Ok(None) => self.release(id),
-                        // It stays where it is.
-                        Err(BadPiece) => {
-                            self.round.current = Current::Nothing;
-                            self.leave_failed(id);
-                        }
-                    }
-                }
-                Ok(None) => self.leave(id),
-                Err(super::ring::Corrupt) => self.leave_failed(id),
+        }
+    }
+
+    /// The piece of a packet that is the next in the ring of a link.
+    fn next_piece(&mut self, id: LinkId) -> Option<PortEvent> {
+        let entry = self.links.get_mut(id)?;
+        let link = entry.up()?;
+        let Ok(Some(header)) = link.consumer.peek_at(&mut self.round.body) else {
+            return None;
+        };
+        link.idle = 0;
+        let len = self.round.body.len();
+        self.round.lend(id, entry);
+        match self.take_piece(id, &header, len) {
+            Ok(Some(event)) => Some(event),
+            Ok(None) => {
+                self.release(id);
+                None
             }
-            if !self.queue.is_empty() {
-                return None;
+            // It stays where it is.
+            Err(BadPiece) => {
+                self.round.current = Current::Nothing;
+                self.leave_failed(id);
+                None
             }
         }
     }
 
     /// The active link whose turn it is.
-    #[inline(always)]
     fn next_link(&mut self) -> Option<LinkId> {
         if self.round.links == 0 || self.round.left == 0 {
             return None;

@@ -154,8 +154,7 @@ impl Node {
 
     /// Polls the links that were active lately, with that budget.
     pub(super) fn poll_active(&mut self, budget: usize) -> bool {
-        self.port.begin_active(budget);
-        tell_all(&mut self.port, &mut self.log)
+        self.port.begin_active(budget) && tell_all(&mut self.port, &mut self.log)
     }
 
     /// Polls, descriptors included, until nothing happens any more.

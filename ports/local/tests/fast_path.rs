@@ -70,8 +70,8 @@ impl Talker {
     }
 
     fn poll_active(&mut self) -> bool {
-        self.port.begin_active(64);
-        tell_all::<Vec<u8>, _, _>(&mut self.port, &mut Hearing(&mut self.sink))
+        self.port.begin_active(64)
+            && tell_all::<Vec<u8>, _, _>(&mut self.port, &mut Hearing(&mut self.sink))
     }
 
     fn send(&mut self, link: LinkId, body: &[u8]) {

@@ -26,6 +26,7 @@
 //! until they are complete (`unread`).
 
 mod alarms;
+mod batch;
 mod dial;
 mod frame;
 mod link;
@@ -44,6 +45,7 @@ pub use options::{TcpOptions, TcpStats};
 pub use receive::STRANGER_MAX;
 
 use alarms::Alarms;
+use batch::Batch;
 use link::{Link, Phase, Table};
 use mx_port_base::descriptors;
 use mx_port_base::epoll::READABLE;
@@ -96,6 +98,7 @@ pub struct TcpPort {
     places: Shares,
     pool: Pool,
     scratch: Box<[u8]>,
+    batch: Batch,
     poll_set: PollSet,
     alarms: Alarms,
     round: Round,
@@ -137,6 +140,7 @@ impl TcpPort {
             places: Shares::new(most, options.source_share),
             pool: Pool::new(options.kept_bytes),
             scratch: vec![0; send::SCRATCH].into_boxed_slice(),
+            batch: Batch::default(),
             poll_set,
             alarms: Alarms::default(),
             round: Round::default(),
@@ -342,6 +346,7 @@ impl LinkControl for TcpPort {
     }
 
     fn close(&mut self, id: LinkId, how: Close) {
+        self.end_batch();
         self.forget_events(id);
         let Some(link) = self.links.get_mut(id) else {
             return;
@@ -374,7 +379,20 @@ impl LinkControl for TcpPort {
         Instant::earliest([self.alarms.next(), self.strangers.deadline()])
     }
 
+    fn hold(&mut self, may: bool) {
+        self.batch.open = may;
+    }
+
+    fn holds(&self) -> bool {
+        !self.batch.is_empty()
+    }
+
+    fn send_held(&mut self) {
+        self.end_batch();
+    }
+
     fn arm(&mut self) -> bool {
+        self.end_batch();
         self.poll_set.look = true;
         if self.chores || !self.is_between_rounds() || self.poll_set.has_work() {
             return false;
@@ -410,6 +428,9 @@ impl<M: Memory> Port<M> for TcpPort {
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
         debug_assert_eq!(mx_proto::port::body_len(header), body.len());
+        if self.batch.has_to_do() && self.hold_packet(id, header, &body) {
+            return Ok(Sent::Whole);
+        }
         let link = self.links.get_mut(id).ok_or(SendError::Down)?;
         match link.phase {
             Phase::Open if link.failed.is_none() => {}
@@ -439,6 +460,7 @@ impl<M: Memory> Port<M> for TcpPort {
         offset: usize,
         len: usize,
     ) -> Result<Sent, SendError> {
+        self.end_batch();
         let link = self.links.get_mut(id).ok_or(SendError::Down)?;
         if link.failed.is_some() || !matches!(link.phase, Phase::Open) {
             return Err(SendError::Down);
@@ -458,6 +480,7 @@ impl<M: Memory> Port<M> for TcpPort {
     }
 
     fn detach(&mut self, id: LinkId, memory: &M, offset: usize, len: usize) {
+        self.end_batch();
         let Some(link) = self.links.get_mut(id) else {
             return;
         };

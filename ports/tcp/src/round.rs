@@ -77,6 +77,7 @@ impl TcpPort {
     #[inline]
     pub(super) fn begin_round(&mut self, now: Instant, budget: usize) {
         debug_assert!(self.turn.is_none(), "the last round has not ended");
+        self.end_batch();
         let number = self.round.number.wrapping_add(1);
         self.round = Round {
             number,

@@ -63,6 +63,12 @@ impl Tx {
         self.body_left > 0
     }
 
+    /// True when the next packet goes to the kernel at once.
+    #[inline]
+    pub(super) fn is_clear(&self) -> bool {
+        !self.has_backlog() && self.body_left == 0
+    }
+
     /// Pushes the backlog. `Ok(true)`: there is none left.
     pub(super) fn flush(&mut self, fd: &Socket) -> io::Result<bool> {
         while self.flushed < self.backlog.len() {
@@ -83,6 +89,13 @@ impl Tx {
         self.flush(fd).map(|_| ())
     }
 
+    /// Sends packets that have been held, and keeps what the kernel does not take. `Ok(true)`: it has taken all.
+    pub(super) fn batch(&mut self, fd: &Socket, packets: &[u8]) -> io::Result<bool> {
+        debug_assert!(self.is_clear());
+        self.backlog.extend_from_slice(packets);
+        self.flush(fd)
+    }
+
     /// Sends one packet.
     #[inline]
     pub(super) fn packet<M: Memory>(
@@ -92,7 +105,7 @@ impl Tx {
         body: &Body<'_, M>,
         scratch: &mut [u8],
     ) -> Result<Sent, Refusal> {
-        if self.has_backlog() || self.body_left > 0 {
+        if !self.is_clear() {
             return Err(Refusal::Full);
         }
         let len = body.len();

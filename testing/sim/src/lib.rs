@@ -34,6 +34,7 @@ pub mod datagram;
 pub mod ear;
 pub mod explore;
 pub mod fabric;
+pub mod fronts;
 pub mod golden;
 pub mod home;
 pub mod hostile;

@@ -9,6 +9,7 @@
 //! piece by piece; its links fill up, close in order, break, or fall silent.
 
 use crate::fabric::{Assembly, Fabric, HostId, Into, Read, Timed, What};
+use crate::fronts;
 use crate::profile::Profile;
 use crate::world::NodeId;
 use mx_proto::origin::Seen;
@@ -16,7 +17,7 @@ use mx_proto::port::{
     Body, Close, ConnectError, FABRIC_RDM, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown,
     NoMove, Place, Port, RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, body_len,
 };
-use mx_proto::round::{Next, PortEvent, Rounds};
+use mx_proto::round::{Front, Next, PortEvent, Rounds};
 use mx_proto::secret::Binding;
 use mx_proto::{EndpointId, Identity, Instant, LinkId, Memory, NicId, Target};
 use std::collections::VecDeque;
@@ -38,6 +39,8 @@ pub struct SimPort<M: Memory> {
     piece: Option<Piece>,
     /// The body of a packet that has been given out.
     lent: Vec<u8>,
+    /// The answer of `next` that its front has left to it.
+    held: Option<Next>,
 }
 
 /// A piece of a packet.
@@ -71,6 +74,7 @@ impl<M: Memory> SimPort<M> {
             waiting: VecDeque::new(),
             piece: None,
             lent: Vec::new(),
+            held: None,
         })
     }
 
@@ -488,6 +492,9 @@ impl<M: Memory> Rounds<M> for SimPort<M> {
     }
 
     fn next(&mut self) -> Next {
+        if let Some(next) = self.held.take() {
+            return next;
+        }
         assert!(
             self.piece.is_none(),
             "a part that is neither read nor skipped"
@@ -516,6 +523,27 @@ impl<M: Memory> Rounds<M> for SimPort<M> {
                 .wake(inner.world.now(), inner.hosts[self.host].node);
         }
         Next::End { any: self.any }
+    }
+
+    fn next_packet(&mut self) -> Front {
+        let next = if fronts::are_on() && self.held.is_none() {
+            self.next()
+        } else {
+            return Front::Other;
+        };
+        match next {
+            Next::Event(PortEvent::Packet { link, header })
+                if body_len(&header) == self.body().len() =>
+            {
+                fronts::note_answer();
+                Front::Packet { link, header }
+            }
+            Next::End { any } => Front::End { any },
+            other => {
+                self.held = Some(other);
+                Front::Other
+            }
+        }
     }
 
     fn body(&self) -> &[u8] {

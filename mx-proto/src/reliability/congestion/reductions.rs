@@ -12,7 +12,7 @@
 //! bad link loses the same share at any rate. So the first reduction is an experiment, and its
 //! result is remembered as the random loss rate.
 //!
-//! `docs/dgram.md`, *What each rule brings*, has what a path carries with and without.
+//! `bench/RESULTS.md`, *What each rule of dgram brings*, has the goodput of a path with and without each.
 //!
 //! Owns: the count of losses, the state before the last reduction.
 //! Out of scope: numbers, segments, clocks.

@@ -343,13 +343,10 @@ fn target(endpoint: u32) -> Target {
 }
 
 #[test]
-fn whose_address_does_not_follow_from_the_target_is_found_nowhere() {
-    for shape in [Shape::verbs_ud(), efa()] {
+fn a_peer_is_reached_at_the_name_that_it_says_and_not_by_host_and_number() {
+    for shape in [Shape::udp(), Shape::verbs_ud(), efa()] {
         let mut pair = Pair::new(shape, 1);
-        assert!(pair.a.asks() && pair.a.port().is_none());
-        let mut refused = |endpoint| pair.a.resolve(target(endpoint)).unwrap_err();
-        assert_eq!(refused(2000), ConnectError::NoRoute);
-        assert_eq!(refused(70_000), ConnectError::BadEndpoint);
+        assert_eq!(pair.a.resolve(target(2000)), Err(ConnectError::NoRoute));
         let name = pair.b.command_name().to_vec();
         let command = pair.b.address(Channel::Command);
         assert_eq!(pair.a.whole(&name), Some(command));
@@ -365,17 +362,8 @@ fn whose_address_does_not_follow_from_the_target_is_found_nowhere() {
 
 #[test]
 fn what_cannot_be_a_name_on_our_fabric_leads_nowhere() {
-    let udp = |ask| {
-        let fake = Fake::new(Shape::udp(), 1);
-        let options = DgramOptions {
-            library: Some(fake.library()),
-            ask,
-            ..DgramOptions::default()
-        };
-        (FabricDatagrams::open(options).unwrap(), fake)
-    };
-    let card = Fake::new(Shape::verbs_ud(), 1);
-    let (ip, _fake) = udp(true);
+    let [fake, card] = [Shape::udp(), Shape::verbs_ud()].map(|shape| Fake::new(shape, 1));
+    let ip = open(&fake).unwrap();
     let mut own = ip.command_name().to_vec();
     own[3] ^= 1;
     let mut unspecified = own.clone();
@@ -403,9 +391,6 @@ fn what_cannot_be_a_name_on_our_fabric_leads_nowhere() {
         assert_eq!(card.whole(&vec![1; len]), None, "{len} bytes");
     }
     assert!(card.whole(&[1; 32]).is_some());
-    // Where the address follows from host and number, no peer is asked.
-    let (told, _fake) = udp(false);
-    assert!(!told.asks() && ip.asks());
 }
 
 #[test]

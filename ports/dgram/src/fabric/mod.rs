@@ -6,17 +6,14 @@
 //!   FabricDatagrams --- choice   the provider and its limits
 //!       |           `-- Open     one domain:
 //!       |                peers     names --> places in the address vector
-//!       |                command   line: endpoint at the number's port, queue, buffers
-//!       |                data      line: endpoint anywhere, queue, buffers
+//!       |                command   line: endpoint, queue, buffers
+//!       |                data      line: likewise
 //!       v
 //!   ports/fabric --> libfabric-sys --> libfabric.so.1, or the fake of the tests
 //! ```
 //!
-//! **Finding a peer.** Where a provider's addresses are IP addresses (`udp`, `usnic`), the command
-//! endpoint is bound to the port of the endpoint number, as for kernel UDP, so its name follows
-//! from host and number; the peer itself sends the name of its data endpoint. Where a provider has
-//! addresses of its own (`verbs`, `efa`: queue pair numbers, drawn when an endpoint opens), a
-//! session is met over TCP, as for `rdm`, and moves here: its called side says the name.
+//! **Finding a peer.** A session is met over TCP, as for `rdm`, and moves here: its called side says the
+//! name of its command endpoint, drawn when that opens, and its Welcome the name of its data endpoint.
 //!
 //! **The sender of a datagram** is named in it ([`frame`]); both sides have to use this service,
 //! not kernel UDP at one end. Datagrams of other kinds are counted, and logged once.
@@ -49,19 +46,17 @@ use choice::{Choice, Plan};
 use libfabric_sys::Library;
 use line::{Depth, Line};
 use mx_port_base::clock::MonotonicClock;
-use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::epoll::Epoll;
 use mx_port_fabric::RdmError;
 use mx_port_fabric::{Domain, FabricError};
 use mx_proto::reliability::{Capacity, Channel, DATA_NAME_MAX};
-use mx_proto::{Clock, Instant, NicId};
+use mx_proto::{Clock, Instant};
 use peers::Peers;
 use poll_timer::PollTimer;
 use service::Poll;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,10 +88,6 @@ pub struct FabricStats {
 pub struct FabricDatagrams {
     library: Arc<Library>,
     choice: Choice,
-    ports: PortMap,
-    addresses: fn(NicId, u16) -> Vec<SocketAddr>,
-    /// True if names do not follow from targets.
-    asks: bool,
     poll: Poll,
     /// `None` while the domain is broken.
     open: Option<Open>,
@@ -158,14 +149,7 @@ impl FabricDatagrams {
         let bind = options.bind.or(options.device);
         let mut choice = Choice::make(&library, options.provider.as_deref(), bind)?;
         choice.plan.terms.wait = options.wait;
-        let asks = options.ask || !choice::is_of_ip(choice.plan.terms.address_format);
-        let port = if asks {
-            // Any port will do if peers ask, and the number stays free for others.
-            0
-        } else {
-            options.port
-        };
-        let open = Open::new(&library, &choice, [port, 0])?;
+        let open = Open::new(&library, &choice, [0; 2])?;
         let names = open.names();
         for name in &names {
             if choice.plan.datagram_max(name) < choice::DATAGRAM_MIN {
@@ -182,9 +166,6 @@ impl FabricDatagrams {
         Ok(Self {
             library,
             choice,
-            ports: options.ports,
-            addresses: options.addresses,
-            asks,
             poll: Poll::NONE,
             open: Some(open),
             retry_at: Instant(0),
@@ -203,19 +184,9 @@ impl FabricDatagrams {
         &self.choice.plan.terms.provider
     }
 
-    /// The port of the command endpoint; `None` if addresses have none.
-    pub fn port(&self) -> Option<u16> {
-        self.names[0].port()
-    }
-
     /// The name of one of our endpoints.
     pub fn address(&self, channel: Channel) -> FabricAddress {
         self.names[channel as usize]
-    }
-
-    /// True if peers' addresses do not follow from host and number.
-    pub fn asks(&self) -> bool {
-        self.asks
     }
 
     /// libfabric's number for its address format.

@@ -3,9 +3,9 @@
 
 use super::*;
 use libfabric_fake::{Fake, Faults, Shape};
+use mx_proto::LinkId;
 use mx_proto::port::{Body, LinkControl, Port, SendError};
 use mx_proto::reliability::{DatagramPort, Reliable, ReliableConfig};
-use mx_proto::{EndpointId, LinkId, Route, Target};
 use mx_sim::Polled;
 use mx_sim::recorder::{Recorder, Seen, header_of};
 use std::net::Ipv4Addr;
@@ -63,21 +63,8 @@ impl Pair {
     }
 
     fn connect(&mut self) -> LinkId {
-        let (now, called) = (MonotonicClock.now(), self.ports[1].datagrams());
-        let link = if called.asks() {
-            let name = called.address(Channel::Command);
-            self.ports[0].call_at(name, now)
-        } else {
-            let number = called.port().unwrap();
-            let target = Target {
-                nic: NicId(1),
-                endpoint: PortMap::default().endpoint(number).unwrap(),
-                route: Route::AUTO,
-            };
-            assert_ne!(target.endpoint, EndpointId(0));
-            self.ports[0].connect(target, now)
-        };
-        let link = link.unwrap();
+        let name = self.ports[1].datagrams().address(Channel::Command);
+        let link = self.ports[0].call_at(name, MonotonicClock.now()).unwrap();
         while self.up.is_empty() {
             self.poll();
         }
@@ -129,21 +116,18 @@ fn exchange(pair: &mut Pair, count: usize) {
 
 #[test]
 fn messages_of_all_sizes_go_over_udp_both_ways() {
-    for ask in [false, true] {
-        let mut pair = Pair::new(|| DgramOptions {
-            bind: Some(Ipv4Addr::LOCALHOST.into()),
-            provider: Some("udp".into()),
-            ask,
-            ..DgramOptions::default()
-        });
-        exchange(&mut pair, 300);
-        for port in &pair.ports {
-            let stats = port.datagrams().stats();
-            assert_eq!((stats.foreign, stats.damaged, stats.strays), (0, 0, 0));
-            // Data uses its own channel once a probe on it was answered.
-            let service = port.datagrams();
-            assert_eq!(service.capacity(Channel::Data).batch_max, 1);
-        }
+    let mut pair = Pair::new(|| DgramOptions {
+        bind: Some(Ipv4Addr::LOCALHOST.into()),
+        provider: Some("udp".into()),
+        ..DgramOptions::default()
+    });
+    exchange(&mut pair, 300);
+    for port in &pair.ports {
+        let stats = port.datagrams().stats();
+        assert_eq!((stats.foreign, stats.damaged, stats.strays), (0, 0, 0));
+        // Data uses its own channel once a probe on it was answered.
+        let service = port.datagrams();
+        assert_eq!(service.capacity(Channel::Data).batch_max, 1);
     }
 }
 

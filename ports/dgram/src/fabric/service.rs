@@ -18,7 +18,6 @@ use mx_proto::reliability::{
     Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming, Received,
 };
 use mx_proto::{Instant, Target};
-use std::net::SocketAddr;
 
 /// Completions read at a time.
 const BATCH: usize = 64;
@@ -61,17 +60,9 @@ impl Poll {
 impl DatagramPort for FabricDatagrams {
     type Address = FabricAddress;
 
-    fn resolve(&mut self, target: Target) -> Result<FabricAddress, ConnectError> {
-        let port = self.ports.port(target.endpoint);
-        let port = port.map_err(|_| ConnectError::BadEndpoint)?;
-        if self.asks {
-            return Err(ConnectError::NoRoute);
-        }
-        let addresses = (self.addresses)(target.nic, port);
-        if addresses.is_empty() {
-            return Err(ConnectError::UnknownNic);
-        }
-        self.nearest(&addresses).ok_or(ConnectError::NoRoute)
+    /// Fails: sessions are met over TCP.
+    fn resolve(&mut self, _target: Target) -> Result<FabricAddress, ConnectError> {
+        Err(ConnectError::NoRoute)
     }
 
     fn data_name(&self) -> &[u8] {
@@ -205,17 +196,6 @@ impl DatagramPort for FabricDatagrams {
 }
 
 impl FabricDatagrams {
-    /// The first of a machine's addresses that our endpoint can send to. An endpoint bound to
-    /// loopback reaches only loopback, and others do not reach it.
-    fn nearest(&self, addresses: &[SocketAddr]) -> Option<FabricAddress> {
-        let ours = self.names[0];
-        let loopback = ours.ip()?.is_loopback();
-        let fitting = addresses
-            .iter()
-            .filter(|at| at.ip().is_loopback() == loopback);
-        fitting.copied().find_map(|at| ours.elsewhere(at))
-    }
-
     /// The next datagram of the channel that is taken in.
     fn next_of_channel(&mut self) -> Result<Option<Incoming<FabricAddress>>, FabricError> {
         let format = self.plan().terms.address_format;

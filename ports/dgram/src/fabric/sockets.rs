@@ -4,8 +4,8 @@
 //!   /proc/self/fd --bound to the name of an endpoint of ours--> closed in a child (close_on_fork)
 //! ```
 //!
-//! libfabric has no call for it. A child that kept them could not take its parent's number, nor could
-//! another process after the parent's end. Its copies of libfabric's objects are not used any more.
+//! libfabric has no call for it. While a child kept them, its parent could not open a broken domain again at the
+//! same ports. The child's copies of libfabric's objects are not used any more.
 //!
 //! Out of scope: descriptors of providers without IP addresses.
 

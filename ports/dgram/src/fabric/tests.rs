@@ -4,9 +4,7 @@
 
 use super::*;
 use mx_port_fabric::Wait;
-use mx_proto::port::ConnectError;
 use mx_proto::reliability::{DatagramError, DatagramPort, GsoBatch, Incoming, Received};
-use mx_proto::{EndpointId, Route, Target};
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -103,37 +101,9 @@ fn both_channels_carry_datagrams_of_all_sizes_to_strangers_and_back() {
 }
 
 #[test]
-fn a_peer_is_found_by_host_and_number() {
-    let mut server = open();
-    let port = server.port().unwrap();
-    let mut client = open();
-    let nic = NicId(1);
-    let target = |endpoint| Target {
-        nic,
-        endpoint: EndpointId(endpoint),
-        route: Route::default(),
-    };
-    let endpoint = PortMap::default().endpoint(port).unwrap();
-    let to = client.resolve(target(endpoint.0)).unwrap();
-    assert_eq!(to, server.address(Channel::Command));
-    send(&mut client, Channel::Command, to, b"hello");
-    assert_eq!(wait(&mut server, 1)[0].2, b"hello");
-    let beyond = client.resolve(target(70_000));
-    assert_eq!(beyond, Err(ConnectError::BadEndpoint));
-    // The same port again, now on request: it is free once the service is gone.
-    drop(server);
-    let again = FabricDatagrams::open(DgramOptions { port, ..options() });
-    let again = again.unwrap();
-    assert_eq!(again.port(), Some(port));
-    let taken = FabricDatagrams::open(DgramOptions { port, ..options() });
-    let error = taken.unwrap_err().to_string();
-    assert!(error.contains("(98)"), "{error}");
-}
-
-#[test]
-fn a_child_does_not_keep_a_number() {
+fn a_child_does_not_keep_a_port() {
     let service = open();
-    let port = service.port();
+    let port = service.address(Channel::Command).port().unwrap();
     let (mut forked, there) = io::pipe().unwrap();
     let there = there.as_raw_fd();
     // SAFETY: the child calls what is safe after a fork, and ends.
@@ -153,22 +123,19 @@ fn a_child_does_not_keep_a_number() {
     // What is done in a child of fork is done when it says so.
     forked.read_exact(&mut [0]).unwrap();
     drop(service);
-    let again = FabricDatagrams::open(DgramOptions {
-        port: port.unwrap(),
-        ..options()
-    });
+    let again = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
     // SAFETY: our own child, which has not been waited for.
     unsafe { libc::kill(child, libc::SIGKILL) };
     let mut status = 0;
     // SAFETY: an output of the right type.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(again.unwrap().port(), port);
+    again.unwrap();
 }
 
 #[test]
 fn what_does_not_come_from_a_service_like_this_is_counted_and_dropped() {
     let mut service = open();
-    let port = service.port().unwrap();
+    let port = service.address(Channel::Command).port().unwrap();
     let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let own = frame::header(&service.address(Channel::Data));
     let mut damaged = own.clone();

@@ -1,5 +1,6 @@
 //! The tcp port by itself, and strangers that speak to it.
 
+mod held;
 mod large;
 mod links;
 mod packets;

@@ -6,12 +6,13 @@
 use super::net::{Net, Open, ScriptedNet, Step, copy, link};
 use super::{Delivery, Event, RemoteCall, Script};
 use crate::aside::aside;
+use crate::fronts;
 use mx_proto::origin::Seen;
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Place, Port, RemoteKey,
-    RemoteMemory, RemoteRead, SendError, Sent,
+    RemoteMemory, RemoteRead, SendError, Sent, body_len,
 };
-use mx_proto::round::{Next, PortEvent, Rounds};
+use mx_proto::round::{Front, Next, PortEvent, Rounds};
 use mx_proto::secret::Binding;
 use mx_proto::wire::{Header, Kind};
 use mx_proto::{Identity, Instant, LinkId, Memory, NicId, Target};
@@ -31,6 +32,8 @@ pub struct ScriptedPort<S: Script> {
     lent: Option<Vec<u8>>,
     /// The part that has been given out.
     part: Option<Part>,
+    /// The answer of `next` that its front has left to it.
+    held: Option<Next>,
 }
 
 #[derive(Debug)]
@@ -61,6 +64,7 @@ impl<S: Script> ScriptedPort<S> {
             waiting: VecDeque::new(),
             lent: None,
             part: None,
+            held: None,
         }
     }
 
@@ -279,6 +283,9 @@ impl<S: Script> Rounds<S::Memory> for ScriptedPort<S> {
     }
 
     fn next(&mut self) -> Next {
+        if let Some(next) = self.held.take() {
+            return next;
+        }
         assert!(
             self.part.is_none(),
             "a part that is neither read nor skipped"
@@ -296,6 +303,27 @@ impl<S: Script> Rounds<S::Memory> for ScriptedPort<S> {
             };
             (self.left, self.any) = (self.left - 1, true);
             self.give(step);
+        }
+    }
+
+    fn next_packet(&mut self) -> Front {
+        let next = if fronts::are_on() && self.held.is_none() {
+            self.next()
+        } else {
+            return Front::Other;
+        };
+        match next {
+            Next::Event(PortEvent::Packet { link, header })
+                if body_len(&header) == self.body().len() =>
+            {
+                fronts::note_answer();
+                Front::Packet { link, header }
+            }
+            Next::End { any } => Front::End { any },
+            other => {
+                self.held = Some(other);
+                Front::Other
+            }
         }
     }
 
