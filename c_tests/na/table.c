@@ -143,11 +143,13 @@ static void protocols(struct side *side)
     int count = 0;
 
     OK(table()->get_protocol_info(NULL, &info));
-    for (; info; info = info->next, count++)
-        CHECK(strcmp(info->class_name, "mx") == 0 && table()->check_protocol(info->protocol_name));
+    for (struct na_protocol_info *each = info; each; each = each->next, count++)
+        CHECK(strcmp(each->class_name, "mx") == 0 && table()->check_protocol(each->protocol_name));
     CHECK_THAT(count, ==, 5);
+    protocol_info_free(info);
     OK(table()->get_protocol_info(&tcp, &info));
     CHECK(info && !info->next && strcmp(info->protocol_name, "tcp") == 0);
+    protocol_info_free(info);
     CHECK(!table()->check_protocol("sm") && !table()->check_protocol("loopback") && !table()->check_protocol(""));
 }
 
@@ -598,11 +600,12 @@ static void cancelled(struct side *side)
     struct region region;
     struct op ops[5], late;
     static unsigned char in[4096], out[4096];
+    unsigned char *own_bytes = malloc(LEN);
     na_mem *own;
 
     pair_open(&pair);
     region_open(&region, pair.b, pair.a, READABLE | WRITABLE, LEN);
-    OK(table()->mem_create(&pair.a->cls, malloc(LEN), LEN, READABLE, &own));
+    OK(table()->mem_create(&pair.a->cls, own_bytes, LEN, READABLE, &own));
     for (int round = 0; round < 20; round++) {
         uint32_t tag = 77 + (uint32_t)round;
 
@@ -648,6 +651,8 @@ static void cancelled(struct side *side)
     turn(pair.a);
     CHECK_THAT(late.calls, ==, 0);
     region_close(&region, pair.b, pair.a);
+    table()->mem_free(&pair.a->cls, own);
+    free(own_bytes);
     pair_close(&pair);
 }
 

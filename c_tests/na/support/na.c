@@ -36,6 +36,18 @@ struct na_protocol_info *na_protocol_info_alloc(const char *class_name, const ch
     return info;
 }
 
+void protocol_info_free(struct na_protocol_info *info)
+{
+    while (info) {
+        struct na_protocol_info *next = info->next;
+        free(info->class_name);
+        free(info->protocol_name);
+        free(info->device_name);
+        free(info);
+        info = next;
+    }
+}
+
 const struct na_table *table(void)
 {
     static const struct na_table *found;

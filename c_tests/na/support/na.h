@@ -151,6 +151,9 @@ extern unsigned host_version[2];
 /* The plugin's table; loads the plugin at the first call. */
 const struct na_table *table(void);
 
+/* As NA_Free_protocol_info. */
+void protocol_info_free(struct na_protocol_info *info);
+
 /* A class with one context and its queue. */
 struct node {
     struct na_context context; /* first: the plugin's context leads here */
