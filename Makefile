@@ -76,6 +76,7 @@ help:
 	@echo "check-rxe   the fabric over soft-RoCE, in a virtual machine (image: as root); check-rxe-net: check-net there"
 	@echo "check-arm64 the C programs and the file server on 64-bit Arm, cross-compiled and emulated (Debian packages: as root)"
 	@echo "torture     random programs on real processes: MINUTES=10 PORT=tcp SEED=1"
+	@echo "na-check    libna_plugin_mx's table without Mercury; PORT=tcp"
 	@echo "explore     every order of a few steps, on the simulator: DEPTH=6 (DEPTH=+1: one more than check) ONLY=crossed"
 	@echo "soak        random programs on the simulator: SEEDS=20000, SEED=17; ONLY=goodput"
 	@echo "fuzz        hostile inputs by libFuzzer: TARGET=session MINUTES=5 (nightly Rust, cargo-fuzz)"

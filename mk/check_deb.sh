@@ -65,7 +65,7 @@ quietly in_root apt-get -qq update
 everything > "$root/packages/before"
 
 step "libraries and tools installed on it"
-quietly in_root bash -c 'apt-get -qq install --no-install-recommends /packages/*[0-9]_*.deb /packages/bmi-mx-tools_*.deb'
+quietly in_root bash -c 'apt-get -qq install --no-install-recommends /packages/*[0-9]_*.deb /packages/libna-plugin-mx_*.deb /packages/bmi-mx-tools_*.deb'
 in_root bash -c 'ldconfig -p | grep -c "lib\(bmi_mx\|bmi_mx_standalone\|myriexpress\)\.so\.[01] "' | grep -qx 3 ||
     complain "the loader does not know the libraries"
 
@@ -94,6 +94,8 @@ as_user '
 
 step "built against"
 quietly in_root bash -c 'apt-get -qq install --no-install-recommends gcc libc6-dev pkg-config /packages/*-dev_*.deb'
+in_root bash -c 'test -e "$(pkg-config --variable=plugindir libna_plugin_mx)/libna_plugin_mx.so"' ||
+    complain "Mercury's plugin is not where its file says"
 cat > "$root/packages/program.c" <<'C'
 #include <bmi_mx.h>
 #include <mx_extensions.h>

@@ -11,6 +11,8 @@ INSTALL_BIN  := $(PREFIX)/bin
 INSTALL_PC   := $(INSTALL_LIB)/pkgconfig
 INSTALL_DOC  ?= $(PREFIX)/share/doc/bmi_mx
 INSTALL_MAN  := $(PREFIX)/share/man
+# Plugins of Mercury: a folder for NA_PLUGIN_PATH.
+INSTALL_NA   := $(INSTALL_LIB)/mercury
 # Wireshark of the same prefix looks there.
 INSTALL_SHARK := $(INSTALL_LIB)/wireshark/plugins
 
@@ -45,10 +47,20 @@ sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(INSTALL_LIB:$(PREFIX)/%=$${prefi
 
 endef
 
+# A plugin, and the file that names its folder.
+define install_plugin
+install -m 755 $(LIBDIR)/$(PLUGIN_$(1)) $(DESTDIR)$(INSTALL_NA)/
+$(STRIP) $(DESTDIR)$(INSTALL_NA)/$(PLUGIN_$(1))
+sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@PLUGINDIR@|$(INSTALL_NA:$(PREFIX)/%=$${prefix}/%)|' -e 's|@VERSION@|$(VERSION)|' \
+    pkgconfig/$(basename $(PLUGIN_$(1))).pc.in > $(DESTDIR)$(INSTALL_PC)/$(basename $(PLUGIN_$(1))).pc
+
+endef
+
 install: all
-	install -d $(addprefix $(DESTDIR),$(INSTALL_LIB) $(INSTALL_INC) $(INSTALL_BIN) $(INSTALL_PC) \
+	install -d $(addprefix $(DESTDIR),$(INSTALL_LIB) $(INSTALL_NA) $(INSTALL_INC) $(INSTALL_BIN) $(INSTALL_PC) \
 	    $(INSTALL_INC)/mx_internals $(INSTALL_DOC) $(INSTALL_SHARK) $(addprefix $(INSTALL_MAN)/,$(MAN_DIRS)))
 	$(foreach library,$(LIBRARIES),$(call install_library,$(library)))
+	$(foreach plugin,$(PLUGINS),$(call install_plugin,$(plugin)))
 	install -m 644 $(INSTALL_HDRS) $(DESTDIR)$(INSTALL_INC)/
 	install -m 644 $(INSTALL_INTERNALS) $(DESTDIR)$(INSTALL_INC)/mx_internals/
 	install -m 644 wireshark/mx.lua $(DESTDIR)$(INSTALL_SHARK)/
@@ -73,6 +85,9 @@ uninstall:
 	rm -f $(foreach library,$(LIBRARIES),$(addprefix $(DESTDIR)$(INSTALL_LIB)/, \
 	    $(call realname,$(library)) $(call soname,$(library)) lib$(library).so lib$(library).a \
 	    pkgconfig/$(library).pc))
+	rm -f $(foreach plugin,$(PLUGINS),$(DESTDIR)$(INSTALL_NA)/$(PLUGIN_$(plugin)) \
+	    $(DESTDIR)$(INSTALL_PC)/$(basename $(PLUGIN_$(plugin))).pc)
+	if [ -d "$(DESTDIR)$(INSTALL_NA)" ]; then rmdir --ignore-fail-on-non-empty "$(DESTDIR)$(INSTALL_NA)"; fi
 	rm -f $(patsubst include/%,$(DESTDIR)$(INSTALL_INC)/%,$(INSTALL_HDRS) $(INSTALL_INTERNALS))
 	if [ -d "$(DESTDIR)$(INSTALL_INC)/mx_internals" ]; then \
 	    rmdir --ignore-fail-on-non-empty "$(DESTDIR)$(INSTALL_INC)/mx_internals"; \

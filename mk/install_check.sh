@@ -116,6 +116,12 @@ config() {
     PKG_CONFIG_LIBDIR=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$stage pkg-config "$@"
 }
 
+# The plugin is where its file says, and has its table.
+plugin=$(config --variable=plugindir libna_plugin_mx)/libna_plugin_mx.so
+[ -e "$plugin" ] || plugin=$stage$plugin
+nm -D --defined-only "$plugin" | grep -q ' na_mx_class_ops_g$' || complain "no table in $plugin"
+[ "$(nm -D --defined-only "$plugin" | wc -l)" = 1 ] || complain "$plugin exports more than its table"
+
 # runs PROGRAM: it ends well, and says the version
 runs() {
     [ "$(LD_LIBRARY_PATH=$root/lib "$1")" = "$version" ] || complain "$1 does not run"

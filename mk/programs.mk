@@ -46,6 +46,7 @@ $(BUILD)/examples/%-linked: $(PROGRAMS_DIR)/%.c $(PROGRAMS_DEPS) $(BUILD)/exampl
 examples-check: lib examples
 	programs/fileserver/check.sh $(BUILD) '$(PORTS)'
 	programs/rpc/check.sh $(BUILD) '$(PORTS)'
+	programs/mercury/check.sh $(BUILD) '$(PORTS)' '$(CC)'
 
 # The main job: a real file there and back, over shared memory and over TCP, or over what PORT=
 # says. FILE= names one.

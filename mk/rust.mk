@@ -21,6 +21,10 @@ SO_myriexpress       := 1
 soname   = lib$(1).so.$(SO_$(1))
 realname = lib$(1).so.$(if $(filter $(SO_$(1)).%,$(VERSION)),,$(SO_$(1)).)$(VERSION)
 
+# Plugins that a program loads by name from a folder: the library of each package, and nothing to link.
+PLUGINS        := na_mx
+PLUGIN_na_mx   := libna_plugin_mx.so
+
 # Also links to mx_info, with a part of it each.
 MX_INFO_NAMES := mx_endpoint_info mx_counters mx_fabrics
 
@@ -38,8 +42,11 @@ endef
 
 lib:
 	@mkdir -p $(LIBDIR)
-	$(CARGO) build --profile $(PROFILE) $(foreach library,$(LIBRARIES),-p $(subst _,-,$(library)))
+	$(CARGO) build --profile $(PROFILE) $(foreach library,$(LIBRARIES) $(PLUGINS),-p $(subst _,-,$(library)))
 	$(foreach library,$(LIBRARIES),$(call place,$(library)))
+	@for plugin in $(foreach plugin,$(PLUGINS),$(PLUGIN_$(plugin))); do \
+	    cmp -s $(CARGO_OUT)/$$plugin $(LIBDIR)/$$plugin || install -m 755 $(CARGO_OUT)/$$plugin $(LIBDIR)/; \
+	done
 
 # Programs find the libraries beside them, in the build directory as where they are installed; RPATH= leaves
 # that to the loader. For those in Rust their build.rs reads it.

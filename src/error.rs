@@ -143,8 +143,10 @@ pub fn code_of(status: Status) -> c_int {
         Status::Unreachable => bmi::BMI_ENETRESET,
         Status::Aborted => bmi::BMI_ENORECVR,
         Status::NoResources => bmi::BMI_ENOMEM,
-        Status::BadSecret => bmi::BMI_EACCES,
+        Status::BadSecret | Status::NotAllowed => bmi::BMI_EACCES,
         Status::Refused => bmi::BMI_EPERM,
+        Status::NoRegion | Status::OutOfRange => bmi::BMI_EINVAL,
+        Status::Unsupported => bmi::BMI_EPROTO,
     }
 }
 

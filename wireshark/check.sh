@@ -71,7 +71,9 @@ capture "$work/kinds.pcap" -T $preamble \
     "$(packet 17 0 0 0 "$(le 8 $((0x4d58c0a80001)); le 8 77; le 4 3; le 4 0; repeated ab 16; repeated ef 32)")" \
     "$(packet 18 0 0 0 "$(repeated ef 32)")" \
     "$(packet 3 $((0xc << 60 | 6 << 32 | 256)) 11 0 "$name")" "$(packet 99 0 0 0)" "$(packet 9 0 0 0 00)" \
-    "$(packet 22 0 4 0 4142)" "$(packet 23 0 0 0)"
+    "$(packet 22 0 4 0 4142)" "$(packet 23 0 0 0)" \
+    "$(packet 24 51 4096 7 "$(le 8 32; le 4 65536; le 4 2; le 8 300; le 4 70000)")" \
+    "$(packet 25 52 80000 0 "$(le 8 22; le 8 301)")"
 
 # kind FIELD=VALUE...: the packet of that kind has these
 kind() {
@@ -107,6 +109,9 @@ kind 'mx.bad_kind' mx.kind=99
 kind 'mx.bad_body' mx.kind=9 mx.body_length=1
 kind 'mx.kind == 22' mx.fabric=4 mx.address=4142
 kind 'mx.kind == 23' mx.epoch=5
+kind 'mx.kind == 24' mx.region=0x0000000000000033 mx.offset=4096 mx.attempt=7 mx.receive_id=0x0000000000000020 \
+    mx.wanted_length=65536 mx.data_link=2 mx.region_offset=300 mx.length=70000
+kind 'mx.kind == 25' mx.region=0x0000000000000034 mx.length=80000 mx.send_id=0x0000000000000016 mx.region_offset=301
 
 # Nonsense: what the fuzzers keep, as datagrams and behind a preamble.
 survives() {

@@ -24,11 +24,11 @@ local KINDS = {
     [1] = "Connect", [2] = "Reply", [3] = "Eager", [4] = "Offer", [5] = "Pull", [6] = "Data", [7] = "Notify",
     [8] = "Withdraw", [9] = "Credit", [10] = "Disconnect", [11] = "Ping", [12] = "Pong", [13] = "Revoke",
     [14] = "Return", [15] = "Claim", [17] = "Challenge", [18] = "Prove", [19] = "Attach", [20] = "Attached",
-    [21] = "Lost", [22] = "Upgrade", [23] = "Fence",
+    [21] = "Lost", [22] = "Upgrade", [23] = "Fence", [24] = "Get", [25] = "Put",
 }
 local CONNECT, REPLY, EAGER, OFFER, PULL, DATA, NOTIFY, WITHDRAW = 1, 2, 3, 4, 5, 6, 7, 8
 local PING, PONG, REVOKE, RETURN, CLAIM, CHALLENGE, PROVE = 11, 12, 13, 14, 15, 17, 18
-local ATTACH, ATTACHED, LOST, UPGRADE = 19, 20, 21, 22
+local ATTACH, ATTACHED, LOST, UPGRADE, GET, PUT = 19, 20, 21, 22, 24, 25
 -- Introductions have no credit fields.
 local NO_CREDIT = {
     [CONNECT] = true, [REPLY] = true, [CLAIM] = true, [CHALLENGE] = true, [PROVE] = true, [ATTACH] = true,
@@ -38,7 +38,10 @@ local REPLIES = {
     [0] = "welcome", [1] = "wrong key", [2] = "other version", [3] = "no room", [5] = "not the same secret",
     [6] = "refused",
 }
-local NOTIFIES = { [0] = "all", [1] = "truncated", [2] = "not wanted" }
+local NOTIFIES = {
+    [0] = "all", [1] = "truncated", [2] = "not wanted", [3] = "no such region", [4] = "out of range", [5] = "not allowed",
+    [6] = "no room",
+}
 local TYPES = {
     [0x9] = "ICON_ACK", [0xa] = "CONN_ACK", [0xb] = "ICON_REQ", [0xc] = "CONN_REQ", [0xd] = "UNEXPECTED",
     [0xe] = "EXPECTED",
@@ -61,6 +64,8 @@ field(f, "uint64", "mx.receive_id", "Receive id", base.HEX)
 field(f, "uint64", "mx.question", "Question")
 field(f, "uint32", "mx.length", "Message length")
 field(f, "uint32", "mx.offset", "Offset")
+field(f, "uint64", "mx.region", "Key of the region", base.HEX)
+field(f, "uint64", "mx.region_offset", "Offset in the region")
 field(f, "uint32", "mx.wanted_length", "Bytes wanted")
 field(f, "uint32", "mx.attempt", "Attempt")
 field(f, "uint64", "mx.attached", "Session of the data link", base.HEX)
@@ -235,7 +240,7 @@ local BODIES = {
     [NOTIFY] = { 0, 0 }, [WITHDRAW] = { 0, 0 }, [9] = { 0, 0 }, [10] = { 0, 0 }, [PING] = { 0, 0 }, [PONG] = { 0, 0 },
     [REVOKE] = { 0, 0 }, [RETURN] = { 0, 0 }, [CLAIM] = { 40, BODY_MAX }, [CHALLENGE] = { 72, 72 },
     [PROVE] = { 32, 32 }, [ATTACH] = { 16, 16 }, [ATTACHED] = { 16, 16 }, [LOST] = { 0, 0 },
-    [UPGRADE] = { 0, 512 }, [23] = { 0, 0 },
+    [UPGRADE] = { 0, 512 }, [23] = { 0, 0 }, [GET] = { 28, 28 }, [PUT] = { 16, 16 },
 }
 
 local show = {}
@@ -308,8 +313,37 @@ show[NOTIFY] = function(t, pinfo, tree)
     tree:add_le(f.send_id, t(8, 8))
     tree:add_le(f.transferred, t(16, 4))
     tree:add_le(f.notify, t(20, 4))
-    responds(pinfo, tree, "send" .. t(8, 8):le_uint64():tohex())
-    return NOTIFIES[t(20, 4):le_uint()]
+    local id, status = t(8, 8):le_uint64():tohex(), t(20, 4):le_uint()
+    responds(pinfo, tree, "send" .. id)
+    if status > 2 then
+        responds(pinfo, tree, "receive" .. id)
+    end
+    return NOTIFIES[status]
+end
+
+show[GET] = function(t, pinfo, tree, body)
+    tree:add_le(f.region, t(8, 8))
+    tree:add_le(f.offset, t(16, 4))
+    tree:add_le(f.attempt, t(20, 4))
+    if body and body:len() == 28 then
+        tree:add_le(f.receive_id, body(0, 8))
+        tree:add_le(f.wanted_length, body(8, 4))
+        tree:add_le(f.data_link, body(12, 4))
+        tree:add_le(f.region_offset, body(16, 8))
+        tree:add_le(f.length, body(24, 4))
+        asks(pinfo, tree, "receive" .. body(0, 8):le_uint64():tohex())
+    end
+end
+
+show[PUT] = function(t, pinfo, tree, body)
+    tree:add_le(f.region, t(8, 8))
+    tree:add_le(f.length, t(16, 4))
+    if body and body:len() == 16 then
+        tree:add_le(f.send_id, body(0, 8))
+        tree:add_le(f.region_offset, body(8, 8))
+        asks(pinfo, tree, "send" .. body(0, 8):le_uint64():tohex())
+    end
+    return t(16, 4):le_uint() .. " bytes"
 end
 
 show[WITHDRAW] = function(t, pinfo, tree)

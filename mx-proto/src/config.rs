@@ -70,6 +70,8 @@ pub struct Config {
     pub name_of: fn(PeerPlace) -> String,
     /// The supply of memory.
     pub supply: Supply,
+    /// Peers that offer the same may reach [registered memory](crate::Endpoint::register) of this endpoint, and it theirs.
+    pub regions: bool,
     /// A connect that meets the end of a session goes to the endpoint's next one instead of
     /// failing with it. Programs for MX open an endpoint id again right after its end, and the
     /// others connect to it at once, whether their library has noticed that end or not. Such connects
@@ -146,6 +148,7 @@ impl Default for Config {
             secret: None,
             name_of: |place| format!("{place:?}"),
             supply: Supply::ENDLESS,
+            regions: false,
             connect_again: false,
         }
     }

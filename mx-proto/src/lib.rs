@@ -37,6 +37,7 @@ pub mod origin;
 pub mod owner;
 pub mod port;
 mod queues;
+mod regions;
 pub mod reliability;
 mod remote;
 pub mod round;
@@ -65,6 +66,7 @@ pub use ids::{
 pub use matching::{EntryId, MatchIndex};
 pub use memory::{Memory, Source};
 pub use owner::{Events, Greets, Owner, Posting};
+pub use regions::{RegionKey, Rights};
 pub use stats::{InboxStats, Stats};
 pub use status::{DownReason, OpKind, Status, Violation};
 pub use time::{Clock, Instant};

@@ -40,6 +40,15 @@ pub trait Memory {
         None
     }
 
+    /// Memory that consists of `len` of these bytes from `offset` on, for an access to registered memory: both are used,
+    /// but not after the region has been deregistered. `None`: this memory cannot be divided, or there is no room.
+    fn part(&self, _offset: usize, _len: usize) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
     /// Lends `len` bytes from `offset` on, piece by piece and in order, for reading.
     /// Bytes beyond the end are left out.
     fn visit(&self, offset: usize, len: usize, visitor: impl FnMut(&[u8]));

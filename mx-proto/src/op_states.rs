@@ -5,6 +5,7 @@
 //!            |             `-> Withdrawn <-'-----^
 //!            `--> Draining ---------------------^
 //!   New --> Posted <--> Pulling --------------> Done          a receive
+//!   New --> Lending --------------------------> Done          a peer's get
 //!   New --> Connecting -----------------------> Done          a connect
 //!   New --> Pending --> where New goes, or Done                a send or a receive
 //! ```
@@ -38,6 +39,8 @@ pub enum Stage {
     Posted,
     /// A receive's data is on its way.
     Pulling,
+    /// A peer reads a part of a registered region.
+    Lending,
     /// A connect waits for its answer.
     Connecting,
     /// The operation has completed, and is its owner's.
@@ -49,7 +52,9 @@ transition_table! {
         New => Queued: "a send is large, must be matched, or has no room or credit",
         New => Draining: "a send with its data goes at once, of which the port takes a part",
         New => Posted: "a receive finds no message",
-        New => Pulling: "a receive finds a message that has been offered; one is fetched for the inbox",
+        New => Pulling: "a receive finds a message that has been offered; one is fetched for the inbox; a get; a peer's put",
+        New => Offered: "a put: the remote is asked, in its turn, to pull it into its region",
+        New => Lending: "a peer gets a part of a region",
         New => Connecting: "a connect is begun",
         New => Pending: "it is posted before its remote is known",
         Pending => Queued: "see New; it is a send",
@@ -71,6 +76,7 @@ transition_table! {
         Posted => Done: "a message with its data matches; cancelled, time-out",
         Pulling => Posted: "the sender withdraws the message",
         Pulling => Done: "all of it is there; cancelled, time-out; the remote is lost",
+        Lending => Done: "all of it has gone; the peer does not want it any more; the region is deregistered; the remote is lost",
         Connecting => Done: "the answer comes; cancelled, time-out; no such endpoint",
     }
 }

@@ -212,6 +212,12 @@ impl Queues {
         }
     }
 
+    /// Whether a part of a message waits, or the rest of a packet of it.
+    pub(crate) fn carries(&self, request: RequestId) -> bool {
+        self.streams.iter().any(|stream| stream.request == request)
+            || self.partials.iter().any(|of| of.request == request)
+    }
+
     /// Removes a message that is over.
     pub(crate) fn forget(&mut self, request: RequestId) {
         self.streams.retain(|stream| stream.request != request);

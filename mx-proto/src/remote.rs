@@ -20,6 +20,7 @@ use crate::ops::List;
 use crate::origin::Source;
 use crate::port::Limits;
 use crate::queues::{Control, Queues};
+use crate::regions::Transfers;
 use crate::secret::Nonce;
 use crate::shares::Shares;
 use crate::supply::Claim;
@@ -57,6 +58,8 @@ pub(crate) struct Remote {
     pub(crate) connects: List,
     /// All other operations with it, in the order in which they became that.
     pub(crate) kin: List,
+    /// Gets and puts of either side; `None`: there has not been any.
+    pub(crate) transfers: Option<Box<Transfers>>,
     pub(crate) life: Life,
 }
 
@@ -118,6 +121,8 @@ pub(crate) struct Met {
     pub(crate) asked: bool,
     /// The session is joined with others of its process.
     pub(crate) joins: bool,
+    /// Each side may reach registered memory of the other one.
+    pub(crate) regions: bool,
 }
 
 /// The sending link.
@@ -216,6 +221,7 @@ impl Remote {
             queues: None,
             connects: List::EMPTY,
             kin: List::EMPTY,
+            transfers: None,
             life: Life::Connecting { claimed: None },
         }
     }

@@ -86,6 +86,7 @@ const LABEL: &[u8] = b"bmi_mx site secret 1\0";
 const NONCE_LABEL: &[u8] = b"bmi_mx nonce 1\0";
 const CALL_LABEL: &[u8] = b"bmi_mx call 1\0";
 const CLAIM_LABEL: &[u8] = b"bmi_mx claim 1\0";
+const REGION_LABEL: &[u8] = b"bmi_mx region 1\0";
 const DATA_LINK_LABEL: &[u8] = b"bmi_mx data link 1\0";
 
 impl Secret {
@@ -152,6 +153,17 @@ pub(crate) fn call_of(nonce: &Nonce) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&nonce[..8]);
     u64::from_le_bytes(bytes)
+}
+
+/// The key of the region of that number, which cannot be predicted without the endpoint's key. Numbers must not be reused.
+pub(crate) fn region_key(key: &[u8; 16], number: u64) -> u64 {
+    let mut mac = keyed(key);
+    mac.update(REGION_LABEL);
+    mac.update(&number.to_le_bytes());
+    let bytes: ProofBytes = mac.finalize().into_bytes().into();
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[..8]);
+    u64::from_le_bytes(word)
 }
 
 /// The proof that a session is of the same process as another: of knowing the nonce that the receiver has drawn for

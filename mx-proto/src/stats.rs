@@ -25,6 +25,9 @@ crate::counters! {
         Level longest_wait_us: u64 = "longest time that a message sent with its data waited for its link or for credit, in microseconds",
         Count data_links: u64 = "links opened beside those of peers, for bulk data",
         Count data_links_lost: u64 = "links for bulk data that were lost, and whose data was asked for again",
+        Count accesses: u64 = "accesses of peers to registered memory that were served",
+        Count accesses_refused: u64 = "accesses of peers to registered memory that were refused: key, range or right, or too many",
+        Count refused_accesses: u64 = "gets and puts of this endpoint that peers refused",
         Count moved: u64 = "peers that were met over TCP and have moved to a fabric",
     }
 }

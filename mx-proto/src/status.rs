@@ -34,6 +34,14 @@ pub enum Status {
     BadSecret,
     /// The peer does not accept us: the network does not tell it who we are.
     Refused,
+    /// No registered region of memory has that key, or it has been deregistered meanwhile.
+    NoRegion,
+    /// The bytes are not all within the region.
+    OutOfRange,
+    /// The region may not be read, or not be written.
+    NotAllowed,
+    /// The peer does not know of registered memory.
+    Unsupported,
 }
 
 /// The kind of operation of a request.
@@ -71,6 +79,8 @@ pub enum Violation {
     Attach,
     /// A packet that has no place in a session's move to a fabric.
     Move,
+    /// An access to memory is malformed, or neither side has offered such.
+    Access,
     Introduction,
     AnotherName,
     OwnHello,
@@ -99,6 +109,7 @@ impl fmt::Display for Violation {
             Self::Proof => "a proof without a challenge",
             Self::Attach => "no data link of a session of ours",
             Self::Move => "a packet out of place in a move to a fabric",
+            Self::Access => "a malformed access to memory, or one that was not offered",
             Self::Introduction => "a malformed introduction",
             Self::AnotherName => "an introduction under another name",
             Self::OwnHello => "our own introduction",

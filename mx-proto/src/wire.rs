@@ -38,6 +38,8 @@
 //! | Lost       | -            | link number | -      | -                             |
 //! | Upgrade    | -            | fabric      | why not | address on the fabric        |
 //! | Fence      | -            | -           | -      | -                             |
+//! | Get        | region's key | offset      | number | receive id, length, link, offset in the region, length of the whole |
+//! | Put        | region's key | length      | -      | send id, offset in the region |
 //!
 //! Epoch, credit, slots and wanted are the sender's [`CreditFields`]: credits that the other side may have
 //! used in all, its slot messages that have been received, and credits that the sender requests.
@@ -82,11 +84,18 @@ const OFFER_KEY_LEN: usize = 24;
 /// Bytes of a pull's body without and with a link's number.
 const PULL_LEN: usize = 12;
 const PULL_LINK_LEN: usize = 16;
+/// Bytes of the bodies of a get and a put.
+const GET_LEN: usize = 28;
+const PUT_LEN: usize = 16;
 /// In `aux` of a Withdraw: its sender waits for a Notify, after which its memory is not read. (Who does not
 /// know of it answers nothing, and is not waited for for long.)
 pub(crate) const ANSWER: u32 = 1;
+/// In `aux` of a Withdraw: its word is the receive id of a get, of which no more is wanted.
+pub(crate) const OF_GET: u32 = 2;
 /// The feature of a hello: data links beside the session's own.
 pub(crate) const DATA_LINKS: u32 = 1;
+/// The feature of a hello: memory registered for the peer to reach.
+pub(crate) const REGIONS: u32 = 2;
 /// Features of a hello: moves to these fabrics.
 pub(crate) const FABRICS: u32 = FABRIC_RDM | FABRIC_DGRAM;
 
@@ -138,6 +147,10 @@ pub enum Kind {
     Upgrade = 22,
     /// Nothing of the sender's follows on this link; on a fabric's link: that has been read.
     Fence = 23,
+    /// Send me this part of a region of yours.
+    Get = 24,
+    /// A message whose data is to be pulled into a region of yours.
+    Put = 25,
 }
 
 impl Kind {
@@ -165,6 +178,8 @@ impl Kind {
             21 => Self::Lost,
             22 => Self::Upgrade,
             23 => Self::Fence,
+            24 => Self::Get,
+            25 => Self::Put,
             _ => return None,
         })
     }
@@ -498,6 +513,67 @@ impl PullBody {
     }
 }
 
+/// The body of a get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct GetBody {
+    pub(crate) recv_id: u64,
+    pub(crate) len: u32,
+    /// Number of the link that the data is to come on, 0 for the command link.
+    pub(crate) link: u32,
+    /// Offset in the region of the first byte of the whole get.
+    pub(crate) offset: u64,
+    /// Bytes of the whole get.
+    pub(crate) whole: u32,
+}
+
+impl GetBody {
+    pub(crate) fn emit(&self) -> [u8; GET_LEN] {
+        let mut bytes = [0; GET_LEN];
+        bytes[0..8].copy_from_slice(&self.recv_id.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.len.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.link.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.whole.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; GET_LEN] = bytes.try_into().ok()?;
+        Some(Self {
+            recv_id: u64_at(bytes, 0),
+            len: u32_at(bytes, 8),
+            link: u32_at(bytes, 12),
+            offset: u64_at(bytes, 16),
+            whole: u32_at(bytes, 24),
+        })
+    }
+}
+
+/// The body of a put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PutBody {
+    pub(crate) send_id: u64,
+    /// Offset in the region of the first byte.
+    pub(crate) offset: u64,
+}
+
+impl PutBody {
+    pub(crate) fn emit(&self) -> [u8; PUT_LEN] {
+        let mut bytes = [0; PUT_LEN];
+        bytes[0..8].copy_from_slice(&self.send_id.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; PUT_LEN] = bytes.try_into().ok()?;
+        Some(Self {
+            send_id: u64_at(bytes, 0),
+            offset: u64_at(bytes, 8),
+        })
+    }
+}
+
 /// Callers pass an `at` that lies within the fixed-size array they hold.
 #[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -538,7 +614,7 @@ mod tests {
     #[test]
     fn a_wrong_kind_or_magic_is_no_header() {
         let good = header(Kind::Eager).emit();
-        for (at, value) in [(0, 0), (0, 24), (0, 255), (2, b'm'), (3, b'x')] {
+        for (at, value) in [(0, 0), (0, 16), (0, 26), (0, 255), (2, b'm'), (3, b'x')] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::parse(&bad), None, "byte {at} = {value}");
@@ -626,6 +702,23 @@ mod tests {
         for wrong in [11, 13, 15, 17] {
             assert_eq!(PullBody::parse(&[0; 17][..wrong]), None);
         }
+        let get = GetBody {
+            recv_id: 8,
+            len: 9,
+            link: 10,
+            offset: u64::MAX - 11,
+            whole: 0x0102_0304,
+        };
+        assert_eq!(GetBody::parse(&get.emit()), Some(get));
+        let put = PutBody {
+            send_id: 12,
+            offset: u64::MAX - 13,
+        };
+        assert_eq!(PutBody::parse(&put.emit()), Some(put));
+        let (get, put) = (get.emit(), put.emit());
+        assert_eq!(GetBody::parse(&get[1..]), None);
+        assert_eq!(PutBody::parse(&put[1..]), None);
+        assert_eq!(PutBody::parse(&get), None);
     }
 
     #[test]

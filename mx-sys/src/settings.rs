@@ -337,6 +337,17 @@ impl Settings {
         }
     }
 
+    /// The defaults of a plugin of Mercury, whose peers may reach registered memory.
+    pub fn for_na() -> Self {
+        Self {
+            endpoint: mx_proto::Config {
+                regions: true,
+                ..Self::default().endpoint
+            },
+            ..Self::default()
+        }
+    }
+
     fn set_request_timeout(&mut self, value: Value) {
         self.endpoint.request_timeout.put(value);
         if self.waiting_counts {
@@ -346,9 +357,25 @@ impl Settings {
 
     /// [`for_mx`](Self::for_mx) with what `environment` says, and what of it was refused.
     pub fn load(environment: impl Fn(&str) -> Option<String>) -> (Self, Vec<Refused>) {
-        let mut settings = Self::for_mx();
-        let refused = tunable::load(Self::mx_rows(), &mut settings, environment, "");
-        settings.keep_secret(&refused);
+        Self::for_mx().load_into(Self::mx_rows(), environment)
+    }
+
+    /// Returns these settings with what `environment` says of `rows`, and what of it was refused.
+    fn load_into(
+        mut self,
+        rows: impl Iterator<Item = &'static Tunable<Self>> + Clone,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> (Self, Vec<Refused>) {
+        let refused = tunable::load(rows, &mut self, environment, "");
+        self.keep_secret(&refused);
+        (self, refused)
+    }
+
+    /// [`for_na`](Self::for_na) with the environment of this process, and what in it is no setting.
+    pub fn of_na() -> (Self, Vec<Refused>) {
+        let rows = rows::<Self>();
+        let (settings, mut refused) = Self::for_na().load_into(rows.iter(), environment);
+        refused.extend(unused(rows.iter(), &["MX_"], variables()));
         (settings, refused)
     }
 

@@ -298,6 +298,18 @@ impl Memory for UserMemory {
         self.len
     }
 
+    /// Divides an application's memory, which stays valid until the region is deregistered: this and all its parts are
+    /// dropped by then. A buffer of this library's is not divided.
+    fn part(&self, offset: usize, len: usize) -> Option<Self> {
+        if matches!(self.rest, Rest::Owned(_)) {
+            return None;
+        }
+        let pieces = self.parts(offset, len);
+        let pieces = pieces.map(|(start, len)| (start.cast(), len));
+        // SAFETY: the pieces lie within those for which the owner made the same promise.
+        unsafe { Self::list(pieces) }.ok()
+    }
+
     #[inline(always)]
     fn is_plain(&self) -> bool {
         matches!(self.rest, Rest::None)

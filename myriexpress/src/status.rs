@@ -64,6 +64,10 @@ impl From<mx_proto::Status> for StatusCode {
             Status::NoResources => Self::NoResources,
             // MX's word for who may not come in.
             Status::BadSecret | Status::Refused => Self::Rejected,
+            // MX has no registered memory, and no peer is offered any.
+            Status::NoRegion | Status::OutOfRange | Status::NotAllowed | Status::Unsupported => {
+                Self::Aborted
+            }
         }
     }
 }

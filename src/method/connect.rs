@@ -340,6 +340,7 @@ pub(crate) fn code_of_post(error: PostError) -> i32 {
         PostError::UnknownRemote => Cause::Reset.code(),
         PostError::TooLarge(_) => -BMI_EMSGSIZE,
         PostError::TooMany => -BMI_ENOMEM,
+        PostError::NoRegions => code_of(Status::Unsupported),
         PostError::BadMask => code_of(Status::Aborted),
     }
 }

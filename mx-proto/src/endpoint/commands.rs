@@ -63,6 +63,8 @@ pub enum PostError {
     BadMask,
     /// There are as many operations as there can be.
     TooMany,
+    /// The remote does not know of registered memory.
+    NoRegions,
 }
 
 impl fmt::Display for PostError {
@@ -72,6 +74,7 @@ impl fmt::Display for PostError {
             Self::TooLarge(len) => write!(f, "message of {len} bytes exceeds 4294967295"),
             Self::BadMask => f.write_str("match bits lie outside the mask"),
             Self::TooMany => f.write_str("too many operations"),
+            Self::NoRegions => f.write_str("the remote does not know of registered memory"),
         }
     }
 }
@@ -736,7 +739,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// A new operation with a remote, which is no connect. `None`: there can be no more.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         to: RemoteId,
         bits: MatchBits,

@@ -63,11 +63,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let remote = self.remotes.of(self.remote_on(link));
         let called = remote.is_some_and(|remote| remote.called.is_some());
         let fabrics = self.port.fabrics(link, called);
-        if self.port.limits(link).data_links > 0 {
-            fabrics | wire::DATA_LINKS
-        } else {
-            fabrics
-        }
+        let offered = [
+            (self.port.limits(link).data_links > 0, wire::DATA_LINKS),
+            (self.config.regions, wire::REGIONS),
+        ];
+        let offered = offered.iter().filter(|(offers, _)| *offers);
+        offered.fold(fabrics, |all, (_, feature)| all | feature)
     }
 
     /// Bytes of large messages are to be sent to a remote, or pulled from it: for so many the session should have a data

@@ -161,6 +161,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A fetch is over. A message that cannot be had stays only if it is undecided.
     pub(super) fn end_fetch(&mut self, op: RequestId, fetch: Fetch, status: Status) {
+        if fetch == Fetch::ACCESS {
+            return self.end_access(op);
+        }
         let rests = self.release(op);
         debug_assert!(rests.is_empty(), "half of what we receive");
         let memory = self.ops.finish_keeping(op);

@@ -418,6 +418,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             wire::Kind::Return => self.on_return(link, from, header),
             wire::Kind::Lost => self.on_lost(from, header.length),
             wire::Kind::Fence => self.on_fence(link, from),
+            wire::Kind::Get => self.on_get(link, from, header, bytes),
+            wire::Kind::Put => self.on_put(link, from, header, bytes),
             wire::Kind::Attach | wire::Kind::Attached => self.violation(link, Violation::Attach),
             // These two never get here; see `on_packet`.
             wire::Kind::Eager | wire::Kind::Data | wire::Kind::Upgrade => {}

@@ -12,7 +12,8 @@
 //! Knows nothing of: processes.
 
 use super::{
-    Endpoint, data_links, deadlines, introductions, liveness, moves, order, streamed, tombstones,
+    Endpoint, data_links, deadlines, introductions, liveness, moves, order, regions, streamed,
+    tombstones,
 };
 use crate::config::Config;
 use crate::early::Store;
@@ -92,6 +93,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             starved,
             messages: _,
             tombstones,
+            regions,
+            refused_accesses,
             timeouts: _,
             flow,
             epoch_ends,
@@ -112,6 +115,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         *spares = Spares::default();
         *early = Store::default();
         *tombstones = tombstones::Tombstones::default();
+        // Keys are the first process's.
+        regions.clear();
+        *refused_accesses = regions::Refusals::default();
         *flow = Flow::new(&config.flow());
         *wheel = Wheel::new(deadlines::TICK);
         *liveness = liveness::Liveness::new(config.peer_timeout);

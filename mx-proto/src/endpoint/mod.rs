@@ -39,6 +39,7 @@ mod moves;
 mod order;
 mod outbound;
 mod pending;
+mod regions;
 mod rendezvous;
 mod sessions;
 mod streamed;
@@ -55,12 +56,13 @@ use crate::config::Config;
 use crate::early::{Named, Store};
 use crate::event::{Arrival, Down, Event, Identity, Outcome};
 use crate::flow::Flow;
-use crate::ids::{EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId};
+use crate::ids::{EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId, Target};
 use crate::matching;
 use crate::ops::{NO_REMOTE, Ops, STREAMED, State, Strand};
 use crate::owner::{Events, Owner};
 use crate::port::{Close, LinkDown, Port, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
+use crate::regions::Regions;
 use crate::remote::{Life, Reach, Remote, Remotes, Tx};
 use crate::round::{Begun, Front, Next, PortEvent};
 use crate::shares::Shares;
@@ -104,6 +106,10 @@ pub struct Endpoint<P, C, O: Owner> {
     /// Room for one more of them.
     messages: Claim,
     tombstones: tombstones::Tombstones,
+    /// Memory that peers may reach.
+    regions: Regions<O::Memory>,
+    /// Refused accesses that have been logged.
+    refused_accesses: regions::Refusals,
     /// The time-outs of what is posted from now on.
     timeouts: TimeOuts,
     flow: Flow,
@@ -158,6 +164,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             early: Store::default(),
             starved: false,
             tombstones: tombstones::Tombstones::default(),
+            regions: Regions::default(),
+            refused_accesses: regions::Refusals::default(),
             flow,
             epoch_ends: false,
             wheel: Wheel::new(deadlines::TICK),
@@ -449,6 +457,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.remotes.all_named((nic, endpoint))
     }
 
+    /// The session that was begun from here with that target.
+    pub fn called(&self, target: Target) -> Option<RemoteId> {
+        self.remotes.called(target)
+    }
+
     /// A remote's name and session; `None` when the id is stale.
     pub fn remote_identity(&self, remote: RemoteId) -> Option<Identity> {
         self.remotes.of(remote).map(Remote::identity)
@@ -666,6 +679,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             State::Draining { .. }
             | State::Offered { .. }
             | State::Serving { .. }
+            | State::Lending { .. }
             | State::Withdrawn { .. } => {
                 if let (Some(link), Some(key)) = (tx, record.state.registered())
                     && let Some(memory) = port.remote_memory(link)
@@ -691,6 +705,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             _ => {}
         }
+        let transfers = remote.transfers.as_deref_mut();
+        let more = transfers.is_some_and(|transfers| transfers.remove(id));
         match ops.record(place).state {
             State::Connecting { .. } => ops.leave(Strand::Own, &mut remote.connects, place),
             _ => ops.leave(Strand::Kin, &mut remote.kin, place),
@@ -700,6 +716,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         if !rests.is_empty() {
             self.make_ready(to);
+        }
+        if more {
+            self.begin_transfers(to);
         }
         rests
     }
@@ -725,6 +744,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             State::Offered { .. } | State::Serving { .. } => {
                 Some(wire::Header::new(wire::Kind::Withdraw, word, 0))
+            }
+            State::Pulling(pulling) if pulling.is_get() => {
+                let mut header = wire::Header::new(wire::Kind::Withdraw, word, 0);
+                header.aux = wire::OF_GET;
+                Some(header)
             }
             // Its sender has nothing more to do with what came at once.
             State::Pulling(pulling) if pulling.send_id != STREAMED => {

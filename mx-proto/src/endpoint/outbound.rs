@@ -389,6 +389,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 if eager {
                     let len = partial.end as u32;
                     self.complete(partial.request, Status::Success, len);
+                } else {
+                    self.end_if_lent(id, partial.request);
                 }
             }
             Sent::Part(taken) => {

@@ -32,6 +32,7 @@ use crate::port::{
     Body, Destination, Place, Port, RemoteKey, RemoteRead, RemoteUse, SendError, Sent,
 };
 use crate::queues::{Partial, Stream};
+use crate::regions::PARTS_MAX;
 use crate::remote::{COMMAND_LINK, Met, Remote};
 use crate::status::{Status, Violation};
 use crate::time::{Clock, Instant};
@@ -104,6 +105,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if matches!(sent, Sent::Part(_)) {
             Err(SendError::WouldBlock)
         } else {
+            if stream.at + len >= stream.end {
+                self.end_if_lent(id, stream.request);
+            }
             Ok(())
         }
     }
@@ -338,6 +342,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         let send_id = pulling.send_id;
+        if pulling.is_whole() && pulling.is_get() {
+            let got = pulling.wanted;
+            return self.complete(id, Status::Success, got);
+        }
         if pulling.is_whole() {
             let received = pulling.wanted;
             let status = inbound_status(received, pulling.length);
@@ -371,7 +379,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Asks for as much of a message as may be outstanding: two parts for each data link.
     pub(super) fn pull(&mut self, id: RequestId, from: RemoteId) {
-        let numbered = self.numbers_parts(from);
+        let get = self.transfer(from, id);
+        let numbered = get.is_some() || self.numbers_parts(from);
         let pull_block = self.remotes.reach(from).pull_block;
         while let Some(State::Pulling(pulling)) =
             self.ops.get_mut(id).map(|record| &mut record.state)
@@ -389,7 +398,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 [first, ..] if !numbered => pulling.requested - first.at >= block.saturating_mul(2),
                 _ => pulling.parts.asked() >= 2 * links.max(1),
             };
-            if has_enough {
+            if has_enough || get.is_some() && pulling.parts.asked() >= PARTS_MAX {
                 return;
             }
             let Some((at, end)) = pulling.take_missing(block) else {
@@ -413,6 +422,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             match pulling.parts.open_mut() {
                 [first] if !numbered => first.end = end,
                 _ => pulling.parts.push(part),
+            }
+            if let Some(get) = get {
+                self.ask_region(from, get, &part);
+                continue;
             }
             let mut header = Header::new(wire::Kind::Pull, pulling.send_id, at);
             header.aux = attempt;
@@ -455,6 +468,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The sender calls an offered message off. A receive that had matched it goes back to where
     /// it was, as if the message had never been.
     pub(super) fn on_withdraw(&mut self, from: RemoteId, header: &Header, now: Instant) {
+        if header.aux == wire::OF_GET {
+            return self.on_withdrawn_get(from, header.word);
+        }
         let (send_id, answer) = (header.word, header.aux == wire::ANSWER);
         let Some(named) = self.early.names.get(&(from, send_id)).copied() else {
             // It has been answered already.
@@ -622,13 +638,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     pub(super) fn on_notify(&mut self, from: RemoteId, header: &Header) {
         let id = RequestId::from_word(header.word);
+        let status = notify_status(header.aux);
         if let Some(record) = self.ops.get(id)
             && record.remote == from
-            && let State::Offered { .. } | State::Serving { .. } | State::Withdrawn { .. } =
-                record.state
             && header.length <= record.state.room()
+            && match &record.state {
+                State::Offered { .. } | State::Serving { .. } | State::Withdrawn { .. } => true,
+                // A get is over with its last byte; its refusal is told.
+                State::Pulling(pulling) => pulling.is_get() && status != Status::Success,
+                _ => false,
+            }
         {
-            self.complete(id, notify_status(header.aux), header.length);
+            self.note_refusal(from, status);
+            self.complete(id, status, header.length);
         } else {
             self.stats.stale += 1;
         }
@@ -693,6 +715,10 @@ pub(super) fn notify_code(status: Status) -> u32 {
     match status {
         Status::Success => 0,
         Status::Truncated => 1,
+        Status::NoRegion => 3,
+        Status::OutOfRange => 4,
+        Status::NotAllowed => 5,
+        Status::NoResources => 6,
         _ => 2,
     }
 }
@@ -702,6 +728,10 @@ pub(super) fn notify_status(code: u32) -> Status {
     match code {
         0 => Status::Success,
         1 => Status::Truncated,
+        3 => Status::NoRegion,
+        4 => Status::OutOfRange,
+        5 => Status::NotAllowed,
+        6 => Status::NoResources,
         _ => Status::Aborted,
     }
 }

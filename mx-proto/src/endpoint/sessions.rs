@@ -248,11 +248,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             step: None,
             asked: false,
             joins: O::joins(greeting),
+            regions: self.config.regions && hello.features & wire::REGIONS != 0,
         };
         self.remotes.meet(id, met);
         self.join_own(id);
         self.stats.remotes_up += 1;
         self.learn_limits(id, link);
+        self.begin_transfers(id);
     }
 
     /// The answer to a Connect of ours.

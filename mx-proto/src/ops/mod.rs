@@ -19,7 +19,7 @@ pub(crate) use list::{Links, NONE, Strand};
 pub(crate) use parts::{NO_LINK, Part, Parts};
 pub use places::{Chunks, Places};
 pub use record::Record;
-pub(crate) use record::{Fetch, Form, Head, NO_REMOTE, Position, Pulling, STREAMED, State};
+pub(crate) use record::{Fetch, Form, Head, NO_REMOTE, Position, Pulling, REGION, STREAMED, State};
 pub use table::Ops;
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //!   receive  Posted --matches an offer--> Pulling --all there--> Done
 //!              ^  `--matches data--> Done    |
 //!              `---- sender withdraws -------'
+//!   access   Lending --all has gone--> Done            a peer's get; its put is Pulling
 //!   connect  Connecting --reply--> Done
 //!   pending   Pending --> Queued, Draining, Posted, Pulling or Done
 //!
@@ -26,6 +27,7 @@ use crate::memory::Memory;
 use crate::op_states::{self, Stage};
 use crate::port::RemoteKey;
 use crate::queues::QueuePosition;
+use crate::regions::RegionKey;
 use crate::status::Status;
 use crate::timeouts::Timeout;
 use crate::timer::TimerId;
@@ -111,6 +113,15 @@ pub(crate) enum State<M> {
     },
     /// A receive whose data is on its way.
     Pulling(Pulling<M>),
+    /// A part of a get by a peer, with the memory of all of it; see `regions`.
+    Lending {
+        memory: M,
+        region: RegionKey,
+        /// The reader's id of its get.
+        recv_id: u64,
+        /// Offset of the first byte of the part, and of the one behind it.
+        part: (u32, u32),
+    },
     /// A connect, among its remote's.
     Connecting { key: u32 },
     /// The operation is over, and its owner's to free.
@@ -140,7 +151,7 @@ pub(crate) struct Pulling<M> {
     pub(crate) memory: M,
     /// The sender's id of it.
     pub(crate) send_id: u64,
-    /// The sender's match bits.
+    /// The sender's match bits; of a peer's put the key of the region.
     pub(crate) bits: MatchBits,
     /// Bytes of the message.
     pub(crate) length: u32,
@@ -165,12 +176,18 @@ pub(crate) struct Pulling<M> {
 /// The id of a message at its sender, for a receive that asks for nothing of it.
 pub(crate) const STREAMED: u64 = u64::MAX;
 
+/// The id of a message at its sender, for a get.
+pub(crate) const REGION: u64 = u64::MAX - 1;
+
 /// A message that the endpoint fetches for itself. An option of it has four bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fetch(NonZeroU32);
 
 impl Fetch {
-    /// The early message at this place. There are never so many places that the last number is one.
+    /// No message: an access of a peer to a region. There are never so many places that the last number is one.
+    pub(crate) const ACCESS: Self = Self(NonZeroU32::MAX);
+
+    /// The early message at this place.
     pub(crate) fn of(place: u32) -> Self {
         Self(NonZeroU32::MIN.saturating_add(place))
     }
@@ -229,6 +246,11 @@ impl<M: Memory> Pulling<M> {
         let mut whole = Self::new(memory, (STREAMED, None), bits, length, None);
         whole.requested = whole.wanted;
         whole
+    }
+
+    /// Whether a peer's registered memory is read.
+    pub(crate) fn is_get(&self) -> bool {
+        self.send_id == REGION
     }
 
     /// Returns the number of bytes that are to be asked for.
@@ -384,6 +406,7 @@ impl<M> State<M> {
             | Self::Serving { memory, .. }
             | Self::Withdrawn { memory, .. }
             | Self::Posted { memory, .. }
+            | Self::Lending { memory, .. }
             | Self::Pulling(Pulling { memory, .. }) => Some(memory),
             Self::Pending { memory, .. } => memory.as_ref(),
             Self::Free | Self::Connecting { .. } | Self::Done => None,
@@ -426,6 +449,7 @@ impl<M> State<M> {
             | Self::Serving { memory, .. }
             | Self::Withdrawn { memory, .. }
             | Self::Posted { memory, .. }
+            | Self::Lending { memory, .. }
             | Self::Pulling(Pulling { memory, .. }) => Some(memory),
             Self::Pending { memory, .. } => memory,
             Self::Free | Self::Connecting { .. } | Self::Done => None,
@@ -465,11 +489,12 @@ impl<M> State<M> {
         matches!(self, Self::Pulling(pulling) if pulling.reading)
     }
 
-    /// The message that the endpoint fetches with it for itself, if it does.
+    /// The message that the endpoint fetches with it for itself, if it does, or [`Fetch::ACCESS`].
     #[inline]
     pub(crate) fn fetches(&self) -> Option<Fetch> {
         match self {
             Self::Pulling(pulling) => pulling.fetch,
+            Self::Lending { .. } => Some(Fetch::ACCESS),
             _ => None,
         }
     }
@@ -504,6 +529,7 @@ impl<M> State<M> {
             Self::Withdrawn { .. } => Stage::Withdrawn,
             Self::Posted { .. } => Stage::Posted,
             Self::Pulling(_) => Stage::Pulling,
+            Self::Lending { .. } => Stage::Lending,
             Self::Connecting { .. } => Stage::Connecting,
             Self::Done => Stage::Done,
         }

@@ -11,6 +11,7 @@ mod inherit;
 mod introductions;
 mod oneself;
 mod pair;
+mod regions;
 mod reliable;
 mod requests;
 mod secret;

@@ -390,6 +390,15 @@ impl Pair {
         }
     }
 
+    /// Endpoints that offer registered memory, or not.
+    pub(crate) fn with_regions(a: bool, b: bool) -> Self {
+        let config = |regions| Config {
+            regions,
+            ..settings(0)
+        };
+        Self::of(config(a), config(b))
+    }
+
     /// Where no endpoint of ours is, but a link leads.
     pub(crate) fn impostor(&self) -> Target {
         Target {

@@ -14,6 +14,7 @@ mod liveness;
 mod moves;
 mod order;
 mod ports;
+mod regions;
 mod rig;
 mod roaming;
 mod sources;

@@ -2,7 +2,7 @@
 
 use mx_proto::port::Port;
 use mx_proto::{
-    Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, NicId, RemoteId, Route,
+    Config, Down, Endpoint, EndpointId, Identity, Instant, Key, MatchBits, NicId, RemoteId, Route,
     SessionId, Status, Target,
 };
 use mx_sim::Completion;
@@ -76,6 +76,8 @@ impl<P: Port<Buffer>> Rig<P> {
             };
             let config = Config {
                 peer_timeout: Some(peer_timeout),
+                regions: true,
+                key: Key([node as u8; 16]),
                 request_timeout: None,
                 ..Config::default()
             };

@@ -20,7 +20,8 @@ use mx_proto::memory::Source;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
 use mx_proto::{
     Arrival, Config, Decision, Deferred, EndpointId, InboxStats, LinkId, MatchBits, MatchMask,
-    NicId, Posted, Received, RemoteId, RequestId, Route, SendMode, Status, Verdict,
+    NicId, Posted, Received, RegionKey, RemoteId, RequestId, Rights, Route, SendMode, Status,
+    Verdict,
 };
 use mx_sim::script::Event;
 use mx_sim::{Queue, Reports, Verdicts, VirtualClock};
@@ -39,6 +40,8 @@ const HEAP_MAX: isize = (UNEXPECTED + 12 * (32 << 10) + (256 << 10)) as isize;
 
 /// Operations under way at the same time.
 const POSTED_MAX: usize = 32;
+/// Regions at the same time.
+const REGIONS_MAX: usize = 8;
 /// Links at the same time.
 const LINKS_MAX: usize = 12;
 
@@ -55,6 +58,7 @@ fn config(flags: u8) -> Config {
         max_remotes: REMOTES,
         keep_tombstones: if flags & 4 == 0 { 0 } else { 8 },
         connect_again: flags & 8 != 0,
+        regions: flags & 64 == 0,
         ..Config::default()
     }
 }
@@ -73,6 +77,8 @@ struct World {
     remotes: Vec<RemoteId>,
     deferred: Option<Deferred>,
     contexts: u64,
+    /// Registered memory, and what was.
+    regions: Vec<RegionKey>,
 }
 
 /// Decides about messages without a receive.
@@ -126,7 +132,16 @@ impl World {
             remotes: Vec::new(),
             deferred: None,
             contexts: 0,
+            regions: Vec::new(),
         };
+        if world.endpoint.config().regions {
+            let (read, write) = (true, true);
+            let memory = Buffer::new(20_000, &world.endpoint.owner_mut().buffers);
+            let key = within(1, || {
+                world.endpoint.register(memory, Rights { read, write })
+            });
+            world.regions.push(key);
+        }
         // One remote that called, one that was called.
         if flags & 16 == 0 {
             let link = world.net.with(open);
@@ -209,8 +224,86 @@ impl World {
                     self.packet(link, &packet(1, 5, flags.into(), &who), 0);
                 }
             }
+            22 if self.endpoint.config().regions => self.reach(input),
+            23 if self.endpoint.config().regions => self.access(input),
             _ => self.lie(input),
         }
+    }
+
+    /// Registers memory, ends a region, or begins a get or put.
+    fn reach(&mut self, input: &mut Input<'_>) {
+        let (how, to) = (input.byte(), input.below(8));
+        let len = input.choose(&[0, 1, 100, 8192, 20_000, 50_000]);
+        if how & 3 == 0 {
+            if self.regions.len() < REGIONS_MAX {
+                let memory = Buffer::new(len, &self.endpoint.owner_mut().buffers);
+                let rights = Rights {
+                    read: how & 4 == 0,
+                    write: how & 8 == 0,
+                };
+                let key = within(1, || self.endpoint.register(memory, rights));
+                self.regions.push(key);
+            }
+            return;
+        }
+        if how & 3 == 1 {
+            if !self.regions.is_empty() {
+                let key = self.regions.remove(to % self.regions.len());
+                assert!(within(1, || self.endpoint.deregister(key)));
+            }
+            return self.collect();
+        }
+        if self.remotes.is_empty() || self.pending.len() >= POSTED_MAX {
+            return;
+        }
+        let remote = self.remotes[to % self.remotes.len()];
+        let memory = Buffer::new(len, &self.endpoint.owner_mut().buffers);
+        let what = (memory, self.next_context());
+        let region = (RegionKey(input.u64()), input.u64());
+        let posted = within(1, || match how & 4 {
+            0 => self.endpoint.get(remote, region, what),
+            _ => self.endpoint.put(remote, region, what),
+        });
+        if let Ok(Posted::Pending(request)) = posted {
+            self.know(request);
+        }
+    }
+
+    /// A peer asks for bytes of a region, or offers some; what it says may be right.
+    fn access(&mut self, input: &mut Input<'_>) {
+        let Some(link) = self.link(input.below(LINKS_MAX)) else {
+            return;
+        };
+        let how = input.byte();
+        let nth = input.below(2 * self.regions.len() + 1);
+        let known = self.regions.get(nth / 2);
+        let key = known.map_or_else(|| input.u64(), |key| key.0);
+        let at = input.choose(&[0, 0, 0, 1, 100, 8192, u32::MAX]);
+        let len = input.choose(&[1, 100, 9000, 20_000, 20_001]);
+        let (offset, len) = (input.choose(&[0, 0, 1, 19_000]), input.near(len));
+        let offset = if how & 2 == 0 { offset } else { input.u64() };
+        let mut body = vec![0; if how & 1 == 0 { 28 } else { 16 }];
+        body[0] = input.byte() % 4;
+        if how & 1 == 0 {
+            put(&mut body, 8, len.into(), 4);
+            put(&mut body, 12, u64::from(how & 4), 4);
+            put(&mut body, 16, offset, 8);
+            let whole = if how & 8 == 0 {
+                at.wrapping_add(len)
+            } else {
+                len
+            };
+            put(&mut body, 24, whole.into(), 4);
+        } else {
+            put(&mut body, 8, offset, 8);
+        }
+        if how & 0xf0 == 0xf0 {
+            body.pop();
+        }
+        let (kind, length) = if how & 1 == 0 { (24, at) } else { (25, len) };
+        let mut packet = packet(kind, key, length, &body);
+        put(&mut packet.0, 20, u64::from(input.byte() % 4), 4);
+        self.packet(link, &packet, how & 1);
     }
 
     fn progress(&mut self) {
@@ -403,6 +496,23 @@ impl World {
                 packet(6, u64_at(&wide(&pulled), 0), length, &vec![7; len])
             }
             11 => packet(12, word, 0, &[]),
+            24 if how & 1 == 0 => {
+                let len = u32_at(&wide(&body), 8).min(u32::from(how) << 6);
+                let mut data = packet(6, first_word(&body), length, &vec![8; len as usize]);
+                data.0[20..24].copy_from_slice(&header[20..24]);
+                data
+            }
+            25 if how & 1 == 0 => {
+                let mut pull = [0; 12];
+                put(&mut pull, 0, 4242, 8);
+                put(&mut pull, 8, length.into(), 4);
+                packet(5, first_word(&body), 0, &pull)
+            }
+            24 | 25 => {
+                let mut refusal = packet(7, first_word(&body), 0, &[]);
+                put(&mut refusal.0, 20, u64::from(how >> 1 & 7), 4);
+                refusal
+            }
             // Its Claim, given back.
             15 => packet(15, 0, 0, &body),
             _ => packet(9, 0, 0, &[]),
@@ -499,15 +609,16 @@ impl Program for World {
         let begun = |link: &LinkId| self.net.with(|net| net.end(*link).begun);
         let coming = links(&self.net).iter().filter(|link| begun(link)).count();
         assert!(
-            buffers <= requests + messages + coming,
+            buffers <= requests + messages + coming + self.endpoint.regions(),
             "{buffers} buffers for {requests} requests and {messages} messages"
         );
         assert!(inbox.bytes + self.endpoint.unexpected_bytes() <= UNEXPECTED);
         // Messages that are to be shown are fetched, too.
         let (least, shown) = (
-            self.pending.len() + inbox.fetching,
+            self.pending.len() + inbox.fetching + self.endpoint.accesses(),
             self.endpoint.undecided(),
         );
+        assert_eq!(self.endpoint.regions(), self.regions.len());
         assert!(
             (least..=least + shown).contains(&requests),
             "{requests} requests, {shown} undecided: {:?}, {inbox:?}",
@@ -533,6 +644,9 @@ impl Program for World {
             self.pending
         );
         assert_eq!(self.endpoint.requests(), 0);
+        for key in std::mem::take(&mut self.regions) {
+            assert!(within(1, || self.endpoint.deregister(key)));
+        }
         assert_eq!(
             Rc::strong_count(&self.endpoint.owner_mut().buffers),
             1,

@@ -50,6 +50,11 @@ impl Memory for Buffer {
         self.bytes.len()
     }
 
+    fn part(&self, offset: usize, len: usize) -> Option<Self> {
+        assert!(offset + len <= self.bytes.len(), "beyond the region");
+        Some(within(0, || Self::new(len, &self.all)))
+    }
+
     fn visit(&self, offset: usize, len: usize, visitor: impl FnMut(&[u8])) {
         self.bytes.visit(offset, len, visitor);
     }

@@ -75,6 +75,7 @@ pub(crate) fn hello(key: u32, endpoint: u8, life: u8) -> Vec<u8> {
     bytes[25] = u8::from(endpoint >= RIGHTFUL);
     put(&mut bytes, 32, SELF.nic.0, 8);
     put(&mut bytes, 40, SELF.endpoint.0.into(), 4);
+    put(&mut bytes, 44, REGIONS, 4);
     bytes[NONCE_AT..].fill(endpoint << 3 | life & 7);
     bytes
 }
@@ -86,6 +87,9 @@ pub(crate) const RIGHTFUL: u8 = 32;
 pub(crate) fn is_rightful(session: SessionId) -> bool {
     session.0 >> 8 & 1 == 1
 }
+
+/// The feature of registered memory.
+const REGIONS: u64 = 2;
 
 /// The nonce of a hello.
 pub(crate) const NONCE_AT: usize = 48;

@@ -16,6 +16,8 @@ use std::rc::Rc;
 #[derive(Clone, Debug)]
 pub struct Buffer {
     inner: Rc<Inner>,
+    /// The part of the memory that this handle shows: its beginning and its end.
+    shown: (usize, usize),
 }
 
 #[derive(Debug)]
@@ -34,6 +36,7 @@ impl Buffer {
 
     /// Memory that is lent piece by piece, with cuts at the `seams` (ascending).
     pub fn in_pieces(bytes: Vec<u8>, seams: Vec<usize>) -> Self {
+        let shown = (0, bytes.len());
         let inner = Inner {
             bytes: RefCell::new(bytes),
             seams,
@@ -41,6 +44,7 @@ impl Buffer {
         };
         Self {
             inner: Rc::new(inner),
+            shown,
         }
     }
 
@@ -76,9 +80,9 @@ impl Buffer {
 
     /// Calls `each` with the pieces of `offset .. offset + len`.
     fn pieces(&self, offset: usize, len: usize, mut each: impl FnMut(std::ops::Range<usize>)) {
-        let all = self.inner.bytes.borrow().len();
-        let end = offset.saturating_add(len).min(all);
-        let mut at = offset;
+        let (begin, all) = self.shown;
+        let end = begin.saturating_add(offset).saturating_add(len).min(all);
+        let mut at = begin.saturating_add(offset);
         while at < end {
             let seam = self
                 .inner
@@ -101,7 +105,20 @@ impl From<Vec<u8>> for Buffer {
 
 impl Memory for Buffer {
     fn len(&self) -> usize {
-        self.inner.bytes.borrow().len()
+        self.shown.1 - self.shown.0
+    }
+
+    fn part(&self, offset: usize, len: usize) -> Option<Self> {
+        let begin = self.shown.0 + offset;
+        let shown = (begin, begin + len);
+        assert!(
+            !self.is_back() && shown.1 <= self.shown.1,
+            "memory that is not there"
+        );
+        Some(Self {
+            shown,
+            ..self.clone()
+        })
     }
 
     fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {

@@ -1,0 +1,306 @@
+//! A class of Mercury's: an endpoint from `initialize` to `finalize`.
+//!
+//! ```text
+//!   initialize: settings, address --> HostPorts::open --> Engine, helper thread --> in a place of the pool
+//!   finalize:   out of its place --> helper stopped --> peers told, last packets sent (bounded) --> place free
+//! ```
+//!
+//! Places are never freed, so that a process that forks finds their locks free in its child.
+//!
+//! Owns: the pool of places.
+
+use crate::abi::{
+    NA_ADDRINUSE, NA_ADDRNOTAVAIL, NA_INVALID_ARG, NA_NODEV, NA_NOMEM, NA_PROTOCOL_ERROR, na_return,
+};
+use crate::address::{self, Peer};
+use crate::engine::{Engine, Host, KEY, NaSlot};
+use crate::libna::Libna;
+use bmi_method::peer_name;
+use mx_proto::{Config, Endpoint, EndpointId, Identity, Route};
+use mx_sys::slot::{Open, Trouble};
+use mx_sys::{
+    EndpointChoice, Guard, HostPorts, MonotonicClock, OpenAnew, OpenError, OpenOptions, Settings,
+    Shared, StderrLogger, Tuning, linger, nic, reserve, settings,
+};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The request of a program for a class.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    /// The protocol: `mx`, or a port's name.
+    pub(crate) protocol: &'a str,
+    /// The address to listen on, `host`, `host:port` or `:port`; `None`: any.
+    pub(crate) host: Option<&'a str>,
+    /// Bytes of the largest unexpected and expected message, 0 for the usual.
+    pub(crate) sizes: (usize, usize),
+}
+
+/// A class.
+pub(crate) struct Class {
+    place: &'static Place,
+    /// The route of addresses that say none.
+    pub(crate) route: Route,
+    /// Bytes of the largest unexpected message.
+    pub(crate) unexpected_max: usize,
+    /// Bytes of the largest expected message.
+    pub(crate) expected_max: usize,
+    /// The own address.
+    pub(crate) own: Arc<Peer>,
+}
+
+/// A place for an endpoint.
+struct Place {
+    shared: Arc<Shared<NaSlot>>,
+}
+
+static FREE: Mutex<Vec<&'static Place>> = Mutex::new(Vec::new());
+
+/// Bytes of a message unless the program says otherwise.
+const USUAL_SIZE: usize = 4096;
+/// Bytes of a message at most: such a message needs no more than a credit limit's worth of memory before its receive is there.
+const SIZE_MAX: usize = 64 << 10;
+/// The time that [`Class::close`] waits for the last messages to leave.
+const LINGER: Duration = Duration::from_secs(1);
+
+impl Class {
+    /// Opens an endpoint.
+    pub(crate) fn open(request: &Request<'_>, libna: &'static Libna) -> Result<Self, na_return> {
+        start_logging();
+        let route = address::route_of(request.protocol).ok_or(NA_INVALID_ARG)?;
+        let (settings, refused) = Settings::of_na();
+        for refused in refused {
+            log::warn!("{refused}");
+        }
+        nic::set_peers_file(settings.peers.clone());
+        reserve::fill();
+        reserve::prepare_thread();
+        let options = options(&settings, route, request.host)?;
+        let size = |asked: usize| match asked {
+            0 => USUAL_SIZE,
+            asked => asked.clamp(256, SIZE_MAX),
+        };
+        let (unexpected_max, expected_max) = (size(request.sizes.0), size(request.sizes.1));
+        let opened = HostPorts::open(options.clone()).map_err(Trouble::Ports);
+        let (ports, identity) = opened.map_err(no_endpoint)?;
+        let config = ports.endpoint_config(&settings.endpoint);
+        let config = config.map_err(Trouble::Random).map_err(no_endpoint)?;
+        let again = EndpointChoice::Exact(identity.endpoint);
+        let anew = OpenAnew::new(options, again, settings.tuning(), settings.helper);
+        let place = Place::take()?;
+        let tuned = place.shared.retune(anew.tuning);
+        let open = tuned.map_err(Trouble::Doorbells).and_then(|()| {
+            let engine = engine((config, identity), ports, route, (libna, unexpected_max));
+            Open::new(engine, anew, &place.shared)
+        });
+        let open = open.map_err(|trouble| {
+            FREE.lock().push(place);
+            no_endpoint(trouble)
+        })?;
+        place.shared.lock().put(open);
+        let name = (identity.nic, identity.endpoint);
+        let own = Arc::new(Peer::new(name, route, identity.endpoint));
+        log::info!("{} is open, session {:#x}", own.text(), identity.session.0);
+        Ok(Self {
+            place,
+            route,
+            unexpected_max,
+            expected_max,
+            own,
+        })
+    }
+
+    /// The engine, locked. In a child of `fork` its ports are opened anew first.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, NaSlot> {
+        let shared = &self.place.shared;
+        if !shared.is_mine() {
+            self.take_over();
+        }
+        shared.lock()
+    }
+
+    /// [`lock`](Self::lock) by a thread that polls.
+    #[inline]
+    pub(crate) fn lock_for_poll(&self) -> Guard<'_, NaSlot> {
+        let shared = &self.place.shared;
+        if !shared.is_mine() {
+            self.take_over();
+        }
+        shared.lock_for_poll()
+    }
+
+    #[cold]
+    fn take_over(&self) {
+        let shared = &self.place.shared;
+        let opened = NaSlot::open_anew(&mut shared.lock(), shared);
+        if let Err(trouble) = opened {
+            log::error!("after a fork: {trouble:?}");
+        }
+    }
+
+    /// Runs `f` with the engine, and what that leads to.
+    #[inline]
+    pub(crate) fn with<R>(
+        &self,
+        f: impl FnOnce(&mut Engine) -> Result<R, na_return>,
+    ) -> Result<R, na_return> {
+        let mut slot = self.lock();
+        let engine = slot.engine().ok_or(NA_INVALID_ARG)?;
+        let result = f(engine);
+        engine.settle();
+        result
+    }
+
+    /// Waits until `check` returns something, or the time is over.
+    pub(crate) fn wait<R>(
+        &self,
+        timeout: Duration,
+        mut check: impl FnMut(&mut Engine) -> Option<R>,
+    ) -> Option<R> {
+        let shared = &self.place.shared;
+        if !shared.is_mine() {
+            self.take_over();
+        }
+        let found = shared.wait_for(crate::engine::COMPLETIONS, Some(timeout), |slot| {
+            slot.engine().and_then(&mut check)
+        });
+        // Threads of other contexts may be asleep, and this one polls no more.
+        let _ = self.with(|_| Ok(()));
+        found
+    }
+
+    /// Closes the endpoint. What is under way completes as cancelled or unreachable.
+    pub(crate) fn close(self) {
+        let shared = &self.place.shared;
+        if !shared.is_mine() {
+            shared.lock().drop_inherited(shared);
+        } else if let Some(open) = { shared.lock().take() } {
+            let mut engine = open.into_engine();
+            engine.close();
+            linger(LINGER, || {
+                let busy = engine.poll();
+                let descriptors = mx_sys::slot::Engine::endpoint(&*engine).descriptors();
+                engine.lingers().then_some((busy, descriptors))
+            });
+        }
+        shared.end();
+        log::info!("{} is closed", self.own.text());
+        FREE.lock().push(self.place);
+    }
+}
+
+impl Place {
+    fn take() -> Result<&'static Self, na_return> {
+        if let Some(place) = FREE.lock().pop() {
+            return Ok(place);
+        }
+        let shared = Shared::new(NaSlot::new(()), Tuning::default());
+        let shared = shared.map_err(|reason| no_endpoint(Trouble::Doorbells(reason)))?;
+        let shared = Arc::new(shared);
+        let place: &'static Self = Box::leak(Box::new(Self { shared }));
+        place.shared.inherit();
+        Ok(place)
+    }
+}
+
+/// The engine over these ports. By itself, for what is moved here lies on the stack several times.
+#[inline(never)]
+fn engine(
+    (config, identity): (Config, Identity),
+    ports: Box<HostPorts>,
+    route: Route,
+    (libna, unexpected_max): (&'static Libna, usize),
+) -> Box<Engine> {
+    let host = Host::new(identity.endpoint, route);
+    let endpoint = Endpoint::new(config, identity, KEY, *ports, MonotonicClock, host);
+    Box::new(Engine::new(endpoint, libna, unexpected_max))
+}
+
+/// The options of an endpoint that listens where a program says.
+fn options(
+    settings: &Settings,
+    route: Route,
+    host: Option<&str>,
+) -> Result<OpenOptions, na_return> {
+    let usual = |choice| OpenOptions {
+        policy: if route == Route::AUTO {
+            settings.port
+        } else {
+            route
+        },
+        required: route,
+        ..settings.open_options(choice)
+    };
+    let Some(host) = host.filter(|host| !host.is_empty()) else {
+        return Ok(usual(EndpointChoice::Any));
+    };
+    let bad = |why: &dyn std::fmt::Display| {
+        log::error!("cannot listen on {host:?}: {why}");
+        NA_INVALID_ARG
+    };
+    // Only a number: on all addresses.
+    let (everywhere, text) = match host.strip_prefix(':') {
+        Some(port) => (true, format!("localhost:{port}")),
+        None => (false, host.to_owned()),
+    };
+    let name = peer_name::parse(&format!("{}://{text}", address::CLASS));
+    let Some(name) = name.map_err(|error| bad(&error))? else {
+        return Err(bad(&"no address"));
+    };
+    let choice = match name.endpoint {
+        // A port of the kernel's choice, as others write it.
+        None | Some(0) => EndpointChoice::Any,
+        Some(endpoint) => EndpointChoice::Exact(EndpointId(endpoint)),
+    };
+    let only = if everywhere {
+        None
+    } else {
+        let address = nic::listen_address(&name.host, name.board);
+        Some(address.map_err(|error| {
+            log::error!("cannot listen on {host:?}: {error}");
+            NA_ADDRNOTAVAIL
+        })?)
+    };
+    Ok(OpenOptions {
+        board: name.board,
+        address: only.filter(|address| !address.is_loopback()),
+        tcp_bind: only,
+        ..usual(choice)
+    })
+}
+
+/// The code for an endpoint that cannot be opened.
+#[cold]
+fn no_endpoint(trouble: Trouble) -> na_return {
+    match trouble {
+        Trouble::Ports(error) => {
+            log::error!("{error}");
+            match error {
+                OpenError::InUse { .. } | OpenError::NoneFree => NA_ADDRINUSE,
+                OpenError::Board(_) | OpenError::Listen { .. } => NA_ADDRNOTAVAIL,
+                OpenError::Endpoint(_) => NA_INVALID_ARG,
+                OpenError::Port(..) => NA_NODEV,
+                OpenError::Secret(_) => NA_PROTOCOL_ERROR,
+                OpenError::Descriptors(_) | OpenError::System(_) => NA_NOMEM,
+            }
+        }
+        Trouble::Random(error) | Trouble::Doorbells(error) | Trouble::Helper(error) => {
+            log::error!("no endpoint: {error}");
+            NA_NOMEM
+        }
+    }
+}
+
+/// Lines go to stderr: warnings, or what `MX_LOG` asks for when the plugin is loaded.
+pub(crate) fn start_logging() {
+    static LOGGER: OnceLock<StderrLogger> = OnceLock::new();
+    let logger = LOGGER.get_or_init(|| {
+        let asked = settings::trusted_environment("MX_LOG").filter(|text| !text.is_empty());
+        StderrLogger::new(asked.as_deref().unwrap_or("warn"))
+    });
+    if log::set_logger(logger).is_ok() {
+        log::set_max_level(logger.filter());
+    }
+}
