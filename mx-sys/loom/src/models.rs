@@ -7,6 +7,7 @@
 mod support;
 
 use super::helper::run;
+use super::wait::{HeldBack, HelperState};
 use super::{Shared, Tuning};
 use crate::kernel;
 use loom::model::Builder;
@@ -300,5 +301,91 @@ fn the_helper_wakes_for_an_endpoint_that_is_opened_and_sleeps_for_one_that_is_cl
         waiting.join().unwrap();
         engine.lock().open = false;
         helping.stop();
+    });
+}
+
+/// Sends a packet, as the front of a send does.
+fn send(engine: &Engine) {
+    let mut guard = engine.lock();
+    let may_hold = guard.may_hold();
+    guard.send(may_hold);
+    if may_hold {
+        guard.send_held_soon();
+    }
+}
+
+/// Waits without a call of the engine until it has sent so many packets.
+fn until_sent(feeder: &Feeder, packets: u64) {
+    while feeder.sent() < packets {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn packets_that_are_held_back_are_sent_although_no_call_follows() {
+    in_every_order(3, || {
+        let (engine, feeder) = engine(Duration::ZERO);
+        let helping = Helping::start(&engine);
+        send(&engine);
+        until_sent(&feeder, 1);
+        // The helper watches, or arms the engine.
+        let now = Some(Duration::ZERO);
+        assert_eq!(engine.wait_for(1, now, |toy| toy.take(0)), None);
+        send(&engine);
+        send(&engine);
+        until_sent(&feeder, 3);
+        // It has armed the engine.
+        until_armed(&feeder);
+        send(&engine);
+        until_sent(&feeder, 4);
+        helping.stop();
+    });
+}
+
+#[test]
+fn two_threads_that_send_have_their_packets_sent() {
+    in_every_order(2, || {
+        let (engine, feeder) = engine(Duration::ZERO);
+        let helping = Helping::start(&engine);
+        until_armed(&feeder);
+        let sending = [(); 2].map(|()| {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || send(&engine))
+        });
+        join(sending);
+        until_sent(&feeder, 2);
+        helping.stop();
+    });
+}
+
+/// A time-out would end the sleep of a helper that watches, and send them; but it does not wait for that.
+#[test]
+fn a_helper_that_watches_is_rung_once_for_the_packets_that_are_held_back() {
+    in_every_order(1, || {
+        let (engine, feeder) = engine(Duration::ZERO);
+        let doorbells = engine.doorbells().unwrap();
+        send(&engine);
+        assert_eq!(feeder.sent(), 1, "there is no helper");
+        engine.acquire().waiting.helper = HelperState::Watching;
+        send(&engine);
+        assert_eq!(feeder.sent(), 1);
+        assert!(doorbells.helper.silence());
+        send(&engine);
+        assert!(!doorbells.helper.silence());
+    });
+}
+
+/// It may have been rung while it watched, and has looked before it stops.
+#[test]
+fn a_helper_that_has_looked_can_be_rung_again() {
+    in_every_order(3, || {
+        let (engine, feeder) = engine(Duration::ZERO);
+        let helping = Helping::start(&engine);
+        let now = Some(Duration::ZERO);
+        assert_eq!(engine.wait_for(1, now, |toy| toy.take(0)), None);
+        send(&engine);
+        until_sent(&feeder, 1);
+        helping.stop();
+        assert_eq!(engine.acquire().waiting.held_back, HeldBack::None);
     });
 }

@@ -28,6 +28,8 @@ pub(crate) struct Wire {
     control: EventFd,
     armed: AtomicBool,
     pub(crate) rings: AtomicU64,
+    /// Packets that the engine has sent.
+    sent: AtomicU64,
 }
 
 /// Where items come from.
@@ -51,6 +53,11 @@ impl Feeder {
         self.wire.control.ring();
     }
 
+    /// Packets that the engine has sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.wire.sent.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn is_armed(&self) -> bool {
         self.wire.armed.load(Ordering::SeqCst)
     }
@@ -64,6 +71,8 @@ pub(crate) struct Toy {
     pub(crate) deadline: Option<Instant>,
     pub(crate) expired: u64,
     noted: bool,
+    /// Packets that are held back.
+    held: u64,
     pub(crate) knocks: u64,
     pub(crate) polls: u64,
     pub(crate) open: bool,
@@ -86,6 +95,7 @@ impl Toy {
             control: EventFd::new().unwrap(),
             armed: AtomicBool::new(false),
             rings: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
         });
         let toy = Self {
             wire: Arc::clone(&wire),
@@ -94,6 +104,7 @@ impl Toy {
             deadline: None,
             expired: 0,
             noted: false,
+            held: 0,
             knocks: 0,
             polls: 0,
             open: true,
@@ -107,6 +118,14 @@ impl Toy {
         self.done[class].pop_front()
     }
 
+    /// Sends a packet, which may be held back.
+    pub(crate) fn send(&mut self, may_hold: bool) {
+        self.held += 1;
+        if !may_hold {
+            self.send_held();
+        }
+    }
+
     /// An operation of this very process completes.
     pub(crate) fn produce(&mut self, class: usize, item: u64) {
         self.done[class].push_back(item);
@@ -118,6 +137,7 @@ impl Progress for Toy {
     fn progress(&mut self) -> bool {
         self.polls += 1;
         let mut some = false;
+        self.send_held();
         if self
             .deadline
             .is_some_and(|deadline| deadline <= MonotonicClock.now())
@@ -176,6 +196,15 @@ impl Progress for Toy {
 
     fn active(&self) -> bool {
         self.open
+    }
+
+    fn holds(&self) -> bool {
+        self.held > 0
+    }
+
+    fn send_held(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        self.wire.sent.fetch_add(held, Ordering::SeqCst);
     }
 
     fn set(&self) -> Option<(RawFd, u64)> {

@@ -103,3 +103,27 @@ fn nothing_is_thrown_away_while_more_can_be_lent_or_requests_are_what_waits() {
         }
     }
 }
+
+#[test]
+fn a_tag_whose_receive_is_posted_again_is_given_up_no_more() {
+    let mut rig = Rig::new(34);
+    rig.lend(80);
+    let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.introduce(client, server);
+    let given_up = rig.host(client).recv(server, 0, 8);
+    rig.host(client).cancel(given_up);
+    assert_eq!(rig.wait(client, given_up), -BMI_ECANCEL);
+    let again = rig.host(client).recv(server, 0, 8);
+    rig.host(server).send(client, 0, &[9; 8]);
+    assert_eq!(rig.wait(client, again), 0);
+    // Most of what the server may leave, and the first has that tag.
+    for tag in 0..100 {
+        rig.host(server).send(client, tag, &[tag as u8; 8]);
+        rig.run_for(Duration::from_micros(50));
+    }
+    for tag in 0..100 {
+        let recv = rig.host(client).recv(server, tag, 8);
+        assert_eq!(rig.wait(client, recv), 0, "{tag}");
+        assert_eq!(rig.peek(client).bytes(recv), [tag as u8; 8]);
+    }
+}

@@ -4,6 +4,7 @@
 use crate::rig::{NIC, Rig, context_of};
 use bmi_method::abi::constants::*;
 use bmi_method::method::Settings;
+use bmi_method::peer::state::State;
 use mx_proto::port::LinkDown;
 use mx_sim::{NodeId, Profile};
 use std::time::Duration;
@@ -259,4 +260,42 @@ fn a_send_does_not_fail_with_a_receive_that_was_cancelled() {
     host.reaping = true;
     assert_eq!(rig.wait(a, request), 0);
     assert_eq!(rig.wait(a, recv), -BMI_ECANCEL);
+}
+
+/// The receive has timed out, and its peer would take the message.
+#[test]
+fn a_small_send_fails_with_its_exchanges_receive_although_the_peer_is_ready() {
+    let (mut rig, a, b) = pair(12, Some(TIMEOUT));
+    rig.introduce(a, b);
+    let host = rig.host(a);
+    host.reaping = false;
+    host.begin_context();
+    let recv = host.recv(b, 7, 10);
+    let (context, before) = (context_of(recv), host.told.len());
+    rig.run("the time-out", |rig| {
+        rig.peek(a).method.done_waiting(context) == 1
+    });
+    let host = rig.host(a);
+    let send = host.send(b, 7, b"small");
+    let other = host.send(b, 8, b"small");
+    host.reaping = true;
+    assert_eq!(rig.wait(a, other), 0);
+    for label in [send, recv] {
+        assert_eq!(rig.wait(a, label), -BMI_ETIMEDOUT);
+    }
+    assert_eq!(rig.peek(a).told[before..], [send, recv]);
+}
+
+/// Nothing was under way for so long that its silence was not watched any more.
+#[test]
+fn with_a_peer_that_is_silent_when_a_receive_is_posted_after_a_pause() {
+    let (mut rig, a, b) = pair(13, None);
+    rig.introduce(a, b);
+    rig.run_for(4 * TIMEOUT);
+    let addr = rig.host(a).addr(b);
+    assert!(matches!(rig.peek(a).state(addr), State::Ready(_)));
+    rig.cluster.stall(b, 20 * TIMEOUT);
+    let recv = rig.host(a).recv(b, 1, 10);
+    rig.run_for(3 * TIMEOUT);
+    assert_eq!(rig.peek(a).error(recv), Some(-BMI_ETIMEDOUT));
 }

@@ -1,7 +1,7 @@
 //! Packets on a link: channels, losses, acknowledgements, parts, back-pressure.
 
 use super::{Pair, bytes, command, micros, millis};
-use mx_proto::port::{Close, LinkDown, Port, SendError, Sent};
+use mx_proto::port::{Close, LinkControl, LinkDown, Port, SendError, Sent};
 use mx_proto::reliability::{Channel, ReliableConfig};
 use mx_sim::datagram::header::{ACK, ASK, DATA, FLAGS, FROM, PING, SEQ, altered, is_kind};
 
@@ -316,4 +316,48 @@ fn a_segment_beyond_the_window_or_of_another_session_is_counted_and_dropped() {
     assert_eq!((stats.outside_window, stats.old_session), (1, 1));
     pair.run(millis(50));
     assert_eq!(pair.users[1].packets, [(1, b"one".to_vec())]);
+}
+
+#[test]
+fn what_is_held_leaves_in_order_when_it_is_told_to() {
+    // By a call of its own, by a poll, by a close.
+    for told in 0..3 {
+        let (mut pair, link) = Pair::connected(ReliableConfig::default());
+        let before = pair.logged();
+        pair.ports[0].hold(true);
+        for mark in 0..4 {
+            assert_eq!(pair.ports[0].holds(), mark > 0);
+            pair.send(0, link, mark, &bytes(100)).unwrap();
+        }
+        assert!(pair.ports[0].holds());
+        assert_eq!(pair.sent_since(before), []);
+        pair.ports[0].hold(false);
+        assert_eq!(pair.sent_since(before), []);
+        match told {
+            0 => pair.ports[0].send_held(),
+            1 => pair.poll(0),
+            _ => pair.close(0, link, Close::Flush),
+        }
+        // A close leaves the end of the session to be sent.
+        let rest = pair.ports[0].holds();
+        let sent = pair.sent_since(before);
+        let data = sent.iter().filter(|(_, _, kind)| *kind == DATA).count();
+        assert_eq!((data, rest), (4, told == 2), "{told}: {sent:?}");
+        pair.run(millis(1));
+        let arrived: Vec<_> = (0..4).map(|mark| (mark, bytes(100))).collect();
+        assert_eq!(pair.users[1].packets, arrived, "{told}");
+    }
+}
+
+#[test]
+fn what_may_not_be_held_leaves_at_once_with_what_is() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    let before = pair.logged();
+    pair.ports[0].hold(true);
+    pair.send(0, link, 0, &bytes(100)).unwrap();
+    pair.ports[0].hold(false);
+    pair.send(0, link, 1, &bytes(100)).unwrap();
+    assert_eq!(pair.sent_since(before).len(), 2);
+    pair.run(millis(1));
+    assert_eq!(pair.users[1].packets, [(0, bytes(100)), (1, bytes(100))]);
 }
