@@ -87,13 +87,13 @@ impl Unmatched {
             }
             Some(MessageType::Expected) => {
                 if self.abandoned.any_of(peer.id()) {
-                    events.push_back(Event::Noted(Note::OverQuota(peer)));
+                    events.push_back(Event::Owner(Note::OverQuota(peer)));
                 }
                 Verdict::Continue
             }
             Some(MessageType::ConnReq | MessageType::ConnAck) => {
                 let message = handshake(arrival, fields, body);
-                events.push_back(Event::Noted(Note::Handshake(message)));
+                events.push_back(Event::Owner(Note::Handshake(message)));
                 Verdict::Finished
             }
             Some(MessageType::IconReq | MessageType::IconAck) | None => {
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(of(unmatched, events, &too_long, None), "gone");
         assert_eq!(of(unmatched, events, &arrival(0, bits, 9), None), "gone");
         let bodies = events.drain(..).map(|event| match event {
-            Event::Noted(Note::Handshake(message)) => message.body.len(),
+            Event::Owner(Note::Handshake(message)) => message.body.len(),
             event => panic!("{event:?}"),
         });
         assert_eq!(

@@ -67,7 +67,7 @@ pub struct Config {
     /// a connect. `None`: no proof is needed.
     pub secret: Option<Secret>,
     /// The text of a place for the log. Only ports have addresses.
-    pub name_of: fn(PeerPlace) -> String,
+    pub name_of: fn(NetworkId) -> String,
     /// The supply of memory.
     pub supply: Supply,
     /// Peers that offer the same may reach [registered memory](crate::Endpoint::register) of this endpoint, and it theirs.
@@ -81,7 +81,7 @@ pub struct Config {
 
 /// A place on the network, as the protocol knows it: a number of the ports'.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PeerPlace {
+pub enum NetworkId {
     /// An interface.
     Nic(NicId),
     /// The source of a link.
@@ -112,7 +112,7 @@ impl Config {
 
     /// The text of an endpoint for the log.
     pub(crate) fn name(&self, who: &Identity) -> String {
-        let nic = (self.name_of)(PeerPlace::Nic(who.nic));
+        let nic = (self.name_of)(NetworkId::Nic(who.nic));
         format!("{nic} endpoint {}", who.endpoint.0)
     }
 }

@@ -1,8 +1,8 @@
 //! The data links of one session: their state, without what leads to it.
 //!
 //! ```text
-//!   Session --> DataLink, DataLink, ...      by number: 1, 2, 3, ... in the order in which they were begun
-//!                  `- stage, room            Open ones carry parts of large messages
+//!   DataLinkSet --> DataLink, DataLink, ...      by number: 1, 2, 3, ... in the order in which they were begun
+//!                      `- stage, room        Open ones carry parts of large messages
 //! ```
 //!
 //! Owns: the links that a session has now, and the history that decides when the next one is dialled.
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// The data links of a session, and what is known of its last ones.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct DataLinkSet {
     /// The links, in the order in which they were begun.
     pub(crate) links: SmallVec<[DataLink; 1]>,
     /// Number of the last one; 0: there has been none.
@@ -56,7 +56,7 @@ pub(crate) enum Stage {
     Open,
 }
 
-impl Session {
+impl DataLinkSet {
     /// No link yet.
     pub(crate) fn new(now: Instant) -> Self {
         Self {

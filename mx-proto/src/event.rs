@@ -85,7 +85,7 @@ pub struct Down {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event<N> {
     /// The owner has noted this when it was asked about a message or told of the end of an operation.
-    Noted(N),
+    Owner(N),
     /// A remote is gone, not by our own [`crate::Endpoint::disconnect`]; its operations have ended before.
     Down(Down),
     /// Two remotes are of one process; perhaps repeated. Both have one word from now on: that of `other`, or that of

@@ -7,7 +7,7 @@
 //!        v                                                   |
 //!  +-- endpoint ------------------------------------------------------+
 //!  |  remotes (sessions, credits, pending queue)   ops                |
-//!  |  matching (posted)   early messages              timers            |
+//!  |  matching (posted)   unexpected messages         timers            |
 //!  +-----------------------------|------------------------------------+
 //!                                v  wire
 //!                           trait Port  (local, tcp, simulator, ...)
@@ -17,13 +17,11 @@
 //! bytes from a [`Memory`], packets go through a [`Port`](port::Port). Two endpoints with equal inputs give
 //! equal outputs.
 
-mod machine;
+mod target_check;
 
-mod by_remote;
 mod config;
 mod counters;
 mod data_link;
-mod early;
 mod endpoint;
 mod event;
 pub mod flow;
@@ -40,6 +38,7 @@ mod queues;
 mod regions;
 pub mod reliability;
 mod remote;
+mod remote_lists;
 pub mod round;
 pub mod secret;
 pub mod shares;
@@ -51,13 +50,14 @@ pub mod time;
 mod timeouts;
 mod timer;
 pub mod transitions;
+mod unexpected;
 pub mod wire;
 
-pub use config::{Config, Key, PeerPlace};
+pub use config::{Config, Key, NetworkId};
 pub use counters::{Counter, CounterKind};
 pub use endpoint::{
-    Account, Endpoint, PREVIEW_MAX, Phase, PostError, Posted, Received, Reminder, RemoteView,
-    SendMode,
+    Account, Endpoint, PREVIEW_MAX, Phase, PostError, ReceivePosted, Reminder, RemoteView,
+    SendMode, SendPosted,
 };
 pub use event::{Arrival, Decision, Deferred, Down, Event, Identity, Message, Outcome, Verdict};
 pub use ids::{
@@ -65,7 +65,7 @@ pub use ids::{
 };
 pub use matching::{EntryId, MatchIndex};
 pub use memory::{Memory, Source};
-pub use owner::{Events, Greets, Owner, Posting};
+pub use owner::{Events, GreetingRole, Owner, Posting};
 pub use regions::{RegionKey, Rights};
 pub use stats::{InboxStats, Stats};
 pub use status::{DownReason, OpKind, Status, Violation};

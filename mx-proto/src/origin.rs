@@ -3,10 +3,10 @@
 //! ```text
 //!   port:  a connection, a session's datagrams, a process on this machine
 //!             |
-//!             `--> Seen { source   for shares of limited resources
-//!                         user     for the log
-//!                         nic      the peer's interface, proven: its name, with its endpoint number
-//!                         oneself }
+//!             `--> LinkOrigin { source   for shares of limited resources
+//!                               user     for the log
+//!                               nic      the peer's interface, proven: its name, with its endpoint number
+//!                               oneself }
 //! ```
 //!
 //! Out of scope: addresses, which only ports have.
@@ -26,7 +26,7 @@ impl Source {
 
 /// The other end of a link, according to the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen {
+pub struct LinkOrigin {
     /// Its source.
     pub source: Source,
     /// The user of this machine, if it is one.
@@ -38,7 +38,7 @@ pub struct Seen {
     pub oneself: bool,
 }
 
-impl Seen {
+impl LinkOrigin {
     /// The peer that says it is `claimed`, at a port that cannot have strangers.
     pub fn trusted(claimed: &Identity) -> Self {
         Self {

@@ -3,7 +3,7 @@
 //! ```text
 //!   caller ---- send recv end connect progress ------> Endpoint -- completed greeted arrived memory ready --> Owner
 //!     ^                                                   |                                                    |
-//!     '-- next_event: Down Joined Decidable Due Noted -- queue <---------------------- notes ------------------'
+//!     '-- next_event: Down Joined Decidable Due Owner -- queue <---------------------- owner events -----------'
 //! ```
 //!
 //! The endpoint owns its owner. In the call in which it happens it asks what it must know at once, and tells the ends of
@@ -14,13 +14,13 @@ use crate::event::{Arrival, Event, Identity, Outcome, Verdict};
 use crate::flow::Lane;
 use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::memory::{Memory, Source};
-use crate::ops::{Ops, Places};
+use crate::ops::{OpStorage, Ops};
 use crate::status::Status;
 use std::collections::VecDeque;
 use std::fmt;
 
 /// Events that have not been polled out, oldest first.
-pub type Events<O> = VecDeque<Event<<O as Owner>::Note>>;
+pub type Events<O> = VecDeque<Event<<O as Owner>::OwnerEvent>>;
 
 /// The layer above an endpoint.
 pub trait Owner: Sized {
@@ -28,13 +28,13 @@ pub trait Owner: Sized {
     type Memory: Memory + fmt::Debug;
 
     /// The owner's part of each operation.
-    type Word: Default + fmt::Debug;
+    type OpData: Default + fmt::Debug;
 
     /// The storage of records, with the owner's words beside them.
-    type Places: Places<Self::Memory, Self::Word>;
+    type OpStorage: OpStorage<Self::Memory, Self::OpData>;
 
-    /// An event of the owner's own ([`Event::Noted`]).
-    type Note: fmt::Debug;
+    /// An event of the owner's own ([`Event::Owner`]).
+    type OwnerEvent: fmt::Debug;
 
     /// Whether a session whose peer says this in its hello is joined with others of its process ([`Event::Joined`]).
     fn joins(_greeting: &[u8]) -> bool {
@@ -43,7 +43,7 @@ pub trait Owner: Sized {
 
     /// The bytes that this side says of itself in the hello of a call, or of its answer; more than
     /// [`GREETING_MAX`](crate::wire::GREETING_MAX) are cut off.
-    fn greeting(&self, _ops: &Ops<Self>, _to: Greets) -> Vec<u8> {
+    fn greeting(&self, _ops: &Ops<Self>, _to: GreetingRole) -> Vec<u8> {
         Vec::new()
     }
 
@@ -52,7 +52,7 @@ pub trait Owner: Sized {
     fn greeted(
         &mut self,
         _ops: &Ops<Self>,
-        _from: Greets,
+        _from: GreetingRole,
         _who: &Identity,
         _remote: RemoteId,
         _greeting: &[u8],
@@ -115,7 +115,7 @@ pub trait Owner: Sized {
 
 /// The two sides of a session, for greetings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Greets {
+pub enum GreetingRole {
     /// The side that is called, by this connect.
     Called(RequestId),
     /// The side that calls. In an answer: with the word that its remote has.
@@ -129,7 +129,7 @@ pub trait Posting<O: Owner> {
     fn memory(&mut self) -> &mut O::Memory;
 
     /// Begins the operation: returns its bytes, and the owner's word for it.
-    fn begin(self) -> (O::Memory, O::Word);
+    fn begin(self) -> (O::Memory, O::OpData);
 
     /// The operation that it is already, with its word. Its remote was not known until now.
     #[inline]
@@ -138,14 +138,14 @@ pub trait Posting<O: Owner> {
     }
 }
 
-impl<O: Owner> Posting<O> for (O::Memory, O::Word) {
+impl<O: Owner> Posting<O> for (O::Memory, O::OpData) {
     #[inline]
     fn memory(&mut self) -> &mut O::Memory {
         &mut self.0
     }
 
     #[inline]
-    fn begin(self) -> (O::Memory, O::Word) {
+    fn begin(self) -> (O::Memory, O::OpData) {
         self
     }
 }

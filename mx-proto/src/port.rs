@@ -17,7 +17,7 @@ use crate::config::SMALL_MAX;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, Route, Target};
 use crate::memory::{Memory, Source};
-use crate::origin::Seen;
+use crate::origin::LinkOrigin;
 use crate::round::Rounds;
 use crate::secret::Binding;
 use crate::time::Instant;
@@ -254,7 +254,7 @@ pub const FABRIC_DGRAM: u32 = 8;
 
 /// Reasons why a session does not move to a fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum NoMove {
+pub enum MoveRefusal {
     /// The peer does not have it.
     NotOffered,
     /// There is no room for another link.
@@ -267,7 +267,7 @@ pub enum NoMove {
     Ended(LinkDown),
 }
 
-impl NoMove {
+impl MoveRefusal {
     /// The reason as it travels.
     pub(crate) fn code(self) -> u32 {
         match self {
@@ -285,7 +285,7 @@ impl NoMove {
     }
 }
 
-impl fmt::Display for NoMove {
+impl fmt::Display for MoveRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotOffered => f.write_str("the peer has no such fabric"),
@@ -362,8 +362,8 @@ pub trait LinkControl {
         _link: LinkId,
         _fabric: u32,
         _now: Instant,
-    ) -> Result<(Option<LinkId>, Vec<u8>), NoMove> {
-        Err(NoMove::Failed)
+    ) -> Result<(Option<LinkId>, Vec<u8>), MoveRefusal> {
+        Err(MoveRefusal::Failed)
     }
 
     /// Starts a link over a fabric to the peer of `link`, which has sent this address.
@@ -374,16 +374,16 @@ pub trait LinkControl {
         _fabric: u32,
         _address: &[u8],
         _now: Instant,
-    ) -> Result<LinkId, NoMove> {
-        Err(NoMove::Failed)
+    ) -> Result<LinkId, MoveRefusal> {
+        Err(MoveRefusal::Failed)
     }
 
     /// The session of a link that we began does not move.
-    fn stays(&mut self, _link: LinkId, _why: NoMove) {}
+    fn decline_move(&mut self, _link: LinkId, _why: MoveRefusal) {}
 
     /// Asks whether the process of the peer of `link` is still there, and ends the link soon if it does not answer. False: the port
     /// cannot.
-    fn doubt(&mut self, _link: LinkId, _now: Instant) -> bool {
+    fn probe_peer(&mut self, _link: LinkId, _now: Instant) -> bool {
         false
     }
 
@@ -444,8 +444,8 @@ pub trait LinkControl {
 
     /// The other end of `link`, according to the network. It says that it is `claimed`, and a port that
     /// cannot have strangers believes that.
-    fn seen(&self, _link: LinkId, claimed: &Identity) -> Seen {
-        Seen::trusted(claimed)
+    fn link_origin(&self, _link: LinkId, claimed: &Identity) -> LinkOrigin {
+        LinkOrigin::trusted(claimed)
     }
     /// Whether that interface is one of this machine's. A peer says that it has called us there.
     fn has_interface(&self, _nic: NicId) -> bool {

@@ -12,7 +12,7 @@
 //! Out of scope: requests' contents, matching, the port.
 //! Cost: the memory of an idle remote is measured in `tests/bounds`.
 
-use crate::data_link::{Session, Stage};
+use crate::data_link::{DataLinkSet, Stage};
 use crate::event::Identity;
 use crate::flow::{Borrower, CreditFields, Lane, Lender};
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, Route, SessionId, Target};
@@ -57,21 +57,21 @@ pub(crate) struct Remote {
     /// Connects that wait for an answer.
     pub(crate) connects: List,
     /// All other operations with it, in the order in which they became that.
-    pub(crate) kin: List,
+    pub(crate) operations: List,
     /// Gets and puts of either side; `None`: there has not been any.
     pub(crate) transfers: Option<Box<Transfers>>,
-    pub(crate) life: Life,
+    pub(crate) state: RemoteState,
 }
 
 /// The state of the association.
 #[derive(Debug)]
-pub(crate) enum Life {
+pub(crate) enum RemoteState {
     /// The remote has not answered our call.
     Connecting {
         /// The session on which its peer has said that this one is its, too.
         claimed: Option<RemoteId>,
     },
-    Met(Met),
+    Connected(Connected),
     /// The remote is only the name of a sender that has gone, on so many messages that wait here.
     Tombstone {
         session: SessionId,
@@ -79,7 +79,7 @@ pub(crate) enum Life {
     },
 }
 
-impl Life {
+impl RemoteState {
     /// The session on which the peer of a call without an answer has said that this one is its, too.
     pub(crate) fn claimed(&self) -> Option<RemoteId> {
         match self {
@@ -91,7 +91,7 @@ impl Life {
 
 /// The state of a remote whose hello has come.
 #[derive(Debug)]
-pub(crate) struct Met {
+pub(crate) struct Connected {
     /// Its session.
     pub(crate) session: SessionId,
     /// The nonce that it has drawn for this session: that of its call, or of its answer.
@@ -99,16 +99,16 @@ pub(crate) struct Met {
     /// Its number for this association.
     pub(crate) epoch: u16,
     /// The link on which the two sides have met: our nonce is about it.
-    pub(crate) met_on: LinkId,
+    pub(crate) meeting_link: LinkId,
     /// The command link.
     pub(crate) tx: Tx,
     /// Its data links; `None`: it has never had one.
-    pub(crate) data: Option<Box<Session>>,
+    pub(crate) data: Option<Box<DataLinkSet>>,
     /// Our limit of data links at a time; 0: one side offers none.
     pub(crate) data_links: u32,
     /// Pulls have numbers, as both sides offered data links when they met.
     pub(crate) numbered: bool,
-    pub(crate) reach: Reach,
+    pub(crate) link_limits: LinkLimits,
     /// The credits it lends us.
     pub(crate) borrows: Borrower,
     /// The longest time that a message waited before it was sent with its data, in microseconds.
@@ -167,7 +167,7 @@ pub(crate) enum LinkState {
 
 /// The part of a link's [`Limits`] that is needed with each message; sizes are at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Reach {
+pub(crate) struct LinkLimits {
     /// Largest message that goes with its data.
     pub(crate) eager_max: u32,
     /// Largest part of a message in a packet of this link.
@@ -177,7 +177,7 @@ pub(crate) struct Reach {
     pub(crate) refusal_ends_link: bool,
 }
 
-impl Reach {
+impl LinkLimits {
     /// The limits of a link that has not been asked yet.
     pub(crate) const UNKNOWN: Self = Self {
         eager_max: 0,
@@ -220,9 +220,9 @@ impl Remote {
             opening,
             queues: None,
             connects: List::EMPTY,
-            kin: List::EMPTY,
+            operations: List::EMPTY,
             transfers: None,
-            life: Life::Connecting { claimed: None },
+            state: RemoteState::Connecting { claimed: None },
         }
     }
 
@@ -231,16 +231,16 @@ impl Remote {
         let (session, messages) = (self.identity().session, 0);
         Self {
             context: self.context,
-            life: Life::Tombstone { session, messages },
+            state: RemoteState::Tombstone { session, messages },
             ..Self::new(self.name, 0, self.source, 0)
         }
     }
 
     /// The state once its hello has come.
     #[inline]
-    pub(crate) fn met(&self) -> Option<&Met> {
-        match &self.life {
-            Life::Met(met) => Some(met),
+    pub(crate) fn connected(&self) -> Option<&Connected> {
+        match &self.state {
+            RemoteState::Connected(met) => Some(met),
             _ => None,
         }
     }
@@ -248,13 +248,13 @@ impl Remote {
     /// Whether it is met, and its silence is watched.
     #[inline]
     pub(crate) fn is_monitored(&self) -> bool {
-        self.met().is_some_and(|met| met.step.is_some())
+        self.connected().is_some_and(|met| met.step.is_some())
     }
 
     /// Whether it is the tombstone of a gone sender.
     #[inline]
     pub(crate) fn is_tombstone(&self) -> bool {
-        matches!(self.life, Life::Tombstone { .. })
+        matches!(self.state, RemoteState::Tombstone { .. })
     }
 
     /// The link, if it is this remote's, has got that far by now.
@@ -276,7 +276,7 @@ impl Remote {
     /// Notes that a packet has come from it, with these credit fields, once it is met. Returns whether it has its turn now.
     #[inline(always)]
     pub(crate) fn hears(&mut self, fields: &CreditFields) -> bool {
-        if let Life::Met(met) = &mut self.life {
+        if let RemoteState::Connected(met) = &mut self.state {
             met.silent = 0;
         }
         self.takes_turn_for(fields)
@@ -285,7 +285,7 @@ impl Remote {
     /// Reads credit fields that have come from it. Returns whether it has its turn now, as there are credits for what waits.
     #[inline(always)]
     pub(crate) fn takes_turn_for(&mut self, fields: &CreditFields) -> bool {
-        let Life::Met(met) = &mut self.life else {
+        let RemoteState::Connected(met) = &mut self.state else {
             return false;
         };
         met.borrows.on_credit_fields(fields) && self.has_pending() && self.takes_turn()
@@ -306,7 +306,7 @@ impl Remote {
     /// The sending link, once its hello has come.
     #[inline]
     pub(crate) fn tx(&self) -> Option<Tx> {
-        self.met().map(|met| met.tx)
+        self.connected().map(|met| met.tx)
     }
 
     /// The link of that.
@@ -319,10 +319,10 @@ impl Remote {
         let Some(queues) = &mut self.queues else {
             return false;
         };
-        let can = match &self.life {
-            Life::Met(met) => met.may_send(queues),
-            Life::Connecting { .. } => !queues.control.is_empty(),
-            Life::Tombstone { .. } => false,
+        let can = match &self.state {
+            RemoteState::Connected(met) => met.may_send(queues),
+            RemoteState::Connecting { .. } => !queues.control.is_empty(),
+            RemoteState::Tombstone { .. } => false,
         };
         let takes = can && !queues.ready;
         queues.ready |= takes;
@@ -331,7 +331,7 @@ impl Remote {
 
     /// The link of a call without an answer on which something is still to be said.
     pub(crate) fn introduces(&self) -> Option<LinkId> {
-        let Life::Connecting { .. } = self.life else {
+        let RemoteState::Connecting { .. } = self.state else {
             return None;
         };
         let waits = self.queues().is_some_and(|all| !all.control.is_empty());
@@ -340,7 +340,7 @@ impl Remote {
 
     /// Whether its link has room and there are no credits for the waiting messages.
     pub(crate) fn is_stalled(&self) -> bool {
-        let (Some(met), Some(queues)) = (self.met(), self.queues()) else {
+        let (Some(met), Some(queues)) = (self.connected(), self.queues()) else {
             return false;
         };
         matches!(met.tx, Tx::Open(_)) && queues.has_messages() && !met.moves(queues)
@@ -393,15 +393,16 @@ impl Remote {
         Identity {
             nic: self.name.0,
             endpoint: self.name.1,
-            session: match self.life {
-                Life::Connecting { .. } => SessionId(0),
-                Life::Met(Met { session, .. }) | Life::Tombstone { session, .. } => session,
+            session: match self.state {
+                RemoteState::Connecting { .. } => SessionId(0),
+                RemoteState::Connected(Connected { session, .. })
+                | RemoteState::Tombstone { session, .. } => session,
             },
         }
     }
 }
 
-impl Met {
+impl Connected {
     /// A hello is of this session.
     pub(crate) fn is(&self, hello: &Hello) -> bool {
         (self.session, self.epoch) == (hello.identity.session, hello.epoch)
@@ -418,7 +419,7 @@ impl Met {
     /// The open data links for parts of a message of that length: none if it is small, even if it is offered, as one is that
     /// must be matched or for which there are no credits.
     pub(crate) fn links_for(&self, length: u32) -> impl Iterator<Item = (u32, Tx)> {
-        let apart = length > self.reach.eager_max;
+        let apart = length > self.link_limits.eager_max;
         self.open_links().filter(move |_| apart)
     }
 
@@ -596,10 +597,10 @@ impl Remotes {
     }
 
     /// The remote's hello has come.
-    pub(crate) fn meet(&mut self, id: RemoteId, met: Met) {
+    pub(crate) fn set_connected(&mut self, id: RemoteId, met: Connected) {
         let (session, joins) = (met.session, met.joins);
         if let Some(remote) = self.of_mut(id) {
-            remote.life = Life::Met(met);
+            remote.state = RemoteState::Connected(met);
             if joins {
                 self.by_life.add(session, id);
             }
@@ -623,39 +624,42 @@ impl Remotes {
 
     /// The state of a remote once its hello has come.
     #[inline]
-    pub(crate) fn met(&self, id: RemoteId) -> Option<&Met> {
-        self.of(id)?.met()
+    pub(crate) fn connected(&self, id: RemoteId) -> Option<&Connected> {
+        self.of(id)?.connected()
     }
 
     /// The state of a remote once its hello has come, to change it.
     #[inline]
-    pub(crate) fn met_mut(&mut self, id: RemoteId) -> Option<&mut Met> {
-        match &mut self.of_mut(id)?.life {
-            Life::Met(met) => Some(met),
+    pub(crate) fn connected_mut(&mut self, id: RemoteId) -> Option<&mut Connected> {
+        match &mut self.of_mut(id)?.state {
+            RemoteState::Connected(met) => Some(met),
             _ => None,
         }
     }
 
     /// The data links of a remote that has had one.
-    pub(crate) fn data_mut(&mut self, id: RemoteId) -> Option<&mut Session> {
-        self.met_mut(id)?.data.as_deref_mut()
+    pub(crate) fn data_mut(&mut self, id: RemoteId) -> Option<&mut DataLinkSet> {
+        self.connected_mut(id)?.data.as_deref_mut()
     }
 
     /// The state, the queues and the lent credits of a remote whose hello has come, for sending to it. `None`: it has not, or
     /// nothing waits.
     #[inline]
-    pub(crate) fn sending(&mut self, id: RemoteId) -> Option<(&mut Met, &mut Queues, &mut Lender)> {
+    pub(crate) fn sending(
+        &mut self,
+        id: RemoteId,
+    ) -> Option<(&mut Connected, &mut Queues, &mut Lender)> {
         let remote = self.of_mut(id)?;
-        match (&mut remote.life, &mut remote.queues) {
-            (Life::Met(met), Some(queues)) => Some((met, queues, &mut remote.lends)),
+        match (&mut remote.state, &mut remote.queues) {
+            (RemoteState::Connected(met), Some(queues)) => Some((met, queues, &mut remote.lends)),
             _ => None,
         }
     }
 
     /// The limits of a remote's sending link.
-    pub(crate) fn reach(&self, id: RemoteId) -> Reach {
-        let met = self.of(id).and_then(Remote::met);
-        met.map_or(Reach::UNKNOWN, |met| met.reach)
+    pub(crate) fn link_limits(&self, id: RemoteId) -> LinkLimits {
+        let met = self.of(id).and_then(Remote::connected);
+        met.map_or(LinkLimits::UNKNOWN, |met| met.link_limits)
     }
 
     /// The remote at a place in the table.
@@ -685,7 +689,7 @@ impl Remotes {
 
     pub(crate) fn take(&mut self, id: RemoteId) -> Option<Remote> {
         let remote = self.table.remove(id)?;
-        let operations = [remote.kin, remote.connects];
+        let operations = [remote.operations, remote.connects];
         debug_assert_eq!(operations, [List::EMPTY; 2], "operations with {id:?}");
         self.places.give_back(remote.source, 1);
         if remote.is_tombstone() {
@@ -697,7 +701,7 @@ impl Remotes {
         {
             self.calls.remove(&target);
         }
-        if let Some(met) = remote.met().filter(|met| met.joins) {
+        if let Some(met) = remote.connected().filter(|met| met.joins) {
             self.by_life.remove(met.session, id);
         }
         Some(remote)

@@ -70,7 +70,7 @@ pub enum Role {
 
 /// The contents of a proof: the hellos of both sides, and the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Words<'a> {
+pub struct ProofTranscript<'a> {
     /// For what.
     pub purpose: Purpose,
     /// The caller's hello, its nonce included.
@@ -96,16 +96,16 @@ impl Secret {
     }
 
     /// The proof of one side.
-    pub fn prove(&self, role: Role, words: &Words<'_>) -> ProofBytes {
+    pub fn prove(&self, role: Role, words: &ProofTranscript<'_>) -> ProofBytes {
         self.mac(role, words).finalize().into_bytes().into()
     }
 
     /// The proof is that side's. Takes as long whatever is wrong with it.
-    pub fn verify(&self, role: Role, words: &Words<'_>, proof: &[u8]) -> bool {
+    pub fn verify(&self, role: Role, words: &ProofTranscript<'_>, proof: &[u8]) -> bool {
         self.mac(role, words).verify_slice(proof).is_ok()
     }
 
-    fn mac(&self, role: Role, words: &Words<'_>) -> Hmac<Sha256> {
+    fn mac(&self, role: Role, words: &ProofTranscript<'_>) -> Hmac<Sha256> {
         let mut mac = keyed(&self.0);
         mac.update(LABEL);
         mac.update(&[words.purpose as u8, role as u8]);
@@ -227,7 +227,7 @@ mod tests {
         Secret::new(Zeroizing::new(text.as_bytes().to_vec()))
     }
 
-    const WORDS: Words<'static> = Words {
+    const WORDS: ProofTranscript<'static> = ProofTranscript {
         purpose: Purpose::Introduction,
         caller: b"hello from A, nonce 1",
         called: b"hello from B, nonce 2",
@@ -275,7 +275,7 @@ mod tests {
         let proof = ours.prove(Role::Caller, &WORDS);
         assert!(ours.verify(Role::Caller, &WORDS, &proof));
         assert!(!ours.verify(Role::Called, &WORDS, &proof), "reflected");
-        let swapped = Words {
+        let swapped = ProofTranscript {
             caller: WORDS.called,
             called: WORDS.caller,
             ..WORDS
@@ -298,28 +298,28 @@ mod tests {
             );
         }
         let others = [
-            Words {
+            ProofTranscript {
                 caller: b"hello from A, nonce 3",
                 ..WORDS
             },
-            Words {
+            ProofTranscript {
                 called: b"hello from B, nonce 3",
                 ..WORDS
             },
-            Words {
+            ProofTranscript {
                 binding: [9, 7],
                 ..WORDS
             },
-            Words {
+            ProofTranscript {
                 purpose: Purpose::Question,
                 ..WORDS
             },
-            Words {
+            ProofTranscript {
                 purpose: Purpose::Answer,
                 ..WORDS
             },
             // The same bytes, parted elsewhere.
-            Words {
+            ProofTranscript {
                 caller: b"hello from A, nonce 1h",
                 called: b"ello from B, nonce 2",
                 ..WORDS

@@ -1,7 +1,7 @@
 //! The memory available for new work of an endpoint.
 //!
 //! ```text
-//!               Ample              Short                      Dire
+//!               Ample              Short                      Critical
 //!   posts       accepted           refused                    refused
 //!   new peers   accepted           refused                    refused
 //!   messages    kept               kept                       their peer's links are closed
@@ -15,20 +15,20 @@
 
 /// The level of free memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Level {
+pub enum MemoryLevel {
     /// Nothing is missing of what is kept back.
     Ample,
     /// Some of that has been used: nothing new is taken on.
     Short,
     /// Only what ends things is left.
-    Dire,
+    Critical,
 }
 
 /// The source of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Supply {
     /// The level of free memory.
-    pub level: fn() -> Level,
+    pub level: fn() -> MemoryLevel,
     /// Keeps so many bytes back, on top of what is. False: there are not so many.
     pub claim: fn(usize) -> bool,
     /// Takes a claim back.
@@ -38,7 +38,7 @@ pub struct Supply {
 impl Supply {
     /// Memory without limit.
     pub const ENDLESS: Self = Self {
-        level: || Level::Ample,
+        level: || MemoryLevel::Ample,
         claim: |_| true,
         release: |_| {},
     };
@@ -46,13 +46,13 @@ impl Supply {
     /// May something new be taken on?
     #[inline]
     pub fn is_ample(&self) -> bool {
-        (self.level)() == Level::Ample
+        (self.level)() == MemoryLevel::Ample
     }
 
     /// Whether memory is left only to end work under way.
     #[inline]
-    pub fn is_dire(&self) -> bool {
-        (self.level)() == Level::Dire
+    pub fn is_critical(&self) -> bool {
+        (self.level)() == MemoryLevel::Critical
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
 
     thread_local! {
         static LEFT: Cell<usize> = const { Cell::new(0) };
-        static LEVEL: Cell<Level> = const { Cell::new(Level::Ample) };
+        static LEVEL: Cell<MemoryLevel> = const { Cell::new(MemoryLevel::Ample) };
     }
 
     const MEASURED: Supply = Supply {
@@ -157,12 +157,12 @@ mod tests {
         LEFT.set(1_000_000);
         let mut claim = Claim::new(MEASURED, 100);
         let count = (0..).find(|count| !claim.admits(*count)).unwrap();
-        LEVEL.set(Level::Short);
+        LEVEL.set(MemoryLevel::Short);
         assert!(!claim.admits(count - 1));
         assert!(LEFT.get() < 250_000, "they are all there still");
         assert!(!claim.admits(0));
         assert_eq!(LEFT.get(), 1_000_000);
-        LEVEL.set(Level::Ample);
+        LEVEL.set(MemoryLevel::Ample);
         assert!(claim.admits(count / 2));
         drop(claim);
         assert_eq!(LEFT.get(), 1_000_000);

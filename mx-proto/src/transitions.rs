@@ -4,7 +4,7 @@
 //!   transition_table! { State { Init => Wait: "a message is posted", ... } }
 //!      TRANSITIONS        the table: docs/states.md shows it, and a test compares both
 //!      note(from, to)   debug builds only: checks the transition and records it
-//!      met::take()      transitions made by this thread since it last asked, for tests
+//!      recorded::take()      transitions made by this thread since it last asked, for tests
 //! ```
 
 /// A legal transition.
@@ -18,7 +18,7 @@ pub struct Transition<S> {
     pub when: &'static str,
 }
 
-/// Declares the table `TRANSITIONS` of an enum, `note` and `met` (see the module).
+/// Declares the table `TRANSITIONS` of an enum, `note` and `recorded` (see the module).
 #[macro_export]
 macro_rules! transition_table {
     ($stage:ident { $($from:ident => $to:ident: $when:literal,)* }) => {
@@ -35,7 +35,7 @@ macro_rules! transition_table {
                 let known = TRANSITIONS.iter().any(|step| (step.from, step.to) == (from, to));
                 assert!(known || from == to, "{from} -> {to}");
                 if known {
-                    met::count(from, to);
+                    recorded::count(from, to);
                 }
             }
             #[cfg(not(debug_assertions))]
@@ -44,31 +44,31 @@ macro_rules! transition_table {
 
         /// The transitions made by this thread.
         #[cfg(debug_assertions)]
-        pub mod met {
+        pub mod recorded {
             use super::$stage;
             use std::cell::{Cell, RefCell};
             use std::collections::BTreeMap;
 
             /// The number of times each was made.
-            pub type Met = BTreeMap<($stage, $stage), u64>;
+            pub type Recorded = BTreeMap<($stage, $stage), u64>;
 
             thread_local! {
-                static MET: RefCell<Met> = const { RefCell::new(Met::new()) };
-                /// Only a thread that has asked counts: MET has a destructor, and where there is no memory to
+                static RECORDED: RefCell<Recorded> = const { RefCell::new(Recorded::new()) };
+                /// Only a thread that has asked counts: RECORDED has a destructor, and where there is no memory to
                 /// register it the C library ends the process.
                 static ASKED: Cell<bool> = const { Cell::new(false) };
             }
 
             pub(super) fn count(from: $stage, to: $stage) {
                 if ASKED.get() {
-                    MET.with_borrow_mut(|met| *met.entry((from, to)).or_default() += 1);
+                    RECORDED.with_borrow_mut(|met| *met.entry((from, to)).or_default() += 1);
                 }
             }
 
             /// Gives out those since the last time; the first time begins.
-            pub fn take() -> Met {
+            pub fn take() -> Recorded {
                 ASKED.set(true);
-                MET.take()
+                RECORDED.take()
             }
         }
     };

@@ -146,7 +146,7 @@ fn denied(path: &Path, me: u32, error: io::Error) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mx_proto::secret::{Purpose, Role, Words};
+    use mx_proto::secret::{ProofTranscript, Purpose, Role};
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -182,7 +182,7 @@ mod tests {
     const GOOD: &[u8] = b"0123456789abcdef";
 
     fn is(found: &Secret, expected: &[u8]) -> bool {
-        let words = Words {
+        let words = ProofTranscript {
             purpose: Purpose::Introduction,
             caller: b"a",
             called: b"b",

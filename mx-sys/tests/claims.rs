@@ -39,7 +39,7 @@ fn seen(ports: &HostPorts<Pieces>, own: &Identity, link: LinkId) -> Option<NicId
         nic: NicId(0x1234),
         ..*own
     };
-    ports.seen(link, &claimed).nic
+    ports.link_origin(link, &claimed).nic
 }
 
 #[test]

@@ -26,7 +26,7 @@ use crate::op::places::Blocks;
 use crate::op::word::Word;
 use libc::c_void;
 use mx_proto::RequestId;
-use mx_proto::ops::{List, Ops, Places};
+use mx_proto::ops::{List, OpStorage, Ops};
 
 /// The end of one operation, as the host hears of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +97,7 @@ impl Completions {
         if overtaken.first != ops.first(&self.list) {
             return None;
         }
-        let mut words = ops.all(&self.list).filter_map(|op| ops.word(op));
+        let mut words = ops.all(&self.list).filter_map(|op| ops.data(op));
         let failed = words
             .find(|word| word.kind() == Some(PostKind::Recv) && word.error != 0 && is_of(word));
         failed.map(|word| word.error)
@@ -128,7 +128,7 @@ impl Completions {
 /// The completion for the host of the operation at a place.
 #[inline]
 fn done_at(places: &Blocks, place: u32) -> Done {
-    let word = places.word(place);
+    let word = places.data(place);
     Done {
         id: places.id(place),
         error: word.error,

@@ -29,8 +29,8 @@ use crate::peer::table::{Peer, PeerKey};
 use crate::unmatched::HandshakeMessage;
 use mx_proto::port::Port;
 use mx_proto::{
-    Clock, EndpointId, Identity, MatchBits, NicId, Outcome, PostError, Posted, RemoteId, SendMode,
-    Status, Target,
+    Clock, EndpointId, Identity, MatchBits, NicId, Outcome, PostError, RemoteId, SendMode,
+    SendPosted, Status, Target,
 };
 use mx_sys::{MallocBuffer, UserMemory};
 
@@ -123,7 +123,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         host.peers.hand_over(key, caller);
         if let Some(peer) = host.peers.get_mut(caller) {
             for op in pending {
-                if let Some(word) = ops.word_mut(op) {
+                if let Some(word) = ops.data_mut(op) {
                     word.peer = caller;
                 }
                 peer.enqueue(ops, op);
@@ -152,8 +152,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .endpoint
             .send(remote, bits, memory, word, SendMode::Standard);
         match sent {
-            Ok(Posted::Complete) => {}
-            Ok(Posted::Pending(_)) => {
+            Ok(SendPosted::Complete) => {}
+            Ok(SendPosted::Pending(_)) => {
                 if let Some(peer) = self.peers_mut().get_mut(key) {
                     peer.handshake_waits = true;
                 }
@@ -312,7 +312,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 return;
             };
             peer.dequeue(ops, op);
-            let Some(word) = ops.word(op) else {
+            let Some(word) = ops.data(op) else {
                 return;
             };
             let (kind, tag, class) = (word.kind(), word.tag, word.class);

@@ -90,7 +90,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if let Some(remote) = peer.state.remote() {
             found.extend(self.endpoint.receives_from(remote));
         }
-        found.retain(|op| ops.word(*op).is_some_and(|word| word.provisional));
+        found.retain(|op| ops.data(*op).is_some_and(|word| word.provisional));
         found
     }
 }

@@ -23,7 +23,7 @@ use crate::unmatched::{HandshakeMessage, Unmatched};
 use mx_proto::flow::Lane;
 use mx_proto::ops::Ops;
 use mx_proto::{
-    Arrival, Event, Events, Greets, Identity, MatchBits, Outcome, Owner, RemoteId, RequestId,
+    Arrival, Event, Events, GreetingRole, Identity, MatchBits, Outcome, Owner, RemoteId, RequestId,
     Source, Status, Target, Verdict,
 };
 use mx_sys::{MallocBuffer, UserMemory};
@@ -83,7 +83,7 @@ impl Host {
     #[inline]
     pub(crate) fn find(ops: &Ops<Self>, id: i64, context: i64) -> Option<RequestId> {
         let op = ops.at(ops.places().find(id)?)?;
-        let word = ops.word(op)?;
+        let word = ops.data(op)?;
         (i64::from(word.context) == context).then_some(op)
     }
 
@@ -99,7 +99,7 @@ impl Host {
         if !ops.is_done(op) {
             return None;
         }
-        let context = usize::from(ops.word(op)?.context) % CONTEXTS;
+        let context = usize::from(ops.data(op)?.context) % CONTEXTS;
         Some(self.done[context].take(ops, op))
     }
 
@@ -210,7 +210,7 @@ impl Host {
     /// An operation of the host's that is not pending has succeeded.
     #[inline(always)]
     fn succeeded(&mut self, ops: &mut Ops<Self>, op: RequestId, transferred: u32) {
-        if let Some(word) = ops.word_mut(op) {
+        if let Some(word) = ops.data_mut(op) {
             let context = word.end(0, transferred);
             self.produced |= 1 << context;
             self.done[context].append(ops, op);
@@ -220,7 +220,7 @@ impl Host {
     /// An operation of the host's has come to another end than a success, or was pending.
     #[inline(never)]
     fn on_other_end(&mut self, ops: &mut Ops<Self>, op: RequestId, kind: PostKind, how: Outcome) {
-        let Some(word) = ops.word(op) else {
+        let Some(word) = ops.data(op) else {
             return;
         };
         let (key, tag) = (word.peer, word.tag);
@@ -244,7 +244,7 @@ impl Host {
                 error = cause.code();
             }
         }
-        let Some(word) = ops.word_mut(op) else {
+        let Some(word) = ops.data_mut(op) else {
             return;
         };
         let context = word.end(error, how.transferred);
@@ -261,7 +261,7 @@ impl Host {
     #[cold]
     #[inline(never)]
     fn on_own(ops: &mut Ops<Self>, events: &mut Events<Self>, op: RequestId, how: Outcome) {
-        if let Some(word) = ops.word(op)
+        if let Some(word) = ops.data(op)
             && word.role != Role::None
         {
             let (role, peer) = (word.role, word.peer);
@@ -271,7 +271,7 @@ impl Host {
                 peer,
                 how,
             };
-            events.push_back(Event::Noted(end));
+            events.push_back(Event::Owner(end));
         }
         ops.free(op);
     }
@@ -279,9 +279,9 @@ impl Host {
 
 impl Owner for Host {
     type Memory = UserMemory;
-    type Word = Word;
-    type Note = Note;
-    type Places = Blocks;
+    type OpData = Word;
+    type OwnerEvent = Note;
+    type OpStorage = Blocks;
 
     /// Handshakes are taken as they arrive, like requests; only messages that a host posts receives for
     /// may wait for long.
@@ -299,10 +299,10 @@ impl Owner for Host {
         greeting.is_empty()
     }
 
-    fn greeting(&self, ops: &Ops<Self>, to: Greets) -> Vec<u8> {
+    fn greeting(&self, ops: &Ops<Self>, to: GreetingRole) -> Vec<u8> {
         let key = match to {
-            Greets::Called(connect) => ops.word(connect).map(|word| word.peer),
-            Greets::Caller(context) => Some(PeerKey::from_word(context)),
+            GreetingRole::Called(connect) => ops.data(connect).map(|word| word.peer),
+            GreetingRole::Caller(context) => Some(PeerKey::from_word(context)),
         };
         // A C method has said nothing, and is no peer yet.
         let key = key.filter(|key| self.peers.get(*key).is_some());
@@ -312,18 +312,18 @@ impl Owner for Host {
     fn greeted(
         &mut self,
         ops: &Ops<Self>,
-        from: Greets,
+        from: GreetingRole,
         who: &Identity,
         remote: RemoteId,
         greeting: &[u8],
     ) -> Result<u64, Status> {
         match from {
-            Greets::Called(connect) => {
-                let key = ops.word(connect).map_or(PeerKey::NONE, |word| word.peer);
+            GreetingRole::Called(connect) => {
+                let key = ops.data(connect).map_or(PeerKey::NONE, |word| word.peer);
                 self.answered(key, connect, greeting)
             }
-            Greets::Caller(_) if greeting.is_empty() => Ok(0),
-            Greets::Caller(_) => self.called(who, remote, greeting),
+            GreetingRole::Caller(_) if greeting.is_empty() => Ok(0),
+            GreetingRole::Caller(_) => self.called(who, remote, greeting),
         }
     }
 
@@ -334,7 +334,7 @@ impl Owner for Host {
         op: RequestId,
         how: Outcome,
     ) {
-        let Some(word) = ops.word_mut(op) else {
+        let Some(word) = ops.data_mut(op) else {
             return;
         };
         let Role::Posted(kind) = word.role else {
@@ -357,7 +357,7 @@ impl Owner for Host {
         transferred: u32,
         how: impl FnOnce() -> Outcome,
     ) {
-        match ops.word(op) {
+        match ops.data(op) {
             Some(word) if word.is_posted() => self.succeeded(ops, op, transferred),
             _ => self.completed(ops, events, op, how()),
         }

@@ -39,7 +39,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 impl Peer {
     /// An operation of the host's waits for the peer from now on, behind the others.
     pub(crate) fn enqueue(&mut self, ops: &mut Ops<Host>, op: RequestId) {
-        if let Some(word) = ops.word_mut(op) {
+        if let Some(word) = ops.data_mut(op) {
             word.pending = true;
             ops.append(&mut self.pending, op);
         }
@@ -47,7 +47,7 @@ impl Peer {
 
     /// Takes an operation of the host's out of the queue of the peer, if it waits there.
     pub(crate) fn dequeue(&mut self, ops: &mut Ops<Host>, op: RequestId) {
-        if let Some(word) = ops.word_mut(op)
+        if let Some(word) = ops.data_mut(op)
             && std::mem::take(&mut word.pending)
         {
             ops.remove(&mut self.pending, op);

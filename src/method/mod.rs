@@ -376,7 +376,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// The method's part of an operation, mutable.
     #[inline]
     pub(crate) fn word_mut(&mut self, op: RequestId) -> Option<&mut Word> {
-        self.endpoint.split().1.word_mut(op)
+        self.endpoint.split().1.data_mut(op)
     }
 
     /// Handles the endpoint's events.
@@ -384,7 +384,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub(crate) fn handle_events(&mut self) {
         while let Some(event) = self.endpoint.next_event() {
             match event {
-                Event::Noted(Note::End {
+                Event::Owner(Note::End {
                     op,
                     role,
                     peer,
@@ -395,8 +395,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     // The other side's loss is an event of its own.
                     Role::None | Role::Posted(_) => {}
                 },
-                Event::Noted(Note::Handshake(message)) => self.on_handshake(&message),
-                Event::Noted(Note::OverQuota(key)) => self.shed(key),
+                Event::Owner(Note::Handshake(message)) => self.on_handshake(&message),
+                Event::Owner(Note::OverQuota(key)) => self.shed(key),
                 Event::Down(down) => self.on_down(&down),
                 Event::Due(word) => self.on_due(word),
                 Event::Joined { .. } | Event::Decidable => {}

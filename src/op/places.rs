@@ -13,11 +13,11 @@
 //! The host uses an operation id as a pointer and reads the words at 0 and 72 (80) unchecked
 //! (docs/hosts.md, Operation ids), also of stale ids, and the stand-alone BMI ends the process if the word
 //! at 0 is not the id. So blocks are never unmapped, both words stay after the operation was reported, and
-//! an unused row serves the next method. The method itself looks at `word`: an operation of the host's has
+//! an unused row serves the next method. The method itself looks at `data`: an operation of the host's has
 //! an address there. No id is dereferenced before it has been compared with the range.
 //!
 //! An id is the address of a block. So a stale id is told from a valid one until the block is used again,
-//! which is after [`Places::reuse_delay`] others at least, and after that if the operation which has the block
+//! which is after [`OpStorage::reuse_delay`] others at least, and after that if the operation which has the block
 //! now is of another context.
 //!
 //! Owns: the blocks, and their address space.
@@ -26,7 +26,7 @@
 use super::word::Word;
 use crate::abi::types::bmi_method_addr;
 use crate::host;
-use mx_proto::ops::{Places, Record};
+use mx_proto::ops::{OpStorage, Record};
 use mx_sys::UserMemory;
 use mx_sys::fork::ForkLock;
 use mx_sys::places::Reservation;
@@ -182,7 +182,7 @@ impl Blocks {
     /// Is there an operation of the host's at this place?
     #[inline(always)]
     fn is_hosts(&self, place: u32) -> bool {
-        !self.word(place).addr.is_null()
+        !self.data(place).addr.is_null()
     }
 
     /// The host's id of the operation at this place.
@@ -219,7 +219,7 @@ fn no_place(place: u32, len: u32) -> ! {
     panic!("no place {place} of {len}")
 }
 
-impl Places<UserMemory, Word> for Blocks {
+impl OpStorage<UserMemory, Word> for Blocks {
     /// So that a stale id stays stale for a while. Hosts of the stand-alone BMI cancel late: Mercury all
     /// operations of a transfer when its time is over, those that were reported long ago included.
     #[inline(always)]
@@ -257,13 +257,13 @@ impl Places<UserMemory, Word> for Blocks {
     }
 
     #[inline(always)]
-    fn word(&self, place: u32) -> &Word {
+    fn data(&self, place: u32) -> &Word {
         // SAFETY: as in `record`.
         unsafe { &*self.block(place).word.get() }
     }
 
     #[inline(always)]
-    fn word_mut(&mut self, place: u32) -> &mut Word {
+    fn data_mut(&mut self, place: u32) -> &mut Word {
         // SAFETY: as in `record_mut`.
         unsafe { &mut *self.block(place).word.get() }
     }
@@ -279,7 +279,7 @@ impl Places<UserMemory, Word> for Blocks {
     #[inline(always)]
     fn on_use(&mut self, place: u32) {
         let at = self.at(place);
-        // SAFETY: a block has each of them there, and the word is read as in `word`.
+        // SAFETY: a block has each of them there, and the word is read as in `data`.
         let (block, shown, addr) = unsafe {
             let block = at.cast::<Block>().as_ref();
             let shown = at.add(self.addr_at).cast::<Addr>().as_ref();
@@ -296,7 +296,7 @@ impl Places<UserMemory, Word> for Blocks {
     #[inline(always)]
     fn on_free(&mut self, place: u32) {
         if self.is_hosts(place) {
-            self.word_mut(place).addr = ptr::null_mut();
+            self.data_mut(place).addr = ptr::null_mut();
             self.shown -= 1;
         }
     }
@@ -337,7 +337,7 @@ mod tests {
             assert!(blocks.grow());
         }
         for place in (0..len).step_by(2) {
-            blocks.word_mut(place).addr = addr(0x1000 + place as usize);
+            blocks.data_mut(place).addr = addr(0x1000 + place as usize);
             blocks.on_use(place);
         }
         blocks
@@ -414,7 +414,7 @@ mod tests {
         // Such as what becomes of a send that the host takes for complete.
         let id = blocks.id(2);
         blocks.on_free(2);
-        *blocks.word_mut(2) = Word::default();
+        *blocks.data_mut(2) = Word::default();
         blocks.on_use(2);
         assert_eq!((blocks.find(id), blocks.shown()), (None, 31));
     }

@@ -19,7 +19,7 @@ use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::{Peer, PeerKey};
 use mx_proto::port::Port;
-use mx_proto::{self as mx, Clock, Memory, Received, RemoteId, RequestId};
+use mx_proto::{self as mx, Clock, Memory, ReceivePosted, RemoteId, RequestId};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
@@ -152,8 +152,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let (kind, mode) = (post.kind, post.kind.send_mode());
         let what = NewOperation { post, key };
         match self.endpoint.send_new(remote, bits, what, mode) {
-            Ok(mx::Posted::Complete) => Ok(Posted::Complete { size }),
-            Ok(mx::Posted::Pending(op)) => {
+            Ok(mx::SendPosted::Complete) => Ok(Posted::Complete { size }),
+            Ok(mx::SendPosted::Pending(op)) => {
                 *id = self.id(op);
                 self.limit_posted(kind, op);
                 Ok(Posted::Pending)
@@ -209,7 +209,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let cut = peer.conversation == Conversation::Cut;
         let what = NewOperation { post, key };
         match self.endpoint.recv_from(remote, bits, MATCH, what) {
-            Ok(Received::Pending(op)) => {
+            Ok(ReceivePosted::Pending(op)) => {
                 *id = self.id(op);
                 self.limit_posted(PostKind::Recv, op);
                 if cut {
@@ -217,7 +217,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 }
                 Ok(Posted::Pending)
             }
-            Ok(Received::Complete(how)) => {
+            Ok(ReceivePosted::Complete(how)) => {
                 let size = i64::from(how.transferred);
                 match code_of(how.status) {
                     0 => Ok(Posted::Complete { size }),

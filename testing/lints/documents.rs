@@ -220,7 +220,7 @@ fn drawn_states_exist_and_existing_ones_are_drawn() {
         (
             "A remote at the endpoint",
             "mx-proto/src/remote.rs",
-            "Life",
+            "RemoteState",
             &["GONE"],
         ),
         (

@@ -6,12 +6,12 @@ use std::env;
 use std::fs;
 use std::process::Command;
 
-/// The compiler's words about `mx-proto/src/machine.rs` for that target.
+/// The compiler's words about `mx-proto/src/target_check.rs` for that target.
 fn words(target: &str) -> String {
     let directory = env::temp_dir().join(format!("mx-machines-{}-{target}", std::process::id()));
     fs::create_dir(&directory).unwrap();
     let source = directory.join("lib.rs");
-    let machine = root().join("mx-proto/src/machine.rs");
+    let machine = root().join("mx-proto/src/target_check.rs");
     let text = format!(
         "#![feature(no_core, rustc_attrs)]\n#![no_core]\n\
          #[rustc_builtin_macro]\nmacro_rules! compile_error {{ ($words:expr) => {{}} }}\n\

@@ -26,12 +26,12 @@ use crate::libna::Libna;
 use crate::operation::{NO_DETAILS, Operation, Room};
 use foldhash::fast::RandomState;
 use mx_proto::flow::Lane;
-use mx_proto::ops::{Chunks, Ops};
+use mx_proto::ops::{ChunkedStorage, Ops};
 use mx_proto::port::ConnectError;
 use mx_proto::{
-    Arrival, Config, Endpoint, EndpointId, Event, Events, Greets, Identity, MatchBits, MatchMask,
-    OpKind, Outcome, Owner, PostError, Posted, Received, RegionKey, RemoteId, RequestId, Rights,
-    Route, SendMode, Source, Status, Target, Verdict,
+    Arrival, Config, Endpoint, EndpointId, Event, Events, GreetingRole, Identity, MatchBits,
+    MatchMask, OpKind, Outcome, Owner, PostError, ReceivePosted, RegionKey, RemoteId, RequestId,
+    Rights, Route, SendMode, SendPosted, Source, Status, Target, Verdict,
 };
 use mx_sys::slot::{self, Slot};
 use mx_sys::{HostPorts, Interest, MonotonicClock, UserMemory};
@@ -132,9 +132,9 @@ impl Host {
 
 impl Owner for Host {
     type Memory = UserMemory;
-    type Word = u64;
-    type Note = ();
-    type Places = Chunks<UserMemory, u64>;
+    type OpData = u64;
+    type OwnerEvent = ();
+    type OpStorage = ChunkedStorage<UserMemory, u64>;
 
     #[inline]
     fn lane(bits: MatchBits) -> Lane {
@@ -147,12 +147,12 @@ impl Owner for Host {
     fn greeted(
         &mut self,
         _ops: &Ops<Self>,
-        from: Greets,
+        from: GreetingRole,
         who: &Identity,
         remote: RemoteId,
         _greeting: &[u8],
     ) -> Result<u64, Status> {
-        if let Greets::Caller(_) = from {
+        if let GreetingRole::Caller(_) = from {
             let peer = Peer::new((who.nic, who.endpoint), self.route, self.own);
             peer.set_remote(Some(remote));
             self.peers.insert(remote, Arc::new(peer));
@@ -168,7 +168,7 @@ impl Owner for Host {
         op: RequestId,
         how: Outcome,
     ) {
-        let word = ops.word(op).copied().unwrap_or_default();
+        let word = ops.data(op).copied().unwrap_or_default();
         ops.free(op);
         self.end(word, how);
     }
@@ -475,11 +475,11 @@ impl Engine {
     fn posted(
         &mut self,
         op: &mut Operation,
-        posted: Result<Posted, PostError>,
+        posted: Result<SendPosted, PostError>,
     ) -> Result<(), na_return> {
         match posted {
-            Ok(Posted::Complete) => self.end(op, NA_SUCCESS, NO_DETAILS),
-            Ok(Posted::Pending(request)) => op.request = Some(request),
+            Ok(SendPosted::Complete) => self.end(op, NA_SUCCESS, NO_DETAILS),
+            Ok(SendPosted::Pending(request)) => op.request = Some(request),
             Err(error) => return Err(refused(error)),
         }
         Ok(())
@@ -489,11 +489,11 @@ impl Engine {
     fn received(
         &mut self,
         op: &mut Operation,
-        received: Result<Received, PostError>,
+        received: Result<ReceivePosted, PostError>,
     ) -> Result<(), na_return> {
         match received {
-            Ok(Received::Pending(request)) => op.request = Some(request),
-            Ok(Received::Complete(outcome)) => {
+            Ok(ReceivePosted::Pending(request)) => op.request = Some(request),
+            Ok(ReceivePosted::Complete(outcome)) => {
                 let word = word_of(op);
                 self.endpoint.owner_mut().end(word, outcome);
             }

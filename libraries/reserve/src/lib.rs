@@ -19,7 +19,7 @@
 //! Cost: address space only, while there is memory; its pages are never written.
 
 use mx_port_base::clock::MonotonicClock;
-use mx_proto::supply::{Level, Supply};
+use mx_proto::supply::{MemoryLevel, Supply};
 use mx_proto::{Clock, Instant};
 use parking_lot::{Condvar, Mutex};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -184,16 +184,16 @@ pub fn empty() {
 }
 
 /// The level of free memory. Refills the reserve first, if memory is available again.
-pub fn level() -> Level {
+pub fn level() -> MemoryLevel {
     if SPENT.load(Ordering::Relaxed) {
         recover()
     } else {
-        Level::Ample
+        MemoryLevel::Ample
     }
 }
 
 #[cold]
-fn recover() -> Level {
+fn recover() -> MemoryLevel {
     // One thread at a time: others must not take the memory left to the C library.
     if RECOVERING.swap(true, Ordering::Acquire) {
         return by_missing();
@@ -203,23 +203,23 @@ fn recover() -> Level {
     level
 }
 
-fn recover_alone() -> Level {
+fn recover_alone() -> MemoryLevel {
     if top_up() {
         if SPENT.swap(false, Ordering::Relaxed) {
             tell("there is memory again");
         }
-        return Level::Ample;
+        return MemoryLevel::Ample;
     }
     tell("memory has run out: nothing new is taken on");
     by_missing()
 }
 
 /// The level while something is missing.
-fn by_missing() -> Level {
+fn by_missing() -> MemoryLevel {
     if missing() > FLOOR / 2 {
-        Level::Dire
+        MemoryLevel::Critical
     } else {
-        Level::Short
+        MemoryLevel::Short
     }
 }
 

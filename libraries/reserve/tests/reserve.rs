@@ -8,7 +8,7 @@
 
 #![allow(clippy::print_stdout, reason = "a program, as far as its user sees")]
 
-use mx_proto::supply::Level;
+use mx_proto::supply::MemoryLevel;
 use mx_reserve::{self as reserve, SUPPLY};
 use std::hint::black_box;
 
@@ -17,18 +17,22 @@ mx_reserve::library_allocator!();
 const MIB: usize = 1 << 20;
 
 fn main() {
-    assert_eq!(reserve::level(), Level::Ample, "nothing is kept back yet");
+    assert_eq!(
+        reserve::level(),
+        MemoryLevel::Ample,
+        "nothing is kept back yet"
+    );
     assert!((SUPPLY.claim)(1 << 60), "and claims are not checked");
     (SUPPLY.release)(1 << 60);
     reserve::fill();
     limit(40 * MIB);
-    assert_eq!(reserve::level(), Level::Ample);
+    assert_eq!(reserve::level(), MemoryLevel::Ample);
 
     // Small pieces and large ones go on when there is no memory any more.
     let taken = take_all();
     let small: Vec<Box<[u8; 100]>> = (0..1000).map(|n| Box::new([n as u8; 100])).collect();
     let mut large: Vec<Vec<u8>> = Vec::new();
-    for level in [Level::Short, Level::Dire] {
+    for level in [MemoryLevel::Short, MemoryLevel::Critical] {
         while reserve::level() < level {
             assert!(large.len() < 10, "it is used up by what is taken from it");
             large.push(black_box(vec![7; 600_000]));
@@ -36,7 +40,7 @@ fn main() {
         assert_eq!(reserve::level(), level);
     }
     large.push(black_box(vec![8; 600_000]));
-    assert!(!SUPPLY.is_ample() && SUPPLY.is_dire());
+    assert!(!SUPPLY.is_ample() && SUPPLY.is_critical());
     // A request that does not fit at all costs nothing.
     assert!(Vec::<u8>::new().try_reserve_exact(1 << 40).is_err());
     assert!(
@@ -47,25 +51,29 @@ fn main() {
     );
     drop((small, large));
     give_back(taken);
-    assert_eq!(reserve::level(), Level::Ample, "there is memory again");
+    assert_eq!(
+        reserve::level(),
+        MemoryLevel::Ample,
+        "there is memory again"
+    );
 
     // A claim is kept back, and as much again has to be there.
     assert!((SUPPLY.claim)(8 * MIB));
     assert!(!(SUPPLY.claim)(20 * MIB));
     assert_eq!(
         reserve::level(),
-        Level::Ample,
+        MemoryLevel::Ample,
         "what is refused is not kept back"
     );
     let taken = take_all();
     let grown: Vec<u8> = black_box(vec![9; 8 * MIB]);
-    assert_ne!(reserve::level(), Level::Ample);
+    assert_ne!(reserve::level(), MemoryLevel::Ample);
     drop(grown);
     give_back(taken);
     (SUPPLY.release)(8 * MIB);
-    assert_eq!(reserve::level(), Level::Ample);
+    assert_eq!(reserve::level(), MemoryLevel::Ample);
     reserve::empty();
-    assert_eq!(reserve::level(), Level::Ample);
+    assert_eq!(reserve::level(), MemoryLevel::Ample);
     println!("test reserve ... ok");
 }
 

@@ -22,7 +22,7 @@ use crate::event::Event;
 use crate::ids::{NicId, RemoteId, SessionId};
 use crate::owner::Owner;
 use crate::port::Port;
-use crate::remote::{Life, Met};
+use crate::remote::{Connected, RemoteState};
 use crate::secret::claim_proof;
 use crate::time::Clock;
 use crate::wire::{self, ClaimBody, Header};
@@ -35,8 +35,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let name_of = |id| self.remotes.of(id).map(|remote| remote.name);
         let name = name_of(id);
         let others = move || {
-            let of_peer = |met: &&Met| met.joins && met.session != self.identity.session;
-            let met = self.remotes.met(id).filter(of_peer);
+            let of_peer = |met: &&Connected| met.joins && met.session != self.identity.session;
+            let met = self.remotes.connected(id).filter(of_peer);
             let all = met.map(|met| self.remotes.all_of_life(met.session));
             all.into_iter().flatten().filter(move |other| *other != id)
         };
@@ -51,8 +51,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A session has been met: if that is with ourselves, no peer has to claim it.
     pub(super) fn join_own(&mut self, id: RemoteId) {
         let life = self.identity.session;
-        let is_own = |met: &Met| met.joins && met.session == life;
-        if self.remotes.met(id).is_some_and(is_own) {
+        let is_own = |met: &Connected| met.joins && met.session == life;
+        if self.remotes.connected(id).is_some_and(is_own) {
             let other = self.remotes.all_of_life(life).find(|other| *other != id);
             if let Some(other) = other {
                 self.join(id, other);
@@ -72,8 +72,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The claim on a session that another one is ours, too.
     fn claim_on(&self, id: RemoteId, other: RemoteId) -> Option<ClaimBody> {
         let (remote, other) = (self.remotes.of(id)?, self.remotes.of(other)?);
-        let of = other.met()?.nonce;
-        let nonces = [&remote.met()?.nonce, &self.nonce_of(id)?];
+        let of = other.connected()?.nonce;
+        let nonces = [&remote.connected()?.nonce, &self.nonce_of(id)?];
         let names = [remote.name, other.name];
         Some(ClaimBody {
             number: crate::secret::call_of(&of),
@@ -94,7 +94,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(claim) = claim {
             self.on_claim(id, &claim);
         }
-        let session = |id| self.remotes.met(id).map(|met| met.session);
+        let session = |id| self.remotes.connected(id).map(|met| met.session);
         if let Some(by) = claimed.filter(|by| session(*by) == session(id)) {
             self.join(id, by);
         }
@@ -129,7 +129,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(receive) = self.ops.at(place).filter(|_| joined) else {
             return false;
         };
-        self.estrange(receive);
+        self.detach_op(receive);
         self.attach_op(receive, from);
         true
     }
@@ -142,7 +142,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     fn joins(&self, id: RemoteId) -> bool {
-        self.remotes.met(id).is_some_and(|met| met.joins)
+        self.remotes.connected(id).is_some_and(|met| met.joins)
     }
 
     /// The sessions that say this life, and that are joined with others, oldest first.
@@ -157,22 +157,22 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.stats.stale += 1;
             return;
         }
-        let Some(session) = self.remotes.met(id).map(|met| met.session) else {
+        let Some(session) = self.remotes.connected(id).map(|met| met.session) else {
             return;
         };
         let Some(remote) = self.remotes.of_mut(other) else {
             return;
         };
-        match &mut remote.life {
-            Life::Met(met) if met.session == session => self.join(id, other),
+        match &mut remote.state {
+            RemoteState::Connected(met) if met.session == session => self.join(id, other),
             // The answer to our call is on its way.
-            Life::Connecting { claimed } => *claimed = Some(id),
+            RemoteState::Connecting { claimed } => *claimed = Some(id),
             _ => {}
         }
     }
 
     fn is_right(&self, id: RemoteId, other: RemoteId, claim: &ClaimBody) -> bool {
-        let theirs = self.remotes.met(id).map(|met| met.nonce);
+        let theirs = self.remotes.connected(id).map(|met| met.nonce);
         let (Some(of), Some(ours), Some(theirs)) =
             (self.nonce_of(other), self.nonce_of(id), theirs)
         else {

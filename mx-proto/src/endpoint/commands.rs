@@ -1,28 +1,28 @@
 //! The calls of the application to an endpoint.
 
 use super::Endpoint;
-use crate::early;
 use crate::event::{Down, Event, Outcome};
-use crate::flow::{self, Flow, Lane, Paid};
+use crate::flow::{self, Flow, Lane, Payment};
 use crate::ids::{EntryId, LinkId, MatchBits, MatchMask, RemoteId, RequestId, Route, Target};
 use crate::memory::Memory;
-use crate::ops::{Form, Head, List, NO_REMOTE, Pulling, State, Strand};
+use crate::ops::{BucketHead, Form, List, ListKind, NO_REMOTE, Pulling, State};
 use crate::origin::Source;
 use crate::owner::{Owner, Posting};
 use crate::port::{Body, Close, ConnectError, Port, SendError, Sent};
 use crate::queues::{Partial, QueuePosition, Queues};
-use crate::remote::{COMMAND_LINK, Life, LinkState, Remote, Tx};
+use crate::remote::{COMMAND_LINK, LinkState, Remote, RemoteState, Tx};
 use crate::stats::Stats;
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::timeouts::{TimeOuts, Timeout};
+use crate::unexpected;
 use crate::wire;
 use std::fmt;
 use std::time::Duration;
 
 /// The result of posting a send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Posted {
+pub enum SendPosted {
     /// The send is complete and the memory is the caller's again; no completion follows.
     Complete,
     /// A completion follows.
@@ -31,7 +31,7 @@ pub enum Posted {
 
 /// The result of posting a receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Received {
+pub enum ReceivePosted {
     /// A message was there already: there is no operation.
     Complete(Outcome),
     /// A completion follows.
@@ -87,9 +87,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         to: RemoteId,
         bits: MatchBits,
         memory: O::Memory,
-        word: O::Word,
+        word: O::OpData,
         mode: SendMode,
-    ) -> Result<Posted, PostError> {
+    ) -> Result<SendPosted, PostError> {
         self.send_new(to, bits, (memory, word), mode)
     }
 
@@ -101,7 +101,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         bits: MatchBits,
         mut what: impl Posting<O>,
         mode: SendMode,
-    ) -> Result<Posted, PostError> {
+    ) -> Result<SendPosted, PostError> {
         let len = what.memory().len();
         let len = u32::try_from(len).map_err(|_| PostError::TooLarge(len))?;
         let gone = PostError::UnknownRemote;
@@ -123,7 +123,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             let counted = (flow, &mut self.stats);
             match send_eager::<_, O>(&mut self.port, counted, remote, bits, body) {
-                Some(Sent::Whole) => return Ok(Posted::Complete),
+                Some(Sent::Whole) => return Ok(SendPosted::Complete),
                 Some(Sent::Part(at)) => return self.finish_later(to, bits, what, (at, len)),
                 None => {}
             }
@@ -155,7 +155,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         bits: MatchBits,
         what: impl Posting<O>,
         (at, len): (usize, u32),
-    ) -> Result<Posted, PostError> {
+    ) -> Result<SendPosted, PostError> {
         let form = Form::Plain;
         let state = |memory| State::Draining { memory, form };
         let id = self.begin(to, bits, what, state);
@@ -167,10 +167,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             at,
             end,
         };
-        self.leave_rest(to, rest);
+        self.save_partial_packet(to, rest);
         let now = self.clock.now();
         self.start_timer(id, now);
-        Ok(Posted::Pending(id))
+        Ok(SendPosted::Pending(id))
     }
 
     #[inline(never)]
@@ -180,10 +180,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         bits: MatchBits,
         mut what: impl Posting<O>,
         mode: SendMode,
-    ) -> Result<Posted, PostError> {
+    ) -> Result<SendPosted, PostError> {
         let small_max = self.config.small_max();
         // The link may not be known yet, and then its limits are not.
-        let most = small_max.max(self.remotes.reach(to).eager_max as usize);
+        let most = small_max.max(self.remotes.link_limits(to).eager_max as usize);
         let memory = what.memory();
         // Not above the largest eager one.
         let cost = if mode != SendMode::Synchronous && memory.len() <= most {
@@ -195,19 +195,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             && memory.len() <= small_max
             && let Some(copy) = self.copy(to, O::lane(bits), memory, cost)
         {
-            let copy = (copy, O::Word::default());
-            self.line_up(to, bits, copy, (Form::Copied, cost))?;
-            return Ok(Posted::Complete);
+            let copy = (copy, O::OpData::default());
+            self.enqueue_send(to, bits, copy, (Form::Copied, cost))?;
+            return Ok(SendPosted::Complete);
         }
         let form = match mode {
             SendMode::Synchronous => Form::Synchronous,
             SendMode::Standard | SendMode::Buffered => Form::Plain,
         };
-        let id = self.line_up(to, bits, what, (form, cost))?;
-        Ok(Posted::Pending(id))
+        let id = self.enqueue_send(to, bits, what, (form, cost))?;
+        Ok(SendPosted::Pending(id))
     }
 
-    fn line_up(
+    fn enqueue_send(
         &mut self,
         to: RemoteId,
         bits: MatchBits,
@@ -235,7 +235,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             if let State::Queued { stand, .. } = &mut record.state {
                 *stand = queues.enter(lane, form, cost, now);
             }
-            ops.join(Strand::Own, &mut queues.lanes[lane as usize], id.index());
+            ops.join(
+                ListKind::State,
+                &mut queues.lanes[lane as usize],
+                id.index(),
+            );
         }
         self.start_timer(id, now);
         self.make_ready(to);
@@ -260,8 +264,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         bits: MatchBits,
         mask: MatchMask,
         memory: O::Memory,
-        word: O::Word,
-    ) -> Result<Received, PostError> {
+        word: O::OpData,
+    ) -> Result<ReceivePosted, PostError> {
         self.recv_from(NO_REMOTE, bits, mask, (memory, word))
     }
 
@@ -275,7 +279,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         bits: MatchBits,
         mask: MatchMask,
         what: impl Posting<O>,
-    ) -> Result<Received, PostError> {
+    ) -> Result<ReceivePosted, PostError> {
         let mut remote = self.remotes.of_mut(from);
         if remote.as_ref().is_none_or(|remote| remote.is_tombstone()) && from != NO_REMOTE {
             return Err(PostError::UnknownRemote);
@@ -286,9 +290,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if what.pending().is_none() && !self.ops.has_room() {
             return Err(PostError::TooMany);
         }
-        if self.early.unexpected() != 0 && self.early.front(bits, mask).is_some() {
-            if let Some(early) = self.early_from(from, bits, mask) {
-                return self.recv_early(early, from, (bits, mask), what);
+        if self.unexpected.unexpected() != 0 && self.unexpected.front(bits, mask).is_some() {
+            if let Some(early) = self.unexpected_from(from, bits, mask) {
+                return self.recv_unexpected(early, from, (bits, mask), what);
             }
             remote = self.remotes.of_mut(from);
         }
@@ -298,19 +302,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let state = |memory| State::Posted {
             memory,
             position,
-            head: Head::NONE,
+            head: BucketHead::NONE,
         };
         let timeouts = self.timeouts.of_receive();
         let id = ops.enter(what, (bits, timeouts), state);
         let id = id.ok_or(PostError::TooMany)?;
         posted.enter(ops, id.index());
         if let Some(remote) = remote {
-            ops.attach_op(id.index(), from, true, &mut remote.kin);
+            ops.attach_op(id.index(), from, true, &mut remote.operations);
             if !remote.is_monitored() {
                 self.begin_monitoring(from);
             }
         }
-        Ok(Received::Pending(id))
+        Ok(ReceivePosted::Pending(id))
     }
 
     /// The front of [`Self::recv_from`], for a post that is no operation yet: the remote is met and monitored, and no message
@@ -324,20 +328,25 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         what: impl Posting<O>,
     ) -> Option<RequestId> {
         let remote = self.remotes.of_mut(from)?;
-        let ordinary = remote.is_monitored() && self.early.unexpected() == 0;
+        let ordinary = remote.is_monitored() && self.unexpected.unexpected() == 0;
         if !ordinary || mask.apply(bits) != bits {
             return None;
         }
         let position = self.posted.reserve(mask);
         let timeouts = self.timeouts.of_receive();
-        let kin = (from, &mut remote.kin);
+        let kin = (from, &mut remote.operations);
         let id = (self.ops).enter_receive(what, (bits, timeouts), position, kin)?;
         (self.posted).enter_at(&mut self.ops, id.index(), bits, position);
         Some(id)
     }
 
-    fn early_from(&mut self, from: RemoteId, bits: MatchBits, mask: MatchMask) -> Option<EntryId> {
-        let early = self.find_early(from, bits, mask);
+    fn unexpected_from(
+        &mut self,
+        from: RemoteId,
+        bits: MatchBits,
+        mask: MatchMask,
+    ) -> Option<EntryId> {
+        let early = self.find_unexpected(from, bits, mask);
         if early.is_none() && self.has_work() {
             // Others' messages have been refused.
             self.flush();
@@ -351,7 +360,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let remote = self.remotes.of(remote);
         let kin = remote
             .into_iter()
-            .flat_map(|of| ops.of_list(Strand::Kin, &of.kin));
+            .flat_map(|of| ops.of_list(ListKind::Remote, &of.operations));
         kin.filter(|id| ops.record(id.index()).from_one)
     }
 
@@ -359,7 +368,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// offered ends with `told`: [`Status::Truncated`] or [`Status::Aborted`]. False when there is no
     /// such message.
     pub fn discard(&mut self, bits: MatchBits, mask: MatchMask, told: Status) -> bool {
-        let Some(early) = self.early.front(bits, mask) else {
+        let Some(early) = self.unexpected.front(bits, mask) else {
             return false;
         };
         self.finish(early, told);
@@ -371,29 +380,29 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Receives a message that is here already.
     #[inline(never)]
-    fn recv_early(
+    fn recv_unexpected(
         &mut self,
         early: EntryId,
         from: RemoteId,
         (own, mask): (MatchBits, MatchMask),
         mut what: impl Posting<O>,
-    ) -> Result<Received, PostError> {
+    ) -> Result<ReceivePosted, PostError> {
         let gone = PostError::UnknownRemote;
         let message = self.take_out(early).ok_or(gone)?;
         let (source, bits, length) = (message.source, message.bits, message.length);
         let offer = message.offer();
         let done = match message.body {
-            early::Body::Bytes(data) if !self.order.holds(source, bits) => {
+            unexpected::Body::Bytes(data) if !self.order.holds(source, bits) => {
                 let transferred = what.memory().fill(0, data.len(), &data[..], 0) as u32;
                 let status = inbound_status(transferred, length);
                 let outcome = Outcome::received(status, source, bits, transferred, length);
                 self.bodies.give_back(data);
-                Received::Complete(outcome)
+                ReceivePosted::Complete(outcome)
             }
             body => {
                 let position = Some(self.posted.reserve(mask));
                 let state = |mut memory: O::Memory| match &body {
-                    early::Body::Bytes(data) => {
+                    unexpected::Body::Bytes(data) => {
                         memory.fill(0, data.len(), &data[..], 0);
                         State::Pulling(Pulling::whole(memory, bits, length))
                     }
@@ -409,14 +418,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 }
                 let now = self.clock.now();
                 match body {
-                    early::Body::Bytes(data) => {
+                    unexpected::Body::Bytes(data) => {
                         self.bodies.give_back(data);
-                        self.wait_in_line(id, source, now);
+                        self.wait_in_order(id, source, now);
                         self.stop_timer(id);
                     }
                     _ => self.begin_pull(id, source, now),
                 }
-                Received::Pending(id)
+                ReceivePosted::Pending(id)
             }
         };
         if self.has_work() {
@@ -435,7 +444,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let known = self.ops.get(request).is_some();
         if known {
             let now = self.clock.now();
-            self.end_early(request, status, now);
+            self.end_unexpected(request, status, now);
             self.flush();
         }
         known
@@ -522,7 +531,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         target: Target,
         key: u32,
         bits: MatchBits,
-        word: O::Word,
+        word: O::OpData,
     ) -> Result<RequestId, ConnectError> {
         if !self.ops.has_room() {
             return Err(ConnectError::NoResources);
@@ -537,7 +546,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         target: Target,
         key: u32,
         bits: MatchBits,
-        word: O::Word,
+        word: O::OpData,
     ) -> Result<RequestId, ConnectError> {
         match self.remotes.called(target) {
             Some(known) => self.connect_over(known, key, bits, word),
@@ -551,7 +560,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         to: RemoteId,
         key: u32,
         bits: MatchBits,
-        word: O::Word,
+        word: O::OpData,
     ) -> Result<RequestId, ConnectError> {
         if self.remotes.living(to).is_none() {
             return Err(ConnectError::Refused);
@@ -564,7 +573,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         to: RemoteId,
         key: u32,
         bits: MatchBits,
-        word: O::Word,
+        word: O::OpData,
     ) -> Result<RequestId, ConnectError> {
         let timeouts = self.timeouts;
         let state = State::Connecting { key };
@@ -582,7 +591,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Self { ops, remotes, .. } = self;
         if let Some(remote) = remotes.of_mut(to) {
             ops.record_mut(id.index()).remote = to;
-            ops.join(Strand::Own, &mut remote.connects, id.index());
+            ops.join(ListKind::State, &mut remote.connects, id.index());
             if let Some(link) = remote.link_up() {
                 self.send_connect(to, link, id);
             }
@@ -657,7 +666,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.stay_to_part(id);
             self.burst_of(id, COMMAND_LINK);
         }
-        let Some(remote) = self.dissolve(id, (status, None), false) else {
+        let Some(remote) = self.remove_remote(id, (status, None), false) else {
             return;
         };
         if let Some(link) = remote.tx_link() {
@@ -691,11 +700,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Self { flow, owner, .. } = self;
         let remote = self.remotes.of_mut(to)?;
         let most = self.config.copies;
-        let Life::Met(met) = &mut remote.life else {
+        let RemoteState::Connected(met) = &mut remote.state else {
             return None;
         };
         let queues = remote.queues.as_deref();
-        let goes = memory.len() <= met.reach.eager_max as usize
+        let goes = memory.len() <= met.link_limits.eager_max as usize
             && cost <= met.borrows.free()
             && queues.map_or(most > 0, |all| all.takes_copy(lane, most));
         // An owner that keeps a record of a completed operation has room for that one, too.
@@ -706,7 +715,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             flow.uncopy(cost);
             return None;
         };
-        met.borrows.pay(Paid::Credits(cost));
+        met.borrows.pay(Payment::Credits(cost));
         let mut at = 0;
         memory.visit(0, memory.len(), |piece| {
             at += copy.fill(at, piece.len(), piece, 0);
@@ -727,12 +736,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// The link to a remote has taken a part of a packet.
-    pub(super) fn leave_rest(&mut self, to: RemoteId, rest: Partial) {
+    pub(super) fn save_partial_packet(&mut self, to: RemoteId, rest: Partial) {
         if let Some(remote) = self.remotes.of_mut(to) {
             self.spares
                 .get_or_alloc(&mut remote.queues)
                 .set_partial(rest);
-            if let Life::Met(met) = &mut remote.life {
+            if let RemoteState::Connected(met) = &mut remote.state {
                 met.tx = Tx::Blocked(met.tx.link());
             }
         }
@@ -753,7 +762,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Takes a remote out of everything; its operations complete with this result, and the reason if it is lost. Its
     /// messages stay if `keep`, those that may.
-    pub(super) fn dissolve(
+    pub(super) fn remove_remote(
         &mut self,
         id: RemoteId,
         (status, lost): (Status, Option<DownReason>),
@@ -770,15 +779,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.close_account(id, keep);
         let remote = self.remotes.take(id)?;
         self.controls -= remote.queues().map_or(0, |queues| queues.control.len());
-        match &remote.life {
-            Life::Connecting { .. } => {}
-            Life::Met(met) => {
+        match &remote.state {
+            RemoteState::Connecting { .. } => {}
+            RemoteState::Connected(met) => {
                 if let Some(timer) = met.step {
                     self.wheel.clear(timer);
                 }
                 self.stats.remotes_down += 1;
             }
-            Life::Tombstone { messages, .. } => self.tombstones.gone(*messages),
+            RemoteState::Tombstone { messages, .. } => self.tombstones.gone(*messages),
         }
         Some(remote)
     }
@@ -786,7 +795,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The oldest of a remote's operations, connects last.
     fn next_of(&self, id: RemoteId) -> Option<RequestId> {
         let remote = self.remotes.of(id)?;
-        let op = self.ops.first(&remote.kin);
+        let op = self.ops.first(&remote.operations);
         op.or_else(|| self.ops.first(&remote.connects))
     }
 
@@ -796,7 +805,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn connects_again(&self, id: RemoteId, reason: DownReason) -> bool {
         self.remotes.of(id).is_some_and(|remote| {
             self.config.connect_again
-                && remote.met().is_some()
+                && remote.connected().is_some()
                 && !matches!(reason, DownReason::Protocol(_) | DownReason::Secret)
         })
     }
@@ -813,7 +822,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         while let Some(connect) = self.ops.first(&again) {
-            self.ops.leave(Strand::Own, &mut again, connect.index());
+            self.ops.leave(ListKind::State, &mut again, connect.index());
             self.connect_again(connect, remote.target(remote.called.unwrap_or(Route::AUTO)));
         }
         self.close_link_of(&remote, Close::Now);
@@ -827,11 +836,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         reason: DownReason,
         keep: bool,
     ) -> Option<Remote> {
-        let remote = self.dissolve(id, (reason.status(), Some(reason)), keep)?;
+        let remote = self.remove_remote(id, (reason.status(), Some(reason)), keep)?;
         let tombstone = self.tombstones.made.take();
         let identity = remote.identity();
         log::debug!("remote {id:?} ({identity:?}) is down: {reason}");
-        if remote.met().is_some() {
+        if remote.connected().is_some() {
             let down = Down {
                 remote: id,
                 context: remote.context,
@@ -864,7 +873,7 @@ fn send_eager<P: Port<O::Memory>, O: Owner>(
     bits: MatchBits,
     body: Body<'_, O::Memory>,
 ) -> Option<Sent> {
-    let Life::Met(met) = &mut remote.life else {
+    let RemoteState::Connected(met) = &mut remote.state else {
         return None;
     };
     let Tx::Open(link) = met.tx else {
@@ -873,7 +882,7 @@ fn send_eager<P: Port<O::Memory>, O: Owner>(
     // Messages have at most 2^32 - 1 bytes.
     let len = body.len() as u32;
     let cost = flow::cost(len);
-    if len > met.reach.eager_max {
+    if len > met.link_limits.eager_max {
         return None;
     }
     let paid = met.borrows.payment(cost, O::lane(bits))?;

@@ -19,10 +19,10 @@
 use super::Endpoint;
 use super::deadlines::Deadline;
 use super::outbound::{UNREAD_ALL, unread_max};
-use crate::data_link::{DataLink, Session, Stage};
+use crate::data_link::{DataLink, DataLinkSet, Stage};
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Source;
-use crate::ops::{NO_LINK, Part, State, Strand};
+use crate::ops::{ListKind, NO_LINK, Part, State};
 use crate::owner::Owner;
 use crate::port::{Body, Close, LinkDown, Port};
 use crate::remote::{COMMAND_LINK, Remote, Remotes};
@@ -76,9 +76,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline]
     pub(super) fn want_data_link(&mut self, id: RemoteId, bytes: u64) {
         if let Some(remote) = self.remotes.of(id)
-            && let Some(met) = remote.met()
+            && let Some(met) = remote.connected()
             && met.open_links().count() < met.data_links as usize
-            && bytes > u64::from(met.reach.eager_max)
+            && bytes > u64::from(met.link_limits.eager_max)
             && remote.called.is_some()
         {
             let command = met.tx.link();
@@ -152,7 +152,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let number = of.number;
         of.stage = Stage::Asked;
         self.watch_data_links(id);
-        let session = self.remotes.met(id).map(|met| secret::call_of(&met.nonce));
+        let session = self
+            .remotes
+            .connected(id)
+            .map(|met| secret::call_of(&met.nonce));
         let header = Header::new(wire::Kind::Attach, session.unwrap_or_default(), number);
         if !self.send_proof(link, id, Role::Caller, header) {
             self.lose_data_link(id, number, true);
@@ -185,7 +188,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         number: u32,
     ) -> Option<Nonce> {
         let remote = self.remotes.of(id)?;
-        let (ours, theirs) = (self.nonce_of(id)?, remote.met()?.nonce);
+        let (ours, theirs) = (self.nonce_of(id)?, remote.connected()?.nonce);
         let nonces = if remote.called.is_some() {
             [&ours, &theirs]
         } else {
@@ -206,7 +209,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.on_attach_move(link, header, proof);
         }
         let is_called = |remote: &&Remote| remote.called.is_none();
-        let met = self.remotes.of(id).filter(is_called).and_then(Remote::met);
+        let met = self
+            .remotes
+            .of(id)
+            .filter(is_called)
+            .and_then(Remote::connected);
         let most = met.map_or(0, |met| met.data_links);
         let session = met.and_then(|met| met.data.as_deref());
         let last = session.map_or(0, |session| session.last);
@@ -253,7 +260,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let proof = self.data_link_proof(link, id, Role::Called, number);
         let right = proof.is_some_and(|proof| proof[..] == said);
         if header.kind == wire::Kind::Attached && asked && right {
-            let ours = self.remotes.met(id).map_or(0, |met| met.data_links);
+            let ours = self.remotes.connected(id).map_or(0, |met| met.data_links);
             if let Some(session) = self.remotes.data_mut(id) {
                 session.most = header.aux.min(ours).max(1) as usize;
             }
@@ -288,7 +295,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Whether each part that is asked of a remote has a number and a link: it may have data links.
     pub(super) fn numbers_parts(&self, id: RemoteId) -> bool {
-        self.remotes.met(id).is_some_and(|met| met.numbered)
+        self.remotes.connected(id).is_some_and(|met| met.numbered)
     }
 
     /// The remote whose data comes on a link, and the link's number.
@@ -372,7 +379,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A session is over, and its data links with it.
     pub(super) fn end_data_links(&mut self, id: RemoteId) {
-        let session = self.remotes.met_mut(id).and_then(|met| met.data.take());
+        let session = self
+            .remotes
+            .connected_mut(id)
+            .and_then(|met| met.data.take());
         for of in session.into_iter().flat_map(|session| session.links) {
             self.data_links.sessions.remove(&of.tx.link());
             if !self.inherited {
@@ -386,7 +396,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let remote = self.remotes.of(id);
         let called = remote.is_some_and(|remote| remote.called.is_some());
         let healthy = remote
-            .and_then(Remote::met)
+            .and_then(Remote::connected)
             .is_some_and(|met| met.silent <= HEALTHY);
         let Some(session) = self.remotes.data_mut(id) else {
             return;
@@ -444,8 +454,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.remotes.of(id) else {
             return 0;
         };
-        let small = self.remotes.reach(id).eager_max;
-        let ops = self.ops.of_list(Strand::Kin, &remote.kin);
+        let small = self.remotes.link_limits(id).eager_max;
+        let ops = self.ops.of_list(ListKind::Remote, &remote.operations);
         let sizes = ops.map(|op| match &self.ops.record(op.index()).state {
             State::Pulling(pulling) => pulling.length,
             state @ State::Serving { .. } => state.room(),
@@ -459,7 +469,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let remote = self.remotes.of(id);
         let all = remote
             .into_iter()
-            .flat_map(|remote| self.ops.of_list(Strand::Kin, &remote.kin));
+            .flat_map(|remote| self.ops.of_list(ListKind::Remote, &remote.operations));
         all.flat_map(|op| {
             let parts = match &self.ops.record(op.index()).state {
                 State::Pulling(pulling) => pulling.parts.open(),
@@ -471,9 +481,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 /// The state of a session's data links, made at the first use; `None`: the remote has not been met.
-fn data_of(remotes: &mut Remotes, id: RemoteId, now: Instant) -> Option<&mut Session> {
-    let met = remotes.met_mut(id)?;
-    Some(met.data.get_or_insert_with(|| Box::new(Session::new(now))))
+fn data_of(remotes: &mut Remotes, id: RemoteId, now: Instant) -> Option<&mut DataLinkSet> {
+    let met = remotes.connected_mut(id)?;
+    Some(
+        met.data
+            .get_or_insert_with(|| Box::new(DataLinkSet::new(now))),
+    )
 }
 
 /// The time between two looks at a data link.

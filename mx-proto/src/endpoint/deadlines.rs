@@ -112,7 +112,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return true;
         }
         self.stats.timeouts += 1;
-        self.end_early(id, Status::Timeout, now);
+        self.end_unexpected(id, Status::Timeout, now);
         true
     }
 }

@@ -19,13 +19,13 @@
 
 use super::Endpoint;
 use super::commands::inbound_status;
-use super::inbound::Found;
-use crate::early::Body;
+use super::inbound::MatchResult;
 use crate::event::{Decision, Deferred};
 use crate::ids::EntryId;
 use crate::owner::Owner;
 use crate::port::Port;
 use crate::time::{Clock, Instant};
+use crate::unexpected::Body;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The number of undecided messages: those that wait for [`Self::next_deferred`] and the one
@@ -33,7 +33,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// nothing.
     #[inline]
     pub fn undecided(&self) -> usize {
-        self.early.undecided()
+        self.unexpected.undecided()
     }
 
     /// The oldest undecided message; `None` when there is none, and while another one is out. While the
@@ -48,7 +48,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 continue;
             }
             if let Some(arrival) = self.arrival_of(id) {
-                let body = self.early.show(id);
+                let body = self.unexpected.show(id);
                 next = Some(Deferred { arrival, id, body });
                 break;
             }
@@ -64,7 +64,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Decides about all that wait for it, in their order: [`Decision::Continue`]. The one that is out, if
     /// any, is decided by [`Self::decide`].
     pub fn keep_undecided(&mut self) {
-        while let Some(oldest) = self.early.oldest_undecided() {
+        while let Some(oldest) = self.unexpected.oldest_undecided() {
             self.stop_fetch(oldest);
             self.go_on(oldest);
         }
@@ -77,13 +77,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// that is gone is dropped, and so is one from before [`Self::inherit`].
     pub fn decide(&mut self, deferred: Deferred, decision: Decision) {
         let Deferred { id, body, .. } = deferred;
-        if self.early.out() != Some(id) {
+        if self.unexpected.out() != Some(id) {
             return;
         }
-        if let (Some(body), Some(message)) = (body, self.early.get_mut(id)) {
+        if let (Some(body), Some(message)) = (body, self.unexpected.get_mut(id)) {
             message.body = Body::Bytes(body);
         }
-        let message = self.early.get(id);
+        let message = self.unexpected.get(id);
         let told = message.map(|it| inbound_status(0, it.length));
         match (decision, told) {
             _ if message.is_some_and(|it| it.tombstone.is_some()) => _ = self.take_out(id),
@@ -101,27 +101,27 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.receive(id) {
             return;
         }
-        if let Some(message) = self.early.get_mut(id)
+        if let Some(message) = self.unexpected.get_mut(id)
             && message.send_id.is_some()
             && !matches!(message.body, Body::AtSender(_))
         {
             message.body = Body::AtSender(None);
         }
-        self.early.await_receive(id);
+        self.unexpected.await_receive(id);
     }
 
     /// Gives a message to the oldest posted receive that accepts it, if there is one. True: it has gone.
     fn receive(&mut self, id: EntryId) -> bool {
-        let Some(message) = self.early.get(id) else {
+        let Some(message) = self.unexpected.get(id) else {
             return true;
         };
         match self.find_receive(message.source, message.bits) {
-            Found::Receive(op) => {
+            MatchResult::Receive(op) => {
                 let now = self.clock.now();
-                self.fill_early(op, id, now);
+                self.fill_unexpected(op, id, now);
             }
-            Found::Foreign => self.refuse_early(id),
-            Found::Nothing => return false,
+            MatchResult::Foreign => self.refuse_unexpected(id),
+            MatchResult::Nothing => return false,
         }
         true
     }
@@ -129,11 +129,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The next message to be shown. The bytes of those before it are asked for, or on their way.
     fn next_to_show(&mut self, now: Instant) -> Option<EntryId> {
         loop {
-            let next = self.early.next_undecided()?;
-            let message = self.early.get(next)?;
+            let next = self.unexpected.next_undecided()?;
+            let message = self.unexpected.get(next)?;
             let fetches = (1..=PREVIEW_MAX).contains(&message.length)
                 && matches!(message.body, Body::AtSender(_))
-                && self.early.may_preview()
+                && self.unexpected.may_preview()
                 && self.remotes.living(message.source).is_some()
                 && self.begin_fetch(next, 0, now);
             if !fetches {

@@ -12,7 +12,9 @@
 
 use super::Endpoint;
 use super::deadlines::Deadline;
-use crate::flow::{Accounts, CREDIT, CreditFields, EPOCH_TIME, FlowStats, Lender, Paid, Say};
+use crate::flow::{
+    Accounts, CREDIT, CreditFields, CreditMessage, EPOCH_TIME, FlowStats, Lender, Payment,
+};
 use crate::ids::{LinkId, RemoteId, Route};
 use crate::origin::Source;
 use crate::owner::Owner;
@@ -38,7 +40,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Bytes of unexpected and undecided messages that wait here with their data.
     pub fn unexpected_bytes(&self) -> usize {
-        self.early.bytes()
+        self.unexpected.bytes()
     }
 
     /// Bytes that are lent to remotes or taken by their messages, bookkeeping included, and the
@@ -61,7 +63,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             owed: lends.due(),
             wanted: lends.wanted(),
             asked: lends.is_asked(),
-            send_free: remote.met().map_or(0, |met| met.borrows.free()),
+            send_free: remote.connected().map_or(0, |met| met.borrows.free()),
             send_waiting: remote.queues().map_or(0, Queues::waiting) as u32,
             send_stalled: remote.is_stalled(),
         })
@@ -78,7 +80,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// be lent to it. When all of it is used, it cannot send any more. Cost: O(n) for n such
     /// messages.
     pub fn is_over_quota(&self, remote: RemoteId) -> bool {
-        let held = self.early.held_of(remote);
+        let held = self.unexpected.held_of(remote);
         let flow = &self.flow;
         let remote = self.remotes.of(remote);
         remote.is_some_and(|it| flow.is_filled(&it.lends, it.source, held))
@@ -159,10 +161,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         from: RemoteId,
         aux: u32,
         cost: u32,
-    ) -> Result<Paid, Violation> {
+    ) -> Result<Payment, Violation> {
         let Self { remotes, flow, .. } = self;
         let remote = remotes.of_mut(from).ok_or(Violation::NoCredit)?;
-        let paid = Paid::of(aux, cost)?;
+        let paid = Payment::of(aux, cost)?;
         if flow.arrived(&mut remote.lends, paid)? {
             flow.note_use(remotes, from.index());
         }
@@ -171,7 +173,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A message of `source` takes no more room here.
     #[inline(always)]
-    pub(super) fn consumed(&mut self, source: RemoteId, paid: Paid) {
+    pub(super) fn consumed(&mut self, source: RemoteId, paid: Payment) {
         let Self { remotes, flow, .. } = self;
         let Some(remote) = remotes.of_mut(source) else {
             return;
@@ -207,8 +209,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 continue;
             };
             match say {
-                Say::Credit => self.tell(id),
-                Say::Revoke(credits) => {
+                CreditMessage::Credit => self.tell(id),
+                CreditMessage::Revoke(credits) => {
                     self.push_control(id, Header::new(Kind::Revoke, 0, credits), &[]);
                 }
             }
@@ -219,7 +221,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A remote has answered a Ping: what it has been asked for before has come, or will not. What waits
     /// for credits is announced.
     pub(super) fn on_answer(&mut self, from: RemoteId) {
-        if let Some(met) = self.remotes.met_mut(from)
+        if let Some(met) = self.remotes.connected_mut(from)
             && met.borrows.on_answer()
         {
             self.make_ready(from);
@@ -237,7 +239,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         }
         let waiting = remote.queues().map_or(0, |queues| queues.cost);
-        let met = self.remotes.met_mut(from);
+        let met = self.remotes.connected_mut(from);
         let credits = met.map_or(0, |met| met.borrows.give_back(header.length, waiting));
         self.push_control(from, Header::new(Kind::Return, 0, credits), &[]);
     }

@@ -5,14 +5,14 @@ use crate::config::Config;
 use crate::event::{Arrival, Event, Identity, Outcome, Verdict};
 use crate::flow::Flow;
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId, SessionId, Target};
-use crate::ops::{Chunks, Ops};
+use crate::ops::{ChunkedStorage, Ops};
 use crate::origin::Source;
 use crate::owner::{Events, Owner};
 use crate::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, PACKET_LEAST, Place, Port,
     SendError, Sent,
 };
-use crate::remote::Life;
+use crate::remote::RemoteState;
 use crate::round::{Begun, Front, Next, Rounds};
 use crate::status::Status;
 use crate::time::{Clock, Instant};
@@ -35,9 +35,9 @@ impl Clock for Noon {
 
 impl Owner for Deaf {
     type Memory = Vec<u8>;
-    type Word = u64;
-    type Note = ();
-    type Places = Chunks<Vec<u8>, u64>;
+    type OpData = u64;
+    type OwnerEvent = ();
+    type OpStorage = ChunkedStorage<Vec<u8>, u64>;
 
     fn completed(&mut self, _: &mut Ops<Self>, _: &mut Events<Self>, _: RequestId, _: Outcome) {}
 
@@ -176,7 +176,7 @@ fn a_tombstone_without_messages_is_seen_to() {
     let make = |it: &mut Idle| {
         let id = remote(it);
         let mut tombstone = it.remotes.take(id).unwrap().tombstone();
-        if let Life::Tombstone { messages, .. } = &mut tombstone.life {
+        if let RemoteState::Tombstone { messages, .. } = &mut tombstone.state {
             *messages = 1;
         }
         let id = it.remotes.add_tombstone(tombstone);

@@ -11,21 +11,21 @@
 
 use super::Endpoint;
 use super::commands::inbound_status;
-use super::early::filled;
 use super::introductions::Distrust;
-use crate::early::{self, Early};
+use super::unexpected::filled;
 use crate::event::{Arrival, Outcome, Verdict};
-use crate::flow::{self, Paid};
+use crate::flow::{self, Payment};
 use crate::ids::{EntryId, LinkId, MatchBits, MatchMask, RemoteId, RequestId};
 use crate::memory::Source;
-use crate::ops::{NO_REMOTE, Strand};
+use crate::ops::{ListKind, NO_REMOTE};
 use crate::owner::Owner;
 use crate::port::{Close, HeaderBytes, Port};
-use crate::remote::{COMMAND_LINK, Life, LinkState};
+use crate::remote::{COMMAND_LINK, LinkState, RemoteState};
 use crate::round::PortEvent;
 use crate::status::{DownReason, Status, Violation};
 use crate::time::Clock;
 use crate::timer::TimerId;
+use crate::unexpected::{self, UnexpectedMessage};
 use crate::wire::{self, ClaimBody, Header, PullBody};
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
@@ -96,7 +96,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let is_ordinary = header.kind == wire::Kind::Eager
             && header.credit_fields.wanted == 0
-            && Paid::is_in_credits(header.aux)
+            && Payment::is_in_credits(header.aux)
             && self.config.secret.is_none();
         if is_ordinary && let Some(from) = self.bound.find(link) {
             self.eager(link, from, &header, true);
@@ -166,7 +166,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return None;
         }
         let is_message = matches!(header.kind, wire::Kind::Eager | wire::Kind::Offer);
-        let Life::Met(met) = &mut remote.life else {
+        let RemoteState::Connected(met) = &mut remote.state else {
             if is_message {
                 self.violation(link, Violation::TooEarly);
             }
@@ -192,7 +192,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline(always)]
     fn eager(&mut self, link: LinkId, from: RemoteId, header: &Header, front: bool) {
         let remote = self.remotes.of_mut(from);
-        let remote = remote.filter(|remote| !front || remote.met().is_some());
+        let remote = remote.filter(|remote| !front || remote.connected().is_some());
         let Some(mut remote) = remote else {
             if front {
                 self.on_rare_packet(link, &{ *header });
@@ -206,8 +206,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if header.length != len {
             return self.violation(link, Violation::Length);
         }
-        let paid = match Paid::of(header.aux, flow::cost(len)) {
-            _ if front => Paid::Credits(flow::cost(len)),
+        let paid = match Payment::of(header.aux, flow::cost(len)) {
+            _ if front => Payment::Credits(flow::cost(len)),
             Ok(paid) => paid,
             Err(violation) => return self.violation(link, violation),
         };
@@ -224,7 +224,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let bits = MatchBits(header.word);
         // Nothing overtakes an undecided message.
-        if self.early.undecided() == 0
+        if self.unexpected.undecided() == 0
             && let Some(place) = self.posted.take(&mut self.ops, bits)
         {
             let record = self.ops.record_mut(place);
@@ -239,7 +239,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                         None => return,
                     }
                 }
-                self.ops.leave(Strand::Kin, &mut remote.kin, place);
+                self.ops
+                    .leave(ListKind::Remote, &mut remote.operations, place);
             }
             self.stats.matched += 1;
             let overdue = self.flow.taken(&mut remote.lends, remote.source, paid);
@@ -304,7 +305,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Reads the credit fields of a header. Gives its remote, if that is still there.
-    pub(super) fn heed(&mut self, from: RemoteId, header: &Header) -> Option<RemoteId> {
+    pub(super) fn apply_credit_fields(
+        &mut self,
+        from: RemoteId,
+        header: &Header,
+    ) -> Option<RemoteId> {
         let remote = self.remotes.of_mut(from)?;
         if remote.takes_turn_for(&header.credit_fields) {
             self.ready.push_back(from);
@@ -317,7 +322,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A message that has come with its data, for which there is no receive.
     #[inline(never)]
-    fn unmatched(&mut self, from: RemoteId, header: &Header, paid: Paid) {
+    fn unmatched(&mut self, from: RemoteId, header: &Header, paid: Payment) {
         if !self.has_room(from, paid) {
             return;
         }
@@ -327,12 +332,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let (owner, events, body) = (&mut self.owner, &mut self.events, self.port.body());
             let verdict =
                 arrival.unwrap_or_else(|arrival| owner.arrived(events, &arrival, Some(&body)));
-            let bytes = || early::Body::Bytes(body.to_vec());
+            let bytes = || unexpected::Body::Bytes(body.to_vec());
             let kept = match verdict {
                 Verdict::Finished => None,
                 Verdict::Continue | Verdict::Defer => Some(bytes()),
                 Verdict::Inbox { .. } => {
-                    let memory = filled(owner, &body).map(early::Body::Memory);
+                    let memory = filled(owner, &body).map(unexpected::Body::Memory);
                     Some(memory.unwrap_or_else(bytes))
                 }
             };
@@ -341,8 +346,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(body) = kept else {
             return self.consumed(from, paid);
         };
-        let message = Early::new(what, paid, None, body);
-        let id = self.early.add(message);
+        let message = UnexpectedMessage::new(what, paid, None, body);
+        let id = self.unexpected.add(message);
         self.keep(id, verdict);
     }
 
@@ -354,7 +359,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         (from, bits, length): (RemoteId, MatchBits, u32),
     ) -> Result<Verdict, Arrival> {
         self.stats.unmatched += 1;
-        if self.early.undecided() != 0 {
+        if self.unexpected.undecided() != 0 {
             return Ok(Verdict::Defer);
         }
         self.arrival(from, bits, length)
@@ -364,8 +369,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Whether there is memory for a paid message without a receive. It cannot be left out: without, its
     /// sender's session ends, and may begin anew.
     #[inline]
-    pub(super) fn has_room(&mut self, from: RemoteId, paid: Paid) -> bool {
-        let room = !self.config.supply.is_dire() && self.messages.covers(self.early.len());
+    pub(super) fn has_room(&mut self, from: RemoteId, paid: Payment) -> bool {
+        let room = !self.config.supply.is_critical() && self.messages.covers(self.unexpected.len());
         if !room {
             self.consumed(from, paid);
             self.out_of_room(from);
@@ -375,7 +380,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A message has come that a receive for another remote's messages accepts.
     #[cold]
-    pub(super) fn foreign(&mut self, link: LinkId, from: RemoteId, paid: Paid) {
+    pub(super) fn foreign(&mut self, link: LinkId, from: RemoteId, paid: Payment) {
         self.consumed(from, paid);
         self.violation(link, Violation::Foreign);
     }
@@ -455,9 +460,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.fail_remote(from, DownReason::NoMemory);
     }
 
-    /// The description of an early message for the owner.
+    /// The description of an unexpected message for the owner.
     pub(super) fn arrival_of(&self, id: EntryId) -> Option<Arrival> {
-        let message = self.early.get(id)?;
+        let message = self.unexpected.get(id)?;
         self.arrival(message.source, message.bits, message.length)
     }
 
@@ -507,7 +512,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.hold(id, from, bits, body);
         }
         if self.ops.record(id.index()).from_one {
-            self.estrange(id);
+            self.detach_op(id);
         }
         let filled = self.ops.finish_filled(id.index(), body);
         self.has_filled(filled, from, bits, body.len() as u32);
@@ -515,7 +520,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 /// The result of a search among the posted receives.
-pub(super) enum Found {
+pub(super) enum MatchResult {
     /// The message is for this receive, which is in no list now.
     Receive(RequestId),
     /// The message matches only a receive for another remote's messages.
@@ -527,40 +532,40 @@ pub(super) enum Found {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The oldest posted receive that accepts a message. One that is for another remote's messages stays
     /// where it is.
-    pub(super) fn find_receive(&mut self, from: RemoteId, bits: MatchBits) -> Found {
+    pub(super) fn find_receive(&mut self, from: RemoteId, bits: MatchBits) -> MatchResult {
         let taken = self.posted.take(&mut self.ops, bits);
         let Some(id) = taken.and_then(|place| self.ops.at(place)) else {
-            return Found::Nothing;
+            return MatchResult::Nothing;
         };
         let record = self.ops.record(id.index());
         if record.from_one && record.remote != from && !self.is_also_for(id.index(), from) {
             self.posted.enter(&mut self.ops, id.index());
-            return Found::Foreign;
+            return MatchResult::Foreign;
         }
-        Found::Receive(id)
+        MatchResult::Receive(id)
     }
 
-    /// The oldest early message that is accepted by a receive for messages from `from`, [`NO_REMOTE`]
+    /// The oldest unexpected message that is accepted by a receive for messages from `from`, [`NO_REMOTE`]
     /// for any remote.
-    pub(super) fn find_early(
+    pub(super) fn find_unexpected(
         &mut self,
         from: RemoteId,
         bits: MatchBits,
         mask: MatchMask,
     ) -> Option<EntryId> {
         loop {
-            let early = self.early.front(bits, mask)?;
-            if from == NO_REMOTE || self.are_joined(self.early.get(early)?.source, from) {
+            let early = self.unexpected.front(bits, mask)?;
+            if from == NO_REMOTE || self.are_joined(self.unexpected.get(early)?.source, from) {
                 return Some(early);
             }
-            self.refuse_early(early);
+            self.refuse_unexpected(early);
         }
     }
 
-    /// An early message turns out to be accepted by a receive for another remote's messages.
+    /// An unexpected message turns out to be accepted by a receive for another remote's messages.
     #[cold]
-    pub(super) fn refuse_early(&mut self, early: EntryId) {
-        let Some(source) = self.early.get(early).map(|message| message.source) else {
+    pub(super) fn refuse_unexpected(&mut self, early: EntryId) {
+        let Some(source) = self.unexpected.get(early).map(|message| message.source) else {
             return;
         };
         self.finish(early, Status::Aborted);

@@ -1,4 +1,4 @@
-//! Messages that are handed out in turns ([`crate::early`]), and when offered ones of them are fetched.
+//! Messages that are handed out in turns ([`crate::unexpected`]), and when offered ones of them are fetched.
 //!
 //! ```text
 //!   Verdict::Inbox  --with its data--> memory of the owner's, filled  ---------.
@@ -10,8 +10,7 @@
 
 use super::Endpoint;
 use super::deadlines::Deadline;
-use super::early::filled;
-use crate::early::{Body, Early};
+use super::unexpected::filled;
 use crate::event::Message;
 use crate::flow::cost;
 use crate::ids::EntryId;
@@ -20,6 +19,7 @@ use crate::port::Port;
 use crate::stats::InboxStats;
 use crate::status::Status;
 use crate::time::Clock;
+use crate::unexpected::{Body, UnexpectedMessage};
 use std::time::Duration;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
@@ -27,11 +27,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// message the owner has no memory for now are passed by.
     #[inline]
     pub fn next_turn(&mut self, wanted: impl Fn(u32) -> bool) -> Option<u32> {
-        let first = self.early.turn()?;
+        let first = self.unexpected.turn()?;
         let mut turn = first;
         while !(wanted(turn) && self.is_at_hand()) {
-            self.early.pass();
-            turn = self.early.turn()?;
+            self.unexpected.pass();
+            turn = self.unexpected.turn()?;
             if turn == first {
                 return None;
             }
@@ -43,7 +43,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// there is none, and while the owner has no memory for any.
     pub fn next_message(&mut self) -> Option<Message<O::Memory>> {
         self.next_turn(|_| true)?;
-        let (turn, message) = self.early.take()?;
+        let (turn, message) = self.unexpected.take()?;
         self.pay_back(&message);
         if self.has_work() {
             self.flush();
@@ -63,23 +63,23 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Messages that can be had in turn: those that [`Self::next_message`] gives.
     #[inline]
     pub fn messages(&self) -> usize {
-        self.early.ready()
+        self.unexpected.ready()
     }
 
     /// Whether there is a message of this turn, here or to be fetched.
     pub fn holds_messages(&self, turn: u32) -> bool {
-        self.early.holds(turn)
+        self.unexpected.holds(turn)
     }
 
     /// Throws all messages of a turn away. The sends of those that were only offered, or are on their
     /// way, end as aborted.
     pub fn forget_messages(&mut self, turn: u32) {
         // From behind: so none can be had because another is gone.
-        while let Some(id) = self.early.last(turn) {
-            match self.early.get(id).and_then(Early::fetch) {
+        while let Some(id) = self.unexpected.last(turn) {
+            match self.unexpected.get(id).and_then(UnexpectedMessage::fetch) {
                 Some(op) => {
                     let now = self.clock.now();
-                    self.end_early(op, Status::Cancelled, now);
+                    self.end_unexpected(op, Status::Cancelled, now);
                 }
                 None => self.finish(id, Status::Aborted),
             }
@@ -91,7 +91,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The figures of the inbox.
     pub fn inbox_stats(&self) -> InboxStats {
-        self.early.inbox_stats()
+        self.unexpected.inbox_stats()
     }
 
     /// Begins to fetch what there is room for.
@@ -113,8 +113,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Whether the next message is in memory of the owner.
     fn is_at_hand(&mut self) -> bool {
-        let Self { owner, early, .. } = self;
-        let Some(message) = early.first_mut() else {
+        let Self {
+            owner, unexpected, ..
+        } = self;
+        let Some(message) = unexpected.first_mut() else {
             return false;
         };
         if let Body::Bytes(bytes) = &message.body {
@@ -128,8 +130,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The message that is to be fetched now, and the credits that have been drawn for it.
     fn draw(&mut self) -> Option<(EntryId, u32)> {
-        let id = self.early.to_fetch().filter(|_| !self.starved)?;
-        let drawn = cost(self.early.get(id)?.length) - 1;
+        let id = self.unexpected.to_fetch().filter(|_| !self.starved)?;
+        let drawn = cost(self.unexpected.get(id)?.length) - 1;
         self.flow.draw(drawn).then_some((id, drawn))
     }
 

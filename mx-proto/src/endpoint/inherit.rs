@@ -16,7 +16,6 @@ use super::{
     tombstones,
 };
 use crate::config::Config;
-use crate::early::Store;
 use crate::event::Identity;
 use crate::flow::Flow;
 use crate::ids::RequestId;
@@ -27,6 +26,7 @@ use crate::queues::Spares;
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::timer::Wheel;
+use crate::unexpected::UnexpectedQueue;
 use std::mem::ManuallyDrop;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
@@ -34,7 +34,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// reset, and messages that have not been received are gone. What is complete for its sender already leaves
     /// from the first process. Until [`Self::reopen`] only what is complete may be taken.
     pub fn inherit(&mut self) {
-        self.bury();
+        self.drop_empty_tombstones();
         self.inherited = true;
         self.introductions = introductions::Introductions::default();
         let all = |keep: fn(&Record<O::Memory>) -> bool| -> Vec<RequestId> {
@@ -89,7 +89,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             remotes: _,
             spares,
             posted: _,
-            early,
+            unexpected,
             starved,
             messages: _,
             tombstones,
@@ -113,7 +113,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             stats: _,
         } = self;
         *spares = Spares::default();
-        *early = Store::default();
+        *unexpected = UnexpectedQueue::default();
         *tombstones = tombstones::Tombstones::default();
         // Keys are the first process's.
         regions.clear();
@@ -121,7 +121,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         *flow = Flow::new(&config.flow());
         *wheel = Wheel::new(deadlines::TICK);
         *liveness = liveness::Liveness::new(config.peer_timeout);
-        *order = order::Order::default();
+        *order = order::MatchOrder::default();
         *data_links = data_links::DataLinks::default();
         *moves = moves::Moves::default();
         *streamed = streamed::AllStreamed::default();

@@ -22,7 +22,7 @@ pub(super) use challenges::Challenges;
 pub(super) use reasons::Distrust;
 
 use super::Endpoint;
-use crate::config::PeerPlace;
+use crate::config::NetworkId;
 use crate::ids::{LinkId, NicId, RemoteId};
 use crate::log_limit::LogLimit;
 use crate::origin::Source;
@@ -99,7 +99,13 @@ impl Introductions {
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A stranger introduces itself.
-    pub(super) fn come(&mut self, link: LinkId, header: &Header, hello: Hello, greeting: &[u8]) {
+    pub(super) fn on_introduction(
+        &mut self,
+        link: LinkId,
+        header: &Header,
+        hello: Hello,
+        greeting: &[u8],
+    ) {
         if let Some(introduction) = self.introductions.challenged.get_mut(&link) {
             if introduction.hello.identity != hello.identity {
                 return self.violation(link, Violation::AnotherName);
@@ -111,7 +117,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.stats.refused += 1;
             return self.send_reply(None, link, header.word, Status::NoResources);
         }
-        let seen = self.port.seen(link, &hello.identity);
+        let seen = self.port.link_origin(link, &hello.identity);
         let introduction = Introduction {
             header: *header,
             hello,
@@ -177,9 +183,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Asks all remotes with that name whether they are still there: `newcomer` may be the same process in its
     /// next life.
-    pub(super) fn ask_namesakes(&mut self, newcomer: RemoteId, name: Name, now: Instant) {
-        let is_to_be_asked =
-            |id: &RemoteId| *id != newcomer && self.remotes.met(*id).is_some_and(|met| !met.asked);
+    pub(super) fn ping_remotes_named(&mut self, newcomer: RemoteId, name: Name, now: Instant) {
+        let is_to_be_asked = |id: &RemoteId| {
+            *id != newcomer && self.remotes.connected(*id).is_some_and(|met| !met.asked)
+        };
         let asked = self.remotes.all_named(name).filter(is_to_be_asked);
         let asked: Vec<_> = asked.take(ASKED_MAX).collect();
         for id in asked {
@@ -262,7 +269,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The nonce that we have drawn for a remote.
     pub(super) fn nonce_of(&self, id: RemoteId) -> Option<secret::Nonce> {
         let remote = self.remotes.of(id)?;
-        let met_on = remote.met().map(|met| met.met_on);
+        let met_on = remote.connected().map(|met| met.meeting_link);
         let link = met_on.or_else(|| remote.link.map(|(link, _)| link))?;
         Some(self.call_nonce(id, link))
     }
@@ -295,7 +302,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         {
             let place = introduction
                 .user
-                .map_or(PeerPlace::Source(source), PeerPlace::User);
+                .map_or(NetworkId::Source(source), NetworkId::User);
             let source = (self.config.name_of)(place);
             let who = self.config.name(who);
             log::warn!("{source}, which says it is {who}, {why}: refused (refusal {times})");

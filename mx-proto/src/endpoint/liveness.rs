@@ -25,7 +25,7 @@ use super::deadlines::Deadline;
 use crate::ids::RemoteId;
 use crate::owner::Owner;
 use crate::port::{LinkDown, Port};
-use crate::remote::Life;
+use crate::remote::RemoteState;
 use crate::status::DownReason;
 use crate::time::{Clock, Instant};
 use crate::wire;
@@ -61,8 +61,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.remotes.of_mut(id) else {
             return;
         };
-        let idle = remote.kin.is_empty() && remote.connects.is_empty();
-        let Life::Met(met) = &mut remote.life else {
+        let idle = remote.operations.is_empty() && remote.connects.is_empty();
+        let RemoteState::Connected(met) = &mut remote.state else {
             return;
         };
         met.step = None;
@@ -92,7 +92,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn monitor(&mut self, id: RemoteId, now: Instant) {
         // One that has never answered is what connects have a time-out for.
         if self.liveness.step.is_some()
-            && let Some(met) = self.remotes.met_mut(id)
+            && let Some(met) = self.remotes.connected_mut(id)
             && met.step.is_none()
         {
             met.silent = 0;
@@ -108,7 +108,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.remotes.of_mut(id) else {
             return;
         };
-        let Life::Met(met) = &mut remote.life else {
+        let RemoteState::Connected(met) = &mut remote.state else {
             return;
         };
         // Where silence has no end the next newcomer asks once more.
@@ -128,7 +128,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The step that was to end at `due` has.
     fn next_step(&mut self, id: RemoteId, due: Instant, now: Instant) {
-        let (Some(step), Some(met)) = (self.liveness.step, self.remotes.met_mut(id)) else {
+        let (Some(step), Some(met)) = (self.liveness.step, self.remotes.connected_mut(id)) else {
             return;
         };
         // Small delays must not add up, and a long one must not make the next step a short one.

@@ -26,7 +26,6 @@ mod commands;
 mod data_links;
 mod deadlines;
 mod deferred;
-mod early;
 mod flow;
 #[cfg(test)]
 mod front_tests;
@@ -44,26 +43,26 @@ mod rendezvous;
 mod sessions;
 mod streamed;
 mod tombstones;
+mod unexpected;
 mod view;
 
-pub use commands::{PostError, Posted, Received, SendMode};
+pub use commands::{PostError, ReceivePosted, SendMode, SendPosted};
 pub use deadlines::Reminder;
 pub use deferred::PREVIEW_MAX;
 pub use flow::Account;
 pub use view::{Phase, RemoteView};
 
 use crate::config::Config;
-use crate::early::{Named, Store};
 use crate::event::{Arrival, Down, Event, Identity, Outcome};
 use crate::flow::Flow;
 use crate::ids::{EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId, Target};
 use crate::matching;
-use crate::ops::{NO_REMOTE, Ops, STREAMED, State, Strand};
+use crate::ops::{ListKind, NO_REMOTE, Ops, STREAMED, State};
 use crate::owner::{Events, Owner};
 use crate::port::{Close, LinkDown, Port, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
 use crate::regions::Regions;
-use crate::remote::{Life, Reach, Remote, Remotes, Tx};
+use crate::remote::{LinkLimits, Remote, RemoteState, Remotes, Tx};
 use crate::round::{Begun, Front, Next, PortEvent};
 use crate::shares::Shares;
 use crate::stats::Stats;
@@ -72,6 +71,7 @@ use crate::supply::{Claim, Supply};
 use crate::time::{Clock, Instant};
 use crate::timeouts::{TimeOuts, Timeout};
 use crate::timer::Wheel;
+use crate::unexpected::{OfferTarget, UnexpectedQueue};
 use crate::wire;
 use bound::BoundLinks;
 use deadlines::Deadline;
@@ -100,7 +100,7 @@ pub struct Endpoint<P, C, O: Owner> {
     spares: Spares,
     posted: matching::PostedReceives,
     /// Messages that came before their reader.
-    early: Store<O::Memory>,
+    unexpected: UnexpectedQueue<O::Memory>,
     /// There is no memory for one that has a turn: no more is asked for until that deadline.
     starved: bool,
     /// Room for one more of them.
@@ -122,10 +122,10 @@ pub struct Endpoint<P, C, O: Owner> {
     bound: BoundLinks,
     data_links: data_links::DataLinks,
     moves: moves::Moves,
-    order: order::Order,
+    order: order::MatchOrder,
     /// Messages whose bodies are coming, by the link on which they come.
     streamed: streamed::AllStreamed,
-    bodies: streamed::Bodies,
+    bodies: streamed::BodyPool,
     introductions: introductions::Introductions,
     challenges: introductions::Challenges,
     /// Packets without message data that wait for remotes, all together.
@@ -161,7 +161,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             remotes: Remotes::new(places, Claim::new(supply, REMOTE_COST)),
             spares: Spares::default(),
             posted: matching::PostedReceives::default(),
-            early: Store::default(),
+            unexpected: UnexpectedQueue::default(),
             starved: false,
             tombstones: tombstones::Tombstones::default(),
             regions: Regions::default(),
@@ -173,9 +173,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             bound: BoundLinks::default(),
             data_links: data_links::DataLinks::default(),
             moves: moves::Moves::default(),
-            order: order::Order::default(),
+            order: order::MatchOrder::default(),
             streamed: streamed::AllStreamed::default(),
-            bodies: streamed::Bodies::default(),
+            bodies: streamed::BodyPool::default(),
             introductions: introductions::Introductions::default(),
             challenges: introductions::Challenges::default(),
             controls: 0,
@@ -215,7 +215,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// and no need to go on.
     #[inline(always)]
     pub fn look(&mut self) -> Begun {
-        if self.early.out().is_some() {
+        if self.unexpected.out().is_some() {
             return Begun::Nothing;
         }
         let begun = self.port.begin_active(self.config.poll_budget);
@@ -245,7 +245,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline(never)]
     fn look_around(&mut self) -> bool {
         let now = self.clock.now();
-        self.bury();
+        self.drop_empty_tombstones();
         self.port.begin(now, self.config.poll_budget);
         let busy = self.take_in();
         if self.wheel.is_empty() {
@@ -257,7 +257,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Does what is to be done beside looking at the port.
     #[inline(never)]
     fn catch_up(&mut self) -> bool {
-        self.bury();
+        self.drop_empty_tombstones();
         if self.must_begin_epoch() {
             let now = self.clock.now();
             self.begin_epoch(now);
@@ -314,7 +314,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The time at which [`Self::progress`] should be called although nothing arrives. `None` while
     /// it would do nothing.
     pub fn deadline(&self) -> Option<Instant> {
-        if self.early.out().is_some() {
+        if self.unexpected.out().is_some() {
             return None;
         }
         Instant::earliest([self.wheel.next(), self.port.deadline()])
@@ -383,7 +383,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Polls out the oldest event. To be called until there is none after every call that may cause events: operations
     /// that the owner does not know to have ended wait in them.
     #[inline]
-    pub fn next_event(&mut self) -> Option<Event<O::Note>> {
+    pub fn next_event(&mut self) -> Option<Event<O::OwnerEvent>> {
         self.events.pop_front()
     }
 
@@ -434,7 +434,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Looks at the oldest unexpected message that a receive with `bits` and `mask` would accept.
     /// It stays where it is.
     pub fn probe(&mut self, bits: MatchBits, mask: MatchMask) -> Option<Arrival> {
-        let oldest = self.early.front(bits, mask)?;
+        let oldest = self.unexpected.front(bits, mask)?;
         self.arrival_of(oldest)
     }
 
@@ -499,8 +499,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     fn learn_limits(&mut self, id: RemoteId, link: LinkId) {
         let limits = self.port.limits(link);
-        if let Some(met) = self.remotes.met_mut(id) {
-            met.reach = Reach::of(limits, self.config.eager_max, met.data_links > 0);
+        if let Some(met) = self.remotes.connected_mut(id) {
+            met.link_limits = LinkLimits::of(limits, self.config.eager_max, met.data_links > 0);
             if met.step.is_some() {
                 self.port.monitor(link, true);
             }
@@ -531,18 +531,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn attach_op(&mut self, id: RequestId, to: RemoteId) {
         let Self { ops, remotes, .. } = self;
         match remotes.of_mut(to) {
-            Some(remote) => ops.attach_op(id.index(), to, false, &mut remote.kin),
+            Some(remote) => ops.attach_op(id.index(), to, false, &mut remote.operations),
             None => ops.record_mut(id.index()).remote = to,
         }
     }
 
     /// The opposite.
-    fn estrange(&mut self, id: RequestId) {
+    fn detach_op(&mut self, id: RequestId) {
         let Self { ops, remotes, .. } = self;
         let record = ops.record_mut(id.index());
         let to = std::mem::replace(&mut record.remote, NO_REMOTE);
         if let Some(remote) = remotes.of_mut(to) {
-            ops.leave(Strand::Kin, &mut remote.kin, id.index());
+            ops.leave(ListKind::Remote, &mut remote.operations, id.index());
         }
     }
 
@@ -567,10 +567,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         lost: Option<DownReason>,
         transferred: u32,
     ) {
-        let line = self.leave_line(id);
+        let line = self.leave_order(id);
         self.end_one(id, status, lost, transferred);
         if let Some(line) = line {
-            self.report_line(line);
+            self.report_in_order(line);
         }
     }
 
@@ -672,7 +672,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 let lane = O::lane(record.bits);
                 if let Some(queues) = remote.queues_mut() {
                     queues.exit(lane, *stand);
-                    ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
+                    ops.leave(ListKind::State, &mut queues.lanes[lane as usize], place);
                 }
                 spares.tidy(&mut remote.queues);
             }
@@ -686,7 +686,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 {
                     memory.deregister(link, key);
                 }
-                if let (Life::Met(met), Some(queues)) = (&remote.life, &mut remote.queues) {
+                if let (RemoteState::Connected(met), Some(queues)) =
+                    (&remote.state, &mut remote.queues)
+                {
                     queues.forget(id);
                     let partials = queues.take_partials(id).into_iter();
                     let link_of =
@@ -695,8 +697,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 }
             }
             State::Pulling(pulling) => {
-                self.early
-                    .forget_name((to, pulling.send_id), Named::Pull(id));
+                self.unexpected
+                    .forget_name((to, pulling.send_id), OfferTarget::Pull(id));
                 if let (Some(link), true) = (tx, pulling.reading)
                     && let Some(memory) = port.remote_memory(link)
                 {
@@ -708,8 +710,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let transfers = remote.transfers.as_deref_mut();
         let more = transfers.is_some_and(|transfers| transfers.remove(id));
         match ops.record(place).state {
-            State::Connecting { .. } => ops.leave(Strand::Own, &mut remote.connects, place),
-            _ => ops.leave(Strand::Kin, &mut remote.kin, place),
+            State::Connecting { .. } => ops.leave(ListKind::State, &mut remote.connects, place),
+            _ => ops.leave(ListKind::Remote, &mut remote.operations, place),
         }
         if self.inherited {
             rests.clear();
@@ -724,7 +726,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Ends an operation that has not run its course, and tells the other side what it must know.
-    fn end_early(&mut self, id: RequestId, status: Status, now: Instant) {
+    fn end_unexpected(&mut self, id: RequestId, status: Status, now: Instant) {
         let Some(record) = self.ops.get(id) else {
             return;
         };
@@ -738,7 +740,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             | State::Serving {
                 registered: Some(key),
                 ..
-            } if self.remotes.reach(to).refusal_ends_link => {
+            } if self.remotes.link_limits(to).refusal_ends_link => {
                 let key = *key;
                 return self.withdraw(id, key, status, now);
             }
@@ -818,7 +820,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A remote's link has room again.
     fn open(&mut self, id: RemoteId, link: LinkId) {
-        if let Some(met) = self.remotes.met_mut(id) {
+        if let Some(met) = self.remotes.connected_mut(id) {
             met.set_tx(Tx::Open(link));
         }
         self.make_ready(id);

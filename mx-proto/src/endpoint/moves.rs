@@ -24,7 +24,7 @@ use super::deadlines::Deadline;
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Source;
 use crate::owner::Owner;
-use crate::port::{Close, LinkDown, NoMove, Port};
+use crate::port::{Close, LinkDown, MoveRefusal, Port};
 use crate::queues::Control;
 use crate::remote::{COMMAND_LINK, LinkState, Tx};
 use crate::secret::{self, Role};
@@ -172,7 +172,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return true;
         }
         if self.features(link) & wire::FABRICS != 0 {
-            self.port.stays(link, NoMove::NotOffered);
+            self.port.decline_move(link, MoveRefusal::NotOffered);
         }
         !strict
     }
@@ -220,7 +220,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let address = self.port.body().to_vec();
         let called = match header.aux {
             0 => self.port.call(link, fabric, &address, now),
-            code => Err(NoMove::of_code(code)),
+            code => Err(MoveRefusal::of_code(code)),
         };
         match called {
             Ok(added) => {
@@ -235,7 +235,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The time for a move is over.
     pub(super) fn end_move_time(&mut self, id: RemoteId) {
         if let Some(Stage::Calling(_) | Stage::Fenced(_)) = self.moves.stage_of(id) {
-            self.stay(id, NoMove::Ended(LinkDown::TimedOut), true);
+            self.stay(id, MoveRefusal::Ended(LinkDown::TimedOut), true);
         }
     }
 
@@ -248,7 +248,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.moves.stage_of(id) != Some(Stage::Calling(link)) {
             return;
         }
-        let session = self.remotes.met(id).map(|met| secret::call_of(&met.nonce));
+        let session = self
+            .remotes
+            .connected(id)
+            .map(|met| secret::call_of(&met.nonce));
         let header = Header::new(
             wire::Kind::Attach,
             session.unwrap_or_default(),
@@ -336,7 +339,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.moves.stage_of(id),
             Some(Stage::Fenced(_) | Stage::Answered(_))
         );
-        if fences && let Some(met) = self.remotes.met_mut(id) {
+        if fences && let Some(met) = self.remotes.connected_mut(id) {
             met.tx = Tx::Fenced(link);
         }
         fences
@@ -348,11 +351,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(id) = self.moves.session_of(link) else {
             return;
         };
-        let fenced = self.remotes.met(id).is_some_and(|met| met.tx.is_fenced());
+        let fenced = self
+            .remotes
+            .connected(id)
+            .is_some_and(|met| met.tx.is_fenced());
         match (header.kind, self.moves.stage_of(id)) {
             (wire::Kind::Fence, Some(Stage::Answered(_))) if fenced => {
                 self.move_to(id, link);
-                self.heed(id, header);
+                self.apply_credit_fields(id, header);
             }
             (wire::Kind::Attach, Some(Stage::Offered { .. })) => {
                 let proof = self.port.body().to_vec();
@@ -382,7 +388,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let meeting = remote.link.replace((added, LinkState::Proven));
         let links = self.port.limits(added).data_links;
-        if let Some(met) = self.remotes.met_mut(id) {
+        if let Some(met) = self.remotes.connected_mut(id) {
             met.tx = Tx::Open(added);
             met.data_links = links.min(met.data_links);
         }
@@ -431,7 +437,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Some(Stage::Moved { .. }) => {
                 self.moves.take(id);
                 self.port.close(link, Close::Now);
-                self.doubt(id);
+                self.probe_peer(id);
             }
             // If the caller has moved, it ends the session; otherwise it says that the session stays.
             Some(Stage::Answered(_)) => {
@@ -439,18 +445,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 self.moves.advance(id, Stage::Answered(None));
                 self.port.close(link, Close::Now);
             }
-            _ => self.stay(id, NoMove::Ended(reason), true),
+            _ => self.stay(id, MoveRefusal::Ended(reason), true),
         }
     }
 
     /// The meeting link of a session is down. True: the session goes on over the fabric, as the caller has read our Fence if it
     /// is still there.
     pub(super) fn moves_without_meeting_link(&mut self, id: RemoteId) -> bool {
-        let fenced = self.remotes.met(id).is_some_and(|met| met.tx.is_fenced());
+        let fenced = self
+            .remotes
+            .connected(id)
+            .is_some_and(|met| met.tx.is_fenced());
         match self.moves.stage_of(id) {
             Some(Stage::Answered(Some(added))) if fenced => {
                 self.move_to(id, added);
-                self.doubt(id);
+                self.probe_peer(id);
                 true
             }
             _ => false,
@@ -458,10 +467,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// The process of a peer may have gone.
-    fn doubt(&mut self, id: RemoteId) {
+    fn probe_peer(&mut self, id: RemoteId) {
         let now = self.clock.now();
         let link = self.remotes.of(id).and_then(|remote| remote.tx_link());
-        if !link.is_some_and(|link| self.port.doubt(link, now)) {
+        if !link.is_some_and(|link| self.port.probe_peer(link, now)) {
             self.ask_whether_there(id, now);
         }
     }
@@ -474,12 +483,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Some(Stage::Moved { .. }) => {
                 self.fail_remote(id, DownReason::Protocol(Violation::Move));
             }
-            Some(_) => self.stay(id, NoMove::Ended(LinkDown::Closed), false),
+            Some(_) => self.stay(id, MoveRefusal::Ended(LinkDown::Closed), false),
         }
     }
 
     /// The session stays on the link on which it was met, and goes on there. `tells`: the peer may not know.
-    fn stay(&mut self, id: RemoteId, why: NoMove, tells: bool) {
+    fn stay(&mut self, id: RemoteId, why: MoveRefusal, tells: bool) {
         let Some(of) = self.moves.take(id) else {
             return;
         };
@@ -491,7 +500,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         let (meeting, called) = (remote.link, remote.called.is_some());
-        if let Some(met) = self.remotes.met_mut(id)
+        if let Some(met) = self.remotes.connected_mut(id)
             && let Tx::Fenced(link) = met.tx
         {
             met.tx = Tx::Open(link);
@@ -503,7 +512,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some((meeting, _)) = meeting
             && called
         {
-            self.port.stays(meeting, why);
+            self.port.decline_move(meeting, why);
         }
         if of.strict {
             self.fail_remote(id, DownReason::Link(LinkDown::Unreachable));
@@ -513,7 +522,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A session is about to end: what waits for the answer to the caller's Fence can leave at once if the session stays.
     pub(super) fn stay_to_part(&mut self, id: RemoteId) {
         if let Some(Stage::Fenced(_)) = self.moves.stage_of(id) {
-            self.stay(id, NoMove::Ended(LinkDown::Closed), true);
+            self.stay(id, MoveRefusal::Ended(LinkDown::Closed), true);
         }
     }
 

@@ -28,15 +28,15 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 /// The remote and the match bits of the messages of a line.
-type Line = (RemoteId, MatchBits);
+type MatchKey = (RemoteId, MatchBits);
 
 /// Receives that have been matched and not reported, by line, in the order in which they were matched.
 #[derive(Debug, Default)]
-pub(super) struct Order {
-    lines: HashMap<Line, SmallVec<[RequestId; 2]>, RandomState>,
+pub(super) struct MatchOrder {
+    lines: HashMap<MatchKey, SmallVec<[RequestId; 2]>, RandomState>,
 }
 
-impl Order {
+impl MatchOrder {
     /// Whether a message of that line has to wait for others.
     #[inline(always)]
     pub(super) fn holds(&self, from: RemoteId, bits: MatchBits) -> bool {
@@ -48,12 +48,12 @@ impl Order {
         self.lines.contains_key(&(from, bits))
     }
 
-    fn join(&mut self, line: Line, id: RequestId) {
+    fn join(&mut self, line: MatchKey, id: RequestId) {
         self.lines.entry(line).or_default().push(id);
     }
 
     /// Removes a receive from its line.
-    fn leave(&mut self, line: Line, id: RequestId) {
+    fn leave(&mut self, line: MatchKey, id: RequestId) {
         if let Entry::Occupied(mut entry) = self.lines.entry(line) {
             entry.get_mut().retain(|other| *other != id);
             if entry.get().is_empty() {
@@ -63,14 +63,14 @@ impl Order {
     }
 
     /// The receive whose turn it is to be reported.
-    fn first(&self, line: Line) -> Option<RequestId> {
+    fn first(&self, line: MatchKey) -> Option<RequestId> {
         self.lines.get(&line)?.first().copied()
     }
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A receive has matched a message.
-    fn join_line(&mut self, id: RequestId, from: RemoteId) {
+    fn enter_order(&mut self, id: RequestId, from: RemoteId) {
         if let State::Pulling(pulling) = &self.ops.record(id.index()).state
             && pulling.fetch.is_none()
         {
@@ -94,16 +94,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             State::Pulling(Pulling::whole(memory, bits, length))
         });
         let now = self.clock.now();
-        self.wait_in_line(id, from, now);
+        self.wait_in_order(id, from, now);
         self.stop_timer(id);
     }
 
     /// A receive has matched a message, and is to be reported in its turn.
-    pub(super) fn wait_in_line(&mut self, id: RequestId, from: RemoteId, now: Instant) {
+    pub(super) fn wait_in_order(&mut self, id: RequestId, from: RemoteId, now: Instant) {
         if !self.ops.record(id.index()).from_one {
             self.attach_op(id, from);
         }
-        self.join_line(id, from);
+        self.enter_order(id, from);
         self.start_timer(id, now);
     }
 
@@ -126,7 +126,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A receive is about to end, or to wait for another message. Returns its line, if others of it may be reported then.
     #[inline]
-    pub(super) fn leave_line(&mut self, id: RequestId) -> Option<Line> {
+    pub(super) fn leave_order(&mut self, id: RequestId) -> Option<MatchKey> {
         if self.order.lines.is_empty() {
             return None;
         }
@@ -140,7 +140,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Reports those first ones of a line whose bytes are all there.
-    pub(super) fn report_line(&mut self, line: Line) {
+    pub(super) fn report_in_order(&mut self, line: MatchKey) {
         while let Some(id) = self.order.first(line)
             && let Some(State::Pulling(pulling)) = self.ops.get(id).map(|record| &record.state)
             && pulling.is_whole()

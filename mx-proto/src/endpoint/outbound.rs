@@ -11,14 +11,14 @@
 //! port reports room.
 
 use super::Endpoint;
-use crate::flow::{self, Borrower, Flow, Lane, Paid};
+use crate::flow::{self, Borrower, Flow, Lane, Payment};
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Memory;
-use crate::ops::{Form, Ops, State, Strand};
+use crate::ops::{Form, ListKind, Ops, State};
 use crate::owner::Owner;
 use crate::port::{Body, Close, LinkDown, Port, SendError, Sent};
 use crate::queues::{Partial, Queues};
-use crate::remote::{COMMAND_LINK, Life, Remote, Tx};
+use crate::remote::{COMMAND_LINK, Remote, RemoteState, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody};
@@ -39,7 +39,7 @@ pub(super) enum Burst {
 struct Next {
     send: RequestId,
     lane: Lane,
-    paid: Paid,
+    paid: Payment,
     /// The message goes with its data.
     eager: bool,
 }
@@ -69,7 +69,7 @@ impl Next {
             .flatten()
             .find_map(|(send, lane, stand, len)| {
                 let whole = match stand.form {
-                    Form::Copied => Some(Paid::Credits(stand.cost)),
+                    Form::Copied => Some(Payment::Credits(stand.cost)),
                     // The cost was counted when it was posted, perhaps before the link's limits
                     // were known.
                     Form::Plain if len <= most as usize && stand.cost == flow::cost(len as u32) => {
@@ -123,12 +123,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Sends some of what waits for a remote whose links have room.
     fn burst(&mut self, id: RemoteId) -> Burst {
-        if self.remotes.met(id).is_none() {
+        if self.remotes.connected(id).is_none() {
             return self.burst_of(id, COMMAND_LINK);
         }
         let mut burst = Burst::Done;
         for nth in 0.. {
-            let Some((number, tx)) = self.remotes.met(id).and_then(|met| met.links().nth(nth))
+            let Some((number, tx)) = self
+                .remotes
+                .connected(id)
+                .and_then(|met| met.links().nth(nth))
             else {
                 break;
             };
@@ -171,7 +174,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             } else if !queues.control.is_empty() {
                 self.send_control(id, link)
             } else {
-                let message = Next::of(queues, ops, &met.borrows, met.reach.eager_max, patient);
+                let message = Next::of(
+                    queues,
+                    ops,
+                    &met.borrows,
+                    met.link_limits.eager_max,
+                    patient,
+                );
                 if message.is_none() && queues.cost > 0 {
                     stats.credit_stalls += u64::from(!queues.stalled);
                     queues.stalled = true;
@@ -204,7 +213,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A link of a remote has no room.
     fn block(&mut self, id: RemoteId, link: LinkId) {
-        if let Some(met) = self.remotes.met_mut(id) {
+        if let Some(met) = self.remotes.connected_mut(id) {
             met.set_tx(Tx::Blocked(link));
         }
     }
@@ -229,8 +238,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Ok(());
         };
         let kind = control.header.kind;
-        let account = match &mut remote.life {
-            Life::Met(met) if kind.has_credit_fields() => {
+        let account = match &mut remote.state {
+            RemoteState::Connected(met) if kind.has_credit_fields() => {
                 Some((&mut remote.lends, &mut met.borrows, queues.cost))
             }
             _ => None,
@@ -280,7 +289,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let record = ops.record_mut(place);
         let State::Queued { memory, stand } = &record.state else {
             debug_assert!(false, "{send:?} has no turn");
-            ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
+            ops.leave(ListKind::State, &mut queues.lanes[lane as usize], place);
             return Ok(());
         };
         let (stand, len) = (*stand, memory.len() as u32);
@@ -317,7 +326,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             queues.exit(lane, stand);
             let form = stand.form;
             record.become_next(|memory| State::Draining { memory, form });
-            ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
+            ops.leave(ListKind::State, &mut queues.lanes[lane as usize], place);
             queues.set_partial(Partial {
                 link: COMMAND_LINK,
                 request: send,
@@ -328,7 +337,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Err(SendError::WouldBlock);
         }
         // A small one is soon pulled.
-        let registered = if met.reach.remote_read && len as usize > register_from {
+        let registered = if met.link_limits.remote_read && len as usize > register_from {
             let remote = self.port.remote_memory(link);
             remote.and_then(|it| it.register(link, memory, send.to_word()))
         } else {
@@ -354,10 +363,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         queues.exit(lane, stand);
         stats.packets_out += 1;
         stats.offers_out += 1;
-        let small = stand.form != Form::Synchronous && len <= met.reach.eager_max;
+        let small = stand.form != Form::Synchronous && len <= met.link_limits.eager_max;
         stats.offered_for_credit += u64::from(small);
         record.become_next(|memory| State::Offered { memory, registered });
-        ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
+        ops.leave(ListKind::State, &mut queues.lanes[lane as usize], place);
         self.want_data_link(id, len.into());
         Ok(())
     }

@@ -11,7 +11,7 @@
 //! limited as for all others ([`Endpoint::limit_waiting`]) and continues after they are activated.
 
 use super::Endpoint;
-use super::commands::{PostError, Posted, Received, SendMode};
+use super::commands::{PostError, ReceivePosted, SendMode, SendPosted};
 use crate::event::Outcome;
 use crate::ids::{MatchBits, MatchMask, RemoteId, RequestId};
 use crate::memory::Memory;
@@ -30,8 +30,8 @@ impl<O: Owner> Posting<O> for Pending<O::Memory> {
         &mut self.1
     }
 
-    fn begin(self) -> (O::Memory, O::Word) {
-        (self.1, O::Word::default())
+    fn begin(self) -> (O::Memory, O::OpData) {
+        (self.1, O::OpData::default())
     }
 
     fn pending(&self) -> Option<RequestId> {
@@ -46,7 +46,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &mut self,
         memory: O::Memory,
         receives: bool,
-        word: O::Word,
+        word: O::OpData,
     ) -> Option<RequestId> {
         let state = State::Pending {
             memory: Some(memory),
@@ -70,7 +70,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let due = self.stop_timer(op);
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
-        if let Posted::Complete = self.send_new(to, bits, Pending(op, memory), mode)? {
+        if let SendPosted::Complete = self.send_new(to, bits, Pending(op, memory), mode)? {
             let outcome = Outcome {
                 kind: OpKind::Send,
                 status: Status::Success,
@@ -102,7 +102,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let due = self.stop_timer(op);
         let from = from.unwrap_or(NO_REMOTE);
         let received = self.recv_from(from, bits, mask, Pending(op, memory))?;
-        if let Received::Complete(outcome) = received {
+        if let ReceivePosted::Complete(outcome) = received {
             self.end_pending(op, outcome);
         }
         self.limit_rest(op, due);

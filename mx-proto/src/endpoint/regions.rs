@@ -18,13 +18,12 @@
 //! Owns: nothing; regions are in `regions`, gets and puts in the records of operations.
 //! Cost: an operation at the target for each part of a get, and for each put.
 
-use super::{Endpoint, PostError, Posted};
-use crate::config::PeerPlace;
-use crate::early::Named;
+use super::{Endpoint, PostError, SendPosted};
+use crate::config::NetworkId;
 use crate::ids::{LinkId, MatchBits, RemoteId, RequestId};
 use crate::log_limit::LogLimit;
 use crate::memory::Memory;
-use crate::ops::{Fetch, Part, Pulling, REGION, State, Strand};
+use crate::ops::{Fetch, ListKind, Part, Pulling, REGION, State};
 use crate::owner::{Owner, Posting};
 use crate::port::Port;
 use crate::queues::Stream;
@@ -33,6 +32,7 @@ use crate::remote::{COMMAND_LINK, Remote};
 use crate::status::{Status, Violation};
 use crate::time::Clock;
 use crate::timeouts::TimeOuts;
+use crate::unexpected::OfferTarget;
 use crate::wire::{self, GetBody, Header, PutBody};
 use smallvec::SmallVec;
 
@@ -80,7 +80,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         from: RemoteId,
         (key, offset): (RegionKey, u64),
         what: impl Posting<O>,
-    ) -> Result<Posted, PostError> {
+    ) -> Result<SendPosted, PostError> {
         let begins = |memory: O::Memory| {
             let length = u32::try_from(memory.len()).unwrap_or(u32::MAX);
             State::Pulling(Pulling::new(
@@ -101,7 +101,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         to: RemoteId,
         (key, offset): (RegionKey, u64),
         what: impl Posting<O>,
-    ) -> Result<Posted, PostError> {
+    ) -> Result<SendPosted, PostError> {
         let registered = None;
         let begins = |memory| State::Offered { memory, registered };
         self.transfer_new(to, (key, offset), what, begins)
@@ -113,17 +113,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         (key, offset): (RegionKey, u64),
         mut what: impl Posting<O>,
         begins: impl FnOnce(O::Memory) -> State<O::Memory>,
-    ) -> Result<Posted, PostError> {
+    ) -> Result<SendPosted, PostError> {
         let len = what.memory().len();
         let remote = self.remotes.living(with).ok_or(PostError::UnknownRemote)?;
         if u32::try_from(len).is_err() {
             return Err(PostError::TooLarge(len));
         }
-        if !self.config.regions || remote.met().is_some_and(|met| !met.regions) {
+        if !self.config.regions || remote.connected().is_some_and(|met| !met.regions) {
             return Err(PostError::NoRegions);
         }
         if len == 0 {
-            return Ok(Posted::Complete);
+            return Ok(SendPosted::Complete);
         }
         let op = self.begin(with, MatchBits(0), what, begins);
         let op = op.ok_or(PostError::TooMany)?;
@@ -135,12 +135,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.monitor(with, now);
         self.begin_transfers(with);
         self.flush();
-        Ok(Posted::Pending(op))
+        Ok(SendPosted::Pending(op))
     }
 
     /// Asks a remote that has been met for the gets and puts whose turn it is.
     pub(super) fn begin_transfers(&mut self, with: RemoteId) {
-        let Some(regions) = self.remotes.met(with).map(|met| met.regions) else {
+        let Some(regions) = self.remotes.connected(with).map(|met| met.regions) else {
             return;
         };
         while let Some(transfers) = self.transfers(with)
@@ -212,7 +212,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.remotes.of(with) else {
             return;
         };
-        let peer = (self.config.name_of)(PeerPlace::Nic(remote.name.0));
+        let peer = (self.config.name_of)(NetworkId::Nic(remote.name.0));
         let endpoint = remote.name.1.0;
         if ours {
             log::warn!(
@@ -258,7 +258,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.remotes.of_mut(from) else {
             return;
         };
-        let is_there = remote.met().is_some_and(|met| met.link(get.link).is_some());
+        let is_there = remote
+            .connected()
+            .is_some_and(|met| met.link(get.link).is_some());
         let part = Stream {
             request: op,
             recv_id: get.recv_id,
@@ -292,7 +294,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         match begun {
             Ok(op) => {
                 let name = (from, put.send_id);
-                self.early.names.insert(name, Named::Pull(op));
+                self.unexpected.names.insert(name, OfferTarget::Pull(op));
                 self.continue_pull(op);
             }
             Err(status) => self.refuse_access(from, put.send_id, status),
@@ -300,7 +302,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     fn offers_regions(&self, to: RemoteId) -> bool {
-        self.remotes.met(to).is_some_and(|met| met.regions)
+        self.remotes.connected(to).is_some_and(|met| met.regions)
     }
 
     /// Returns the memory that a peer may reach, or the reason for refusing it.
@@ -314,7 +316,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let remote = self.remotes.of(from);
         let transfers = remote.and_then(|remote| remote.transfers.as_deref());
         if transfers.is_some_and(|all| all.served().len() >= SERVED_MAX)
-            || self.config.supply.is_dire()
+            || self.config.supply.is_critical()
         {
             return Err(Status::NoResources);
         }
@@ -330,11 +332,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     ) -> Result<RequestId, Status> {
         let op = self
             .ops
-            .add(O::Word::default(), MatchBits(0), TimeOuts::NONE, state);
+            .add(O::OpData::default(), MatchBits(0), TimeOuts::NONE, state);
         let op = op.ok_or(Status::NoResources)?;
         self.attach_op(op, from);
         if let Some(list) = self.regions.accesses(key) {
-            self.ops.join(Strand::Own, list, op.index());
+            self.ops.join(ListKind::State, list, op.index());
         }
         if let Some(remote) = self.remotes.of_mut(from) {
             remote.transfers.get_or_insert_default().serve(op);
@@ -414,7 +416,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let from = record.remote;
         if let Some(list) = self.regions.accesses(key) {
-            self.ops.leave(Strand::Own, list, op.index());
+            self.ops.leave(ListKind::State, list, op.index());
         }
         if let Some(transfers) = self.transfers(from) {
             transfers.end_served(op);

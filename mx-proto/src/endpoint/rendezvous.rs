@@ -16,26 +16,26 @@
 //! ```
 //!
 //! Owns: nothing; a message's state is in the records of its send ([`State::Offered`], `Serving`, `Withdrawn`)
-//! and its receive ([`State::Pulling`]), and in `early` before a receive is found.
+//! and its receive ([`State::Pulling`]), and in `unexpected` before a receive is found.
 //! Cost: one control packet for two blocks of data; none of the data is copied by the endpoint.
 
 use super::Endpoint;
 use super::commands::inbound_status;
-use super::inbound::Found;
-use crate::early::{self, Early, Named, Stage};
+use super::inbound::MatchResult;
 use crate::flow::Flow;
 use crate::ids::{LinkId, MatchBits, RemoteId, RequestId};
 use crate::memory::{Memory, Source};
-use crate::ops::{Head, NO_LINK, Ops, Part, Parts, Position, Pulling, State};
+use crate::ops::{BucketHead, NO_LINK, Ops, Part, Parts, Position, Pulling, State};
 use crate::owner::Owner;
 use crate::port::{
     Body, Destination, Place, Port, RemoteKey, RemoteRead, RemoteUse, SendError, Sent,
 };
 use crate::queues::{Partial, Stream};
 use crate::regions::PARTS_MAX;
-use crate::remote::{COMMAND_LINK, Met, Remote};
+use crate::remote::{COMMAND_LINK, Connected, Remote};
 use crate::status::{Status, Violation};
 use crate::time::{Clock, Instant};
+use crate::unexpected::{self, OfferTarget, Stage, UnexpectedMessage};
 use crate::wire::{self, Header, OfferBody, PullBody};
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
@@ -71,7 +71,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let most = if apart {
             self.port.limits(link).data_max
         } else {
-            met.reach.data_max as usize
+            met.link_limits.data_max as usize
         };
         let len = most.min(stream.end - stream.at);
         // Offsets of a message stay below 2^32, and so do parts of it.
@@ -160,24 +160,25 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Err(violation) => return self.violation(link, violation),
         };
         let bits = MatchBits(header.word);
-        if self.early.undecided() == 0 {
+        if self.unexpected.undecided() == 0 {
             match self.find_receive(from, bits) {
-                Found::Receive(id) => {
+                MatchResult::Receive(id) => {
                     self.stats.matched += 1;
                     self.consumed(from, paid);
                     let (offer, now) = ((send_id, key), self.clock.now());
                     return self.match_offer(id, from, offer, bits, header.length, now);
                 }
-                Found::Foreign => return self.foreign(link, from, paid),
-                Found::Nothing => {}
+                MatchResult::Foreign => return self.foreign(link, from, paid),
+                MatchResult::Nothing => {}
             }
         }
         if !self.has_room(from, paid) {
             return;
         }
         let what = (from, bits, header.length);
-        let message = Early::new(what, paid, Some(send_id), early::Body::AtSender(key));
-        let id = self.early.add(message);
+        let message =
+            UnexpectedMessage::new(what, paid, Some(send_id), unexpected::Body::AtSender(key));
+        let id = self.unexpected.add(message);
         let verdict = self.arrival_to_judge(what);
         let (owner, events) = (&mut self.owner, &mut self.events);
         let verdict =
@@ -213,7 +214,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return false;
         };
         *touched = true;
-        if let Some(met) = remotes.met_mut(from) {
+        if let Some(met) = remotes.connected_mut(from) {
             // A packet of which nothing but parts arrives for long.
             met.silent = 0;
         }
@@ -231,7 +232,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         if number == COMMAND_LINK {
-            let _ = self.heed(from, header);
+            let _ = self.apply_credit_fields(from, header);
         }
         if let Some((_, pulling, nth)) = next_part(&mut self.ops, from, header) {
             pulling.parts.advance(nth, header.body_len, number);
@@ -260,7 +261,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             record.become_next(|memory| State::Serving { memory, registered });
             self.serving(id);
         }
-        if let Some(met) = self.remotes.met_mut(from) {
+        if let Some(met) = self.remotes.connected_mut(from) {
             met.silent = 0;
         }
     }
@@ -317,7 +318,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The data of a receive that has become `Pulling` is on its way, or will be.
     pub(super) fn begin_pull(&mut self, id: RequestId, from: RemoteId, now: Instant) {
-        let reach = self.remotes.reach(from);
+        let reach = self.remotes.link_limits(from);
         let State::Pulling(pulling) = &mut self.ops.record_mut(id.index()).state else {
             return;
         };
@@ -326,9 +327,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         if pulling.fetch.is_none() {
             let name = (from, pulling.send_id);
-            self.early.names.insert(name, Named::Pull(id));
+            self.unexpected.names.insert(name, OfferTarget::Pull(id));
         }
-        self.wait_in_line(id, from, now);
+        self.wait_in_order(id, from, now);
         self.continue_pull(id);
     }
 
@@ -351,7 +352,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let status = inbound_status(received, pulling.length);
             // The sender is told when it has been decided what becomes of it.
             let fetches = pulling.fetch.is_some();
-            let message = pulling.fetch.and_then(|it| self.early.at(it.place()));
+            let message = pulling.fetch.and_then(|it| self.unexpected.at(it.place()));
             let undecided = message.is_some_and(|(_, it)| it.stage == Stage::Undecided);
             if fetches {
                 self.complete(id, status, received);
@@ -381,14 +382,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn pull(&mut self, id: RequestId, from: RemoteId) {
         let get = self.transfer(from, id);
         let numbered = get.is_some() || self.numbers_parts(from);
-        let pull_block = self.remotes.reach(from).pull_block;
+        let pull_block = self.remotes.link_limits(from).pull_block;
         while let Some(State::Pulling(pulling)) =
             self.ops.get_mut(id).map(|record| &mut record.state)
         {
-            let met = self.remotes.met(from);
+            let met = self.remotes.connected(from);
             let links = met.map_or(0, |met| met.links_for(pulling.length).count());
             let block = match links {
-                0 if met.is_some_and(Met::expects_link) => COMMAND_BLOCK,
+                0 if met.is_some_and(Connected::expects_link) => COMMAND_BLOCK,
                 0 | 1 => pull_block,
                 // What is left is spread over all links, and the last parts are small.
                 _ => (pulling.missing() / (2 * links as u32)).max(STRIPE_LEAST),
@@ -409,7 +410,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             } else {
                 0
             };
-            let link = match self.remotes.met(from) {
+            let link = match self.remotes.connected(from) {
                 Some(met) => best_link(&pulling.parts, (met, pulling.length), attempt as usize),
                 None => COMMAND_LINK,
             };
@@ -472,14 +473,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.on_withdrawn_get(from, header.word);
         }
         let (send_id, answer) = (header.word, header.aux == wire::ANSWER);
-        let Some(named) = self.early.names.get(&(from, send_id)).copied() else {
+        let Some(named) = self.unexpected.names.get(&(from, send_id)).copied() else {
             // It has been answered already.
             self.stats.stale += 1;
             return;
         };
         let op = match named {
-            Named::Pull(op) => Some(op),
-            Named::Early(id) => self.early.get(id).and_then(Early::fetch),
+            OfferTarget::Pull(op) => Some(op),
+            OfferTarget::Unexpected(id) => {
+                self.unexpected.get(id).and_then(UnexpectedMessage::fetch)
+            }
         };
         if let Some(op) = op {
             if self.stops_reading(op, from, answer) {
@@ -487,7 +490,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             self.unmatch(op, now);
         }
-        if let Named::Early(id) = named {
+        if let OfferTarget::Unexpected(id) = named {
             self.take_out(id);
         }
         if answer {
@@ -525,14 +528,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let name = (record.remote, pulling.send_id);
         record.touched = false;
         let from_one = record.from_one;
-        self.early.forget_name(name, Named::Pull(id));
-        let line = self.leave_line(id);
+        self.unexpected.forget_name(name, OfferTarget::Pull(id));
+        let line = self.leave_order(id);
         if !from_one {
-            self.estrange(id);
+            self.detach_op(id);
         }
         self.repost(id, position, now);
         if let Some(line) = line {
-            self.report_line(line);
+            self.report_in_order(line);
         }
     }
 
@@ -541,8 +544,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(record) = self.ops.get(id)
             && let State::Pulling(pulling) = &record.state
         {
-            self.early
-                .forget_name((record.remote, pulling.send_id), Named::Pull(id));
+            self.unexpected
+                .forget_name((record.remote, pulling.send_id), OfferTarget::Pull(id));
         }
     }
 
@@ -551,15 +554,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn repost(&mut self, id: RequestId, position: Position, now: Instant) {
         let record = self.ops.record(id.index());
         let (from, bits) = (record.remote, record.bits);
-        if let Some(early) = self.find_early(from, bits, position.mask) {
-            return self.fill_early(id, early, now);
+        if let Some(early) = self.find_unexpected(from, bits, position.mask) {
+            return self.fill_unexpected(id, early, now);
         }
         // The link of another remote may have ended, but not that of the receive's own.
         let record = self.ops.record_mut(id.index());
         record.become_next(|memory| State::Posted {
             memory,
             position,
-            head: Head::NONE,
+            head: BucketHead::NONE,
         });
         self.posted.enter(&mut self.ops, id.index());
         self.start_timer(id, now);
@@ -612,7 +615,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         // A link that only the receiver has as yet, or only had.
         let link = pull.link.unwrap_or(COMMAND_LINK);
-        let is_there = remote.met().is_some_and(|met| met.link(link).is_some());
+        let is_there = remote
+            .connected()
+            .is_some_and(|met| met.link(link).is_some());
         let part = Stream {
             request: id,
             recv_id: pull.recv_id,
@@ -684,7 +689,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
 /// Returns the number of the link that a part is asked for on: the data link that has to bring the fewest bytes of the
 /// message; of equal ones the one whose turn it is, so that short messages are spread, too.
-fn best_link(parts: &Parts, (met, length): (&Met, u32), turn: usize) -> u32 {
+fn best_link(parts: &Parts, (met, length): (&Connected, u32), turn: usize) -> u32 {
     let count = met.links_for(length).count();
     let links = met.links_for(length).map(|(number, _)| number).enumerate();
     let best = links.min_by_key(|(nth, number)| {

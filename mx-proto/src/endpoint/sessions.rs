@@ -17,11 +17,11 @@ use super::outbound::{UNREAD_ALL, unread_max};
 use crate::event::Identity;
 use crate::flow::Borrower;
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId};
-use crate::ops::{List, State, Strand};
+use crate::ops::{List, ListKind, State};
 use crate::origin::Source;
-use crate::owner::{Greets, Owner};
+use crate::owner::{GreetingRole, Owner};
 use crate::port::{Close, LinkDown, Port, SendError};
-use crate::remote::{Life, LinkState, Met, Name, Reach, Remote, Tx};
+use crate::remote::{Connected, LinkLimits, LinkState, Name, Remote, RemoteState, Tx};
 use crate::secret::Nonce;
 use crate::status::{DownReason, Status, Violation};
 use crate::time::{Clock, Instant};
@@ -52,7 +52,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         remote.link.take_if(|known| known.0 == link);
-        if let (Life::Connecting { .. }, LinkDown::Elsewhere(route)) = (&remote.life, reason) {
+        if let (RemoteState::Connecting { .. }, LinkDown::Elsewhere(route)) =
+            (&remote.state, reason)
+        {
             // What has not been said there is said anew.
             let queues = remote.queues_mut();
             let unsaid = queues.map(|queues| std::mem::take(&mut queues.control).len());
@@ -75,12 +77,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let mut header = Header::new(wire::Kind::Connect, connect.to_word(), 0);
         header.credit_fields.credit = remote.opening;
         let hello = self.hello_of_call(id, remote, link, key);
-        let body = self.hello_body(hello, Greets::Called(connect), None);
+        let body = self.hello_body(hello, GreetingRole::Called(connect), None);
         self.push_control(id, header, &body);
     }
 
     /// A hello with the owner's greeting and perhaps a claim behind it.
-    fn hello_body(&self, hello: Hello, to: Greets, claim: Option<ClaimBody>) -> Vec<u8> {
+    fn hello_body(&self, hello: Hello, to: GreetingRole, claim: Option<ClaimBody>) -> Vec<u8> {
         let mut greeting = self.owner.greeting(&self.ops, to);
         greeting.truncate(GREETING_MAX);
         let hello = Hello {
@@ -139,9 +141,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let Some(from) = from else {
             return match hello.behind(body) {
-                Some((greeting, _)) => self.come(link, header, hello, greeting),
+                Some((greeting, _)) => self.on_introduction(link, header, hello, greeting),
                 None if hello.is_understood() => self.violation(link, Violation::Introduction),
-                None => self.come(link, header, hello, &[]),
+                None => self.on_introduction(link, header, hello, &[]),
             };
         };
         if self.unread_sessions(from) {
@@ -164,7 +166,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         header: &Header,
         hello: &Hello,
     ) {
-        if !self.remotes.met(from).is_some_and(|met| met.is(hello)) {
+        if !self
+            .remotes
+            .connected(from)
+            .is_some_and(|met| met.is(hello))
+        {
             return self.violation(link, Violation::AnotherName);
         }
         self.reply_to(from, link, header.word, hello.key);
@@ -199,14 +205,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             remote.link = Some((link, LinkState::Proven));
         }
         self.establish(id, (hello, greeting), link, header);
-        let from = Greets::Caller(0);
+        let from = GreetingRole::Caller(0);
         let who = &hello.identity;
         match (self.owner).greeted(&self.ops, from, who, id, greeting) {
             Ok(context) => {
                 self.set_remote_context(id, context);
             }
             Err(status) => {
-                self.dissolve(id, (status, None), false);
+                self.remove_remote(id, (status, None), false);
                 self.bound.forget(link);
                 return self.refuse(link, header.word, status);
             }
@@ -216,7 +222,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.send_claims(id, 1);
         self.offer_move(id, link, hello.features);
         let now = self.clock.now();
-        self.ask_namesakes(id, name, now);
+        self.ping_remotes_named(id, name, now);
     }
 
     /// The remote's first hello has come on this link, with its initial credits.
@@ -232,16 +238,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         } else {
             self.port.limits(link).data_links
         };
-        let met = Met {
+        let met = Connected {
             session: hello.identity.session,
             nonce: hello.nonce,
             epoch: hello.epoch,
-            met_on: link,
+            meeting_link: link,
             tx: Tx::Open(link),
             data: None,
             data_links,
             numbered: data_links > 0,
-            reach: Reach::UNKNOWN,
+            link_limits: LinkLimits::UNKNOWN,
             borrows: Borrower::open(header.credit_fields.credit),
             longest_wait: 0,
             silent: 0,
@@ -250,7 +256,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             joins: O::joins(greeting),
             regions: self.config.regions && hello.features & wire::REGIONS != 0,
         };
-        self.remotes.meet(id, met);
+        self.remotes.set_connected(id, met);
         self.join_own(id);
         self.stats.remotes_up += 1;
         self.learn_limits(id, link);
@@ -289,7 +295,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.log_distrust(Some(hello.identity), from, Distrust::Refused);
         }
         if welcome {
-            match self.remotes.of(from).map(Remote::met) {
+            match self.remotes.of(from).map(Remote::connected) {
                 Some(Some(met)) if met.is(&hello) => {}
                 Some(Some(_)) => return self.violation(link, Violation::OtherReply),
                 Some(None) => {
@@ -334,7 +340,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     ) -> bool {
         // Our own life answers only a call that has come here.
         let life = self.identity.session;
-        let is_called = |of| self.remotes.met(of).is_some_and(|met| met.session == life);
+        let is_called = |of| {
+            self.remotes
+                .connected(of)
+                .is_some_and(|met| met.session == life)
+        };
         if hello.identity.session == life && !self.call_with(&hello.nonce).is_some_and(is_called) {
             self.violation(link, Violation::OwnHello);
             return false;
@@ -342,13 +352,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.remotes.of(id) else {
             return false;
         };
-        let (name, claimed) = (remote.name, remote.life.claimed());
+        let (name, claimed) = (remote.name, remote.state.claimed());
         if !self.expect_move(id, link, hello.features) {
             self.fail_remote(id, DownReason::Link(LinkDown::Unreachable));
             return false;
         }
         self.establish(id, (hello, greeting), link, header);
-        let from = Greets::Called(RequestId::from_word(header.word));
+        let from = GreetingRole::Called(RequestId::from_word(header.word));
         let identity = Identity {
             nic: name.0,
             ..hello.identity
@@ -363,7 +373,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 return false;
             }
         }
-        self.ask_namesakes(id, name, now);
+        self.ping_remotes_named(id, name, now);
         self.claim_others(id, ClaimBody::parse(behind), claimed);
         true
     }
@@ -397,7 +407,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn connects_to(&self, id: RemoteId) -> SmallVec<[RequestId; 1]> {
         let remote = self.remotes.of(id);
         let connects = remote.map_or(List::EMPTY, |remote| remote.connects);
-        self.ops.of_list(Strand::Own, &connects).collect()
+        self.ops.of_list(ListKind::State, &connects).collect()
     }
 
     /// Whether this connect waits for a remote's answer.
@@ -409,7 +419,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Removes a remote that never answered, or has not moved as it has to, and to which no connect waits any more.
     pub(super) fn drop_if_unwanted(&mut self, id: RemoteId) {
         let held = self.moves.holds(id);
-        let unwanted = |it: &Remote| (held || it.met().is_none()) && it.connects.is_empty();
+        let unwanted = |it: &Remote| (held || it.connected().is_none()) && it.connects.is_empty();
         if self.remotes.of(id).is_some_and(unwanted) {
             self.leave(id);
         }
@@ -417,7 +427,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Removes a remote that the owner does not know.
     pub(super) fn leave(&mut self, id: RemoteId) {
-        if let Some(remote) = self.dissolve(id, (Status::Unreachable, None), false) {
+        if let Some(remote) = self.remove_remote(id, (Status::Unreachable, None), false) {
             self.close_link_of(&remote, Close::Now);
         }
     }
@@ -442,7 +452,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         header.aux = reply_code(status);
         header.credit_fields.credit = remote.map_or(0, |remote| remote.opening);
         let claim = accepted.and_then(|id| self.claims_of(id).next());
-        let to_caller = Greets::Caller(remote.map_or(0, |remote| remote.context));
+        let to_caller = GreetingRole::Caller(remote.map_or(0, |remote| remote.context));
         let body = match accepted {
             Some(_) => self.hello_body(hello, to_caller, claim),
             None => hello.emit().to_vec(),

@@ -3,7 +3,7 @@
 //! ```text
 //!   header --begin--> a receive accepts it and has room: Pulling ---> read into its memory --> complete
 //!             |
-//!             `---->  none: bytes that its credits cover --------> whole: as any early message
+//!             `---->  none: bytes that its credits cover --------> whole: as any unexpected message
 //! ```
 //!
 //! Matching is done when the header comes, so that the body is written once, into its receive. If
@@ -14,20 +14,20 @@
 //! Cost: an entry in a hash table for each.
 
 use super::Endpoint;
-use super::early::filled;
-use super::inbound::Found;
+use super::inbound::MatchResult;
 use super::introductions::Distrust;
+use super::unexpected::filled;
 use crate::config::SMALL_MAX;
-use crate::early::{Body, Early};
 use crate::event::Verdict;
 use crate::flow::cost;
 use crate::ids::{EntryId, LinkId, MatchBits, RemoteId, RequestId};
 use crate::ops::{Pulling, STREAMED, State};
 use crate::owner::Owner;
 use crate::port::{Destination, LinkDown, Place, Port};
-use crate::remote::Life;
+use crate::remote::RemoteState;
 use crate::status::{DownReason, Violation};
 use crate::time::Clock;
+use crate::unexpected::{Body, UnexpectedMessage};
 use crate::wire::Header;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -35,12 +35,12 @@ use std::collections::HashMap;
 /// Memory of such messages that came before their receives, for the next ones: to have it mapped and zeroed
 /// anew costs more than the copy.
 #[derive(Debug, Default)]
-pub(super) struct Bodies(Vec<Vec<u8>>);
+pub(super) struct BodyPool(Vec<Vec<u8>>);
 
 /// So many are kept, of [`Config::eager_max`](crate::Config::eager_max) bytes at most.
 const BODIES_KEPT: usize = 8;
 
-impl Bodies {
+impl BodyPool {
     /// Memory for a body. What is in it is from an earlier one, if anything, and none of it is read before
     /// all has been written over.
     fn take(&mut self, len: usize) -> Vec<u8> {
@@ -68,16 +68,16 @@ pub(super) type AllStreamed = HashMap<LinkId, Streamed, RandomState>;
 #[derive(Debug)]
 pub(super) struct Streamed {
     from: RemoteId,
-    into: Into,
+    into: BodyDestination,
 }
 
 /// The destination of the body.
 #[derive(Debug)]
-enum Into {
+enum BodyDestination {
     /// Into the memory of this receive, which is `Pulling`.
     Receive(RequestId),
-    /// Into the bytes of this early message.
-    Early(EntryId),
+    /// Into the bytes of this unexpected message.
+    Unexpected(EntryId),
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
@@ -88,7 +88,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.remotes.of(from) else {
             return false;
         };
-        let met = matches!(remote.life, Life::Met(_));
+        let met = matches!(remote.state, RemoteState::Connected(_));
         if !self.trusts(link, from) {
             self.distrust(from, None, Distrust::Unasked);
             return false;
@@ -118,34 +118,36 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &mut self,
         from: RemoteId,
         header: &Header,
-    ) -> Result<Option<Into>, Violation> {
+    ) -> Result<Option<BodyDestination>, Violation> {
         let (len, bits) = (header.body_len, MatchBits(header.word));
         let paid = self.received(from, header.aux, cost(len));
         let paid = paid?;
         // Nothing overtakes an undecided message.
-        if self.early.undecided() == 0 {
+        if self.unexpected.undecided() == 0 {
             match self.find_receive(from, bits) {
-                Found::Receive(id) if self.ops.record(id.index()).state.room() >= len => {
+                MatchResult::Receive(id) if self.ops.record(id.index()).state.room() >= len => {
                     self.stats.matched += 1;
                     self.consumed(from, paid);
                     self.receive_streamed(id, from, bits, len);
-                    return Ok(Some(Into::Receive(id)));
+                    return Ok(Some(BodyDestination::Receive(id)));
                 }
                 // It gets what fits when all of it is here.
-                Found::Receive(id) => self.posted.enter(&mut self.ops, id.index()),
-                Found::Foreign => {
+                MatchResult::Receive(id) => self.posted.enter(&mut self.ops, id.index()),
+                MatchResult::Foreign => {
                     self.consumed(from, paid);
                     return Err(Violation::Foreign);
                 }
-                Found::Nothing => {}
+                MatchResult::Nothing => {}
             }
         }
         if !self.has_room(from, paid) {
             return Ok(None);
         }
         let body = Body::Bytes(self.bodies.take(len as usize));
-        let message = Early::new((from, bits, len), paid, None, body);
-        Ok(Some(Into::Early(self.early.add(message))))
+        let message = UnexpectedMessage::new((from, bits, len), paid, None, body);
+        Ok(Some(BodyDestination::Unexpected(
+            self.unexpected.add(message),
+        )))
     }
 
     /// The message goes into this receive, which is in no list.
@@ -155,7 +157,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             State::Pulling(Pulling::new(memory, (STREAMED, None), bits, len, None))
         });
         let now = self.clock.now();
-        self.wait_in_line(id, from, now);
+        self.wait_in_order(id, from, now);
     }
 
     /// Reads more of the body that is arriving on this link. False: it has no place any more.
@@ -163,7 +165,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Self {
             port,
             streamed,
-            early,
+            unexpected,
             ops,
             remotes,
             ..
@@ -171,15 +173,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(Streamed { from, into }) = streamed.get_mut(&link) else {
             return false;
         };
-        if let Some(met) = remotes.met_mut(*from) {
+        if let Some(met) = remotes.connected_mut(*from) {
             met.silent = 0;
         }
         let memory = match into {
-            Into::Early(id) => match early.get_mut(*id).map(|message| &mut message.body) {
-                Some(Body::Bytes(bytes)) => Destination::Bytes(bytes),
-                _ => return false,
-            },
-            Into::Receive(id) => {
+            BodyDestination::Unexpected(id) => {
+                match unexpected.get_mut(*id).map(|message| &mut message.body) {
+                    Some(Body::Bytes(bytes)) => Destination::Bytes(bytes),
+                    _ => return false,
+                }
+            }
+            BodyDestination::Receive(id) => {
                 let Some(record) = ops.get_mut(*id) else {
                     return false;
                 };
@@ -201,39 +205,39 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         self.stats.packets_in += 1;
-        let _ = self.heed(from, header);
+        let _ = self.apply_credit_fields(from, header);
         match into {
-            Into::Receive(id) => {
+            BodyDestination::Receive(id) => {
                 let state = self.ops.get(id).map(|record| &record.state);
                 if matches!(state, Some(State::Pulling(_))) {
                     self.arrived_whole(id, from);
                 }
             }
-            Into::Early(id) => self.whole(link, from, id),
+            BodyDestination::Unexpected(id) => self.whole(link, from, id),
         }
     }
 
     /// A message without a receive is complete.
     fn whole(&mut self, link: LinkId, from: RemoteId, id: EntryId) {
-        let Some(message) = self.early.get(id) else {
+        let Some(message) = self.unexpected.get(id) else {
             return;
         };
         let what = (from, message.bits, message.length);
-        if self.early.undecided() == 0 {
+        if self.unexpected.undecided() == 0 {
             match self.find_receive(from, what.1) {
-                Found::Receive(op) => {
+                MatchResult::Receive(op) => {
                     self.stats.matched += 1;
                     let now = self.clock.now();
-                    return self.fill_early(op, id, now);
+                    return self.fill_unexpected(op, id, now);
                 }
-                Found::Foreign => {
+                MatchResult::Foreign => {
                     self.take_out(id);
                     return self.violation(link, Violation::Foreign);
                 }
-                Found::Nothing => {}
+                MatchResult::Nothing => {}
             }
         }
-        let body = self.early.lend(id).unwrap_or_default();
+        let body = self.unexpected.take_bytes(id).unwrap_or_default();
         let verdict = self.arrival_to_judge(what);
         let (owner, events) = (&mut self.owner, &mut self.events);
         let verdict =
@@ -242,7 +246,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Verdict::Inbox { .. } => filled(&mut self.owner, &body[..]),
             _ => None,
         };
-        if let Some(message) = self.early.get_mut(id) {
+        if let Some(message) = self.unexpected.get_mut(id) {
             message.body = memory.map_or(Body::Bytes(body), Body::Memory);
         }
         self.keep(id, verdict);
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_few_large_bodies_are_kept_for_the_next_ones() {
-        let mut bodies = Bodies::default();
+        let mut bodies = BodyPool::default();
         bodies.give_back(vec![1; SMALL_MAX]);
         assert!(bodies.0.is_empty(), "a small one");
         for _ in 0..2 * BODIES_KEPT {

@@ -15,14 +15,14 @@
 //! are a tombstone of the pool until then.
 
 use super::Endpoint;
-use crate::early::Stage;
-use crate::flow::Paid;
+use crate::flow::Payment;
 use crate::ids::{EndpointId, EntryId, NicId, RemoteId};
 use crate::owner::Owner;
 use crate::port::Port;
-use crate::remote::{Life, Remote};
+use crate::remote::{Remote, RemoteState};
 use crate::status::Status;
 use crate::time::Clock;
+use crate::unexpected::Stage;
 
 /// Messages without a sender.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Throws away what a sender has left behind when it went.
     pub fn forget_tombstone(&mut self, tombstone: RemoteId) {
         if self.is_tombstone(tombstone) {
-            self.dissolve(tombstone, (Status::Unreachable, None), false);
+            self.remove_remote(tombstone, (Status::Unreachable, None), false);
         }
     }
 
@@ -83,23 +83,27 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         } else {
             0
         };
-        let theirs: Vec<_> = self.early.of(id).map(|(message, _)| message).collect();
+        let theirs: Vec<_> = self.unexpected.of(id).map(|(message, _)| message).collect();
         let mut in_slots = Vec::new();
         for it in theirs {
-            let Some(message) = self.early.get(it) else {
+            let Some(message) = self.unexpected.get(it) else {
                 continue;
             };
             let in_slot = message.paid.slot().is_some();
             if message.stage == Stage::Out {
                 // It goes when it has been decided; its slot is free now.
-                if let (Paid::Slot(_), false) = (message.paid, is_tombstone) {
+                if let (Payment::Slot(_), false) = (message.paid, is_tombstone) {
                     self.consumed(id, message.paid);
-                    self.early.forgive(it);
+                    self.unexpected.forgive(it);
                 }
-                self.early.bequeath(it, from);
+                self.unexpected.charge_to_tombstone(it, from);
                 continue;
-            } else if let Some(turn) = self.early.turn_of(message).filter(|_| message.is_whole()) {
-                let ready = self.early.bequeath(it, from);
+            } else if let Some(turn) = self
+                .unexpected
+                .turn_of(message)
+                .filter(|_| message.is_whole())
+            {
+                let ready = self.unexpected.charge_to_tombstone(it, from);
                 self.on_ready(turn, ready.into());
             } else if message.is_complete() && self.tombstones.count < most {
                 self.leave_to_tombstone(it, id);
@@ -114,7 +118,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !is_tombstone && !self.flow.close(&mut self.remotes, id.index()) {
             // There is no room for them.
             for it in in_slots {
-                self.early.forgive(it);
+                self.unexpected.forgive(it);
                 self.take_out(it);
             }
         }
@@ -128,11 +132,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         if let Some(made) = self.tombstones.made
             && let Some(remote) = self.remotes.of_mut(made)
-            && let Life::Tombstone { messages, .. } = &mut remote.life
+            && let RemoteState::Tombstone { messages, .. } = &mut remote.state
         {
             *messages += 1;
             self.tombstones.count += 1;
-            self.early.rename(message, made);
+            self.unexpected.rename(message, made);
         }
     }
 
@@ -141,7 +145,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub(super) fn tombstone_read(&mut self, tombstone: RemoteId) {
         self.tombstones.gone(1);
         if let Some(remote) = self.remotes.of_mut(tombstone)
-            && let Life::Tombstone { messages, .. } = &mut remote.life
+            && let RemoteState::Tombstone { messages, .. } = &mut remote.state
         {
             *messages = messages.saturating_sub(1);
             if *messages == 0 {
@@ -152,7 +156,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Tombstones without messages go.
     #[inline]
-    pub(super) fn bury(&mut self) {
+    pub(super) fn drop_empty_tombstones(&mut self) {
         while let Some(tombstone) = self.tombstones.spent.pop() {
             self.remotes.take(tombstone);
         }

@@ -6,10 +6,10 @@
 
 use super::Endpoint;
 use crate::ids::{EndpointId, LinkId, NicId};
-use crate::ops::{List, Strand};
+use crate::ops::{List, ListKind};
 use crate::owner::Owner;
 use crate::port::Port;
-use crate::remote::{Life, Remote, Tx};
+use crate::remote::{Remote, RemoteState, Tx};
 use crate::time::Clock;
 use std::time::Duration;
 
@@ -77,21 +77,23 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let phase = phase(remote)?;
         let queues = remote.queues();
         let first = |list: &List, strand| self.ops.of_list(strand, list).next();
-        let oldest =
-            first(&remote.connects, Strand::Own).or_else(|| first(&remote.kin, Strand::Kin));
+        let oldest = first(&remote.connects, ListKind::State)
+            .or_else(|| first(&remote.operations, ListKind::Remote));
         Some(RemoteView {
             nic: remote.name.0,
             endpoint: remote.name.1,
             phase,
             link: remote.tx_link().or(Some(remote.link?.0)),
-            operations: (remote.connects.len() + remote.kin.len()) as u32,
+            operations: (remote.connects.len() + remote.operations.len()) as u32,
             queued: queues.map_or(0, |queues| {
                 queues.lanes.iter().map(|lane| lane.len() as u32).sum()
             }),
             oldest: oldest.map_or(0, |id| id.to_word()),
-            credits: remote.met().map_or(0, |met| met.borrows.free()),
+            credits: remote.connected().map_or(0, |met| met.borrows.free()),
             longest_wait: Duration::from_micros(
-                remote.met().map_or(0, |met| u64::from(met.longest_wait)),
+                remote
+                    .connected()
+                    .map_or(0, |met| u64::from(met.longest_wait)),
             ),
         })
     }
@@ -100,18 +102,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub fn data_links_at(&self, place: u32) -> impl Iterator<Item = LinkId> {
         let remotes = &self.remotes;
         let remote = remotes.at(place).and_then(|id| remotes.of(id));
-        let met = remote.and_then(Remote::met);
+        let met = remote.and_then(Remote::connected);
         met.into_iter()
             .flat_map(|met| met.open_links().map(|(_, tx)| tx.link()))
     }
 }
 
 fn phase(remote: &Remote) -> Option<Phase> {
-    Some(match &remote.life {
-        Life::Tombstone { .. } => return None,
-        Life::Connecting { .. } => Phase::Connecting,
-        Life::Met(met) if !matches!(met.tx, Tx::Open(_)) => Phase::LinkFull,
-        Life::Met(_) if remote.is_stalled() => Phase::NoCredits,
-        Life::Met(_) => Phase::Connected,
+    Some(match &remote.state {
+        RemoteState::Tombstone { .. } => return None,
+        RemoteState::Connecting { .. } => Phase::Connecting,
+        RemoteState::Connected(met) if !matches!(met.tx, Tx::Open(_)) => Phase::LinkFull,
+        RemoteState::Connected(_) if remote.is_stalled() => Phase::NoCredits,
+        RemoteState::Connected(_) => Phase::Connected,
     })
 }

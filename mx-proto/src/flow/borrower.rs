@@ -22,7 +22,7 @@
 //! Cost: 24 bytes a remote; `means` and `pay` together are a subtraction, a comparison, a minimum and
 //! an addition.
 
-use super::credit_fields::{CreditFields, Paid};
+use super::credit_fields::{CreditFields, Payment};
 use super::slots::{Lane, Slots};
 
 /// The credits one remote has lent us. The default is one that has lent us none: there are its slots.
@@ -77,29 +77,29 @@ impl Borrower {
     /// The way to pay for a message that costs `cost`, if there is one: credits, or else, if it
     /// costs one, the slot of its lane. An announcement costs one.
     #[inline]
-    pub fn payment(&self, cost: u32, lane: Lane) -> Option<Paid> {
+    pub fn payment(&self, cost: u32, lane: Lane) -> Option<Payment> {
         if cost <= self.free() {
-            return Some(Paid::Credits(cost));
+            return Some(Payment::Credits(cost));
         }
         self.slot(cost, lane)
     }
 
     #[cold]
-    fn slot(&self, cost: u32, lane: Lane) -> Option<Paid> {
+    fn slot(&self, cost: u32, lane: Lane) -> Option<Payment> {
         let free = cost == 1 && self.slots_sent.agree(self.slots_taken, lane);
-        free.then_some(Paid::Slot(lane))
+        free.then_some(Payment::Slot(lane))
     }
 
     /// The message has left, or been copied. To be called with what [`Self::payment`] has just given.
     #[inline(always)]
-    pub fn pay(&mut self, paid: Paid) {
+    pub fn pay(&mut self, paid: Payment) {
         match paid {
-            Paid::Credits(cost) => {
+            Payment::Credits(cost) => {
                 debug_assert!(cost <= self.free());
                 self.sent = self.sent.wrapping_add(cost);
                 self.low[1] = self.low[1].min(self.free());
             }
-            Paid::Slot(lane) => self.slots_sent.count(lane),
+            Payment::Slot(lane) => self.slots_sent.count(lane),
         }
     }
 
@@ -240,8 +240,11 @@ mod tests {
     }
 
     fn spend(us: &mut Borrower, cost: u32) {
-        assert_eq!(us.payment(cost, Lane::Matched), Some(Paid::Credits(cost)));
-        us.pay(Paid::Credits(cost));
+        assert_eq!(
+            us.payment(cost, Lane::Matched),
+            Some(Payment::Credits(cost))
+        );
+        us.pay(Payment::Credits(cost));
     }
 
     #[test]

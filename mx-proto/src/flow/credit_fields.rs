@@ -50,14 +50,14 @@ impl CreditFields {
 
 /// The payment of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Paid {
+pub enum Payment {
     /// By so many credits.
     Credits(u32),
     /// The message is in the slot of this lane.
     Slot(Lane),
 }
 
-impl Paid {
+impl Payment {
     /// The payment of a message that arrived: `aux` of its header, and what it costs by its length (an announced
     /// one 1).
     #[inline]
@@ -128,11 +128,17 @@ mod tests {
 
     #[test]
     fn a_slot_has_room_for_one_credit_and_a_message_is_in_one_of_them() {
-        for paid in [Paid::Slot(Lane::Matched), Paid::Slot(Lane::Unexpected)] {
-            assert_eq!(Paid::of(paid.aux(), 1), Ok(paid));
-            assert_eq!(Paid::of(paid.aux(), 2), Err(Violation::NoSlot));
+        for paid in [
+            Payment::Slot(Lane::Matched),
+            Payment::Slot(Lane::Unexpected),
+        ] {
+            assert_eq!(Payment::of(paid.aux(), 1), Ok(paid));
+            assert_eq!(Payment::of(paid.aux(), 2), Err(Violation::NoSlot));
         }
-        assert_eq!(Paid::of(Paid::Credits(7).aux(), 7), Ok(Paid::Credits(7)));
-        assert_eq!(Paid::of(3, 1), Err(Violation::NoSlot));
+        assert_eq!(
+            Payment::of(Payment::Credits(7).aux(), 7),
+            Ok(Payment::Credits(7))
+        );
+        assert_eq!(Payment::of(3, 1), Err(Violation::NoSlot));
     }
 }

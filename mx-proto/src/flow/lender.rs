@@ -15,7 +15,7 @@
 //!
 //! Cost: 32 bytes a remote. `arrive` is a subtraction, a comparison and an addition.
 
-use super::credit_fields::Paid;
+use super::credit_fields::Payment;
 use super::lists::Lists;
 use super::slots::{Lane, Slots};
 use crate::status::Violation;
@@ -136,14 +136,14 @@ impl Lender {
 
     /// A message came.
     #[inline]
-    pub(super) fn arrive(&mut self, paid: Paid) -> Result<(), Violation> {
+    pub(super) fn arrive(&mut self, paid: Payment) -> Result<(), Violation> {
         match paid {
-            Paid::Credits(cost) if cost <= self.unused() => {
+            Payment::Credits(cost) if cost <= self.unused() => {
                 self.arrived = self.arrived.wrapping_add(cost);
                 Ok(())
             }
-            Paid::Credits(_) => Err(Violation::NoCredit),
-            Paid::Slot(lane) => self.arrive_in(lane),
+            Payment::Credits(_) => Err(Violation::NoCredit),
+            Payment::Slot(lane) => self.arrive_in(lane),
         }
     }
 
@@ -161,13 +161,13 @@ impl Lender {
 
     /// Records that a message of the remote is over.
     #[inline]
-    pub(super) fn take(&mut self, paid: Paid) {
+    pub(super) fn take(&mut self, paid: Payment) {
         match paid {
-            Paid::Credits(cost) => {
+            Payment::Credits(cost) => {
                 debug_assert!(cost <= self.waiting(), "taken {cost} of {self:?}");
                 self.taken = self.taken.wrapping_add(cost);
             }
-            Paid::Slot(lane) => {
+            Payment::Slot(lane) => {
                 debug_assert!(self.kept & 1 << lane as u8 != 0);
                 self.kept &= !(1 << lane as u8);
                 self.slots_taken.count(lane);
@@ -238,20 +238,20 @@ mod tests {
         let mut them = Lender::default();
         for n in 1..=40u32 {
             for lane in Lane::ALL {
-                assert_eq!(them.arrive(Paid::Slot(lane)), Ok(()));
-                assert_eq!(them.arrive(Paid::Slot(lane)), Err(Violation::NoSlot));
+                assert_eq!(them.arrive(Payment::Slot(lane)), Ok(()));
+                assert_eq!(them.arrive(Payment::Slot(lane)), Err(Violation::NoSlot));
             }
             them.on_told(0, them.slots_taken);
             assert!(them.in_slots() == 2 && !them.is_overdue(80));
-            them.take(Paid::Slot(Lane::Unexpected));
+            them.take(Payment::Slot(Lane::Unexpected));
             assert!(them.is_overdue(80));
             // Before it is told it is not free again.
             assert_eq!(them.same_total(), (0, them.slots_told));
-            let early = them.arrive(Paid::Slot(Lane::Unexpected));
+            let early = them.arrive(Payment::Slot(Lane::Unexpected));
             assert_eq!(early, Err(Violation::NoSlot));
             them.on_told(0, them.slots_taken);
             assert!(!them.is_overdue(80));
-            them.take(Paid::Slot(Lane::Matched));
+            them.take(Payment::Slot(Lane::Matched));
             them.on_told(0, them.slots_taken);
             assert_eq!(u32::from(them.slots_taken.byte()), n % 16 * 0x11);
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   remote                                                     us
-//!   Borrower: means, pay --- message, Paid --->  arrived --> waiting --> taken --> due
+//!   Borrower: means, pay --- message, Payment -> arrived --> waiting --> taken --> due
 //!             wanted ------- any header ------>  wants -.                           |
 //!             on_credit_fields <-- any header -- credit_fields <--------------------'
 //!             give_back <--- Revoke ------- poll <------+--- lists <-- epochs
@@ -57,7 +57,7 @@ mod slots;
 
 pub use crate::stats::FlowStats;
 pub use borrower::{Borrower, WANTED_MAX};
-pub use credit_fields::{CreditFields, Paid};
+pub use credit_fields::{CreditFields, Payment};
 pub use lender::Lender;
 pub use pool::{CREDIT, OVERHEAD, cost};
 pub use settings::{AT_ONCE, FIRST, Settings};
@@ -80,7 +80,7 @@ pub trait Accounts {
 
 /// Something to send to a remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Say {
+pub enum CreditMessage {
     /// Its [credit fields](Flow::credit_fields), in a Credit if nothing else goes.
     Credit,
     /// A Revoke of so many.
@@ -178,7 +178,7 @@ impl Flow {
         self.pool
             .take_back(source, gone.credit_limit() - gone.waiting());
         // They are in its source's share all the time.
-        self.pool.bequeath(gone.waiting());
+        self.pool.move_to_tombstones(gone.waiting());
         self.epochs.remotes -= 1;
         self.wake();
         self.pool.inherit(source, gone.in_slots())
@@ -187,13 +187,13 @@ impl Flow {
     /// A message came. When true, [`Self::note_use`] has to follow: it is the remote's first of an
     /// epoch, or the last one of all.
     #[inline(always)]
-    pub fn arrived(&mut self, account: &mut Lender, paid: Paid) -> Result<bool, Violation> {
+    pub fn arrived(&mut self, account: &mut Lender, paid: Payment) -> Result<bool, Violation> {
         if let Err(violation) = account.arrive(paid) {
             self.counts.violations += 1;
             return Err(violation);
         }
         self.counts.messages += 1;
-        if let Paid::Slot(_) = paid {
+        if let Payment::Slot(_) = paid {
             self.counts.in_slots += 1;
         }
         let updated =
@@ -204,7 +204,7 @@ impl Flow {
     /// Records that a message has been received or dropped. Returns true if the remote should be
     /// told at once, by a packet of its own.
     #[inline(always)]
-    pub fn taken(&mut self, account: &mut Lender, source: Source, paid: Paid) -> bool {
+    pub fn taken(&mut self, account: &mut Lender, source: Source, paid: Payment) -> bool {
         account.take(paid);
         if self.asked == 0 && self.is_any_remote_short() {
             self.narrow_to_share(account, source, paid);
@@ -316,10 +316,10 @@ impl Flow {
     }
 
     /// A message has been taken whose sender has been closed, and was from here.
-    pub fn reclaim(&mut self, source: Source, paid: Paid) {
+    pub fn reclaim(&mut self, source: Source, paid: Payment) {
         let credits = match paid {
-            Paid::Credits(cost) => cost,
-            Paid::Slot(_) => 1,
+            Payment::Credits(cost) => cost,
+            Payment::Slot(_) => 1,
         };
         self.pool.reclaim(source, credits);
         self.wake();

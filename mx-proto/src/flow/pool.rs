@@ -113,7 +113,7 @@ impl Pool {
     }
 
     /// Moves credits of a credit limit to a tombstone.
-    pub(super) fn bequeath(&mut self, credits: u32) {
+    pub(super) fn move_to_tombstones(&mut self, credits: u32) {
         self.lent -= credits;
         self.tombstones += credits;
     }
@@ -219,7 +219,7 @@ mod tests {
         pool.lend(B, 219);
         assert_eq!(pool.room(Source::TRUSTED), 875 - 437 - 219);
         // Tombstones of its remotes count in its share.
-        pool.bequeath(400);
+        pool.move_to_tombstones(400);
         assert_eq!(pool.room(A), 0);
         pool.reclaim(A, 400);
         // At most what is free can be lent now.

@@ -19,10 +19,10 @@
 //! their share, a served remote gets at most its own; requests beyond the share get only free credits,
 //! and no remote is narrowed for them.
 
-use super::credit_fields::Paid;
+use super::credit_fields::Payment;
 use super::lender::{AccountList, Lender};
 use super::settings::{ASKED_AT_ONCE, MINIMUM, QUIET};
-use super::{Accounts, Flow, Say};
+use super::{Accounts, CreditMessage, Flow};
 use crate::origin::Source;
 use crate::status::Violation;
 
@@ -132,7 +132,7 @@ impl Flow {
 
     /// Moves credits; returns the next remote to tell. Called while it [may](Self::is_ready) return
     /// one, a few times a step.
-    pub fn poll(&mut self, all: &mut impl Accounts) -> Option<(u32, Say)> {
+    pub fn poll(&mut self, all: &mut impl Accounts) -> Option<(u32, CreditMessage)> {
         for _ in 0..LOOKED_AT {
             let told = if !self.ready {
                 return None;
@@ -161,7 +161,7 @@ impl Flow {
     }
 
     /// Lends to a waiting remote.
-    fn serve(&mut self, all: &mut impl Accounts, remote: u32) -> Option<(u32, Say)> {
+    fn serve(&mut self, all: &mut impl Accounts, remote: u32) -> Option<(u32, CreditMessage)> {
         let (epoch, share) = (self.epochs.number(), self.share());
         let others = self.lists.len(AccountList::Poor) + self.lists.len(AccountList::Short) > 1;
         let (account, source) = all.account(remote)?;
@@ -184,7 +184,7 @@ impl Flow {
         let told = account.has_little(self.at_once) && account.tellable(self.at_once) > 0;
         // It goes to the back if it wants more, and a Revoke must not ask for what was just lent.
         self.refresh(all, remote);
-        told.then_some((remote, Say::Credit))
+        told.then_some((remote, CreditMessage::Credit))
     }
 
     /// Selects a remote to ask, if too few credits are free, and what it may keep.
@@ -213,7 +213,12 @@ impl Flow {
 
     /// Takes from a remote what it has above `floor`: without asking what is due, as the remote has
     /// not been told of it, and the rest by a Revoke.
-    fn ask(&mut self, all: &mut impl Accounts, remote: u32, floor: u32) -> Option<(u32, Say)> {
+    fn ask(
+        &mut self,
+        all: &mut impl Accounts,
+        remote: u32,
+        floor: u32,
+    ) -> Option<(u32, CreditMessage)> {
         let (account, source) = all.account(remote)?;
         let over = account.credit_limit().saturating_sub(floor);
         self.narrow(account, source, over);
@@ -229,14 +234,14 @@ impl Flow {
         self.asked += 1;
         self.expected += asked;
         self.lists.put(all, remote, AccountList::Nowhere);
-        Some((remote, Say::Revoke(asked)))
+        Some((remote, CreditMessage::Revoke(asked)))
     }
 
     /// A message was taken, while no remote is asked and one has less than its share: a credit limit
     /// above the share falls by what the message cost.
     #[cold]
-    pub(super) fn narrow_to_share(&mut self, account: &mut Lender, source: Source, paid: Paid) {
-        let Paid::Credits(cost) = paid else { return };
+    pub(super) fn narrow_to_share(&mut self, account: &mut Lender, source: Source, paid: Payment) {
+        let Payment::Credits(cost) = paid else { return };
         let over = account.credit_limit().saturating_sub(self.share());
         if self.narrow(account, source, over.min(cost)) > 0 {
             self.ready = true;

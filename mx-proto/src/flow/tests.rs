@@ -84,7 +84,7 @@ impl Town {
     }
 
     /// Has a remote send a message that it can pay for, and that arrives.
-    fn send(&mut self, remote: u32, cost: u32) -> Paid {
+    fn send(&mut self, remote: u32, cost: u32) -> Payment {
         let borrower = &mut self.remotes[remote as usize];
         let paid = borrower.payment(cost, Lane::Unexpected).expect("enough");
         borrower.pay(paid);
@@ -92,7 +92,7 @@ impl Town {
         paid
     }
 
-    fn arrive(&mut self, remote: u32, paid: Paid) -> Result<(), Violation> {
+    fn arrive(&mut self, remote: u32, paid: Payment) -> Result<(), Violation> {
         let account = &mut self.all.0[remote as usize].0;
         if self.flow.arrived(account, paid)? {
             self.flow.note_use(&mut self.all, remote);
@@ -100,7 +100,7 @@ impl Town {
         Ok(())
     }
 
-    fn take(&mut self, remote: u32, paid: Paid) -> bool {
+    fn take(&mut self, remote: u32, paid: Payment) -> bool {
         let (account, source) = &mut self.all.0[remote as usize];
         self.flow.taken(account, *source, paid)
     }
@@ -122,18 +122,18 @@ impl Town {
     }
 
     /// Has a remote miss so many credits. Returns all that follows.
-    fn want(&mut self, remote: u32, credits: u32) -> Vec<(u32, Say)> {
+    fn want(&mut self, remote: u32, credits: u32) -> Vec<(u32, CreditMessage)> {
         self.miss(remote, credits);
         self.run_until_idle()
     }
 
     /// Says all there is to say, and remotes answer.
-    fn run_until_idle(&mut self) -> Vec<(u32, Say)> {
+    fn run_until_idle(&mut self) -> Vec<(u32, CreditMessage)> {
         let mut said = Vec::new();
         while let Some((remote, say)) = self.flow.poll(&mut self.all) {
             said.push((remote, say));
             self.tell(remote);
-            if let Say::Revoke(credits) = say {
+            if let CreditMessage::Revoke(credits) = say {
                 let back = self.remotes[remote as usize].give_back(credits, 0);
                 let answer = self.flow.returned(&mut self.all, remote, back);
                 assert_eq!(answer, Ok(()));
@@ -150,10 +150,10 @@ impl Town {
     }
 
     /// The Revokes in `said`: remotes and credits.
-    fn revoked(said: &[(u32, Say)]) -> Vec<(u32, u32)> {
-        let revoke = |(remote, say): &(u32, Say)| match say {
-            Say::Revoke(credits) => Some((*remote, *credits)),
-            Say::Credit => None,
+    fn revoked(said: &[(u32, CreditMessage)]) -> Vec<(u32, u32)> {
+        let revoke = |(remote, say): &(u32, CreditMessage)| match say {
+            CreditMessage::Revoke(credits) => Some((*remote, *credits)),
+            CreditMessage::Credit => None,
         };
         said.iter().filter_map(revoke).collect()
     }

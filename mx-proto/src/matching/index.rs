@@ -20,15 +20,15 @@ use std::collections::HashMap;
 #[derive(Debug)]
 pub struct MatchIndex<K> {
     values: Table<EntryId, K>,
-    places: ByBits,
+    places: MatchTable,
 }
 
 /// Places of a slab, found by the bits and the mask of what is there, oldest first.
 #[derive(Default, Debug)]
-pub(crate) struct ByBits {
+pub(crate) struct MatchTable {
     len: usize,
     by_age: Chains,
-    all: Ends,
+    all: ChainEnds,
     /// The bits at each place that has ever been used.
     bits: Vec<MatchBits>,
     classes: Vec<Class>,
@@ -41,7 +41,7 @@ pub(crate) struct ByBits {
 struct Class {
     mask: MatchMask,
     used: u64,
-    queues: HashMap<u64, Ends, RandomState>,
+    queues: HashMap<u64, ChainEnds, RandomState>,
     chains: Chains,
 }
 
@@ -49,7 +49,7 @@ impl<K> Default for MatchIndex<K> {
     fn default() -> Self {
         Self {
             values: Table::default(),
-            places: ByBits::default(),
+            places: MatchTable::default(),
         }
     }
 }
@@ -98,7 +98,7 @@ impl<K> MatchIndex<K> {
         if self.values.is_empty() && self.values.capacity() > KEPT_MAX {
             // Frees the memory that a flood took: a program may never see another one.
             self.values.forget_places();
-            self.places = ByBits::default();
+            self.places = MatchTable::default();
         }
         Some(value)
     }
@@ -121,7 +121,7 @@ impl<K> MatchIndex<K> {
     }
 }
 
-impl ByBits {
+impl MatchTable {
     /// The number of places.
     #[inline]
     pub(crate) fn len(&self) -> usize {
@@ -200,7 +200,7 @@ impl Class {
     #[inline]
     fn append(&mut self, bits: MatchBits, index: u32) {
         let queue = self.queues.entry(self.mask.apply(bits).0);
-        self.chains.append(queue.or_insert(Ends::EMPTY), index);
+        self.chains.append(queue.or_insert(ChainEnds::EMPTY), index);
     }
 
     #[inline]
@@ -219,12 +219,12 @@ impl Class {
 
 /// First and last of one chain.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
+pub(crate) struct ChainEnds {
     oldest: u32,
     youngest: u32,
 }
 
-impl Ends {
+impl ChainEnds {
     pub(crate) const EMPTY: Self = Self {
         oldest: NONE,
         youngest: NONE,
@@ -242,7 +242,7 @@ impl Ends {
     }
 }
 
-impl Default for Ends {
+impl Default for ChainEnds {
     fn default() -> Self {
         Self::EMPTY
     }
@@ -260,7 +260,7 @@ struct Neighbours {
 
 impl Chains {
     #[inline]
-    pub(crate) fn append(&mut self, ends: &mut Ends, index: u32) {
+    pub(crate) fn append(&mut self, ends: &mut ChainEnds, index: u32) {
         let place = index as usize;
         if place >= self.0.len() {
             let nothing = Neighbours {
@@ -281,7 +281,7 @@ impl Chains {
     }
 
     #[inline]
-    pub(crate) fn unlink(&mut self, ends: &mut Ends, index: u32) {
+    pub(crate) fn unlink(&mut self, ends: &mut ChainEnds, index: u32) {
         let Some(&Neighbours { older, younger }) = self.0.get(index as usize) else {
             return;
         };
@@ -296,11 +296,11 @@ impl Chains {
     }
 
     /// Puts one that is in no chain before another.
-    pub(crate) fn insert(&mut self, ends: &mut Ends, index: u32, before: u32) {
+    pub(crate) fn insert(&mut self, ends: &mut ChainEnds, index: u32, before: u32) {
         let Some(&Neighbours { older, .. }) = self.0.get(before as usize) else {
             return;
         };
-        let mut front = Ends {
+        let mut front = ChainEnds {
             youngest: older,
             ..*ends
         };
@@ -311,7 +311,7 @@ impl Chains {
     }
 
     /// The entries of a chain, from its first to its last.
-    pub(crate) fn walk(&self, ends: Ends) -> impl Iterator<Item = u32> {
+    pub(crate) fn walk(&self, ends: ChainEnds) -> impl Iterator<Item = u32> {
         std::iter::successors(ends.oldest(), |index| self.behind(*index))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   arriving message --- posted.take(bits) ------> the oldest posted receive that accepts it
-//!   new receive -------- early.front(..) -------> the oldest unexpected message it accepts (ByBits)
+//!   new receive -------- unexpected.front(..) --> the oldest unexpected message it accepts (MatchTable)
 //! ```
 //!
 //! A receive accepts a message when `message & mask == receive & mask`. Receives with the same
@@ -16,5 +16,5 @@ mod posted;
 
 pub use crate::ids::EntryId;
 pub use index::MatchIndex;
-pub(crate) use index::{ByBits, Chains, Ends, KEPT_MAX};
+pub(crate) use index::{ChainEnds, Chains, KEPT_MAX, MatchTable};
 pub(crate) use posted::PostedReceives;

@@ -16,7 +16,7 @@
 //! different bits than ever before.
 
 use crate::ids::{MatchBits, MatchMask, RequestId};
-use crate::ops::{Head, Links, NONE, Ops, Position, State};
+use crate::ops::{BucketHead, Links, NONE, Ops, Position, State};
 use crate::owner::Owner;
 use foldhash::fast::RandomState;
 use std::hash::BuildHasher;
@@ -95,7 +95,7 @@ impl PostedReceives {
             debug_assert!(false, "#{place} is no posted receive");
             return;
         };
-        *head = Head::alone(place);
+        *head = BucketHead::alone(place);
         let position = *position;
         self.enter_at(ops, place, bits, position);
     }
@@ -204,7 +204,7 @@ impl PostedReceives {
         self.len -= 1;
         let record = ops.record_mut(spot.head);
         let behind = std::mem::replace(&mut record.links, Links::ALONE).behind;
-        let head = record.state.head().unwrap_or(Head::NONE);
+        let head = record.state.head().unwrap_or(BucketHead::NONE);
         if behind != NONE {
             ops.record_mut(behind).links.before = NONE;
             set_head(ops, behind, head);
@@ -291,10 +291,10 @@ impl Class {
         position: Position,
     ) {
         let spot = self.find(ops, seed, ops.record(place).bits);
-        set_head(ops, place, Head::NONE);
+        set_head(ops, place, BucketHead::NONE);
         if spot.head == NONE {
             let next = std::mem::replace(&mut self.buckets[spot.bucket], place);
-            set_head(ops, place, Head { next, last: place });
+            set_head(ops, place, BucketHead { next, last: place });
             return self.more_heads(ops, seed);
         }
         let head = head_of(ops, spot.head);
@@ -328,7 +328,7 @@ impl Class {
             self.buckets[spot.bucket] = next;
         } else {
             let before = head_of(ops, spot.before);
-            set_head(ops, spot.before, Head { next, ..before });
+            set_head(ops, spot.before, BucketHead { next, ..before });
         }
     }
 
@@ -339,7 +339,7 @@ impl Class {
                 let head = head_of(ops, place);
                 let bucket = self.bucket(seed, ops.record(place).bits);
                 let next = std::mem::replace(&mut self.buckets[bucket], place);
-                set_head(ops, place, Head { next, ..head });
+                set_head(ops, place, BucketHead { next, ..head });
                 place = head.next;
             }
         }
@@ -352,18 +352,18 @@ fn order_of<O: Owner>(ops: &Ops<O>, place: u32) -> Option<NonZeroU64> {
 }
 
 #[inline]
-fn head_of<O: Owner>(ops: &Ops<O>, place: u32) -> Head {
-    ops.record(place).state.head().unwrap_or(Head::NONE)
+fn head_of<O: Owner>(ops: &Ops<O>, place: u32) -> BucketHead {
+    ops.record(place).state.head().unwrap_or(BucketHead::NONE)
 }
 
 #[inline]
-fn set_head<O: Owner>(ops: &mut Ops<O>, place: u32, head: Head) {
+fn set_head<O: Owner>(ops: &mut Ops<O>, place: u32, head: BucketHead) {
     ops.record_mut(place).state.set_head(head);
 }
 
 fn set_last<O: Owner>(ops: &mut Ops<O>, head: u32, last: u32) {
     let known = head_of(ops, head);
-    set_head(ops, head, Head { last, ..known });
+    set_head(ops, head, BucketHead { last, ..known });
 }
 
 /// Buckets of a new class, a quarter of a kilobyte.
@@ -378,7 +378,7 @@ mod tests {
     use super::*;
     use crate::event::{Arrival, Outcome, Verdict};
     use crate::memory::Source;
-    use crate::ops::Chunks;
+    use crate::ops::ChunkedStorage;
     use crate::owner::Events;
     use crate::timeouts::{TimeOuts, Timeout};
     use mx_sim::Rng;
@@ -392,9 +392,9 @@ mod tests {
 
     impl Owner for Deaf {
         type Memory = Vec<u8>;
-        type Word = u64;
-        type Note = ();
-        type Places = Chunks<Vec<u8>, u64>;
+        type OpData = u64;
+        type OwnerEvent = ();
+        type OpStorage = ChunkedStorage<Vec<u8>, u64>;
 
         fn completed(&mut self, _: &mut Ops<Self>, _: &mut Events<Self>, _: RequestId, _: Outcome) {
         }
@@ -424,7 +424,7 @@ mod tests {
             let state = State::Posted {
                 memory: Vec::new(),
                 position,
-                head: Head::NONE,
+                head: BucketHead::NONE,
             };
             let timeouts = TimeOuts {
                 transfer: Timeout::FOR_EVER,

@@ -4,7 +4,7 @@
 //!   List: first, last, len        #4 <-> #7 <-> #2        #n: places
 //! ```
 //!
-//! A record has links for two lists at a time ([`Strand`]): that of its state, and its kin, all
+//! A record has links for two lists at a time ([`ListKind`]): that of its state, and its kin, all
 //! operations with the same remote. Inserting and removing are O(1) and allocate nothing.
 //!
 //! The caller passes the list's head to the table's functions; the record must not be in another
@@ -63,11 +63,11 @@ impl Links {
 
 /// A pair of a record's links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Strand {
+pub(crate) enum ListKind {
     /// Links of the list that the state of the record names.
-    Own,
+    State,
     /// Links of the list of all operations with the record's remote.
-    Kin,
+    Remote,
 }
 
 /// No place: there are never so many.

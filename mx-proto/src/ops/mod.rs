@@ -10,16 +10,18 @@
 
 mod list;
 mod parts;
-mod places;
 mod record;
+mod storage;
 mod table;
 
 pub use list::List;
-pub(crate) use list::{Links, NONE, Strand};
+pub(crate) use list::{Links, ListKind, NONE};
 pub(crate) use parts::{NO_LINK, Part, Parts};
-pub use places::{Chunks, Places};
 pub use record::Record;
-pub(crate) use record::{Fetch, Form, Head, NO_REMOTE, Position, Pulling, REGION, STREAMED, State};
+pub(crate) use record::{
+    BucketHead, Fetch, Form, NO_REMOTE, Position, Pulling, REGION, STREAMED, State,
+};
+pub use storage::{ChunkedStorage, OpStorage};
 pub use table::Ops;
 
 #[cfg(test)]

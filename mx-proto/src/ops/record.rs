@@ -20,7 +20,7 @@
 //!
 //! Out of scope: lists' heads, the wire, ports.
 
-use super::list::{Links, NONE, Strand};
+use super::list::{Links, ListKind, NONE};
 use super::parts::{NO_LINK, Parts};
 use crate::ids::{MatchBits, MatchMask, RemoteId};
 use crate::memory::Memory;
@@ -47,9 +47,9 @@ const WITHDRAWN_MAX: Duration = Duration::from_secs(2);
 pub struct Record<M> {
     /// 0: there is no operation.
     pub(super) generation: u32,
-    /// In the list that its state says; see [`Strand`].
+    /// In the list that its state says; see [`ListKind`].
     pub(crate) links: Links,
-    pub(crate) kin: Links,
+    pub(crate) remote_links: Links,
     /// The other side, [`NO_REMOTE`] while it is not known. It is among its kin, but for connects.
     pub(crate) remote: RemoteId,
     /// The operation is a receive for messages of its remote only, whether it has matched one or not.
@@ -109,7 +109,7 @@ pub(crate) enum State<M> {
     Posted {
         memory: M,
         position: Position,
-        head: Head,
+        head: BucketHead,
     },
     /// A receive whose data is on its way.
     Pulling(Pulling<M>),
@@ -138,7 +138,7 @@ pub(crate) struct Position {
 
 /// The links of the oldest receive of its bits and mask to the others; see `matching/posted.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Head {
+pub(crate) struct BucketHead {
     /// The next oldest one in its bucket.
     pub(crate) next: u32,
     /// The youngest of its own bits.
@@ -187,7 +187,7 @@ impl Fetch {
     /// No message: an access of a peer to a region. There are never so many places that the last number is one.
     pub(crate) const ACCESS: Self = Self(NonZeroU32::MAX);
 
-    /// The early message at this place.
+    /// The unexpected message at this place.
     pub(crate) fn of(place: u32) -> Self {
         Self(NonZeroU32::MIN.saturating_add(place))
     }
@@ -197,7 +197,7 @@ impl Fetch {
     }
 }
 
-impl Head {
+impl BucketHead {
     /// The links of a receive that is alone in its bucket.
     #[inline]
     pub(crate) const fn alone(place: u32) -> Self {
@@ -279,7 +279,7 @@ impl<M> Default for Record<M> {
         Self {
             generation: 0,
             links: Links::ALONE,
-            kin: Links::ALONE,
+            remote_links: Links::ALONE,
             remote: NO_REMOTE,
             from_one: false,
             timer: None,
@@ -294,18 +294,18 @@ impl<M> Default for Record<M> {
 
 impl<M> Record<M> {
     #[inline]
-    pub(super) fn links_mut(&mut self, strand: Strand) -> &mut Links {
+    pub(super) fn links_mut(&mut self, strand: ListKind) -> &mut Links {
         match strand {
-            Strand::Own => &mut self.links,
-            Strand::Kin => &mut self.kin,
+            ListKind::State => &mut self.links,
+            ListKind::Remote => &mut self.remote_links,
         }
     }
 
     #[inline]
-    pub(super) fn links(&self, strand: Strand) -> Links {
+    pub(super) fn links(&self, strand: ListKind) -> Links {
         match strand {
-            Strand::Own => self.links,
-            Strand::Kin => self.kin,
+            ListKind::State => self.links,
+            ListKind::Remote => self.remote_links,
         }
     }
 
@@ -425,7 +425,7 @@ impl<M> State<M> {
 
     /// The links of a posted receive that is the oldest of its bits.
     #[inline]
-    pub(crate) fn head(&self) -> Option<Head> {
+    pub(crate) fn head(&self) -> Option<BucketHead> {
         match self {
             Self::Posted { head, .. } => Some(*head),
             _ => None,
@@ -434,7 +434,7 @@ impl<M> State<M> {
 
     /// Changes that. Nothing happens to any other operation.
     #[inline]
-    pub(crate) fn set_head(&mut self, next: Head) {
+    pub(crate) fn set_head(&mut self, next: BucketHead) {
         match self {
             Self::Posted { head, .. } => *head = next,
             _ => debug_assert!(false, "{} has no head", self.stage()),

@@ -11,9 +11,9 @@
 //! Out of scope: heads of lists.
 //! Cost: O(1), except [`Ops::iter`]; allocates nothing once there are enough places.
 
-use super::list::{Links, List, NONE, Strand};
-use super::places::Places;
-use super::record::{Head, NO_REMOTE, Position, Record, State};
+use super::list::{Links, List, ListKind, NONE};
+use super::record::{BucketHead, NO_REMOTE, Position, Record, State};
+use super::storage::OpStorage;
 use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::memory::{Memory, Source};
 use crate::op_states::{self, Stage};
@@ -25,7 +25,7 @@ use std::fmt;
 /// All operations of one endpoint: those that have not completed, and those that have and that its owner
 /// has not freed.
 pub struct Ops<O: Owner> {
-    places: O::Places,
+    places: O::OpStorage,
     /// Linked forward only.
     free: List,
     /// The number of operations that have not completed.
@@ -36,7 +36,7 @@ pub struct Ops<O: Owner> {
 impl<O: Owner> Default for Ops<O> {
     fn default() -> Self {
         Self {
-            places: O::Places::default(),
+            places: O::OpStorage::default(),
             free: List::EMPTY,
             under_way: 0,
             next_generation: 1,
@@ -54,28 +54,28 @@ impl<O: Owner> fmt::Debug for Ops<O> {
 /// The record of a new operation, and the owner's word of it.
 type Opened<'a, O> = (
     &'a mut Record<<O as Owner>::Memory>,
-    &'a mut <O as Owner>::Word,
+    &'a mut <O as Owner>::OpData,
 );
 
 impl<O: Owner> Ops<O> {
     /// Their storage.
     #[inline]
-    pub fn places(&self) -> &O::Places {
+    pub fn places(&self) -> &O::OpStorage {
         &self.places
     }
 
     /// The owner's word for an operation; `None` when there is no such operation (any more).
     #[inline(always)]
-    pub fn word(&self, id: RequestId) -> Option<&O::Word> {
+    pub fn data(&self, id: RequestId) -> Option<&O::OpData> {
         self.of(id)?;
-        Some(self.places.word(id.index()))
+        Some(self.places.data(id.index()))
     }
 
     /// The owner's word of an operation, to change it.
     #[inline(always)]
-    pub fn word_mut(&mut self, id: RequestId) -> Option<&mut O::Word> {
+    pub fn data_mut(&mut self, id: RequestId) -> Option<&mut O::OpData> {
         self.of(id)?;
-        Some(self.places.word_mut(id.index()))
+        Some(self.places.data_mut(id.index()))
     }
 
     /// The operation at a place, if there is one.
@@ -112,7 +112,7 @@ impl<O: Owner> Ops<O> {
     pub fn pop<R>(
         &mut self,
         list: &mut List,
-        read: impl FnOnce(&O::Places, u32) -> R,
+        read: impl FnOnce(&O::OpStorage, u32) -> R,
     ) -> Option<R> {
         let place = list.first;
         if place == NONE {
@@ -137,7 +137,7 @@ impl<O: Owner> Ops<O> {
     /// when it was posted. It is the owner's like one that has completed. `None` when there can be no
     /// more; after a post that says it is done there is room.
     #[inline]
-    pub fn add_done(&mut self, word: O::Word) -> Option<RequestId> {
+    pub fn add_done(&mut self, word: O::OpData) -> Option<RequestId> {
         let id = self.add(word, MatchBits(0), TimeOuts::NONE, State::Free)?;
         // It never was under way, so there is no move of it.
         self.places.record_mut(id.index()).state = State::Done;
@@ -170,7 +170,7 @@ impl<O: Owner> Ops<O> {
 
     /// Everything in a list of the owner's, oldest first.
     pub fn all(&self, list: &List) -> impl Iterator<Item = RequestId> {
-        self.of_list(Strand::Own, list)
+        self.of_list(ListKind::State, list)
     }
 
     /// Puts an operation that has completed, or that is pending, at the end of a list of the owner's. False,
@@ -179,7 +179,7 @@ impl<O: Owner> Ops<O> {
     pub fn append(&mut self, list: &mut List, id: RequestId) -> bool {
         let owners = self.is_owners(id);
         if owners {
-            self.join(Strand::Own, list, id.index());
+            self.join(ListKind::State, list, id.index());
         }
         owners
     }
@@ -188,7 +188,7 @@ impl<O: Owner> Ops<O> {
     #[inline(always)]
     pub fn append_completed(&mut self, list: &mut List, id: RequestId) {
         debug_assert!(self.is_done(id), "{id:?} has not completed");
-        self.join(Strand::Own, list, id.index());
+        self.join(ListKind::State, list, id.index());
     }
 
     /// Inserts a completed operation before `behind`, which is in that list.
@@ -211,7 +211,7 @@ impl<O: Owner> Ops<O> {
     #[inline]
     pub fn remove(&mut self, list: &mut List, id: RequestId) {
         if self.is_owners(id) {
-            self.leave(Strand::Own, list, id.index());
+            self.leave(ListKind::State, list, id.index());
         }
     }
 
@@ -287,7 +287,7 @@ impl<O: Owner> Ops<O> {
     /// want both.
     pub(crate) fn add(
         &mut self,
-        word: O::Word,
+        word: O::OpData,
         bits: MatchBits,
         timeouts: TimeOuts,
         state: State<O::Memory>,
@@ -334,7 +334,7 @@ impl<O: Owner> Ops<O> {
         let (id, (record, its)) = self.open(bits, timeouts)?;
         let place = id.index();
         let (memory, word) = what.begin();
-        let head = Head::alone(place);
+        let head = BucketHead::alone(place);
         record.begin(State::Posted {
             memory,
             position,
@@ -343,18 +343,18 @@ impl<O: Owner> Ops<O> {
         record.remote = remote;
         record.from_one = true;
         let before = std::mem::replace(&mut kin.last, place);
-        record.kin.before = before;
+        record.remote_links.before = before;
         *its = word;
         self.places.on_use(place);
         match before {
             NONE => kin.first = place,
-            before => self.places.record_mut(before).kin.behind = place,
+            before => self.places.record_mut(before).remote_links.behind = place,
         }
         kin.len += 1;
         Some(id)
     }
 
-    /// A new operation, whose state and word the caller puts there before [`Places::on_use`].
+    /// A new operation, whose state and word the caller puts there before [`OpStorage::on_use`].
     #[inline(always)]
     fn open(&mut self, bits: MatchBits, timeouts: TimeOuts) -> Option<(RequestId, Opened<'_, O>)> {
         if !self.has_room() {
@@ -376,7 +376,7 @@ impl<O: Owner> Ops<O> {
         self.under_way += 1;
         record.generation = generation;
         record.links = Links::ALONE;
-        record.kin = Links::ALONE;
+        record.remote_links = Links::ALONE;
         record.remote = NO_REMOTE;
         record.from_one = false;
         record.timer = None;
@@ -500,13 +500,13 @@ impl<O: Owner> Ops<O> {
         debug_assert!(record.timer.is_none(), "it has a timer");
         let pending = matches!(record.state, State::Pending { .. });
         debug_assert!(pending || record.links == Links::ALONE, "it is in a list");
-        debug_assert_eq!(record.kin, Links::ALONE, "it has kin");
+        debug_assert_eq!(record.remote_links, Links::ALONE, "it has kin");
         op_states::note(record.state.stage(), Stage::Done);
     }
 
     /// Puts a record at the end of a list. It must not be in one of that strand.
     #[inline(always)]
-    pub(crate) fn join(&mut self, strand: Strand, list: &mut List, place: u32) {
+    pub(crate) fn join(&mut self, strand: ListKind, list: &mut List, place: u32) {
         let before = std::mem::replace(&mut list.last, place);
         *self.places.record_mut(place).links_mut(strand) = Links {
             before,
@@ -526,12 +526,12 @@ impl<O: Owner> Ops<O> {
         let record = self.places.record_mut(place);
         record.remote = remote;
         record.from_one |= only;
-        self.join(Strand::Kin, kin, place);
+        self.join(ListKind::Remote, kin, place);
     }
 
     /// Takes a record out of a list. It must be in that one.
     #[inline(always)]
-    pub(crate) fn leave(&mut self, strand: Strand, list: &mut List, place: u32) {
+    pub(crate) fn leave(&mut self, strand: ListKind, list: &mut List, place: u32) {
         let links = self.places.record_mut(place).links_mut(strand);
         let Links { before, behind } = std::mem::replace(links, Links::ALONE);
         match before {
@@ -547,7 +547,7 @@ impl<O: Owner> Ops<O> {
     }
 
     /// Everything in a list, oldest first.
-    pub(crate) fn of_list(&self, strand: Strand, list: &List) -> impl Iterator<Item = RequestId> {
+    pub(crate) fn of_list(&self, strand: ListKind, list: &List) -> impl Iterator<Item = RequestId> {
         let mut next = list.first;
         std::iter::from_fn(move || {
             let id = self.at(next)?;

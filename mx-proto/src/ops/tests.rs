@@ -1,4 +1,4 @@
-use super::{Chunks, List, Ops, Places, Record, State, Strand};
+use super::{ChunkedStorage, List, ListKind, OpStorage, Ops, Record, State};
 use crate::event::{Arrival, Outcome, Verdict};
 use crate::ids::{MatchBits, RequestId};
 use crate::memory::Source;
@@ -36,9 +36,9 @@ struct Delayed<const N: u32>;
 
 impl<const N: u32> Owner for Delayed<N> {
     type Memory = Memory;
-    type Word = u64;
-    type Note = ();
-    type Places = Rested<N>;
+    type OpData = u64;
+    type OwnerEvent = ();
+    type OpStorage = Rested<N>;
 
     fn completed(&mut self, _: &mut Ops<Self>, _: &mut Events<Self>, _: RequestId, _: Outcome) {}
 
@@ -55,13 +55,13 @@ impl<const N: u32> Owner for Delayed<N> {
 /// Chunks that know what is in use, and have an end.
 #[derive(Debug, Default)]
 struct Rested<const N: u32> {
-    chunks: Chunks<Memory, u64, MOST>,
+    chunks: ChunkedStorage<Memory, u64, MOST>,
     used: Vec<bool>,
 }
 
 const MOST: u32 = 256;
 
-impl<const N: u32> Places<Memory, u64> for Rested<N> {
+impl<const N: u32> OpStorage<Memory, u64> for Rested<N> {
     fn reuse_delay(&self) -> u32 {
         N
     }
@@ -82,12 +82,12 @@ impl<const N: u32> Places<Memory, u64> for Rested<N> {
         self.chunks.record_mut(place)
     }
 
-    fn word(&self, place: u32) -> &u64 {
-        self.chunks.word(place)
+    fn data(&self, place: u32) -> &u64 {
+        self.chunks.data(place)
     }
 
-    fn word_mut(&mut self, place: u32) -> &mut u64 {
-        self.chunks.word_mut(place)
+    fn data_mut(&mut self, place: u32) -> &mut u64 {
+        self.chunks.data_mut(place)
     }
 
     fn both_mut(&mut self, place: u32) -> (&mut Record<Memory>, &mut u64) {
@@ -112,12 +112,12 @@ struct Model {
 }
 
 impl Model {
-    fn join<const N: u32>(&mut self, ops: &mut Ops<Delayed<N>>, strand: Strand, id: RequestId) {
+    fn join<const N: u32>(&mut self, ops: &mut Ops<Delayed<N>>, strand: ListKind, id: RequestId) {
         ops.join(strand, &mut self.list, id.index());
         self.all.push(id);
     }
 
-    fn leave<const N: u32>(&mut self, ops: &mut Ops<Delayed<N>>, strand: Strand, id: RequestId) {
+    fn leave<const N: u32>(&mut self, ops: &mut Ops<Delayed<N>>, strand: ListKind, id: RequestId) {
         let before = self.all.len();
         self.all.retain(|other| *other != id);
         if self.all.len() < before {
@@ -125,7 +125,7 @@ impl Model {
         }
     }
 
-    fn check<const N: u32>(&self, ops: &Ops<Delayed<N>>, strand: Strand) {
+    fn check<const N: u32>(&self, ops: &Ops<Delayed<N>>, strand: ListKind) {
         assert_eq!(self.list.len(), self.all.len());
         assert_eq!(self.list.is_empty(), self.all.is_empty());
         assert!(ops.of_list(strand, &self.list).eq(self.all.iter().copied()));
@@ -154,22 +154,22 @@ fn random_steps<const N: u32>(rng: &mut Rng) {
                     assert_eq!(live.len() + done.len(), MOST as usize);
                     continue;
                 };
-                assert_eq!(ops.word(id), Some(&n));
+                assert_eq!(ops.data(id), Some(&n));
                 live.push(id);
-                own[rng.index(2)].join(&mut ops, Strand::Own, id);
+                own[rng.index(2)].join(&mut ops, ListKind::State, id);
                 if rng.below(2) == 0 {
-                    kin[rng.index(2)].join(&mut ops, Strand::Kin, id);
+                    kin[rng.index(2)].join(&mut ops, ListKind::Remote, id);
                 }
             }
             3..5 if !live.is_empty() => {
                 let id = live.swap_remove(rng.index(live.len()));
                 own.iter_mut()
-                    .for_each(|list| list.leave(&mut ops, Strand::Own, id));
+                    .for_each(|list| list.leave(&mut ops, ListKind::State, id));
                 kin.iter_mut()
-                    .for_each(|list| list.leave(&mut ops, Strand::Kin, id));
+                    .for_each(|list| list.leave(&mut ops, ListKind::Remote, id));
                 assert!(!ops.free(id) && !ops.append(&mut finished.list, id));
                 assert!(ops.finish(id) && !ops.finish(id));
-                assert!(ops.get(id).is_none() && ops.is_done(id) && ops.word(id).is_some());
+                assert!(ops.get(id).is_none() && ops.is_done(id) && ops.data(id).is_some());
                 let at = rng.index(finished.all.len() + 1);
                 match finished.all.get(at) {
                     Some(behind) => ops.insert_completed(&mut finished.list, id, *behind),
@@ -196,14 +196,16 @@ fn random_steps<const N: u32>(rng: &mut Rng) {
                 // One goes to the end of another list.
                 let id = live[rng.index(live.len())];
                 own.iter_mut()
-                    .for_each(|list| list.leave(&mut ops, Strand::Own, id));
-                own[rng.index(2)].join(&mut ops, Strand::Own, id);
+                    .for_each(|list| list.leave(&mut ops, ListKind::State, id));
+                own[rng.index(2)].join(&mut ops, ListKind::State, id);
             }
             _ => {}
         }
-        own.iter().for_each(|list| list.check(&ops, Strand::Own));
-        kin.iter().for_each(|list| list.check(&ops, Strand::Kin));
-        finished.check(&ops, Strand::Own);
+        own.iter()
+            .for_each(|list| list.check(&ops, ListKind::State));
+        kin.iter()
+            .for_each(|list| list.check(&ops, ListKind::Remote));
+        finished.check(&ops, ListKind::State);
         assert_eq!(ops.under_way(), live.len());
         assert_eq!(Rc::strong_count(&memory), 1 + live.len());
         let mut all: Vec<_> = ops.iter().map(|(id, _)| id).collect();
@@ -214,7 +216,7 @@ fn random_steps<const N: u32>(rng: &mut Rng) {
         let used = ops.places().used.iter().filter(|used| **used).count();
         assert_eq!(used, live.len() + done.len());
         let stale = stale.iter().rev().take(20);
-        assert!(stale.clone().all(|id| ops.word(*id).is_none()));
+        assert!(stale.clone().all(|id| ops.data(*id).is_none()));
         assert!(stale.copied().all(|id| !ops.finish(id) && !ops.free(id)));
     }
 }
@@ -259,7 +261,7 @@ fn a_freed_place_is_used_again_after_as_many_others_and_names_of_none_are_none()
         RequestId::new(64, 1),
         first,
     ] {
-        assert!(ops.get(forged).is_none() && ops.word(forged).is_none());
+        assert!(ops.get(forged).is_none() && ops.data(forged).is_none());
         assert!(!ops.finish(forged) && !ops.free(forged));
     }
 }
@@ -288,9 +290,9 @@ fn an_operation_that_is_over_when_it_is_posted_takes_a_place_until_it_is_freed_a
     assert_eq!((ops.under_way(), ops.iter().count()), (0, 0));
     for id in &all {
         assert!(ops.is_done(*id) && ops.get(*id).is_none() && !ops.finish(*id));
-        assert_eq!(ops.word(*id), Some(&7));
-        *ops.word_mut(*id).unwrap() = 8;
-        assert_eq!(ops.word(*id), Some(&8));
+        assert_eq!(ops.data(*id), Some(&7));
+        *ops.data_mut(*id).unwrap() = 8;
+        assert_eq!(ops.data(*id), Some(&8));
         assert!(ops.free(*id) && !ops.free(*id));
     }
     assert_eq!(ops.in_use(), 0);
@@ -298,14 +300,14 @@ fn an_operation_that_is_over_when_it_is_posted_takes_a_place_until_it_is_freed_a
 
 #[test]
 fn records_do_not_move() {
-    let mut places = Chunks::<Memory, u64>::default();
+    let mut places = ChunkedStorage::<Memory, u64>::default();
     assert!(places.is_empty() && places.grow());
-    let at = |places: &Chunks<Memory, u64>| std::ptr::from_ref(places.record(63)).addr();
+    let at = |places: &ChunkedStorage<Memory, u64>| std::ptr::from_ref(places.record(63)).addr();
     let before = at(&places);
     for n in 1..100 {
         assert!(places.grow());
         assert_eq!(places.len(), (n + 1) * 64);
-        *places.word_mut(n * 64) = n.into();
+        *places.data_mut(n * 64) = n.into();
     }
-    assert_eq!((at(&places), *places.word(99 * 64)), (before, 99));
+    assert_eq!((at(&places), *places.data(99 * 64)), (before, 99));
 }

@@ -18,7 +18,7 @@
 //! Owns: the window, the rounds.
 //! Out of scope: numbers, segments, clocks.
 
-use self::reductions::{Account, Fall};
+use self::reductions::{LossStats, UndoState};
 use super::rtt::Rtt;
 use crate::time::Instant;
 use std::time::Duration;
@@ -48,11 +48,11 @@ pub(super) struct Congestion {
     /// The time at which anything was last sent.
     sent_at: Instant,
     round: Round,
-    account: Account,
+    account: LossStats,
     /// The state before the last reduction, while that may still be undone.
-    fall: Option<Fall>,
+    undo: Option<UndoState>,
     /// The random loss rate, of 1024.
-    chance: u32,
+    random_loss: u32,
     /// Packets wait somewhere on the way.
     queue: bool,
 }
@@ -100,9 +100,9 @@ impl Congestion {
             fell_at: None,
             sent_at: Instant(0),
             round: Round::new(window, Duration::ZERO),
-            account: Account::default(),
-            fall: None,
-            chance: 0,
+            account: LossStats::default(),
+            undo: None,
+            random_loss: 0,
             queue: false,
         }
     }
@@ -156,7 +156,7 @@ impl Congestion {
         self.window = (self.window / 2).max(initial);
         self.phase = Phase::Slow;
         self.epoch = None;
-        self.account = Account::default();
+        self.account = LossStats::default();
         self.round = Round::new(self.window, Duration::ZERO);
     }
 

@@ -41,19 +41,19 @@ pub(super) struct Cookies {
     /// The last generation there was.
     voided: u64,
     /// Cookies of closed sessions: of the epoch in which one was last noted, and of the one before.
-    spent: [Spent; 2],
+    spent: [UsedCookies; 2],
     /// The former's epoch.
     noted: u64,
 }
 
 /// Cookies of sessions that were closed in one epoch.
 #[derive(Debug)]
-struct Spent {
+struct UsedCookies {
     of: HashMap<u64, Source, RandomState>,
     shares: Shares,
 }
 
-impl Spent {
+impl UsedCookies {
     fn new(share: u8) -> Self {
         Self {
             of: HashMap::default(),
@@ -93,7 +93,7 @@ impl Cookies {
             void: [HashMap::default(), HashMap::default()],
             share,
             voided: 0,
-            spent: [Spent::new(share), Spent::new(share)],
+            spent: [UsedCookies::new(share), UsedCookies::new(share)],
             noted: 0,
         }
     }
@@ -150,11 +150,11 @@ impl Cookies {
             self.spent.swap(0, 1);
             self.void.swap(0, 1);
             if epoch > self.noted + 1 {
-                self.spent[1] = Spent::new(self.share);
+                self.spent[1] = UsedCookies::new(self.share);
                 self.void[1] = HashMap::default();
             }
             // Not `clear`: new maps free the memory of a peak.
-            self.spent[0] = Spent::new(self.share);
+            self.spent[0] = UsedCookies::new(self.share);
             self.void[0] = HashMap::default();
             self.noted = epoch;
         }
@@ -174,7 +174,7 @@ impl Cookies {
             return;
         }
         self.generation = self.voided;
-        self.spent = [Spent::new(self.share), Spent::new(self.share)];
+        self.spent = [UsedCookies::new(self.share), UsedCookies::new(self.share)];
         self.void = [HashMap::default(), HashMap::default()];
     }
 

@@ -36,7 +36,7 @@ pub(super) struct KeepAlive {
     pub(super) monitored: Option<Duration>,
     /// Time at which something said that the peer's process may have gone; `None` once it has been heard for long
     /// enough since then.
-    doubted_at: Option<Instant>,
+    probed_at: Option<Instant>,
 }
 
 /// Silence after which a doubted peer is lost: what a dead process has sent last has come by then.
@@ -72,7 +72,7 @@ impl KeepAlive {
     pub(super) fn on_heard(&mut self, now: Instant) {
         self.heard_at = now;
         // What comes at once may have been on its way.
-        self.doubted_at = self.doubted_at.filter(|at| now.since(*at) < LAST_WORDS);
+        self.probed_at = self.probed_at.filter(|at| now.since(*at) < LAST_WORDS);
         (self.pings, self.refusals) = (0, 0);
     }
 
@@ -83,9 +83,9 @@ impl KeepAlive {
     }
 
     /// The process of the peer may have gone.
-    pub(super) fn doubt(&mut self, now: Instant) {
-        if self.doubted_at.is_none() {
-            (self.doubted_at, self.wanted, self.pings) = (Some(now), true, 0);
+    pub(super) fn probe_peer(&mut self, now: Instant) {
+        if self.probed_at.is_none() {
+            (self.probed_at, self.wanted, self.pings) = (Some(now), true, 0);
         }
     }
 
@@ -99,11 +99,11 @@ impl KeepAlive {
 
     /// True if the peer is not to be sent a Ping, has answered the last one, and is neither monitored nor doubted.
     pub(super) fn is_settled(&self) -> bool {
-        !self.wanted && self.pings == 0 && self.monitored.is_none() && self.doubted_at.is_none()
+        !self.wanted && self.pings == 0 && self.monitored.is_none() && self.probed_at.is_none()
     }
 
     /// Does not count a time in which this process did not run as silence.
-    pub(super) fn excuse(&mut self, excused: Duration, now: Instant) {
+    pub(super) fn exclude_pause(&mut self, excused: Duration, now: Instant) {
         for at in [&mut self.heard_at, &mut self.progress_at] {
             *at = at.after(excused).min(now);
         }
@@ -119,7 +119,7 @@ impl KeepAlive {
         };
         // A refusal comes from a nearby kernel, so earlier timeouts do not matter.
         let refused = (self.refusals > 0).then(|| recovery.pause_after(self.pings));
-        let doubted = self.doubted_at.map(|_| LAST_WORDS / 8);
+        let doubted = self.probed_at.map(|_| LAST_WORDS / 8);
         let sooner = refused.into_iter().chain(self.monitored).chain(doubted);
         let pause = sooner.fold(pause, Duration::min);
         self.heard_at.max(self.pinged_at).after(pause)
@@ -136,7 +136,7 @@ impl KeepAlive {
         let no_progress = now.since(self.progress_at) >= config.give_up;
         let last_words = |at: Instant| now.since(at.max(self.heard_at)) >= LAST_WORDS;
         let asked = self.pings >= TRIES_BEFORE_GIVING_UP;
-        if asked && self.doubted_at.is_some_and(last_words) {
+        if asked && self.probed_at.is_some_and(last_words) {
             return Some(LinkDown::Reset);
         }
         let lost = (silent && asked) || (no_progress && timeouts >= TRIES_BEFORE_GIVING_UP);
@@ -177,7 +177,7 @@ mod tests {
         let at = |ms| Instant(7).after(Duration::from_millis(ms));
         let mut peer = KeepAlive::new(at(0));
         assert!(peer.is_settled());
-        peer.doubt(at(1000));
+        peer.probe_peer(at(1000));
         assert!(peer.wanted && !peer.is_settled());
         for _ in 0..TRIES_BEFORE_GIVING_UP {
             assert_eq!(peer.lost(at(1250), 0, &config), None);
@@ -198,12 +198,12 @@ mod tests {
     #[test]
     fn an_excused_peer_was_heard_later_but_not_in_the_future() {
         let mut peer = KeepAlive::new(Instant(7));
-        peer.excuse(Duration::from_nanos(5), Instant(100));
+        peer.exclude_pause(Duration::from_nanos(5), Instant(100));
         assert_eq!(
             (peer.heard_at, peer.progress_at),
             (Instant(12), Instant(12))
         );
-        peer.excuse(Duration::MAX, Instant(100));
+        peer.exclude_pause(Duration::MAX, Instant(100));
         assert_eq!(peer.heard_at, Instant(100));
     }
 

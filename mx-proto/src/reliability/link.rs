@@ -3,7 +3,7 @@
 //! Out of scope: other links.
 
 use super::packet::{DatagramKind, Header};
-use super::parts::Midway;
+use super::parts::PartialSend;
 use super::reassembly::Reassembly;
 use super::reliable_config::ReliableConfig;
 use super::senders::Senders;
@@ -36,7 +36,7 @@ pub(super) struct Link<A> {
     /// The needs of the packet that found no room.
     pub(super) blocked: Option<Need>,
     /// The packet of which a part has been taken.
-    pub(super) midway: Option<Midway>,
+    pub(super) midway: Option<PartialSend>,
     /// The epoch in which it last brought data.
     pub(super) active: u64,
     /// The last epoch in which it was counted as a sender of bulk data.

@@ -471,7 +471,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             if let Some(known) = &mut link.session.keep_alive.monitored {
                 *known = pause;
             }
-            link.session.excuse(due, now, &self.config);
+            link.session.exclude_pause(due, now, &self.config);
             let mut over = link.session.on_timer(now, &self.config, &mut self.stats);
             if link.trial.as_mut().is_some_and(|trial| trial.is_over(now)) {
                 self.stats.unbound += 1;

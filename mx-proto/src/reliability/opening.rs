@@ -13,7 +13,7 @@
 
 use super::cookies::Cookies;
 use super::links::{Links, Reply};
-use super::packet::{DatagramKind, Foreign, GREETING, Header, OPENING, VERSION};
+use super::packet::{DatagramKind, GREETING, Header, OPENING, UnsupportedVersion, VERSION};
 use super::quote::Quote;
 use super::seq::Seq;
 use super::service::Channel;
@@ -108,18 +108,18 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     /// A datagram of another version has come. Its caller is refused; who has refused a call of ours is given up.
     #[cold]
-    pub(super) fn on_foreign(
+    pub(super) fn on_unsupported_version(
         &mut self,
         now: Instant,
         (channel, from): (Channel, A),
-        foreign: &Foreign,
+        foreign: &UnsupportedVersion,
     ) {
-        let &Foreign { version, .. } = foreign;
+        let &UnsupportedVersion { version, .. } = foreign;
         if channel != Channel::Command {
             return;
         }
         if foreign.is_hello && foreign.from != 0 && self.replies.len() < REPLIES_MAX {
-            self.log_foreign(version, format_args!("{from:?} calls"));
+            self.log_unsupported_version(version, format_args!("{from:?} calls"));
             let header = Header::new(DatagramKind::Reset, foreign.from, foreign.from);
             self.replies.push(Reply { to: from, header });
         }
@@ -130,12 +130,12 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             && link.session.is_connecting()
             && link.address == from
         {
-            self.log_foreign(version, format_args!("{from:?} has refused our call:"));
+            self.log_unsupported_version(version, format_args!("{from:?} has refused our call:"));
             self.fail(now, id, LinkDown::Protocol);
         }
     }
 
-    fn log_foreign(&mut self, version: u8, what: fmt::Arguments<'_>) {
+    fn log_unsupported_version(&mut self, version: u8, what: fmt::Arguments<'_>) {
         if let Some(times) = self.other_versions.again(version) {
             log::warn!(
                 "{what} with version {version} of datagrams, we speak {VERSION} (time {times})"

@@ -95,7 +95,7 @@ pub(super) enum DatagramKind {
 /// A datagram of another version. A Hello, and the Reset that refuses it, have these fields in every version, and a
 /// header of 64 bytes with its sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Foreign {
+pub(super) struct UnsupportedVersion {
     pub(super) version: u8,
     pub(super) is_hello: bool,
     pub(super) is_reset: bool,
@@ -103,7 +103,7 @@ pub(super) struct Foreign {
     pub(super) from: u64,
 }
 
-impl Foreign {
+impl UnsupportedVersion {
     /// `None`: it is none.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let head = bytes.first_chunk::<DATAGRAM_HEADER>()?;

@@ -31,7 +31,7 @@ pub(super) struct Partial {
     got: u32,
     /// Everything before this is here, and where it belongs.
     contiguous: u32,
-    way: Way,
+    way: Placement,
     /// The fragment is a message that has been begun.
     begun: bool,
     /// Bytes in `pieces`.
@@ -44,7 +44,7 @@ pub(super) struct Partial {
 
 /// The destination of the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Way {
+enum Placement {
     /// The destination will be known when everything before the fragment has been delivered.
     #[default]
     Unknown,
@@ -139,7 +139,7 @@ impl Partial {
 
     /// Bytes of it that have no place yet are kept here.
     fn keeps(&self) -> bool {
-        matches!(self.way, Way::Unknown | Way::Kept)
+        matches!(self.way, Placement::Unknown | Placement::Kept)
     }
 
     fn piece_cost(&self) -> usize {
@@ -173,17 +173,17 @@ impl Partial {
 
     /// The destination of the body is not known and can be asked for.
     pub(super) fn is_undecided(&self, turn: Order) -> bool {
-        self.way == Way::Unknown && self.contiguous != 0 && turn != Order::Behind
+        self.way == Placement::Unknown && self.contiguous != 0 && turn != Order::Behind
     }
 
     /// The body has a place, which is asked for with every part.
     pub(super) fn is_placed(&self) -> bool {
-        self.way == Way::Placed
+        self.way == Placement::Placed
     }
 
     /// The body may be that of a message to be begun, and is asked for again as such.
     pub(super) fn may_begin(&self, turn: Order) -> bool {
-        self.way == Way::Unknown && turn == Order::Front && self.body_len() > BEGUN_MIN
+        self.way == Placement::Unknown && turn == Order::Front && self.body_len() > BEGUN_MIN
     }
 
     /// All of the body fits there.
@@ -199,11 +199,11 @@ impl Partial {
         begun: bool,
         (range, body): (Range<u32>, &[u8]),
     ) {
-        if self.way == Way::Unknown {
+        if self.way == Placement::Unknown {
             for piece in &self.pieces {
                 fill(&mut place, piece.at, &piece.bytes);
             }
-            (self.way, self.begun) = (Way::Placed, begun);
+            (self.way, self.begun) = (Placement::Placed, begun);
             self.release_bytes();
             self.append_contiguous();
         }
@@ -215,31 +215,31 @@ impl Partial {
     /// part of a body went to one destination, the rest cannot go to another.
     pub(super) fn refuse(&mut self, turn: Order, limits: BodyLimits) {
         match self.way {
-            Way::Placed => self.way = Way::Dropped,
-            Way::Unknown if turn == Order::Front => {
+            Placement::Placed => self.way = Placement::Dropped,
+            Placement::Unknown if turn == Order::Front => {
                 if self.body_len() <= limits.kept {
-                    self.way = Way::Kept;
+                    self.way = Placement::Kept;
                 } else {
-                    self.way = Way::Dropped;
+                    self.way = Placement::Dropped;
                     self.release_bytes();
                 }
                 self.append_contiguous();
             }
-            Way::Unknown | Way::Kept | Way::Dropped => {}
+            Placement::Unknown | Placement::Kept | Placement::Dropped => {}
         }
     }
 
     /// All is here, and it is this fragment's turn. `None`: the body has been dropped.
     pub(super) fn deliver(&mut self) -> Option<Step> {
-        debug_assert!(self.way != Way::Unknown, "delivered before its turn");
+        debug_assert!(self.way != Placement::Unknown, "delivered before its turn");
         match self.way {
-            Way::Placed => Some(Step::Placed(self.header)),
-            Way::Kept => Some(Step::Packet {
+            Placement::Placed => Some(Step::Placed(self.header)),
+            Placement::Kept => Some(Step::Packet {
                 header: self.header,
                 bytes: std::mem::take(&mut self.bytes),
                 at: 0,
             }),
-            Way::Dropped | Way::Unknown => None,
+            Placement::Dropped | Placement::Unknown => None,
         }
     }
 
@@ -284,7 +284,7 @@ impl Partial {
         }
         let Range { start: at, end } = range;
         let is_kept = self.keeps();
-        if at == self.contiguous && self.way != Way::Unknown {
+        if at == self.contiguous && self.way != Placement::Unknown {
             if is_kept {
                 self.append(body);
             }
@@ -436,7 +436,7 @@ mod tests {
         partial.begin(packet.len() as u32);
         above.places.push((1, vec![0; 5004]));
         add(&mut partial, &packet, &[0, 1], &mut above);
-        assert_eq!(partial.way, Way::Dropped);
+        assert_eq!(partial.way, Placement::Dropped);
         assert!(above.places[0].1.iter().all(|&byte| byte == 0));
     }
 }

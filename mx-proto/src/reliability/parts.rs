@@ -24,7 +24,7 @@ use std::hash::Hash;
 
 /// A packet of which a part has been taken.
 #[derive(Debug)]
-pub(super) struct Midway {
+pub(super) struct PartialSend {
     fragment: u32,
     /// Bytes of it, and those that have been taken.
     len: u32,
@@ -33,7 +33,7 @@ pub(super) struct Midway {
     rest: Option<Vec<u8>>,
 }
 
-impl Midway {
+impl PartialSend {
     fn left(&self) -> usize {
         (self.len - self.taken) as usize
     }
@@ -182,7 +182,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let midway = link.midway.take().unwrap_or_else(|| {
             let fragment = link.session.next_fragment;
             link.session.next_fragment = fragment.wrapping_add(1);
-            Midway {
+            PartialSend {
                 fragment,
                 len: left as u32,
                 taken: 0,
@@ -224,7 +224,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return Ok(Sent::Whole);
         }
         let taken = midway.taken + part.bytes as u32;
-        let midway = Midway { taken, ..midway };
+        let midway = PartialSend { taken, ..midway };
         let left = midway.left();
         let next = Part::of(left.min(*part_max).div_ceil(payload), payload, left);
         link.blocked = Some(next.need);

@@ -90,7 +90,7 @@ pub(super) enum Step {
 
 /// The question where a body belongs.
 #[derive(Debug)]
-struct Question {
+struct PlacementRequest {
     /// The fragment's place among those that wait.
     index: usize,
     turn: Order,
@@ -121,7 +121,7 @@ pub(super) struct Reassembly {
     /// An empty one, with the memory of those before it.
     spare: Option<Box<Partial>>,
     /// The question that has not been answered.
-    question: Option<Question>,
+    question: Option<PlacementRequest>,
     /// The cost of all that wait.
     kept: usize,
     /// The end has been delivered.
@@ -131,11 +131,11 @@ pub(super) struct Reassembly {
 #[derive(Debug)]
 struct Waiting {
     fragment: u32,
-    what: What,
+    what: WaitingKind,
 }
 
 #[derive(Debug)]
-enum What {
+enum WaitingKind {
     /// All of a packet that can be kept.
     Whole(Box<[u8]>),
     Partial(Box<Partial>),
@@ -194,8 +194,8 @@ impl Reassembly {
         let (contiguous, cost) = match here.map(|waiting| &waiting.what) {
             // The cost is highest if more parts of it follow.
             None => (0, WAITING_COST + Partial::cost_of_first(chunk)),
-            Some(What::Partial(partial)) => (partial.contiguous(), partial.cost_of(chunk)),
-            Some(What::Whole(_) | What::Fin) => return Admission::Bad,
+            Some(WaitingKind::Partial(partial)) => (partial.contiguous(), partial.cost_of(chunk)),
+            Some(WaitingKind::Whole(_) | WaitingKind::Fin) => return Admission::Bad,
         };
         // Segments are cut once and numbered in the order of their bytes.
         if ahead == 0 && in_order {
@@ -249,8 +249,9 @@ impl Reassembly {
             return Step::Fin;
         }
         loop {
-            if let Some(Question { index, begin, .. }) = self.question
-                && let Some(What::Partial(partial)) = self.waiting.get(index).map(|at| &at.what)
+            if let Some(PlacementRequest { index, begin, .. }) = self.question
+                && let Some(WaitingKind::Partial(partial)) =
+                    self.waiting.get(index).map(|at| &at.what)
             {
                 let header = partial.header();
                 return Step::Ask { header, begin };
@@ -260,11 +261,11 @@ impl Reassembly {
                 break;
             };
             match &front.what {
-                What::Fin => {
+                WaitingKind::Fin => {
                     self.end();
                     return Step::Fin;
                 }
-                What::Partial(partial) => {
+                WaitingKind::Partial(partial) => {
                     // Memory is kept for one packet only.
                     self.spare = None;
                     // Everything that could change the answer has been given out.
@@ -273,7 +274,7 @@ impl Reassembly {
                         continue;
                     }
                 }
-                What::Whole(_) => {}
+                WaitingKind::Whole(_) => {}
             }
             if !front.is_complete() || *budget == 0 {
                 break;
@@ -297,17 +298,17 @@ impl Reassembly {
         // A front that is complete has no charge beyond its base.
         self.kept -= waiting.base_cost();
         match waiting.what {
-            What::Whole(bytes) => Some(Step::Packet {
+            WaitingKind::Whole(bytes) => Some(Step::Packet {
                 header: *bytes.first_chunk()?,
                 bytes: bytes.into_vec(),
                 at: HEADER_LEN,
             }),
-            What::Partial(mut partial) => {
+            WaitingKind::Partial(mut partial) => {
                 let step = partial.deliver();
                 self.spare = Some(partial);
                 step
             }
-            What::Fin => None,
+            WaitingKind::Fin => None,
         }
     }
 
@@ -330,7 +331,7 @@ impl Reassembly {
             return;
         };
         let waiting = self.waiting.get_mut(question.index);
-        let Some(What::Partial(partial)) = waiting.map(|waiting| &mut waiting.what) else {
+        let Some(WaitingKind::Partial(partial)) = waiting.map(|waiting| &mut waiting.what) else {
             return;
         };
         let place = place.filter(|place| partial.fits(place));
@@ -352,7 +353,7 @@ impl Reassembly {
     }
 
     fn ask(&mut self, index: usize, turn: Order, fresh: Range<u32>) {
-        self.question = Some(Question {
+        self.question = Some(PlacementRequest {
             index,
             turn,
             begin: false,
@@ -386,17 +387,17 @@ impl Reassembly {
             Ok(index) => index,
             Err(index) => {
                 let what = if chunk.fin {
-                    What::Fin
+                    WaitingKind::Fin
                 } else if chunk.is_whole() && chunk.len as usize <= HEADER_LEN + limits.kept {
-                    What::Whole(chunk.payload.into())
+                    WaitingKind::Whole(chunk.payload.into())
                 } else {
                     // Reused memory is not charged: only one fragment has it.
                     let spare = self.spare.take_if(|_| is_front);
                     let mut partial = spare.unwrap_or_default();
                     partial.begin(chunk.len);
-                    What::Partial(partial)
+                    WaitingKind::Partial(partial)
                 };
-                let is_done = !matches!(what, What::Partial(_));
+                let is_done = !matches!(what, WaitingKind::Partial(_));
                 let fragment = chunk.fragment;
                 let waiting = Waiting { fragment, what };
                 self.kept += waiting.base_cost();
@@ -409,10 +410,11 @@ impl Reassembly {
         };
         let turn = match self.waiting.front().map(|front| &front.what) {
             _ if is_front => Order::Front,
-            Some(What::Partial(front)) if front.is_begun() => Order::Behind,
+            Some(WaitingKind::Partial(front)) if front.is_begun() => Order::Behind,
             _ => Order::Early,
         };
-        let Some(What::Partial(partial)) = self.waiting.get_mut(index).map(|at| &mut at.what)
+        let Some(WaitingKind::Partial(partial)) =
+            self.waiting.get_mut(index).map(|at| &mut at.what)
         else {
             // All of it was received before.
             return Err(BadFragment);
@@ -451,16 +453,16 @@ impl Waiting {
     fn base_cost(&self) -> usize {
         WAITING_COST
             + match &self.what {
-                What::Whole(bytes) => bytes.len() + ALLOC_COST,
-                What::Partial(_) => Partial::COST,
-                What::Fin => 0,
+                WaitingKind::Whole(bytes) => bytes.len() + ALLOC_COST,
+                WaitingKind::Partial(_) => Partial::COST,
+                WaitingKind::Fin => 0,
             }
     }
 
     fn is_complete(&self) -> bool {
         match &self.what {
-            What::Partial(partial) => partial.is_complete(),
-            What::Whole(_) | What::Fin => true,
+            WaitingKind::Partial(partial) => partial.is_complete(),
+            WaitingKind::Whole(_) | WaitingKind::Fin => true,
         }
     }
 }

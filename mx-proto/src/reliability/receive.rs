@@ -19,7 +19,7 @@
 //! dropped.
 
 use super::links::{Deferred, Links, RECEIVE_WINDOW_MIN, Reply, shared};
-use super::packet::{BadDatagram, DATAGRAM_HEADER, DatagramKind, FIN, Foreign, Header};
+use super::packet::{BadDatagram, DATAGRAM_HEADER, DatagramKind, FIN, Header, UnsupportedVersion};
 use super::quote::Quote;
 use super::reassembly::{Admission, Chunk, Reassembly};
 use super::recv_window::Verdict;
@@ -84,8 +84,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             Ok(parsed) => parsed,
             Err(BadDatagram::Malformed) => {
                 self.stats.malformed += 1;
-                if let Some(foreign) = Foreign::parse(bytes) {
-                    self.on_foreign(now, (channel, from), &foreign);
+                if let Some(foreign) = UnsupportedVersion::parse(bytes) {
+                    self.on_unsupported_version(now, (channel, from), &foreign);
                 }
                 return;
             }
@@ -278,7 +278,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             .min(left + RECEIVE_WINDOW_MIN.saturating_sub(before));
         let chunk = chunk_of(header, payload);
         let in_order = verdict == Verdict::Next;
-        if config.supply.is_dire() && !(in_order && chunk.is_whole()) {
+        if config.supply.is_critical() && !(in_order && chunk.is_whole()) {
             // No memory to keep it in: dropped, and retransmitted.
             stats.outside_window += 1;
             return false;

@@ -18,11 +18,11 @@ use super::send_window::Content;
 use super::service::{
     Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch, Received,
 };
-use super::transmit::{Outlet, Pass};
+use super::transmit::{SendContext, TransmitOutcome};
 use crate::event::Identity;
 use crate::ids::{LinkId, Target};
 use crate::memory::{Memory, Source as Bytes};
-use crate::origin::{Seen, Source};
+use crate::origin::{LinkOrigin, Source};
 use crate::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkFigures, Place,
     Port, SendError, Sent, WakeDescriptors, has_places_beside,
@@ -145,9 +145,9 @@ impl<D: DatagramPort> Reliable<D> {
     }
 
     /// Asks whether the process of a link's peer is still there, and ends the link soon if it does not answer.
-    pub fn doubt(&mut self, link: LinkId, now: Instant) {
+    pub fn probe_peer(&mut self, link: LinkId, now: Instant) {
         if let Some(link) = self.links.attached(link) {
-            link.session.keep_alive.doubt(now);
+            link.session.keep_alive.probe_peer(now);
         }
         self.links.touch(link);
         self.flush(now);
@@ -275,7 +275,7 @@ impl<D: DatagramPort> Reliable<D> {
             // Incomplete packets need the next segment: without a window they would never complete.
             left.max(RECEIVE_WINDOW_MIN)
         };
-        let mut outlet = Outlet {
+        let mut outlet = SendContext {
             now,
             window: u32::try_from(window).unwrap_or(u32::MAX),
             probe_max: data_address.map_or(0, |_| {
@@ -301,9 +301,9 @@ impl<D: DatagramPort> Reliable<D> {
         let pass = link.session.transmit(&mut outlet);
         link.data_credit = outlet.probe_max;
         match pass {
-            Pass::Done => {}
-            Pass::More => links.touch(id),
-            Pass::WouldBlock => {
+            TransmitOutcome::Done => {}
+            TransmitOutcome::More => links.touch(id),
+            TransmitOutcome::WouldBlock => {
                 *retry_at = Some(now.after(RETRY));
                 links.touch(id);
             }
@@ -371,10 +371,10 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
         self.links.accept(link);
     }
 
-    fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
-        Seen {
+    fn link_origin(&self, link: LinkId, claimed: &Identity) -> LinkOrigin {
+        LinkOrigin {
             source: self.address(link).map_or(Source::TRUSTED, D::source),
-            ..Seen::trusted(claimed)
+            ..LinkOrigin::trusted(claimed)
         }
     }
 

@@ -39,13 +39,13 @@ pub(super) struct Rtt {
 
 /// The estimate kept by a suspended link. Nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Remembered {
+pub(super) struct SavedRtt {
     srtt: u64,
     rttvar: u64,
     min_rtt: u64,
 }
 
-impl Remembered {
+impl SavedRtt {
     /// See [`Rtt::srtt`].
     pub(super) fn srtt(self) -> Option<Duration> {
         measured(self.srtt)
@@ -82,8 +82,8 @@ impl Rtt {
     }
 
     /// The estimate to be kept.
-    pub(super) fn remembered(&self) -> Remembered {
-        Remembered {
+    pub(super) fn remembered(&self) -> SavedRtt {
+        SavedRtt {
             srtt: self.srtt,
             rttvar: self.rttvar,
             min_rtt: self.min_rtt[0].min(self.min_rtt[1]),
@@ -91,7 +91,7 @@ impl Rtt {
     }
 
     /// An estimator with the values of a suspended link, as they were `at` that time.
-    pub(super) fn recalled(config: &ReliableConfig, at: Instant, known: Remembered) -> Self {
+    pub(super) fn recalled(config: &ReliableConfig, at: Instant, known: SavedRtt) -> Self {
         Self {
             srtt: known.srtt,
             rttvar: known.rttvar,

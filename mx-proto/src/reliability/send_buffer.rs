@@ -230,7 +230,7 @@ impl SendBuffer {
     #[cold]
     fn obtain(&mut self, class: usize) -> Option<u32> {
         let size = CLASS_BYTES[class];
-        if self.supply.is_dire() {
+        if self.supply.is_critical() {
             return None;
         }
         if self.bytes + size > self.limit {

@@ -378,7 +378,7 @@ impl Session {
 
     /// Excuses a peer for the time in which this process did not look: a look at `now` that was due at `due` counts
     /// as one step of silence. (A process that is often away detects dead peers, too.)
-    pub(super) fn excuse(&mut self, due: Instant, now: Instant, config: &ReliableConfig) {
+    pub(super) fn exclude_pause(&mut self, due: Instant, now: Instant, config: &ReliableConfig) {
         let excused = now.since(due).saturating_sub(config.give_up / STEPS);
         if excused.is_zero() {
             return;
@@ -386,7 +386,7 @@ impl Session {
         if let State::Connecting { began, .. } = &mut self.state {
             *began = began.after(excused).min(now);
         }
-        self.keep_alive.excuse(excused, now);
+        self.keep_alive.exclude_pause(excused, now);
         self.timers.postpone(Timer::Linger, excused);
     }
 

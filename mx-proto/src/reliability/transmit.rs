@@ -27,7 +27,7 @@ use crate::stats::ReliableStats;
 use crate::time::Instant;
 
 /// The service and buffers that a session sends with.
-pub(super) struct Outlet<'a, E> {
+pub(super) struct SendContext<'a, E> {
     pub(super) now: Instant,
     /// Bytes we have room for.
     pub(super) window: u32,
@@ -43,13 +43,16 @@ pub(super) struct Outlet<'a, E> {
 }
 
 /// Gives a GSO batch to the service.
-pub(super) trait Emit: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError> {}
+pub(super) trait TransmitFn:
+    FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>
+{
+}
 
-impl<E> Emit for E where E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError> {}
+impl<E> TransmitFn for E where E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError> {}
 
 /// The result of a pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Pass {
+pub(super) enum TransmitOutcome {
     /// Nothing more can go now.
     Done,
     /// More could go at once; it is others' turn.
@@ -63,45 +66,51 @@ const BATCHES: usize = 4;
 
 impl Session {
     /// Sends what can go now, as far as one turn goes.
-    pub(super) fn transmit<E: Emit>(&mut self, out: &mut Outlet<'_, E>) -> Pass {
+    pub(super) fn transmit<E: TransmitFn>(
+        &mut self,
+        out: &mut SendContext<'_, E>,
+    ) -> TransmitOutcome {
         if self.is_connecting() {
             return self.transmit_hello(out);
         }
         let pass = self.transmit_segments(out);
-        let tail = pass == Pass::Done
+        let tail = pass == TransmitOutcome::Done
             && !self.timers.is_set(Timer::Pacing)
             && self.recovery.is_to_ask(out.now);
         if tail && !self.transmit_ping(self.recovery.last_sent_on, true, out) {
-            return Pass::WouldBlock;
+            return TransmitOutcome::WouldBlock;
         }
         // A full data channel does not delay acknowledgements.
         match self.transmit_control(out) {
-            Pass::Done => pass,
+            TransmitOutcome::Done => pass,
             other => other,
         }
     }
 
-    fn transmit_hello<E: Emit>(&mut self, out: &mut Outlet<'_, E>) -> Pass {
+    fn transmit_hello<E: TransmitFn>(&mut self, out: &mut SendContext<'_, E>) -> TransmitOutcome {
         if !self.timers.is_expired(Timer::Hello, out.now) {
-            return Pass::Done;
+            return TransmitOutcome::Done;
         }
         let mut header = Header::new(DatagramKind::Hello, 0, self.ours);
         header.seq = self.first;
         header.window = out.window;
         if !out.single(Channel::Command, header, &greeting(&[])) {
-            return Pass::WouldBlock;
+            return TransmitOutcome::WouldBlock;
         }
         self.on_hello_sent(out.now, out.config);
-        Pass::Done
+        TransmitOutcome::Done
     }
 
-    fn transmit_segments<E: Emit>(&mut self, out: &mut Outlet<'_, E>) -> Pass {
+    fn transmit_segments<E: TransmitFn>(
+        &mut self,
+        out: &mut SendContext<'_, E>,
+    ) -> TransmitOutcome {
         let mut resends = out.config.burst;
         for _ in 0..BATCHES {
             let send = &self.recovery.send;
             let next = send.next().and_then(|at| Some((at, send.slot(at)?)));
             let Some((index, slot)) = next else {
-                return Pass::Done;
+                return TransmitOutcome::Done;
             };
             let again = slot.again;
             let bytes = u64::from(slot.content.place.len);
@@ -113,7 +122,7 @@ impl Session {
             let window = self.recovery.congestion.window();
             let flying = send.in_flight_bytes();
             if flying > 0 && flying + bytes > window {
-                return Pass::Done;
+                return TransmitOutcome::Done;
             }
             let free = window.saturating_sub(flying).max(bytes);
             if slot.channel == Channel::Data {
@@ -121,11 +130,11 @@ impl Session {
                 let rtt = &self.recovery.rtt;
                 if let Some(at) = self.pacer.wait_until(out.now, bytes, window, slow, rtt) {
                     self.timers.set(Timer::Pacing, at);
-                    return Pass::Done;
+                    return TransmitOutcome::Done;
                 }
             }
             if again && resends == 0 {
-                return Pass::More;
+                return TransmitOutcome::More;
             }
             let capacity = out.capacity[channel as usize];
             let most = if again { resends } else { usize::MAX };
@@ -133,7 +142,7 @@ impl Session {
             let count = send.batch(index, most.min(capacity.batch_max), bytes_max);
             match self.transmit_batch(index, count, channel, out) {
                 Ok(()) => {}
-                Err(DatagramError::WouldBlock) => return Pass::WouldBlock,
+                Err(DatagramError::WouldBlock) => return TransmitOutcome::WouldBlock,
                 // Segments are never cut again: the next attempt allows IP fragmentation. If that
                 // was allowed already, or is not permitted, they count as lost.
                 Err(DatagramError::TooLarge(most)) => {
@@ -154,19 +163,19 @@ impl Session {
         }
         match self.recovery.send.next() {
             Some(_) if self.recovery.send.in_flight_bytes() < self.recovery.congestion.window() => {
-                Pass::More
+                TransmitOutcome::More
             }
-            _ => Pass::Done,
+            _ => TransmitOutcome::Done,
         }
     }
 
     /// Sends `count` segments that lie one behind the other.
-    fn transmit_batch<E: Emit>(
+    fn transmit_batch<E: TransmitFn>(
         &mut self,
         index: usize,
         count: usize,
         channel: Channel,
-        out: &mut Outlet<'_, E>,
+        out: &mut SendContext<'_, E>,
     ) -> Result<(), DatagramError> {
         let mut header = self.acknowledging(DatagramKind::Data, out.window);
         let flags = header.flags;
@@ -236,7 +245,7 @@ impl Session {
             .on_sent(now, sent, channel, pings, &mut self.timers);
     }
 
-    fn transmit_control<E: Emit>(&mut self, out: &mut Outlet<'_, E>) -> Pass {
+    fn transmit_control<E: TransmitFn>(&mut self, out: &mut SendContext<'_, E>) -> TransmitOutcome {
         if let Some(size) = self.pmtu.next_probe(out.now)
             && size <= out.probe_max
         {
@@ -257,13 +266,13 @@ impl Session {
             header.seq.0 = size;
             header.set_proof(proof);
             if !out.said(true, Channel::Command, header, &[]) {
-                return Pass::WouldBlock;
+                return TransmitOutcome::WouldBlock;
             }
             self.answers.probed = None;
         }
         let overdue = self.recovery.send.in_flight_bytes() > 0;
         if self.keep_alive.wanted && !self.transmit_ping(Channel::Command, overdue, out) {
-            return Pass::WouldBlock;
+            return TransmitOutcome::WouldBlock;
         }
         // The answer to a Ping is never piggybacked.
         if self.answers.stamp.is_some() || self.timers.is_expired(Timer::Ack, out.now) {
@@ -271,21 +280,21 @@ impl Session {
             let (bytes, len) = self.further_words();
             let twice = self.answers.stamp.is_some() || self.recv.has_holes();
             if !out.said(twice, Channel::Command, header, &bytes[..len]) {
-                return Pass::WouldBlock;
+                return TransmitOutcome::WouldBlock;
             }
             out.stats.acks_alone += 1;
             self.answers.stamp = None;
             self.on_acknowledged(out.window);
         }
-        Pass::Done
+        TransmitOutcome::Done
     }
 
     /// Asks on `channel` what has arrived. False: no room.
-    fn transmit_ping<E: Emit>(
+    fn transmit_ping<E: TransmitFn>(
         &mut self,
         channel: Channel,
         twice: bool,
-        out: &mut Outlet<'_, E>,
+        out: &mut SendContext<'_, E>,
     ) -> bool {
         let mut header = self.acknowledging(DatagramKind::Ping, out.window);
         header.seq.0 = stamp(out.now);
@@ -314,7 +323,7 @@ impl Session {
     }
 }
 
-impl<E: Emit> Outlet<'_, E> {
+impl<E: TransmitFn> SendContext<'_, E> {
     /// Sends one datagram that is not kept. False: no room.
     fn single(&mut self, channel: Channel, header: Header, payload: &[u8]) -> bool {
         header.emit(payload, self.scratch);

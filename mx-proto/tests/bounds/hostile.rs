@@ -2,10 +2,10 @@
 
 use super::live;
 use super::script::{Packet, Stage};
-use mx_proto::flow::{Lane, OVERHEAD, Paid, Slots, cost};
+use mx_proto::flow::{Lane, OVERHEAD, Payment, Slots, cost};
 use mx_proto::origin::Source;
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
-use mx_proto::{Arrival, Config, DownReason, MatchBits, MatchMask, Posted, SendMode, Verdict};
+use mx_proto::{Arrival, Config, DownReason, MatchBits, MatchMask, SendMode, SendPosted, Verdict};
 use mx_sim::{CallOff, Reports};
 use std::time::Duration;
 
@@ -112,8 +112,8 @@ fn an_answer_brings_new_credits_only_if_at_most_256_are_unread() {
     for n in 0..300 {
         let mut header = Header::new(Kind::Offer, n, 10);
         let paid = match n {
-            0 => Paid::Slot(Lane::Matched),
-            _ => Paid::Credits(1),
+            0 => Payment::Slot(Lane::Matched),
+            _ => Payment::Credits(1),
         };
         header.aux = paid.aux();
         stage.say(0, header, &n.to_le_bytes());
@@ -150,7 +150,7 @@ fn a_peer_that_sends_but_reads_nothing_has_one_ping_waiting() {
     let sent = stage
         .node
         .send(to, MatchBits(1), vec![0; 8], 0, SendMode::Synchronous);
-    assert!(matches!(sent, Ok(Posted::Pending(_))));
+    assert!(matches!(sent, Ok(SendPosted::Pending(_))));
     stage.deafen(1);
     for _ in 0..10 {
         // Long enough for a Ping each time.
@@ -231,7 +231,7 @@ fn a_peer_that_pulls_without_end_gets_little_data() {
     let sent = stage
         .node
         .send(to, MatchBits(1), memory, 0, SendMode::Standard);
-    let Posted::Pending(send) = sent.unwrap() else {
+    let SendPosted::Pending(send) = sent.unwrap() else {
         panic!("a large message is offered");
     };
     stage.run();
@@ -312,8 +312,8 @@ fn what_is_called_off_for_one_that_reads_nothing_ends_it_at_last() {
             .node
             .send(to, MatchBits(1), vec![0; 40_000], 0, SendMode::Standard);
         match sent.unwrap() {
-            Posted::Pending(send) => send,
-            Posted::Complete => panic!("a large message is offered"),
+            SendPosted::Pending(send) => send,
+            SendPosted::Complete => panic!("a large message is offered"),
         }
     };
     let sends: Vec<_> = (0..5_000).map(|_| offer(&mut stage)).collect();
@@ -450,7 +450,7 @@ fn each_of_many_that_go_together_costs_what_it_has_left() {
         let send = stage
             .node
             .send(to, MatchBits(3), vec![0; 8], 0, SendMode::Synchronous);
-        assert!(matches!(send, Ok(Posted::Pending(_))));
+        assert!(matches!(send, Ok(SendPosted::Pending(_))));
     }
     stage.run();
     assert_eq!(stage.node.requests(), 3 * PEERS as usize);

@@ -2,7 +2,7 @@
 
 use super::live;
 use super::script::Stage;
-use mx_proto::{Config, MatchBits, MatchMask, Posted, SendMode};
+use mx_proto::{Config, MatchBits, MatchMask, SendMode, SendPosted};
 use mx_sim::{CallOff, Reports};
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ fn a_quiet_remote_takes_little_memory_whether_it_was_busy_or_not() {
                 let memory = vec![0; len];
                 let bits = MatchBits(n.into());
                 let got = stage.node.recv(bits, MatchMask::EXACT, memory, 0).unwrap();
-                if let mx_proto::Received::Pending(id) = got {
+                if let mx_proto::ReceivePosted::Pending(id) = got {
                     stage.node.cancel(id);
                 }
             }
@@ -46,7 +46,7 @@ fn a_quiet_remote_takes_little_memory_whether_it_was_busy_or_not() {
                 let posted = stage
                     .node
                     .send(to, MatchBits(1), vec![0; len], 0, SendMode::Standard);
-                if let Posted::Pending(id) = posted.unwrap() {
+                if let SendPosted::Pending(id) = posted.unwrap() {
                     stage.node.cancel(id);
                 }
             }

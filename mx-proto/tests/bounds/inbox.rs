@@ -2,7 +2,7 @@
 
 use super::live;
 use super::script::Stage;
-use mx_proto::flow::{CREDIT, Lane, OVERHEAD, Paid, cost};
+use mx_proto::flow::{CREDIT, Lane, OVERHEAD, Payment, cost};
 use mx_proto::wire::{Header, Kind};
 use mx_proto::{Arrival, Config, InboxStats, Verdict};
 use mx_sim::{Reports, Rng, seeds};
@@ -86,7 +86,7 @@ fn a_message_takes_no_more_than_is_counted_for_it() {
 /// A small message of peer `n` in a slot.
 fn say_in(stage: &Stage, n: u32, lane: Lane) {
     let mut header = Header::new(Kind::Eager, 1 << 8 | u64::from(n), 1);
-    header.aux = Paid::Slot(lane).aux();
+    header.aux = Payment::Slot(lane).aux();
     stage.say(n, header, &[n as u8]);
 }
 

@@ -6,8 +6,8 @@
 //!
 //! Peer `n` has link `n` and the name `n + 1`. It says what the test says, true or not.
 
-use mx_proto::flow::{Borrower, Lane, Paid, cost};
-use mx_proto::origin::{self, Seen};
+use mx_proto::flow::{Borrower, Lane, Payment, cost};
+use mx_proto::origin::{self, LinkOrigin};
 use mx_proto::port::{HeaderBytes, Limits, LinkDown};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{
@@ -66,11 +66,11 @@ impl Script for Peers {
         }
     }
 
-    fn seen(&self, link: LinkId, _: Ends, claimed: &Identity) -> Seen {
+    fn seen(&self, link: LinkId, _: Ends, claimed: &Identity) -> LinkOrigin {
         let source = self.sources.get(link.index() as usize).copied();
-        Seen {
+        LinkOrigin {
             source: source.unwrap_or(origin::Source::TRUSTED),
-            ..Seen::trusted(claimed)
+            ..LinkOrigin::trusted(claimed)
         }
     }
 
@@ -250,7 +250,7 @@ impl Stage {
             (None, None) => Kind::Credit,
         };
         let mut header = Header::new(kind, bits, len);
-        header.aux = paid.map_or(0, Paid::aux);
+        header.aux = paid.map_or(0, Payment::aux);
         header.credit_fields.wanted = wanted;
         let name = bits.to_le_bytes();
         self.say(
@@ -284,7 +284,7 @@ impl Stage {
 
     /// A peer counts so many credits as used.
     pub(crate) fn spend(&self, link: u32, credits: u32) {
-        self.peers(|peers| peers.credits[link as usize].pay(Paid::Credits(credits)));
+        self.peers(|peers| peers.credits[link as usize].pay(Payment::Credits(credits)));
     }
 
     /// A peer answers a Revoke, or whatever else says so many, as an endpoint of ours does.

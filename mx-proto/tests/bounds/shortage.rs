@@ -2,16 +2,16 @@
 
 use super::peak_of;
 use super::script::Stage;
-use mx_proto::supply::{Level, Supply};
+use mx_proto::supply::{MemoryLevel, Supply};
 use mx_proto::wire::Kind;
 use mx_proto::{
-    Arrival, Config, Down, DownReason, MatchBits, MatchMask, Received, Status, Verdict,
+    Arrival, Config, Down, DownReason, MatchBits, MatchMask, ReceivePosted, Status, Verdict,
 };
 use mx_sim::Reports;
 use std::cell::Cell;
 
 thread_local! {
-    static LEVEL: Cell<Level> = const { Cell::new(Level::Ample) };
+    static LEVEL: Cell<MemoryLevel> = const { Cell::new(MemoryLevel::Ample) };
     static CLAIMED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -78,7 +78,7 @@ fn remotes_and_their_messages_take_no_more_than_is_claimed_for_them() {
 
 #[test]
 fn newcomers_are_refused_while_memory_is_short_and_let_in_afterwards() {
-    for level in [Level::Short, Level::Dire] {
+    for level in [MemoryLevel::Short, MemoryLevel::Critical] {
         let mut stage = Stage::with_peers(config(), 1);
         stage.peers(|peers| peers.listen = true);
         LEVEL.set(level);
@@ -87,7 +87,7 @@ fn newcomers_are_refused_while_memory_is_short_and_let_in_afterwards() {
         assert_eq!(stage.node.remotes(), 1);
         let refusals = stage.sent(Kind::Reply);
         assert!(matches!(&refusals[..], [(_, told, _)] if told.aux != 0));
-        LEVEL.set(Level::Ample);
+        LEVEL.set(MemoryLevel::Ample);
         stage.call(2, 1);
         stage.run();
         assert_eq!(stage.node.remotes(), 2);
@@ -102,14 +102,14 @@ fn a_message_without_memory_for_it_fails_only_its_sender() {
         let got = stage
             .node
             .recv(MatchBits(n), MatchMask::EXACT, vec![0; 8], n);
-        assert!(matches!(got, Ok(Received::Pending(_))));
+        assert!(matches!(got, Ok(ReceivePosted::Pending(_))));
     }
     // Short: what lies here stays, and more is kept.
-    LEVEL.set(Level::Short);
+    LEVEL.set(MemoryLevel::Short);
     stage.eager(0, 100, &[5; 8]);
     stage.run();
     assert_eq!(stage.node.stats().out_of_memory, 0);
-    LEVEL.set(Level::Dire);
+    LEVEL.set(MemoryLevel::Critical);
     // One that a receive waits for is received, whatever there is.
     stage.eager(0, 0, &[1; 8]);
     stage.eager(1, 101, &[2; 8]);
@@ -130,8 +130,8 @@ fn a_message_without_memory_for_it_fails_only_its_sender() {
     let got = stage
         .node
         .recv(MatchBits(100), MatchMask::EXACT, vec![0; 8], 7);
-    assert!(matches!(got, Ok(Received::Complete(done)) if done.status == Status::Success));
-    LEVEL.set(Level::Ample);
+    assert!(matches!(got, Ok(ReceivePosted::Complete(done)) if done.status == Status::Success));
+    LEVEL.set(MemoryLevel::Ample);
     for n in 1..3 {
         stage.call(2 + n, n);
         stage.run();

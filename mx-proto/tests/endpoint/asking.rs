@@ -13,7 +13,7 @@ fn send(pair: &mut Pair, b: RemoteId, count: u64) -> Vec<u64> {
     for n in 0..count {
         let data = pair.filled(pattern(LEN, n as u8));
         let posted = pair.a.send(b, bits(n), data, n, SendMode::Standard);
-        if posted.unwrap() == mx_proto::Posted::Complete {
+        if posted.unwrap() == mx_proto::SendPosted::Complete {
             done.push(n);
         }
     }

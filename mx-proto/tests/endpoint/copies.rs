@@ -6,7 +6,7 @@ use super::*;
 fn sent(pair: &mut Pair, to: RemoteId, word: u64, len: usize, mode: SendMode) -> bool {
     let data = pair.filled(vec![word as u8; len]);
     let posted = pair.a.send(to, bits(word), data.clone(), word, mode);
-    let complete = posted.unwrap() == Posted::Complete;
+    let complete = posted.unwrap() == SendPosted::Complete;
     if complete {
         data.give_back();
     }

@@ -9,7 +9,7 @@
 use super::pair::{self, Acts, Node, Pair, Side, Told};
 use super::{EXACT, bits};
 use mx_proto::port::LinkDown;
-use mx_proto::{Down, DownReason, OpKind, Received, RemoteId, RequestId, Status, Target};
+use mx_proto::{Down, DownReason, OpKind, ReceivePosted, RemoteId, RequestId, Status, Target};
 use mx_sim::node::are_joined;
 use mx_sim::{Buffer, Completion, Reports, Rng};
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ fn send(node: &mut Node, to: RemoteId, tag: u64, len: usize) {
 /// Takes out a message that has come.
 fn receive(node: &mut Node, tag: u64) -> Completion {
     match node.recv(bits(tag), EXACT, Buffer::from(vec![0; 1000]), tag) {
-        Ok(Received::Complete(done)) => Completion::at_once(done, tag),
+        Ok(ReceivePosted::Complete(done)) => Completion::at_once(done, tag),
         other => panic!("message {tag} is not there: {other:?}"),
     }
 }
@@ -111,7 +111,7 @@ impl Talker {
         while node.probe(bits(1), EXACT).is_some() {
             let buffer = Buffer::from(vec![0; 1]);
             let got = node.recv(bits(1), EXACT, buffer.clone(), 0);
-            let Ok(Received::Complete(done)) = got else {
+            let Ok(ReceivePosted::Complete(done)) = got else {
                 panic!("it is there: {got:?}");
             };
             let count = self.got.entry(done.remote).or_default();

@@ -3,8 +3,8 @@
 use super::pair::{Acts, Pair, defer};
 use super::{EXACT, associated, bits, completions, connected, pattern, pending, waiting};
 use mx_proto::{
-    Clock, Decision, Deferred, MatchMask, PREVIEW_MAX, Received, RemoteId, RequestId, SendMode,
-    Status,
+    Clock, Decision, Deferred, MatchMask, PREVIEW_MAX, ReceivePosted, RemoteId, RequestId,
+    SendMode, Status,
 };
 use mx_sim::{CallOff, Reports};
 use std::time::Duration;
@@ -13,8 +13,8 @@ fn send(pair: &mut Pair, to: RemoteId, tag: u64, data: Vec<u8>) -> Option<Reques
     let data = pair.filled(data);
     let posted = pair.a.send(to, bits(tag), data, 0, SendMode::Standard);
     match posted.unwrap() {
-        mx_proto::Posted::Pending(id) => Some(id),
-        mx_proto::Posted::Complete => None,
+        mx_proto::SendPosted::Pending(id) => Some(id),
+        mx_proto::SendPosted::Complete => None,
     }
 }
 
@@ -189,7 +189,7 @@ fn what_is_kept_undecided_is_unexpected_also_while_its_bytes_are_on_their_way() 
     for (n, buffer) in buffers.iter().enumerate() {
         let tag = bits(n as u64 + 1);
         let received = pair.b.recv(tag, EXACT, buffer.clone(), n as u64).unwrap();
-        assert_eq!(matches!(received, Received::Pending(_)), n == 0);
+        assert_eq!(matches!(received, ReceivePosted::Pending(_)), n == 0);
     }
     arrive(&mut pair);
     assert_eq!(buffers[0].bytes(), vec![5; 100]);

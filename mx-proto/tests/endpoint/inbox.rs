@@ -32,7 +32,7 @@ fn send_as(
     let data = pair.filled(pattern(len, tag as u8));
     let sent = pair.a.send(to, bits(turn << 32 | tag), data, tag, mode);
     match sent.unwrap() {
-        mx_proto::Posted::Complete => None,
+        mx_proto::SendPosted::Complete => None,
         posted => Some(pending(posted)),
     }
 }

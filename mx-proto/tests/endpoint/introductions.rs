@@ -5,7 +5,7 @@ use super::pair::{self, Acts, Node, Pair, Side, Told};
 use super::{EXACT, bits};
 use mx_proto::port::LinkDown;
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
-use mx_proto::{DownReason, NicId, Received, RemoteId, Status};
+use mx_proto::{DownReason, NicId, ReceivePosted, RemoteId, Status};
 use mx_sim::Reports;
 use std::time::Duration;
 
@@ -192,7 +192,7 @@ fn a_claim_to_a_peers_life_gains_nothing() {
             // What it says is its own.
             say(&mut pair, forger, Kind::Eager, vec![1]);
             let got = pair.b.recv(bits(7), EXACT, pair.shared(1), 0);
-            let Ok(Received::Complete(done)) = got else {
+            let Ok(ReceivePosted::Complete(done)) = got else {
                 panic!("it has come: {got:?}");
             };
             assert!(!a.contains(&done.remote) && !forgers.contains(&done.remote));

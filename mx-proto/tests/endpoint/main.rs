@@ -24,8 +24,8 @@ mod waiting;
 use mx_proto::port::LinkDown;
 use mx_proto::wire::{Header, Kind as Packet};
 use mx_proto::{
-    Down, DownReason, MatchBits, MatchMask, OpKind, Posted, Received, RemoteId, RequestId,
-    SendMode, Status,
+    Down, DownReason, MatchBits, MatchMask, OpKind, ReceivePosted, RemoteId, RequestId, SendMode,
+    SendPosted, Status,
 };
 use mx_sim::Completion;
 use mx_sim::{CallOff, Cancelled, Reports};
@@ -63,7 +63,7 @@ fn connected(pair: &mut Pair) -> (RemoteId, RemoteId) {
     );
     // B has never been told of A; a message names it.
     pair.a.sends(done.remote, bits(77), vec![], 0);
-    let Received::Pending(_) = pair.b.recv(bits(77), EXACT, pair.shared(0), 0).unwrap() else {
+    let ReceivePosted::Pending(_) = pair.b.recv(bits(77), EXACT, pair.shared(0), 0).unwrap() else {
         panic!("nothing can be there yet")
     };
     pair.run();
@@ -71,17 +71,17 @@ fn connected(pair: &mut Pair) -> (RemoteId, RemoteId) {
     (done.remote, first.remote)
 }
 
-fn pending(posted: Posted) -> RequestId {
+fn pending(posted: SendPosted) -> RequestId {
     match posted {
-        Posted::Pending(id) => id,
-        Posted::Complete => panic!("completed at once"),
+        SendPosted::Pending(id) => id,
+        SendPosted::Complete => panic!("completed at once"),
     }
 }
 
-fn waiting(received: Received) -> RequestId {
+fn waiting(received: ReceivePosted) -> RequestId {
     match received {
-        Received::Pending(id) => id,
-        Received::Complete(done) => panic!("completed at once: {done:?}"),
+        ReceivePosted::Pending(id) => id,
+        ReceivePosted::Complete(done) => panic!("completed at once: {done:?}"),
     }
 }
 

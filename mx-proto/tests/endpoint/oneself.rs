@@ -3,7 +3,7 @@
 use super::crossing::{Caller, Meeting, every_order, receive_all};
 use super::pair::{self, Acts, Node, Pair, Side, Told};
 use super::{EXACT, bits, completions, pattern};
-use mx_proto::{DownReason, OpKind, Received, RemoteId, Status, Target};
+use mx_proto::{DownReason, OpKind, ReceivePosted, RemoteId, Status, Target};
 use mx_sim::{Reports, Rng};
 
 const SECRETS: [Option<&str>; 2] = [None, Some("one and the same for all")];
@@ -40,8 +40,8 @@ fn exchange(pair: &mut Pair, remote: RemoteId, what: &str) -> RemoteId {
         pair.run();
         let buffer = pair.shared(len);
         let got = match pair.a.recv(tag, EXACT, buffer.clone(), 2).unwrap() {
-            Received::Complete(done) => mx_sim::Completion::at_once(done, 2),
-            Received::Pending(_) => {
+            ReceivePosted::Complete(done) => mx_sim::Completion::at_once(done, 2),
+            ReceivePosted::Pending(_) => {
                 pair.run();
                 let mut done = completions(&mut pair.a).into_iter();
                 let done = done.find(|done| done.context == 2);

@@ -1,12 +1,13 @@
 //! Two endpoints on a scripted network, on which a test can hold, cut and change everything.
 
-use mx_proto::origin::{Seen, Source};
+use mx_proto::origin::{LinkOrigin, Source};
 use mx_proto::port::{ConnectError, HeaderBytes, Limits, LinkDown, RemoteUse};
 use mx_proto::secret::Secret;
 use mx_proto::wire::Kind;
 use mx_proto::{
     Arrival, Config, Endpoint, EndpointId, Identity, Key, LinkId, MatchBits, MatchMask, NicId,
-    Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target, Verdict,
+    ReceivePosted, RemoteId, RequestId, Route, SendMode, SendPosted, SessionId, Status, Target,
+    Verdict,
 };
 use mx_sim::script::{self, Delivery, Ends, Event, RemoteCall};
 use mx_sim::{Buffer, Queue, Reports, Script, ScriptedNet, ScriptedPort, Verdicts, VirtualClock};
@@ -116,7 +117,7 @@ pub(crate) trait Acts: Reports {
         bits: MatchBits,
         data: impl Into<Buffer>,
         context: u64,
-    ) -> Posted;
+    ) -> SendPosted;
 
     /// Posts a receive that no message is there for.
     fn posts(&mut self, bits: MatchBits, buffer: Buffer, context: u64) -> RequestId;
@@ -137,15 +138,15 @@ impl Acts for Node {
         bits: MatchBits,
         data: impl Into<Buffer>,
         context: u64,
-    ) -> Posted {
+    ) -> SendPosted {
         self.send(to, bits, data.into(), context, SendMode::Standard)
             .unwrap()
     }
 
     fn posts(&mut self, bits: MatchBits, buffer: Buffer, context: u64) -> RequestId {
         match self.recv(bits, MatchMask::EXACT, buffer, context).unwrap() {
-            Received::Pending(id) => id,
-            Received::Complete(done) => panic!("completed at once: {done:?}"),
+            ReceivePosted::Pending(id) => id,
+            ReceivePosted::Complete(done) => panic!("completed at once: {done:?}"),
         }
     }
 
@@ -230,14 +231,14 @@ impl Script for Ports {
         })
     }
 
-    fn seen(&self, link: LinkId, ends: Ends, claimed: &Identity) -> Seen {
+    fn seen(&self, link: LinkId, ends: Ends, claimed: &Identity) -> LinkOrigin {
         let end = link.generation() as usize;
         let nic = match (self.seen.get(&link.index()), ends[1 - end]) {
             (Some(nic), _) => NicId(*nic),
             (None, None) => claimed.nic,
             (None, Some(node)) => NicId(100 + node as u64),
         };
-        Seen {
+        LinkOrigin {
             source: Source::TRUSTED,
             user: None,
             nic: (!self.unnamed || ends[end] != Some(1)).then_some(nic),
@@ -432,7 +433,7 @@ impl Pair {
         let got = self
             .b
             .recv(bits, MatchMask::EXACT, Buffer::from(vec![0; 100]), 0);
-        assert!(matches!(got, Ok(Received::Complete(_))));
+        assert!(matches!(got, Ok(ReceivePosted::Complete(_))));
     }
 
     /// Ports ask where messages go when their headers have come.

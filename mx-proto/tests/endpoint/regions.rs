@@ -34,7 +34,7 @@ fn a_get_posted_before_the_peer_is_met_waits_for_it_or_fails_with_it() {
         };
         let into = pair.shared(100);
         let posted = pair.a.get(b, (key, 200), (into.clone(), 2));
-        assert!(matches!(posted, Ok(Posted::Pending(_))));
+        assert!(matches!(posted, Ok(SendPosted::Pending(_))));
         pair.run();
         let ends = completions(&mut pair.a);
         let got = ends.iter().find(|done| done.context == 2).expect("it ends");

@@ -23,7 +23,7 @@ fn send(pair: &mut Pair, b: RemoteId, word: u64, data: Vec<u8>) -> mx_sim::Buffe
 }
 
 /// B receives what has those bits into a new buffer of that length.
-fn receive(pair: &mut Pair, word: u64, len: usize) -> (mx_sim::Buffer, Received) {
+fn receive(pair: &mut Pair, word: u64, len: usize) -> (mx_sim::Buffer, ReceivePosted) {
     let buffer = pair.shared(len);
     let received = pair.b.recv(bits(word), EXACT, buffer.clone(), word);
     (buffer, received.unwrap())
@@ -68,7 +68,7 @@ fn an_unexpected_message_is_kept_for_receives_posted_while_it_comes_or_later() {
     send(&mut pair, b, 2, pattern(LEN, 4));
     pair.run();
     let (buffer, received) = receive(&mut pair, 2, LEN);
-    assert!(matches!(received, Received::Complete(_)));
+    assert!(matches!(received, ReceivePosted::Complete(_)));
     assert_eq!(buffer.bytes(), pattern(LEN, 4));
     completions(&mut pair.b);
     nothing_left(&mut pair);
@@ -97,7 +97,7 @@ fn a_send_that_is_called_off_when_half_of_it_has_gone_arrives_with_its_true_byte
     pair.freeze_b = true;
     let data = pair.filled(pattern(LEN, 3));
     let sent = pair.a.send(b, bits(1), data.clone(), 1, SendMode::Standard);
-    let Ok(Posted::Pending(id)) = sent else {
+    let Ok(SendPosted::Pending(id)) = sent else {
         panic!("{sent:?}")
     };
     assert!(pair.a.end(id, Status::Cancelled));

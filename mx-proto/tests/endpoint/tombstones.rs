@@ -2,7 +2,9 @@
 
 use super::pair::{self, Acts, Pair, Side, defer};
 use super::{EXACT, bits, completions, connected};
-use mx_proto::{Arrival, Decision, MatchMask, PostError, Received, RemoteId, SendMode, Status};
+use mx_proto::{
+    Arrival, Decision, MatchMask, PostError, ReceivePosted, RemoteId, SendMode, Status,
+};
 use mx_sim::Reports;
 
 /// Two endpoints that know each other, and what b calls a.
@@ -48,7 +50,8 @@ fn what_a_sender_left_behind_is_received_under_its_name() {
             (name, 42, tag as u32)
         );
         let buffer = pair.shared(8);
-        let Received::Complete(done) = pair.b.recv(bits(tag), EXACT, buffer.clone(), 9).unwrap()
+        let ReceivePosted::Complete(done) =
+            pair.b.recv(bits(tag), EXACT, buffer.clone(), 9).unwrap()
         else {
             panic!("message {tag} is there");
         };

@@ -5,7 +5,7 @@
 
 use super::pair::{Acts, Pair};
 use super::{EXACT, bits};
-use mx_proto::{NicId, Received, Status};
+use mx_proto::{NicId, ReceivePosted, Status};
 use mx_sim::Reports;
 use mx_sim::log_lines;
 
@@ -140,7 +140,7 @@ fn the_kept_peer_and_later_versions_that_understand_8_are_let_in() {
         pair.inject(link, packet(eager, &[9]), vec![9]);
         pair.run();
         let got = pair.b.recv(bits(5), EXACT, pair.shared(1), 0);
-        let Ok(Received::Complete(done)) = got else {
+        let Ok(ReceivePosted::Complete(done)) = got else {
             panic!("it has come: {got:?}");
         };
         let identity = pair.b.remote_identity(done.remote).unwrap();

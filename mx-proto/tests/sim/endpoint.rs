@@ -79,15 +79,15 @@ fn random_operations_keep_every_promise_over_faulty_datagrams() {
 #[test]
 #[cfg(debug_assertions)]
 fn random_operations_make_every_legal_move() {
-    use mx_proto::op_states::{TRANSITIONS, met};
+    use mx_proto::op_states::{TRANSITIONS, recorded};
     let tally = &mut Tally::new();
-    met::take();
+    recorded::take();
     for seed in 1..=100 {
         over_a_reliable_port(seed, seed % 2 == 0, tally);
         over_faulty_datagrams(seed, tally);
         crate::regions::any_run(seed);
     }
-    let met = met::take();
+    let met = recorded::take();
     let mut table = String::from("| from | to | when | times |\n|---|---|---|---|\n");
     for step in TRANSITIONS {
         let times = met.get(&(step.from, step.to)).copied().unwrap_or(0);

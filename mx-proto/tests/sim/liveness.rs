@@ -5,8 +5,8 @@ use crate::rig::{NIC, Rig, Side};
 use mx_proto::port::{LinkDown, Port};
 use mx_proto::reliability::{Reliable, ReliableConfig};
 use mx_proto::{
-    Down, DownReason, EndpointId, Instant, MatchBits, MatchMask, Posted, Received, RemoteId,
-    RequestId, SendMode, Status,
+    Down, DownReason, EndpointId, Instant, MatchBits, MatchMask, ReceivePosted, RemoteId,
+    RequestId, SendMode, SendPosted, Status,
 };
 use mx_sim::scenario::key;
 use mx_sim::world::{NodeId, World};
@@ -55,7 +55,7 @@ impl<P: Port<Buffer>> Rig<P> {
         let memory = Buffer::new(vec![1; len]);
         let (bits, mode) = (MatchBits(1), SendMode::Synchronous);
         match self.side(0).endpoint.send(to, bits, memory, 5, mode) {
-            Ok(Posted::Pending(request)) => request,
+            Ok(SendPosted::Pending(request)) => request,
             other => panic!("{other:?}"),
         }
     }
@@ -66,7 +66,7 @@ impl<P: Port<Buffer>> Rig<P> {
         let (bits, mask) = (MatchBits(77), MatchMask::EXACT);
         let endpoint = &mut self.side(node).endpoint;
         match endpoint.recv_from(remote, bits, mask, (memory, 6)) {
-            Ok(Received::Pending(request)) => request,
+            Ok(ReceivePosted::Pending(request)) => request,
             other => panic!("{other:?}"),
         }
     }

@@ -9,7 +9,7 @@
 use crate::rig::{NIC, Rig};
 use mx_proto::port::Port;
 use mx_proto::reliability::{Reliable, ReliableConfig};
-use mx_proto::{EndpointId, OpKind, Posted, RegionKey, RemoteId, RequestId, Rights, Status};
+use mx_proto::{EndpointId, OpKind, RegionKey, RemoteId, RequestId, Rights, SendPosted, Status};
 use mx_sim::scenario::key;
 use mx_sim::world::{NodeId, World};
 use mx_sim::{
@@ -119,7 +119,7 @@ impl<P: Port<Buffer>> Play<P> {
             OpKind::Recv => side.endpoint.get(remote, (key, offset), what),
             _ => side.endpoint.put(remote, (key, offset), what),
         };
-        if let Ok(Posted::Pending(id)) = posted {
+        if let Ok(SendPosted::Pending(id)) = posted {
             self.under_way.insert((by, self.word), (id, transfer));
         }
     }

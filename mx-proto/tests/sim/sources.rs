@@ -9,8 +9,8 @@
 
 use crate::rig::{NIC, Rig};
 use mx_proto::{
-    DownReason, EndpointId, MatchBits, MatchMask, PostError, Posted, Received, RemoteId, RequestId,
-    SendMode, Status,
+    DownReason, EndpointId, MatchBits, MatchMask, PostError, ReceivePosted, RemoteId, RequestId,
+    SendMode, SendPosted, Status,
 };
 use mx_sim::Buffer;
 use mx_sim::world::NodeId;
@@ -67,7 +67,7 @@ impl Stage {
         self.run(Duration::from_millis(20));
     }
 
-    fn recv(&mut self, memory: &Buffer) -> Result<Received, PostError> {
+    fn recv(&mut self, memory: &Buffer) -> Result<ReceivePosted, PostError> {
         let (from, memory) = (self.honest, memory.clone());
         let endpoint = &mut self.side(RECEIVER).endpoint;
         endpoint.recv_from(from, BITS, MatchMask::EXACT, (memory, 6))
@@ -76,7 +76,7 @@ impl Stage {
     /// A receive that finds nothing.
     fn post(&mut self, memory: &Buffer) -> RequestId {
         match self.recv(memory) {
-            Ok(Received::Pending(request)) => request,
+            Ok(ReceivePosted::Pending(request)) => request,
             other => panic!("{other:?}"),
         }
     }
@@ -124,7 +124,7 @@ fn a_forged_message_that_came_first_is_thrown_away_by_the_receive_it_is_not_for(
         rig.send(HONEST, 10);
         // The honest one waits behind it.
         let received = rig.recv(&memory).expect("good bits");
-        let Received::Complete(outcome) = received else {
+        let ReceivePosted::Complete(outcome) = received else {
             panic!("{received:?}");
         };
         assert_eq!(outcome.remote, rig.honest);
@@ -151,7 +151,7 @@ fn receives_end_with_their_remote_and_those_of_others_go_on() {
             let endpoint = &rig.side(RECEIVER).endpoint;
             let receives = endpoint.receives_from(honest);
             receives
-                .filter_map(|op| endpoint.ops().word(op).copied())
+                .filter_map(|op| endpoint.ops().data(op).copied())
                 .collect()
         };
         assert_eq!(words(&mut rig), [6]);
@@ -196,7 +196,7 @@ fn a_receive_whose_message_is_withdrawn_is_still_for_no_other() {
         let to = endpoint.remotes_of(NIC, EndpointId(RECEIVER as u32)).next();
         let (to, data) = (to.expect("a remote"), Buffer::new(vec![1; 300_000]));
         let sent = endpoint.send(to, BITS, data, 5, SendMode::Standard);
-        let Ok(Posted::Pending(send)) = sent else {
+        let Ok(SendPosted::Pending(send)) = sent else {
             panic!("{sent:?}");
         };
         for _ in 0..steps {

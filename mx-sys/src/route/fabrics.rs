@@ -14,7 +14,7 @@ use crate::nic;
 use mx_port_base::ports::{self, DGRAM, RDM, ROUTE_TCP};
 use mx_port_fabric::endpoint_address::EndpointAddress;
 use mx_proto::log_limit::LogLimit;
-use mx_proto::port::{FABRIC_DGRAM, FABRIC_RDM, LinkDown, NoMove};
+use mx_proto::port::{FABRIC_DGRAM, FABRIC_RDM, LinkDown, MoveRefusal};
 use mx_proto::{EndpointId, LinkId, Memory, NicId, Target};
 use std::collections::HashMap;
 use std::fmt;
@@ -100,18 +100,18 @@ impl Fabrics {
     }
 
     /// The session of a call does not move. `ours`: the name of our provider.
-    pub(super) fn stays(&mut self, ours: &str, link: LinkId, why: NoMove) {
+    pub(super) fn decline_move(&mut self, ours: &str, link: LinkId, why: MoveRefusal) {
         let Some(call) = self.calls.remove(&link) else {
             return;
         };
         let trouble = match why {
             // The peer's own line says more, or the session ends.
-            NoMove::Ended(LinkDown::Closed) => return,
-            NoMove::NotOffered => Trouble::NoPort,
-            NoMove::Differs => Trouble::Differs,
-            NoMove::Full => Trouble::Full,
-            NoMove::Failed => Trouble::Failed,
-            NoMove::Ended(_) => Trouble::Unheard,
+            MoveRefusal::Ended(LinkDown::Closed) => return,
+            MoveRefusal::NotOffered => Trouble::NoPort,
+            MoveRefusal::Differs => Trouble::Differs,
+            MoveRefusal::Full => Trouble::Full,
+            MoveRefusal::Failed => Trouble::Failed,
+            MoveRefusal::Ended(_) => Trouble::Unheard,
         };
         self.log(&call, ours, trouble);
     }

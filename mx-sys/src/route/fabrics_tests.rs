@@ -11,7 +11,7 @@ use mx_port_base::ports::{RDM, ROUTE_RDM, ROUTE_TCP, TCP};
 use mx_port_fabric::endpoint_address::EndpointAddress;
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::port::{
-    Body, Close, ConnectError, FABRIC_RDM, HeaderBytes, Limits, LinkControl, LinkDown, NoMove,
+    Body, Close, ConnectError, FABRIC_RDM, HeaderBytes, Limits, LinkControl, LinkDown, MoveRefusal,
     Place, Port, SendError, Sent, WakeDescriptors,
 };
 use mx_proto::round::{Next, PortEvent, Rounds};
@@ -72,9 +72,13 @@ impl<M: Memory> HostPort<M> for Double {
         !self.full
     }
 
-    fn offer_link(&mut self, _: Origin, _: Instant) -> Result<(Option<LinkId>, Vec<u8>), NoMove> {
+    fn offer_link(
+        &mut self,
+        _: Origin,
+        _: Instant,
+    ) -> Result<(Option<LinkId>, Vec<u8>), MoveRefusal> {
         if self.full {
-            return Err(NoMove::Full);
+            return Err(MoveRefusal::Full);
         }
         let link = self.make();
         let address = EndpointAddress {
@@ -87,10 +91,10 @@ impl<M: Memory> HostPort<M> for Double {
         Ok((Some(link), address.emit()))
     }
 
-    fn call_offered(&mut self, address: &[u8], _: Instant) -> Result<LinkId, NoMove> {
-        let theirs = EndpointAddress::parse(address).ok_or(NoMove::Differs)?;
+    fn call_offered(&mut self, address: &[u8], _: Instant) -> Result<LinkId, MoveRefusal> {
+        let theirs = EndpointAddress::parse(address).ok_or(MoveRefusal::Differs)?;
         if theirs.provider != self.provider {
-            return Err(NoMove::Differs);
+            return Err(MoveRefusal::Differs);
         }
         let link = self.make();
         self.ups.push(link);
@@ -308,7 +312,7 @@ fn a_call_begins_over_tcp_and_asks_for_the_fabric() {
         up.extend(told(&mut a, None));
     }
     assert!(up.contains(&Seen::Up(link)) && up.contains(&Seen::Up(called)));
-    assert!(b.ports.doubt(offered.unwrap(), now));
+    assert!(b.ports.probe_peer(offered.unwrap(), now));
     assert_eq!(b.fabric_mut().asked, [offered.unwrap()]);
     // Others may be offered only what is open.
     let without = Side::new(ROUTE_TCP, None);
@@ -328,17 +332,17 @@ fn an_address_of_another_fabric_and_a_full_one_are_no_links() {
         let (_, address) = b.ports.offer(link, FABRIC_RDM, now).unwrap();
         for bytes in [&address[..], &address[1..], &[]] {
             let called = a.ports.call(link, FABRIC_RDM, bytes, now);
-            assert_eq!(called, Err(NoMove::Differs));
+            assert_eq!(called, Err(MoveRefusal::Differs));
         }
-        a.ports.stays(link, NoMove::Differs);
+        a.ports.decline_move(link, MoveRefusal::Differs);
         assert_eq!(a.asks(link), (0, false), "it is over");
     }
     b.fabric_mut().full = true;
     let offered = b.ports.offer(LinkId::new(1, 0), FABRIC_RDM, now);
-    assert_eq!(offered, Err(NoMove::Full));
+    assert_eq!(offered, Err(MoveRefusal::Full));
     let mut without = Side::new(ROUTE_TCP, None);
     let offered = without.ports.offer(LinkId::new(1, 0), FABRIC_RDM, now);
-    assert_eq!(offered, Err(NoMove::Failed));
+    assert_eq!(offered, Err(MoveRefusal::Failed));
 }
 
 #[test]

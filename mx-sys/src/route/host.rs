@@ -47,10 +47,10 @@ use mx_port_base::random;
 use mx_port_local::LocalPort;
 use mx_port_rdm::Device;
 use mx_port_tcp::TcpPort;
-use mx_proto::origin::Seen;
+use mx_proto::origin::LinkOrigin;
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkFigures, NoMove, PACKET_LEAST,
-    Port, RemoteMemory, SendError, Sent, WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, LinkFigures, MoveRefusal,
+    PACKET_LEAST, Port, RemoteMemory, SendError, Sent, WakeDescriptors,
 };
 use mx_proto::secret::{Binding, Secret};
 use mx_proto::{Config, Identity, Instant, Key, LinkId, Memory, NicId, Route, Target};
@@ -584,12 +584,12 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
         link: LinkId,
         fabric: u32,
         now: Instant,
-    ) -> Result<(Option<LinkId>, Vec<u8>), NoMove> {
+    ) -> Result<(Option<LinkId>, Vec<u8>), MoveRefusal> {
         let _off = Off::new();
         let (number, from) = (fabrics::port_of(fabric), self.ports.tcp.origin(link));
         let offered = match self.carrier_of(number) {
             Some(port) => port.offer_link(from, now),
-            None => Err(NoMove::Failed),
+            None => Err(MoveRefusal::Failed),
         };
         self.ports.set_quiet(number, false);
         offered
@@ -601,29 +601,29 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
         fabric: u32,
         address: &[u8],
         now: Instant,
-    ) -> Result<LinkId, NoMove> {
+    ) -> Result<LinkId, MoveRefusal> {
         let _off = Off::new();
         let number = fabrics::port_of(fabric);
         let called = match self.carrier_of(number) {
             Some(port) => port.call_offered(address, now),
-            None => Err(NoMove::Failed),
+            None => Err(MoveRefusal::Failed),
         };
         self.ports.set_quiet(number, false);
-        if called == Err(NoMove::Differs) {
+        if called == Err(MoveRefusal::Differs) {
             self.fabrics.differs(link, address);
         }
         called
     }
 
-    fn stays(&mut self, link: LinkId, why: NoMove) {
+    fn decline_move(&mut self, link: LinkId, why: MoveRefusal) {
         let _off = Off::new();
         let number = fabrics::port_of(self.fabrics.wanted(link));
         let port = self.ports.get(number);
         let ours = port.and_then(|port| port.fabric()).unwrap_or_default();
-        self.fabrics.stays(ours, link, why);
+        self.fabrics.decline_move(ours, link, why);
     }
 
-    fn doubt(&mut self, link: LinkId, now: Instant) -> bool {
+    fn probe_peer(&mut self, link: LinkId, now: Instant) -> bool {
         let _off = Off::new();
         let port = self.carrier_of(link.port());
         port.is_some_and(|port| port.ask_peer(link, now))
@@ -637,7 +637,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
         self.look = true;
     }
 
-    fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
+    fn link_origin(&self, link: LinkId, claimed: &Identity) -> LinkOrigin {
         let _off = Off::new();
         // The port has compared the users.
         let user_has = |_user: u32| {

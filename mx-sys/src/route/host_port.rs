@@ -22,7 +22,7 @@ use mx_port_dgram::{self as dgram, AnyAddress, DgramPort};
 use mx_port_local::{LocalPort, LocalStats};
 use mx_port_rdm::{Device, RdmPort, RdmStats};
 use mx_port_tcp::{TcpPort, TcpStats};
-use mx_proto::port::{ConnectError, LinkFigures, NoMove, Port};
+use mx_proto::port::{ConnectError, LinkFigures, MoveRefusal, Port};
 use mx_proto::reliability::ReliableStats;
 use mx_proto::round::Rounds;
 use mx_proto::{Counter, Instant, LinkId, Memory, Route, Target};
@@ -59,13 +59,13 @@ pub(super) trait HostPort<M: Memory>: Port<M> + Any + Send {
         &mut self,
         _from: Origin,
         _now: Instant,
-    ) -> Result<(Option<LinkId>, Vec<u8>), NoMove> {
-        Err(NoMove::Failed)
+    ) -> Result<(Option<LinkId>, Vec<u8>), MoveRefusal> {
+        Err(MoveRefusal::Failed)
     }
 
     /// Begins a link to the peer that has offered this address.
-    fn call_offered(&mut self, _address: &[u8], _now: Instant) -> Result<LinkId, NoMove> {
-        Err(NoMove::Failed)
+    fn call_offered(&mut self, _address: &[u8], _now: Instant) -> Result<LinkId, MoveRefusal> {
+        Err(MoveRefusal::Failed)
     }
 
     /// Asks whether the peer of a link is there, and ends the link soon if it does not answer. False: the port cannot.
@@ -300,7 +300,7 @@ impl<M: Memory> HostPort<M> for RdmPort {
         &mut self,
         from: Origin,
         now: Instant,
-    ) -> Result<(Option<LinkId>, Vec<u8>), NoMove> {
+    ) -> Result<(Option<LinkId>, Vec<u8>), MoveRefusal> {
         if let Origin::Address(peer) = from {
             self.face(peer);
         }
@@ -308,7 +308,7 @@ impl<M: Memory> HostPort<M> for RdmPort {
         Ok((Some(link), address))
     }
 
-    fn call_offered(&mut self, address: &[u8], now: Instant) -> Result<LinkId, NoMove> {
+    fn call_offered(&mut self, address: &[u8], now: Instant) -> Result<LinkId, MoveRefusal> {
         self.call(address, now)
     }
 
@@ -349,16 +349,16 @@ impl<M: Memory> HostPort<M> for DgramPort {
         &mut self,
         _from: Origin,
         _now: Instant,
-    ) -> Result<(Option<LinkId>, Vec<u8>), NoMove> {
+    ) -> Result<(Option<LinkId>, Vec<u8>), MoveRefusal> {
         Ok((None, dgram::offer(self)?))
     }
 
-    fn call_offered(&mut self, address: &[u8], now: Instant) -> Result<LinkId, NoMove> {
+    fn call_offered(&mut self, address: &[u8], now: Instant) -> Result<LinkId, MoveRefusal> {
         dgram::call(self, address, now)
     }
 
     fn ask_peer(&mut self, link: LinkId, now: Instant) -> bool {
-        self.doubt(link, now);
+        self.probe_peer(link, now);
         true
     }
 

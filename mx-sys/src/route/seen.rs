@@ -13,13 +13,13 @@
 
 use crate::{literal, nic};
 use mx_port_base::origin::Origin;
-use mx_proto::origin::{Seen, Source};
-use mx_proto::{Identity, NicId, PeerPlace};
+use mx_proto::origin::{LinkOrigin, Source};
+use mx_proto::{Identity, NetworkId, NicId};
 use std::net::Ipv6Addr;
 
 /// The peer of a link from `origin`, as the endpoint `own` sees it. `user_has`: whether
 /// the endpoint of this machine that the peer says it is is one of that user's.
-pub(super) fn seen(origin: Origin, own: &Identity, user_has: impl Fn(u32) -> bool) -> Seen {
+pub(super) fn seen(origin: Origin, own: &Identity, user_has: impl Fn(u32) -> bool) -> LinkOrigin {
     // An interface may have come or gone.
     nic::look_again();
     let here = || Some(nic::first());
@@ -33,7 +33,7 @@ pub(super) fn seen(origin: Origin, own: &Identity, user_has: impl Fn(u32) -> boo
         }
         Origin::Unknown => None,
     };
-    Seen {
+    LinkOrigin {
         source: origin.source(),
         user: match origin {
             Origin::User(uid) => Some(uid),
@@ -45,12 +45,12 @@ pub(super) fn seen(origin: Origin, own: &Identity, user_has: impl Fn(u32) -> boo
 }
 
 /// The text of a place for the log ([`mx_proto::Config::name_of`]).
-pub(crate) fn name_of(place: PeerPlace) -> String {
+pub(crate) fn name_of(place: NetworkId) -> String {
     let nic = match place {
-        PeerPlace::Nic(nic) => nic,
-        PeerPlace::Source(Source::TRUSTED) => return "a link without a source".to_owned(),
-        PeerPlace::User(uid) => return format!("user {uid} of this machine"),
-        PeerPlace::Source(Source(number)) => match nic::ipv4(NicId(number)) {
+        NetworkId::Nic(nic) => nic,
+        NetworkId::Source(Source::TRUSTED) => return "a link without a source".to_owned(),
+        NetworkId::User(uid) => return format!("user {uid} of this machine"),
+        NetworkId::Source(Source(number)) => match nic::ipv4(NicId(number)) {
             Some(v4) => return v4.to_string(),
             None => return format!("{}/64", Ipv6Addr::from_bits(u128::from(number) << 64)),
         },
@@ -133,12 +133,12 @@ mod tests {
     #[test]
     fn the_log_names_addresses_and_users() {
         let nic = nic::id_of_address("192.0.2.7".parse().unwrap());
-        assert_eq!(name_of(PeerPlace::Nic(nic)), "192.0.2.7");
-        let from = |origin: Origin| name_of(PeerPlace::Source(origin.source()));
+        assert_eq!(name_of(NetworkId::Nic(nic)), "192.0.2.7");
+        let from = |origin: Origin| name_of(NetworkId::Source(origin.source()));
         assert_eq!(from(address("192.0.2.7:1")), "192.0.2.7");
-        assert_eq!(name_of(PeerPlace::User(0)), "user 0 of this machine");
+        assert_eq!(name_of(NetworkId::User(0)), "user 0 of this machine");
         assert_eq!(from(Origin::Oneself), "a link without a source");
         assert_eq!(from(address("[2001:db8:0:1::5]:1")), "2001:db8:0:1::/64");
-        assert_eq!(name_of(PeerPlace::Nic(NicId(7))), "interface 0x7");
+        assert_eq!(name_of(NetworkId::Nic(NicId(7))), "interface 0x7");
     }
 }

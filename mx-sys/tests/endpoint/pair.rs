@@ -2,7 +2,7 @@
 
 use crate::node::{KEY, Node, pattern, pending, waiting};
 use mx_proto::port::ConnectError;
-use mx_proto::{Config, EndpointId, MatchBits, NicId, Posted, RemoteId, Route, Status, Target};
+use mx_proto::{Config, EndpointId, MatchBits, NicId, RemoteId, Route, SendPosted, Status, Target};
 use mx_sys::{EndpointChoice, OpenError, OpenOptions, PortMap, ROUTE_LOCAL, ROUTE_TCP, nic};
 
 /// Two connected nodes; the remote is the second one as the first one sees it.
@@ -57,7 +57,7 @@ fn messages_of_every_size_around_the_limits_arrive() {
             };
             assert_eq!((done.status, done.length as usize), (status, size));
             assert_eq!((&got[..short], got[short]), (&sent[..short], 0xee));
-            if posted != Posted::Complete {
+            if posted != SendPosted::Complete {
                 assert_eq!(b.done(99).status, status);
             }
         }

@@ -16,7 +16,7 @@ use mx_port_tcp::TcpPort;
 use mx_proto::port::{ConnectError, LinkControl, WakeDescriptors};
 use mx_proto::{
     Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, MatchMask, NicId, OpKind,
-    Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
+    ReceivePosted, RemoteId, RequestId, Route, SendMode, SendPosted, SessionId, Status, Target,
 };
 use mx_sim::Completion;
 use mx_sim::{CallOff, Cancelled};
@@ -278,7 +278,7 @@ impl Node {
     }
 
     /// Posts a send. The bytes must live until it is done.
-    pub(crate) fn send(&self, to: RemoteId, bits: u64, bytes: &[u8], context: u64) -> Posted {
+    pub(crate) fn send(&self, to: RemoteId, bits: u64, bytes: &[u8], context: u64) -> SendPosted {
         let memory = reading(bytes);
         let mut engine = self.shared.lock();
         engine
@@ -290,13 +290,13 @@ impl Node {
     /// Sends and waits until it is done.
     pub(crate) fn send_all(&self, to: RemoteId, bits: u64, bytes: &[u8]) -> Status {
         match self.send(to, bits, bytes, 1 << 62 | bits) {
-            Posted::Complete => Status::Success,
-            Posted::Pending(_) => self.done(1 << 62 | bits).status,
+            SendPosted::Complete => Status::Success,
+            SendPosted::Pending(_) => self.done(1 << 62 | bits).status,
         }
     }
 
     /// Posts a receive. The bytes must live, and be left alone, until it is done.
-    pub(crate) fn post(&self, bits: u64, bytes: &mut [u8], context: u64) -> Received {
+    pub(crate) fn post(&self, bits: u64, bytes: &mut [u8], context: u64) -> ReceivePosted {
         let memory = writing(bytes);
         let mut engine = self.shared.lock();
         engine
@@ -308,8 +308,8 @@ impl Node {
     /// Receives and waits until it is done.
     pub(crate) fn receive(&self, bits: u64, bytes: &mut [u8]) -> Completion {
         match self.post(bits, bytes, 1 << 61 | bits) {
-            Received::Complete(done) => Completion::at_once(done, 1 << 61 | bits),
-            Received::Pending(_) => self.done(1 << 61 | bits),
+            ReceivePosted::Complete(done) => Completion::at_once(done, 1 << 61 | bits),
+            ReceivePosted::Pending(_) => self.done(1 << 61 | bits),
         }
     }
 
@@ -326,17 +326,17 @@ impl Drop for Node {
     }
 }
 
-pub(crate) fn pending(posted: Posted) -> RequestId {
+pub(crate) fn pending(posted: SendPosted) -> RequestId {
     match posted {
-        Posted::Pending(request) => request,
-        Posted::Complete => panic!("complete at once"),
+        SendPosted::Pending(request) => request,
+        SendPosted::Complete => panic!("complete at once"),
     }
 }
 
-pub(crate) fn waiting(received: Received) -> RequestId {
+pub(crate) fn waiting(received: ReceivePosted) -> RequestId {
     match received {
-        Received::Pending(request) => request,
-        Received::Complete(done) => panic!("complete at once: {done:?}"),
+        ReceivePosted::Pending(request) => request,
+        ReceivePosted::Complete(done) => panic!("complete at once: {done:?}"),
     }
 }
 

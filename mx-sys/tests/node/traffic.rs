@@ -5,7 +5,7 @@
 //! ```
 
 use super::{Node, pattern, waiting};
-use mx_proto::{Posted, RemoteId, Route, Status};
+use mx_proto::{RemoteId, Route, SendPosted, Status};
 
 /// Messages of these sizes there and back at once, each compared byte by byte.
 pub(crate) fn exchange(a: &Node, b: &Node, to_b: RemoteId, sizes: &[usize]) {
@@ -27,7 +27,7 @@ pub(crate) fn exchange(a: &Node, b: &Node, to_b: RemoteId, sizes: &[usize]) {
             assert_eq!(other[size], 0xee, "a byte behind the message");
         }
         for (node, posted) in sends {
-            if posted != Posted::Complete {
+            if posted != SendPosted::Complete {
                 assert_eq!(node.done(1000).status, Status::Success);
             }
         }
@@ -38,7 +38,7 @@ pub(crate) fn exchange(a: &Node, b: &Node, to_b: RemoteId, sizes: &[usize]) {
 /// So many small messages, which arrive whole and in order.
 pub(crate) fn stream(a: &Node, b: &Node, to_b: RemoteId, count: u64) {
     let messages: Vec<Vec<u8>> = (0..count).map(|n| pattern(n as usize % 300, n)).collect();
-    let posted: Vec<Posted> = messages
+    let posted: Vec<SendPosted> = messages
         .iter()
         .enumerate()
         .map(|(n, bytes)| a.send(to_b, 7, bytes, n as u64))
@@ -53,7 +53,7 @@ pub(crate) fn stream(a: &Node, b: &Node, to_b: RemoteId, count: u64) {
         assert_eq!(buffer[..message.len()], message[..]);
     }
     for (n, posted) in posted.iter().enumerate() {
-        if *posted != Posted::Complete {
+        if *posted != SendPosted::Complete {
             assert_eq!(a.done(n as u64).status, Status::Success);
         }
     }

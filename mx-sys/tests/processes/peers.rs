@@ -18,7 +18,7 @@ use crate::{cases, signal};
 use mx_port_dgram::BackendChoice;
 use mx_proto::port::ConnectError;
 use mx_proto::{
-    Config, Down, DownReason, EndpointId, Identity, MatchBits, MatchMask, NicId, Received,
+    Config, Down, DownReason, EndpointId, Identity, MatchBits, MatchMask, NicId, ReceivePosted,
     RemoteId, Route, Status, Target,
 };
 use mx_sim::{Cancelled, Completion};
@@ -205,7 +205,7 @@ fn a_killed_peer_that_is_only_waited_for_is_missed_at_once(way: Way) {
         let memory = UserMemory::owned(MallocBuffer::new(8).unwrap());
         let (bits, mask) = (MatchBits(NOWHERE), MatchMask::EXACT);
         let receive = (node.shared.lock().endpoint).recv_from(to, bits, mask, (memory, 1));
-        assert!(matches!(receive, Ok(Received::Pending(_))));
+        assert!(matches!(receive, Ok(ReceivePosted::Pending(_))));
         std::thread::sleep(Duration::from_millis(*wait));
         let begin = Instant::now();
         server.signal(libc::SIGKILL);
@@ -329,7 +329,10 @@ fn a_forked_child_leaves_its_parents_endpoint_alone(way: Way) {
     let large = pattern(LARGE, 1);
     let mut got = vec![0; LARGE];
     // In both directions, while the process is copied.
-    assert!(matches!(node.post(BACK, &mut got, 1), Received::Pending(_)));
+    assert!(matches!(
+        node.post(BACK, &mut got, 1),
+        ReceivePosted::Pending(_)
+    ));
     pending(node.send(to, ECHO, &large, 2));
     // SAFETY: the child opens what it uses, touches nothing of the parent's, and ends with `_exit`.
     let child = unsafe { libc::fork() };
@@ -397,8 +400,8 @@ fn round_trip(node: &Node, to: RemoteId, bytes: &[u8]) -> Vec<u8> {
     let posted = node.post(BACK, &mut got, 1 << 40);
     assert_eq!(node.send_all(to, ECHO, bytes), Status::Success);
     let done = match posted {
-        Received::Complete(done) => Completion::at_once(done, 1 << 40),
-        Received::Pending(_) => node.done(1 << 40),
+        ReceivePosted::Complete(done) => Completion::at_once(done, 1 << 40),
+        ReceivePosted::Pending(_) => node.done(1 << 40),
     };
     let result = (done.status, done.length as usize);
     assert_eq!(result, (Status::Success, bytes.len()));
@@ -594,7 +597,7 @@ impl Service {
 
     /// Takes in what is there, and waits for more.
     fn post(&mut self, node: &Node) {
-        while let Received::Complete(done) = node.post(self.bits, &mut self.room, self.bits) {
+        while let ReceivePosted::Complete(done) = node.post(self.bits, &mut self.room, self.bits) {
             self.take(node, &Completion::at_once(done, self.bits));
         }
     }

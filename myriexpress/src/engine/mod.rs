@@ -131,10 +131,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Requests the program has not taken back.
     #[cfg(test)]
     pub(crate) fn requests(&self) -> usize {
-        use mx_proto::ops::Places;
+        use mx_proto::ops::OpStorage;
         let ops = self.endpoint.ops();
         let all = (0..ops.places().len()).filter_map(|place| ops.at(place));
-        all.filter(|op| ops.word(*op).unwrap().has_handle()).count()
+        all.filter(|op| ops.data(*op).unwrap().has_handle()).count()
     }
 
     /// Takes in what has arrived and gives out what can go, unless the program's handler is deciding
@@ -318,8 +318,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     fn handle(&mut self, event: Event<Note>) {
         let program = self.endpoint.owner_mut();
         match event {
-            Event::Noted(Note::Ended(op, how)) => self.on_ended(op, how),
-            Event::Noted(Note::HeardOf(remote, identity)) => {
+            Event::Owner(Note::Ended(op, how)) => self.on_ended(op, how),
+            Event::Owner(Note::HeardOf(remote, identity)) => {
                 if program.peers.of_remote(remote).is_none() {
                     program.peers.connected(identity, remote);
                 }
@@ -411,7 +411,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let ops = self.endpoint.ops();
         if let Some(op) = ops.at(handle.place())
             && self.name(op) == handle
-            && let Some(word) = ops.word(op)
+            && let Some(word) = ops.data(op)
             && word.has_handle()
         {
             return Ok((op, word));

@@ -19,8 +19,8 @@ use crate::handles::{Address, PeerKey, RequestHandle};
 use crate::status::{Status, StatusCode};
 use mx_proto::port::{ConnectError, Port};
 use mx_proto::{
-    Clock, EndpointId, MatchBits, MatchMask, Memory, NicId, PostError, Posted, Received, RemoteId,
-    RequestId, SendMode, SessionId, Target,
+    Clock, EndpointId, MatchBits, MatchMask, Memory, NicId, PostError, ReceivePosted, RemoteId,
+    RequestId, SendMode, SendPosted, SessionId, Target,
 };
 use mx_sys::UserMemory;
 
@@ -67,8 +67,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     ) -> Option<RequestId> {
         let bits = MatchBits(word.status.match_info);
         match self.endpoint.send(remote, bits, memory, word, mode) {
-            Ok(Posted::Complete) => self.over(word, StatusCode::Success, word.status.msg_length),
-            Ok(Posted::Pending(op)) => {
+            Ok(SendPosted::Complete) => {
+                self.over(word, StatusCode::Success, word.status.msg_length)
+            }
+            Ok(SendPosted::Pending(op)) => {
                 self.flush();
                 Some(op)
             }
@@ -150,8 +152,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             return Err(refused);
         }
         let op = match self.endpoint.recv(bits, mask, memory, word) {
-            Ok(Received::Pending(op)) => Some(op),
-            Ok(Received::Complete(outcome)) => {
+            Ok(ReceivePosted::Pending(op)) => Some(op),
+            Ok(ReceivePosted::Complete(outcome)) => {
                 let op = self.endpoint.split().1.add_done(word);
                 op.inspect(|op| self.on_ended(*op, outcome))
             }

@@ -17,7 +17,7 @@ use super::peers::Peers;
 use super::{HANDLER, Options, UNEXPECTED};
 use crate::handles::{Address, PeerKey, REQUESTS_MAX};
 use crate::status::{Status, StatusCode};
-use mx_proto::ops::{Chunks, Ops};
+use mx_proto::ops::{ChunkedStorage, Ops};
 use mx_proto::{
     Arrival, Down, EntryId, Event, Events, Identity, MatchBits, MatchIndex, OpKind, Outcome, Owner,
     RemoteId, RequestId, Source, Verdict,
@@ -125,7 +125,7 @@ impl Program {
         code: StatusCode,
         transferred: u32,
     ) {
-        let Some(word) = ops.word_mut(op) else {
+        let Some(word) = ops.data_mut(op) else {
             debug_assert!(false, "{op:?} is no request");
             return;
         };
@@ -146,7 +146,7 @@ impl Program {
     /// The result of a request, if the program has a handle; that is stale from now on.
     #[inline]
     pub(super) fn hand_out(&mut self, ops: &mut Ops<Self>, op: RequestId) -> Option<Status> {
-        let word = ops.word_mut(op)?;
+        let word = ops.data_mut(op)?;
         let status = word.status;
         word.whose = Whose::None;
         if let Some(entry) = word.entry.take() {
@@ -165,7 +165,7 @@ impl Program {
         how: Outcome,
         from: Option<PeerKey>,
     ) {
-        let Some(word) = ops.word_mut(op) else {
+        let Some(word) = ops.data_mut(op) else {
             return;
         };
         let mut code = StatusCode::from(how.status);
@@ -201,9 +201,9 @@ impl Program {
 
 impl Owner for Program {
     type Memory = UserMemory;
-    type Word = Word;
-    type Note = Note;
-    type Places = Chunks<UserMemory, Word, { REQUESTS_MAX as u32 }>;
+    type OpData = Word;
+    type OwnerEvent = Note;
+    type OpStorage = ChunkedStorage<UserMemory, Word, { REQUESTS_MAX as u32 }>;
 
     fn joins(_: &[u8]) -> bool {
         true
@@ -225,7 +225,7 @@ impl Owner for Program {
         };
         match from {
             Some(_) => self.end(ops, op, how, from),
-            None => events.push_back(Event::Noted(Note::Ended(op, how))),
+            None => events.push_back(Event::Owner(Note::Ended(op, how))),
         }
     }
 
@@ -238,7 +238,7 @@ impl Owner for Program {
     ) -> Verdict {
         if self.peers.of_remote(arrival.source).is_none() {
             let note = Note::HeardOf(arrival.source, arrival.identity);
-            events.push_back(Event::Noted(note));
+            events.push_back(Event::Owner(note));
         }
         if self.deferring {
             self.produced |= HANDLER;

@@ -4,7 +4,7 @@
 
 use super::{AnyAddress, Backend, DgramPort, FabricDatagrams, Service};
 use mx_port_fabric::endpoint_address::EndpointAddress;
-use mx_proto::port::NoMove;
+use mx_proto::port::MoveRefusal;
 use mx_proto::{Instant, LinkId};
 
 impl Backend {
@@ -18,8 +18,8 @@ impl Backend {
 }
 
 /// Our address, for a peer whose session may move.
-pub fn offer(port: &DgramPort) -> Result<Vec<u8>, NoMove> {
-    let fabric = port.datagrams().fabric().ok_or(NoMove::Failed)?;
+pub fn offer(port: &DgramPort) -> Result<Vec<u8>, MoveRefusal> {
+    let fabric = port.datagrams().fabric().ok_or(MoveRefusal::Failed)?;
     let address = EndpointAddress {
         provider: fabric.provider().to_owned(),
         format: fabric.address_format(),
@@ -31,13 +31,13 @@ pub fn offer(port: &DgramPort) -> Result<Vec<u8>, NoMove> {
 }
 
 /// Begins a link to the peer that has offered this address.
-pub fn call(port: &mut DgramPort, address: &[u8], now: Instant) -> Result<LinkId, NoMove> {
-    let fabric = port.datagrams().fabric().ok_or(NoMove::Failed)?;
-    let theirs = EndpointAddress::parse(address).ok_or(NoMove::Differs)?;
+pub fn call(port: &mut DgramPort, address: &[u8], now: Instant) -> Result<LinkId, MoveRefusal> {
+    let fabric = port.datagrams().fabric().ok_or(MoveRefusal::Failed)?;
+    let theirs = EndpointAddress::parse(address).ok_or(MoveRefusal::Differs)?;
     if !theirs.is_on(fabric.provider(), fabric.address_format()) {
-        return Err(NoMove::Differs);
+        return Err(MoveRefusal::Differs);
     }
-    let name = fabric.whole(&theirs.address).ok_or(NoMove::Failed)?;
+    let name = fabric.whole(&theirs.address).ok_or(MoveRefusal::Failed)?;
     let link = port.call_at(AnyAddress::Fabric(name), now);
-    link.map_err(|_| NoMove::Full)
+    link.map_err(|_| MoveRefusal::Full)
 }

@@ -10,7 +10,7 @@ use super::frame::{AT_ONCE, FrameKind};
 use mx_port_base::epoll::Epoll;
 use mx_port_base::random;
 use mx_port_fabric::endpoint_address::EndpointAddress;
-use mx_proto::port::NoMove;
+use mx_proto::port::MoveRefusal;
 use mx_proto::{Instant, LinkId};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -22,25 +22,25 @@ impl RdmPort {
     }
 
     /// Makes an end of a link for a peer. Returns our address for it.
-    pub fn offer(&mut self, now: Instant) -> Result<(LinkId, Vec<u8>), NoMove> {
+    pub fn offer(&mut self, now: Instant) -> Result<(LinkId, Vec<u8>), MoveRefusal> {
         let cookie = self.cookie(now)?;
         let link = self.links.offer(cookie, now);
-        let address = self.endpoint_address(link).ok_or(NoMove::Failed)?;
+        let address = self.endpoint_address(link).ok_or(MoveRefusal::Failed)?;
         Ok((link, address.emit()))
     }
 
     /// Begins a link to a peer that has [offered](Self::offer) one, with its address.
-    pub fn call(&mut self, address: &[u8], now: Instant) -> Result<LinkId, NoMove> {
+    pub fn call(&mut self, address: &[u8], now: Instant) -> Result<LinkId, MoveRefusal> {
         let cookie = self.cookie(now)?;
-        let theirs = EndpointAddress::parse(address).ok_or(NoMove::Differs)?;
-        let fabric = self.fabric.as_mut().ok_or(NoMove::Failed)?;
+        let theirs = EndpointAddress::parse(address).ok_or(MoveRefusal::Differs)?;
+        let fabric = self.fabric.as_mut().ok_or(MoveRefusal::Failed)?;
         let terms = &fabric.plan().terms;
         if !theirs.is_on(&terms.provider, terms.address_format) {
-            return Err(NoMove::Differs);
+            return Err(MoveRefusal::Differs);
         }
         let Some(peer) = fabric.peer_of(&theirs) else {
             self.stats.malformed += 1;
-            return Err(NoMove::Failed);
+            return Err(MoveRefusal::Failed);
         };
         let at = peer.address;
         let link = self.links.call(cookie, peer, now);
@@ -83,14 +83,14 @@ impl RdmPort {
     }
 
     /// Draws the cookie of one more link, if there may be one.
-    fn cookie(&mut self, now: Instant) -> Result<u64, NoMove> {
+    fn cookie(&mut self, now: Instant) -> Result<u64, MoveRefusal> {
         if !self.is_open(now) {
-            return Err(NoMove::Failed);
+            return Err(MoveRefusal::Failed);
         }
         if self.links.is_full() {
-            return Err(NoMove::Full);
+            return Err(MoveRefusal::Full);
         }
-        random::nonzero().map_err(|_| NoMove::Failed)
+        random::nonzero().map_err(|_| MoveRefusal::Failed)
     }
 
     /// Our address for the peer of a link. `None` when the link or the fabric is gone.

@@ -281,7 +281,7 @@ impl Rx {
         stranger: bool,
         quota: usize,
     ) -> Result<(), Broken> {
-        let dire = mx_reserve::SUPPLY.is_dire();
+        let dire = mx_reserve::SUPPLY.is_critical();
         // Strangers are few and limited to little memory.
         let sparing = (pool.is_short() || dire) && !stranger;
         if !sparing {

@@ -20,8 +20,8 @@ use mx_proto::memory::Source;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
 use mx_proto::{
     Arrival, Config, Decision, Deferred, EndpointId, InboxStats, LinkId, MatchBits, MatchMask,
-    NicId, Posted, Received, RegionKey, RemoteId, RequestId, Rights, Route, SendMode, Status,
-    Verdict,
+    NicId, ReceivePosted, RegionKey, RemoteId, RequestId, Rights, Route, SendMode, SendPosted,
+    Status, Verdict,
 };
 use mx_sim::script::Event;
 use mx_sim::{Queue, Reports, Verdicts, VirtualClock};
@@ -264,7 +264,7 @@ impl World {
             0 => self.endpoint.get(remote, region, what),
             _ => self.endpoint.put(remote, region, what),
         });
-        if let Ok(Posted::Pending(request)) = posted {
+        if let Ok(SendPosted::Pending(request)) = posted {
             self.know(request);
         }
     }
@@ -400,7 +400,7 @@ impl World {
             self.endpoint
                 .send(to, MatchBits(bits), memory, context, mode)
         });
-        if let Ok(Posted::Pending(request)) = posted {
+        if let Ok(SendPosted::Pending(request)) = posted {
             self.know(request);
         }
     }
@@ -423,7 +423,7 @@ impl World {
         let (bits, mask) = (MatchBits(bits), MatchMask(mask));
         let context = self.next_context();
         let received = within(1, || self.endpoint.recv(bits, mask, memory, context));
-        if let Ok(Received::Pending(request)) = received {
+        if let Ok(ReceivePosted::Pending(request)) = received {
             self.know(request);
         }
     }

@@ -20,7 +20,7 @@ use crate::program::{Program, run};
 use hmac::{Hmac, Mac};
 use mx_proto::memory::Source;
 use mx_proto::port::{HeaderBytes, LinkControl, LinkDown};
-use mx_proto::secret::{Purpose, Role, Secret, Words};
+use mx_proto::secret::{ProofTranscript, Purpose, Role, Secret};
 use mx_proto::wire::{HELLO_LEN, Kind};
 use mx_proto::{
     Arrival, Config, EndpointId, Key, LinkId, MatchBits, NicId, RemoteId, SessionId, Status,
@@ -274,7 +274,7 @@ impl World {
             key.fill(0);
         }
         let port = self.endpoint.port();
-        let words = Words {
+        let words = ProofTranscript {
             purpose: Purpose::Introduction,
             caller: &caller,
             called: asked,

@@ -7,7 +7,7 @@
 
 use crate::meter::within;
 use mx_proto::memory::Memory;
-use mx_proto::origin::{Seen, Source};
+use mx_proto::origin::{LinkOrigin, Source};
 use mx_proto::port::{ConnectError, HeaderBytes, Limits};
 use mx_proto::secret::Binding;
 use mx_proto::wire::Kind;
@@ -157,14 +157,14 @@ impl Script for Links {
     }
 
     /// By its number: most are where they say, some are elsewhere, and of some nothing is known.
-    fn seen(&self, link: LinkId, _: Ends, claimed: &Identity) -> Seen {
+    fn seen(&self, link: LinkId, _: Ends, claimed: &Identity) -> LinkOrigin {
         let number = number(link);
         let nic = match number % 8 {
             6 => None,
             7 => Some(NicId(7)),
             _ => Some(claimed.nic),
         };
-        Seen {
+        LinkOrigin {
             source: Source(u64::from(number % 4)),
             user: None,
             nic,

@@ -304,13 +304,13 @@ impl Coverage {
     /// From here on this thread's peers are looked at.
     fn begin() {
         #[cfg(debug_assertions)]
-        drop(bmi_method::peer::state::met::take());
+        drop(bmi_method::peer::state::recorded::take());
     }
 
     /// Adds what this thread's peers have done since the last time.
     fn add(&mut self, shape: &'static str) {
         #[cfg(debug_assertions)]
-        for (step, count) in bmi_method::peer::state::met::take() {
+        for (step, count) in bmi_method::peer::state::recorded::take() {
             let entry = self.met.entry(step).or_default();
             entry.0 += count;
             entry.1.insert(shape);

@@ -45,7 +45,7 @@ where
         }
         let Some(completion) = self.take_completion(request) else {
             assert!(
-                self.ops().word(request).is_some(),
+                self.ops().data(request).is_some(),
                 "what is called off completes"
             );
             return Cancelled::Later;

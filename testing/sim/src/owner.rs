@@ -6,7 +6,7 @@
 //! ```
 
 use mx_proto::flow::Lane;
-use mx_proto::ops::{Chunks, Ops};
+use mx_proto::ops::{ChunkedStorage, Ops};
 use mx_proto::port::Port;
 use mx_proto::{
     Arrival, Clock, Down, Endpoint, Event, Events, MatchBits, Memory, OpKind, Outcome, Owner,
@@ -143,9 +143,9 @@ impl<M, V> DerefMut for Queue<M, V> {
 
 impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
     type Memory = M;
-    type Word = u64;
-    type Note = Note;
-    type Places = Chunks<M, u64>;
+    type OpData = u64;
+    type OwnerEvent = Note;
+    type OpStorage = ChunkedStorage<M, u64>;
 
     fn joins(greeting: &[u8]) -> bool {
         V::joins(greeting)
@@ -162,13 +162,13 @@ impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
         op: RequestId,
         how: Outcome,
     ) {
-        if let Some(context) = ops.word(op).copied() {
+        if let Some(context) = ops.data(op).copied() {
             let completion = Completion {
                 request: op,
                 context,
                 outcome: how,
             };
-            events.push_back(Event::Noted(Note::Completed(completion)));
+            events.push_back(Event::Owner(Note::Completed(completion)));
             ops.free(op);
         }
     }
@@ -180,7 +180,7 @@ impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
         body: Option<&B>,
     ) -> Verdict {
         let note = Note::Arrived(arrival.source, arrival.bits);
-        events.push_back(Event::Noted(note));
+        events.push_back(Event::Owner(note));
         self.verdicts.arrived(arrival, body)
     }
 
@@ -219,14 +219,14 @@ where
         while let Some(event) = self.next_event() {
             let queue = self.owner_mut();
             match event {
-                Event::Noted(Note::Completed(completion)) => {
+                Event::Owner(Note::Completed(completion)) => {
                     let how = &completion.outcome;
                     if how.kind != OpKind::Send && how.status == Status::Success {
                         queue.verdicts.seen(how.remote, how.bits);
                     }
                     queue.completions.push_back(completion);
                 }
-                Event::Noted(Note::Arrived(source, bits)) => queue.verdicts.seen(source, bits),
+                Event::Owner(Note::Arrived(source, bits)) => queue.verdicts.seen(source, bits),
                 Event::Down(down) => queue.downs.push_back(down),
                 Event::Joined { one, other, .. } => queue.verdicts.joined(one, other),
                 Event::Decidable | Event::Due(_) => {}

@@ -12,10 +12,10 @@ use crate::fabric::{Assembly, Fabric, HostId, Into, Read, Timed, What};
 use crate::fronts;
 use crate::profile::Profile;
 use crate::world::NodeId;
-use mx_proto::origin::Seen;
+use mx_proto::origin::LinkOrigin;
 use mx_proto::port::{
     Body, Close, ConnectError, FABRIC_RDM, HEADER_LEN, HeaderBytes, Limits, LinkControl, LinkDown,
-    NoMove, Place, Port, RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, body_len,
+    MoveRefusal, Place, Port, RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, body_len,
 };
 use mx_proto::round::{Front, Next, PortEvent, Rounds};
 use mx_proto::secret::Binding;
@@ -318,7 +318,7 @@ impl<M: Memory> LinkControl for SimPort<M> {
         _link: LinkId,
         _fabric: u32,
         _now: Instant,
-    ) -> Result<(Option<LinkId>, Vec<u8>), NoMove> {
+    ) -> Result<(Option<LinkId>, Vec<u8>), MoveRefusal> {
         let (link, address) = self.fabric.inner.borrow_mut().offer(self.host);
         Ok((Some(link), address))
     }
@@ -329,7 +329,7 @@ impl<M: Memory> LinkControl for SimPort<M> {
         _fabric: u32,
         address: &[u8],
         _now: Instant,
-    ) -> Result<LinkId, NoMove> {
+    ) -> Result<LinkId, MoveRefusal> {
         self.fabric.inner.borrow_mut().call(self.host, address)
     }
 
@@ -339,7 +339,7 @@ impl<M: Memory> LinkControl for SimPort<M> {
         }
     }
 
-    fn seen(&self, link: LinkId, _: &Identity) -> Seen {
+    fn link_origin(&self, link: LinkId, _: &Identity) -> LinkOrigin {
         self.fabric.inner.borrow().seen(self.host, link)
     }
 

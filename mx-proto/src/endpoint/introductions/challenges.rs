@@ -23,7 +23,7 @@ use crate::log_limit::LogLimit;
 use crate::owner::Owner;
 use crate::port::Port;
 use crate::remote::{LinkState, Remote};
-use crate::secret::{self, Binding, Purpose, Role, Words};
+use crate::secret::{self, Binding, ProofTranscript, Purpose, Role};
 use crate::status::{DownReason, Status, Violation};
 use crate::time::Clock;
 use crate::wire::{self, ChallengeBody, HELLO_LEN, Header, Hello};
@@ -85,7 +85,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let nonce = secret::nonce(&self.config.key.0, number);
         let said = ChallengeBody::said(&self.identity, &nonce);
         let caller = caller(&introduction.hello);
-        let proof = secret.prove(Role::Called, &words(&caller, &said, binding));
+        let proof = secret.prove(Role::Called, &transcript(&caller, &said, binding));
         let body = ChallengeBody {
             identity: self.identity,
             nonce,
@@ -108,7 +108,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let nonce = secret::nonce(&self.config.key.0, number);
         let said = ChallengeBody::said(&self.identity, &nonce);
         let caller = caller(&introduction.hello);
-        if secret.verify(Role::Caller, &words(&caller, &said, binding), proof) {
+        if secret.verify(Role::Caller, &transcript(&caller, &said, binding), proof) {
             return self.admit_all(link, introduction);
         }
         self.turn_away(link, introduction, Status::BadSecret, Rejection::Secret);
@@ -145,7 +145,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             caller(&hello),
             ChallengeBody::said(&body.identity, &body.nonce),
         );
-        let words = words(&caller, &said, binding);
+        let words = transcript(&caller, &said, binding);
         if !secret.verify(Role::Called, &words, &body.proof) {
             return self.distrust(from, who, Distrust::Another);
         }
@@ -212,8 +212,8 @@ fn caller(hello: &Hello) -> [u8; HELLO_LEN] {
     .emit()
 }
 
-fn words<'a>(caller: &'a [u8], called: &'a [u8], binding: Binding) -> Words<'a> {
-    Words {
+fn transcript<'a>(caller: &'a [u8], called: &'a [u8], binding: Binding) -> ProofTranscript<'a> {
+    ProofTranscript {
         purpose: Purpose::Introduction,
         caller,
         called,

@@ -44,22 +44,26 @@ fn no_remote_needs_a_credit_to_get_through() {
     for remote in 0..3 {
         for lane in Lane::ALL {
             let borrower = &mut town.remotes[remote as usize];
-            assert_eq!(borrower.payment(1, lane), Some(Paid::Slot(lane)));
-            borrower.pay(Paid::Slot(lane));
-            town.arrive(remote, Paid::Slot(lane)).expect("it is free");
+            assert_eq!(borrower.payment(1, lane), Some(Payment::Slot(lane)));
+            borrower.pay(Payment::Slot(lane));
+            town.arrive(remote, Payment::Slot(lane))
+                .expect("it is free");
             assert_eq!(
-                town.arrive(remote, Paid::Slot(lane)),
+                town.arrive(remote, Payment::Slot(lane)),
                 Err(Violation::NoSlot)
             );
         }
         // One lane moves though the other stands.
         for _ in 0..100 {
-            assert!(town.take(remote, Paid::Slot(Lane::Matched)), "told at once");
+            assert!(
+                town.take(remote, Payment::Slot(Lane::Matched)),
+                "told at once"
+            );
             town.tell(remote);
             let borrower = &mut town.remotes[remote as usize];
             assert_eq!(borrower.payment(1, Lane::Unexpected), None);
-            borrower.pay(Paid::Slot(Lane::Matched));
-            town.arrive(remote, Paid::Slot(Lane::Matched))
+            borrower.pay(Payment::Slot(Lane::Matched));
+            town.arrive(remote, Payment::Slot(Lane::Matched))
                 .expect("it is free");
         }
     }

@@ -19,7 +19,7 @@ struct Message {
     cost: u32,
     lane: Lane,
     /// The payment of a message that has been copied.
-    copied: Option<Paid>,
+    copied: Option<Payment>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ enum What {
 /// A message that waits.
 #[derive(Clone, Copy, Debug)]
 struct Here {
-    paid: Paid,
+    paid: Payment,
     fetch: u32,
 }
 
@@ -74,7 +74,7 @@ struct Node {
     sides: Vec<Side>,
     hostile: bool,
     /// Payments of waiting messages from nodes that are gone, and draws for nothing.
-    gone: Vec<(Source, Paid)>,
+    gone: Vec<(Source, Payment)>,
     drawn: Vec<u32>,
 }
 
@@ -153,7 +153,7 @@ impl Program {
             let all = node.flow.close(&mut node.all, to as u32);
             let stay = stay
                 .into_iter()
-                .filter(|here| all || matches!(here.paid, Paid::Credits(_)));
+                .filter(|here| all || matches!(here.paid, Payment::Credits(_)));
             node.gone.extend(stay.map(|here| (source, here.paid)));
         }
     }
@@ -197,7 +197,8 @@ impl Program {
             return;
         }
         let paid = side.borrower.payment(cost, lane);
-        let copied = paid.filter(|paid| matches!(paid, Paid::Credits(_)) && self.rng.chance(0.2));
+        let copied =
+            paid.filter(|paid| matches!(paid, Payment::Credits(_)) && self.rng.chance(0.2));
         let copied = copied.filter(|_| node.flow.copy(cost));
         if let Some(paid) = copied {
             side.borrower.pay(paid);
@@ -275,8 +276,8 @@ impl Program {
             let side = &mut node.sides[remote as usize];
             assert!(side.open);
             match say {
-                Say::Credit => side.credit = true,
-                Say::Revoke(credits) => assert_eq!(side.revoke.replace(credits), None),
+                CreditMessage::Credit => side.credit = true,
+                CreditMessage::Revoke(credits) => assert_eq!(side.revoke.replace(credits), None),
             }
         }
     }
@@ -485,7 +486,7 @@ impl Node {
                 fetch,
             } => {
                 let cost = if fetch > 0 { 1 } else { message.cost };
-                let paid = Paid::of(aux, cost)?;
+                let paid = Payment::of(aux, cost)?;
                 let account = &mut self.all.0[from].0;
                 let updated = self.flow.arrived(account, paid)?;
                 if message.number != u32::MAX {
@@ -547,9 +548,9 @@ impl Node {
         );
         assert!(stats.lent + stats.copies <= self.settings.total() - self.settings.reserve());
         assert_eq!(stats.drawn, self.drawn.iter().sum());
-        let credits = |paid: &Paid| match paid {
-            Paid::Credits(cost) => *cost,
-            Paid::Slot(_) => 0,
+        let credits = |paid: &Payment| match paid {
+            Payment::Credits(cost) => *cost,
+            Payment::Slot(_) => 0,
         };
         let gone = self.gone.iter().map(|(_, paid)| credits(paid).max(1));
         assert_eq!(stats.tombstones, gone.sum());

@@ -27,7 +27,7 @@ fn the_longest_quiet_is_asked_for_what_is_above_the_minimum() {
     assert_eq!((town.credit_limit(1), town.credit_limit(4)), (0, 24));
     assert_eq!(town.flow.stats().revoked, 200);
     // There are some left over, and no other remote is asked.
-    assert_eq!(town.want(4, 170), [(4, Say::Credit)]);
+    assert_eq!(town.want(4, 170), [(4, CreditMessage::Credit)]);
     assert_eq!((town.credit_limit(4), town.flow.stats().free), (200, 200));
 }
 
@@ -37,7 +37,10 @@ fn no_more_is_asked_for_than_is_wanted() {
     town.epochs(2);
     town.miss(4, 20);
     let said = town.flow.poll(&mut town.all);
-    assert!(matches!(said, Some((0, Say::Revoke(200)))), "{said:?}");
+    assert!(
+        matches!(said, Some((0, CreditMessage::Revoke(200)))),
+        "{said:?}"
+    );
     assert_eq!(town.flow.poll(&mut town.all), None);
 }
 
@@ -50,7 +53,10 @@ fn a_remote_that_needs_its_credits_keeps_them_and_is_asked_when_it_is_quiet_agai
     }
     // The first has something that it cannot send, and answers so.
     town.miss(4, 16);
-    assert_eq!(town.flow.poll(&mut town.all), Some((0, Say::Revoke(200))));
+    assert_eq!(
+        town.flow.poll(&mut town.all),
+        Some((0, CreditMessage::Revoke(200)))
+    );
     town.tell(0);
     assert_eq!(town.remotes[0].give_back(200, 1), 0);
     assert_eq!(town.flow.returned(&mut town.all, 0, 0), Ok(()));
@@ -81,7 +87,7 @@ fn a_remote_that_does_not_answer_is_asked_once_and_holds_up_no_other() {
     let ask = |town: &mut Town| {
         let mut asked = Vec::new();
         while let Some((remote, say)) = town.flow.poll(&mut town.all) {
-            assert!(matches!(say, Say::Revoke(_)));
+            assert!(matches!(say, CreditMessage::Revoke(_)));
             asked.push(remote);
         }
         asked
@@ -117,7 +123,10 @@ fn what_is_given_back_was_asked_for_and_there() {
         town.message(remote, 1);
     }
     town.miss(4, 8);
-    assert_eq!(town.flow.poll(&mut town.all), Some((1, Say::Revoke(200))));
+    assert_eq!(
+        town.flow.poll(&mut town.all),
+        Some((1, CreditMessage::Revoke(200)))
+    );
     for much in [201, u32::MAX] {
         let answer = town.flow.returned(&mut town.all, 1, much);
         assert_eq!(answer, Err(Violation::NotHad));
@@ -128,7 +137,7 @@ fn what_is_given_back_was_asked_for_and_there() {
         (800, 3)
     );
     assert_eq!(town.flow.returned(&mut town.all, 1, 200), Ok(()));
-    assert_eq!(town.run_until_idle(), [(4, Say::Credit)]);
+    assert_eq!(town.run_until_idle(), [(4, CreditMessage::Credit)]);
 }
 
 #[test]
@@ -148,20 +157,27 @@ fn while_none_is_quiet_credits_above_a_share_are_not_told_again() {
     }
     assert_eq!(town.run_until_idle(), []);
     for remote in 0..4 {
-        town.take(remote, Paid::Credits(60));
+        town.take(remote, Payment::Credits(60));
         assert_eq!(
             (town.credit_limit(remote), town.account(remote).due()),
             (140, 0)
         );
     }
     let said = town.run_until_idle();
-    assert_eq!(said, [(4, Say::Credit), (5, Say::Credit), (6, Say::Credit)]);
+    assert_eq!(
+        said,
+        [
+            (4, CreditMessage::Credit),
+            (5, CreditMessage::Credit),
+            (6, CreditMessage::Credit)
+        ]
+    );
     assert_eq!(
         [4, 5, 6, 7].map(|remote| town.credit_limit(remote)),
         [100, 100, 40, 0]
     );
     for remote in 0..4 {
-        town.take(remote, Paid::Credits(140));
+        town.take(remote, Payment::Credits(140));
         town.tell(remote);
     }
     town.run_until_idle();
@@ -189,7 +205,10 @@ fn what_a_quiet_remote_was_not_told_of_is_taken_without_asking() {
         town.message(remote, 1);
     }
     town.miss(4, 100);
-    assert_eq!(town.flow.poll(&mut town.all), Some((0, Say::Revoke(140))));
+    assert_eq!(
+        town.flow.poll(&mut town.all),
+        Some((0, CreditMessage::Revoke(140)))
+    );
     assert_eq!((town.credit_limit(0), town.account(0).due()), (140, 0));
     assert_eq!(town.flow.stats().narrowed, 60);
 }

@@ -24,14 +24,14 @@ use std::time::Duration;
 
 /// The arrivals and losses of the last so many bytes.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Account {
+pub(super) struct LossStats {
     arrived: u64,
     lost: u64,
 }
 
 /// The state before a reduction.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fall {
+pub(super) struct UndoState {
     window: u64,
     threshold: u64,
     plateau: u64,
@@ -61,7 +61,7 @@ impl Congestion {
     ) {
         if self.fell_at.is_some_and(|at| latest_sent_at <= at) {
             // The same loss event; it counts for the decision to undo the reduction.
-            if let Some(fall) = &mut self.fall {
+            if let Some(fall) = &mut self.undo {
                 fall.lost += bytes;
             }
             return;
@@ -69,7 +69,7 @@ impl Congestion {
         self.account.lost += bytes;
         self.look_for_queue(rtt);
         let many = run >= self.run_of_a_full_queue() || self.account.lost > self.tolerated();
-        if !self.queue && (!many || self.is_chance()) {
+        if !self.queue && (!many || self.is_random_loss()) {
             return;
         }
         self.remember(false);
@@ -105,11 +105,11 @@ impl Congestion {
             self.account.lost = self.account.lost.saturating_sub(bytes);
             return false;
         }
-        let Some(fall) = &mut self.fall else {
+        let Some(fall) = &mut self.undo else {
             return false;
         };
         fall.lost = fall.lost.saturating_sub(bytes);
-        let Fall {
+        let UndoState {
             lost,
             tolerated,
             by_timeout,
@@ -128,37 +128,40 @@ impl Congestion {
             return;
         }
         let share = self.account.share();
-        if !self.is_chance()
-            && let Some(fall) = &mut self.fall
+        if !self.is_random_loss()
+            && let Some(fall) = &mut self.undo
         {
             fall.helped = true;
         }
-        self.account = Account::default();
-        if share * MUCH_LESS < self.chance {
-            self.chance = self.chance.midpoint(share);
+        self.account = LossStats::default();
+        if share * MUCH_LESS < self.random_loss {
+            self.random_loss = self.random_loss.midpoint(share);
         }
     }
 
     /// True if as much is lost as before the reduction. The losses are then random, and it is
     /// undone.
-    fn is_chance(&mut self) -> bool {
-        let Some(fall) = &self.fall else {
+    fn is_random_loss(&mut self) -> bool {
+        let Some(fall) = &self.undo else {
             return false;
         };
         let share = self.share_to_compare();
         if fall.share == 0 || fall.helped || share * MUCH_LESS < fall.share {
             return false;
         }
-        self.chance = self.chance.max(share.midpoint(fall.share)).min(CHANCE_MAX);
+        self.random_loss = self
+            .random_loss
+            .max(share.midpoint(fall.share))
+            .min(CHANCE_MAX);
         self.undo();
-        self.account = Account::default();
+        self.account = LossStats::default();
         true
     }
 
     /// True while the effect of the reduction is unknown. Until then the window must not grow,
     /// since its losses could not be compared.
     pub(super) fn is_experiment(&self) -> bool {
-        self.fall.as_ref().is_some_and(Fall::is_open)
+        self.undo.as_ref().is_some_and(UndoState::is_open)
     }
 
     /// The share lost, of 1024, for a comparison; 0 if it is of too few segments, or so large that
@@ -175,7 +178,7 @@ impl Congestion {
     /// The window is about to fall.
     fn remember(&mut self, by_timeout: bool) {
         let comparable = !self.queue && !by_timeout;
-        let mut fall = Fall {
+        let mut fall = UndoState {
             window: self.window,
             threshold: self.threshold,
             plateau: self.plateau,
@@ -191,11 +194,11 @@ impl Congestion {
             by_timeout,
             helped: false,
         };
-        if let Some(before) = self.fall.filter(Fall::is_open)
+        if let Some(before) = self.undo.filter(UndoState::is_open)
             && comparable
         {
             // The reduction before this one was not decided yet: both are undone together.
-            fall = Fall {
+            fall = UndoState {
                 lost: before.lost + fall.lost,
                 share: if fall.share > 0 {
                     fall.share
@@ -205,12 +208,12 @@ impl Congestion {
                 ..before
             };
         }
-        self.fall = Some(fall);
+        self.undo = Some(fall);
     }
 
     /// Undoes the reduction: the window should not have fallen.
     fn undo(&mut self) {
-        let Some(fall) = self.fall.take() else {
+        let Some(fall) = self.undo.take() else {
             return;
         };
         self.window = self.window.max(fall.window).min(self.cap);
@@ -225,7 +228,7 @@ impl Congestion {
     pub(super) fn start_over(&mut self, now: Instant) {
         self.epoch = None;
         self.fell_at = Some(now);
-        self.account = Account::default();
+        self.account = LossStats::default();
         self.round = Round::new(self.window, self.round.before);
     }
 
@@ -239,13 +242,13 @@ impl Congestion {
     /// that in so few.
     fn tolerated(&self) -> u64 {
         let counted = self.counted();
-        let chance = counted * u64::from(self.chance) * 5 / 4096;
+        let chance = counted * u64::from(self.random_loss) * 5 / 4096;
         counted / 50 + chance + self.segment * CHANCE
     }
 
     /// So many segments lost in a row are no chance.
     fn run_of_a_full_queue(&self) -> u32 {
-        match self.chance {
+        match self.random_loss {
             0..32 => 3,
             32..64 => 5,
             _ => 7,
@@ -253,14 +256,14 @@ impl Congestion {
     }
 }
 
-impl Fall {
+impl UndoState {
     /// Whether the reduction was for losses, without a queue, and has not been seen to help.
     fn is_open(&self) -> bool {
         !self.helped && !self.by_timeout && self.tolerated > 0
     }
 }
 
-impl Account {
+impl LossStats {
     fn total(&self) -> u64 {
         self.arrived + self.lost
     }

@@ -471,7 +471,7 @@ fn a_loss_that_ends_with_the_fall_was_congestion() {
         congestion.on_arrived(now, 10_000, 0, &rtt);
     }
     assert_eq!(
-        (congestion.window(), congestion.chance),
+        (congestion.window(), congestion.random_loss),
         (window / 10 * 7, 0)
     );
     lose_until_it_falls(&mut congestion, &mut rtt, &mut now);
@@ -490,13 +490,13 @@ fn chance_is_known_up_to_a_quarter_and_forgotten_when_nothing_is_lost() {
             congestion.on_lost(now, 2000, 1, now.before(MS), &rtt);
         }
     }
-    assert_eq!(congestion.chance, 203);
+    assert_eq!(congestion.random_loss, 203);
     for _ in 0..2000 {
         now = now.after(MS / 20);
         rtt.on_sample(now, MS);
         congestion.on_arrived(now, 10_000, 0, &rtt);
     }
-    assert_eq!(congestion.chance, 0);
+    assert_eq!(congestion.random_loss, 0);
 }
 
 #[test]

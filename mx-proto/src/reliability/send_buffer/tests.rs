@@ -84,7 +84,7 @@ fn memory_shorter_than_promised_is_filled_up_with_zeros() {
 #[test]
 fn while_memory_is_short_only_blocks_that_are_there_are_used() {
     let dire = Supply {
-        level: || crate::supply::Level::Dire,
+        level: || crate::supply::MemoryLevel::Critical,
         ..Supply::ENDLESS
     };
     let mut send_buffer = SendBuffer::new(64 << 10);

@@ -10,7 +10,7 @@
 
 use super::super::pmtu::{Found, Pmtu};
 use super::super::reliable_config::ReliableConfig;
-use super::super::rtt::{Remembered, Rtt};
+use super::super::rtt::{Rtt, SavedRtt};
 use super::super::seq::Seq;
 use super::super::timers::Timer;
 use super::{Caller, Session, State};
@@ -26,7 +26,7 @@ pub(in crate::reliability) struct SuspendedSession {
     heard_at: Instant,
     progress_at: Instant,
     pinged_at: Instant,
-    path: Remembered,
+    path: SavedRtt,
     size: Found,
     /// Numbers of our next segment and of theirs.
     next: Seq,

@@ -12,8 +12,8 @@
 
 use mx_proto::Instant;
 use mx_proto::flow::{
-    Accounts, Borrower, CreditFields, EPOCH_TIME, Flow, FlowStats, Lane, Lender, Paid, Say,
-    Settings,
+    Accounts, Borrower, CreditFields, CreditMessage, EPOCH_TIME, Flow, FlowStats, Lane, Lender,
+    Payment, Settings,
 };
 use mx_proto::origin::Source;
 use std::collections::VecDeque;
@@ -44,11 +44,11 @@ pub(crate) struct Crowd {
     cost: u32,
     up: VecDeque<(Instant, u32, Up)>,
     down: VecDeque<(Instant, u32, Down)>,
-    pulls: VecDeque<(Instant, u32, Paid)>,
+    pulls: VecDeque<(Instant, u32, Payment)>,
     /// Announced messages that wait for a draw.
-    announced: VecDeque<(u32, Paid)>,
+    announced: VecDeque<(u32, Payment)>,
     /// Messages that the host can take, and whether they were pulled.
-    inbox: VecDeque<(u32, Paid, bool)>,
+    inbox: VecDeque<(u32, Payment, bool)>,
     /// When the host is ready for the next.
     ready: Instant,
     now: Instant,
@@ -80,8 +80,14 @@ impl Accounts for Table {
 /// The contents of a packet beside its credit fields.
 #[derive(Clone, Copy)]
 enum Up {
-    Message { paid: Paid, data: bool, wanted: u32 },
-    Credit { wanted: u32 },
+    Message {
+        paid: Payment,
+        data: bool,
+        wanted: u32,
+    },
+    Credit {
+        wanted: u32,
+    },
     Return(u32),
 }
 
@@ -287,11 +293,11 @@ impl Crowd {
                 return;
             };
             match say {
-                Say::Credit => {
+                CreditMessage::Credit => {
                     self.controls += 1;
                     self.tell(peer);
                 }
-                Say::Revoke(credits) => {
+                CreditMessage::Revoke(credits) => {
                     self.controls += 1;
                     let fields = self.credit_fields(peer);
                     self.say(peer, Down::Revoke(credits, fields));

@@ -4,8 +4,8 @@ use super::{DirectPort, Directory};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_rdm::{Device, RdmError, RdmOptions};
 use mx_proto::{
-    Clock, Config, Endpoint, EndpointId, Identity, MatchBits, MatchMask, Memory, NicId, Posted,
-    Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
+    Clock, Config, Endpoint, EndpointId, Identity, MatchBits, MatchMask, Memory, NicId,
+    ReceivePosted, RemoteId, RequestId, Route, SendMode, SendPosted, SessionId, Status, Target,
 };
 use mx_sim::Completion;
 use mx_sim::{CallOff, Cancelled};
@@ -209,8 +209,8 @@ impl Nodes {
         let bits = MatchBits(bits);
         let mode = SendMode::Standard;
         match self.end(from).send(to, bits, memory, context, mode) {
-            Ok(Posted::Complete) => None,
-            Ok(Posted::Pending(id)) => Some(id),
+            Ok(SendPosted::Complete) => None,
+            Ok(SendPosted::Pending(id)) => Some(id),
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -235,11 +235,11 @@ impl Nodes {
         let bits = MatchBits(bits);
         let posted = self.end(at).recv(bits, MatchMask::EXACT, memory, context);
         match posted.unwrap() {
-            Received::Complete(done) => {
+            ReceivePosted::Complete(done) => {
                 self.done[at].push(Completion::at_once(done, context));
                 None
             }
-            Received::Pending(id) => Some(id),
+            ReceivePosted::Pending(id) => Some(id),
         }
     }
 

@@ -106,7 +106,7 @@ impl World {
         let cancelled = self.nodes.cancel(0, request);
         let name = format!("{}: {what}", self.name);
         let later = cancelled == Cancelled::Later;
-        while later && self.nodes.end(0).ops().word(request).is_some() {
+        while later && self.nodes.end(0).ops().data(request).is_some() {
             match self.peer {
                 Peer::Moves => self.steps(1),
                 Peer::Stops | Peer::Dies => {

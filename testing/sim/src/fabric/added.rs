@@ -6,7 +6,7 @@
 
 use super::{Fabric, HostId, Inner, What};
 use crate::world::NodeId;
-use mx_proto::port::{LinkDown, NoMove};
+use mx_proto::port::{LinkDown, MoveRefusal};
 use mx_proto::{LinkId, Memory};
 
 impl<M: Memory> Fabric<M> {
@@ -39,13 +39,13 @@ impl<M: Memory> Inner<M> {
     }
 
     /// Begins a link to the end with that address.
-    pub(crate) fn call(&mut self, host: HostId, address: &[u8]) -> Result<LinkId, NoMove> {
+    pub(crate) fn call(&mut self, host: HostId, address: &[u8]) -> Result<LinkId, MoveRefusal> {
         let word = |at: usize| {
             let bytes = address.get(at..at + 8)?.try_into().ok()?;
             Some(u64::from_le_bytes(bytes))
         };
         let words = word(0).zip(word(8)).filter(|_| address.len() == 16);
-        let (peer, offered) = words.ok_or(NoMove::Differs)?;
+        let (peer, offered) = words.ok_or(MoveRefusal::Differs)?;
         let (peer, offered) = (peer as HostId, LinkId::from_word(offered));
         let now = self.world.now();
         let link = self.add_end(host, false, now);

@@ -7,7 +7,7 @@
 
 use super::{Fabric, Host, HostId, Inner};
 use crate::world::NodeId;
-use mx_proto::origin::{Seen, Source};
+use mx_proto::origin::{LinkOrigin, Source};
 use mx_proto::port::LinkDown;
 use mx_proto::{EndpointId, LinkId, Memory, NicId};
 
@@ -76,7 +76,7 @@ impl<M: Memory> Inner<M> {
 
     /// The other end of a link, as that port sees it. Nodes on its own machine, which they call with
     /// any address, have the name that the machine has for itself.
-    pub(crate) fn seen(&self, host: HostId, link: LinkId) -> Seen {
+    pub(crate) fn seen(&self, host: HostId, link: LinkId) -> LinkOrigin {
         let end = self.end(host, link);
         let peer = end.and_then(|end| Some(end.peer?.0));
         let own = self.addresses(host);
@@ -86,7 +86,7 @@ impl<M: Memory> Inner<M> {
             (Some(from), _) => Some(from),
             (None, peer) => peer.map(|peer| self.hosts[peer].nic),
         };
-        Seen {
+        LinkOrigin {
             source: from.map_or(Source::TRUSTED, |from| Source(from.0)),
             user: None,
             nic,

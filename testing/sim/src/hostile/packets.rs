@@ -1,7 +1,7 @@
 //! Packets of introductions as any node can make them, true and untrue.
 
 use mx_proto::port::HeaderBytes;
-use mx_proto::secret::{Binding, Purpose, Role, Secret, Words};
+use mx_proto::secret::{Binding, ProofTranscript, Purpose, Role, Secret};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{EndpointId, Identity, NicId};
 
@@ -90,7 +90,7 @@ fn prove(role: Role, said: &[u8], asked: &[u8], secret: &Secret, binding: Bindin
     if let Some(key) = caller.get_mut(8..12) {
         key.fill(0);
     }
-    let words = Words {
+    let words = ProofTranscript {
         purpose: Purpose::Introduction,
         caller: &caller,
         called: asked,

@@ -16,8 +16,8 @@ use crate::owner::Queue;
 use crate::world::NodeId;
 use mx_proto::port::Port;
 use mx_proto::{
-    Endpoint, MatchBits, MatchMask, NicId, PostError, Posted, Received, RemoteId, RequestId,
-    SendMode, Target,
+    Endpoint, MatchBits, MatchMask, NicId, PostError, ReceivePosted, RemoteId, RequestId, SendMode,
+    SendPosted, Target,
 };
 
 impl<P: Port<Buffer>> Node<P> {
@@ -172,7 +172,7 @@ impl<P: Port<Buffer>> Node<P> {
             .endpoint
             .send(remote, bits, buffer.share(), context, mode)
         {
-            Ok(Posted::Complete) => {
+            Ok(SendPosted::Complete) => {
                 let kind = if self.endpoint.stats().queued > queued {
                     "Send from a copy"
                 } else {
@@ -188,7 +188,7 @@ impl<P: Port<Buffer>> Node<P> {
                     .borrow_mut()
                     .send_done(serial, false);
             }
-            Ok(Posted::Pending(request)) => self.pending(context, request),
+            Ok(SendPosted::Pending(request)) => self.pending(context, request),
             Err(error) => {
                 assert_eq!(error, PostError::UnknownRemote);
                 self.ops.remove(&context);
@@ -240,10 +240,10 @@ impl<P: Port<Buffer>> Node<P> {
             });
         }
         match self.endpoint.recv(bits, mask, buffer.share(), context) {
-            Ok(Received::Complete(outcome)) => {
+            Ok(ReceivePosted::Complete(outcome)) => {
                 self.on_completion(crate::Completion::at_once(outcome, context))
             }
-            Ok(Received::Pending(request)) => self.pending(context, request),
+            Ok(ReceivePosted::Pending(request)) => self.pending(context, request),
             Err(error) => panic!("a receive with good bits was refused: {error}"),
         }
     }

@@ -19,7 +19,7 @@ mod port;
 pub use net::{End, Net, ScriptedNet, link};
 pub use port::ScriptedPort;
 
-use mx_proto::origin::Seen;
+use mx_proto::origin::LinkOrigin;
 use mx_proto::port::{ConnectError, HeaderBytes, Limits, LinkDown, RemoteKey, RemoteUse};
 use mx_proto::secret::Binding;
 use mx_proto::{Identity, LinkId, Memory, NicId, Target};
@@ -46,8 +46,8 @@ pub trait Script: Default + fmt::Debug {
     }
 
     /// Answers [`mx_proto::port::LinkControl::seen`].
-    fn seen(&self, _link: LinkId, _ends: Ends, claimed: &Identity) -> Seen {
-        Seen::trusted(claimed)
+    fn seen(&self, _link: LinkId, _ends: Ends, claimed: &Identity) -> LinkOrigin {
+        LinkOrigin::trusted(claimed)
     }
 
     /// Returns whether an interface is one of a node's.

@@ -7,7 +7,7 @@ use super::net::{Net, Open, ScriptedNet, Step, copy, link};
 use super::{Delivery, Event, RemoteCall, Script};
 use crate::aside::aside;
 use crate::fronts;
-use mx_proto::origin::Seen;
+use mx_proto::origin::LinkOrigin;
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Place, Port, RemoteKey,
     RemoteMemory, RemoteRead, SendError, Sent, body_len,
@@ -187,7 +187,7 @@ impl<S: Script> LinkControl for ScriptedPort<S> {
 
     fn disarm(&mut self) {}
 
-    fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
+    fn link_origin(&self, link: LinkId, claimed: &Identity) -> LinkOrigin {
         self.net
             .with(|net| net.script.seen(link, net.ends(link), claimed))
     }

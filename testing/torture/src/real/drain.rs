@@ -6,7 +6,7 @@
 //!                                  `-- the session is lost: of a caller, over; else from the start
 //! ```
 //!
-//! Messages that are never received take room for early messages, until a peer may send no more. And
+//! Messages that are never received take room for unexpected messages, until a peer may send no more. And
 //! one that has waited for long must be as it was.
 //!
 //! Owns: the receives for this. The caller decides when it is over, and cancels the remaining

@@ -20,7 +20,7 @@ use std::fmt;
 ///   else is to be done with one than to keep it.
 /// * They go with their endpoint, whatever lies in them. Places whose memory is used for something else
 ///   afterwards put [`Record::default`] where an operation still is.
-pub trait Places<M, W>: Default + fmt::Debug {
+pub trait OpStorage<M, W>: Default + fmt::Debug {
     /// The number of free places that are kept unused while there can be more, so that stale ids of
     /// them stay recognisable. If it is not 0, the one that has been free for longest is reused
     /// first, otherwise the one that was used last.
@@ -47,10 +47,10 @@ pub trait Places<M, W>: Default + fmt::Debug {
     fn record_mut(&mut self, place: u32) -> &mut Record<M>;
 
     /// The owner's word at a place. Panics like [`Self::record`].
-    fn word(&self, place: u32) -> &W;
+    fn data(&self, place: u32) -> &W;
 
     /// The owner's word at a place, to change it.
-    fn word_mut(&mut self, place: u32) -> &mut W;
+    fn data_mut(&mut self, place: u32) -> &mut W;
 
     /// Both to change them.
     fn both_mut(&mut self, place: u32) -> (&mut Record<M>, &mut W);
@@ -67,20 +67,20 @@ pub trait Places<M, W>: Default + fmt::Debug {
 /// Places in chunks of ordinary memory, as many as fit into `MAX`. A chunk stays until all of them
 /// go.
 #[derive(Debug)]
-pub struct Chunks<M, W, const MAX: u32 = { u32::MAX }>(Vec<Box<Chunk<M, W>>>);
+pub struct ChunkedStorage<M, W, const MAX: u32 = { u32::MAX }>(Vec<Box<Chunk<M, W>>>);
 
 type Chunk<M, W> = [(Record<M>, W); CHUNK];
 
 /// Places that are added at a time: about ten kilobytes.
 const CHUNK: usize = 64;
 
-impl<M, W, const MAX: u32> Default for Chunks<M, W, MAX> {
+impl<M, W, const MAX: u32> Default for ChunkedStorage<M, W, MAX> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<M, W, const MAX: u32> Chunks<M, W, MAX> {
+impl<M, W, const MAX: u32> ChunkedStorage<M, W, MAX> {
     #[inline]
     fn at(&self, place: u32) -> &(Record<M>, W) {
         let place = place as usize;
@@ -94,7 +94,9 @@ impl<M, W, const MAX: u32> Chunks<M, W, MAX> {
     }
 }
 
-impl<M: fmt::Debug, W: Default + fmt::Debug, const MAX: u32> Places<M, W> for Chunks<M, W, MAX> {
+impl<M: fmt::Debug, W: Default + fmt::Debug, const MAX: u32> OpStorage<M, W>
+    for ChunkedStorage<M, W, MAX>
+{
     #[inline]
     fn len(&self) -> u32 {
         // `grow` sees to it.
@@ -122,12 +124,12 @@ impl<M: fmt::Debug, W: Default + fmt::Debug, const MAX: u32> Places<M, W> for Ch
     }
 
     #[inline]
-    fn word(&self, place: u32) -> &W {
+    fn data(&self, place: u32) -> &W {
         &self.at(place).1
     }
 
     #[inline]
-    fn word_mut(&mut self, place: u32) -> &mut W {
+    fn data_mut(&mut self, place: u32) -> &mut W {
         &mut self.at_mut(place).1
     }
 

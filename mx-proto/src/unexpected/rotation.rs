@@ -16,9 +16,9 @@
 //! Cost: O(1) for each message. A turn without messages takes no memory, so there may be any number of
 //! turns.
 
-use super::{Body, Early, Stage, Store};
+use super::{Body, Stage, UnexpectedMessage, UnexpectedQueue};
 use crate::ids::EntryId;
-use crate::matching::{Chains, Ends};
+use crate::matching::{ChainEnds, Chains};
 use crate::stats::InboxStats;
 use foldhash::fast::RandomState;
 use slab::Slab;
@@ -26,14 +26,14 @@ use std::collections::HashMap;
 
 /// See the module.
 #[derive(Default, Debug)]
-pub(super) struct Turns {
+pub(super) struct InboxRotation {
     /// Turns with messages.
-    pub(super) all: Slab<Turn>,
+    pub(super) all: Slab<PeerQueue>,
     /// The slots of turns, by number.
     pub(super) slots: HashMap<u32, u32, RandomState>,
-    pub(super) rotation: Ends,
+    pub(super) rotation: ChainEnds,
     pub(super) rotating: Chains,
-    pub(super) line: Ends,
+    pub(super) line: ChainEnds,
     pub(super) lined: Chains,
     /// Messages that can be had in turn; the other figures.
     ready: usize,
@@ -42,9 +42,9 @@ pub(super) struct Turns {
 
 /// The messages of one turn, in the order in which they were sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(super) struct PeerQueue {
     pub(super) number: u32,
-    all: Ends,
+    all: ChainEnds,
     /// The first that is not here.
     pub(super) absent: Option<u32>,
     /// The number of messages before it.
@@ -54,11 +54,11 @@ pub(super) struct Turn {
     waits: bool,
 }
 
-impl Turn {
+impl PeerQueue {
     const fn new(number: u32) -> Self {
         Self {
             number,
-            all: Ends::EMPTY,
+            all: ChainEnds::EMPTY,
             absent: None,
             ready: 0,
             rotates: false,
@@ -67,21 +67,21 @@ impl Turn {
     }
 }
 
-impl Turns {
+impl InboxRotation {
     /// The turn whose turn it is.
     #[inline]
-    fn first(&self) -> Option<&Turn> {
+    fn first(&self) -> Option<&PeerQueue> {
         self.all.get(self.rotation.oldest()? as usize)
     }
 
-    fn of(&self, number: u32) -> Option<&Turn> {
+    fn of(&self, number: u32) -> Option<&PeerQueue> {
         self.all.get(*self.slots.get(&number)? as usize)
     }
 
     /// The slot of a turn; a new one if it had no messages.
     fn slot(&mut self, number: u32) -> u32 {
         let all = &mut self.all;
-        *(self.slots.entry(number)).or_insert_with(|| all.insert(Turn::new(number)) as u32)
+        *(self.slots.entry(number)).or_insert_with(|| all.insert(PeerQueue::new(number)) as u32)
     }
 
     /// A turn has no messages any more.
@@ -99,7 +99,7 @@ impl Turns {
     }
 }
 
-impl<M> Store<M> {
+impl<M> UnexpectedQueue<M> {
     /// The number of messages that can be handed out.
     #[inline]
     pub(crate) fn ready(&self) -> usize {
@@ -123,7 +123,7 @@ impl<M> Store<M> {
     }
 
     /// The turn of a message.
-    pub(crate) fn turn_of(&self, message: &Early<M>) -> Option<u32> {
+    pub(crate) fn turn_of(&self, message: &UnexpectedMessage<M>) -> Option<u32> {
         match message.stage {
             Stage::Turn { slot, .. } => Some(self.turns.all.get(slot as usize)?.number),
             _ => None,
@@ -131,7 +131,7 @@ impl<M> Store<M> {
     }
 
     /// The oldest message of the turn whose turn it is.
-    pub(crate) fn first_mut(&mut self) -> Option<&mut Early<M>> {
+    pub(crate) fn first_mut(&mut self) -> Option<&mut UnexpectedMessage<M>> {
         self.messages.at_mut(self.turns.first()?.all.oldest()?)
     }
 
@@ -169,7 +169,7 @@ impl<M> Store<M> {
 
     /// Takes out the oldest message of the turn whose turn it is; then it is the next one's. Gives the turn,
     /// too.
-    pub(crate) fn take(&mut self) -> Option<(u32, Early<M>)> {
+    pub(crate) fn take(&mut self) -> Option<(u32, UnexpectedMessage<M>)> {
         let first = self.turns.first()?;
         let (turn, oldest) = (first.number, first.all.oldest()?);
         let id = self.messages.at(oldest)?.0;
@@ -219,7 +219,7 @@ impl<M> Store<M> {
     }
 
     /// A message that was on its way is here. Gives how many of its turn can be had because of that.
-    pub(super) fn come(&mut self, place: u32, slot: u32) -> u32 {
+    pub(super) fn mark_arrived(&mut self, place: u32, slot: u32) -> u32 {
         self.turns.stats.fetching -= 1;
         self.turns.stats.messages += 1;
         if self.turns.all[slot as usize].absent != Some(place) {

@@ -1,9 +1,9 @@
-//! Early messages: those that came before their reader, until they have one.
+//! Unexpected messages: those that arrived before their receive, until they have one.
 //!
 //! ```text
 //!                 .-- Defer -----> UNDECIDED --show--> OUT --.
 //!   arrives ------+-- Continue --> UNEXPECTED <--- decided --'   bits, mask --> a receive
-//!      |          `-- Inbox -----> TURN                          in turn    --> the layer above (`turns`)
+//!      |          `-- Inbox -----> TURN                          in turn    --> the layer above (`rotation`)
 //!      `-- STREAMED: its data is coming on a link; then the same
 //!
 //!   one slab       #0  #1  #2  #3  #4               each message once: body, payment, stage
@@ -22,28 +22,28 @@
 //! Cost: O(1) for each message, per mask in use if it is unexpected; no allocation once there are enough
 //! places. The next undecided one is found by passing over those of sources whose bytes are on their way.
 
-mod turns;
+mod rotation;
 
-use crate::by_remote::ByRemote;
-use crate::flow::Paid;
+use crate::flow::Payment;
 use crate::ids::{EntryId, MatchBits, MatchMask, RemoteId, RequestId};
-use crate::matching::{ByBits, Chains, Ends, KEPT_MAX};
+use crate::matching::{ChainEnds, Chains, KEPT_MAX, MatchTable};
 use crate::origin::Source;
 use crate::port::RemoteKey;
+use crate::remote_lists::RemoteLists;
 use crate::table::Table;
 use foldhash::fast::RandomState;
+use rotation::InboxRotation;
 use std::collections::HashMap;
-use turns::Turns;
 
-/// A message that came before its reader.
+/// A message that arrived before its receive.
 #[derive(Debug)]
-pub(crate) struct Early<M> {
+pub(crate) struct UnexpectedMessage<M> {
     pub(crate) source: RemoteId,
     pub(crate) bits: MatchBits,
     pub(crate) length: u32,
     /// Credits drawn from the pool, and the payment of its sender.
     pub(crate) drawn: u32,
-    pub(crate) paid: Paid,
+    pub(crate) paid: Payment,
     /// Its sender has gone without an heir, and what it costs is a tombstone from there.
     pub(crate) tombstone: Option<Source>,
     /// Its sender's name for it, if it was only offered.
@@ -86,11 +86,11 @@ pub(crate) enum Stage {
     },
 }
 
-impl<M> Early<M> {
+impl<M> UnexpectedMessage<M> {
     /// A message in no stage.
     pub(crate) fn new(
         (source, bits, length): (RemoteId, MatchBits, u32),
-        paid: Paid,
+        paid: Payment,
         send_id: Option<u64>,
         body: Body<M>,
     ) -> Self {
@@ -143,22 +143,22 @@ impl<M> Early<M> {
 
 /// A message of which the sender has the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Named {
+pub(crate) enum OfferTarget {
     /// The message is on its way into this receive.
     Pull(RequestId),
     /// The message is here.
-    Early(EntryId),
+    Unexpected(EntryId),
 }
 
-/// All early messages of one endpoint.
+/// All unexpected messages of one endpoint.
 #[derive(Debug)]
-pub(crate) struct Store<M> {
-    messages: Table<EntryId, Early<M>>,
-    by_source: ByRemote,
+pub(crate) struct UnexpectedQueue<M> {
+    messages: Table<EntryId, UnexpectedMessage<M>>,
+    by_source: RemoteLists,
     /// Should a sender give two messages the same name, the younger one has it.
-    pub(crate) names: HashMap<(RemoteId, u64), Named, RandomState>,
-    unexpected: ByBits,
-    undecided: Ends,
+    pub(crate) names: HashMap<(RemoteId, u64), OfferTarget, RandomState>,
+    unexpected: MatchTable,
+    undecided: ChainEnds,
     out: Option<EntryId>,
     /// Number of messages in these two stages. Every message that comes asks whether it is 0.
     undecided_count: usize,
@@ -166,30 +166,30 @@ pub(crate) struct Store<M> {
     order: Chains,
     /// The sources of undecided messages whose bytes are on their way: one of each.
     previews: Vec<RemoteId>,
-    turns: Turns,
+    turns: InboxRotation,
     /// Bytes of those that came with their data and have no turn.
     bytes: usize,
 }
 
-impl<M> Default for Store<M> {
+impl<M> Default for UnexpectedQueue<M> {
     fn default() -> Self {
         Self {
             messages: Table::default(),
-            by_source: ByRemote::default(),
+            by_source: RemoteLists::default(),
             names: HashMap::default(),
-            unexpected: ByBits::default(),
-            undecided: Ends::EMPTY,
+            unexpected: MatchTable::default(),
+            undecided: ChainEnds::EMPTY,
             out: None,
             undecided_count: 0,
             order: Chains::default(),
             previews: Vec::new(),
-            turns: Turns::default(),
+            turns: InboxRotation::default(),
             bytes: 0,
         }
     }
 }
 
-impl<M> Store<M> {
+impl<M> UnexpectedQueue<M> {
     /// All messages, also those that are not here.
     #[inline]
     pub(crate) fn len(&self) -> usize {
@@ -219,21 +219,24 @@ impl<M> Store<M> {
         self.bytes
     }
 
-    pub(crate) fn get(&self, id: EntryId) -> Option<&Early<M>> {
+    pub(crate) fn get(&self, id: EntryId) -> Option<&UnexpectedMessage<M>> {
         self.messages.get(id)
     }
 
-    pub(crate) fn get_mut(&mut self, id: EntryId) -> Option<&mut Early<M>> {
+    pub(crate) fn get_mut(&mut self, id: EntryId) -> Option<&mut UnexpectedMessage<M>> {
         self.messages.get_mut(id)
     }
 
     /// The message at a place.
-    pub(crate) fn at(&self, place: u32) -> Option<(EntryId, &Early<M>)> {
+    pub(crate) fn at(&self, place: u32) -> Option<(EntryId, &UnexpectedMessage<M>)> {
         self.messages.at(place)
     }
 
     /// All messages of a source that has not gone, in the order in which they came.
-    pub(crate) fn of(&self, source: RemoteId) -> impl Iterator<Item = (EntryId, &Early<M>)> {
+    pub(crate) fn of(
+        &self,
+        source: RemoteId,
+    ) -> impl Iterator<Item = (EntryId, &UnexpectedMessage<M>)> {
         let places = self.by_source.of(source);
         places.filter_map(|place| self.messages.at(place))
     }
@@ -241,19 +244,20 @@ impl<M> Store<M> {
     /// The credits that unexpected messages of a source hold. Cost: O(n) for all of its messages.
     pub(crate) fn held_of(&self, source: RemoteId) -> u32 {
         let held = self.of(source).map(|(_, message)| match message.paid {
-            Paid::Credits(cost) if message.stage == Stage::Unexpected => cost,
+            Payment::Credits(cost) if message.stage == Stage::Unexpected => cost,
             _ => 0,
         });
         held.sum()
     }
 
     /// Adds a message in no stage: one that is streamed, or whose stage follows.
-    pub(crate) fn add(&mut self, message: Early<M>) -> EntryId {
+    pub(crate) fn add(&mut self, message: UnexpectedMessage<M>) -> EntryId {
         let (source, name) = (message.source, message.send_id);
         let id = self.messages.insert(message);
         self.by_source.join(source, id.index());
         if let Some(name) = name {
-            self.names.insert((source, name), Named::Early(id));
+            self.names
+                .insert((source, name), OfferTarget::Unexpected(id));
         }
         id
     }
@@ -280,11 +284,11 @@ impl<M> Store<M> {
         self.leave(id);
         self.enter(id, Stage::Out);
         self.out = Some(id);
-        self.lend(id)
+        self.take_bytes(id)
     }
 
     /// The bytes of a message, if they are here, until they are put back.
-    pub(crate) fn lend(&mut self, id: EntryId) -> Option<Vec<u8>> {
+    pub(crate) fn take_bytes(&mut self, id: EntryId) -> Option<Vec<u8>> {
         match &mut self.messages.get_mut(id)?.body {
             Body::Bytes(bytes) => Some(std::mem::take(bytes)),
             _ => None,
@@ -344,14 +348,14 @@ impl<M> Store<M> {
     }
 
     /// Takes a message out, whatever its stage. Gives how many of its turn can be had because of that.
-    pub(crate) fn remove(&mut self, id: EntryId) -> Option<(Early<M>, u32)> {
+    pub(crate) fn remove(&mut self, id: EntryId) -> Option<(UnexpectedMessage<M>, u32)> {
         let ready = self.leave(id);
         let message = self.messages.remove(id)?;
         if message.tombstone.is_none() {
             self.by_source.leave(message.source, id.index());
         }
         if let Some(name) = message.send_id {
-            self.forget_name((message.source, name), Named::Early(id));
+            self.forget_name((message.source, name), OfferTarget::Unexpected(id));
         }
         if self.messages.is_empty() && self.messages.capacity() > KEPT_MAX {
             // Frees the memory left from a flood. Ids stay stale.
@@ -366,7 +370,7 @@ impl<M> Store<M> {
     }
 
     /// Forgets the name of an offer, if that is who has it.
-    pub(crate) fn forget_name(&mut self, name: (RemoteId, u64), of: Named) {
+    pub(crate) fn forget_name(&mut self, name: (RemoteId, u64), of: OfferTarget) {
         if self.names.get(&name) == Some(&of) {
             self.names.remove(&name);
         }
@@ -392,8 +396,8 @@ impl<M> Store<M> {
         Some(self.all_undecided().next()?.0)
     }
 
-    fn all_undecided(&self) -> impl Iterator<Item = (EntryId, &Early<M>)> {
-        let some = self.out.map_or(self.undecided, |_| Ends::EMPTY);
+    fn all_undecided(&self) -> impl Iterator<Item = (EntryId, &UnexpectedMessage<M>)> {
+        let some = self.out.map_or(self.undecided, |_| ChainEnds::EMPTY);
         let places = self.order.walk(some);
         places.filter_map(|place| self.messages.at(place))
     }
@@ -438,15 +442,15 @@ impl<M> Store<M> {
         };
         // Its sender has been told, and cannot take it back any more.
         if let Some(name) = message.send_id.take() {
-            self.forget_name((source, name), Named::Early(id));
+            self.forget_name((source, name), OfferTarget::Unexpected(id));
         }
-        self.come(id.index(), slot)
+        self.mark_arrived(id.index(), slot)
     }
 
     /// Nothing has been paid for a message any more.
     pub(crate) fn forgive(&mut self, id: EntryId) {
         if let Some(message) = self.messages.get_mut(id) {
-            message.paid = Paid::Credits(0);
+            message.paid = Payment::Credits(0);
         }
     }
 
@@ -462,7 +466,7 @@ impl<M> Store<M> {
     /// The source of a message that is out, or here and has a turn, has gone: what it was paid with is a
     /// tombstone from there. It waits for no other source's: those may wait for what it holds. Gives whether
     /// it can be had because of that.
-    pub(crate) fn bequeath(&mut self, id: EntryId, from: Source) -> bool {
+    pub(crate) fn charge_to_tombstone(&mut self, id: EntryId, from: Source) -> bool {
         let Some(message) = self.messages.get_mut(id) else {
             return false;
         };

@@ -5,29 +5,42 @@ use crate::matching::KEPT_MAX;
 use mx_sim::Rng;
 
 /// Adds a message that is only offered.
-fn come_offered(store: &mut Store<u32>, source: u32, bits: u64, send_id: u64) -> EntryId {
+fn come_offered(store: &mut UnexpectedQueue<u32>, source: u32, bits: u64, send_id: u64) -> EntryId {
     let what = (RemoteId::new(source, 1), MatchBits(bits), 1);
     let body = Body::AtSender(None);
-    let id = store.add(Early::new(what, Paid::Credits(1), Some(send_id), body));
+    let id = store.add(UnexpectedMessage::new(
+        what,
+        Payment::Credits(1),
+        Some(send_id),
+        body,
+    ));
     store.await_receive(id);
     id
 }
 
-fn receive(store: &mut Store<u32>, bits: u64, mask: MatchMask) -> Option<Early<u32>> {
+fn receive(
+    store: &mut UnexpectedQueue<u32>,
+    bits: u64,
+    mask: MatchMask,
+) -> Option<UnexpectedMessage<u32>> {
     let id = store.front(MatchBits(bits), mask)?;
     Some(store.remove(id)?.0)
 }
 
-fn withdraw(store: &mut Store<u32>, source: u32, send_id: u64) -> Option<Early<u32>> {
+fn withdraw(
+    store: &mut UnexpectedQueue<u32>,
+    source: u32,
+    send_id: u64,
+) -> Option<UnexpectedMessage<u32>> {
     match store.names.get(&(RemoteId::new(source, 1), send_id)) {
-        Some(Named::Early(id)) => Some(store.remove(*id)?.0),
+        Some(OfferTarget::Unexpected(id)) => Some(store.remove(*id)?.0),
         _ => None,
     }
 }
 
 #[test]
 fn a_withdrawn_offer_is_found_by_its_id() {
-    let mut unexpected = Store::default();
+    let mut unexpected = UnexpectedQueue::default();
     come_offered(&mut unexpected, 3, 1, 42);
     assert!(withdraw(&mut unexpected, 4, 42).is_none());
     assert!(withdraw(&mut unexpected, 3, 41).is_none());
@@ -37,7 +50,7 @@ fn a_withdrawn_offer_is_found_by_its_id() {
 
 #[test]
 fn of_two_offers_with_one_name_the_younger_has_it_and_the_older_is_not_lost() {
-    let mut unexpected = Store::default();
+    let mut unexpected = UnexpectedQueue::default();
     for bits in [1, 2, 3] {
         come_offered(&mut unexpected, 3, bits, 42);
     }
@@ -60,7 +73,12 @@ struct Seen {
     previewed: bool,
 }
 
-fn compare(store: &Store<u32>, seen: &[Seen], undecided: &[EntryId], unexpected: &[EntryId]) {
+fn compare(
+    store: &UnexpectedQueue<u32>,
+    seen: &[Seen],
+    undecided: &[EntryId],
+    unexpected: &[EntryId],
+) {
     for of in 0..8 {
         let theirs = seen.iter().filter(|it| it.source == of).map(|it| it.id);
         let found = store.of(RemoteId::new(of as u32, 1)).map(|(id, _)| id);
@@ -73,7 +91,7 @@ fn compare(store: &Store<u32>, seen: &[Seen], undecided: &[EntryId], unexpected:
     assert_eq!(store.names.len(), names.clone().count());
     for (name, id) in names {
         let named = store.names.iter().find(|((_, of), _)| *of == name);
-        assert_eq!(named.map(|it| *it.1), Some(Named::Early(id)));
+        assert_eq!(named.map(|it| *it.1), Some(OfferTarget::Unexpected(id)));
     }
     let of = |id: &EntryId| seen.iter().find(|it| it.id == *id).unwrap();
     let out = seen
@@ -105,7 +123,7 @@ fn compare(store: &Store<u32>, seen: &[Seen], undecided: &[EntryId], unexpected:
 fn whatever_comes_and_goes_each_view_has_those_that_it_should() {
     mx_sim::seeds::each(1_000, |seed| {
         let mut rng = Rng::new(seed);
-        let mut store = Store::<u32>::default();
+        let mut store = UnexpectedQueue::<u32>::default();
         // In the order of arrival, but those that got another source; and in that of each stage.
         let (mut seen, mut undecided, mut unexpected) = (Vec::<Seen>::new(), vec![], vec![]);
         for n in 0..rng.below(150) {
@@ -119,7 +137,12 @@ fn whatever_comes_and_goes_each_view_has_those_that_it_should() {
                         (None, Body::Bytes(vec![1]))
                     };
                     let what = (RemoteId::new(source as u32, 1), MatchBits(bits), 1);
-                    let id = store.add(Early::new(what, Paid::Credits(1), name, body));
+                    let id = store.add(UnexpectedMessage::new(
+                        what,
+                        Payment::Credits(1),
+                        name,
+                        body,
+                    ));
                     let (stage, previewed) = (Stage::Streamed, false);
                     seen.push(Seen {
                         id,
@@ -264,7 +287,7 @@ impl Model {
         found.expect("it is there")
     }
 
-    fn check(&self, inbox: &Store<u32>) {
+    fn check(&self, inbox: &UnexpectedQueue<u32>) {
         let all = || self.turns.iter().flatten();
         assert_eq!(inbox.len(), all().count());
         assert_eq!(inbox.turn(), self.rotation.first().copied());
@@ -314,7 +337,7 @@ impl Model {
 
 const TURNS: u32 = 5;
 
-fn step(rng: &mut Rng, inbox: &mut Store<u32>, model: &mut Model, n: u32) {
+fn step(rng: &mut Rng, inbox: &mut UnexpectedQueue<u32>, model: &mut Model, n: u32) {
     let turn = rng.below(TURNS.into()) as u32;
     let places: Vec<_> = model.turns.iter().flatten().map(|it| it.place).collect();
     let some = (!places.is_empty()).then(|| places[rng.index(places.len().max(1))]);
@@ -332,7 +355,7 @@ fn step(rng: &mut Rng, inbox: &mut Store<u32>, model: &mut Model, n: u32) {
             };
             let from = (RemoteId::new(source, 1), MatchBits(n.into()), n);
             let name = (!whole).then_some(n.into());
-            let message = Early::new(from, Paid::Credits(1), name, body);
+            let message = UnexpectedMessage::new(from, Payment::Credits(1), name, body);
             let (place, ready) = put(inbox, turn, message);
             model.turns[turn as usize].push(Known {
                 place,
@@ -399,8 +422,8 @@ fn step(rng: &mut Rng, inbox: &mut Store<u32>, model: &mut Model, n: u32) {
                 let here = list.iter().take_while(|it| it.ready).count();
                 list.insert(if it.ready { at } else { here }, it);
                 model.see();
-                let ready = inbox.bequeath(place, Source(7));
-                assert!(!inbox.bequeath(place, Source(7)));
+                let ready = inbox.charge_to_tombstone(place, Source(7));
+                assert!(!inbox.charge_to_tombstone(place, Source(7)));
                 assert_eq!(u64::from(ready), model.ready - before);
                 return;
             }
@@ -431,7 +454,7 @@ fn step(rng: &mut Rng, inbox: &mut Store<u32>, model: &mut Model, n: u32) {
 fn lists_that_are_searched_from_the_front_say_the_same() {
     mx_sim::seeds::each(2_000, |seed| {
         let mut rng = Rng::new(seed);
-        let mut inbox = Store::default();
+        let mut inbox = UnexpectedQueue::default();
         let mut model = Model {
             turns: vec![Vec::new(); TURNS as usize],
             ..Model::default()
@@ -444,18 +467,22 @@ fn lists_that_are_searched_from_the_front_say_the_same() {
 }
 
 /// Puts a message into its turn. Gives whether it can be had.
-fn put(inbox: &mut Store<u32>, turn: u32, message: Early<u32>) -> (EntryId, bool) {
+fn put(
+    inbox: &mut UnexpectedQueue<u32>,
+    turn: u32,
+    message: UnexpectedMessage<u32>,
+) -> (EntryId, bool) {
     let id = inbox.add(message);
     (id, inbox.await_turn(id, turn))
 }
 
-fn put_whole(inbox: &mut Store<u32>, turn: u32, tag: u64) -> (EntryId, bool) {
+fn put_whole(inbox: &mut UnexpectedQueue<u32>, turn: u32, tag: u64) -> (EntryId, bool) {
     let from = (RemoteId::new(turn, 1), MatchBits(tag), 8);
-    let message = Early::new(from, Paid::Credits(1), None, Body::Memory(0));
+    let message = UnexpectedMessage::new(from, Payment::Credits(1), None, Body::Memory(0));
     put(inbox, turn, message)
 }
 
-fn tags(inbox: &mut Store<u32>) -> Vec<u64> {
+fn tags(inbox: &mut UnexpectedQueue<u32>) -> Vec<u64> {
     let next = || inbox.take();
     std::iter::from_fn(next)
         .map(|(_, message)| message.bits.0)
@@ -465,7 +492,7 @@ fn tags(inbox: &mut Store<u32>) -> Vec<u64> {
 #[test]
 fn the_memory_of_a_flood_is_given_back_and_that_of_fewer_messages_is_kept() {
     for (count, kept) in [(KEPT_MAX / 2, true), (2 * KEPT_MAX, false)] {
-        let mut inbox = Store::default();
+        let mut inbox = UnexpectedQueue::default();
         for n in 0..count as u64 {
             put_whole(&mut inbox, n as u32 % 100, n);
         }

@@ -1,4 +1,4 @@
-//! The endpoint's side of early messages ([`crate::early`]): keeps them, fetches offered ones, and pays back.
+//! The endpoint's side of unexpected messages ([`crate::unexpected`]): keeps them, fetches offered ones, and pays back.
 //!
 //! ```text
 //!   arrives --Verdict--> keep                            finish, fill_early, throw_away: taken out, paid back
@@ -15,7 +15,6 @@
 
 use super::Endpoint;
 use super::commands::inbound_status;
-use crate::early::{Body, Early, Stage};
 use crate::event::{Event, Verdict};
 use crate::flow::cost;
 use crate::ids::{EntryId, RequestId};
@@ -26,6 +25,7 @@ use crate::port::Port;
 use crate::status::Status;
 use crate::time::{Clock, Instant};
 use crate::timeouts::TimeOuts;
+use crate::unexpected::{Body, Stage, UnexpectedMessage};
 
 /// Memory of the owner's with these bytes in it. `None`: there is none.
 pub(super) fn filled<O: Owner, B: Source + ?Sized>(owner: &mut O, body: &B) -> Option<O::Memory> {
@@ -39,21 +39,21 @@ pub(super) fn filled<O: Owner, B: Source + ?Sized>(owner: &mut O, body: &B) -> O
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// A message that is in no stage goes where the owner wants it.
     pub(super) fn keep(&mut self, id: EntryId, verdict: Verdict) {
-        let Some(message) = self.early.get(id) else {
+        let Some(message) = self.unexpected.get(id) else {
             return;
         };
         let (source, length) = (message.source, message.length);
         let offered = message.send_id.is_some();
         match verdict {
             Verdict::Finished => return self.finish(id, inbound_status(0, length)),
-            Verdict::Continue => self.early.await_receive(id),
-            Verdict::Defer => self.early.defer(id),
+            Verdict::Continue => self.unexpected.await_receive(id),
+            Verdict::Defer => self.unexpected.defer(id),
             Verdict::Inbox { .. } if offered && !self.flow.may_draw(cost(length) - 1) => {
                 log::debug!("{source:?} offers {length} bytes, more than is ever fetched");
                 return self.finish(id, Status::Aborted);
             }
             Verdict::Inbox { turn } => {
-                if self.early.await_turn(id, turn) {
+                if self.unexpected.await_turn(id, turn) {
                     self.owner.ready(turn);
                 }
                 if offered {
@@ -69,7 +69,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// A message goes into a receive that is in no list.
-    pub(super) fn fill_early(&mut self, op: RequestId, id: EntryId, now: Instant) {
+    pub(super) fn fill_unexpected(&mut self, op: RequestId, id: EntryId, now: Instant) {
         let Some(message) = self.take_out(id) else {
             return;
         };
@@ -98,9 +98,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Takes a message out, wherever it is: it takes no more room here. Its sender does not learn of it.
-    pub(super) fn take_out(&mut self, id: EntryId) -> Option<Early<O::Memory>> {
-        let turn = self.early.get(id).and_then(|it| self.early.turn_of(it));
-        let (message, ready) = self.early.remove(id)?;
+    pub(super) fn take_out(&mut self, id: EntryId) -> Option<UnexpectedMessage<O::Memory>> {
+        let turn = self
+            .unexpected
+            .get(id)
+            .and_then(|it| self.unexpected.turn_of(it));
+        let (message, ready) = self.unexpected.remove(id)?;
         if let Some(turn) = turn {
             self.on_ready(turn, ready);
         }
@@ -109,7 +112,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// A message takes no more room here.
-    pub(super) fn pay_back(&mut self, message: &Early<O::Memory>) {
+    pub(super) fn pay_back(&mut self, message: &UnexpectedMessage<O::Memory>) {
         if message.drawn != 0 {
             self.flow.undraw(message.drawn);
         }
@@ -124,7 +127,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         for _ in 0..count {
             self.owner.ready(turn);
         }
-        if self.early.inbox_stats().waiting > 0 {
+        if self.unexpected.inbox_stats().waiting > 0 {
             self.flow.await_draw();
         }
     }
@@ -132,7 +135,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Begins to fetch the bytes of a message, for `drawn` credits. False: there is no memory for it, or for
     /// an operation.
     pub(super) fn begin_fetch(&mut self, id: EntryId, drawn: u32, now: Instant) -> bool {
-        let Some(message) = self.early.get(id).filter(|_| self.ops.has_room()) else {
+        let Some(message) = self.unexpected.get(id).filter(|_| self.ops.has_room()) else {
             return false;
         };
         let (source, bits, length) = (message.source, message.bits, message.length);
@@ -149,12 +152,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let mut pulling = Pulling::new(memory, offer, bits, length, None);
         pulling.fetch = Some(Fetch::of(id.index()));
         let state = State::Pulling(pulling);
-        let op = self.ops.add(O::Word::default(), bits, timeouts, state);
+        let op = self.ops.add(O::OpData::default(), bits, timeouts, state);
         let Some(op) = op else {
             debug_assert!(false, "there is room");
             return false;
         };
-        self.early.begin(id, op, drawn);
+        self.unexpected.begin(id, op, drawn);
         self.begin_pull(op, source, now);
         true
     }
@@ -168,14 +171,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         debug_assert!(rests.is_empty(), "half of what we receive");
         let memory = self.ops.finish_keeping(op);
         self.ops.free(op);
-        let Some((id, message)) = self.early.at(fetch.place()) else {
+        let Some((id, message)) = self.unexpected.at(fetch.place()) else {
             return;
         };
-        let turn = self.early.turn_of(message);
+        let turn = self.unexpected.turn_of(message);
         let memory = memory.filter(|_| status == Status::Success);
         match (turn, memory) {
             (Some(turn), Some(memory)) => {
-                let ready = self.early.end(id, Body::Memory(memory));
+                let ready = self.unexpected.end(id, Body::Memory(memory));
                 self.on_ready(turn, ready);
             }
             (Some(_), None) => {
@@ -188,7 +191,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     memory.visit(0, memory.len(), |piece| here.extend_from_slice(piece));
                     Body::Bytes(here)
                 });
-                self.early.end(id, here.unwrap_or(Body::Unavailable));
+                self.unexpected.end(id, here.unwrap_or(Body::Unavailable));
                 self.events.push_back(Event::Decidable);
             }
         }
@@ -196,7 +199,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The bytes of a message are not wanted any more, if they are on their way. One that has a turn goes.
     pub(super) fn stop_fetch(&mut self, id: EntryId) {
-        if let Some(op) = self.early.get(id).and_then(Early::fetch) {
+        if let Some(op) = self.unexpected.get(id).and_then(UnexpectedMessage::fetch) {
             self.complete(op, Status::Cancelled, 0);
         }
     }

@@ -13,22 +13,22 @@
 //! place on either side.
 
 use crate::ids::RemoteId;
-use crate::matching::{Chains, Ends};
+use crate::matching::{ChainEnds, Chains};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct ByRemote {
-    ends: Vec<Ends>,
+pub(crate) struct RemoteLists {
+    ends: Vec<ChainEnds>,
     chains: Chains,
 }
 
-impl ByRemote {
+impl RemoteLists {
     /// Adds `place`, which must be in no list, to the list of `remote`.
     #[inline]
     pub(crate) fn join(&mut self, remote: RemoteId, place: u32) {
         let at = remote.index() as usize;
         if at >= self.ends.len() {
-            self.ends.resize(at + 1, Ends::EMPTY);
+            self.ends.resize(at + 1, ChainEnds::EMPTY);
         }
         self.chains.append(&mut self.ends[at], place);
     }
@@ -45,6 +45,6 @@ impl ByRemote {
     /// All of a remote's, in the order they joined.
     pub(crate) fn of(&self, remote: RemoteId) -> impl Iterator<Item = u32> {
         let ends = self.ends.get(remote.index() as usize);
-        self.chains.walk(ends.copied().unwrap_or(Ends::EMPTY))
+        self.chains.walk(ends.copied().unwrap_or(ChainEnds::EMPTY))
     }
 }
