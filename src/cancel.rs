@@ -12,11 +12,11 @@
 //! other way; here the peer and its other operations stay.
 //!
 //! Cancelling what was reported is no mistake: a host with several threads cannot know, and Mercury does not
-//! look. An id is the address of a block ([`crate::op::places`]), so an operation of another context that has
+//! look. An id is the address of a block ([`crate::op::blocks`]), so an operation of another context that has
 //! the block now is not taken for the one that was meant, but one of the same context is.
 //!
 //! A receive that is cancelled before its message comes leaves that message without a receive; see
-//! [`crate::abandoned`].
+//! [`crate::cancelled`].
 
 use crate::error::Error;
 use crate::match_layout::{MATCH, MessageType, bits};
@@ -51,7 +51,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let mut thrown = 0;
         let bits = |tag| bits(MessageType::Expected, key.id(), tag);
-        let mut abandoned = std::mem::take(&mut self.unmatched_mut().abandoned);
+        let mut abandoned = std::mem::take(&mut self.arrivals_mut().cancelled);
         while let Some(tag) = abandoned.take_oldest(key.id(), |tag| {
             self.endpoint.probe(bits(tag), MATCH).is_some()
         }) {
@@ -59,7 +59,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let told = Status::Aborted;
             thrown += u32::from(self.endpoint.discard(bits(tag), MATCH, told));
         }
-        self.unmatched_mut().abandoned = abandoned;
+        self.arrivals_mut().cancelled = abandoned;
         if thrown > 0 {
             let id = key.id();
             log::info!("{thrown} messages of peer {id} for receives that were given up are gone");

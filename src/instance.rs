@@ -25,20 +25,20 @@ mod life;
 mod lifecycle;
 mod names;
 
-pub use crate::method::{Done, Post, PostKind, Posted, Unexpected};
+pub use crate::method::{Done, Post, PostKind, PostOutcome, Unexpected};
 pub use lifecycle::{finalize, initialize};
 
 use crate::abi::constants::{BMI_ENETRESET, BMI_ENODEV};
 use crate::abi::types::bmi_method_addr;
 use crate::address;
 use crate::error::Error;
-use crate::method::{Handout, Method, MethodReport, PeerGauges, UNEXPECTED_READY};
-use crate::op::word::Word;
+use crate::method::{Method, MethodReport, NextUnexpected, PeerGauges, UNEXPECTED_READY};
+use crate::op::data::OpData;
 use crate::peer::table::PeerKey;
 use crate::peer_name::{self, PeerName};
 use crate::{address_range, host};
 use libc::{c_char, c_int, c_void};
-use life::{Beside, HostMethod, HostSlot, Running};
+use life::{HostMethod, HostSlot, PersistentState, Running};
 use mx_proto::port::LinkControl;
 use mx_proto::round::Begun;
 use mx_proto::{EndpointId, NicId};
@@ -67,22 +67,22 @@ struct Instance {
 static INSTANCE: AtomicPtr<Instance> = AtomicPtr::new(ptr::null_mut());
 
 /// Threads that are telling the host of peers; begun with the slot's lock held.
-static TELLING: AtomicUsize = AtomicUsize::new(0);
+static NOTIFYING: AtomicUsize = AtomicUsize::new(0);
 
-/// A thread that is telling the host of peers, counted in [`TELLING`].
-struct Telling;
+/// A thread that is telling the host of peers, counted in [`NOTIFYING`].
+struct NotificationGuard;
 
-impl Telling {
+impl NotificationGuard {
     #[cold]
     fn begin() -> Self {
-        TELLING.fetch_add(1, Ordering::Relaxed);
+        NOTIFYING.fetch_add(1, Ordering::Relaxed);
         Self
     }
 }
 
-impl Drop for Telling {
+impl Drop for NotificationGuard {
     fn drop(&mut self) {
-        TELLING.fetch_sub(1, Ordering::Release);
+        NOTIFYING.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -91,7 +91,7 @@ fn get_or_create() -> io::Result<&'static Instance> {
     if let Some(instance) = existing_instance() {
         return Ok(instance);
     }
-    let slot = HostSlot::new(Beside::default());
+    let slot = HostSlot::new(PersistentState::default());
     let shared = Arc::new(Shared::new(slot, Tuning::default())?);
     let (instance, new) = install(ptr::null_mut(), shared);
     if new {
@@ -253,7 +253,7 @@ pub fn endpoint() -> Result<EndpointId, Box<Error>> {
 /// Our own interface, if it is what we listen on.
 fn own_nic(name: &PeerName) -> Option<NicId> {
     let slot = existing_instance()?.shared.lock();
-    let (own, nic) = slot.beside.listen.as_ref()?;
+    let (own, nic) = slot.persistent.listen.as_ref()?;
     (own.host == name.host && own.endpoint == name.endpoint).then_some(*nic)
 }
 
@@ -296,7 +296,7 @@ fn late_peer(
 /// Posts an operation. `*id` is written before its completion can be seen; after an error nothing
 /// is ever reported for it.
 #[inline(always)]
-pub fn post(mut post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+pub fn post(mut post: Post, id: &mut i64) -> Result<PostOutcome, Box<Error>> {
     match post.kind {
         PostKind::Recv => post_recv(&mut post, id),
         PostKind::Send | PostKind::SendUnexpected => post_send(&mut post, id),
@@ -359,7 +359,7 @@ pub unsafe fn recv_at_once(
         // SAFETY: the caller's promise.
         let memory = unsafe { UserMemory::of_one(buffer.cast(), len) };
         let receive = (PostKind::Recv, addr, tag as u32, 0);
-        (memory, Word::of(receive, len, (user_ptr, context), key))
+        (memory, OpData::of(receive, len, (user_ptr, context), key))
     };
     let new = method.recv_at_once(key, tag as u32, what);
     if let Some(new) = new {
@@ -370,13 +370,13 @@ pub unsafe fn recv_at_once(
 }
 
 #[inline(never)]
-fn post_send(post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+fn post_send(post: &mut Post, id: &mut i64) -> Result<PostOutcome, Box<Error>> {
     let (mut slot, key) = with_peer(post.addr)?;
     slot.method()?.post_send(key, post, id)
 }
 
 #[inline(never)]
-fn post_recv(post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+fn post_recv(post: &mut Post, id: &mut i64) -> Result<PostOutcome, Box<Error>> {
     let (mut slot, key) = with_peer(post.addr)?;
     slot.method()?.post_recv(key, post, id)
 }
@@ -525,7 +525,7 @@ const UNPOLLED_MAX: u32 = 15;
 /// Tells the host of peers that died, without the lock.
 #[cold]
 fn tell(mut slot: Guard<'_, HostSlot>) {
-    let _telling = Telling::begin();
+    let _telling = NotificationGuard::begin();
     let dead = slot.method().map(Method::take_forgotten);
     drop(slot);
     for name in dead.unwrap_or_default() {
@@ -611,7 +611,7 @@ fn pop_done(method: &mut HostMethod, context: i64, max: usize, mut out: impl FnM
         out(done);
         count += 1;
     }
-    method.unmatched_mut().take_events();
+    method.arrivals_mut().take_events();
     count
 }
 
@@ -671,7 +671,7 @@ fn find_context_in(
 ) -> Result<usize, Box<Error>> {
     let interest = 1 << context | UNEXPECTED_READY;
     let found = find_in(slot, polled, interest, idle_us, move |method| {
-        let updated = method.unmatched_mut().take_events();
+        let updated = method.arrivals_mut().take_events();
         let count = pop_done(method, context, max, &mut out);
         Ok((count > 0 || updated).then_some(count))
     })?;
@@ -683,7 +683,7 @@ fn find_context_in(
 #[inline(never)]
 fn await_context(context: i64, idle_us: u64) -> Result<usize, Box<Error>> {
     find(1 << context | UNEXPECTED_READY, idle_us, |method| {
-        let updated = method.unmatched_mut().take_events();
+        let updated = method.arrivals_mut().take_events();
         Ok((updated || method.has_done(context)).then_some(()))
     })?;
     Ok(0)
@@ -700,21 +700,21 @@ pub fn test_unexpected(
     let mut count = 0;
     loop {
         let register = find(UNEXPECTED_READY, idle_us, |method| {
-            method.unmatched_mut().take_events();
+            method.arrivals_mut().take_events();
             while count < max {
                 match method.next_unexpected(class) {
-                    Some(Handout::Message(message)) => {
+                    Some(NextUnexpected::Message(message)) => {
                         out(message);
                         count += 1;
                     }
-                    Some(Handout::Register(addr)) => return Ok(Some(Some(addr))),
+                    Some(NextUnexpected::Register(addr)) => return Ok(Some(Some(addr))),
                     None => break,
                 }
             }
             let more = count == max && method.unexpected() > 0;
             if more {
                 // For the next call.
-                method.unmatched_mut().set_events();
+                method.arrivals_mut().set_events();
             }
             Ok((count > 0 || more).then_some(None))
         })?;
@@ -808,6 +808,6 @@ mod tests {
     #[test]
     fn finalize_does_not_wait_for_a_thread_that_has_told_the_host() {
         tell(get_or_create().unwrap().shared.lock());
-        assert_eq!(TELLING.load(Ordering::Acquire), 0);
+        assert_eq!(NOTIFYING.load(Ordering::Acquire), 0);
     }
 }

@@ -31,13 +31,13 @@ pub mod logging;
 
 pub mod match_layout;
 // The method's parts know each other's types; see `method`.
-pub mod abandoned;
 pub mod address;
 pub mod address_range;
+pub(crate) mod arrivals;
 pub mod cancel;
+pub mod cancelled_receives;
 pub mod method;
 pub mod op;
 pub mod peer;
-pub(crate) mod unmatched;
 
 pub mod instance;

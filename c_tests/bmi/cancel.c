@@ -56,7 +56,7 @@ static void cancels_twice(struct side *side)
 
 /* ---- too late ---- */
 
-/* Operations that are posted before the oldest reported one's id is given out again: src/op/places.rs. */
+/* Operations that are posted before the oldest reported one's id is given out again: src/op/blocks.rs. */
 #ifdef BMI_MX_STANDALONE
 enum { KEPT = 1024 };
 #else

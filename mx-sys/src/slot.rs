@@ -37,7 +37,7 @@ pub trait Engine: Sized + Send + 'static {
     /// The endpoint's owner.
     type Owner: Owner<Memory = UserMemory>;
     /// A state of the slot that outlives its engines.
-    type Beside: Send;
+    type PersistentState: Send;
 
     /// The endpoint.
     fn endpoint(&self) -> &Endpoint<HostPorts, MonotonicClock, Self::Owner>;
@@ -46,7 +46,7 @@ pub trait Engine: Sized + Send + 'static {
     fn endpoint_mut(&mut self) -> &mut Endpoint<HostPorts, MonotonicClock, Self::Owner>;
 
     /// See [`Progress::progress`].
-    fn progress(&mut self, beside: &mut Self::Beside) -> bool;
+    fn progress(&mut self, beside: &mut Self::PersistentState) -> bool;
 
     /// See [`Progress::take_produced`].
     fn take_produced(&mut self) -> Interest;
@@ -63,7 +63,7 @@ pub trait Engine: Sized + Send + 'static {
     }
 
     /// The engine has left its slot.
-    fn on_taken(&mut self, beside: &mut Self::Beside);
+    fn on_taken(&mut self, beside: &mut Self::PersistentState);
 
     /// In a child of `fork`, right after it: the threads beside this one do not exist here.
     fn forget_threads(slot: &mut Slot<Self>);
@@ -101,7 +101,7 @@ pub struct Slot<E: Engine> {
     ended: bool,
     ports: Ports,
     /// The state that outlives engines.
-    pub beside: E::Beside,
+    pub persistent: E::PersistentState,
 }
 
 /// An endpoint in its slot.
@@ -150,13 +150,13 @@ pub enum Trouble {
 
 impl<E: Engine> Slot<E> {
     /// An empty one.
-    pub fn new(beside: E::Beside) -> Self {
+    pub fn new(beside: E::PersistentState) -> Self {
         Self {
             open: None,
             generation: 0,
             ended: false,
             ports: Ports::Own,
-            beside,
+            persistent: beside,
         }
     }
 
@@ -178,7 +178,7 @@ impl<E: Engine> Slot<E> {
     /// as they are ([`Engine::leave_port`]).
     pub fn take(&mut self) -> Option<Open<E>> {
         let mut open = self.open.take()?;
-        open.engine.on_taken(&mut self.beside);
+        open.engine.on_taken(&mut self.persistent);
         self.ended = true;
         if self.ports == Ports::Lost {
             self.ports = Ports::Own;
@@ -200,9 +200,9 @@ impl<E: Engine> Slot<E> {
 
     /// Its engine, and the state beside it.
     #[inline]
-    pub fn parts(&mut self) -> (Option<&mut E>, &mut E::Beside) {
+    pub fn parts(&mut self) -> (Option<&mut E>, &mut E::PersistentState) {
         let engine = self.open.as_mut().map(|open| &mut *open.engine);
-        (engine, &mut self.beside)
+        (engine, &mut self.persistent)
     }
 
     /// Shows tools what has been counted. Its time is when [`is_to_be_shown`] says so, which is also when the ports
@@ -524,7 +524,7 @@ mod tests {
     impl Engine for Halting {
         const LIBRARY: &'static str = "test";
         type Owner = Queue<UserMemory>;
-        type Beside = ();
+        type PersistentState = ();
 
         fn endpoint(&self) -> &Endpoint<HostPorts, MonotonicClock, Self::Owner> {
             &self.endpoint

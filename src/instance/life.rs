@@ -2,7 +2,7 @@
 //!
 //! Owns: what a slot keeps beside the method.
 
-use super::{TELLING, lifecycle, names, not_initialized};
+use super::{NOTIFYING, lifecycle, names, not_initialized};
 use crate::buffer;
 use crate::error::Error;
 use crate::method::{Host, Method};
@@ -22,7 +22,7 @@ pub(super) type HostSlot = Slot<HostMethod>;
 
 /// A state that outlives a method.
 #[derive(Default)]
-pub struct Beside {
+pub struct PersistentState {
     /// The name to listen on, whose host need not be one, and our interface.
     pub(super) listen: Option<(PeerName, NicId)>,
     /// The time that the last messages may take to leave.
@@ -52,7 +52,7 @@ impl Running for HostSlot {
 impl Engine for HostMethod {
     const LIBRARY: &'static str = "bmi_mx";
     type Owner = Host;
-    type Beside = Beside;
+    type PersistentState = PersistentState;
 
     #[inline]
     fn endpoint(&self) -> &Endpoint<HostPorts, MonotonicClock, Host> {
@@ -64,7 +64,7 @@ impl Engine for HostMethod {
     }
 
     #[inline]
-    fn progress(&mut self, beside: &mut Beside) -> bool {
+    fn progress(&mut self, beside: &mut PersistentState) -> bool {
         let busy = Self::progress(self);
         if self.has_questions() {
             names::resolve(beside);
@@ -81,13 +81,13 @@ impl Engine for HostMethod {
         Some(Self::gauges(self))
     }
 
-    fn on_taken(&mut self, beside: &mut Beside) {
+    fn on_taken(&mut self, beside: &mut PersistentState) {
         beside.listen = None;
     }
 
     fn forget_threads(slot: &mut HostSlot) {
-        slot.beside.resolving = false;
-        TELLING.store(0, Ordering::Relaxed);
+        slot.persistent.resolving = false;
+        NOTIFYING.store(0, Ordering::Relaxed);
     }
 
     fn inherit(&mut self) {

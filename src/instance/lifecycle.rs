@@ -13,7 +13,7 @@
 //! Out of scope: calls of the running method.
 
 use super::life::{HostMethod, HostSlot, Running};
-use super::{Instance, TELLING, existing_instance, get_or_create, not_initialized};
+use super::{Instance, NOTIFYING, existing_instance, get_or_create, not_initialized};
 use crate::abi::constants::{BMI_EALREADY, BMI_INIT_SERVER, BMI_TCP_BIND_SPECIFIC};
 use crate::abi::types::bmi_method_addr;
 use crate::address::{self, Address};
@@ -129,12 +129,12 @@ fn start(
     let open = Open::new(method, opened, shared).map_err(no_endpoint)?;
     log::info!("{own} is open, session {:#x}", identity.session.0);
     let mut slot = shared.lock();
-    slot.beside.listen = listen.map(|(_, address)| {
+    slot.persistent.listen = listen.map(|(_, address)| {
         let endpoint = Some(identity.endpoint.0);
         let name = address.name.clone();
         (PeerName { endpoint, ..name }, identity.nic)
     });
-    slot.beside.shutdown = config.shutdown;
+    slot.persistent.shutdown = config.shutdown;
     slot.put(open);
     Ok(())
 }
@@ -239,7 +239,7 @@ pub fn finalize() -> Result<(), Box<Error>> {
         slot.method()?;
         // Nothing is closed or written any more if it is.
         slot.check_lost();
-        (slot.take(), slot.beside.shutdown)
+        (slot.take(), slot.persistent.shutdown)
     };
     let method = open.map(Open::into_engine);
     shared.end();
@@ -254,7 +254,7 @@ pub fn finalize() -> Result<(), Box<Error>> {
     }
     // The host drops its addresses next, and none of them is named to it afterwards.
     linger(LINGER, || {
-        let telling = TELLING.load(Ordering::Acquire) > 0;
+        let telling = NOTIFYING.load(Ordering::Acquire) > 0;
         telling.then(|| (false, WakeDescriptors::default()))
     });
     finalized();

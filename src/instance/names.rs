@@ -8,13 +8,13 @@
 //!
 //! The thread lives while there are questions. A child of `fork` does not have it, and begins its own.
 
-use super::life::Beside;
+use super::life::PersistentState;
 use super::own_instance;
 use mx_sys::{nic, thread};
 
 /// Lets the questions of a method be answered.
 #[cold]
-pub(super) fn resolve(beside: &mut Beside) {
+pub(super) fn resolve(beside: &mut PersistentState) {
     if beside.resolving {
         return;
     }
@@ -31,7 +31,7 @@ fn run() {
             let mut slot = instance.shared.lock();
             let questions = slot.engine().map(|method| method.take_questions());
             let questions = questions.unwrap_or_default();
-            slot.beside.resolving = !questions.is_empty();
+            slot.persistent.resolving = !questions.is_empty();
             questions
         };
         if questions.is_empty() {

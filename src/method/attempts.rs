@@ -17,9 +17,9 @@ use super::Method;
 use crate::abi::types::bmi_method_addr;
 use crate::error::Error;
 use crate::match_layout::{KEY, MessageType, bits};
-use crate::op::word::{Role, Word};
+use crate::op::data::{OpData, Role};
 use crate::peer::attempts::{ATTEMPT_DELAY, Attempt, Attempts};
-use crate::peer::state::{Cause, Ready, State, Wait};
+use crate::peer::state::{Cause, Ready, State, WaitState};
 use crate::peer::table::PeerKey;
 use mx_proto::port::{ConnectError, Port};
 use mx_proto::{Clock, NicId, Outcome, RemoteId, RequestId, Status, Target};
@@ -47,7 +47,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let peer = self.peers().get(key);
             return Err(Error::connect(peer.map_or("", |peer| &peer.name), reason));
         }
-        self.move_to(key, State::Wait(Wait::Connecting));
+        self.move_to(key, State::Wait(WaitState::Connecting));
         if let Some(peer) = self.peers_mut().get_mut(key)
             && std::mem::take(&mut peer.name_doubted)
         {
@@ -86,7 +86,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         log::debug!("{} (id {}): an attempt at {nic:?}", peer.name, key.id());
         let target = Target { nic, ..peer.target };
         let bits = bits(MessageType::IconReq, key.id(), 0);
-        let word = Word::own(Role::Connect, key);
+        let word = OpData::own(Role::Connect, key);
         let connect = self.endpoint.call(target, KEY, bits, word);
         if let Some(peer) = self.peers_mut().get_mut(key) {
             peer.attempts.begin(Attempt {
@@ -206,7 +206,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers().get(key) else {
             return;
         };
-        if peer.state != State::Wait(Wait::Connecting) {
+        if peer.state != State::Wait(WaitState::Connecting) {
             return;
         }
         let addresses = peer.addresses();

@@ -22,8 +22,8 @@
 //! completions.
 
 use super::{Host, PostKind};
-use crate::op::places::Blocks;
-use crate::op::word::Word;
+use crate::op::blocks::Blocks;
+use crate::op::data::OpData;
 use libc::c_void;
 use mx_proto::RequestId;
 use mx_proto::ops::{List, OpStorage, Ops};
@@ -91,7 +91,7 @@ impl Completions {
     pub(super) fn failed_receive(
         &self,
         ops: &Ops<Host>,
-        is_of: impl Fn(&Word) -> bool,
+        is_of: impl Fn(&OpData) -> bool,
     ) -> Option<i32> {
         let overtaken = self.overtaken.as_ref()?;
         if overtaken.first != ops.first(&self.list) {
@@ -165,9 +165,9 @@ mod tests {
         for step in steps.iter().copied().chain([Pop(usize::MAX)]) {
             match step {
                 Ok(number) | Send(number) | Recv(number) => {
-                    let word = Word {
+                    let word = OpData {
                         user_ptr: ptr::without_provenance_mut(number),
-                        ..Word::default()
+                        ..OpData::default()
                     };
                     let op = ops.add_done(word).unwrap();
                     known.insert(number, op);

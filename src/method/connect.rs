@@ -19,14 +19,14 @@ use super::{Method, PostKind};
 use crate::abi::constants::{BMI_EMSGSIZE, BMI_ENOMEM};
 use crate::abi::types::bmi_method_addr;
 use crate::address::Address;
+use crate::arrivals::HandshakeMessage;
 use crate::error::{Error, code_of};
 use crate::match_layout::{MATCH, MessageType, Refusal, VERSION, bits, with_class};
-use crate::op::word::{Role, Word};
+use crate::op::data::{OpData, Role};
 use crate::peer::conversation::Conversation;
 use crate::peer::handshake::{Answer, ConnReq};
-use crate::peer::state::{Cause, Ready, State, Wait};
+use crate::peer::state::{Cause, Ready, State, WaitState};
 use crate::peer::table::{Peer, PeerKey};
-use crate::unmatched::HandshakeMessage;
 use mx_proto::port::Port;
 use mx_proto::{
     Clock, EndpointId, Identity, MatchBits, NicId, Outcome, PostError, RemoteId, SendMode,
@@ -81,7 +81,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers().get(key) else {
             return false;
         };
-        let State::Wait(Wait::Requested { cut: None, .. }) = peer.state else {
+        let State::Wait(WaitState::Requested { cut: None, .. }) = peer.state else {
             return false;
         };
         log::debug!("{} cut the connection; trying again", peer.name);
@@ -98,7 +98,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return self.has_called_before(key, caller);
         }
         self.endpoint.set_remote_context(remote, key.to_word());
-        self.move_to(key, State::Wait(Wait::Requested { remote, cut }));
+        self.move_to(key, State::Wait(WaitState::Requested { remote, cut }));
         let body = ConnReq::emit(&self.endpoint.owner().name);
         let bits = bits(MessageType::ConnReq, key.id(), VERSION);
         self.send_handshake(key, remote, bits, &body);
@@ -147,7 +147,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 None => return self.disconnect(key, Cause::NoRoom),
             },
         };
-        let word = Word::own(Role::Handshake, key);
+        let word = OpData::own(Role::Handshake, key);
         let sent = self
             .endpoint
             .send(remote, bits, memory, word, SendMode::Standard);
@@ -266,7 +266,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let answer = Answer::of(message.fields);
         match (peer.state, answer) {
-            (State::Wait(Wait::Requested { remote, .. }), Answer::Accepted { tx_id }) => {
+            (State::Wait(WaitState::Requested { remote, .. }), Answer::Accepted { tx_id }) => {
                 self.become_ready(key, Ready { remote, tx_id }, false);
             }
             // CONN_REQ has told us all there is.

@@ -25,7 +25,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .on_post(matches!(peer.state, State::Ready(_)));
         if std::mem::take(&mut peer.has_provisional) {
             for op in self.provisional(key) {
-                if let Some(word) = self.word_mut(op) {
+                if let Some(word) = self.op_data_mut(op) {
                     word.provisional = false;
                 }
                 self.endpoint.limit_waiting(op, self.settings.recv_timeout);
@@ -68,7 +68,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// A receive has been posted in a conversation that is cut.
     #[cold]
     pub(crate) fn on_provisional(&mut self, op: RequestId) {
-        let Some(word) = self.word_mut(op) else {
+        let Some(word) = self.op_data_mut(op) else {
             return;
         };
         word.provisional = true;

@@ -14,8 +14,8 @@ use super::attempts::NEXT;
 use super::{Host, Method};
 use crate::abi::types::bmi_method_addr;
 use crate::match_layout::turns_of;
-use crate::peer::state::{Cause, State, Wait};
-use crate::peer::table::{Inbound, PeerKey};
+use crate::peer::state::{Cause, State, WaitState};
+use crate::peer::table::{HostRegistration, PeerKey};
 use mx_proto::port::Port;
 use mx_proto::{Clock, RemoteId, RequestId, SessionId, Status};
 use mx_sys::UserMemory;
@@ -28,7 +28,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         log::debug!("{} (id {}): {} -> {next}", peer.name, key.id(), peer.state);
         let (before, after) = (peer.state.is_wait(), next.is_wait());
-        let connects = peer.state == State::Wait(Wait::Connecting);
+        let connects = peer.state == State::Wait(WaitState::Connecting);
         let limit = self.settings.connect_timeout;
         let until = limit.filter(|_| after && !before);
         let until = until.map(|span| {
@@ -36,7 +36,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             (at, self.endpoint.remind(at, key.to_word()))
         });
         let Host {
-            peers, unmatched, ..
+            peers, arrivals, ..
         } = self.endpoint.owner_mut();
         let Some(peer) = peers.get_mut(key) else {
             return;
@@ -50,7 +50,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if let State::Disconnect { .. } = next {
             peer.conversation.on_loss();
             peer.name_doubted = true;
-            unmatched.abandoned.forget(key.id());
+            arrivals.cancelled.forget(key.id());
         }
         let tried = connects.then(|| std::mem::take(&mut peer.attempts));
         if next.remote().is_none() {
@@ -115,7 +115,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// The host is to be told that the peer is dead, if it knows it and has not been told.
     pub(super) fn tell_dead(&mut self, key: PeerKey) {
         if let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key)
-            && let Inbound::Known {
+            && let HostRegistration::Known {
                 name, forgotten, ..
             } = &mut peer.inbound
             && !std::mem::replace(forgotten, true)
@@ -126,7 +126,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// An operation of the host's that the endpoint has and that is in no queue ends with this code.
     pub(crate) fn fail(&mut self, op: RequestId, code: i32) {
-        if let Some(word) = self.word_mut(op) {
+        if let Some(word) = self.op_data_mut(op) {
             word.set_end(code, 0);
         }
         self.endpoint.end(op, Status::Unreachable);
@@ -140,7 +140,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let wanted = !peer.objects.is_empty() || peer.state != State::Init;
         if !wanted && !self.holds_messages(key.id()) {
             log::debug!("{} (id {}) is gone", peer.name, key.id());
-            self.unmatched_mut().abandoned.forget(key.id());
+            self.arrivals_mut().cancelled.forget(key.id());
             self.peers_mut().remove(key);
         }
     }
@@ -148,7 +148,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// The host has no more use for an address object. The last one takes its peer with it.
     pub fn drop_addr(&mut self, addr: *mut bmi_method_addr) {
         if let Some(peer) = self.peers().at_addr(addr)
-            && let Inbound::Known {
+            && let HostRegistration::Known {
                 addr: known, name, ..
             } = peer.inbound
             && known == addr
@@ -176,7 +176,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// it is left.
     pub fn may_drop(&self, addr: *mut bmi_method_addr) -> bool {
         self.peers().at_addr(addr).is_some_and(|peer| {
-            let came = matches!(peer.inbound, Inbound::Known { addr: known, .. } if known == addr);
+            let came = matches!(peer.inbound, HostRegistration::Known { addr: known, .. } if known == addr);
             came && peer.state == State::Init && !self.holds_messages(peer.key.id())
         })
     }

@@ -3,7 +3,7 @@
 //! Cost: O(1), but for [`Method::report`], which looks at every remote.
 
 use super::Method;
-use crate::peer::state::{Name, State};
+use crate::peer::state::{State, StateName};
 use crate::peer::table::PeerKey;
 use mx_proto::flow::FlowStats;
 use mx_proto::port::Port;
@@ -36,7 +36,7 @@ pub struct MethodReport {
 #[derive(Clone, Copy, Debug)]
 pub struct PeerGauges {
     /// Its state.
-    pub state: Name,
+    pub state: StateName,
     /// The credits between it and us; `None`: there is no connection.
     pub account: Option<Account>,
     /// Operations with it that wait for the connection.
@@ -46,7 +46,7 @@ pub struct PeerGauges {
 impl PeerGauges {
     /// The figures of an address object that stands for no peer yet.
     pub const NONE: Self = Self {
-        state: Name::Init,
+        state: StateName::Init,
         account: None,
         pending: 0,
     };
@@ -58,7 +58,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         MethodGauges {
             peers: self.peers().len() as u64,
             operations: self.operations() as u64,
-            dropped: self.endpoint.owner().unmatched.dropped(),
+            dropped: self.endpoint.owner().arrivals.dropped(),
         }
     }
 

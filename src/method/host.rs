@@ -12,14 +12,14 @@
 use super::completions::{Completions, Done};
 use super::{PostKind, Settings};
 use crate::abi::constants::{self as bmi, BMI_MAX_CONTEXTS};
+use crate::arrivals::{ArrivalPolicy, HandshakeMessage};
 use crate::error::code_of;
 use crate::match_layout::{MessageType, VERSION};
-use crate::op::places::Blocks;
-use crate::op::word::{Role, Word};
+use crate::op::blocks::Blocks;
+use crate::op::data::{OpData, Role};
 use crate::peer::handshake::Greeting;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::{PeerKey, Peers};
-use crate::unmatched::{HandshakeMessage, Unmatched};
 use mx_proto::flow::Lane;
 use mx_proto::ops::Ops;
 use mx_proto::{
@@ -33,7 +33,7 @@ pub const CONTEXTS: usize = BMI_MAX_CONTEXTS as usize;
 
 /// A task that the method does after the call of the endpoint in which it was noted.
 #[derive(Debug)]
-pub enum Note {
+pub enum DeferredTask {
     /// An operation of this role with this peer is over, which is none of the host's.
     End {
         /// The operation, whose id is stale.
@@ -56,7 +56,7 @@ pub enum Note {
 pub struct Host {
     /// Our name, as we say it to peers.
     pub(super) name: String,
-    pub(crate) unmatched: Unmatched,
+    pub(crate) arrivals: ArrivalPolicy,
     pub(crate) peers: Peers,
     /// Completed operations that have not been tested, of each context.
     done: [Completions; CONTEXTS],
@@ -71,7 +71,7 @@ impl Host {
     pub fn new(settings: &Settings) -> Self {
         Self {
             name: String::new(),
-            unmatched: Unmatched::new(settings.unexpected_max, settings.class_max),
+            arrivals: ArrivalPolicy::new(settings.unexpected_max, settings.class_max),
             peers: Peers::new(settings.peer_limit),
             done: Default::default(),
             produced: 0,
@@ -204,7 +204,7 @@ impl Host {
 
     /// A receive has ended without its message: no receive waits for that any more.
     fn give_up(&mut self, key: PeerKey, tag: u32) {
-        self.unmatched.abandoned.add(key.id(), tag);
+        self.arrivals.cancelled.add(key.id(), tag);
     }
 
     /// An operation of the host's that is not pending has succeeded.
@@ -265,7 +265,7 @@ impl Host {
             && word.role != Role::None
         {
             let (role, peer) = (word.role, word.peer);
-            let end = Note::End {
+            let end = DeferredTask::End {
                 op,
                 role,
                 peer,
@@ -279,8 +279,8 @@ impl Host {
 
 impl Owner for Host {
     type Memory = UserMemory;
-    type OpData = Word;
-    type OwnerEvent = Note;
+    type OpData = OpData;
+    type OwnerEvent = DeferredTask;
     type OpStorage = Blocks;
 
     /// Handshakes are taken as they arrive, like requests; only messages that a host posts receives for
@@ -373,7 +373,7 @@ impl Owner for Host {
         if self.discarding {
             Verdict::Finished
         } else {
-            self.unmatched.arrived(events, arrival, body)
+            self.arrivals.arrived(events, arrival, body)
         }
     }
 
@@ -383,6 +383,6 @@ impl Owner for Host {
 
     #[inline]
     fn ready(&mut self, _turn: u32) {
-        self.unmatched.ready();
+        self.arrivals.ready();
     }
 }

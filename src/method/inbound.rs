@@ -4,7 +4,7 @@
 //!   next message ----> its peer has an object the host knows? --yes--> handed out
 //!                        | no
 //!                        v
-//!                      Handout::Register(object)   the caller releases the lock, registers it
+//!                      NextUnexpected::Register(object)   the caller releases the lock, registers it
 //!                        |                         with the host, and returns the result
 //!                        v
 //!                      registered(object, name)    meanwhile no message is handed out
@@ -18,7 +18,7 @@ use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::address;
 use crate::match_layout::{Fields, of_turn};
 use crate::peer::state::State;
-use crate::peer::table::{Inbound, Peer, PeerKey};
+use crate::peer::table::{HostRegistration, Peer, PeerKey};
 use crate::peer_name::{self, PeerName};
 use libc::c_void;
 use mx_proto::port::Port;
@@ -43,7 +43,7 @@ pub struct Unexpected {
 
 /// The next step in handing out unexpected messages.
 #[derive(Debug)]
-pub enum Handout {
+pub enum NextUnexpected {
     /// Here is one.
     Message(Unexpected),
     /// The host must first be told of this new object; then call [`Method::registered`].
@@ -53,7 +53,7 @@ pub enum Handout {
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// The next unexpected message of a class, or what has to be done to get it. `None` when there is none,
     /// or while another thread registers a peer.
-    pub fn next_unexpected(&mut self, class: u8) -> Option<Handout> {
+    pub fn next_unexpected(&mut self, class: u8) -> Option<NextUnexpected> {
         if self.registering {
             return None;
         }
@@ -70,7 +70,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             };
             let Some(addr) = known_object(peer) else {
                 let (name, nic) = (name_of(peer), peer.target.nic);
-                return Some(Handout::Register(self.introduce(key, name, nic)));
+                return Some(NextUnexpected::Register(self.introduce(key, name, nic)));
             };
             let message = self.endpoint.next_message()?;
             self.on_handed_out(key, message.source);
@@ -78,7 +78,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 debug_assert!(false, "a message in memory that is not ours");
                 continue;
             };
-            return Some(Handout::Message(Unexpected {
+            return Some(NextUnexpected::Message(Unexpected {
                 addr,
                 size: buffer.len() as i64,
                 buffer: buffer.into_raw(),
@@ -95,7 +95,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.peers_mut()
             .attach(addr.as_ptr(), key, Vec::new(), false);
         if let Some(peer) = self.peers_mut().get_mut(key) {
-            peer.inbound = Inbound::Registering(addr.as_ptr());
+            peer.inbound = HostRegistration::Registering(addr.as_ptr());
         }
         self.registering = true;
         addr
@@ -105,7 +105,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// the message stays and the object is gone. Returns whether it worked.
     pub fn registered(&mut self, addr: NonNull<bmi_method_addr>, name: BMI_addr_t) -> bool {
         self.registering = false;
-        self.unmatched_mut().set_events();
+        self.arrivals_mut().set_events();
         let addr = addr.as_ptr();
         if name == 0 {
             log::error!("the host could not take the address of a new peer");
@@ -121,7 +121,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return false;
         };
         log::info!("{} (id {}) is known to the host", peer.name, peer.key.id());
-        peer.inbound = Inbound::Known {
+        peer.inbound = HostRegistration::Known {
             addr,
             name,
             forgotten: false,
@@ -138,7 +138,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 /// The object under which the host knows a peer.
 fn known_object(peer: &Peer) -> Option<NonNull<bmi_method_addr>> {
     let addr = match peer.inbound {
-        Inbound::Known { addr, .. } => addr,
+        HostRegistration::Known { addr, .. } => addr,
         _ => peer.objects.iter().find(|object| object.looked_up)?.addr,
     };
     NonNull::new(addr)

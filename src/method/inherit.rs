@@ -30,7 +30,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         self.endpoint.inherit();
         self.forget_events();
-        self.unmatched_mut().forget();
+        self.arrivals_mut().forget();
         self.registering = false;
         for key in lost {
             self.move_to(key, State::Init);

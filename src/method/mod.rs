@@ -5,7 +5,7 @@
 //!   post    cancel     test*                         lookup  drop
 //!     |       |          ^                              |
 //!     v       v          |                              v
-//!   pending            contexts        Unmatched      Peers: states, handshake       Host, the owner
+//!   pending            contexts        ArrivalPolicy  Peers: states, handshake       Host, the owner
 //!     |                  ^               ^              |
 //!     v                  |               |              v
 //!   +-- records -------- Endpoint (mx-proto) over some port and clock ----+
@@ -43,18 +43,18 @@ mod warnings;
 
 pub use completions::Done;
 pub use gauges::{MethodReport, PeerGauges};
-pub use host::{CONTEXTS, Host, Note};
-pub use inbound::{Handout, Unexpected};
-pub use names::Question;
+pub use host::{CONTEXTS, DeferredTask, Host};
+pub use inbound::{NextUnexpected, Unexpected};
+pub use names::NameQuery;
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
+use crate::arrivals::ArrivalPolicy;
 use crate::config::Config;
 use crate::error::Error;
 use crate::match_layout::{MessageType, PEER_ID_MAX};
-use crate::op::word::{Role, Word};
+use crate::op::data::{OpData, Role};
 use crate::peer::state::Cause;
 use crate::peer::table::{PeerKey, Peers};
-use crate::unmatched::Unmatched;
 use libc::c_void;
 use mx_proto::port::Port;
 use mx_proto::round::Begun;
@@ -117,7 +117,7 @@ pub struct Post {
 
 /// The result of a post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Posted {
+pub enum PostOutcome {
     /// The operation is under way, and a test call will report it.
     Pending,
     /// The operation is complete, and no test call will report it.
@@ -178,7 +178,7 @@ pub struct Method<P, C> {
     /// Names of dead peers the host has to be told.
     forgotten: Vec<BMI_addr_t>,
     /// Names to be resolved again.
-    questions: Vec<Question>,
+    questions: Vec<NameQuery>,
     /// A thread is telling the host of a new peer.
     registering: bool,
 }
@@ -220,13 +220,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     #[inline]
-    pub(crate) fn unmatched(&self) -> &Unmatched {
-        &self.endpoint.owner().unmatched
+    pub(crate) fn unmatched(&self) -> &ArrivalPolicy {
+        &self.endpoint.owner().arrivals
     }
 
     #[inline]
-    pub(crate) fn unmatched_mut(&mut self) -> &mut Unmatched {
-        &mut self.endpoint.owner_mut().unmatched
+    pub(crate) fn arrivals_mut(&mut self) -> &mut ArrivalPolicy {
+        &mut self.endpoint.owner_mut().arrivals
     }
 
     /// The peers, to look at.
@@ -293,7 +293,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn take_produced(&mut self) -> u64 {
         let host = self.endpoint.owner_mut();
         let mut produced = host.take_produced();
-        if host.unmatched.take_produced() {
+        if host.arrivals.take_produced() {
             produced |= UNEXPECTED_READY;
         }
         produced
@@ -375,7 +375,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// The method's part of an operation, mutable.
     #[inline]
-    pub(crate) fn word_mut(&mut self, op: RequestId) -> Option<&mut Word> {
+    pub(crate) fn op_data_mut(&mut self, op: RequestId) -> Option<&mut OpData> {
         self.endpoint.split().1.data_mut(op)
     }
 
@@ -384,7 +384,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub(crate) fn handle_events(&mut self) {
         while let Some(event) = self.endpoint.next_event() {
             match event {
-                Event::Owner(Note::End {
+                Event::Owner(DeferredTask::End {
                     op,
                     role,
                     peer,
@@ -395,8 +395,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     // The other side's loss is an event of its own.
                     Role::None | Role::Posted(_) => {}
                 },
-                Event::Owner(Note::Handshake(message)) => self.on_handshake(&message),
-                Event::Owner(Note::OverQuota(key)) => self.shed(key),
+                Event::Owner(DeferredTask::Handshake(message)) => self.on_handshake(&message),
+                Event::Owner(DeferredTask::OverQuota(key)) => self.shed(key),
                 Event::Down(down) => self.on_down(&down),
                 Event::Due(word) => self.on_due(word),
                 Event::Joined { .. } | Event::Decidable => {}

@@ -21,7 +21,7 @@
 use super::Method;
 use crate::abi::types::bmi_method_addr;
 use crate::address::{self, Address};
-use crate::peer::state::{Cause, State, Wait};
+use crate::peer::state::{Cause, State, WaitState};
 use crate::peer::table::{Object, Peer, PeerKey};
 use crate::peer_name::PeerName;
 use mx_proto::port::Port;
@@ -31,15 +31,15 @@ use std::sync::Arc;
 
 /// The question for the interface that an address object's name stands for now.
 #[derive(Debug)]
-pub struct Question {
+pub struct NameQuery {
     addr: *mut bmi_method_addr,
     address: Arc<Address>,
 }
 
 // SAFETY: the pointer is only compared.
-unsafe impl Send for Question {}
+unsafe impl Send for NameQuery {}
 
-impl Question {
+impl NameQuery {
     /// The name.
     pub fn name(&self) -> &PeerName {
         &self.address.name
@@ -59,7 +59,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// Names to be resolved, for [`Self::resolved`].
-    pub fn take_questions(&mut self) -> Vec<Question> {
+    pub fn take_questions(&mut self) -> Vec<NameQuery> {
         std::mem::take(&mut self.questions)
     }
 
@@ -78,7 +78,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let questions = of_names.filter_map(|object| {
             let address = address::find(object.addr)?;
             let is_name = nic::literal_address(&address.name.host).is_none();
-            is_name.then_some(Question {
+            is_name.then_some(NameQuery {
                 addr: object.addr,
                 address,
             })
@@ -89,8 +89,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// The name stands for these interfaces now, in the order of trial.
-    pub fn resolved(&mut self, question: &Question, nics: &[NicId]) {
-        let Question { addr, address } = question;
+    pub fn resolved(&mut self, question: &NameQuery, nics: &[NicId]) {
+        let NameQuery { addr, address } = question;
         // It may have been dropped meanwhile, and its place be another one's.
         let now = address::find(*addr);
         if !now.is_some_and(|now| Arc::ptr_eq(&now, address)) {
@@ -103,7 +103,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return address.set_nic(nic);
         };
         let at_rest = peer.state == State::Init;
-        if !at_rest && peer.state != State::Wait(Wait::Connecting) {
+        if !at_rest && peer.state != State::Wait(WaitState::Connecting) {
             return;
         }
         let before = address.nic();

@@ -10,7 +10,7 @@
 
 use super::Method;
 use crate::match_layout::{Refusal, refusal_bits};
-use crate::op::word::Word;
+use crate::op::data::OpData;
 use crate::peer::state::Cause;
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
@@ -61,7 +61,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         if self.endpoint.queued_for(remote) == 0 {
             // One that does not get through is noticed by its receiver's time-out.
-            let (memory, word) = (UserMemory::empty(), Word::default());
+            let (memory, word) = (UserMemory::empty(), OpData::default());
             let bits = refusal_bits(reason);
             let _ = (self.endpoint).send(remote, bits, memory, word, SendMode::Standard);
         }

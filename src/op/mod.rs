@@ -6,6 +6,6 @@
 //!   post.rs     the rules for accepting a send or a receive
 //! ```
 
-pub mod places;
+pub mod blocks;
+pub mod data;
 pub mod post;
-pub mod word;

@@ -10,11 +10,11 @@
 //!
 //! Out of scope: waiting, threads, C's pointers.
 
-use super::places::BLOCK_SIZE;
-use super::word::Word;
+use super::blocks::BLOCK_SIZE;
+use super::data::OpData;
 use crate::error::{Error, code_of};
 use crate::match_layout::{MATCH, MessageType, bits, with_class};
-use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, Posted};
+use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, PostOutcome};
 use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::{Peer, PeerKey};
@@ -30,7 +30,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         key: PeerKey,
         post: &mut Post,
         id: &mut i64,
-    ) -> Result<Posted, Box<Error>> {
+    ) -> Result<PostOutcome, Box<Error>> {
         match post.kind {
             PostKind::Recv => self.post_recv(key, post, id),
             PostKind::Send | PostKind::SendUnexpected => self.post_send(key, post, id),
@@ -72,10 +72,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         &mut self,
         key: PeerKey,
         tag: u32,
-        what: impl FnOnce() -> (UserMemory, Word),
+        what: impl FnOnce() -> (UserMemory, OpData),
     ) -> Option<i64> {
         let (remote, _) = self.ready_peer(key)?;
-        let unusual = self.settings.recv_timeout.is_some() | !self.unmatched().abandoned.is_empty();
+        let unusual = self.settings.recv_timeout.is_some() | !self.unmatched().cancelled.is_empty();
         if unusual {
             return None;
         }
@@ -105,7 +105,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         key: PeerKey,
         post: &mut Post,
         id: &mut i64,
-    ) -> Result<Posted, Box<Error>> {
+    ) -> Result<PostOutcome, Box<Error>> {
         self.admit(key, post)?;
         let (host, ops) = self.endpoint.split();
         let failed = host.failed_receive(ops, key, post.tag as u32, post.context);
@@ -126,7 +126,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         key: PeerKey,
         post: &mut Post,
         id: &mut i64,
-    ) -> Result<Posted, Box<Error>> {
+    ) -> Result<PostOutcome, Box<Error>> {
         let size = post.memory.len() as i64;
         let limit = self.settings.unexpected_max as i64;
         if size > limit {
@@ -136,7 +136,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     #[inline(always)]
-    fn send(&mut self, key: PeerKey, post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+    fn send(
+        &mut self,
+        key: PeerKey,
+        post: &mut Post,
+        id: &mut i64,
+    ) -> Result<PostOutcome, Box<Error>> {
         let size = post.memory.len() as i64;
         let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return Err(unknown(post));
@@ -152,11 +157,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let (kind, mode) = (post.kind, post.kind.send_mode());
         let what = NewOperation { post, key };
         match self.endpoint.send_new(remote, bits, what, mode) {
-            Ok(mx::SendPosted::Complete) => Ok(Posted::Complete { size }),
+            Ok(mx::SendPosted::Complete) => Ok(PostOutcome::Complete { size }),
             Ok(mx::SendPosted::Pending(op)) => {
                 *id = self.id(op);
                 self.limit_posted(kind, op);
-                Ok(Posted::Pending)
+                Ok(PostOutcome::Pending)
             }
             Err(mx::PostError::UnknownRemote) => self.send_after_loss(key, remote, post, id),
             Err(mx::PostError::TooMany) => Err(Error::no_memory("an operation", BLOCK_SIZE)),
@@ -174,7 +179,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         gone: RemoteId,
         post: &mut Post,
         id: &mut i64,
-    ) -> Result<Posted, Box<Error>> {
+    ) -> Result<PostOutcome, Box<Error>> {
         self.handle_events();
         let peer = self.peers().get(key);
         if peer.is_some_and(|peer| peer.state.remote() == Some(gone)) {
@@ -191,17 +196,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         key: PeerKey,
         post: &mut Post,
         id: &mut i64,
-    ) -> Result<Posted, Box<Error>> {
+    ) -> Result<PostOutcome, Box<Error>> {
         self.admit(key, post)?;
         let Host {
-            peers, unmatched, ..
+            peers, arrivals, ..
         } = self.endpoint.owner_mut();
         let Some(peer) = peers.get_mut(key) else {
             return Err(unknown(post));
         };
         let bits = bits(MessageType::Expected, key.id(), post.tag as u32);
-        if !unmatched.abandoned.is_empty() {
-            (unmatched.abandoned).take_back(key.id(), post.tag as u32);
+        if !arrivals.cancelled.is_empty() {
+            (arrivals.cancelled).take_back(key.id(), post.tag as u32);
         }
         let State::Ready(Ready { remote, .. }) = peer.state else {
             return self.queue(key, post, id);
@@ -215,12 +220,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 if cut {
                     self.on_provisional(op);
                 }
-                Ok(Posted::Pending)
+                Ok(PostOutcome::Pending)
             }
             Ok(ReceivePosted::Complete(how)) => {
                 let size = i64::from(how.transferred);
                 match code_of(how.status) {
-                    0 => Ok(Posted::Complete { size }),
+                    0 => Ok(PostOutcome::Complete { size }),
                     // It failed, but as an operation: it is reported like any other.
                     code => self.end_at_once(key, post, (code, size), id),
                 }
@@ -247,13 +252,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         post: &mut Post,
         (code, size): (i32, i64),
         id: &mut i64,
-    ) -> Result<Posted, Box<Error>> {
+    ) -> Result<PostOutcome, Box<Error>> {
         let op = self.hold(key, post, id)?;
-        if let Some(word) = self.word_mut(op) {
+        if let Some(word) = self.op_data_mut(op) {
             word.set_end(code, size);
         }
         self.endpoint.end(op, mx::Status::Unreachable);
-        Ok(Posted::Pending)
+        Ok(PostOutcome::Pending)
     }
 
     /// The conversation with the peer is cut: an expected send ends at once.
@@ -263,15 +268,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         key: PeerKey,
         post: &mut Post,
         id: &mut i64,
-    ) -> Result<Posted, Box<Error>> {
+    ) -> Result<PostOutcome, Box<Error>> {
         let op = self.hold(key, post, id)?;
         self.end_cut(key, op);
-        Ok(Posted::Pending)
+        Ok(PostOutcome::Pending)
     }
 
     /// The peer is not ready: the operation waits for it.
     #[cold]
-    fn queue(&mut self, key: PeerKey, post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
+    fn queue(
+        &mut self,
+        key: PeerKey,
+        post: &mut Post,
+        id: &mut i64,
+    ) -> Result<PostOutcome, Box<Error>> {
         let peer = self.peers().get(key);
         let is_gone = |peer: &Peer| peer.state == State::Init && peer.has_called;
         if peer.is_some_and(is_gone) {
@@ -293,7 +303,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.on_provisional(op);
         }
         self.handle_events();
-        Ok(Posted::Pending)
+        Ok(PostOutcome::Pending)
     }
 
     /// An operation that the endpoint is to do nothing about until it is told.
@@ -304,7 +314,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         id: &mut i64,
     ) -> Result<RequestId, Box<Error>> {
         let receives = post.kind == PostKind::Recv;
-        let word = Word::new(post, key);
+        let word = OpData::new(post, key);
         let Some(op) = self
             .endpoint
             .post_pending(post.memory.take(), receives, word)
@@ -335,22 +345,22 @@ impl mx::Posting<Host> for NewOperation<'_> {
     }
 
     #[inline(always)]
-    fn begin(self) -> (UserMemory, Word) {
-        (self.post.memory.take(), Word::new(self.post, self.key))
+    fn begin(self) -> (UserMemory, OpData) {
+        (self.post.memory.take(), OpData::new(self.post, self.key))
     }
 }
 
 /// A receive that is made where it is to be.
 struct AtOnce<F>(F);
 
-impl<F: FnOnce() -> (UserMemory, Word)> mx::Posting<Host> for AtOnce<F> {
+impl<F: FnOnce() -> (UserMemory, OpData)> mx::Posting<Host> for AtOnce<F> {
     /// None: it is asked for of what may not become an operation.
     fn memory(&mut self) -> &mut UserMemory {
         unreachable!("the memory of a receive that is posted at once")
     }
 
     #[inline(always)]
-    fn begin(self) -> (UserMemory, Word) {
+    fn begin(self) -> (UserMemory, OpData) {
         (self.0)()
     }
 }

@@ -34,7 +34,7 @@ pub enum State {
     /// Nothing has begun, or everything is over.
     Init,
     /// The handshake is under way. Sends are queued.
-    Wait(Wait),
+    Wait(WaitState),
     /// Messages flow.
     Ready(Ready),
     /// The connection is over, and its operations end. INIT follows within the same call.
@@ -46,7 +46,7 @@ pub enum State {
 
 /// The steps of the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wait {
+pub enum WaitState {
     /// Transport connects (ICON_REQ) are under way.
     Connecting,
     /// CONN_REQ is sent, CONN_ACK not here.
@@ -72,10 +72,10 @@ impl State {
     #[inline]
     pub const fn remote(&self) -> Option<RemoteId> {
         match self {
-            Self::Ready(Ready { remote, .. }) | Self::Wait(Wait::Requested { remote, .. }) => {
+            Self::Ready(Ready { remote, .. }) | Self::Wait(WaitState::Requested { remote, .. }) => {
                 Some(*remote)
             }
-            Self::Init | Self::Wait(Wait::Connecting) | Self::Disconnect { .. } => None,
+            Self::Init | Self::Wait(WaitState::Connecting) | Self::Disconnect { .. } => None,
         }
     }
 
@@ -85,13 +85,13 @@ impl State {
     }
 
     /// Without what it holds.
-    pub const fn name(&self) -> Name {
+    pub const fn name(&self) -> StateName {
         match self {
-            Self::Init => Name::Init,
-            Self::Wait(Wait::Connecting) => Name::Connecting,
-            Self::Wait(Wait::Requested { .. }) => Name::Requested,
-            Self::Ready(_) => Name::Ready,
-            Self::Disconnect { .. } => Name::Disconnect,
+            Self::Init => StateName::Init,
+            Self::Wait(WaitState::Connecting) => StateName::Connecting,
+            Self::Wait(WaitState::Requested { .. }) => StateName::Requested,
+            Self::Ready(_) => StateName::Ready,
+            Self::Disconnect { .. } => StateName::Disconnect,
         }
     }
 
@@ -112,12 +112,12 @@ impl State {
 
 /// A state without what it holds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Name {
+pub enum StateName {
     /// [`State::Init`].
     Init,
-    /// [`Wait::Connecting`].
+    /// [`WaitState::Connecting`].
     Connecting,
-    /// [`Wait::Requested`].
+    /// [`WaitState::Requested`].
     Requested,
     /// [`State::Ready`].
     Ready,
@@ -125,7 +125,7 @@ pub enum Name {
     Disconnect,
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for StateName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Init => "INIT",
@@ -139,7 +139,7 @@ impl fmt::Display for Name {
 
 // The simulator's random programs meet each.
 transition_table! {
-    Name {
+    StateName {
         Init => Connecting: "an operation is posted: our transport connect begins",
         Init => Ready: "a peer calls, by its hello or by CONN_REQ",
         Connecting => Ready: "the first transport connect is done, and the peer's hello had all there is",
@@ -277,8 +277,8 @@ mod tests {
         let (remote, cut) = (RemoteId::new(2, 1), None);
         vec![
             State::Init,
-            State::Wait(Wait::Connecting),
-            State::Wait(Wait::Requested { remote, cut }),
+            State::Wait(WaitState::Connecting),
+            State::Wait(WaitState::Requested { remote, cut }),
             State::Ready(Ready { remote, tx_id: 3 }),
             State::Disconnect {
                 cause: Cause::Reset,

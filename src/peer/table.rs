@@ -68,7 +68,7 @@ impl PeerKey {
 
 /// The object under which the host was told of a peer, because an unexpected message came and it had looked none up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Inbound {
+pub enum HostRegistration {
     /// There was no need to, or the host has dropped the object.
     No,
     /// A thread is telling the host of this object.
@@ -128,7 +128,7 @@ pub struct Peer {
     /// The peer has called this process, and is never called back.
     pub has_called: bool,
     /// The object under which the host was told of the peer.
-    pub inbound: Inbound,
+    pub inbound: HostRegistration,
     /// Operations that wait for READY, as they were posted.
     pub pending: List,
 }
@@ -254,7 +254,7 @@ impl Peers {
             name_doubted: false,
             again: 0,
             has_called,
-            inbound: Inbound::No,
+            inbound: HostRegistration::No,
             pending: List::EMPTY,
         }));
         Some(key)
@@ -377,8 +377,10 @@ impl Peers {
         let peer = self.get_mut(key)?;
         peer.objects.retain(|known| known.addr != addr);
         match peer.inbound {
-            Inbound::Registering(known) | Inbound::Known { addr: known, .. } if known == addr => {
-                peer.inbound = Inbound::No;
+            HostRegistration::Registering(known) | HostRegistration::Known { addr: known, .. }
+                if known == addr =>
+            {
+                peer.inbound = HostRegistration::No;
             }
             _ => {}
         }

@@ -11,7 +11,7 @@ use crate::sized::{copy, whole_members};
 use bmi_method::abi::constants as bmi;
 use bmi_method::abi::types::{bmi_mx_credits, bmi_mx_peer_credits};
 use bmi_method::instance;
-use bmi_method::peer::state::Name;
+use bmi_method::peer::state::StateName;
 use libc::c_int;
 use mx_boundary::required;
 use std::mem::offset_of;
@@ -101,11 +101,11 @@ pub(crate) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Bo
     Ok(())
 }
 
-fn state_number(state: Name) -> c_int {
+fn state_number(state: StateName) -> c_int {
     match state {
         // DISCONNECT is over before a caller can ask.
-        Name::Init | Name::Disconnect => bmi::BMI_MX_PEER_INIT,
-        Name::Connecting | Name::Requested => bmi::BMI_MX_PEER_WAIT,
-        Name::Ready => bmi::BMI_MX_PEER_READY,
+        StateName::Init | StateName::Disconnect => bmi::BMI_MX_PEER_INIT,
+        StateName::Connecting | StateName::Requested => bmi::BMI_MX_PEER_WAIT,
+        StateName::Ready => bmi::BMI_MX_PEER_READY,
     }
 }

@@ -17,7 +17,7 @@ use bmi_method::abi::types::{
     bmi_buffer_type, bmi_context_id, bmi_hint, bmi_method_addr, bmi_msg_tag_t, bmi_op_id_t,
     bmi_size_t,
 };
-use bmi_method::instance::{self, Post, PostKind, Posted};
+use bmi_method::instance::{self, Post, PostKind, PostOutcome};
 use libc::{c_int, c_void};
 use mx_boundary::{array, in_range, optional, required, write_if};
 use mx_sys::{SegmentError, UserMemory};
@@ -288,8 +288,8 @@ impl Call {
         // SAFETY: C passes an id to write to, which is not used elsewhere during the call.
         let id = unsafe { id.as_mut() };
         match instance::post(post, id)? {
-            Posted::Pending => Ok((0, 0)),
-            Posted::Complete { size } => Ok((1, size)),
+            PostOutcome::Pending => Ok((0, 0)),
+            PostOutcome::Complete { size } => Ok((1, size)),
         }
     }
 

@@ -207,7 +207,7 @@ impl Host {
 impl slot::Engine for Engine {
     const LIBRARY: &'static str = "na_plugin_mx";
     type Owner = Host;
-    type Beside = ();
+    type PersistentState = ();
 
     #[inline]
     fn endpoint(&self) -> &HostEndpoint {

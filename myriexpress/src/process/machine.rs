@@ -23,7 +23,7 @@ impl slot::Engine for HostEngine {
     const LIBRARY: &'static str = "myriexpress";
     type Owner = Program;
     /// See [`Engine::next_generation`].
-    type Beside = u32;
+    type PersistentState = u32;
 
     #[inline]
     fn endpoint(&self) -> &Endpoint<HostPorts, MonotonicClock, Program> {

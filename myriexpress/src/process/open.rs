@@ -72,7 +72,10 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
         let tuned = slot.retune(anew.tuning).map_err(Trouble::Doorbells);
         tuned.map_err(no_endpoint)?;
         let generation = slot.generation().wrapping_add(1);
-        (EndpointHandle::new(reserved.slot, generation), slot.beside)
+        (
+            EndpointHandle::new(reserved.slot, generation),
+            slot.persistent,
+        )
     };
     let options = Options {
         handle,

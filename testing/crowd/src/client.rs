@@ -16,7 +16,7 @@ use bmi_method::abi::types::bmi_method_addr;
 use bmi_method::address;
 use bmi_method::config::Config;
 use bmi_method::match_layout::KEY;
-use bmi_method::method::{Host, Method, Post, PostKind, Posted, Settings};
+use bmi_method::method::{Host, Method, Post, PostKind, PostOutcome, Settings};
 use bmi_method::peer::table::PeerKey;
 use bmi_method::peer_name;
 use mx_proto::port::{LinkControl, WakeDescriptors};
@@ -262,9 +262,9 @@ impl Client {
         };
         let posted = self.method.post(self.key, &mut post, &mut 0);
         match posted.map_err(|why| why.to_string())? {
-            Posted::Pending => self.pending += 1,
+            PostOutcome::Pending => self.pending += 1,
             // Not even an answer that was here before it was asked for is reported.
-            Posted::Complete { .. } => {}
+            PostOutcome::Complete { .. } => {}
         }
         Ok(())
     }

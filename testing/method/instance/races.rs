@@ -14,7 +14,7 @@
 
 use bmi_method::abi::constants::*;
 use bmi_method::abi::types::bmi_method_addr;
-use bmi_method::instance::{self, Done, Post, PostKind, Posted, Unexpected};
+use bmi_method::instance::{self, Done, Post, PostKind, PostOutcome, Unexpected};
 use mx_sys::UserMemory;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -158,8 +158,8 @@ impl Tally {
         let mut id = 0;
         self.posted.fetch_add(1, Ordering::Relaxed);
         match instance::post(post, &mut id) {
-            Ok(Posted::Pending) => Some(id),
-            Ok(Posted::Complete { size }) => {
+            Ok(PostOutcome::Pending) => Some(id),
+            Ok(PostOutcome::Complete { size }) => {
                 self.end(lent_memory, 0, size, tag);
                 None
             }
@@ -546,7 +546,10 @@ fn who_waits_in_one_life_does_not_go_on_in_the_next() {
             context: BY_ID,
         };
         let mut id = 0;
-        assert_eq!(instance::post(receive, &mut id).unwrap(), Posted::Pending);
+        assert_eq!(
+            instance::post(receive, &mut id).unwrap(),
+            PostOutcome::Pending
+        );
         let begun = &AtomicUsize::new(0);
         ended.store(0, Ordering::Relaxed);
         thread::scope(|scope| {

@@ -3,7 +3,7 @@
 use crate::rig::{Addr, NIC, NOWHERE, OTHER_NIC, Rig};
 use bmi_method::abi::constants::*;
 use bmi_method::peer::attempts::ATTEMPT_DELAY;
-use bmi_method::peer::state::{State, Wait};
+use bmi_method::peer::state::{State, WaitState};
 use bmi_method::peer::table::Peer;
 use mx_proto::{EndpointId, NicId, Target};
 use mx_sim::Profile;
@@ -348,6 +348,6 @@ fn objects_of_one_peer_have_their_addresses_together() {
     let posted = scene.post();
     scene.rig.run_for(Duration::from_secs(1));
     assert_eq!(scene.rig.peek(client).error(posted), None);
-    assert_eq!(scene.peer().state, State::Wait(Wait::Connecting));
+    assert_eq!(scene.peer().state, State::Wait(WaitState::Connecting));
     assert_eq!(scene.sessions(), 1);
 }

@@ -2,7 +2,7 @@
 
 use crate::rig::Rig;
 use bmi_method::method::{MethodReport, PeerGauges};
-use bmi_method::peer::state::Name;
+use bmi_method::peer::state::StateName;
 use mx_proto::flow::CREDIT;
 use mx_sim::Profile;
 use mx_sim::world::NodeId;
@@ -51,7 +51,7 @@ fn a_sender_short_of_credits_is_seen_on_both_sides_until_it_is_served() {
     assert_eq!((there.stalled, there.operations), (1, 2));
 
     let borrower = peer(&mut rig, server, client);
-    assert_eq!((borrower.state, borrower.pending), (Name::Ready, 0));
+    assert_eq!((borrower.state, borrower.pending), (StateName::Ready, 0));
     let account = borrower.account.unwrap();
     assert_eq!(
         (account.credit_limit, account.waiting, account.free),

@@ -4,7 +4,7 @@ use crate::rig::{NIC, NOWHERE, OTHER_NIC, Rig, target};
 use bmi_method::abi::constants::*;
 use bmi_method::abi::types::bmi_method_addr;
 use bmi_method::method::PostKind;
-use bmi_method::peer::state::{State, Wait};
+use bmi_method::peer::state::{State, WaitState};
 use mx_proto::NicId;
 use mx_sim::Profile;
 use mx_sim::world::NodeId;
@@ -40,7 +40,7 @@ fn a_peer_that_has_moved_is_reached_by_the_connection_that_is_under_way() {
     let second = rig.host(client).send_unexpected(server, 2, b"second");
     assert!(matches!(
         rig.peek(client).state(addr),
-        State::Wait(Wait::Connecting)
+        State::Wait(WaitState::Connecting)
     ));
     // It is where it was.
     assert_eq!(answer(&mut rig, client, NOWHERE), 1);

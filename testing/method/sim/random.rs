@@ -23,7 +23,7 @@ mod stage;
 use crate::rig;
 use bmi_method::match_layout::{Fields, MessageType, Refusal, VERSION, bits, refusal_bits};
 use bmi_method::peer::handshake::ConnReq;
-use bmi_method::peer::state::{Name, TRANSITIONS};
+use bmi_method::peer::state::{StateName, TRANSITIONS};
 use bmi_mx_torture::{Step, shrink};
 use mx_proto::transitions::Transition;
 use mx_sim::{Profile, World, fronts};
@@ -297,7 +297,7 @@ fn a_c_method_is_called(answer: Answer) {
 /// The transitions of peers that were made, and the shapes of the programs that made them.
 #[derive(Default)]
 struct Coverage {
-    met: BTreeMap<(Name, Name), (u64, BTreeSet<&'static str>)>,
+    met: BTreeMap<(StateName, StateName), (u64, BTreeSet<&'static str>)>,
 }
 
 impl Coverage {
@@ -338,8 +338,8 @@ impl Coverage {
         text
     }
 
-    fn missing(&self) -> Vec<Transition<Name>> {
-        let met = |step: &&Transition<Name>| !self.met.contains_key(&(step.from, step.to));
+    fn missing(&self) -> Vec<Transition<StateName>> {
+        let met = |step: &&Transition<StateName>| !self.met.contains_key(&(step.from, step.to));
         TRANSITIONS.iter().filter(met).copied().collect()
     }
 }

@@ -13,8 +13,8 @@ mod order;
 use bmi_method::abi::types::bmi_method_addr;
 use bmi_method::address;
 use bmi_method::match_layout::KEY;
-use bmi_method::method::{self, Handout, Method, Post, PostKind, Posted, Settings};
-use bmi_method::op::word::Word;
+use bmi_method::method::{self, Method, NextUnexpected, Post, PostKind, PostOutcome, Settings};
+use bmi_method::op::data::OpData;
 use bmi_method::peer::state::State;
 use bmi_method::peer::table::PeerKey;
 use bmi_method::peer_name::PeerName;
@@ -321,14 +321,14 @@ impl Host {
         {
             busy = true;
             match handout {
-                Handout::Register(addr) => {
+                NextUnexpected::Register(addr) => {
                     assert!(!self.registered.contains(&(addr.as_ptr() as usize)));
                     assert!(!self.addrs.values().any(|known| *known == addr));
                     self.registered.push(addr.as_ptr() as usize);
                     let name = self.registered.len() as i64;
                     assert!(self.method.registered(addr, name));
                 }
-                Handout::Message(message) => {
+                NextUnexpected::Message(message) => {
                     let len = message.size as usize;
                     // SAFETY: malloc'ed with exactly this size, and ours to free.
                     let bytes = unsafe {
@@ -482,7 +482,7 @@ impl Host {
             None => self.method.post(key, &mut post, &mut id),
         };
         match posted {
-            Ok(Posted::Pending) => {
+            Ok(PostOutcome::Pending) => {
                 assert_ne!(id, 0);
                 let posting = Posting {
                     id,
@@ -493,7 +493,7 @@ impl Host {
                 };
                 self.posted.insert(label, posting);
             }
-            Ok(Posted::Complete { size }) => self.end(label, kind, buffer, 0, size),
+            Ok(PostOutcome::Complete { size }) => self.end(label, kind, buffer, 0, size),
             Err(error) => return Err(error.code()),
         }
         Ok(label)
@@ -506,7 +506,7 @@ impl Host {
         post: &mut Post,
         buffer: &[u8],
         id: &mut i64,
-    ) -> Option<Posted> {
+    ) -> Option<PostOutcome> {
         if !fronts::are_on() || buffer.is_empty() {
             return None;
         }
@@ -514,13 +514,13 @@ impl Host {
         let posted = match post.kind {
             PostKind::Send if size <= 4096 => {
                 let sent = self.method.send_at_once(key, tag, post.context, buffer);
-                sent.then_some(Posted::Complete { size })
+                sent.then_some(PostOutcome::Complete { size })
             }
             PostKind::Recv => {
-                let word = Word::new(post, key);
+                let word = OpData::new(post, key);
                 let memory = || (post.memory.take(), word);
                 *id = self.method.recv_at_once(key, tag, memory)?;
-                Some(Posted::Pending)
+                Some(PostOutcome::Pending)
             }
             _ => None,
         };

@@ -12,9 +12,9 @@
 //! Owns: cancelled receives whose messages may still come.
 //! Out of scope: peers but their keys, the host.
 
-use crate::abandoned::Abandoned;
+use crate::cancelled_receives::CancelledReceives;
 use crate::match_layout::{Fields, MessageType};
-use crate::method::{Host, Note};
+use crate::method::{DeferredTask, Host};
 use crate::peer::handshake::REQUEST_MAX;
 use crate::peer::table::PeerKey;
 use mx_proto::{Arrival, Event, Events, RemoteId, Source, Verdict};
@@ -32,7 +32,7 @@ pub struct HandshakeMessage {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Unmatched {
+pub(crate) struct ArrivalPolicy {
     /// The largest unexpected message.
     largest: usize,
     /// The largest class that the host knows.
@@ -44,10 +44,10 @@ pub(crate) struct Unmatched {
     /// Messages that made no sense.
     dropped: u64,
     /// Receives that were given up, whose messages may still come.
-    pub(crate) abandoned: Abandoned,
+    pub(crate) cancelled: CancelledReceives,
 }
 
-impl Unmatched {
+impl ArrivalPolicy {
     /// Takes unexpected messages of up to `largest` bytes, of classes up to `class_max`.
     pub(crate) fn new(largest: usize, class_max: u8) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Unmatched {
             updated: false,
             produced: false,
             dropped: 0,
-            abandoned: Abandoned::default(),
+            cancelled: CancelledReceives::default(),
         }
     }
 
@@ -86,14 +86,14 @@ impl Unmatched {
                 self.refuse(arrival, "a message with an id that is not its own")
             }
             Some(MessageType::Expected) => {
-                if self.abandoned.any_of(peer.id()) {
-                    events.push_back(Event::Owner(Note::OverQuota(peer)));
+                if self.cancelled.any_of(peer.id()) {
+                    events.push_back(Event::Owner(DeferredTask::OverQuota(peer)));
                 }
                 Verdict::Continue
             }
             Some(MessageType::ConnReq | MessageType::ConnAck) => {
                 let message = handshake(arrival, fields, body);
-                events.push_back(Event::Owner(Note::Handshake(message)));
+                events.push_back(Event::Owner(DeferredTask::Handshake(message)));
                 Verdict::Finished
             }
             Some(MessageType::IconReq | MessageType::IconAck) | None => {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn of(
-        unmatched: &mut Unmatched,
+        unmatched: &mut ArrivalPolicy,
         events: &mut Events<Host>,
         arrival: &Arrival,
         body: Option<&[u8]>,
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn only_what_a_peer_sends_under_its_own_id_is_taken() {
-        let (unmatched, events) = (&mut Unmatched::new(100, 0), &mut Events::<Host>::new());
+        let (unmatched, events) = (&mut ArrivalPolicy::new(100, 0), &mut Events::<Host>::new());
         let unexpected = |id| bits(MessageType::Unexpected, id, 9);
         let expected = |id| bits(MessageType::Expected, id, 9);
         let body = Some(&b"x"[..]);
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_note_is_kept_whole_or_only_as_too_long() {
-        let (unmatched, events) = (&mut Unmatched::new(100, 0), &mut Events::<Host>::new());
+        let (unmatched, events) = (&mut ArrivalPolicy::new(100, 0), &mut Events::<Host>::new());
         let bits = bits(MessageType::ConnReq, 4, VERSION);
         let long = vec![b'a'; REQUEST_MAX + 1];
         let too_long = arrival(0, bits, long.len() as u32);
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(of(unmatched, events, &too_long, None), "gone");
         assert_eq!(of(unmatched, events, &arrival(0, bits, 9), None), "gone");
         let bodies = events.drain(..).map(|event| match event {
-            Event::Owner(Note::Handshake(message)) => message.body.len(),
+            Event::Owner(DeferredTask::Handshake(message)) => message.body.len(),
             event => panic!("{event:?}"),
         });
         assert_eq!(

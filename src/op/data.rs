@@ -23,7 +23,7 @@ pub enum Role {
 
 /// The method's part of an operation.
 #[derive(Debug)]
-pub struct Word {
+pub struct OpData {
     /// Its owner.
     pub role: Role,
     /// The context in which it is reported.
@@ -50,11 +50,11 @@ pub struct Word {
 }
 
 // SAFETY: the pointers are only compared and handed back to the host.
-unsafe impl Send for Word {}
+unsafe impl Send for OpData {}
 
-const _: () = assert!(size_of::<Word>() <= 64);
+const _: () = assert!(size_of::<OpData>() <= 64);
 
-impl Word {
+impl OpData {
     /// The word of an operation that the host posts.
     #[inline]
     pub fn new(post: &Post, peer: PeerKey) -> Self {
@@ -135,7 +135,7 @@ impl Word {
     }
 }
 
-impl Default for Word {
+impl Default for OpData {
     fn default() -> Self {
         Self {
             role: Role::None,

@@ -24,14 +24,14 @@ use std::collections::{HashMap, VecDeque};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Abandoned {
+pub struct CancelledReceives {
     tags: HashMap<u32, VecDeque<u32>, RandomState>,
 }
 
 /// Tags of one peer: as many as it may leave messages here.
 const LIMIT: usize = AT_ONCE as usize + 2;
 
-impl Abandoned {
+impl CancelledReceives {
     /// No receive has been given up.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_oldest_that_is_here_goes_first_and_one_that_is_posted_again_stays() {
-        let mut abandoned = Abandoned::default();
+        let mut abandoned = CancelledReceives::default();
         for tag in [7, 8, 9, 8] {
             abandoned.add(1, tag);
         }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded_and_goes_with_its_peer() {
-        let mut abandoned = Abandoned::default();
+        let mut abandoned = CancelledReceives::default();
         for tag in 0..LIMIT as u32 + 1000 {
             abandoned.add(1, tag);
         }

@@ -23,7 +23,7 @@
 //! Owns: the blocks, and their address space.
 //! Cost: checking an id takes two comparisons and one load.
 
-use super::word::Word;
+use super::data::OpData;
 use crate::abi::types::bmi_method_addr;
 use crate::host;
 use mx_proto::ops::{OpStorage, Record};
@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 #[repr(C, align(64))]
 struct Block {
     op_id: AtomicI64,
-    word: UnsafeCell<Word>,
+    word: UnsafeCell<OpData>,
 }
 
 type Addr = AtomicPtr<bmi_method_addr>;
@@ -55,7 +55,7 @@ pub(super) const BLOCK_SIZE: usize = 320;
 
 const _: () = {
     assert!(offset_of!(Block, op_id) == 0);
-    assert!(offset_of!(Block, word) + size_of::<Word>() <= 72);
+    assert!(offset_of!(Block, word) + size_of::<OpData>() <= 72);
     assert!(align_of::<Record<UserMemory>>() <= 8);
     assert!(RECORD_AT + size_of::<Record<UserMemory>>() <= BLOCK_SIZE);
     assert!(BLOCK_SIZE.is_multiple_of(align_of::<Block>()));
@@ -219,7 +219,7 @@ fn no_place(place: u32, len: u32) -> ! {
     panic!("no place {place} of {len}")
 }
 
-impl OpStorage<UserMemory, Word> for Blocks {
+impl OpStorage<UserMemory, OpData> for Blocks {
     /// So that a stale id stays stale for a while. Hosts of the stand-alone BMI cancel late: Mercury all
     /// operations of a transfer when its time is over, those that were reported long ago included.
     #[inline(always)]
@@ -257,19 +257,19 @@ impl OpStorage<UserMemory, Word> for Blocks {
     }
 
     #[inline(always)]
-    fn data(&self, place: u32) -> &Word {
+    fn data(&self, place: u32) -> &OpData {
         // SAFETY: as in `record`.
         unsafe { &*self.block(place).word.get() }
     }
 
     #[inline(always)]
-    fn data_mut(&mut self, place: u32) -> &mut Word {
+    fn data_mut(&mut self, place: u32) -> &mut OpData {
         // SAFETY: as in `record_mut`.
         unsafe { &mut *self.block(place).word.get() }
     }
 
     #[inline(always)]
-    fn both_mut(&mut self, place: u32) -> (&mut Record<UserMemory>, &mut Word) {
+    fn both_mut(&mut self, place: u32) -> (&mut Record<UserMemory>, &mut OpData) {
         let (cell, block) = (self.cell(place), self.block(place));
         // SAFETY: as in `record_mut`; these are two cells.
         unsafe { (&mut *cell.get(), &mut *block.word.get()) }
@@ -414,7 +414,7 @@ mod tests {
         // Such as what becomes of a send that the host takes for complete.
         let id = blocks.id(2);
         blocks.on_free(2);
-        *blocks.data_mut(2) = Word::default();
+        *blocks.data_mut(2) = OpData::default();
         blocks.on_use(2);
         assert_eq!((blocks.find(id), blocks.shown()), (None, 31));
     }
