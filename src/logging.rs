@@ -20,7 +20,7 @@ use crate::config::LOG_VARIABLES;
 use crate::host;
 use libc::c_int;
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use mx_sys::{StderrLogger, settings, unsaid};
+use mx_sys::{StderrLogger, deferred_log, settings};
 use parking_lot::Mutex;
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
@@ -119,7 +119,7 @@ impl MethodLogger {
             return sinks.stderr.log(record);
         };
         if let Some(line) = line(record, with_level) {
-            unsaid::put_off(record.level(), line, say);
+            deferred_log::defer(record.level(), line, say);
         }
     }
 }

@@ -17,14 +17,15 @@
 //! memory are in the ports' crates (`ports/`). This crate has the choice among ports, addresses,
 //! settings, threads and the application's pointers.
 
+pub mod deferred_log;
 mod layout;
 pub mod linger;
 mod literal;
 pub mod nic;
 pub mod peers_file;
-pub mod places;
 pub mod progress;
 pub mod published;
+pub mod reservation;
 pub mod route;
 pub mod secret_file;
 pub mod settings;
@@ -32,7 +33,6 @@ pub mod slot;
 pub mod stderr;
 pub mod thread;
 pub mod tunable;
-pub mod unsaid;
 pub mod user_memory;
 
 pub use linger::linger;
@@ -47,9 +47,9 @@ pub use mx_port_fabric::regions;
 pub use mx_port_rdm::{RdmError, RdmOptions, hardware};
 pub use mx_reserve::{self as reserve, library_allocator, on_load};
 pub use progress::{Guard, Helper, Interest, Progress, Shared, Tuning};
-pub use route::anew::OpenAnew;
 pub use route::host::HostPorts;
 pub use route::open::{EndpointChoice, OpenError, OpenOptions};
+pub use route::reopen::ReopenOptions;
 pub use settings::Settings;
 pub use stderr::StderrLogger;
 pub use user_memory::{MallocBuffer, SegmentError, UserMemory};

@@ -14,8 +14,8 @@
 //! opened.
 
 use crate::progress::Tuning;
+use crate::route::link_origin;
 use crate::route::open::{EndpointChoice, OpenOptions};
-use crate::route::seen;
 use crate::tunable::{self, Field, G, K, M, Reason, Refused, Tunable, Value, ValueKind};
 use crate::{choice, tunables};
 use mx_port_base::endpoint_port::{self, PortMap};
@@ -275,7 +275,7 @@ impl Default for Settings {
             port: Route::AUTO,
             port_base: endpoint_port::DEFAULT_PORT_BASE,
             endpoint: mx_proto::Config {
-                name_of: seen::name_of,
+                name_of: link_origin::name_of,
                 supply: reserve::SUPPLY,
                 ..mx_proto::Config::default()
             },

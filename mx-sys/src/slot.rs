@@ -17,9 +17,9 @@ use crate::clock::MonotonicClock;
 use crate::nic;
 use crate::progress::{Guard, Helper, Interest, Progress, Shared, WaitStats};
 use crate::published::{MethodGauges, Publisher, Sample};
-use crate::route::anew::OpenAnew;
 use crate::route::host::HostPorts;
 use crate::route::open::OpenError;
+use crate::route::reopen::ReopenOptions;
 use crate::user_memory::UserMemory;
 use crate::{reserve, thread};
 use mx_port_base::close_on_fork;
@@ -112,7 +112,7 @@ pub struct Open<E: Engine> {
     pub board: u32,
     helper: Option<Helper<Slot<E>>>,
     publisher: Publisher,
-    anew: OpenAnew,
+    reopen_options: ReopenOptions,
 }
 
 /// Is it time to [show](Slot::publish) what has been counted?
@@ -137,7 +137,7 @@ enum Ports {
 
 /// Why there is no endpoint.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum SlotError {
     /// Ports cannot be opened.
     Ports(OpenError),
     /// There are no random numbers.
@@ -272,19 +272,19 @@ impl<E: Engine> Slot<E> {
     pub fn open_anew(
         slot: &mut Guard<'_, Self>,
         shared: &Arc<Shared<Self>>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), SlotError> {
         if shared.is_mine() {
             // Another thread was faster.
             return Ok(());
         }
         slot.take_over();
-        if let Some(tuning) = slot.open().map(|open| open.anew.tuning) {
-            slot.retune(tuning).map_err(Trouble::Doorbells)?;
+        if let Some(tuning) = slot.open().map(|open| open.reopen_options.tuning) {
+            slot.retune(tuning).map_err(SlotError::Doorbells)?;
         }
         if let Some(open) = &mut slot.open {
             reserve::fill();
             // Any call may come to this, on a stack that is too small for opening ports.
-            thread::apart("mx-open", || open.anew(shared))?;
+            thread::apart("mx-open", || open.reopen(shared))?;
             slot.publish();
         }
         slot.claim(shared);
@@ -316,16 +316,16 @@ impl<E: Engine> Open<E> {
     /// An engine and what surrounds it; it is opened anew like this. Waiting threads are tuned already.
     pub fn new(
         engine: Box<E>,
-        anew: OpenAnew,
+        reopen_options: ReopenOptions,
         shared: &Arc<Shared<Slot<E>>>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, SlotError> {
         let identity = engine.endpoint().identity();
         let mut open = Self {
             engine,
             board: 0,
             helper: None,
             publisher: Publisher::silent(),
-            anew,
+            reopen_options,
         };
         open.surround(&identity, shared)?;
         Ok(open)
@@ -335,10 +335,13 @@ impl<E: Engine> Open<E> {
         &mut self,
         identity: &Identity,
         shared: &Arc<Shared<Slot<E>>>,
-    ) -> Result<(), Trouble> {
-        let helper = self.anew.helper.then(|| Helper::start(Arc::clone(shared)));
-        self.helper = helper.transpose().map_err(Trouble::Helper)?;
-        let board = nic::board_number(identity.nic).or_else(|| self.anew.board());
+    ) -> Result<(), SlotError> {
+        let helper = self
+            .reopen_options
+            .helper
+            .then(|| Helper::start(Arc::clone(shared)));
+        self.helper = helper.transpose().map_err(SlotError::Helper)?;
+        let board = nic::board_number(identity.nic).or_else(|| self.reopen_options.board());
         self.board = board.unwrap_or_default();
         let method = self.engine.gauges().is_some();
         self.publisher = Publisher::new(E::LIBRARY, identity, self.board, method);
@@ -355,17 +358,17 @@ impl<E: Engine> Open<E> {
         self.engine
     }
 
-    fn anew(&mut self, shared: &Arc<Shared<Slot<E>>>) -> Result<(), Trouble> {
-        let anew = self.anew.attempt();
-        let (ports, identity) = anew.open().map_err(Trouble::Ports)?;
+    fn reopen(&mut self, shared: &Arc<Shared<Slot<E>>>) -> Result<(), SlotError> {
+        let anew = self.reopen_options.attempt();
+        let (ports, identity) = anew.open().map_err(SlotError::Ports)?;
         let config = ports.endpoint_config(self.engine.endpoint().config());
-        let config = config.map_err(Trouble::Random)?;
+        let config = config.map_err(SlotError::Random)?;
         self.surround(&identity, shared)?;
         let board = anew.board();
         let parents = self.engine.reopen(board, config, identity, *ports);
         // Not ours to close, not even in order.
         let _ = ManuallyDrop::new(parents);
-        self.anew = anew.opened();
+        self.reopen_options = anew.opened();
         Ok(())
     }
 }
@@ -591,7 +594,7 @@ mod tests {
         });
         let tuning = crate::progress::Tuning::default();
         let shared = Arc::new(Shared::new(Slot::new(()), tuning).unwrap());
-        let anew = OpenAnew::new(options, EndpointChoice::Any, tuning, false);
+        let anew = ReopenOptions::new(options, EndpointChoice::Any, tuning, false);
         let open = Open::new(engine, anew, &shared).unwrap();
         let mut slot = shared.lock();
         slot.put(open);

@@ -25,9 +25,9 @@ use crate::method::{Host, Method, Settings};
 use crate::peer_name::PeerName;
 use mx_proto::port::{LinkControl, WakeDescriptors};
 use mx_proto::{Endpoint, EndpointId, Identity, Route};
-use mx_sys::slot::{Open, Trouble};
+use mx_sys::slot::{Open, SlotError};
 use mx_sys::thread::PROGRESS_STACK;
-use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenAnew, OpenError, OpenOptions};
+use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenError, OpenOptions, ReopenOptions};
 use mx_sys::{Shared, limits, linger, nic, reserve};
 use std::io;
 use std::net::IpAddr;
@@ -114,9 +114,9 @@ fn start(
         Some(_) => EndpointChoice::Exact(identity.endpoint),
         None => EndpointChoice::Any,
     };
-    let opened = OpenAnew::new(options, again, config.mx.tuning(), config.mx.helper);
+    let opened = ReopenOptions::new(options, again, config.mx.tuning(), config.mx.helper);
     let endpoint_config = ports.endpoint_config(&config.mx.endpoint);
-    let endpoint_config = endpoint_config.map_err(|error| no_endpoint(Trouble::Random(error)))?;
+    let endpoint_config = endpoint_config.map_err(|error| no_endpoint(SlotError::Random(error)))?;
     let settings = Settings::from(&config);
     let mut method = build(settings, own.to_string(), endpoint_config, identity, ports);
     address::begin(method_id);
@@ -178,12 +178,12 @@ pub(super) fn own_name(board: Option<u32>, identity: Identity) -> PeerName {
 }
 
 /// There is no endpoint, or after a fork no other one.
-pub(super) fn no_endpoint(reason: Trouble) -> Box<Error> {
+pub(super) fn no_endpoint(reason: SlotError) -> Box<Error> {
     match reason {
-        Trouble::Ports(reason) => Error::open("the endpoint of before the fork", &reason),
-        Trouble::Random(reason) => Error::system("random numbers (getrandom)", &reason, ""),
-        Trouble::Doorbells(reason) => no_descriptors(reason),
-        Trouble::Helper(reason) => {
+        SlotError::Ports(reason) => Error::open("the endpoint of before the fork", &reason),
+        SlotError::Random(reason) => Error::system("random numbers (getrandom)", &reason, ""),
+        SlotError::Doorbells(reason) => no_descriptors(reason),
+        SlotError::Helper(reason) => {
             let limit = limits::of_threads(&reason, PROGRESS_STACK);
             let limit = format!("{limit}; MX_HELPER=off does without the thread");
             Error::system("no helper thread", &reason, &limit)

@@ -29,7 +29,7 @@ use crate::host;
 use mx_proto::ops::{OpStorage, Record};
 use mx_sys::UserMemory;
 use mx_sys::fork::ForkLock;
-use mx_sys::places::Reservation;
+use mx_sys::reservation::Reservation;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::{offset_of, size_of};

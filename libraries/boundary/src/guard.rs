@@ -10,7 +10,7 @@
 //! Out of scope: the checks, codes.
 
 use libc::c_int;
-use mx_sys::{cancellation, unsaid};
+use mx_sys::{cancellation, deferred_log};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -147,7 +147,7 @@ pub fn caught<R>(function: &'static str, body: impl FnOnce() -> R) -> Option<R> 
             None
         }
     };
-    unsaid::say_all();
+    deferred_log::flush();
     answer
 }
 

@@ -17,10 +17,10 @@ use crate::engine::{Engine, Host, KEY, NaSlot};
 use crate::libna::Libna;
 use bmi_method::peer_name;
 use mx_proto::{Config, Endpoint, EndpointId, Identity, Route};
-use mx_sys::slot::{Open, Trouble};
+use mx_sys::slot::{Open, SlotError};
 use mx_sys::{
-    EndpointChoice, Guard, HostPorts, MonotonicClock, OpenAnew, OpenError, OpenOptions, Settings,
-    Shared, StderrLogger, Tuning, linger, nic, reserve, settings,
+    EndpointChoice, Guard, HostPorts, MonotonicClock, OpenError, OpenOptions, ReopenOptions,
+    Settings, Shared, StderrLogger, Tuning, linger, nic, reserve, settings,
 };
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
@@ -82,15 +82,15 @@ impl Class {
             asked => asked.clamp(256, SIZE_MAX),
         };
         let (unexpected_max, expected_max) = (size(request.sizes.0), size(request.sizes.1));
-        let opened = HostPorts::open(options.clone()).map_err(Trouble::Ports);
+        let opened = HostPorts::open(options.clone()).map_err(SlotError::Ports);
         let (ports, identity) = opened.map_err(no_endpoint)?;
         let config = ports.endpoint_config(&settings.endpoint);
-        let config = config.map_err(Trouble::Random).map_err(no_endpoint)?;
+        let config = config.map_err(SlotError::Random).map_err(no_endpoint)?;
         let again = EndpointChoice::Exact(identity.endpoint);
-        let anew = OpenAnew::new(options, again, settings.tuning(), settings.helper);
+        let anew = ReopenOptions::new(options, again, settings.tuning(), settings.helper);
         let place = Place::take()?;
         let tuned = place.shared.retune(anew.tuning);
-        let open = tuned.map_err(Trouble::Doorbells).and_then(|()| {
+        let open = tuned.map_err(SlotError::Doorbells).and_then(|()| {
             let engine = engine((config, identity), ports, route, (libna, unexpected_max));
             Open::new(engine, anew, &place.shared)
         });
@@ -197,7 +197,7 @@ impl Place {
             return Ok(place);
         }
         let shared = Shared::new(NaSlot::new(()), Tuning::default());
-        let shared = shared.map_err(|reason| no_endpoint(Trouble::Doorbells(reason)))?;
+        let shared = shared.map_err(|reason| no_endpoint(SlotError::Doorbells(reason)))?;
         let shared = Arc::new(shared);
         let place: &'static Self = Box::leak(Box::new(Self { shared }));
         place.shared.inherit();
@@ -273,9 +273,9 @@ fn options(
 
 /// The code for an endpoint that cannot be opened.
 #[cold]
-fn no_endpoint(trouble: Trouble) -> na_return {
+fn no_endpoint(trouble: SlotError) -> na_return {
     match trouble {
-        Trouble::Ports(error) => {
+        SlotError::Ports(error) => {
             log::error!("{error}");
             match error {
                 OpenError::InUse { .. } | OpenError::NoneFree => NA_ADDRINUSE,
@@ -286,7 +286,7 @@ fn no_endpoint(trouble: Trouble) -> na_return {
                 OpenError::Descriptors(_) | OpenError::System(_) => NA_NOMEM,
             }
         }
-        Trouble::Random(error) | Trouble::Doorbells(error) | Trouble::Helper(error) => {
+        SlotError::Random(error) | SlotError::Doorbells(error) | SlotError::Helper(error) => {
             log::error!("no endpoint: {error}");
             NA_NOMEM
         }

@@ -70,7 +70,7 @@ mod cancellation {
     }
 }
 /// Nothing is logged.
-mod unsaid {
+mod deferred_log {
     pub(crate) fn say_helpers() {}
 }
 /// Nor is there a set of descriptors to sleep in.

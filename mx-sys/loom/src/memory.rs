@@ -4,7 +4,7 @@
 //!   ring        bodies written before the flag, cells given back before the tail      ports/local/src/ring.rs
 //!   room        a producer that waits for room, what it asks for and the tails              the same
 //!   page        numbers that change as one, read by another process                   published/publisher.rs, find.rs
-//!   list        lines that threads leave for one that says them                       unsaid.rs
+//!   list        lines that threads leave for one that writes them                     deferred_log.rs
 //! ```
 //!
 //! Models of those lines, as in [`doorbell`](crate::doorbell), with the orders in which they have them; and with each

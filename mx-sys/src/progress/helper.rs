@@ -19,9 +19,9 @@ use super::sleep::sleep;
 use super::wait::{HeldBack, HelperState, earlier};
 use super::{Progress, Shared, give_back_if_due};
 use crate::clock::MonotonicClock;
+use crate::deferred_log;
 use crate::lock::Mutex;
 use crate::thread;
-use crate::unsaid;
 use mx_proto::Clock;
 use mx_proto::port::WakeDescriptors;
 use mx_reserve as reserve;
@@ -118,10 +118,10 @@ pub(super) fn run<T: Progress>(shared: &Shared<T>, stopping: &AtomicBool, alive:
     let mut attention = shared.attention.load(Ordering::Relaxed);
     let mut tick = TICK;
     let mut storm = 0;
-    unsaid::say_helpers();
+    deferred_log::say_helpers();
     while !stopping.load(Ordering::Acquire) {
         let control = round(shared, &mut attention, &mut tick, storm < STORM);
-        unsaid::say_helpers();
+        deferred_log::say_helpers();
         storm = if control { storm + 1 } else { 0 };
     }
     let mut core = shared.acquire();

@@ -298,7 +298,7 @@ impl<T: Progress> Shared<T> {
         if core.waiting.sleepers
             && let HelperState::Armed(_) = core.waiting.helper
         {
-            self.stand_down(&mut core);
+            self.suspend_helper(&mut core);
         }
         Guard {
             shared: self,

@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The tokens of readable descriptors. Empty: the time-out, or a signal.
-pub(super) type Told = SmallVec<[u64; AT_ONCE]>;
+pub(super) type ReadyTokens = SmallVec<[u64; AT_ONCE]>;
 
 /// The reason why a sleep in a set tells nothing.
-pub(super) enum Unslept {
+pub(super) enum SleepError {
     /// The kernel has no such call: before Linux 5.11, or a filter refuses it.
     NoCall,
     /// The host has closed the epoll instance, or the doorbell in it.
@@ -37,29 +37,29 @@ pub(super) fn sleep_in(
     set: RawFd,
     doorbell: &EventFd,
     until: Option<Instant>,
-) -> Result<Told, Unslept> {
+) -> Result<ReadyTokens, SleepError> {
     /// The kernel has refused the call once, and is not asked again.
     static REFUSED: AtomicBool = AtomicBool::new(false);
     if REFUSED.load(Ordering::Relaxed) {
-        return Err(Unslept::NoCall);
+        return Err(SleepError::NoCall);
     }
     let mut events = epoll::room::<AT_ONCE>();
     let span = until.map(span_until);
     let ready = match epoll::sleep(set, &mut events, span.as_ref()) {
         Ok(ready) => ready,
         Err(error) if says_lost(&error) && watch(set, doorbell).is_err_and(|it| says_lost(&it)) => {
-            return Err(Unslept::Lost);
+            return Err(SleepError::Lost);
         }
         Err(_) => {
             REFUSED.store(true, Ordering::Relaxed);
-            return Err(Unslept::NoCall);
+            return Err(SleepError::NoCall);
         }
     };
-    let told: Told = ready.iter().map(|event| event.u64).collect();
+    let told: ReadyTokens = ready.iter().map(|event| event.u64).collect();
     if told.contains(&DOORBELL) {
         doorbell.silence();
     } else if told.is_empty() && !doorbell.is_intact() {
-        return Err(Unslept::Lost);
+        return Err(SleepError::Lost);
     }
     Ok(told)
 }
@@ -87,7 +87,7 @@ const AT_ONCE: usize = 32;
 
 /// The end of a sleep on descriptors.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Slept {
+pub(super) struct SleepOutcome {
     /// The control descriptor is readable.
     pub(super) control: bool,
     /// The host has closed one of the descriptors.
@@ -101,7 +101,7 @@ pub(super) fn sleep(
     data: Option<i32>,
     doorbell: &EventFd,
     until: Option<Instant>,
-) -> Slept {
+) -> SleepOutcome {
     // The kernel skips negative descriptors.
     let entry = |fd: Option<i32>| libc::pollfd {
         fd: fd.unwrap_or(-1),
@@ -130,7 +130,7 @@ pub(super) fn sleep(
             // Refused, as by a limit of descriptors below three: a thread that asked at once again would never rest.
             std::thread::sleep(REFUSED);
         }
-        return Slept::default();
+        return SleepOutcome::default();
     }
     let [control, _, rang] = fds.map(|fd| fd.revents != 0);
     let closed = fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0);
@@ -139,7 +139,7 @@ pub(super) fn sleep(
     if rang && !lost {
         doorbell.silence();
     }
-    Slept { control, lost }
+    SleepOutcome { control, lost }
 }
 
 /// Length of a sleep where the kernel refuses to wait for descriptors: short for a thread that waits for a message, long

@@ -19,7 +19,7 @@
 //!
 //! Owns: the list of waiters and the states of progress thread and helper.
 
-use super::sleep::{Slept, Unslept, sleep, sleep_in};
+use super::sleep::{SleepError, SleepOutcome, sleep, sleep_in};
 use super::spin::{POLLS_BEFORE_YIELDING, POLLS_PER_YIELD, Spin};
 use super::{
     Core, CoreGuard, Doorbells, EVERYTHING, Interest, Progress, Shared, WaitStats, give_back_if_due,
@@ -102,14 +102,14 @@ struct Waiter {
 
 /// Doorbells to ring once the lock has been given back.
 #[derive(Default)]
-pub(super) struct Rings {
+pub(super) struct PendingDoorbells {
     progress_thread: bool,
     helper: bool,
     /// There when one of them is to be rung.
     doorbells: Option<Arc<Doorbells>>,
 }
 
-impl Rings {
+impl PendingDoorbells {
     pub(super) fn ring(self) {
         let Some(doorbells) = self.doorbells else {
             return;
@@ -237,8 +237,8 @@ pub(super) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant>
 impl<T: Progress> Core<T> {
     /// Notifies waiters of new events, and arms the engine for the sleeping thread.
     #[cold]
-    pub(super) fn notify(&mut self) -> Rings {
-        let mut rings = Rings::default();
+    pub(super) fn notify(&mut self) -> PendingDoorbells {
+        let mut rings = PendingDoorbells::default();
         let waiting = &mut self.waiting;
         let mut produced = 0;
         if waiting.progress_thread.is_some() || !waiting.waiters.is_empty() {
@@ -394,9 +394,9 @@ impl<T: Progress> Shared<T> {
                 return self.leave(core, None, last);
             }
             core = if core.waiting.progress_thread.is_some() || core.waiting.pollers > 0 {
-                self.follow(core, interest, until)
+                self.sleep_as_waiter(core, interest, until)
             } else {
-                self.lead(core, interest, until)
+                self.sleep_as_progress_thread(core, interest, until)
             };
             // Here and not after the check: between a check and going to sleep the lock must not
             // be given away, or no thread sees what is produced meanwhile.
@@ -473,7 +473,7 @@ impl<T: Progress> Shared<T> {
 
     /// Sleeps in the kernel once, as the progress thread. Returns at once when there is something
     /// to do.
-    fn lead<'a>(
+    fn sleep_as_progress_thread<'a>(
         &'a self,
         mut core: CoreGuard<'a, T>,
         interest: Interest,
@@ -501,17 +501,17 @@ impl<T: Progress> Shared<T> {
             give_back_if_due::<T>();
         }
         let doorbell = &doorbells.progress_thread;
-        let told = set.map_or(Err(Unslept::NoCall), |set| {
+        let told = set.map_or(Err(SleepError::NoCall), |set| {
             sleep_in(set, doorbell, sleep_plan.until)
         });
         let slept = match told {
-            Err(Unslept::NoCall) => sleep(
+            Err(SleepError::NoCall) => sleep(
                 sleep_plan.fds.control,
                 sleep_plan.fds.data,
                 doorbell,
                 sleep_plan.until,
             ),
-            _ => Slept::default(),
+            _ => SleepOutcome::default(),
         };
         let mut core = self.acquire();
         core.waiting.progress_thread = None;
@@ -522,14 +522,14 @@ impl<T: Progress> Shared<T> {
         if let Ok(told) = &told {
             core.value.note_ready(told);
         }
-        if slept.lost || matches!(told, Err(Unslept::Lost)) {
+        if slept.lost || matches!(told, Err(SleepError::Lost)) {
             core.lose(&doorbells);
         }
         core
     }
 
     /// Sleeps as a waiter until there is an event for it, or a progress thread is needed.
-    fn follow<'a>(
+    fn sleep_as_waiter<'a>(
         &'a self,
         mut core: CoreGuard<'a, T>,
         interest: Interest,
@@ -576,7 +576,7 @@ impl<T: Progress> Shared<T> {
 
     /// An application thread looks after the engine again.
     #[cold]
-    pub(super) fn stand_down(&self, core: &mut Core<T>) {
+    pub(super) fn suspend_helper(&self, core: &mut Core<T>) {
         core.value.disarm();
         core.waiting.helper = HelperState::Watching;
         core.waiting.stats.stand_downs += 1;

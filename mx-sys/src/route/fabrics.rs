@@ -37,13 +37,13 @@ pub(super) fn open<M: Memory + 'static>(list: &PortList<M>) -> u32 {
 #[derive(Debug, Default)]
 pub(super) struct Fabrics {
     /// By the link on which each of them has begun.
-    calls: HashMap<LinkId, Call>,
-    logged: LogLimit<(Peer, u8, Trouble)>,
+    calls: HashMap<LinkId, FabricCall>,
+    logged: LogLimit<(Peer, u8, FallbackReason)>,
 }
 
 /// A call.
 #[derive(Debug)]
-struct Call {
+struct FabricCall {
     target: Target,
     /// Number of the port that it asks for.
     number: u8,
@@ -57,7 +57,7 @@ impl Fabrics {
     /// A call has begun on a link.
     pub(super) fn begin(&mut self, link: LinkId, number: u8, (target, strict): (Target, bool)) {
         let theirs = String::new();
-        let call = Call {
+        let call = FabricCall {
             target,
             number,
             strict,
@@ -107,11 +107,11 @@ impl Fabrics {
         let trouble = match why {
             // The peer's own line says more, or the session ends.
             MoveRefusal::Ended(LinkDown::Closed) => return,
-            MoveRefusal::NotOffered => Trouble::NoPort,
-            MoveRefusal::Differs => Trouble::Differs,
-            MoveRefusal::Full => Trouble::Full,
-            MoveRefusal::Failed => Trouble::Failed,
-            MoveRefusal::Ended(_) => Trouble::Unheard,
+            MoveRefusal::NotOffered => FallbackReason::NoPort,
+            MoveRefusal::Differs => FallbackReason::Differs,
+            MoveRefusal::Full => FallbackReason::Full,
+            MoveRefusal::Failed => FallbackReason::Failed,
+            MoveRefusal::Ended(_) => FallbackReason::Unheard,
         };
         self.log(&call, ours, trouble);
     }
@@ -131,31 +131,34 @@ impl Fabrics {
             return Some(end);
         }
         let (peer, of) = (Peer::of(call.target), name(call.number));
-        if self.logged.is_first((peer, call.number, Trouble::Unheard)) {
+        if self
+            .logged
+            .is_first((peer, call.number, FallbackReason::Unheard))
+        {
             log::info!("{peer}: over {of} {end}: trying tcp");
         }
         Some(LinkDown::Elsewhere(ROUTE_TCP))
     }
 
     /// Each way of failing once for each peer.
-    fn log(&mut self, call: &Call, ours: &str, trouble: Trouble) {
+    fn log(&mut self, call: &FabricCall, ours: &str, trouble: FallbackReason) {
         let (peer, of) = (Peer::of(call.target), name(call.number));
         if !self.logged.is_first((peer, call.number, trouble)) {
             return;
         }
         let theirs = &call.theirs;
         let what = match trouble {
-            Trouble::NoPort => format!("peer has no {of} port, we use {ours}"),
-            Trouble::Differs if theirs.is_empty() => {
+            FallbackReason::NoPort => format!("peer has no {of} port, we use {ours}"),
+            FallbackReason::Differs if theirs.is_empty() => {
                 format!("peer has another version of the {of} port, we use {ours}")
             }
-            Trouble::Differs if theirs == ours => {
+            FallbackReason::Differs if theirs == ours => {
                 format!("peer uses {theirs} with other addresses than ours")
             }
-            Trouble::Differs => format!("peer uses {theirs}, we use {ours}"),
-            Trouble::Full => format!("no room for another link of {ours}"),
-            Trouble::Failed => format!("the {of} port has failed, we use {ours}"),
-            Trouble::Unheard => {
+            FallbackReason::Differs => format!("peer uses {theirs}, we use {ours}"),
+            FallbackReason::Full => format!("no room for another link of {ours}"),
+            FallbackReason::Failed => format!("the {of} port has failed, we use {ours}"),
+            FallbackReason::Unheard => {
                 format!("peer uses {ours} as we do, but is not heard over it")
             }
         };
@@ -193,7 +196,7 @@ impl fmt::Display for Peer {
 
 /// Reasons why a peer is not reached over the port that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Trouble {
+enum FallbackReason {
     /// The peer does not have the fabric.
     NoPort,
     /// The peer is on another fabric, or its address is of another version.

@@ -15,7 +15,7 @@
 //! The rdm port may have work without a link, which arming it reports. The dgram port, which has no
 //! control descriptor, is polled now and then for strangers.
 //!
-//! The ports follow this machine's interfaces ([`HostPorts::follow`]):
+//! The ports follow this machine's interfaces ([`HostPorts::follow_interfaces`]):
 //!
 //! ```text
 //!   the kernel says so, or a connect begins --> other ones?  at once: the list; what had no link
@@ -31,8 +31,8 @@ use super::fabrics::{self, Fabrics};
 use super::host_port::{HostPort, PortList, PortView};
 use super::interface::Interface;
 use super::lazy::Lazy;
+use super::link_origin::link_origin;
 use super::round::Round;
-use super::seen::seen;
 use crate::nic::{self, Watching};
 use crate::published::port_bit;
 use crate::user_memory::UserMemory;
@@ -425,7 +425,7 @@ impl<M: Memory + 'static> HostPorts<M> {
     }
 
     /// If this machine's interfaces have changed, so many times by now, the ports are told.
-    fn follow(&mut self, now: Instant, changes: u64) {
+    fn follow_interfaces(&mut self, now: Instant, changes: u64) {
         if changes == self.followed {
             return;
         }
@@ -447,7 +447,7 @@ impl<M: Memory + 'static> HostPorts<M> {
 
     /// Polls that are not an everyday matter: looking at what is quiet, and at interfaces.
     #[cold]
-    pub(super) fn look_around(&mut self, now: Instant) {
+    pub(super) fn poll_quiet_ports(&mut self, now: Instant) {
         if self.settled_at.take_if(|at| *at <= now).is_some() {
             self.tell_ports(true);
         }
@@ -468,7 +468,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         if (readable & (1 << INTERFACES) != 0 || self.watch.raw().is_none()) && self.watch.changed()
         {
             self.watch.let_go();
-            self.follow(now, nic::look_at_once());
+            self.follow_interfaces(now, nic::look_at_once());
         }
         self.ports.unquiet(readable);
         for number in (0..CONTROL).filter(|number| readable & (1 << number) != 0) {
@@ -519,7 +519,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
         let Ok(tcp_port) = self.map.port(target.endpoint) else {
             return Err(ConnectError::BadEndpoint);
         };
-        self.follow(now, nic::look_again());
+        self.follow_interfaces(now, nic::look_again());
         let location = match (nic::is_local(target.nic), target.endpoint) {
             (true, endpoint) if endpoint == self.own.endpoint => Location::Oneself,
             (true, _) => Location::ThisMachine,
@@ -646,7 +646,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
         };
         let port = self.ports.get(link.port());
         let origin = port.map_or(Origin::Unknown, |port| port.origin(link));
-        seen(origin, &self.own, user_has)
+        link_origin(origin, &self.own, user_has)
     }
 
     fn has_interface(&self, nic: NicId) -> bool {

@@ -11,7 +11,6 @@
 //! Each of them is an [`mx_proto::port::Port`], and, except the loopback, an independent crate
 //! (`ports/`).
 
-pub mod anew;
 mod choice;
 mod fabrics;
 #[cfg(test)]
@@ -20,7 +19,8 @@ pub mod host;
 pub(crate) mod host_port;
 mod interface;
 mod lazy;
+pub(crate) mod link_origin;
 pub mod loopback;
 pub mod open;
+pub mod reopen;
 mod round;
-pub(crate) mod seen;

@@ -81,7 +81,7 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
         self.end_batches();
         let told = std::mem::take(&mut self.told);
         if !self.lost && (self.look || (self.turn % ROUND == 0 && !told)) {
-            self.look_around(now);
+            self.poll_quiet_ports(now);
         }
         let calm = self.ports.local.as_ref().is_some_and(LocalPort::is_calm);
         let lone = calm && self.ports.are_others_quiet();

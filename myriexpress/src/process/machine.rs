@@ -9,7 +9,7 @@ use crate::engine::{Engine, Program};
 use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
 use mx_proto::{Config, Endpoint, Identity};
-use mx_sys::slot::{self, Open, Slot, Trouble};
+use mx_sys::slot::{self, Open, Slot, SlotError};
 use mx_sys::thread::PROGRESS_STACK;
 use mx_sys::{HostPorts, Interest, MonotonicClock, OpenError, limits};
 
@@ -111,15 +111,15 @@ pub(super) fn not_open(ep: EndpointHandle) -> Error {
 
 /// There is no endpoint, or after a fork no other one.
 #[cold]
-pub(super) fn no_endpoint(reason: Trouble) -> Error {
+pub(super) fn no_endpoint(reason: SlotError) -> Error {
     let what = match reason {
-        Trouble::Ports(reason) => return refused(&reason),
-        Trouble::Random(reason) => return refused(&OpenError::System(reason)),
-        Trouble::Doorbells(reason) => {
+        SlotError::Ports(reason) => return refused(&reason),
+        SlotError::Random(reason) => return refused(&OpenError::System(reason)),
+        SlotError::Doorbells(reason) => {
             let limit = limits::of_descriptors(&reason);
             format!("no eventfd to wake threads with: {reason}{limit}")
         }
-        Trouble::Helper(reason) => {
+        SlotError::Helper(reason) => {
             let limit = limits::of_threads(&reason, PROGRESS_STACK);
             format!("no helper thread: {reason}{limit}")
         }

@@ -16,8 +16,10 @@ use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
 use mx_proto::port::LinkControl;
 use mx_proto::{Config, Endpoint, EndpointId, Identity};
-use mx_sys::slot::{Open, Trouble};
-use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenAnew, OpenOptions, Settings, linger};
+use mx_sys::slot::{Open, SlotError};
+use mx_sys::{
+    EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ReopenOptions, Settings, linger,
+};
 use std::time::Duration;
 
 /// The parameters of a new endpoint.
@@ -51,10 +53,10 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
         board: params.board,
         ..settings.open_options(choice)
     };
-    let opened = HostPorts::open(options.clone()).map_err(Trouble::Ports);
+    let opened = HostPorts::open(options.clone()).map_err(SlotError::Ports);
     let (ports, identity) = opened.map_err(no_endpoint)?;
     let config = ports.endpoint_config(&settings.endpoint);
-    let config = config.map_err(Trouble::Random);
+    let config = config.map_err(SlotError::Random);
     let mut config = config.map_err(no_endpoint)?;
     if let Some(bytes) = params.unexpected_bytes {
         config.unexpected_bytes = bytes;
@@ -64,12 +66,12 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
     place.set_context_ids(params.context_ids);
     let again = EndpointChoice::Exact(identity.endpoint);
     let helped = settings.helper && !settings.monothread;
-    let anew = OpenAnew::new(options, again, settings.tuning(), helped);
+    let anew = ReopenOptions::new(options, again, settings.tuning(), helped);
     let shared = &place.shared;
     // No other endpoint comes here: it is reserved.
     let (handle, generation) = {
         let mut slot = shared.lock();
-        let tuned = slot.retune(anew.tuning).map_err(Trouble::Doorbells);
+        let tuned = slot.retune(anew.tuning).map_err(SlotError::Doorbells);
         tuned.map_err(no_endpoint)?;
         let generation = slot.generation().wrapping_add(1);
         (

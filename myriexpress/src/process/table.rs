@@ -18,7 +18,7 @@ use crate::engine::{COMPLETIONS, ContextIds};
 use crate::error::{Code, Error};
 use crate::handles::{EndpointHandle, RequestHandle, SLOTS_MAX};
 use mx_sys::fork::ForkLock;
-use mx_sys::slot::{Open, Trouble};
+use mx_sys::slot::{Open, SlotError};
 use mx_sys::{Interest, Shared, Tuning};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -107,7 +107,7 @@ pub(super) fn release(slot: usize) {
 impl EndpointPlace {
     fn new() -> Result<Self, Error> {
         let shared = Shared::new(HostSlot::new(0), Tuning::default());
-        let shared = shared.map_err(|reason| no_endpoint(Trouble::Doorbells(reason)))?;
+        let shared = shared.map_err(|reason| no_endpoint(SlotError::Doorbells(reason)))?;
         Ok(Self {
             shared: Arc::new(shared),
             context_ids: AtomicU32::new(0),

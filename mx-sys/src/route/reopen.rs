@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// The options an endpoint was opened with, and is to be opened with again.
 #[derive(Clone, Debug)]
-pub struct OpenAnew {
+pub struct ReopenOptions {
     options: OpenOptions,
     /// Tuning of its waiting threads.
     pub tuning: Tuning,
@@ -31,7 +31,7 @@ const PARENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval of attempts meanwhile.
 const TRY_EVERY: Duration = Duration::from_millis(10);
 
-impl OpenAnew {
+impl ReopenOptions {
     /// A request for the endpoint of now, or with [`EndpointChoice::Any`] for any that is free.
     pub fn new(
         options: OpenOptions,

@@ -19,7 +19,11 @@ use std::net::Ipv6Addr;
 
 /// The peer of a link from `origin`, as the endpoint `own` sees it. `user_has`: whether
 /// the endpoint of this machine that the peer says it is is one of that user's.
-pub(super) fn seen(origin: Origin, own: &Identity, user_has: impl Fn(u32) -> bool) -> LinkOrigin {
+pub(super) fn link_origin(
+    origin: Origin,
+    own: &Identity,
+    user_has: impl Fn(u32) -> bool,
+) -> LinkOrigin {
     // An interface may have come or gone.
     nic::look_again();
     let here = || Some(nic::first());
@@ -91,7 +95,7 @@ mod tests {
             (address("[::ffff:192.0.2.7]:1"), Some(there)),
             (Origin::Unknown, None),
         ] {
-            let seen = seen(origin, &own, |uid| uid == 7);
+            let seen = link_origin(origin, &own, |uid| uid == 7);
             assert_eq!(seen.nic, nic, "{origin:?}");
             assert_eq!(seen.oneself, origin == Origin::Oneself);
             assert_eq!(seen.source, origin.source());
@@ -116,7 +120,7 @@ mod tests {
         let id = nic::id_of_address(victim.ip());
         assert!(twins.iter().all(|twin| nic::id_of_address(twin.ip()) == id));
         let own = own();
-        let from = |address| seen(Origin::Address(address), &own, |_| false).nic;
+        let from = |address| link_origin(Origin::Address(address), &own, |_| false).nic;
         // The first to come has it ...
         assert_eq!(from(twins[0]), Some(id));
         assert_eq!(from(victim), None);

@@ -1,10 +1,10 @@
 //! Log lines that wait until their thread has given the engine back.
 //!
 //! ```text
-//!   log::warn!(..) --> put_off --> line <- line <- line
+//!   log::warn!(..) --> defer --> line <- line <- line
 //!                                    |
 //!                                    v  at the end of an exported function, and of a round of the helper
-//!                                  say_all: the oldest first, each by its own function, which calls the host's
+//!                                  flush: the oldest first, each by its own function, which calls the host's
 //! ```
 //!
 //! The helper leaves the lines of the host's threads to them: a call has said why it failed before it returns.
@@ -44,14 +44,14 @@ struct Line {
 }
 
 /// Has a line said later, by `say`.
-pub fn put_off(level: Level, text: CString, say: fn(Level, &CStr)) {
+pub fn defer(level: Level, text: CString, say: fn(Level, &CStr)) {
     let lines = if HELPER.get() { &ROUNDS } else { &CALLS };
     lines.put(level, text, say);
 }
 
 /// Says the lines that wait, at the end of a call. Called without the engine's lock.
 #[inline]
-pub fn say_all() {
+pub fn flush() {
     if CALLS.wait() || ROUNDS.wait() {
         say_both();
     }
@@ -154,15 +154,15 @@ mod tests {
         fn say(_: Level, _: &CStr) {
             CALLERS.lock().unwrap().push(HELPER.get());
         }
-        put_off(Level::Warn, c"of a call".to_owned(), say);
+        defer(Level::Warn, c"of a call".to_owned(), say);
         let helper = std::thread::spawn(|| {
             say_helpers();
-            put_off(Level::Warn, c"of a round".to_owned(), say);
+            defer(Level::Warn, c"of a round".to_owned(), say);
             say_helpers();
         });
         helper.join().unwrap();
         assert_eq!(*CALLERS.lock().unwrap(), [true]);
-        say_all();
+        flush();
         assert_eq!(*CALLERS.lock().unwrap(), [true, false]);
     }
 }
