@@ -14,7 +14,7 @@
 //!
 //! Owns: the lines.
 
-use crate::cancellation::Off;
+use crate::cancellation::CancellationDisabled;
 use log::Level;
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -103,7 +103,7 @@ impl Lines {
     /// A logger that calls the library, and so causes lines, does not get them within: their depth would have no end.
     #[cold]
     fn say(&self) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         if SAYS.replace(true) {
             return;
         }

@@ -17,11 +17,11 @@
 //! Owns: the number of lost lines.
 //! Out of scope: which lines there are.
 
-use crate::cancellation::Off;
+use crate::cancellation::CancellationDisabled;
 use crate::thread::SignalsBlocked;
 use env_logger::{Builder, Logger};
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use mx_port_base::file_size::Quiet;
+use mx_port_base::file_size::SigxfszBlocked;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
@@ -119,7 +119,7 @@ pub fn say_text(text: &Arguments<'_>) {
         Err(_) => &mut short[..],
     };
     let line = Line::new(bytes, text);
-    let _off = Off::new();
+    let _off = CancellationDisabled::new();
     // A stop by SIGTTOU as well, and handlers.
     let _signals = SignalsBlocked::new();
     let lost = LOST.swap(0, Ordering::Relaxed);
@@ -142,7 +142,7 @@ fn put(line: &Line<'_>) -> bool {
     let torn = TORN.swap(false, Ordering::Relaxed);
     let bytes = line.bytes(torn);
     let written = {
-        let _quiet = Quiet::new();
+        let _quiet = SigxfszBlocked::new();
         write(bytes)
     };
     if written == Some(bytes.len()) {

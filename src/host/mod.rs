@@ -27,7 +27,7 @@ pub use facts::{Facts, facts, is};
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr, bmi_mx_host};
 use libc::{c_char, c_int, c_void};
-use mx_sys::cancellation::Off;
+use mx_sys::cancellation::CancellationDisabled;
 use parking_lot::RwLock;
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -154,7 +154,7 @@ pub fn gossip() -> Option<&'static Gossip> {
 ///
 /// `addr` points to an address object that lives until the host drops it.
 pub unsafe fn register_addr(addr: *mut bmi_method_addr) -> BMI_addr_t {
-    let _off = Off::new();
+    let _off = CancellationDisabled::new();
     match pair().0 {
         // SAFETY: a function of this signature; the caller vouches for `addr`.
         Some(register) => unsafe { register(addr) },
@@ -165,7 +165,7 @@ pub unsafe fn register_addr(addr: *mut bmi_method_addr) -> BMI_addr_t {
 /// Tells the host that the peer of that name is dead, so that it may drop the address.
 pub fn forget_addr(name: BMI_addr_t) {
     if let Some(forget) = pair().1 {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         // SAFETY: a function of this signature; any number is a legal argument.
         unsafe { forget(name) };
     }

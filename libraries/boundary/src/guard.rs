@@ -56,7 +56,7 @@ macro_rules! export {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $answer)? {
             let _off = (!const { $crate::is_of_messages::<$library>(stringify!($name)) })
-                .then($crate::Off::new);
+                .then($crate::CancellationDisabled::new);
             $crate::guard::<$library, _, _>(
                 stringify!($name),
                 None$(.or(Some($owner.into())))?,

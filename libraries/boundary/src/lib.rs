@@ -21,4 +21,4 @@ mod guard;
 
 pub use arguments::{BadArgument, array, in_range, optional, required, room, string, write_if};
 pub use guard::{Answer, Library, caught, guard, is_of_messages};
-pub use mx_sys::cancellation::Off;
+pub use mx_sys::cancellation::CancellationDisabled;

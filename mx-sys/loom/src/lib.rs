@@ -61,9 +61,9 @@ mod thread {
 }
 /// No thread is cancelled.
 mod cancellation {
-    pub(crate) struct Off;
+    pub(crate) struct CancellationDisabled;
 
-    impl Off {
+    impl CancellationDisabled {
         pub(crate) fn new() -> Self {
             Self
         }

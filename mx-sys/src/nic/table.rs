@@ -14,10 +14,10 @@ use crate::fork::ForkLock;
 use crate::literal::plain_v4;
 use crate::peers_file::{Peers, PeersFile};
 use crate::settings;
+use mx_port_base::bounded_map::BoundedMap;
 use mx_port_base::interfaces::Interfaces;
 use mx_port_base::netlink::Watch;
 use mx_port_base::origin::Origin;
-use mx_port_base::remembered::Remembered;
 use mx_proto::NicId;
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
@@ -38,7 +38,7 @@ pub(super) struct Table {
     /// Addresses that cannot be had back from their id. The scope is kept for link-local ones.
     v6: HashMap<NicId, SocketAddrV6>,
     /// Addresses of peers that have come, and of which nothing else is known.
-    met: Remembered<NicId, SocketAddrV6>,
+    met: BoundedMap<NicId, SocketAddrV6>,
     /// Under which name another host was resolved, and the place of its address among the name's.
     names: HashMap<NicId, (String, usize)>,
     file: PeersFile,
@@ -130,7 +130,7 @@ impl Table {
             watch: None,
             watching: 0,
             v6: HashMap::new(),
-            met: Remembered::new(MET_MAX),
+            met: BoundedMap::new(MET_MAX),
             names: HashMap::new(),
             file,
         }

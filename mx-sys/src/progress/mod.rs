@@ -34,7 +34,7 @@ mod wait;
 pub use helper::Helper;
 pub use sleep::DOORBELL;
 
-use crate::cancellation::Off;
+use crate::cancellation::CancellationDisabled;
 use crate::clock::MonotonicClock;
 use crate::eventfd::EventFd;
 use crate::fork::{ForkHold, ForkMark, Held, hold_outer};
@@ -499,7 +499,7 @@ impl<'a, T: Progress> Guard<'a, T> {
         timeout: Option<Duration>,
         mut check: impl FnMut(&mut T) -> Option<R>,
     ) -> Option<R> {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         let mut guard = ManuallyDrop::new(self);
         // SAFETY: taken once, as this guard is not dropped.
         let core = unsafe { ManuallyDrop::take(&mut guard.core) };

@@ -36,7 +36,7 @@ use super::round::Round;
 use crate::nic::{self, Watching};
 use crate::published::port_bit;
 use crate::user_memory::UserMemory;
-use mx_port_base::cancellation::Off;
+use mx_port_base::cancellation::CancellationDisabled;
 use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::epoll::Epoll;
 use mx_port_base::nest;
@@ -338,7 +338,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         header: &HeaderBytes,
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         if self.may_hold {
             self.sends = self.sends.saturating_add(1);
             if self.sends > SENT_AT_ONCE {
@@ -511,7 +511,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     }
 
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError> {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         if self.lost {
             return Err(ConnectError::NoRoute);
         }
@@ -543,7 +543,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     }
 
     fn connect_beside(&mut self, link: LinkId, now: Instant) -> Result<LinkId, ConnectError> {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         if self.lost {
             return Err(ConnectError::NoRoute);
         }
@@ -561,7 +561,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     }
 
     fn accept(&mut self, link: LinkId) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         if let Some(port) = self.ports.get_mut(link.port()) {
             port.accept(link);
         }
@@ -585,7 +585,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
         fabric: u32,
         now: Instant,
     ) -> Result<(Option<LinkId>, Vec<u8>), MoveRefusal> {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         let (number, from) = (fabrics::port_of(fabric), self.ports.tcp.origin(link));
         let offered = match self.carrier_of(number) {
             Some(port) => port.offer_link(from, now),
@@ -602,7 +602,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
         address: &[u8],
         now: Instant,
     ) -> Result<LinkId, MoveRefusal> {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         let number = fabrics::port_of(fabric);
         let called = match self.carrier_of(number) {
             Some(port) => port.call_offered(address, now),
@@ -616,7 +616,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     }
 
     fn decline_move(&mut self, link: LinkId, why: MoveRefusal) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         let number = fabrics::port_of(self.fabrics.wanted(link));
         let port = self.ports.get(number);
         let ours = port.and_then(|port| port.fabric()).unwrap_or_default();
@@ -624,7 +624,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     }
 
     fn probe_peer(&mut self, link: LinkId, now: Instant) -> bool {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         let port = self.carrier_of(link.port());
         port.is_some_and(|port| port.ask_peer(link, now))
     }
@@ -638,7 +638,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     }
 
     fn link_origin(&self, link: LinkId, claimed: &Identity) -> LinkOrigin {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         // The port has compared the users.
         let user_has = |_user: u32| {
             let endpoint = self.ports.local.as_ref().and_then(|it| it.endpoint(link));
@@ -650,7 +650,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     }
 
     fn has_interface(&self, nic: NicId) -> bool {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         nic::look_again();
         nic::is_local(nic)
     }
@@ -666,7 +666,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         self.touched = true;
         self.fabrics.forget(link);
         if let Some(port) = self.ports.get_mut(link.port()) {
@@ -705,7 +705,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     }
 
     fn keep_alive(&mut self, now: Instant) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         if self.lost {
             return;
         }
@@ -725,12 +725,12 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     }
 
     fn send_held(&mut self) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         self.end_batches();
     }
 
     fn arm(&mut self) -> bool {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         if self.lost {
             return true;
         }
@@ -750,7 +750,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     }
 
     fn disarm(&mut self) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         if self.lost {
             return;
         }
@@ -796,13 +796,13 @@ impl<M: Memory + 'static> Port<M> for HostPorts<M> {
         offset: usize,
         len: usize,
     ) -> Result<Sent, SendError> {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         let port = self.carrier(link).ok_or(SendError::Down)?;
         port.resume(link, memory, offset, len)
     }
 
     fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         if let Some(port) = self.carrier(link) {
             port.detach(link, memory, offset, len);
         }

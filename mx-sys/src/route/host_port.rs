@@ -313,7 +313,7 @@ impl<M: Memory> HostPort<M> for RdmPort {
     }
 
     fn ask_peer(&mut self, link: LinkId, now: Instant) -> bool {
-        self.doubt(link, now);
+        self.probe_peer(link, now);
         true
     }
 

@@ -30,7 +30,7 @@ use super::lazy::Lazy;
 use crate::nic::{self, ResolveError};
 use crate::secret_file::{self, SecretError};
 use mx_port_base::Resolver;
-use mx_port_base::descriptors::{self, TooFew};
+use mx_port_base::descriptors::{self, DescriptorShortage};
 use mx_port_base::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
 use mx_port_base::limits::of_descriptors;
 use mx_port_base::ports::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
@@ -151,7 +151,7 @@ pub enum OpenError {
     /// There is to be a secret, and it cannot be used.
     Secret(SecretError),
     /// No peer could be served.
-    Descriptors(TooFew),
+    Descriptors(DescriptorShortage),
     /// Descriptors, memory or random numbers cannot be had.
     System(io::Error),
 }

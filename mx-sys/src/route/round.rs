@@ -10,7 +10,7 @@
 //! Owns: the position among the ports.
 
 use super::host::{HostPorts, LONE_ROUND, ROUND};
-use mx_port_base::cancellation::Off;
+use mx_port_base::cancellation::CancellationDisabled;
 use mx_port_base::ports::{DGRAM, LOCAL, LOOPBACK, PORTS};
 use mx_port_local::{Lent, LocalPort, SharedBody};
 use mx_proto::port::Place;
@@ -76,7 +76,7 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
 
     #[inline(never)]
     fn begin(&mut self, now: Instant, budget: usize) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         self.sends = 0;
         self.end_batches();
         let told = std::mem::take(&mut self.told);
@@ -131,14 +131,14 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
     }
 
     fn read(&mut self, place: Place<'_, M>) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         if let Some(port) = self.ports.get_mut(self.round.of) {
             port.read(place);
         }
     }
 
     fn skip(&mut self) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         if let Some(port) = self.ports.get_mut(self.round.of) {
             port.skip();
         }
@@ -154,7 +154,7 @@ impl<M: Memory + 'static> HostPorts<M> {
     }
 
     fn next_of_all(&mut self) -> Next {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         loop {
             if self.round.at == PORTS.len() {
                 let any = self.round.any;

@@ -3,7 +3,7 @@
 //! ```text
 //!   C --> exported function
 //!           matching, rings, tables              no cancellation point
-//!           Off::new()
+//!           CancellationDisabled::new()
 //!             polls of sockets, sends, sleeps    the thread would end here, in the middle
 //!           drop
 //!   C <--                                        it ends at its next cancellation point
@@ -21,7 +21,7 @@ use libc::c_int;
 /// While it lives, this thread is not cancelled.
 #[derive(Debug)]
 #[must_use]
-pub struct Off {
+pub struct CancellationDisabled {
     before: c_int,
 }
 
@@ -33,7 +33,7 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE`.
 const DISABLE: c_int = 1;
 
-impl Off {
+impl CancellationDisabled {
     /// From now on.
     #[inline]
     pub fn new() -> Self {
@@ -44,13 +44,13 @@ impl Off {
     }
 }
 
-impl Default for Off {
+impl Default for CancellationDisabled {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Drop for Off {
+impl Drop for CancellationDisabled {
     #[inline]
     fn drop(&mut self) {
         let mut none = DISABLE;
@@ -92,14 +92,14 @@ mod tests {
 
     #[test]
     fn nested_ones_restore_what_was() {
-        let outer = Off::new();
-        let inner = Off::new();
+        let outer = CancellationDisabled::new();
+        let inner = CancellationDisabled::new();
         assert_eq!(inner.before, DISABLE);
         drop(inner);
-        assert_eq!(Off::new().before, DISABLE);
+        assert_eq!(CancellationDisabled::new().before, DISABLE);
         let first = outer.before;
         drop(outer);
-        assert_eq!(Off::new().before, first);
+        assert_eq!(CancellationDisabled::new().before, first);
     }
 
     #[test]

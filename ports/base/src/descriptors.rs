@@ -15,14 +15,14 @@ pub fn most() -> usize {
 
 /// The limit is too low.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TooFew {
+pub struct DescriptorShortage {
     /// The limit.
     pub limit: usize,
     /// The least that it has to be, as many descriptors as are open now.
     pub needed: usize,
 }
 
-impl fmt::Display for TooFew {
+impl fmt::Display for DescriptorShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { limit, needed } = self;
         write!(
@@ -33,7 +33,7 @@ impl fmt::Display for TooFew {
 }
 
 /// Whether so many more descriptors could be opened now. The only way to know is to try.
-pub fn room_for(count: usize) -> Result<(), TooFew> {
+pub fn room_for(count: usize) -> Result<(), DescriptorShortage> {
     let mut taken: Vec<OwnedFd> = Vec::with_capacity(count);
     while taken.len() < count {
         let one = match taken.first() {
@@ -51,7 +51,7 @@ pub fn room_for(count: usize) -> Result<(), TooFew> {
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
                 let limit = most();
                 let needed = limit.saturating_add(count - taken.len());
-                return Err(TooFew { limit, needed });
+                return Err(DescriptorShortage { limit, needed });
             }
             // Not the limit's fault: what needs them says so.
             Err(_) => break,

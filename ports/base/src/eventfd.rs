@@ -7,7 +7,7 @@
 //! Owns: the descriptor, closed when it is dropped.
 //! Cost: one system call each. `mx-sys/loom` has its own `read` and `write`.
 
-use crate::cancellation::Off;
+use crate::cancellation::CancellationDisabled;
 use crate::close_on_fork::{CloseOnFork, CloseOnForkFd};
 use nix::sys::eventfd::{self, EfdFlags};
 use nix::unistd::{read, write};
@@ -31,14 +31,14 @@ impl EventFd {
 
     /// Makes it readable. Ringing twice is ringing once.
     pub fn ring(&self) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         // The only failure is a counter that is full, and then it is readable anyway.
         let _ = write(&self.fd, &1u64.to_ne_bytes());
     }
 
     /// Makes it silent. Returns whether it had been rung.
     pub fn silence(&self) -> bool {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         read(&self.fd, &mut [0; 8]) == Ok(8)
     }
 

@@ -18,12 +18,12 @@ use std::ptr;
 
 /// Makes a file `len` bytes long. Above the limit that is `EFBIG`, and no signal.
 pub fn grow(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
-    let _quiet = Quiet::new();
+    let _quiet = SigxfszBlocked::new();
     Ok(ftruncate(fd, len as libc::off_t)?)
 }
 
 /// While this exists, what this thread cannot write is no more than an error.
-pub struct Quiet {
+pub struct SigxfszBlocked {
     before: SigSet,
     /// Signals that were not blocked already, by the host.
     ours: SigSet,
@@ -31,7 +31,7 @@ pub struct Quiet {
 
 const SIGNALS: [Signal; 2] = [Signal::SIGXFSZ, Signal::SIGPIPE];
 
-impl Quiet {
+impl SigxfszBlocked {
     /// From now on.
     #[expect(
         clippy::new_without_default,
@@ -54,7 +54,7 @@ impl Quiet {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for SigxfszBlocked {
     fn drop(&mut self) {
         let at_once = libc::timespec {
             tv_sec: 0,
@@ -132,7 +132,7 @@ mod tests {
                 libc::signal(libc::SIGPIPE, libc::SIG_DFL);
                 libc::pipe(ends.as_mut_ptr());
                 libc::close(ends[0]);
-                let _quiet = Quiet::new();
+                let _quiet = SigxfszBlocked::new();
                 libc::write(ends[1], c"x".as_ptr().cast(), 1) == -1
             }
         });
@@ -142,7 +142,7 @@ mod tests {
     fn a_signal_that_was_pending_stays_the_hosts() {
         in_child(|| {
             limit_to(0);
-            let hold = Quiet::new();
+            let hold = SigxfszBlocked::new();
             // SAFETY: a signal to this thread, which has it blocked.
             unsafe { libc::raise(libc::SIGXFSZ) };
             let refused = refused(4096);

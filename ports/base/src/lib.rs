@@ -14,6 +14,7 @@
 //!
 //! Out of scope: any port.
 
+pub mod bounded_map;
 pub mod cancellation;
 pub mod clock;
 pub mod close_on_fork;
@@ -36,7 +37,6 @@ pub mod origin;
 pub mod page;
 pub mod ports;
 pub mod random;
-pub mod remembered;
 pub mod sealed;
 pub mod socket_option;
 pub mod strangers;

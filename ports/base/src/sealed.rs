@@ -40,7 +40,7 @@ unsafe impl Send for Region {}
 
 /// Reasons why a peer's memory is not mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unfit {
+pub enum SealError {
     /// Its size could still change.
     Unsealed,
     /// The memory is not as long as the peer says, by its own account.
@@ -51,7 +51,7 @@ pub enum Unfit {
     Map(i32),
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for SealError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsealed => f.write_str("shared memory is not sealed"),
@@ -75,9 +75,9 @@ impl Region {
     }
 
     /// Maps memory that a peer made with [`Region::create`] and says to be `len` bytes long.
-    pub fn adopt(fd: &OwnedFd, len: usize) -> Result<Self, Unfit> {
+    pub fn adopt(fd: &OwnedFd, len: usize) -> Result<Self, SealError> {
         check(fd, len)?;
-        Self::map(fd, len).map_err(|error| Unfit::Map(error.raw_os_error().unwrap_or(0)))
+        Self::map(fd, len).map_err(|error| SealError::Map(error.raw_os_error().unwrap_or(0)))
     }
 
     /// First byte. Valid for [`Region::len`] bytes while the region lives; another process may
@@ -113,20 +113,20 @@ impl Drop for Region {
 }
 
 /// Checks whether this is memory made with [`Region::create`], `len` bytes long.
-pub fn check(fd: &OwnedFd, len: usize) -> Result<(), Unfit> {
+pub fn check(fd: &OwnedFd, len: usize) -> Result<(), SealError> {
     // Only files that are memory have seals at all, so this refuses everything else.
     let seals = fcntl(fd, FcntlArg::F_GET_SEALS).map(SealFlag::from_bits_retain);
     if !seals.is_ok_and(|seals| seals.contains(SEALS)) {
-        return Err(Unfit::Unsealed);
+        return Err(SealError::Unsealed);
     }
     let (Ok(stat), Ok(fs)) = (fstat(fd), fstatfs(fd)) else {
-        return Err(Unfit::WrongKind);
+        return Err(SealError::WrongKind);
     };
     if stat.st_mode & libc::S_IFMT != libc::S_IFREG || fs.filesystem_type() != TMPFS_MAGIC {
-        return Err(Unfit::WrongKind);
+        return Err(SealError::WrongKind);
     }
     if stat.st_size != len as libc::off_t {
-        return Err(Unfit::WrongSize(stat.st_size as u64));
+        return Err(SealError::WrongSize(stat.st_size as u64));
     }
     Ok(())
 }
@@ -171,7 +171,7 @@ mod tests {
             let fd = memfd(allow, 4096, seals);
             assert_eq!(
                 Region::adopt(&fd, 4096).unwrap_err(),
-                Unfit::Unsealed,
+                SealError::Unsealed,
                 "{seals:?}"
             );
         }
@@ -182,20 +182,20 @@ mod tests {
         let fd = memfd(MFdFlags::MFD_ALLOW_SEALING, 4096, SEALS);
         assert_eq!(
             Region::adopt(&fd, 8192).unwrap_err(),
-            Unfit::WrongSize(4096)
+            SealError::WrongSize(4096)
         );
         assert_eq!(
             Region::adopt(&fd, 2048).unwrap_err(),
-            Unfit::WrongSize(4096)
+            SealError::WrongSize(4096)
         );
     }
 
     #[test]
     fn what_is_not_memory_is_refused() {
         let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
-        assert_eq!(Region::adopt(&file, 4096).unwrap_err(), Unfit::Unsealed);
+        assert_eq!(Region::adopt(&file, 4096).unwrap_err(), SealError::Unsealed);
         let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        assert_eq!(Region::adopt(&null, 0).unwrap_err(), Unfit::Unsealed);
+        assert_eq!(Region::adopt(&null, 0).unwrap_err(), SealError::Unsealed);
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
         );
         assert_eq!(
             Region::adopt(&fd, 4096).unwrap_err(),
-            Unfit::Map(libc::EPERM)
+            SealError::Map(libc::EPERM)
         );
     }
 }

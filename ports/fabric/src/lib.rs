@@ -35,11 +35,11 @@ mod error;
 mod finding;
 mod memory;
 pub mod offers;
+mod open_params;
 mod places;
 mod queue;
 mod region;
 pub mod regions;
-mod terms;
 
 pub use addresses::is_address;
 pub use devices::Devices;
@@ -47,11 +47,11 @@ pub use endpoint::{Ep, Role};
 pub use error::{RdmError, memlock_limit};
 pub use finding::{Finding, Offer, Paths, Verdict};
 pub use memory::{Buffers, Contexts};
+pub use open_params::Wait;
+pub use open_params::{Entries, OpenParams, Prefix, modern_mr_mode};
 pub use places::{AddressPlace, place, source};
 pub use queue::{CqEvent, Done};
 pub use region::{Mr, REGISTER};
-pub use terms::Wait;
-pub use terms::{Entries, Prefix, Terms, modern_mr_mode};
 
 pub use libfabric_sys::is_elevated;
 
@@ -76,7 +76,7 @@ use std::time::{Duration, Instant};
 /// A domain with a completion queue and an address vector.
 pub struct Domain {
     parts: Rc<Parts>,
-    terms: Terms,
+    terms: OpenParams,
     /// The next key to ask for, where keys are ours to choose.
     next_key: Cell<u64>,
 }
@@ -105,7 +105,7 @@ impl Domain {
     pub fn open(
         library: Arc<Library>,
         offers: &InfoList,
-        mut terms: Terms,
+        mut terms: OpenParams,
     ) -> Result<Self, FabricError> {
         let fail = |what, code| FabricError::new(&library, what, code);
         let first = offers.first();
@@ -148,8 +148,8 @@ impl Domain {
         })
     }
 
-    /// The terms with which it was opened; [`Terms::wait`] is that of the shared queue.
-    pub fn terms(&self) -> &Terms {
+    /// The terms with which it was opened; [`OpenParams::wait`] is that of the shared queue.
+    pub fn params(&self) -> &OpenParams {
         &self.terms
     }
 

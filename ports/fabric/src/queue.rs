@@ -11,7 +11,7 @@
 //!
 //! Owns: the distinction of completions, errors and a broken queue.
 
-use super::{Entries, FabricError, Handle, Terms, Wait, check, opened, positive};
+use super::{Entries, FabricError, Handle, OpenParams, Wait, check, opened, positive};
 use libc::c_void;
 use libfabric_sys::Library;
 use libfabric_sys::abi::{
@@ -87,7 +87,7 @@ impl Queue {
         fabric: &Handle<fid_fabric>,
         domain: &Handle<fid_domain>,
         entries: usize,
-        terms: &Terms,
+        terms: &OpenParams,
     ) -> Result<Self, i32> {
         let format = terms.entries;
         let new = |handle, wait_fd| Self {
@@ -329,7 +329,7 @@ fn try_wait(fabric: &Handle<fid_fabric>, cq: &Handle<fid_cq>) -> Result<bool, i3
 }
 
 /// Entries of the shared endpoint's queue: as many as it can have outstanding, twice.
-pub(super) fn entries(terms: &Terms) -> usize {
+pub(super) fn entries(terms: &OpenParams) -> usize {
     (terms.tx_depth.saturating_add(terms.rx_depth))
         .saturating_mul(2)
         .clamp(ENTRIES_MIN, ENTRIES_MAX)

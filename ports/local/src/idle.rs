@@ -24,15 +24,15 @@
 //! Out of scope: packets.
 
 use super::handshake::ControlMessage;
-use super::hearing::{Heard, Violation};
 use super::layout::Geometry;
 use super::link::{Entry, Link, Memory, State};
 use super::queue::Reason;
+use super::receive::{ReadOutcome, Violation};
 use super::round::Current;
 use super::socket::is_exhaustion;
 use super::{LocalPort, barrier};
 use mx_port_base::limits;
-use mx_port_base::sealed::{Region, Unfit};
+use mx_port_base::sealed::{Region, SealError};
 use mx_proto::origin::Source;
 use mx_proto::{Instant, LinkId};
 use std::io;
@@ -112,7 +112,7 @@ impl LocalPort {
                 self.put_up(id, Some(Memory { region, geometry }));
                 self.say(id, ControlMessage::Taken);
             }
-            Some(Err(Unfit::Map(_))) | None => {
+            Some(Err(SealError::Map(_))) | None => {
                 self.stats.turned_away += 1;
                 let less = own.filter(|own| own.total() < geometry.total());
                 self.say(id, ControlMessage::Later(less));
@@ -167,7 +167,7 @@ impl LocalPort {
 
     /// Takes what the peer left in its ring, through which it has sent `sent` packets. Once that is all, it goes on over
     /// the socket, and so do we.
-    pub(super) fn take_left(&mut self, id: LinkId, sent: u64) -> Result<Heard, Violation> {
+    pub(super) fn take_left(&mut self, id: LinkId, sent: u64) -> Result<ReadOutcome, Violation> {
         let link = self.links.get_mut(id).and_then(Entry::up);
         let link = link.ok_or(Violation)?;
         let (own, taken) = link.counts();
@@ -193,7 +193,7 @@ impl LocalPort {
         } else if self.links.get(id).is_some_and(|entry| entry.streaming) {
             self.offer(id);
         }
-        Ok(Heard::More)
+        Ok(ReadOutcome::More)
     }
 
     /// Large messages go through a link's rings: the one that began it hands over memory with far areas, which

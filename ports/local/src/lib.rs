@@ -18,7 +18,7 @@
 //! to sleep costs more.
 //!
 //! A link that is idle for long is *suspended*: both sides free its memory, and only the socket
-//! stays, which carries packets until there is memory again (`hearing`, `idle`).
+//! stays, which carries packets until there is memory again (`receive`, `idle`).
 //!
 //! Owns: the listening name of one endpoint, and all its links.
 //! Out of scope: remotes, packets' contents, other ports.
@@ -29,13 +29,13 @@ mod budget;
 mod control;
 mod copy;
 mod handshake;
-mod hearing;
 mod idle;
 mod layout;
+mod lifecycle;
 mod link;
-mod lives;
 mod pieces;
 mod queue;
+mod receive;
 mod ring;
 mod round;
 mod shared;
@@ -380,7 +380,7 @@ impl LinkControl for LocalPort {
             && std::mem::take(&mut entry.stranger)
         {
             let source = entry.source;
-            self.unstrange(source);
+            self.unlist_stranger(source);
         }
     }
 

@@ -13,7 +13,7 @@
 //!        invalid data in the ring ------------> down: Protocol
 //! ```
 //!
-//! Plain and Offered have no rings; packets go over the socket (`hearing`). Rings are made and
+//! Plain and Offered have no rings; packets go over the socket (`receive`). Rings are made and
 //! freed in `idle`.
 //!
 //! Owns: the data of each state.

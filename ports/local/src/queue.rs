@@ -78,7 +78,7 @@ impl LocalPort {
                     self.queue.pop_front();
                     None
                 }
-                Some(Reason::Ended) => self.bury(id),
+                Some(Reason::Ended) => self.remove_link(id),
                 Some(Reason::Up) => {
                     self.settle(id, Reason::Up);
                     Some(PortEvent::Up(id))

@@ -14,10 +14,10 @@
 //!
 //! Owns: the position among the active links, the packet that is lent.
 
-use super::hearing::{Heard, Violation};
 use super::layout::BODY_MAX;
 use super::link::{Entry, State};
 use super::pieces::STREAMED_MAX;
+use super::receive::{ReadOutcome, Violation};
 use super::ring::{Corrupt, SharedBody};
 use super::{
     ACTIVE_KEPT, CONTROL_EVERY, CONTROL_EVERY_EMPTY, IDLE_AFTER, LARGE, LISTEN_EVERY,
@@ -486,19 +486,19 @@ impl LocalPort {
         id: LinkId,
         current: Current,
         header: &HeaderBytes,
-    ) -> Result<Heard, Violation> {
+    ) -> Result<ReadOutcome, Violation> {
         self.round.current = current;
         let (len, entry) = (self.lent().len(), self.links.get_mut(id).ok_or(Violation)?);
         entry.known = true;
         if entry.incoming.is_none() && body_len(header) == len {
             let header = *header;
-            return Ok(Heard::Event(PortEvent::Packet { link: id, header }));
+            return Ok(ReadOutcome::Event(PortEvent::Packet { link: id, header }));
         }
         match self.take_piece(id, header, len) {
-            Ok(Some(event)) => Ok(Heard::Event(event)),
+            Ok(Some(event)) => Ok(ReadOutcome::Event(event)),
             Ok(None) => {
                 self.give_back();
-                Ok(Heard::More)
+                Ok(ReadOutcome::More)
             }
             Err(BadPiece) => {
                 self.round.current = Current::Nothing;

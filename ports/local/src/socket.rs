@@ -13,7 +13,7 @@
 //! Out of scope: rings.
 
 use super::handshake::MESSAGE_LEN;
-use mx_port_base::cancellation::Off;
+use mx_port_base::cancellation::CancellationDisabled;
 use mx_port_base::close_on_fork::{CloseOnFork, CloseOnForkFd, no_fork};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::{PassCred, PeerCredentials};
@@ -116,7 +116,7 @@ impl Socket {
         if let Some(fd) = fd {
             return self.send_with(message, ControlMessage::ScmRights(&[fd.as_raw_fd()]));
         }
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         send(self.raw(), message, NOW)?;
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Socket {
     }
 
     fn send_with(&self, message: &[u8], with: ControlMessage<'_>) -> io::Result<()> {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         sendmsg::<UnixAddr>(self.raw(), &[IoSlice::new(message)], &[with], NOW, None)?;
         Ok(())
     }
@@ -141,7 +141,7 @@ impl Socket {
     /// Wakes the peer. A full socket means that it has been woken already; a broken one is
     /// noticed elsewhere.
     pub(super) fn ring(&self) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         let _ = send(self.raw(), b"!", NOW);
     }
 

@@ -54,7 +54,7 @@ impl LocalPort {
     }
 
     /// A link is a stranger no more, because it is bound or gone.
-    pub(super) fn unstrange(&mut self, source: Source) {
+    pub(super) fn unlist_stranger(&mut self, source: Source) {
         let links = &self.links;
         self.strangers
             .leave(source, |id| links.get(id).is_some_and(|it| it.stranger));
@@ -100,7 +100,7 @@ impl LocalPort {
         }
         let (user, source) = (entry.user, entry.source);
         if std::mem::take(&mut entry.stranger) {
-            self.unstrange(source);
+            self.unlist_stranger(source);
         }
         log::debug!("{:?}: {id:?} of user {user} goes: {why}", self.name);
         self.end(id, LinkDown::TimedOut);

@@ -18,7 +18,7 @@ use super::ops::{Op, Ops};
 use super::provider::Choice;
 use libfabric_sys::Library;
 use libfabric_sys::abi::{FI_EAGAIN, FI_READ, FI_REMOTE_READ};
-use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Mr, Role, Terms, Wait, regions};
+use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Mr, OpenParams, Role, Wait, regions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ pub(super) fn ends_with_registration(
     // Both outlive the domain.
     let pages = Pages::new().ok_or("there is no memory to try it with")?;
     let mut ops = Ops::default();
-    let terms = Terms {
+    let terms = OpenParams {
         wait: Wait::Poll,
         ..choice.plan.terms.clone()
     };

@@ -12,7 +12,7 @@
 //!
 //! Owns: the choice of the address. Out of scope: providers.
 
-use super::hardware::{CLASSES, InUse};
+use super::hardware::{CLASSES, DeviceInUse};
 use super::provider::Choice;
 use super::{RdmError, RdmOptions, RdmPort};
 use mx_port_base::interfaces::{is_of_this_host, source_to};
@@ -113,7 +113,7 @@ impl RdmPort {
         let (provider, now) = (choice.provider(), choice.address());
         let now = now.map_or_else(String::new, |now| format!(" at {now}"));
         log::info!("rdm port over {provider}{now}, no more at {from}");
-        self.in_use = InUse::of(Path::new(CLASSES), &choice.domain());
+        self.in_use = DeviceInUse::of(Path::new(CLASSES), &choice.domain());
         self.choice = choice;
         self.renew();
     }

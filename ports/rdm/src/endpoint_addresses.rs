@@ -68,8 +68,8 @@ impl RdmPort {
     }
 
     /// The process of the peer of a link may have gone: it is asked, and the link ends soon if it does not answer.
-    pub fn doubt(&mut self, link: LinkId, now: Instant) {
-        if self.links.doubt(link, now) {
+    pub fn probe_peer(&mut self, link: LinkId, now: Instant) {
+        if self.links.probe_peer(link, now) {
             self.send_control(link, FrameKind::Ping, &AT_ONCE);
         }
     }

@@ -22,7 +22,7 @@ use super::plan::Plan;
 use super::provider::Choice;
 use super::reading::Reading;
 use super::receive::Receive;
-use super::remote::{Outlet, Remote};
+use super::remote::{PortContext, Remote};
 use super::slots::Slots;
 use libfabric_sys::Library;
 use mx_port_fabric::RdmError;
@@ -145,8 +145,8 @@ impl Fabric {
     }
 
     /// Lends `remote` what it needs.
-    pub(super) fn remote(&mut self) -> Option<(&mut Remote, Outlet<'_>)> {
-        let outlet = Outlet {
+    pub(super) fn remote(&mut self) -> Option<(&mut Remote, PortContext<'_>)> {
+        let outlet = PortContext {
             domain: &self.domain,
             main: self.main.as_ref()?,
             ops: &mut self.ops,

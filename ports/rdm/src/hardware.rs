@@ -74,9 +74,9 @@ fn has_link(ports: &Path) -> bool {
 
 /// A device in use, where the system shows it.
 #[derive(Debug)]
-pub(crate) struct InUse(PathBuf);
+pub(crate) struct DeviceInUse(PathBuf);
 
-impl InUse {
+impl DeviceInUse {
     /// The one that a provider's domain is named after; `None` if the system has none of that name.
     pub(crate) fn of(classes: &Path, domain: &str) -> Option<Self> {
         let mut places = ["infiniband"].iter().chain(&OTHERS);
@@ -172,10 +172,10 @@ mod tests {
         classes.put("infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
         classes.put("cxi/cxi0/uevent", "");
         for absent in ["", "rxe1", "lo"] {
-            assert!(InUse::of(&classes.0, absent).is_none(), "{absent}");
+            assert!(DeviceInUse::of(&classes.0, absent).is_none(), "{absent}");
         }
-        let rxe = InUse::of(&classes.0, "rxe0").unwrap();
-        assert!(rxe.is_up() && InUse::of(&classes.0, "cxi0").unwrap().is_up());
+        let rxe = DeviceInUse::of(&classes.0, "rxe0").unwrap();
+        assert!(rxe.is_up() && DeviceInUse::of(&classes.0, "cxi0").unwrap().is_up());
         classes.put("infiniband/rxe0/ports/1/state", "1: DOWN\n");
         assert!(rxe.is_there() && !rxe.is_up());
         fs::remove_dir_all(classes.0.join("infiniband/rxe0")).unwrap();
@@ -190,8 +190,8 @@ mod tests {
         classes.put("infiniband_verbs/uverbs0/ibdev", "rxe0\n");
         classes.put("infiniband_verbs/uverbs1/ibdev", "rxe1\n");
         classes.put("cxi/cxi0/uevent", "");
-        let rxe = InUse::of(&classes.0, "rxe0").unwrap();
-        assert!(rxe.is_up() && InUse::of(&classes.0, "cxi0").unwrap().is_up());
+        let rxe = DeviceInUse::of(&classes.0, "rxe0").unwrap();
+        assert!(rxe.is_up() && DeviceInUse::of(&classes.0, "cxi0").unwrap().is_up());
         fs::remove_dir_all(classes.0.join("infiniband_verbs/uverbs0")).unwrap();
         assert!(!rxe.is_there() && !rxe.is_up());
         // It is back, under another number.

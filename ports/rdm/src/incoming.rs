@@ -1,9 +1,9 @@
 //! Frames that have arrived: their order, their links, and packets whose body comes in several of them.
 //!
 //! ```text
-//!   frame --> link --> turn --Now----> signal: handled here
-//!                       |  `-Early-.   Packet: header, body or its beginning  --> Packet, or Part
-//!                       `-Past: x  v   Rest:   more of it                     --> Part
+//!   frame --> link --> turn --InOrder-> signal: handled here
+//!                       |  `-Early-.    Packet: header, body or its beginning  --> Packet, or Part
+//!                       `-Duplicate  Rest:   more of it                     --> Part
 //!                                 held until the frames before it have come
 //! ```
 //!
@@ -14,10 +14,10 @@
 
 use super::RdmPort;
 use super::frame::{AT_ONCE, FRAME_LEN, Frame, FrameKind};
-use super::links::{Heard, State};
+use super::links::{FrameEffect, State};
 use super::poll::Phase;
 use super::reading::Reading;
-use super::sequence::FrameTurn;
+use super::sequence::FrameOrder;
 use libc::c_void;
 use mx_port_base::incoming::Incoming;
 use mx_port_fabric::endpoint_address::EndpointAddress;
@@ -79,12 +79,12 @@ impl RdmPort {
             return None;
         }
         match link.sequence.arrived(frame.number) {
-            FrameTurn::Now => {}
-            FrameTurn::Past => {
+            FrameOrder::InOrder => {}
+            FrameOrder::Duplicate => {
                 self.stats.stale += 1;
                 return None;
             }
-            FrameTurn::Early => {
+            FrameOrder::Early => {
                 self.stats.early += 1;
                 if !self.links.hold(id, &frame, body, self.now) {
                     log::debug!("link {id:?}: too much of it comes before its turn");
@@ -102,13 +102,13 @@ impl RdmPort {
     pub(super) fn take_frame(&mut self, id: LinkId, kind: FrameKind) -> Option<PortEvent> {
         self.round.phase = Phase::Held(id);
         match self.links.on_frame(id, kind) {
-            Heard::Carries => {}
-            Heard::CameUp => {
+            FrameEffect::Carries => {}
+            FrameEffect::CameUp => {
                 self.round.phase = Phase::Frame(id, kind);
                 return Some(PortEvent::Up(id));
             }
-            Heard::Ignored => return None,
-            Heard::Over => {
+            FrameEffect::Ignored => return None,
+            FrameEffect::Over => {
                 self.drop_link(id);
                 return None;
             }

@@ -50,7 +50,7 @@ mod slots;
 pub use device::Device;
 use fabric::{Fabric, NotSent};
 use frame::FrameKind;
-use hardware::{CLASSES, InUse};
+use hardware::{CLASSES, DeviceInUse};
 use libfabric_sys::Library;
 use links::{Alarm, Control, Links, Peer, State};
 use mx_port_base::epoll::Epoll;
@@ -108,7 +108,7 @@ pub struct RdmPort {
     /// `None` after a breakdown, until opening succeeds again.
     fabric: Option<Fabric>,
     /// Its device, where the system shows that.
-    in_use: Option<InUse>,
+    in_use: Option<DeviceInUse>,
     links: Links,
     /// Ends of links, and links with room again, that the endpoint has not been told of.
     queued: VecDeque<PortEvent>,
@@ -186,7 +186,7 @@ impl RdmPort {
         let nest = Epoll::new().map_err(RdmError::System)?;
         Ok(Self {
             library,
-            in_use: InUse::of(Path::new(CLASSES), &choice.domain()),
+            in_use: DeviceInUse::of(Path::new(CLASSES), &choice.domain()),
             choice,
             fabric: Some(fabric),
             links: Links::new(options.keepalive),
@@ -365,7 +365,7 @@ impl RdmPort {
     /// Calls `remote`, and opens everything anew if that is the only way for it to get memory back.
     fn with_remote<T>(
         &mut self,
-        call: impl FnOnce(&mut remote::Remote, &mut remote::Outlet<'_>) -> T,
+        call: impl FnOnce(&mut remote::Remote, &mut remote::PortContext<'_>) -> T,
     ) -> Option<T> {
         let fabric = self.fabric.as_mut()?;
         let (remote, mut outlet) = fabric.remote()?;
@@ -534,7 +534,7 @@ mod tests {
             ..RdmOptions::default()
         };
         let mut port = RdmPort::open(options).unwrap();
-        port.in_use = InUse::of(&classes, &port.choice.domain());
+        port.in_use = DeviceInUse::of(&classes, &port.choice.domain());
         let now = port.now;
         assert!(port.is_open(now));
         plug("1: DOWN");

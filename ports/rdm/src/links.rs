@@ -14,7 +14,7 @@
 //! A link belongs to a session that has been met elsewhere, and both its cookies have gone over that session: strangers
 //! have no link.
 //!
-//! A peer whose process may have gone ([`Links::doubt`]) is asked, and its link ends after a quarter of a second of
+//! A peer whose process may have gone ([`Links::probe_peer`]) is asked, and its link ends after a quarter of a second of
 //! silence, not after the time for keep-alive.
 //!
 //! Owns: the table of links, their waiting frames, the time of the last frame from each peer.
@@ -48,7 +48,7 @@ const HELD_MAX: usize = 64 << 20;
 
 /// The meaning of a frame for its link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Heard {
+pub(super) enum FrameEffect {
     /// The link carries packets.
     Carries,
     /// The link carries packets from now on, and the endpoint waits for that.
@@ -205,7 +205,7 @@ impl Links {
 
     /// The peer's process may have gone. True: it has to be asked.
     #[cold]
-    pub(super) fn doubt(&mut self, id: LinkId, now: Instant) -> bool {
+    pub(super) fn probe_peer(&mut self, id: LinkId, now: Instant) -> bool {
         let Some(link) = self.of_mut(id) else {
             return false;
         };
@@ -235,18 +235,18 @@ impl Links {
 
     /// A frame of that kind has come: what it means for its link.
     #[inline]
-    pub(super) fn on_frame(&mut self, id: LinkId, kind: FrameKind) -> Heard {
+    pub(super) fn on_frame(&mut self, id: LinkId, kind: FrameKind) -> FrameEffect {
         let Some(link) = self.of_mut(id) else {
-            return Heard::Ignored;
+            return FrameEffect::Ignored;
         };
         match link.state {
-            State::Up => Heard::Carries,
+            State::Up => FrameEffect::Carries,
             State::Greeting { .. } => {
                 link.state = State::Up;
-                Heard::CameUp
+                FrameEffect::CameUp
             }
-            State::Closing { .. } if kind == FrameKind::Bye => Heard::Over,
-            State::Offered | State::Closing { .. } => Heard::Ignored,
+            State::Closing { .. } if kind == FrameKind::Bye => FrameEffect::Over,
+            State::Offered | State::Closing { .. } => FrameEffect::Ignored,
         }
     }
 
@@ -307,7 +307,7 @@ impl Links {
         let excused = away.saturating_sub(self.absence_max());
         for (_, link) in self.table.iter_mut() {
             link.heard = link.heard.after(excused).min(now);
-            link.sequence.excuse(excused, now);
+            link.sequence.exclude_pause(excused, now);
             match &mut link.state {
                 State::Greeting { until } | State::Closing { until, .. } => {
                     *until = until.after(excused);

@@ -6,7 +6,7 @@ use super::frame::{FRAME_LEN, FrameKind};
 use super::incoming::STREAMED_MAX;
 use super::links::{Link, State};
 use super::remote::Remote;
-use mx_port_base::cancellation::Off;
+use mx_port_base::cancellation::CancellationDisabled;
 use mx_proto::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkControl, PACKET_LEAST, Port,
     RemoteKey, RemoteMemory, RemoteRead, SendError, Sent, WakeDescriptors,
@@ -231,28 +231,28 @@ impl<M: Memory> Port<M> for RdmPort {
 
 impl<M: Memory> RemoteMemory<M> for RdmPort {
     fn recall(&mut self, link: LinkId, token: u64) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         self.with_remote(|remote, outlet| remote.recall(outlet, link, token));
     }
 
     fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         self.with_remote(|remote, outlet| remote.register(outlet, link, memory, token))?
     }
 
     fn deregister(&mut self, link: LinkId, key: RemoteKey) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         self.with_remote(|remote, outlet| remote.deregister(outlet, link, key));
     }
 
     fn read(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         self.with_remote(|remote, outlet| remote.read(outlet, link, read))
             .unwrap_or(Err(SendError::Down))
     }
 
     fn stop(&mut self, link: LinkId, token: u64) {
-        let _off = Off::new();
+        let _off = CancellationDisabled::new();
         self.with_remote(|remote, outlet| remote.stop_reading(outlet, link, token));
     }
 }

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 /// Registrations of memory that our operations write to.
 pub(super) struct Registrations {
-    kept: Slab<Kept>,
+    kept: Slab<CachedRegistration>,
     /// Registrations that the provider did not close; tried again from time to time.
     stuck: Vec<(Mr, Arc<Region>)>,
     /// The sum of their lengths.
@@ -45,7 +45,7 @@ pub(super) struct Registrations {
     complained: bool,
 }
 
-struct Kept {
+struct CachedRegistration {
     /// Stands first, so that it goes before the memory. `None` once it was revoked.
     mr: Option<Mr>,
     /// Keeps the memory mapped.
@@ -231,7 +231,7 @@ impl Registrations {
         // SAFETY: the region is held until the registration has been closed.
         let mr = unsafe { self.register(domain, ep, region.start(), len, FI_READ) };
         self.bytes += len;
-        Some(self.kept.insert(Kept {
+        Some(self.kept.insert(CachedRegistration {
             region,
             mr: Some(mr.inspect_err(|_| self.bytes -= len).ok()?),
             leases: 1,
@@ -254,7 +254,7 @@ impl Registrations {
     }
 
     fn forget(&mut self, number: usize) {
-        let Kept { region, mr, .. } = self.kept.remove(number);
+        let CachedRegistration { region, mr, .. } = self.kept.remove(number);
         self.bytes -= region.len();
         if let Some(Err((mr, code))) = mr.map(Mr::close) {
             // Its pages stay while it is registered, so it can be done later.

@@ -109,18 +109,18 @@ struct PostedRead {
     link: LinkId,
     /// `None`: its memory has been taken from it.
     read: Option<usize>,
-    landing: Option<Landing>,
+    landing: Option<BounceTarget>,
 }
 
 /// The destination of a piece in a bounce buffer.
-struct Landing {
+struct BounceTarget {
     buffer: u32,
     start: *mut u8,
     len: usize,
 }
 
 /// The parts of the port that a call needs.
-pub(super) struct Outlet<'a> {
+pub(super) struct PortContext<'a> {
     pub(super) domain: &'a Domain,
     /// The endpoint all links share.
     pub(super) main: &'a Ep,
@@ -212,7 +212,7 @@ impl Remote {
     /// [`Report::Registered`].
     pub(super) fn register<M: Memory>(
         &mut self,
-        outlet: &mut Outlet<'_>,
+        outlet: &mut PortContext<'_>,
         link: LinkId,
         memory: &M,
         token: u64,
@@ -251,7 +251,12 @@ impl Remote {
     }
 
     /// Ends a registration: when this returns, the memory is not read any more.
-    pub(super) fn deregister(&mut self, outlet: &mut Outlet<'_>, link: LinkId, key: RemoteKey) {
+    pub(super) fn deregister(
+        &mut self,
+        outlet: &mut PortContext<'_>,
+        link: LinkId,
+        key: RemoteKey,
+    ) {
         if self.of(link, key).is_some()
             && let Some(Registered { mr, token, .. }) = self.registered.remove(&key.key)
         {
@@ -265,7 +270,7 @@ impl Remote {
     /// now, and nothing has been begun.
     pub(super) fn read<M: Memory>(
         &mut self,
-        outlet: &mut Outlet<'_>,
+        outlet: &mut PortContext<'_>,
         link: LinkId,
         read: RemoteRead<'_, M>,
     ) -> Result<(), SendError> {
@@ -276,7 +281,7 @@ impl Remote {
 
     fn begin<M: Memory>(
         &mut self,
-        outlet: &mut Outlet<'_>,
+        outlet: &mut PortContext<'_>,
         link: LinkId,
         read: RemoteRead<'_, M>,
     ) -> Option<()> {
@@ -324,7 +329,7 @@ impl Remote {
     }
 
     /// A read need not go on: its report follows as soon as what is under way has ended.
-    pub(super) fn stop_reading(&mut self, outlet: &mut Outlet<'_>, link: LinkId, token: u64) {
+    pub(super) fn stop_reading(&mut self, outlet: &mut PortContext<'_>, link: LinkId, token: u64) {
         if let Some(id) = self.find(link, token) {
             self.reads[id].fail();
             self.end_read(outlet, id);
@@ -334,7 +339,7 @@ impl Remote {
 
     /// Ends a read: when this returns, its memory is not written any more, and no report of it
     /// follows.
-    pub(super) fn recall(&mut self, outlet: &mut Outlet<'_>, link: LinkId, token: u64) {
+    pub(super) fn recall(&mut self, outlet: &mut PortContext<'_>, link: LinkId, token: u64) {
         if let Some(id) = self.find(link, token) {
             let looks = if self.connected {
                 LookLimit::between_pieces()
@@ -358,7 +363,7 @@ impl Remote {
     }
 
     /// A link is gone: all memory of its reads and registrations is given back, without reports.
-    pub(super) fn on_link_down(&mut self, outlet: &mut Outlet<'_>, link: LinkId) {
+    pub(super) fn on_link_down(&mut self, outlet: &mut PortContext<'_>, link: LinkId) {
         let reads: Vec<usize> = self
             .reads
             .iter()
@@ -392,26 +397,26 @@ impl Remote {
     }
 
     /// A piece of ours has ended.
-    pub(super) fn on_event(&mut self, outlet: &mut Outlet<'_>, piece: u32, outcome: Outcome) {
+    pub(super) fn on_event(&mut self, outlet: &mut PortContext<'_>, piece: u32, outcome: Outcome) {
         self.ended(outlet, piece, outcome);
         self.handle_met(outlet);
     }
 
     /// Handles completions met on the way. Each operation ends once, so this does too.
-    fn handle_met(&mut self, outlet: &mut Outlet<'_>) {
+    fn handle_met(&mut self, outlet: &mut PortContext<'_>) {
         while let Some((piece, outcome)) = self.events.met.pop_front() {
             self.ended(outlet, piece, outcome);
         }
     }
 
-    fn ended(&mut self, outlet: &mut Outlet<'_>, piece: u32, outcome: Outcome) {
+    fn ended(&mut self, outlet: &mut PortContext<'_>, piece: u32, outcome: Outcome) {
         let Some(posted) = self.posted.try_remove(piece as usize) else {
             return;
         };
         if let Some(link) = self.links.get_mut(&posted.link) {
             link.posted = link.posted.saturating_sub(1);
         }
-        if let Some(Landing { buffer, start, len }) = posted.landing {
+        if let Some(BounceTarget { buffer, start, len }) = posted.landing {
             if posted.read.is_some() && outcome.is_ok() {
                 let bytes = outlet.bounce.bytes(buffer, len);
                 // SAFETY: the piece's memory is lent until its read has been reported or taken back;
@@ -444,7 +449,7 @@ impl Remote {
     }
 
     /// Does due work: retries, keep-alives of reads.
-    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, now: Instant) {
+    pub(super) fn poll(&mut self, outlet: &mut PortContext<'_>, now: Instant) {
         self.now = now;
         self.registrations.tidy();
         for _ in 0..self.blocked.len() {
@@ -491,7 +496,7 @@ impl Remote {
     }
 
     /// Ends reads without a report. Those that do not end within that limit lose their registrations.
-    fn take_back(&mut self, outlet: &mut Outlet<'_>, ids: &[usize], mut looks: LookLimit) {
+    fn take_back(&mut self, outlet: &mut PortContext<'_>, ids: &[usize], mut looks: LookLimit) {
         for id in ids {
             if let Some(read) = self.reads.get_mut(*id) {
                 read.fail();
@@ -530,7 +535,7 @@ impl Remote {
     /// Registers all segments, or none; `None` when that does not go.
     fn lease(
         &mut self,
-        outlet: &mut Outlet<'_>,
+        outlet: &mut PortContext<'_>,
         segments: &Segments,
     ) -> Option<SmallVec<[Lease; 1]>> {
         let mut leases = SmallVec::new();
@@ -555,7 +560,7 @@ impl Remote {
         Some(leases)
     }
 
-    fn give_back(&mut self, outlet: &mut Outlet<'_>, leases: &mut SmallVec<[Lease; 1]>) {
+    fn give_back(&mut self, outlet: &mut PortContext<'_>, leases: &mut SmallVec<[Lease; 1]>) {
         for lease in leases.drain(..) {
             finish(
                 outlet,
@@ -566,7 +571,7 @@ impl Remote {
     }
 
     /// Gives the provider as many pieces of a link's reads as it may have.
-    fn post(&mut self, outlet: &mut Outlet<'_>, link: LinkId) {
+    fn post(&mut self, outlet: &mut PortContext<'_>, link: LinkId) {
         while let Some(state) = self.links.get_mut(&link)
             && state.posted < WINDOW
             && let Some(&id) = state.turn.front()
@@ -623,7 +628,7 @@ impl Remote {
                     self.posted.insert(PostedRead {
                         link,
                         read: Some(id),
-                        landing: landing.map(|(buffer, _)| Landing {
+                        landing: landing.map(|(buffer, _)| BounceTarget {
                             buffer,
                             start: piece.start,
                             len: piece.len,
@@ -641,7 +646,7 @@ impl Remote {
     }
 
     /// Reports a read of which nothing is to come any more.
-    fn end_read(&mut self, outlet: &mut Outlet<'_>, id: usize) {
+    fn end_read(&mut self, outlet: &mut PortContext<'_>, id: usize) {
         let ended = self
             .reads
             .get(id)
@@ -698,7 +703,7 @@ impl Read {
 
 /// A registration has to be closed. Where the provider is still busy with it, that may change when
 /// it handles what has arrived.
-fn finish(outlet: &mut Outlet<'_>, events: &mut Events, closed: Result<(), (Mr, i32)>) {
+fn finish(outlet: &mut PortContext<'_>, events: &mut Events, closed: Result<(), (Mr, i32)>) {
     let mut closed = closed;
     let mut looks = LookLimit::last();
     while let Err((mr, code)) = closed {

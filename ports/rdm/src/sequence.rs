@@ -40,13 +40,13 @@ struct Held {
 
 /// Whether it is a frame's turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum FrameTurn {
+pub(super) enum FrameOrder {
     /// The frame is next in sequence.
-    Now,
+    InOrder,
     /// Earlier frames are still missing.
     Early,
     /// The frame has come before.
-    Past,
+    Duplicate,
 }
 
 /// Frames that may come early. Small ones are not limited by send slots, and many may overtake one
@@ -73,14 +73,14 @@ impl Sequence {
 
     /// Whether a frame is to be taken; if so, it counts as taken.
     #[inline]
-    pub(super) fn arrived(&mut self, number: u16) -> FrameTurn {
+    pub(super) fn arrived(&mut self, number: u16) -> FrameOrder {
         if number == self.next_in {
             self.next_in = number.wrapping_add(1);
-            FrameTurn::Now
+            FrameOrder::InOrder
         } else if number.wrapping_sub(self.next_in) < 1 << 15 {
-            FrameTurn::Early
+            FrameOrder::Early
         } else {
-            FrameTurn::Past
+            FrameOrder::Duplicate
         }
     }
 
@@ -127,7 +127,7 @@ impl Sequence {
     }
 
     /// Excuses a missing frame for a time in which this process did not look.
-    pub(super) fn excuse(&mut self, excused: Duration, now: Instant) {
+    pub(super) fn exclude_pause(&mut self, excused: Duration, now: Instant) {
         if let Some(held) = &mut self.held {
             held.since = held.since.after(excused).min(now);
         }
@@ -161,11 +161,11 @@ mod tests {
             let mut taken = Vec::new();
             for n in [0, 3, 2, 5, 1, 4] {
                 match sequence.arrived(number(n)) {
-                    FrameTurn::Now => taken.push(n),
-                    FrameTurn::Early => {
+                    FrameOrder::InOrder => taken.push(n),
+                    FrameOrder::Early => {
                         assert!(sequence.hold(number(n), FrameKind::Packet, &[n as u8], NOW));
                     }
-                    FrameTurn::Past => panic!("{n}"),
+                    FrameOrder::Duplicate => panic!("{n}"),
                 }
                 while let Some((_, body)) = sequence.next_held(NOW) {
                     taken.push(body[0].into());
@@ -173,14 +173,14 @@ mod tests {
             }
             assert_eq!(taken, [0, 1, 2, 3, 4, 5]);
             assert_eq!(sequence.missing_since(), None);
-            assert_eq!(sequence.arrived(number(5)), FrameTurn::Past);
+            assert_eq!(sequence.arrived(number(5)), FrameOrder::Duplicate);
         }
     }
 
     #[test]
     fn what_is_held_is_bounded_and_its_age_is_known() {
         let mut sequence = starting_at(0);
-        assert_eq!(sequence.arrived(1), FrameTurn::Early);
+        assert_eq!(sequence.arrived(1), FrameOrder::Early);
         assert!(sequence.hold(1, FrameKind::Packet, &[0; 8], NOW));
         assert_eq!(sequence.missing_since(), Some(NOW));
         assert!(!sequence.hold(2, FrameKind::Packet, &vec![0; HELD_BYTES], NOW));

@@ -27,7 +27,7 @@ pub(super) enum Alarm {
     /// Connections may be accepted again.
     Accept,
     /// Links that sent something are looked after.
-    Vitals,
+    Health,
 }
 
 /// Alarms, earliest first.
@@ -68,12 +68,12 @@ mod tests {
     #[test]
     fn alarms_ring_in_the_order_of_time_and_not_before_it() {
         let mut alarms = Alarms::default();
-        alarms.set(Instant(20), Alarm::Vitals);
+        alarms.set(Instant(20), Alarm::Health);
         alarms.set(Instant(10), Alarm::Accept);
         assert_eq!(alarms.next(), Some(Instant(10)));
         assert_eq!(alarms.ring(Instant(9)), None);
         assert_eq!(alarms.ring(Instant(30)), Some(Alarm::Accept));
-        assert_eq!(alarms.ring(Instant(30)), Some(Alarm::Vitals));
+        assert_eq!(alarms.ring(Instant(30)), Some(Alarm::Health));
         assert_eq!(alarms.ring(Instant(30)), None);
     }
 }

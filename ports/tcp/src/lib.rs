@@ -231,7 +231,7 @@ impl TcpPort {
             return true;
         }
         let source = link.source;
-        self.unstrange(source);
+        self.unlist_stranger(source);
         let may = self.places.may_take(source, 1);
         self.places.take(source, 1);
         may
@@ -251,7 +251,7 @@ impl TcpPort {
         }
         link.rx.forget(&mut self.pool);
         if link.stranger {
-            self.unstrange(link.source);
+            self.unlist_stranger(link.source);
         } else {
             self.places.give_back(link.source, 1);
         }

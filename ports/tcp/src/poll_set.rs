@@ -14,7 +14,7 @@
 use super::dial;
 use super::link::{Link, Phase, Table};
 use super::options::is_worth_a_line;
-use super::receive::{Broken, Violation};
+use super::receive::{LinkFailure, Violation};
 use super::staging::Pool;
 use super::{TcpPort, reason, sys};
 use mx_port_base::epoll::{self, Epoll, ONCE, READABLE, WRITABLE};
@@ -412,13 +412,13 @@ impl TcpPort {
 
     /// A link cannot go on: says why, once, and takes it down.
     #[cold]
-    pub(super) fn break_link(&mut self, id: LinkId, broken: Broken) {
+    pub(super) fn break_link(&mut self, id: LinkId, broken: LinkFailure) {
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
         let peer = link.peer;
         let down = match broken {
-            Broken::Finished { midway } => {
+            LinkFailure::Finished { midway } => {
                 let orderly = if midway {
                     LinkDown::Reset
                 } else {
@@ -426,11 +426,11 @@ impl TcpPort {
                 };
                 link.failed.unwrap_or(orderly)
             }
-            Broken::Failed(error) => {
+            LinkFailure::Failed(error) => {
                 log::debug!("tcp: {peer}: {error}");
                 reason(&error)
             }
-            Broken::Violated(violation) => {
+            LinkFailure::Violated(violation) => {
                 // Violations are reported to the endpoint for unknown links, too.
                 link.known = true;
                 let stats = &mut self.stats;

@@ -22,8 +22,8 @@
 //! copied twice), up to a buffer when small packets come.
 
 use super::frame::{self, Greeting};
-use super::staging::{Kept, Pool, STAGING, Staging};
-use super::unread::{Awaited, Reading, Rest};
+use super::staging::{Pool, RetainedBytes, STAGING, Staging};
+use super::unread::{ReadThreshold, Reading, Rest};
 use super::{PACKET_MAX, sys};
 use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, body_len};
 use mx_proto::round::PortEvent;
@@ -57,10 +57,10 @@ const COLLECT_MAX: usize = 256;
 #[derive(Debug)]
 pub(super) struct Rx {
     state: State,
-    kept: Kept,
+    kept: RetainedBytes,
     /// The number of bytes to read at the next boundary.
     want: u32,
-    awaited: Awaited,
+    awaited: ReadThreshold,
     /// The last read within a body found nothing. No further part is given out before something is
     /// there: a part says that the message goes on, and would keep a peer that stopped in the middle
     /// of it alive for ever.
@@ -85,9 +85,9 @@ impl Default for Rx {
     fn default() -> Self {
         Self {
             state: State::Greeting,
-            kept: Kept::Nothing,
+            kept: RetainedBytes::Nothing,
             want: READ_MIN as u32,
-            awaited: Awaited::default(),
+            awaited: ReadThreshold::default(),
             dry: false,
         }
     }
@@ -120,7 +120,7 @@ impl fmt::Display for Violation {
 
 /// Reasons why a link cannot continue.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(super) enum LinkFailure {
     /// The peer has finished, in the middle of a packet or not.
     Finished { midway: bool },
     /// The kernel says so.
@@ -131,7 +131,7 @@ pub(super) enum Broken {
 
 /// The figures of one turn of a link.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Served {
+pub(super) struct TurnFigures {
     /// Packets given out or placed.
     pub(super) packets: usize,
     /// Any byte came.
@@ -144,7 +144,7 @@ pub(super) struct Served {
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) link: LinkId,
-    pub(super) served: Served,
+    pub(super) served: TurnFigures,
     quota: usize,
     /// The socket had nothing more.
     drained: bool,
@@ -157,7 +157,7 @@ pub(super) struct Turn {
     /// The last event is a part that has not been read; the next step skips its body.
     unread: bool,
     /// The reason why reading the last part has failed; the next step ends the link over it.
-    broken: Option<Broken>,
+    broken: Option<LinkFailure>,
     /// There is no memory to keep a part of a packet.
     unkept: bool,
 }
@@ -217,9 +217,9 @@ impl Turn {
         read: io::Result<usize>,
         asked: usize,
         midway: bool,
-    ) -> Result<usize, Broken> {
+    ) -> Result<usize, LinkFailure> {
         match read {
-            Ok(0) => Err(Broken::Finished { midway }),
+            Ok(0) => Err(LinkFailure::Finished { midway }),
             Ok(n) => {
                 self.served.bytes = true;
                 // A short read has emptied the socket; another would cost a call.
@@ -230,13 +230,13 @@ impl Turn {
                 self.drained = true;
                 Ok(0)
             }
-            Err(error) => Err(Broken::Failed(error)),
+            Err(error) => Err(LinkFailure::Failed(error)),
         }
     }
 
     /// Gives the buffer back, and returns the bytes that the link cannot use yet. `busy`: more is expected soon.
     #[inline]
-    pub(super) fn end(&mut self, pool: &mut Pool, busy: bool) -> Kept {
+    pub(super) fn end(&mut self, pool: &mut Pool, busy: bool) -> RetainedBytes {
         pool.give_back(std::mem::take(&mut self.staging), busy)
     }
 
@@ -280,18 +280,18 @@ impl Rx {
         link: LinkId,
         stranger: bool,
         quota: usize,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), LinkFailure> {
         let dire = mx_reserve::SUPPLY.is_critical();
         // Strangers are few and limited to little memory.
         let sparing = (pool.is_short() || dire) && !stranger;
         if !sparing {
             self.stop_waiting(fd);
-        } else if self.awaited.is_some() && !self.awaited.look(fd).map_err(Broken::Failed)? {
+        } else if self.awaited.is_some() && !self.awaited.look(fd).map_err(LinkFailure::Failed)? {
             return Ok(());
         }
         *turn = Some(Turn {
             link,
-            served: Served::default(),
+            served: TurnFigures::default(),
             quota,
             drained: false,
             placed: 0,
@@ -313,7 +313,7 @@ impl Rx {
         turn: &mut Turn,
         stranger: bool,
         known: bool,
-    ) -> Result<Step, Broken> {
+    ) -> Result<Step, LinkFailure> {
         turn.staging.consume(std::mem::take(&mut turn.lent));
         // Most steps find the next packet, or nothing more.
         if matches!(self.state, State::Boundary) {
@@ -330,7 +330,7 @@ impl Rx {
         let step = self.run(fd, turn, stranger, known)?;
         if turn.unkept && step == Step::End && turn.staging.len() > 0 {
             let error = io::Error::from_raw_os_error(libc::ENOMEM);
-            return Err(Broken::Failed(error));
+            return Err(LinkFailure::Failed(error));
         }
         Ok(step)
     }
@@ -390,21 +390,21 @@ impl Rx {
 
     /// Takes back the bytes that a turn has left over.
     #[inline]
-    pub(super) fn keep(&mut self, kept: Kept) {
+    pub(super) fn keep(&mut self, kept: RetainedBytes) {
         self.kept = kept;
     }
 
     /// Reads and forgets what comes. `Ok(())`: nothing more at the moment.
-    pub(super) fn discard(&mut self, fd: &Socket, pool: &mut Pool) -> Result<(), Broken> {
+    pub(super) fn discard(&mut self, fd: &Socket, pool: &mut Pool) -> Result<(), LinkFailure> {
         let mut staging = pool.take(&mut self.kept);
         staging.consume(staging.len());
         let mut result = Ok(());
         for _ in 0..TURN / STAGING {
             match sys::recv(fd, staging.room(STAGING, STAGING)) {
-                Ok(0) => result = Err(Broken::Finished { midway: false }),
+                Ok(0) => result = Err(LinkFailure::Finished { midway: false }),
                 Ok(_) => continue,
                 Err(error) if sys::would_block(&error) => {}
-                Err(error) => result = Err(Broken::Failed(error)),
+                Err(error) => result = Err(LinkFailure::Failed(error)),
             }
             break;
         }
@@ -419,7 +419,7 @@ impl Rx {
         turn: &mut Turn,
         stranger: bool,
         known: bool,
-    ) -> Result<Step, Broken> {
+    ) -> Result<Step, LinkFailure> {
         loop {
             // Staged bytes come first.
             let missing = match self.deliver(turn, stranger, known)? {
@@ -435,7 +435,7 @@ impl Rx {
                 let rest =
                     turn.reading
                         .skip_delivered(fd, &mut turn.staging, whole, &mut self.awaited);
-                let rest = rest.map_err(Broken::Failed)?;
+                let rest = rest.map_err(LinkFailure::Failed)?;
                 if rest != Rest::Nothing {
                     turn.served.more = rest == Rest::Ready;
                     return Ok(Step::End);
@@ -477,7 +477,7 @@ impl Rx {
         turn: &mut Turn,
         stranger: bool,
         known: bool,
-    ) -> Result<Delivered, Broken> {
+    ) -> Result<Delivered, LinkFailure> {
         loop {
             match &mut self.state {
                 State::Boundary => {
@@ -493,13 +493,13 @@ impl Rx {
                     let len = body_len(&header);
                     let whole = HEADER_LEN + len;
                     if stranger && len > STRANGER_MAX {
-                        return Err(Broken::Violated(Violation::BodyLength(len)));
+                        return Err(LinkFailure::Violated(Violation::BodyLength(len)));
                     }
                     if len <= PACKET_MAX && whole <= turn.staging.len() {
                         return Ok(Delivered::Quota);
                     }
                     if len > frame::BODY_MAX {
-                        return Err(Broken::Violated(Violation::BodyLength(len)));
+                        return Err(LinkFailure::Violated(Violation::BodyLength(len)));
                     }
                     if len > PLACED_MIN && turn.asks() {
                         return Ok(Delivered::Step(Step::Part { begin: true }));
@@ -512,7 +512,7 @@ impl Rx {
                     }
                     if !known {
                         // A stranger's first packet matches no posted receive.
-                        return Err(Broken::Violated(Violation::BodyLength(len)));
+                        return Err(LinkFailure::Violated(Violation::BodyLength(len)));
                     }
                     turn.staging.consume(HEADER_LEN);
                     self.state = State::Dropping { left: len as u32 };
@@ -558,12 +558,12 @@ impl Rx {
                         }));
                     }
                     Greeting::OtherVersion(version) => {
-                        return Err(Broken::Violated(Violation::OtherVersion(version)));
+                        return Err(LinkFailure::Violated(Violation::OtherVersion(version)));
                     }
                     Greeting::Nonsense => {
                         let shown = turn.staging.len().min(16);
                         let bytes = turn.staging.staged()[..shown].into();
-                        return Err(Broken::Violated(Violation::Nonsense(bytes)));
+                        return Err(LinkFailure::Violated(Violation::Nonsense(bytes)));
                     }
                 },
             }
@@ -579,7 +579,7 @@ impl Rx {
         whole: usize,
         at_boundary: bool,
         stranger: bool,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), LinkFailure> {
         let sparing = turn.reading.sparing;
         let want = if stranger {
             READ_MIN
@@ -626,7 +626,7 @@ impl Rx {
         fd: &Socket,
         turn: &mut Turn,
         mut place: Place<'_, M>,
-    ) -> Result<usize, Broken> {
+    ) -> Result<usize, LinkFailure> {
         let State::Placing { header, got } = &mut self.state else {
             return Ok(0);
         };
@@ -639,7 +639,7 @@ impl Rx {
         let cells = place.memory.cells(at, left);
         // The pieces of all that follows, whether it belongs to this body or not.
         let count = cells.size_hint().1.unwrap_or(usize::MAX);
-        let mut places = sys::Places::of(count);
+        let mut places = sys::ReadVector::of(count);
         if rest > count.saturating_mul(COLLECT_MAX) || count == 1 {
             for cells in cells {
                 let n = cells.len().min(READ_MAX - places.len());

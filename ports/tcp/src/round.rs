@@ -18,7 +18,7 @@
 use super::TcpPort;
 use super::link::Phase;
 use super::poll_set::{Activation, CLOCK_EVERY};
-use super::receive::{Broken, Served, Step};
+use super::receive::{LinkFailure, Step, TurnFigures};
 use mx_proto::port::{LinkDown, Place};
 use mx_proto::round::{Next, PortEvent};
 use mx_proto::{Instant, LinkId, Memory};
@@ -238,7 +238,7 @@ impl TcpPort {
             }
         };
         if self.turn.is_none() {
-            self.turn_ended(id, Served::default(), begun);
+            self.turn_ended(id, TurnFigures::default(), begun);
         }
     }
 
@@ -288,7 +288,7 @@ impl TcpPort {
 
     /// Ends the turn under way. `result`: the reason why the link cannot continue, if there is one.
     #[inline]
-    fn end_turn(&mut self, result: Result<(), Broken>) {
+    fn end_turn(&mut self, result: Result<(), LinkFailure>) {
         if let Some(turn) = &mut self.turn
             && let Some(link) = self.links.get_mut(turn.link)
         {
@@ -302,7 +302,7 @@ impl TcpPort {
 
     /// Settles a turn that has ended or could not begin: announces the link's end, or queues what is left.
     #[inline(always)]
-    fn turn_ended(&mut self, id: LinkId, served: Served, result: Result<(), Broken>) {
+    fn turn_ended(&mut self, id: LinkId, served: TurnFigures, result: Result<(), LinkFailure>) {
         let mut anything = served.bytes || served.packets > 0;
         match (result, self.links.get_mut(id)) {
             (Ok(()), Some(link)) => {
@@ -330,7 +330,7 @@ impl TcpPort {
 
     /// Counts a link's turn, which makes it active or idle.
     #[inline]
-    fn note_served(&mut self, id: LinkId, served: Served, anything: bool) {
+    fn note_served(&mut self, id: LinkId, served: TurnFigures, anything: bool) {
         self.round.any |= anything;
         self.round.left = self.round.left.saturating_sub(served.packets);
         match self.round.stage {

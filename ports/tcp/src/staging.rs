@@ -101,7 +101,7 @@ impl Staging {
 
 /// The part of its stream that a link keeps between two polls.
 #[derive(Debug, Default)]
-pub(super) enum Kept {
+pub(super) enum RetainedBytes {
     /// No byte.
     #[default]
     Nothing,
@@ -111,7 +111,7 @@ pub(super) enum Kept {
     Staged(Staging),
 }
 
-impl Kept {
+impl RetainedBytes {
     /// The counted part of it.
     fn counted(&self) -> usize {
         let len = match self {
@@ -158,12 +158,12 @@ impl Pool {
 
     /// A buffer that holds what `kept` held.
     #[inline]
-    pub(super) fn take(&mut self, kept: &mut Kept) -> Staging {
+    pub(super) fn take(&mut self, kept: &mut RetainedBytes) -> Staging {
         self.kept -= kept.counted();
         match std::mem::take(kept) {
-            Kept::Nothing => self.spares.pop().unwrap_or_else(Staging::allocate),
-            Kept::Staged(staging) => staging,
-            Kept::Carried(bytes) => {
+            RetainedBytes::Nothing => self.spares.pop().unwrap_or_else(Staging::allocate),
+            RetainedBytes::Staged(staging) => staging,
+            RetainedBytes::Carried(bytes) => {
                 let mut staging = self.spares.pop().unwrap_or_else(Staging::allocate);
                 staging.bytes[..bytes.len()].copy_from_slice(&bytes);
                 staging.end = bytes.len();
@@ -175,11 +175,11 @@ impl Pool {
     /// Takes a buffer back; what is still staged in it is kept for its link. A `busy` link keeps
     /// the buffer itself, because the rest of its bytes is on the way.
     #[inline]
-    pub(super) fn give_back(&mut self, mut staging: Staging, busy: bool) -> Kept {
+    pub(super) fn give_back(&mut self, mut staging: Staging, busy: bool) -> RetainedBytes {
         let kept = match staging.len() {
-            0 => Kept::Nothing,
-            _ if busy => return self.keep(Kept::Staged(staging)),
-            _ => Kept::Carried(staging.staged().into()),
+            0 => RetainedBytes::Nothing,
+            _ if busy => return self.keep(RetainedBytes::Staged(staging)),
+            _ => RetainedBytes::Carried(staging.staged().into()),
         };
         staging.start = 0;
         staging.end = 0;
@@ -190,21 +190,21 @@ impl Pool {
     }
 
     #[inline]
-    fn keep(&mut self, kept: Kept) -> Kept {
+    fn keep(&mut self, kept: RetainedBytes) -> RetainedBytes {
         self.kept += kept.counted();
         kept
     }
 
     /// A link that was busy no longer is.
-    pub(super) fn retire(&mut self, kept: &mut Kept) {
-        if let Kept::Staged(_) = kept {
+    pub(super) fn retire(&mut self, kept: &mut RetainedBytes) {
+        if let RetainedBytes::Staged(_) = kept {
             let staging = self.take(kept);
             *kept = self.give_back(staging, false);
         }
     }
 
     /// A link is gone.
-    pub(super) fn forget(&mut self, kept: &Kept) {
+    pub(super) fn forget(&mut self, kept: &RetainedBytes) {
         self.kept -= kept.counted();
     }
 
@@ -230,7 +230,7 @@ mod tests {
     }
 
     fn stage(pool: &mut Pool, n: usize) -> Staging {
-        let mut staging = pool.take(&mut Kept::Nothing);
+        let mut staging = pool.take(&mut RetainedBytes::Nothing);
         staging.room(n, n)[..n].fill(7);
         staging.filled(n);
         staging
@@ -241,7 +241,10 @@ mod tests {
         let mut pool = pool();
         let mut staging = stage(&mut pool, 10);
         staging.consume(10);
-        assert!(matches!(pool.give_back(staging, true), Kept::Nothing));
+        assert!(matches!(
+            pool.give_back(staging, true),
+            RetainedBytes::Nothing
+        ));
         assert_eq!(pool.len(), 1);
     }
 
@@ -251,7 +254,7 @@ mod tests {
         for n in [1, 4096, PACKET_MAX + HEADER_LEN - 1] {
             let staging = stage(&mut pool, n);
             let mut kept = pool.give_back(staging, false);
-            assert!(matches!(&kept, Kept::Carried(bytes) if bytes.len() == n));
+            assert!(matches!(&kept, RetainedBytes::Carried(bytes) if bytes.len() == n));
             assert_eq!(pool.take(&mut kept).staged(), vec![7; n]);
         }
     }
@@ -261,12 +264,12 @@ mod tests {
         let mut pool = pool();
         let few = stage(&mut pool, 3);
         let mut kept = pool.give_back(few, true);
-        assert!(matches!(kept, Kept::Staged(_)));
+        assert!(matches!(kept, RetainedBytes::Staged(_)));
         pool.retire(&mut kept);
-        assert!(matches!(&kept, Kept::Carried(bytes) if **bytes == [7; 3]));
+        assert!(matches!(&kept, RetainedBytes::Carried(bytes) if **bytes == [7; 3]));
         pool.retire(&mut kept);
         assert!(
-            matches!(kept, Kept::Carried(_)),
+            matches!(kept, RetainedBytes::Carried(_)),
             "cooling twice loses nothing"
         );
     }
@@ -274,7 +277,7 @@ mod tests {
     #[test]
     fn what_is_kept_counts_byte_for_byte_but_for_what_a_stranger_can_leave() {
         let mut pool = pool();
-        let mut kept: Vec<Kept> = [(40_000, false), (58_000, true)]
+        let mut kept: Vec<RetainedBytes> = [(40_000, false), (58_000, true)]
             .into_iter()
             .map(|(n, busy)| {
                 let staging = stage(&mut pool, n);

@@ -72,7 +72,7 @@ fn internet(address: &SockAddr) -> io::Result<SocketAddr> {
 
 /// The kernel's state of a peer that owes an acknowledgement.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Vitals {
+pub(super) struct TcpHealth {
     /// Something was sent, if only a question, that the peer has not answered.
     pub(super) unanswered: bool,
     /// Time since the last acknowledgement came in.
@@ -80,13 +80,13 @@ pub(super) struct Vitals {
 }
 
 /// Asks the kernel when a peer was last heard, if it owes anything.
-pub(super) fn vitals(socket: &Socket) -> io::Result<Option<Vitals>> {
+pub(super) fn vitals(socket: &Socket) -> io::Result<Option<TcpHealth>> {
     // Bytes not sent or not acknowledged.
     if count(socket, libc::TIOCOUTQ)? == 0 {
         return Ok(None);
     }
     let info = tcp_info(socket)?;
-    Ok(Some(Vitals {
+    Ok(Some(TcpHealth {
         unanswered: info.tcpi_unacked > 0 || info.tcpi_probes > 0,
         silent: Duration::from_millis(u64::from(info.tcpi_last_ack_recv)),
     }))
@@ -203,13 +203,13 @@ pub(super) fn recv(mut socket: &Socket, into: &mut [u8]) -> io::Result<usize> {
 
 /// Where bytes are received to, one place after the other.
 #[derive(Debug)]
-pub(super) struct Places<'a> {
+pub(super) struct ReadVector<'a> {
     vector: SmallVec<[libc::iovec; 4]>,
     len: usize,
     lent: PhantomData<&'a Cell<u8>>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> ReadVector<'a> {
     /// Places for about so many pieces, and one more.
     #[inline]
     pub(super) fn of(count: usize) -> Self {
@@ -243,7 +243,7 @@ impl<'a> Places<'a> {
 
 /// Receives what is there into several places, the first filled first.
 #[inline]
-pub(super) fn recv_into(socket: &Socket, places: &Places<'_>) -> io::Result<usize> {
+pub(super) fn recv_into(socket: &Socket, places: &ReadVector<'_>) -> io::Result<usize> {
     let (at, count) = (places.vector.as_ptr(), places.vector.len() as i32);
     // SAFETY: every entry is a run of cells that is lent until `places` is dropped, and at most as many as the
     // kernel takes.

@@ -20,9 +20,9 @@ use std::io;
 
 /// The number of bytes that have to be in the kernel before a link reads on; 0: it does not wait.
 #[derive(Debug, Default)]
-pub(super) struct Awaited(u32);
+pub(super) struct ReadThreshold(u32);
 
-impl Awaited {
+impl ReadThreshold {
     /// The link waits.
     #[inline]
     pub(super) fn is_some(&self) -> bool {
@@ -111,7 +111,7 @@ impl Reading {
         fd: &Socket,
         staging: &mut Staging,
         whole: Option<usize>,
-        awaited: &mut Awaited,
+        awaited: &mut ReadThreshold,
     ) -> io::Result<Rest> {
         let left = staging.len().min(self.shown);
         let done = std::mem::take(&mut self.shown) - left;

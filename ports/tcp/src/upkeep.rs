@@ -31,7 +31,7 @@ impl TcpPort {
         if !self.doubted.is_empty() && !self.vitals_set {
             self.vitals_set = true;
             self.alarms
-                .set(now.after(self.options.dead_after / 4), Alarm::Vitals);
+                .set(now.after(self.options.dead_after / 4), Alarm::Health);
         }
     }
 
@@ -49,7 +49,7 @@ impl TcpPort {
             did = true;
             match alarm {
                 Alarm::Accept => self.accept_again(),
-                Alarm::Vitals => self.look_after_links(now),
+                Alarm::Health => self.look_after_links(now),
                 Alarm::Linger(id) => {
                     self.drop_link(id);
                 }
@@ -110,7 +110,7 @@ impl TcpPort {
     }
 
     /// A link is a stranger no more, because it is bound or gone.
-    pub(super) fn unstrange(&mut self, source: Source) {
+    pub(super) fn unlist_stranger(&mut self, source: Source) {
         let links = &self.links;
         self.strangers
             .leave(source, |id| links.get(id).is_some_and(|link| link.stranger));
@@ -168,7 +168,7 @@ impl TcpPort {
         self.vitals_set = !self.doubted.is_empty();
         if self.vitals_set {
             self.alarms
-                .set(now.after(self.options.dead_after / 4), Alarm::Vitals);
+                .set(now.after(self.options.dead_after / 4), Alarm::Health);
         }
     }
 }

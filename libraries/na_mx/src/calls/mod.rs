@@ -29,7 +29,7 @@ macro_rules! entries {
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $answer:ty $body:block
     )*) => {$(
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> $answer {
-            let _off = (!OF_MESSAGES).then(mx_sys::cancellation::Off::new);
+            let _off = (!OF_MESSAGES).then(mx_sys::cancellation::CancellationDisabled::new);
             <$answer as $crate::calls::Answer>::of(mx_boundary::caught(stringify!($name), move || $body))
         }
     )*};

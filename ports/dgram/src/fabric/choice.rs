@@ -22,7 +22,7 @@ use libfabric_sys::abi::{
 use libfabric_sys::{Hints, Info, InfoList, Library};
 use mx_port_base::interfaces::is_of_this_host;
 use mx_port_fabric::{
-    AddressPlace, Entries, Prefix, Terms, Wait, modern_mr_mode, offers, place, source,
+    AddressPlace, Entries, OpenParams, Prefix, Wait, modern_mr_mode, offers, place, source,
 };
 use mx_port_fabric::{Devices, Finding, RdmError, Verdict};
 use std::ffi::c_int;
@@ -45,7 +45,7 @@ pub(super) struct Choice {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
     /// The parameters for opening the objects.
-    pub terms: Terms,
+    pub terms: OpenParams,
     /// True if buffers must be registered, and their `desc` passed.
     pub register: bool,
     /// Datagrams per call: more than one where `FI_MORE` saves a doorbell.
@@ -293,7 +293,7 @@ impl Plan {
             software,
             // The invariant CRC of InfiniBand and RoCE.
             checked: provider == "verbs",
-            terms: Terms {
+            terms: OpenParams {
                 provider,
                 address_format: format,
                 shared_queue: false,

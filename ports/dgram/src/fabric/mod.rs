@@ -23,9 +23,9 @@
 //!
 //! Out of scope: the contents of datagrams.
 
+mod channel;
 mod choice;
 mod frame;
-mod line;
 mod name;
 mod peers;
 mod poll_timer;
@@ -42,9 +42,9 @@ mod tests;
 pub use name::FabricAddress;
 
 use super::DgramOptions;
+use channel::{Depth, FabricChannel};
 use choice::{Choice, Plan};
 use libfabric_sys::Library;
-use line::{Depth, Line};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_base::epoll::Epoll;
 use mx_port_fabric::RdmError;
@@ -109,7 +109,7 @@ struct Open {
     /// Closed before the memory of the lines is freed.
     domain: Domain,
     /// Command and data.
-    lines: Vec<Line>,
+    lines: Vec<FabricChannel>,
 }
 
 // The name of the data endpoint fits into the Welcome.
@@ -307,7 +307,7 @@ impl Open {
             lines: Vec::new(),
         };
         for (port, command) in ports.into_iter().zip([true, false]) {
-            let line = Line::open(&open.domain, plan, port, depth(plan, command))?;
+            let line = FabricChannel::open(&open.domain, plan, port, depth(plan, command))?;
             open.lines.push(line);
         }
         for line in &mut open.lines {
@@ -324,7 +324,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         // The domain is dropped next, then the memory, by the order of the fields.
-        self.lines.iter_mut().for_each(Line::close);
+        self.lines.iter_mut().for_each(FabricChannel::close);
     }
 }
 

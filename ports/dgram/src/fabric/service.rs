@@ -8,7 +8,7 @@
 //!
 //! Out of scope: the contents of datagrams.
 
-use super::line::Line;
+use super::channel::FabricChannel;
 use super::name::FabricAddress;
 use super::peers::NoPlace;
 use super::{FabricDatagrams, Open};
@@ -174,7 +174,7 @@ impl DatagramPort for FabricDatagrams {
             // Checked again when reopening is due.
             return self.sleep_on_timer();
         };
-        if !open.lines.iter().all(Line::may_sleep) {
+        if !open.lines.iter().all(FabricChannel::may_sleep) {
             return false;
         }
         match (open.lines[0].wait_fd(), open.lines[1].wait_fd()) {

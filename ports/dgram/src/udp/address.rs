@@ -8,12 +8,12 @@
 //! ```
 //!
 //! IPv4 is stored as mapped IPv6, so that a peer is the same through a socket of both families and
-//! one of IPv4 alone. `here` notes the address to answer from ([`super::here`]); it is not
+//! one of IPv4 alone. `here` notes the address to answer from ([`super::local_address`]); it is not
 //! compared.
 //!
 //! Out of scope: sockets, targets.
 
-use super::here::Here;
+use super::local_address::LocalAddressIndex;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -24,7 +24,7 @@ pub struct Address {
     ip: [u8; 16],
     scope: u32,
     port: u16,
-    here: Here,
+    here: LocalAddressIndex,
 }
 
 impl PartialEq for Address {
@@ -55,19 +55,19 @@ impl Address {
             ip: ip.octets(),
             scope,
             port: address.port(),
-            here: Here::default(),
+            here: LocalAddressIndex::default(),
         }
     }
 
     /// The address, to be answered from `here`.
     #[inline]
-    pub(super) fn spoken_to(self, here: Here) -> Self {
+    pub(super) fn spoken_to(self, here: LocalAddressIndex) -> Self {
         Self { here, ..self }
     }
 
     /// The note of the address to send from.
     #[inline]
-    pub(super) fn here(self) -> Here {
+    pub(super) fn here(self) -> LocalAddressIndex {
         self.here
     }
 

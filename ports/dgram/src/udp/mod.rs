@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   command socket   the endpoint's number, as its TCP port   every poll, first
-//!   express socket   sends tiny datagrams to the current peer (`express`)
+//!   connected socket sends tiny datagrams to the current peer (`connected`)
 //!   data socket      a number chosen by the kernel            every poll while datagrams arrive,
 //!                                                             every 8th otherwise
 //!
@@ -22,18 +22,18 @@
 //! system call on either side. No allocation.
 
 mod address;
+mod connected;
 mod control;
-mod express;
-mod here;
+mod local_address;
 mod socket;
 mod sys;
 
 pub use address::Address;
 
 use super::DgramOptions;
+use connected::ConnectedSocket;
 use control::Failure;
-use express::Express;
-use here::Spoken;
+use local_address::LocalAddresses;
 use mx_port_base::Resolver;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_base::epoll::Epoll;
@@ -102,8 +102,8 @@ pub struct UdpDatagrams {
     bound: Option<IpAddr>,
     resolver: Resolver,
     is_here: fn(IpAddr) -> bool,
-    express: Express,
-    spoken: Spoken,
+    express: ConnectedSocket,
+    spoken: LocalAddresses,
     nest: Epoll,
     look: Look,
     poll: Poll,
@@ -177,7 +177,7 @@ impl Poll {
 impl UdpDatagrams {
     /// Opens both sockets. Fails with `AddrInUse` if the number is taken.
     pub fn open(options: &DgramOptions, resolver: Resolver) -> io::Result<Self> {
-        let tells = options.bind.is_none() && here::has_choice(&Interfaces::now());
+        let tells = options.bind.is_none() && local_address::has_choice(&Interfaces::now());
         Self::open_telling(options, resolver, tells)
     }
 
@@ -215,8 +215,8 @@ impl UdpDatagrams {
             bound: options.bind.filter(|ip| !ip.is_unspecified()),
             resolver,
             is_here: options.is_here,
-            express: Express::new(options.bind.filter(|ip| !ip.is_unspecified())),
-            spoken: Spoken::default(),
+            express: ConnectedSocket::new(options.bind.filter(|ip| !ip.is_unspecified())),
+            spoken: LocalAddresses::default(),
             nest,
             look: Look {
                 polls: 0,
@@ -234,7 +234,7 @@ impl UdpDatagrams {
 
     /// The interfaces are others now: there may be a choice of the address to answer from.
     pub fn follow(&mut self, interfaces: &Interfaces) {
-        if self.bound.is_none() && here::has_choice(interfaces) {
+        if self.bound.is_none() && local_address::has_choice(interfaces) {
             self.command.tell_addresses();
             self.data.tell_addresses();
         }

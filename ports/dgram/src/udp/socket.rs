@@ -139,7 +139,7 @@ impl Socket {
         let Some(raw) = sys::raw(to, self.both) else {
             return Err(DatagramError::Unreachable);
         };
-        let there = There {
+        let there = SendTarget {
             to,
             raw: &raw,
             source,
@@ -155,7 +155,7 @@ impl Socket {
     }
 
     #[inline]
-    fn send_one(&mut self, bytes: &[u8], there: There<'_>) -> Result<(), DatagramError> {
+    fn send_one(&mut self, bytes: &[u8], there: SendTarget<'_>) -> Result<(), DatagramError> {
         for _ in 0..TRIES {
             let sent = match there.source {
                 None => sys::send(&self.fd, bytes, Some(there.raw)),
@@ -173,7 +173,11 @@ impl Socket {
     }
 
     /// Sends one by one; once the first is sent, the rest is sent or lost.
-    fn send_each(&mut self, batch: GsoBatch<'_>, there: There<'_>) -> Result<(), DatagramError> {
+    fn send_each(
+        &mut self,
+        batch: GsoBatch<'_>,
+        there: SendTarget<'_>,
+    ) -> Result<(), DatagramError> {
         for (nth, bytes) in batch.bytes.chunks(batch.segment.max(1)).enumerate() {
             match self.send_one(bytes, there) {
                 Err(error) if nth == 0 => return Err(error),
@@ -185,7 +189,11 @@ impl Socket {
     }
 
     #[inline]
-    fn send_batch(&mut self, batch: GsoBatch<'_>, there: There<'_>) -> Result<(), DatagramError> {
+    fn send_batch(
+        &mut self,
+        batch: GsoBatch<'_>,
+        there: SendTarget<'_>,
+    ) -> Result<(), DatagramError> {
         let transmit = there.transmit(batch.bytes, Some(batch.segment));
         for _ in 0..TRIES {
             let Err(error) = self.state.try_send((&self.fd).into(), &transmit) else {
@@ -202,7 +210,11 @@ impl Socket {
     /// Handles the refusal of a batch. Kernels before 6.14 report it also if one datagram is too
     /// large for the interface, which is no reason to give up GSO.
     #[cold]
-    fn without_gso(&mut self, batch: GsoBatch<'_>, there: There<'_>) -> Result<(), DatagramError> {
+    fn without_gso(
+        &mut self,
+        batch: GsoBatch<'_>,
+        there: SendTarget<'_>,
+    ) -> Result<(), DatagramError> {
         let sent = self.send_each(batch, there);
         // Unreachable: the source is not a local address any more.
         let no_reason = matches!(
@@ -354,14 +366,14 @@ impl Socket {
 
 /// A destination and a source.
 #[derive(Clone, Copy)]
-struct There<'a> {
+struct SendTarget<'a> {
     to: Address,
     /// The destination as the kernel takes it.
     raw: &'a SockAddr,
     source: Option<IpAddr>,
 }
 
-impl There<'_> {
+impl SendTarget<'_> {
     fn transmit<'a>(&self, contents: &'a [u8], segment_size: Option<usize>) -> Transmit<'a> {
         Transmit {
             destination: if self.raw.is_ipv6() {
@@ -479,7 +491,7 @@ mod tests {
             let raw = sys::raw(to, false).unwrap();
             // Not a local address: nothing can be sent from there.
             let source = Some(Ipv4Addr::new(192, 0, 2, 1).into());
-            let there = There {
+            let there = SendTarget {
                 to,
                 raw: &raw,
                 source,

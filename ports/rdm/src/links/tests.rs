@@ -45,7 +45,7 @@ fn an_end_that_is_offered_stays_until_its_session_ends() {
     for seconds in [1, 30, 3_000] {
         assert_eq!(alarms(&mut links, at(seconds)), []);
     }
-    assert_eq!(links.on_frame(id, FrameKind::Packet), Heard::Ignored);
+    assert_eq!(links.on_frame(id, FrameKind::Packet), FrameEffect::Ignored);
     assert!(links.take(id).is_some());
 }
 
@@ -55,7 +55,7 @@ fn a_silent_peer_is_asked_once_and_failed_after_the_configured_time() {
     let [id] = up(&mut links);
     assert!(links.addressed(id.index(), 8, at(0)).is_none());
     assert!(links.addressed(id.index(), 7, at(0)).is_some());
-    assert_eq!(links.on_frame(id, FrameKind::Ping), Heard::Carries);
+    assert_eq!(links.on_frame(id, FrameKind::Ping), FrameEffect::Carries);
     assert_eq!(alarms(&mut links, at(4)), []);
     assert_eq!(alarms(&mut links, at(6)), [Alarm::Ping(id)]);
     assert_eq!(alarms(&mut links, at(12)), []);
@@ -131,8 +131,8 @@ fn a_doubted_peer_that_does_not_answer_is_failed_once_it_is_silent() {
     let [dead, talks, answers, idle] = up(&mut links);
     assert_eq!(alarms(&mut links, at(1)), []);
     for id in [dead, talks, answers] {
-        assert!(links.doubt(id, at(1)));
-        assert!(!links.doubt(id, at(1)), "asked twice");
+        assert!(links.probe_peer(id, at(1)));
+        assert!(!links.probe_peer(id, at(1)), "asked twice");
     }
     // What came before its death is not lost, and does not clear the doubt.
     let later = at(1).after(LAST_WORDS / 2);
@@ -158,11 +158,11 @@ fn only_links_on_which_a_peer_can_answer_are_doubted() {
     let [closing] = up(&mut links);
     links.closing(closing, at(0));
     for id in [offered, closing, LinkId::new(99, 99)] {
-        assert!(!links.doubt(id, at(0)));
+        assert!(!links.probe_peer(id, at(0)));
     }
     // Of a peer that has not said anything it is the fabric that is doubted.
     let greeting = links.call(9, PEER, at(0));
-    assert!(!links.doubt(greeting, at(0)));
+    assert!(!links.probe_peer(greeting, at(0)));
     let down = Alarm::Down(greeting, LinkDown::TimedOut);
     assert_eq!(alarms(&mut links, at(0).after(LAST_WORDS)), [down]);
 }
@@ -222,7 +222,7 @@ fn frames_before_their_turn_are_bounded_on_all_links_together() {
     assert!(!links.hold(id, &early, &body, at(0)), "one too many");
     links.take(id).unwrap();
     let next = links.of_mut(kept[0]).unwrap().sequence.arrived(0);
-    assert_eq!(next, crate::sequence::FrameTurn::Now);
+    assert_eq!(next, crate::sequence::FrameOrder::InOrder);
     assert!(links.next_held(kept[0], at(0)).is_some());
     assert!(links.next_held(kept[0], at(0)).is_none());
     for id in kept {

@@ -19,7 +19,7 @@ use libfabric_sys::abi::{
     FI_PROTO_RXM, FI_PROTO_RXM_TCP, FI_READ, FI_REMOTE_READ, FI_RM_DISABLED, FI_RMA,
 };
 use libfabric_sys::{RXM_BUFFER_VARIABLE, RXM_EAGER_VARIABLE};
-use mx_port_fabric::{Entries, Offer, Prefix, Terms, Wait, modern_mr_mode, offers};
+use mx_port_fabric::{Entries, Offer, OpenParams, Prefix, Wait, modern_mr_mode, offers};
 use mx_proto::port::HEADER_LEN;
 use std::ffi::c_int;
 use std::fmt;
@@ -28,10 +28,10 @@ use std::ops::RangeInclusive;
 /// The paths of messages over one provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
-    /// The parameters for opening the provider's objects. [`Terms::prefix`] is the same both ways: who posts a
+    /// The parameters for opening the provider's objects. [`OpenParams::prefix`] is the same both ways: who posts a
     /// buffer keeps those bytes free and counts them in its length, and the length of a completed receive counts
     /// them as well. RMA has none.
-    pub terms: Terms,
+    pub terms: OpenParams,
     /// Contexts must point to an `fi_context2` of their own.
     pub context_bytes: bool,
     /// Buffers of sends and receives must be registered, and their `desc` given.
@@ -72,7 +72,7 @@ impl Plan {
             mr_local: mr_mode & FI_MR_LOCAL != 0 || offer.mode & FI_LOCAL_MR != 0,
             rma,
             unread: None,
-            terms: Terms {
+            terms: OpenParams {
                 provider: offer.provider.clone(),
                 address_format: offer.address_format,
                 shared_queue: true,

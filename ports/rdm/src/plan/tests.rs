@@ -153,7 +153,7 @@ fn each_provider_has_the_path_that_it_can() {
     for (offer, expected) in table {
         let plan = plan(&offer);
         let virt_addr = plan.rma.map(|reads| reads.virt_addr);
-        let Terms {
+        let OpenParams {
             inject_max,
             frame_max,
             ..

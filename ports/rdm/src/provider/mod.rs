@@ -17,7 +17,7 @@
 //! Owns: hints, and the choice among offers. What cannot be opened is not chosen.
 //! Out of scope: peers.
 
-mod standing;
+mod rank;
 mod survey;
 
 pub use survey::survey;
@@ -34,7 +34,7 @@ use libfabric_sys::{Info, InfoList, Library};
 use mx_port_base::interfaces::is_of_this_host;
 use mx_port_fabric::RdmError;
 use mx_port_fabric::{AddressPlace, Offer, offers, place, source};
-use standing::{Standing, has_ip_addresses, preference};
+use rank::{ProviderRank, has_ip_addresses, preference};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -135,7 +135,7 @@ impl Choice {
 
     fn forced(library: &Library, options: &RdmOptions, name: &str) -> Result<Self, RdmError> {
         let provider = name.to_owned();
-        if let Standing::Never(why) = Standing::of(name) {
+        if let ProviderRank::Never(why) = ProviderRank::of(name) {
             let why = why.to_owned();
             return Err(RdmError::Refused { provider, why });
         }

@@ -8,7 +8,7 @@
 //!
 //! Owns: the list that error messages and the provider matrix show.
 
-use super::{Choice, Missing, Standing, find};
+use super::{Choice, Missing, ProviderRank, find};
 use crate::plan::HEADERS;
 use crate::{Device, RdmError};
 use libfabric_sys::Library;
@@ -55,8 +55,8 @@ fn survey_with(
             let reliable = its().find(|info| info.ep_type() == FI_EP_RDM);
             found.offer = Offer::of(reliable.unwrap_or(info));
         }
-        if let (Verdict::Usable, Standing::Preferred(rank)) =
-            (&found.verdict, Standing::of(&provider))
+        if let (Verdict::Usable, ProviderRank::Preferred(rank)) =
+            (&found.verdict, ProviderRank::of(&provider))
             && best.is_none_or(|(other, _)| rank < other)
         {
             best = Some((rank, findings.len()));
@@ -86,7 +86,7 @@ fn look_at(
         offer: Offer::default(),
         paths: None,
     };
-    if let Standing::Never(why) = Standing::of(provider) {
+    if let ProviderRank::Never(why) = ProviderRank::of(provider) {
         return refused(why.to_owned());
     }
     let (choice, descriptor) = match find(library, provider, device) {

@@ -3,7 +3,7 @@
 //! Owns: reports not yet fetched.
 //! Out of scope: what reads and registrations are.
 
-use super::{Outlet, Report};
+use super::{PortContext, Report};
 use crate::ops::{Op, Ops};
 use mx_port_fabric::CqEvent;
 use mx_proto::LinkId;
@@ -37,7 +37,7 @@ impl Events {
     }
 
     /// Takes what is in the queue; ours are kept here, others in the port's backlog.
-    pub(super) fn look(&mut self, outlet: &mut Outlet<'_>) {
+    pub(super) fn look(&mut self, outlet: &mut PortContext<'_>) {
         let mut events = Vec::new();
         if outlet.domain.read(&mut events, LOOK_EVENTS).is_err() {
             // The port meets the same error with its next read and handles it.

@@ -62,7 +62,7 @@ impl DirectPort {
     /// The process of the peer called last may have gone.
     pub(crate) fn doubt(&self, now: Instant) {
         let link = self.begun.expect("a link that this side has begun");
-        self.port.borrow_mut().doubt(link, now);
+        self.port.borrow_mut().probe_peer(link, now);
     }
 }
 

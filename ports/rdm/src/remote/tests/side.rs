@@ -4,7 +4,7 @@ use crate::bounce::BounceBuffers;
 use crate::ops::{Op, Ops};
 use crate::provider::Choice;
 use crate::reading::Reading;
-use crate::remote::{Outlet, Remote, Report};
+use crate::remote::{PortContext, Remote, Report};
 use libfabric_sys::Library;
 use mx_port_fabric::{CqEvent, Domain, Ep, Role};
 use mx_proto::port::{RemoteKey, RemoteRead, SendError};
@@ -45,8 +45,11 @@ impl Side {
         }
     }
 
-    pub(super) fn with<T>(&mut self, call: impl FnOnce(&mut Remote, &mut Outlet<'_>) -> T) -> T {
-        let mut outlet = Outlet {
+    pub(super) fn with<T>(
+        &mut self,
+        call: impl FnOnce(&mut Remote, &mut PortContext<'_>) -> T,
+    ) -> T {
+        let mut outlet = PortContext {
             domain: &self.domain,
             main: &self.main,
             ops: &mut self.ops,

@@ -444,7 +444,7 @@ fn without_a_descriptor_that_works_the_queue_is_polled() {
         script(failing, &missing);
         calls(&[]);
         let domain = open();
-        assert_eq!(domain.terms().wait, Wait::Poll, "{failing}");
+        assert_eq!(domain.params().wait, Wait::Poll, "{failing}");
         assert_eq!((domain.wait_fd(), domain.may_sleep()), (None, false));
         drop(domain);
         let closed = calls(&["close cq"]).len();
@@ -452,7 +452,10 @@ fn without_a_descriptor_that_works_the_queue_is_polled() {
         SCRIPT.take();
     }
     let domain = open();
-    assert_eq!((domain.terms().wait, domain.wait_fd()), (Wait::Fd, Some(5)));
+    assert_eq!(
+        (domain.params().wait, domain.wait_fd()),
+        (Wait::Fd, Some(5))
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::provider::Choice;
 use crate::{Device, RdmOptions};
 use libfabric_sys::Library;
 use libfabric_sys::abi::{FI_EAGAIN, FI_EINVAL, FI_RECV, FI_REMOTE_READ, FI_SEND, fi_context2};
-use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Mr, REGISTER, Role, Terms, Wait};
+use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Mr, OpenParams, REGISTER, Role, Wait};
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::net::Ipv4Addr;
@@ -42,7 +42,7 @@ impl Side {
     fn open(library: &Arc<Library>, choice: &Choice) -> Self {
         // Also where `rdm` does not use them: 1.17's `ofi_rxm`.
         let multi_recv = true;
-        let terms = Terms {
+        let terms = OpenParams {
             multi_recv,
             ..choice.plan.terms.clone()
         };
@@ -179,7 +179,7 @@ fn one_sleeps_on_the_descriptor_until_a_message_comes() {
         let (a, b, to_b, to_a) = pair(library, choice);
         let plan = choice.plan.clone();
         let fd = b.domain.wait_fd().expect("software providers have one");
-        assert_eq!(b.domain.terms().wait, Wait::Fd);
+        assert_eq!(b.domain.params().wait, Wait::Fd);
         let mut contexts = Contexts::new(2);
         let mut rooms = [0, 1].map(|_| vec![0_u8; 4 * (plan.prefix() + plan.terms.frame_max)]);
         for (index, side) in [&a, &b].into_iter().enumerate() {

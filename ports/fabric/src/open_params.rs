@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   rdm's Plan ------.
-//!                     >-- Terms --> Domain, Ep, Queue, Mr
+//!                     >-- OpenParams --> Domain, Ep, Queue, Mr
 //!   dgram's Choice --'
 //! ```
 //!
@@ -16,7 +16,7 @@ use std::ffi::c_int;
 
 /// Parameters of a domain and all objects opened from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Terms {
+pub struct OpenParams {
     /// The provider, layers joined by `;`.
     pub provider: String,
     /// The shape of addresses: `FI_SOCKADDR_IN` and the like.

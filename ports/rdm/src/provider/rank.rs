@@ -14,7 +14,7 @@ use mx_port_fabric::offers;
 
 /// The rating of a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum ProviderRank {
     /// Chosen without being asked for, the lower first.
     Preferred(usize),
     /// Only when it is asked for by name.
@@ -23,7 +23,7 @@ pub(crate) enum Standing {
     Never(&'static str),
 }
 
-impl Standing {
+impl ProviderRank {
     /// The standing of the provider with this exact name, layers joined by `;`.
     pub(crate) fn of(name: &str) -> Self {
         if let Some(why) = offers::refused(name, NEVER) {
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(all[..5], hardware);
         assert_eq!(all[5..], ["tcp", "tcp;ofi_rxm"]);
         for (rank, name) in all.into_iter().enumerate() {
-            assert_eq!(Standing::of(name), Standing::Preferred(rank));
+            assert_eq!(ProviderRank::of(name), ProviderRank::Preferred(rank));
         }
     }
 
@@ -135,13 +135,16 @@ mod tests {
             "psm",
             "lnx",
         ] {
-            assert!(matches!(Standing::of(name), Standing::Never(_)), "{name}");
+            assert!(
+                matches!(ProviderRank::of(name), ProviderRank::Never(_)),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn the_outermost_layer_gives_the_reason() {
-        let Standing::Never(why) = Standing::of("udp;ofi_rxd") else {
+        let ProviderRank::Never(why) = ProviderRank::of("udp;ofi_rxd") else {
             panic!("refused");
         };
         assert!(why.starts_with("it is unfinished"));
@@ -158,7 +161,7 @@ mod tests {
             "tcp;ofi_rxm ",
             "",
         ] {
-            assert_eq!(Standing::of(name), Standing::OnRequest, "{name:?}");
+            assert_eq!(ProviderRank::of(name), ProviderRank::OnRequest, "{name:?}");
         }
     }
 

@@ -144,9 +144,9 @@ impl LocalPort {
         }
         loop {
             match self.hear_some(id) {
-                Ok(Heard::Event(event)) => return Some(event),
-                Ok(Heard::More) => {}
-                Ok(Heard::Nothing) => break,
+                Ok(ReadOutcome::Event(event)) => return Some(event),
+                Ok(ReadOutcome::More) => {}
+                Ok(ReadOutcome::Nothing) => break,
                 Err(Violation) => {
                     self.fail(id);
                     break;
@@ -168,10 +168,10 @@ impl LocalPort {
     }
 
     /// Takes in the next of what the peer of a link that is past the handshake has said.
-    fn hear_some(&mut self, id: LinkId) -> Result<Heard, Violation> {
+    fn hear_some(&mut self, id: LinkId) -> Result<ReadOutcome, Violation> {
         let entry = self.links.get_mut(id);
         let Some(entry) = entry.filter(|entry| entry.socket.is_some()) else {
-            return Ok(Heard::Nothing);
+            return Ok(ReadOutcome::Nothing);
         };
         if let State::Up(Link {
             suspended: Some(sent),
@@ -185,7 +185,7 @@ impl LocalPort {
             // Re-arming reports what is left as new, which wakes sleepers.
             let wanted = entry.blocked || entry.unsaid.is_some();
             self.listen_for_room(id, wanted);
-            return Ok(Heard::Nothing);
+            return Ok(ReadOutcome::Nothing);
         }
         entry.heard += 1;
         if entry.hears_control_only() {
@@ -198,65 +198,67 @@ impl LocalPort {
     /// Takes in what has come where only wake-ups and control messages do. (Not inlined: its batch is not on the
     /// stack when a packet is handled.)
     #[inline(never)]
-    fn hear_control(&mut self, id: LinkId) -> Result<Heard, Violation> {
+    fn hear_control(&mut self, id: LinkId) -> Result<ReadOutcome, Violation> {
         let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
-            return Ok(Heard::Nothing);
+            return Ok(ReadOutcome::Nothing);
         };
         let messages = match socket.receive_short() {
             Ok(messages) => messages,
             Err(error) => return self.hear_end(id, &error),
         };
         let mut last = match messages.len() {
-            BATCH => Heard::More,
-            _ => Heard::Nothing,
+            BATCH => ReadOutcome::More,
+            _ => ReadOutcome::Nothing,
         };
         for message in &messages {
             match (message.bytes(), message.is_whole) {
                 ([], true) => {
                     self.hang_up(id);
-                    return Ok(Heard::Nothing);
+                    return Ok(ReadOutcome::Nothing);
                 }
                 ([_], true) => continue,
-                (control, true) => {
-                    self.heed(id, ControlMessage::decode(control), Given::Nothing)?
-                }
+                (control, true) => self.handle_control(
+                    id,
+                    ControlMessage::decode(control),
+                    AttachedMemory::Nothing,
+                )?,
                 (_, false) => return Err(Violation),
             }
-            last = Heard::More;
+            last = ReadOutcome::More;
         }
         Ok(last)
     }
 
     /// Nothing can be read any more, or not now.
-    fn hear_end(&mut self, id: LinkId, error: &io::Error) -> Result<Heard, Violation> {
+    fn hear_end(&mut self, id: LinkId, error: &io::Error) -> Result<ReadOutcome, Violation> {
         match error.kind() {
             // The peer closed without reading everything; its earlier messages can still be read.
-            io::ErrorKind::ConnectionReset => return Ok(Heard::More),
+            io::ErrorKind::ConnectionReset => return Ok(ReadOutcome::More),
             io::ErrorKind::InvalidData => return Err(Violation),
             _ if is_transient(error) => {}
             _ => self.hang_up(id),
         }
-        Ok(Heard::Nothing)
+        Ok(ReadOutcome::Nothing)
     }
 
     /// Takes in one message, which may be a packet.
-    fn hear_one(&mut self, id: LinkId) -> Result<Heard, Violation> {
+    fn hear_one(&mut self, id: LinkId) -> Result<ReadOutcome, Violation> {
         let Some(Entry {
             socket: Some(socket),
             state,
             ..
         }) = self.links.get(id)
         else {
-            return Ok(Heard::Nothing);
+            return Ok(ReadOutcome::Nothing);
         };
         self.round.message.resize(LONGEST, 0);
         let (len, given) = match socket.receive(&mut self.round.message) {
-            Ok(Received::Nothing) => return Ok(Heard::Nothing),
+            Ok(Received::Nothing) => return Ok(ReadOutcome::Nothing),
             Ok(Received::HangUp) => {
                 self.hang_up(id);
-                return Ok(Heard::Nothing);
+                return Ok(ReadOutcome::Nothing);
             }
-            Ok(Received::Message(1, None)) => return Ok(Heard::More),
+            Ok(Received::Message(1, None)) => return Ok(ReadOutcome::More),
             Ok(Received::Message(len, None)) if len >= HEADER_LEN => {
                 return match (self.round.message.first_chunk(), state) {
                     (Some(header), State::Plain | State::Offered(_))
@@ -269,25 +271,28 @@ impl LocalPort {
                     _ => Err(Violation),
                 };
             }
-            Ok(Received::Message(len, fd)) => (len, fd.map_or(Given::Nothing, Given::Memory)),
+            Ok(Received::Message(len, fd)) => (
+                len,
+                fd.map_or(AttachedMemory::Nothing, AttachedMemory::Memory),
+            ),
             Ok(Received::CutOff(len)) => {
                 let limit = limits::descriptor_limit();
                 self.warn_of_starving(&format_args!("a peer's memory cannot be taken; {limit}"));
-                (len, Given::CutOff)
+                (len, AttachedMemory::CutOff)
             }
             Err(error) => return self.hear_end(id, &error),
         };
         let control = ControlMessage::decode(self.round.message.get(..len).unwrap_or(&[]));
-        self.heed(id, control, given)?;
-        Ok(Heard::More)
+        self.handle_control(id, control, given)?;
+        Ok(ReadOutcome::More)
     }
 
     /// Handles a control message.
-    fn heed(
+    fn handle_control(
         &mut self,
         id: LinkId,
         control: Result<ControlMessage, BadMessage>,
-        given: Given,
+        given: AttachedMemory,
     ) -> Result<(), Violation> {
         self.round.any = true;
         let control = control.map_err(|bad| {
@@ -297,22 +302,24 @@ impl LocalPort {
         let entry = self.links.get_mut(id).ok_or(Violation)?;
         let free = entry.unsaid.is_none();
         match (control, &mut entry.state, given) {
-            (ControlMessage::Bye, _, Given::Nothing) => entry.bye = true,
-            (ControlMessage::Offer(geometry), State::Plain, Given::Memory(fd))
+            (ControlMessage::Bye, _, AttachedMemory::Nothing) => entry.bye = true,
+            (ControlMessage::Offer(geometry), State::Plain, AttachedMemory::Memory(fd))
                 if entry.side == 1 && free =>
             {
                 self.take_memory(id, geometry, Some(&fd))?;
             }
-            (ControlMessage::Offer(geometry), State::Plain, Given::CutOff)
+            (ControlMessage::Offer(geometry), State::Plain, AttachedMemory::CutOff)
                 if entry.side == 1 && free =>
             {
                 self.take_memory(id, geometry, None)?;
             }
-            (ControlMessage::Taken, State::Offered(_), Given::Nothing) => self.put_up(id, None),
-            (ControlMessage::Later(less), State::Offered(_), Given::Nothing) => {
+            (ControlMessage::Taken, State::Offered(_), AttachedMemory::Nothing) => {
+                self.put_up(id, None)
+            }
+            (ControlMessage::Later(less), State::Offered(_), AttachedMemory::Nothing) => {
                 self.take_back(id, less)
             }
-            (ControlMessage::Suspend(sent), State::Up(link), Given::Nothing)
+            (ControlMessage::Suspend(sent), State::Up(link), AttachedMemory::Nothing)
                 if free && link.suspended.is_none() =>
             {
                 link.suspended = Some(sent);
@@ -324,7 +331,7 @@ impl LocalPort {
 }
 
 /// The result of reading.
-pub(super) enum Heard {
+pub(super) enum ReadOutcome {
     Nothing,
     /// There may be more.
     More,
@@ -333,7 +340,7 @@ pub(super) enum Heard {
 }
 
 /// The descriptor that came with a message.
-enum Given {
+enum AttachedMemory {
     Nothing,
     Memory(CloseOnForkFd),
     /// Memory, but there was no descriptor left for it.

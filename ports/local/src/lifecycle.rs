@@ -63,7 +63,7 @@ impl LocalPort {
     }
 
     /// Removes a link that has ended. Returns the event, if the endpoint knows of it.
-    pub(super) fn bury(&mut self, id: LinkId) -> Option<PortEvent> {
+    pub(super) fn remove_link(&mut self, id: LinkId) -> Option<PortEvent> {
         let entry = self.remove(id)?;
         let reason = entry.end?;
         self.round.any = true;
@@ -92,7 +92,7 @@ impl LocalPort {
         }
         self.places.give_back(entry.source, 1);
         if entry.stranger {
-            self.unstrange(entry.source);
+            self.unlist_stranger(entry.source);
         }
         Some(entry)
     }

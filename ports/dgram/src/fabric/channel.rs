@@ -41,7 +41,7 @@ pub(super) struct Depth {
 }
 
 /// An open channel. It is closed before it is dropped, and the domain between the two.
-pub(super) struct Line {
+pub(super) struct FabricChannel {
     /// The provider's sockets, where they are the kernel's; gone before the endpoint.
     sockets: Sockets,
     /// `None` after closing.
@@ -96,9 +96,9 @@ enum Flushed {
     Busy,
 }
 
-impl Line {
+impl FabricChannel {
     /// Opens a channel, at a port where addresses have one. Nothing is posted before the first
-    /// [`Line::push`].
+    /// [`FabricChannel::push`].
     pub(super) fn open(
         domain: &Domain,
         plan: &Plan,
@@ -328,7 +328,7 @@ impl Line {
         self.read(peers, most, stats).unwrap_or(0)
     }
 
-    /// As [`Line::collect`], with the error.
+    /// As [`FabricChannel::collect`], with the error.
     pub(super) fn read(
         &mut self,
         peers: &mut Peers,
@@ -374,7 +374,7 @@ impl Line {
     }
 
     /// Lends the oldest received datagram; `read` gets the sender's name as received. `None` after the
-    /// last one that [`Line::read`] took.
+    /// last one that [`FabricChannel::read`] took.
     pub(super) fn hand_out<T>(
         &mut self,
         stats: &mut FabricStats,

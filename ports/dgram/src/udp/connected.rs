@@ -23,7 +23,7 @@ const ROW: u32 = 64;
 
 /// The socket and its present or next peer.
 #[derive(Debug)]
-pub(super) struct Express {
+pub(super) struct ConnectedSocket {
     /// `None` without IPv4.
     fd: Option<UdpSocket>,
     /// The only address of this machine to use.
@@ -36,7 +36,7 @@ pub(super) struct Express {
     row: u32,
 }
 
-impl Express {
+impl ConnectedSocket {
     /// `bound`: the only address of this machine to use.
     pub(super) fn new(bound: Option<IpAddr>) -> Self {
         let fd = open(bound);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn only_the_peer_of_a_row_gets_a_socket_and_another_does_not_take_it_at_once() {
-        let mut express = Express::new(None);
+        let mut express = ConnectedSocket::new(None);
         let ((socket, active), (_other, idle)) = (peer(), peer());
         (0..ROW - 1).for_each(|_| assert!(!express.send(active, None, b"x")));
         assert!(!express.send(idle, None, b"x"), "the row is broken");
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_is_gone_costs_the_socket_and_nothing_else() {
-        let mut express = Express::new(None);
+        let mut express = ConnectedSocket::new(None);
         let (socket, active) = peer();
         (0..ROW).for_each(|_| assert!(!express.send(active, None, b"x")));
         drop(socket);

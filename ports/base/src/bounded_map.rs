@@ -15,14 +15,14 @@ use std::hash::Hash;
 
 /// A bounded map.
 #[derive(Debug)]
-pub struct Remembered<K, V> {
+pub struct BoundedMap<K, V> {
     most: usize,
     all: HashMap<K, (V, Source)>,
     /// The keys of each, oldest first.
     by_source: HashMap<Source, VecDeque<K>>,
 }
 
-impl<K: Eq + Hash + Copy, V> Remembered<K, V> {
+impl<K: Eq + Hash + Copy, V> BoundedMap<K, V> {
     /// For so many at most.
     pub fn new(most: usize) -> Self {
         Self {
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_source_that_has_the_most_makes_room() {
-        let mut all = Remembered::new(4);
+        let mut all = BoundedMap::new(4);
         let (few, many) = (Source(1), Source(2));
         all.insert('f', 0, few);
         for (number, key) in ['a', 'b', 'c', 'd', 'e'].into_iter().enumerate() {

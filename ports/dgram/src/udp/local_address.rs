@@ -18,14 +18,14 @@ use std::net::{IpAddr, SocketAddr};
 
 /// An index of a local address; none by default.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Here(u16);
+pub(super) struct LocalAddressIndex(u16);
 
 /// The bit of a note that only says where answers come to.
 const ROUTE: u16 = 1 << 15;
 
 /// The local addresses in use.
 #[derive(Debug, Default)]
-pub(super) struct Spoken {
+pub(super) struct LocalAddresses {
     known: Vec<IpAddr>,
     /// Addresses that are this machine's no more, one bit each.
     gone: u64,
@@ -35,41 +35,41 @@ pub(super) struct Spoken {
 /// from the route's source.
 const MOST: usize = u64::BITS as usize;
 
-impl Spoken {
+impl LocalAddresses {
     /// The note for a local address that received something.
     #[inline]
-    pub(super) fn note(&mut self, at: Option<IpAddr>) -> Here {
+    pub(super) fn note(&mut self, at: Option<IpAddr>) -> LocalAddressIndex {
         let Some(ip) = at else {
-            return Here::default();
+            return LocalAddressIndex::default();
         };
         match self.known.iter().position(|known| *known == ip) {
-            Some(place) => Here(place as u16 + 1),
+            Some(place) => LocalAddressIndex(place as u16 + 1),
             None => self.note_another(ip),
         }
     }
 
     #[cold]
-    fn note_another(&mut self, ip: IpAddr) -> Here {
+    fn note_another(&mut self, ip: IpAddr) -> LocalAddressIndex {
         if self.known.len() >= MOST || ip.is_unspecified() || ip.is_multicast() {
-            return Here::default();
+            return LocalAddressIndex::default();
         }
         self.known.push(ip);
-        Here(self.known.len() as u16)
+        LocalAddressIndex(self.known.len() as u16)
     }
 
     /// The address to send from that a note names.
     #[inline]
-    pub(super) fn address(&self, here: Here) -> Option<IpAddr> {
+    pub(super) fn address(&self, here: LocalAddressIndex) -> Option<IpAddr> {
         // One of a route is beyond them all.
         let place = usize::from(here.0).checked_sub(1)?;
         self.known.get(place).copied()
     }
 
     /// The note for what is sent to a peer of which nothing has come: the source of the route to it.
-    pub(super) fn note_route(&mut self, to: SocketAddr) -> Here {
+    pub(super) fn note_route(&mut self, to: SocketAddr) -> LocalAddressIndex {
         match self.note(source_to(to)) {
-            Here(0) => Here(0),
-            Here(place) => Here(place | ROUTE),
+            LocalAddressIndex(0) => LocalAddressIndex(0),
+            LocalAddressIndex(place) => LocalAddressIndex(place | ROUTE),
         }
     }
 
@@ -81,7 +81,7 @@ impl Spoken {
     }
 
     /// Whether the address of a note is this machine's no more.
-    pub(super) fn is_gone(&self, here: Here) -> bool {
+    pub(super) fn is_gone(&self, here: LocalAddressIndex) -> bool {
         let place = (here.0 & !ROUTE).checked_sub(1);
         place.is_some_and(|place| self.gone & (1 << place) != 0)
     }
@@ -111,9 +111,9 @@ mod tests {
 
     #[test]
     fn an_address_is_noted_once_and_none_is_none() {
-        let mut spoken = Spoken::default();
-        assert_eq!(spoken.note(None), Here::default());
-        assert_eq!(spoken.address(Here::default()), None);
+        let mut spoken = LocalAddresses::default();
+        assert_eq!(spoken.note(None), LocalAddressIndex::default());
+        assert_eq!(spoken.address(LocalAddressIndex::default()), None);
         let notes = [spoken.note(Some(ip(1))), spoken.note(Some(ip(2)))];
         assert_ne!(notes[0], notes[1]);
         assert_eq!(spoken.note(Some(ip(1))), notes[0]);
@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn the_source_of_a_route_is_noted_and_not_sent_from() {
-        let mut spoken = Spoken::default();
+        let mut spoken = LocalAddresses::default();
         let route = spoken.note_route("127.0.0.1:9".parse().unwrap());
-        assert_ne!(route, Here::default());
+        assert_ne!(route, LocalAddressIndex::default());
         assert_eq!(
             (spoken.address(route), spoken.is_gone(route)),
             (None, false)
@@ -136,20 +136,26 @@ mod tests {
         let gone = spoken.note(Some("192.0.2.9".parse().unwrap()));
         assert!(!spoken.is_gone(gone), "not looked at yet");
         spoken.look_again();
-        assert!(spoken.is_gone(gone) && spoken.is_gone(Here(gone.0 | ROUTE)));
-        assert!(!spoken.is_gone(Here::default()) && !spoken.is_gone(route));
+        assert!(spoken.is_gone(gone) && spoken.is_gone(LocalAddressIndex(gone.0 | ROUTE)));
+        assert!(!spoken.is_gone(LocalAddressIndex::default()) && !spoken.is_gone(route));
     }
 
     #[test]
     fn what_nothing_can_be_sent_from_and_too_many_are_not_noted() {
-        let mut spoken = Spoken::default();
+        let mut spoken = LocalAddresses::default();
         for odd in ["0.0.0.0", "::", "224.0.0.1", "ff02::1"] {
-            assert_eq!(spoken.note(Some(odd.parse().unwrap())), Here::default());
+            assert_eq!(
+                spoken.note(Some(odd.parse().unwrap())),
+                LocalAddressIndex::default()
+            );
         }
         for nth in 0..MOST as u8 {
-            assert_ne!(spoken.note(Some(ip(nth))), Here::default());
+            assert_ne!(spoken.note(Some(ip(nth))), LocalAddressIndex::default());
         }
-        assert_eq!(spoken.note(Some(ip(MOST as u8))), Here::default());
-        assert_ne!(spoken.note(Some(ip(0))), Here::default());
+        assert_eq!(
+            spoken.note(Some(ip(MOST as u8))),
+            LocalAddressIndex::default()
+        );
+        assert_ne!(spoken.note(Some(ip(0))), LocalAddressIndex::default());
     }
 }
