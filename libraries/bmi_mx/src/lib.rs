@@ -27,7 +27,7 @@ pub mod table;
 
 use crate::abi::BMI_MAX_ADDR_LEN;
 use crate::table::bmi_method_ops;
-use bmi_exports::post::Call;
+use bmi_exports::post::PostArgs;
 use bmi_exports::{address, export, lifecycle, memory, post, test};
 use bmi_method::abi::constants::BMI_METHOD_FLAG_NO_POLLING;
 use bmi_method::abi::types::{
@@ -97,7 +97,7 @@ export! {
         hints: bmi_hint,
     ) -> c_int {
         let _ = (buffer_type, hints);
-        let call = Call { id, addr: dest, tag, class: 0, user_ptr, context_id };
+        let call = PostArgs { id, addr: dest, tag, class: 0, user_ptr, context_id };
         // SAFETY: C keeps the buffer readable until the operation completes.
         unsafe { call.send_one(PostKind::Send, buffer, size) }
     }
@@ -117,7 +117,7 @@ export! {
         hints: bmi_hint,
     ) -> c_int {
         let _ = (buffer_type, hints);
-        let call = Call { id, addr: dest, tag, class: 0, user_ptr, context_id };
+        let call = PostArgs { id, addr: dest, tag, class: 0, user_ptr, context_id };
         // SAFETY: C keeps the buffer readable until the operation completes.
         unsafe { call.send_one(PostKind::SendUnexpected, buffer, size) }
     }
@@ -141,7 +141,7 @@ export! {
         hints: bmi_hint,
     ) -> c_int {
         let _ = (buffer_type, hints);
-        let call = Call { id, addr: src, tag, class: 0, user_ptr, context_id };
+        let call = PostArgs { id, addr: src, tag, class: 0, user_ptr, context_id };
         // SAFETY: C keeps the buffer writable, and leaves it alone, until the operation completes; it passes a
         // size to write to, if any.
         unsafe { call.receive_one(buffer, expected_size, actual_size) }
@@ -164,7 +164,7 @@ export! {
         hints: bmi_hint,
     ) -> c_int {
         let _ = (buffer_type, hints);
-        let call = Call { id, addr: dest, tag, class: 0, user_ptr, context_id };
+        let call = PostArgs { id, addr: dest, tag, class: 0, user_ptr, context_id };
         let kind = PostKind::SendUnexpected;
         // SAFETY: C passes arrays of `list_count`, and keeps the buffers readable until the
         // operation completes.

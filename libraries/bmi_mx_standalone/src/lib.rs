@@ -25,7 +25,7 @@ pub mod table;
 
 use crate::abi::BMI_MAX_ADDR_LEN;
 use crate::table::bmi_method_ops;
-use bmi_exports::post::Call;
+use bmi_exports::post::PostArgs;
 use bmi_exports::{address, export, lifecycle, memory, post, test};
 use bmi_method::abi::constants::BMI_METHOD_FLAG_NO_POLLING;
 use bmi_method::abi::types::{
@@ -93,7 +93,7 @@ export! {
         hints: bmi_hint,
     ) -> c_int {
         let _ = (buffer_type, hints);
-        let call = Call { id, addr: dest, tag, class: class_, user_ptr, context_id };
+        let call = PostArgs { id, addr: dest, tag, class: class_, user_ptr, context_id };
         let kind = PostKind::SendUnexpected;
         // SAFETY: C passes arrays of `list_count`, and keeps the buffers readable until the
         // operation completes.

@@ -51,7 +51,7 @@ export! {
         hints: bmi_hint,
     ) -> c_int {
         let _ = (buffer_type, hints);
-        let call = Call { id, addr: dest, tag, class: 0, user_ptr, context_id };
+        let call = PostArgs { id, addr: dest, tag, class: 0, user_ptr, context_id };
         // SAFETY: C passes arrays of `list_count`, and keeps the buffers readable until the
         // operation completes.
         unsafe { call.send_list(PostKind::Send, buffer_list, size_list, list_count, total_size) }
@@ -79,7 +79,7 @@ export! {
         // SAFETY: C passes arrays of `list_count`; it keeps the buffers writable, and leaves them
         // alone, until the operation completes.
         let memory = unsafe { list(kind, buffer_list, size_list, list_count, total_expected_size) }?;
-        let call = Call { id, addr: src, tag, class: 0, user_ptr, context_id };
+        let call = PostArgs { id, addr: src, tag, class: 0, user_ptr, context_id };
         // SAFETY: C passes a size to write to, if any.
         unsafe { call.receive(memory, total_actual_size) }
     }
@@ -101,7 +101,7 @@ export! {
 
 /// The arguments of all post functions beside the memory.
 #[derive(Debug)]
-pub struct Call {
+pub struct PostArgs {
     /// Gets the operation's id.
     pub id: *mut bmi_op_id_t,
     /// The peer.
@@ -116,7 +116,7 @@ pub struct Call {
     pub context_id: bmi_context_id,
 }
 
-impl Call {
+impl PostArgs {
     /// Posts a send of one buffer, expected or not.
     ///
     /// # Safety

@@ -8,7 +8,7 @@
 #[path = "../../../testing/sim/fixtures/counting.rs"]
 mod counting;
 
-use bmi_exports::post::Call;
+use bmi_exports::post::PostArgs;
 use bmi_exports::{Error, address, lifecycle, memory, test};
 use bmi_method::abi::constants::BMI_INIT_SERVER;
 use bmi_method::abi::types::{bmi_method_addr, bmi_method_unexpected_info};
@@ -48,8 +48,8 @@ fn lookup(name: &str) -> Addr {
     addr
 }
 
-fn call(id: &mut i64, addr: Addr) -> Call {
-    Call {
+fn call(id: &mut i64, addr: Addr) -> PostArgs {
+    PostArgs {
         id,
         addr,
         tag: TAG,

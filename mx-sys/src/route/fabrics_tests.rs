@@ -19,7 +19,7 @@ use mx_proto::{
     Clock, EndpointId, Identity, Instant, LinkId, Memory, NicId, Route, SessionId, Target,
 };
 use mx_sim::Polled;
-use mx_sim::recorder::{Recorder, Seen};
+use mx_sim::recorder::{Recorder, SinkCall};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -273,7 +273,7 @@ impl Side {
 }
 
 /// Polls both until `a` has been told something, and returns that.
-fn told(a: &mut Side, mut b: Option<&mut Side>) -> Vec<Seen> {
+fn told(a: &mut Side, mut b: Option<&mut Side>) -> Vec<SinkCall> {
     let begin = std::time::Instant::now();
     while a.sink.seen.is_empty() {
         assert!(begin.elapsed() < LONG, "it never happens");
@@ -300,7 +300,7 @@ fn a_call_begins_over_tcp_and_asks_for_the_fabric() {
     ] {
         let link = a.connect(b.target(route)).unwrap();
         assert_eq!((link.port(), a.asks(link)), (TCP, asks));
-        assert_eq!(told(&mut a, Some(&mut b)), [Seen::Up(link)]);
+        assert_eq!(told(&mut a, Some(&mut b)), [SinkCall::Up(link)]);
         a.ports.close(link, Close::Now);
         assert_eq!(a.asks(link), (0, false));
     }
@@ -311,7 +311,7 @@ fn a_call_begins_over_tcp_and_asks_for_the_fabric() {
     while up.len() < 2 {
         up.extend(told(&mut a, None));
     }
-    assert!(up.contains(&Seen::Up(link)) && up.contains(&Seen::Up(called)));
+    assert!(up.contains(&SinkCall::Up(link)) && up.contains(&SinkCall::Up(called)));
     assert!(b.ports.probe_peer(offered.unwrap(), now));
     assert_eq!(b.fabric_mut().asked, [offered.unwrap()]);
     // Others may be offered only what is open.
@@ -352,7 +352,7 @@ fn without_a_listener_the_link_fails_as_over_tcp() {
     for route in [Route::AUTO, ROUTE_RDM] {
         let link = a.connect(target_of(port, route)).unwrap();
         let seen = told(&mut a, None);
-        assert_eq!(seen, [Seen::Down(link, LinkDown::Refused)]);
+        assert_eq!(seen, [SinkCall::Down(link, LinkDown::Refused)]);
     }
     let nowhere = Target {
         nic: NOWHERE,

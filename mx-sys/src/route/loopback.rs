@@ -363,7 +363,7 @@ mod tests {
     use mx_port_base::clock::MonotonicClock;
     use mx_proto::{Clock, EndpointId, NicId, Route};
     use mx_sim::Polled;
-    use mx_sim::recorder::{Recorder, Seen, header_of};
+    use mx_sim::recorder::{Recorder, SinkCall, header_of};
 
     type Buffer = Vec<u8>;
 
@@ -372,7 +372,7 @@ mod tests {
         let mut sink = Recorder::default();
         let link = connect(&mut port);
         poll(&mut port, &mut sink);
-        assert_eq!(sink.take(), [Seen::Up(link)]);
+        assert_eq!(sink.take(), [SinkCall::Up(link)]);
         (port, sink, link)
     }
 
@@ -406,19 +406,22 @@ mod tests {
         }
         assert!(poll(&mut port, &mut sink));
         let seen = sink.take();
-        let Seen::Packet { link: far, .. } = seen[0] else {
+        let SinkCall::Packet { link: far, .. } = seen[0] else {
             panic!("{seen:?}");
         };
         assert_ne!(far, near);
         for (tag, seen) in seen.iter().enumerate() {
-            assert_eq!(*seen, Seen::packet(far, tag as u8, &[tag as u8; 9]));
+            assert_eq!(*seen, SinkCall::packet(far, tag as u8, &[tag as u8; 9]));
         }
         send(&mut port, far, 1, b"back").unwrap();
         send(&mut port, near, 2, b"").unwrap();
         poll(&mut port, &mut sink);
         assert_eq!(
             sink.take(),
-            [Seen::packet(near, 1, b"back"), Seen::packet(far, 2, b"")]
+            [
+                SinkCall::packet(near, 1, b"back"),
+                SinkCall::packet(far, 2, b"")
+            ]
         );
         assert!(!poll(&mut port, &mut sink));
     }
@@ -436,7 +439,7 @@ mod tests {
             .unwrap();
         sink.place = Some(vec![0; body.len() + 1]);
         poll(&mut port, &mut sink);
-        assert!(matches!(sink.take()[..], [Seen::Placed { .. }]));
+        assert!(matches!(sink.take()[..], [SinkCall::Placed { .. }]));
         let placed = sink.place.take().unwrap();
         assert_eq!(placed[..2], [0, 0]);
         assert_eq!(placed[2..], body[1..]);
@@ -463,7 +466,7 @@ mod tests {
         poll(&mut port, &mut sink);
         let seen = sink.take();
         assert_eq!(seen.len(), sent + 1);
-        assert_eq!(seen[sent], Seen::Writable(near));
+        assert_eq!(seen[sent], SinkCall::Writable(near));
         assert_eq!(send(&mut port, near, 0, &body), Ok(Sent::Whole));
     }
 
@@ -476,8 +479,8 @@ mod tests {
         poll(&mut port, &mut sink);
         let seen = sink.take();
         let [
-            Seen::Packet { link: far, .. },
-            Seen::Down(down, LinkDown::Closed),
+            SinkCall::Packet { link: far, .. },
+            SinkCall::Down(down, LinkDown::Closed),
         ] = seen[..]
         else {
             panic!("{seen:?}");

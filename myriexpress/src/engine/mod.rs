@@ -38,7 +38,7 @@ use mx_proto::supply::Claim;
 use mx_proto::{Clock, Config, Endpoint, Event, Identity, OpKind, Outcome, RemoteId, RequestId};
 use mx_sys::{Interest, UserMemory};
 use peers::{Peer, Peers};
-use program::{Note, Word};
+use program::{DeferredTask, OpData};
 use std::time::Duration;
 use turns::Handling;
 
@@ -315,11 +315,11 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     }
 
     #[cold]
-    fn handle(&mut self, event: Event<Note>) {
+    fn handle(&mut self, event: Event<DeferredTask>) {
         let program = self.endpoint.owner_mut();
         match event {
-            Event::Owner(Note::Ended(op, how)) => self.on_ended(op, how),
-            Event::Owner(Note::HeardOf(remote, identity)) => {
+            Event::Owner(DeferredTask::Ended(op, how)) => self.on_ended(op, how),
+            Event::Owner(DeferredTask::HeardOf(remote, identity)) => {
                 if program.peers.of_remote(remote).is_none() {
                     program.peers.connected(identity, remote);
                 }
@@ -373,7 +373,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
         // A tombstone says nothing about the peer's connection now.
         let key = peers.remembered(identity);
-        peers.ascribe(remote, key);
+        peers.assign_remote(remote, key);
         Some(key)
     }
 
@@ -407,7 +407,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
 
     /// The program's request behind a handle.
     #[inline]
-    fn find(&self, handle: RequestHandle) -> Result<(RequestId, &Word), Error> {
+    fn find(&self, handle: RequestHandle) -> Result<(RequestId, &OpData), Error> {
         let ops = self.endpoint.ops();
         if let Some(op) = ops.at(handle.place())
             && self.name(op) == handle

@@ -74,7 +74,7 @@ impl Peer {
     }
 
     /// Makes a session carry the sends, unless one does.
-    fn carry(&mut self, remote: RemoteId) {
+    fn set_send_session(&mut self, remote: RemoteId) {
         if self.remote.is_none() {
             self.joined.retain(|known| *known != remote);
             self.remote = Some(remote);
@@ -151,7 +151,7 @@ impl Peers {
     pub(crate) fn remembered(&mut self, identity: Identity) -> PeerKey {
         let key = self.without_session(identity);
         if self.get(key).is_some_and(|peer| peer.death == 0) {
-            self.mourn(key);
+            self.record_death(key);
         }
         key
     }
@@ -194,9 +194,9 @@ impl Peers {
         if let Some(peer) = self.get_mut(key) {
             peer.identity.session = identity.session;
             peer.joined.push(remote);
-            peer.carry(remote);
+            peer.set_send_session(remote);
         }
-        self.ascribe(remote, key);
+        self.assign_remote(remote, key);
         key
     }
 
@@ -209,7 +209,7 @@ impl Peers {
                 && let Some(peer) = self.get_mut(key)
             {
                 peer.joined.push(remote);
-                self.ascribe(remote, key);
+                self.assign_remote(remote, key);
             }
         }
     }
@@ -219,12 +219,12 @@ impl Peers {
         if let Some(key) = self.of_remote(remote)
             && let Some(peer) = self.get_mut(key)
         {
-            peer.carry(remote);
+            peer.set_send_session(remote);
         }
     }
 
     /// Records that a remote is this peer, or is the name on what the peer has left.
-    pub(crate) fn ascribe(&mut self, remote: RemoteId, key: PeerKey) {
+    pub(crate) fn assign_remote(&mut self, remote: RemoteId, key: PeerKey) {
         let place = remote.index() as usize;
         if self.by_remote.len() <= place {
             self.by_remote.resize(place + 1, (remote, key));
@@ -248,7 +248,7 @@ impl Peers {
             peer.remote.take_if(|carries| *carries == remote);
             peer.joined.retain(|known| *known != remote);
             if peer.is_dead() {
-                self.mourn(key);
+                self.record_death(key);
             }
         }
     }
@@ -260,7 +260,7 @@ impl Peers {
         };
         peer.context = context;
         if context == 0 && peer.is_dead() {
-            self.mourn(key);
+            self.record_death(key);
         }
         true
     }
@@ -287,7 +287,7 @@ impl Peers {
     }
 
     /// Remembers that a peer is dead, and forgets those that have been for long.
-    fn mourn(&mut self, key: PeerKey) {
+    fn record_death(&mut self, key: PeerKey) {
         self.deaths += 1;
         let death = self.deaths;
         if let Some(peer) = self.get_mut(key) {

@@ -12,7 +12,7 @@
 //!
 //! Posting succeeds whatever the state of the peer; errors are reported by the request.
 
-use super::program::{Sort, Whose, Word};
+use super::program::{CompletionTarget, OpData, RequestKind};
 use super::{Engine, Peers, check_mask, posted};
 use crate::error::{Code, Error};
 use crate::handles::{Address, PeerKey, RequestHandle};
@@ -39,10 +39,14 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let peer = self.peer_of(to)?;
         self.check_room()?;
         let small = mode != SendMode::Synchronous && length as usize <= self.options().eager_max;
-        let word = Word {
+        let word = OpData {
             status: posted(to, bits, length, context),
-            sort: if small { Sort::Small } else { Sort::Send },
-            whose: Whose::Program,
+            kind: if small {
+                RequestKind::Small
+            } else {
+                RequestKind::Send
+            },
+            whose: CompletionTarget::Program,
             entry: None,
         };
         let remote = match self.peers().get(peer).and_then(|peer| peer.remote) {
@@ -60,7 +64,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     #[inline]
     fn send(
         &mut self,
-        word: Word,
+        word: OpData,
         remote: RemoteId,
         memory: UserMemory,
         mode: SendMode,
@@ -82,7 +86,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
 
     /// A request that has ended as soon as it was posted.
     #[inline]
-    fn over(&mut self, word: Word, code: StatusCode, transferred: u32) -> Option<RequestId> {
+    fn over(&mut self, word: OpData, code: StatusCode, transferred: u32) -> Option<RequestId> {
         let (program, ops) = self.endpoint.split();
         let op = ops.add_done(word)?;
         program.finish(ops, op, code, transferred);
@@ -104,7 +108,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     fn connect_to_self(&mut self) -> Result<RemoteId, mx_proto::Status> {
         let own = self.identity();
         let target = Target::auto(own.nic, own.endpoint);
-        let (key, word) = (self.options().key, Word::default());
+        let (key, word) = (self.options().key, OpData::default());
         let connect = self.endpoint.connect(target, key, MatchBits(0), word);
         connect.map_err(refusal)?;
         // The end that calls is older than the one that is called; strangers may say that they have the same name.
@@ -140,10 +144,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
                 ),
             ));
         }
-        let word = Word {
+        let word = OpData {
             status: posted(Address::NONE, bits, 0, context),
-            whose: Whose::Program,
-            ..Word::default()
+            whose: CompletionTarget::Program,
+            ..OpData::default()
         };
         let (bits, mask) = (MatchBits(bits), MatchMask(mask));
         if let Err(refused) = self.check_room()
@@ -178,14 +182,14 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             let what = format!("{:#x} is no NIC id: it has more than 48 bits", nic.0);
             return Err(Error::new(Code::NicNotFound, what));
         }
-        let word = Word {
+        let word = OpData {
             status: posted(Address::NONE, bits, 0, context),
             whose: if hidden {
-                Whose::Hidden
+                CompletionTarget::Hidden
             } else {
-                Whose::Program
+                CompletionTarget::Program
             },
-            ..Word::default()
+            ..OpData::default()
         };
         self.check_room()?;
         let (endpoint, bits) = (EndpointId(endpoint), MatchBits(bits));
@@ -233,7 +237,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Sends cannot be called off.
     pub(crate) fn cancel(&mut self, handle: RequestHandle) -> Result<bool, Error> {
         let (op, word) = self.find(handle)?;
-        if word.sort != Sort::Other {
+        if word.kind != RequestKind::Other {
             return Err(Error::new(
                 Code::CancelNotSupported,
                 "sends cannot be cancelled",

@@ -1,7 +1,7 @@
 //! The owner of the engine's protocol endpoint: the program's requests, and its peers.
 //!
 //! ```text
-//!   posted --> record of the endpoint + Word --completed--> done: oldest first --test, test_any--> freed
+//!   posted --> record of the endpoint + OpData --completed--> done: oldest first --test, test_any--> freed
 //!                                               |  |-- hidden (mx_connect): in no order
 //!                                               |  `-- forgotten: freed
 //!                                               `----- noted: a connect, or the other side is no peer yet
@@ -26,18 +26,18 @@ use mx_sys::{Interest, MallocBuffer, UserMemory};
 
 /// The engine's part of each operation of the protocol endpoint.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Word {
+pub(crate) struct OpData {
     /// Its result; before the end, as far as known.
     pub(super) status: Status,
-    pub(super) sort: Sort,
-    pub(super) whose: Whose,
+    pub(super) kind: RequestKind,
+    pub(super) whose: CompletionTarget,
     /// Its place among those that have ended.
     pub(super) entry: Option<EntryId>,
 }
 
 /// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Sort {
+pub(super) enum RequestKind {
     /// A receive or a connect.
     #[default]
     Other,
@@ -49,7 +49,7 @@ pub(super) enum Sort {
 
 /// The receiver of its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Whose {
+pub(super) enum CompletionTarget {
     /// None, or none any more.
     #[default]
     None,
@@ -61,7 +61,7 @@ pub(super) enum Whose {
 
 /// A task that the engine does after the call of the protocol endpoint in which it was noted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Note {
+pub(crate) enum DeferredTask {
     /// A request has ended that waits for the other side to be a peer.
     Ended(RequestId, Outcome),
     /// A message has come from a remote that is no peer yet, with this name and life.
@@ -81,11 +81,14 @@ pub(crate) struct Program {
     pub(super) deferring: bool,
 }
 
-impl Word {
+impl OpData {
     /// Whether the program has a handle of it.
     #[inline]
     pub(super) fn has_handle(&self) -> bool {
-        matches!(self.whose, Whose::Program | Whose::Hidden)
+        matches!(
+            self.whose,
+            CompletionTarget::Program | CompletionTarget::Hidden
+        )
     }
 }
 
@@ -133,9 +136,11 @@ impl Program {
         word.status.xfer_length = transferred;
         let match_info = word.status.match_info;
         match word.whose {
-            Whose::Program => word.entry = Some(self.done.add(MatchBits(match_info), op)),
-            Whose::Hidden => {}
-            Whose::None => {
+            CompletionTarget::Program => {
+                word.entry = Some(self.done.add(MatchBits(match_info), op))
+            }
+            CompletionTarget::Hidden => {}
+            CompletionTarget::None => {
                 ops.free(op);
                 return;
             }
@@ -148,7 +153,7 @@ impl Program {
     pub(super) fn hand_out(&mut self, ops: &mut Ops<Self>, op: RequestId) -> Option<Status> {
         let word = ops.data_mut(op)?;
         let status = word.status;
-        word.whose = Whose::None;
+        word.whose = CompletionTarget::None;
         if let Some(entry) = word.entry.take() {
             self.done.remove(entry);
         }
@@ -173,7 +178,7 @@ impl Program {
         match how.kind {
             // The receiver has not taken all of a message. That is no business of who sent a small
             // one, even if it was offered, for want of credit.
-            OpKind::Send if code == StatusCode::Truncated && word.sort == Sort::Small => {
+            OpKind::Send if code == StatusCode::Truncated && word.kind == RequestKind::Small => {
                 code = StatusCode::Success;
                 transferred = word.status.msg_length;
             }
@@ -194,16 +199,16 @@ impl Program {
         self.peers.lost(down.remote);
         let known = self.peers.of_remote(down.remote);
         if let (Some(key), Some(tombstone)) = (known, down.tombstone) {
-            self.peers.ascribe(tombstone, key);
+            self.peers.assign_remote(tombstone, key);
         }
     }
 }
 
 impl Owner for Program {
     type Memory = UserMemory;
-    type OpData = Word;
-    type OwnerEvent = Note;
-    type OpStorage = ChunkedStorage<UserMemory, Word, { REQUESTS_MAX as u32 }>;
+    type OpData = OpData;
+    type OwnerEvent = DeferredTask;
+    type OpStorage = ChunkedStorage<UserMemory, OpData, { REQUESTS_MAX as u32 }>;
 
     fn joins(_: &[u8]) -> bool {
         true
@@ -225,7 +230,7 @@ impl Owner for Program {
         };
         match from {
             Some(_) => self.end(ops, op, how, from),
-            None => events.push_back(Event::Owner(Note::Ended(op, how))),
+            None => events.push_back(Event::Owner(DeferredTask::Ended(op, how))),
         }
     }
 
@@ -237,7 +242,7 @@ impl Owner for Program {
         _: Option<&B>,
     ) -> Verdict {
         if self.peers.of_remote(arrival.source).is_none() {
-            let note = Note::HeardOf(arrival.source, arrival.identity);
+            let note = DeferredTask::HeardOf(arrival.source, arrival.identity);
             events.push_back(Event::Owner(note));
         }
         if self.deferring {

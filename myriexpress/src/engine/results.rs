@@ -7,7 +7,7 @@
 //!
 //! A completion is handed out once, to the first call for its request.
 
-use super::program::Sort;
+use super::program::RequestKind;
 use super::{COMPLETIONS, Engine, check_mask, posted};
 use crate::error::{Code, Error};
 use crate::handles::RequestHandle;
@@ -66,8 +66,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Whether the memory of a send is the program's again, tested or not.
     pub(crate) fn is_buffered(&self, handle: RequestHandle) -> Result<bool, Error> {
         let (op, word) = self.find(handle)?;
-        match word.sort {
-            Sort::Other => Err(Error::new(Code::BadRequest, "the request is no send")),
+        match word.kind {
+            RequestKind::Other => Err(Error::new(Code::BadRequest, "the request is no send")),
             _ => Ok(self.endpoint.ops().is_done(op)),
         }
     }

@@ -70,7 +70,7 @@ pub use node::{Habits, Mood, Node};
 pub use owner::{Completion, Queue, Reports, Verdicts};
 pub use port::SimPort;
 pub use profile::{Profile, SimFabric};
-pub use recorder::{Recorder, Seen, header_of};
+pub use recorder::{Recorder, SinkCall, header_of};
 pub use rng::Rng;
 pub use script::{Script, ScriptedNet, ScriptedPort};
 pub use sink::{Polled, Sink, tell_all};

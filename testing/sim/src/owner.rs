@@ -81,7 +81,7 @@ pub trait Verdicts<M> {
 
 /// A note of a [`Queue`] among the events.
 #[derive(Clone, Copy, Debug)]
-pub enum Note {
+pub enum QueueEvent {
     /// An operation is over.
     Completed(Completion),
     /// A message with these bits has come from a remote, and no receive accepts it.
@@ -144,7 +144,7 @@ impl<M, V> DerefMut for Queue<M, V> {
 impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
     type Memory = M;
     type OpData = u64;
-    type OwnerEvent = Note;
+    type OwnerEvent = QueueEvent;
     type OpStorage = ChunkedStorage<M, u64>;
 
     fn joins(greeting: &[u8]) -> bool {
@@ -168,7 +168,7 @@ impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
                 context,
                 outcome: how,
             };
-            events.push_back(Event::Owner(Note::Completed(completion)));
+            events.push_back(Event::Owner(QueueEvent::Completed(completion)));
             ops.free(op);
         }
     }
@@ -179,7 +179,7 @@ impl<M: Memory + fmt::Debug, V: Verdicts<M>> Owner for Queue<M, V> {
         arrival: &Arrival,
         body: Option<&B>,
     ) -> Verdict {
-        let note = Note::Arrived(arrival.source, arrival.bits);
+        let note = QueueEvent::Arrived(arrival.source, arrival.bits);
         events.push_back(Event::Owner(note));
         self.verdicts.arrived(arrival, body)
     }
@@ -219,14 +219,16 @@ where
         while let Some(event) = self.next_event() {
             let queue = self.owner_mut();
             match event {
-                Event::Owner(Note::Completed(completion)) => {
+                Event::Owner(QueueEvent::Completed(completion)) => {
                     let how = &completion.outcome;
                     if how.kind != OpKind::Send && how.status == Status::Success {
                         queue.verdicts.seen(how.remote, how.bits);
                     }
                     queue.completions.push_back(completion);
                 }
-                Event::Owner(Note::Arrived(source, bits)) => queue.verdicts.seen(source, bits),
+                Event::Owner(QueueEvent::Arrived(source, bits)) => {
+                    queue.verdicts.seen(source, bits)
+                }
                 Event::Down(down) => queue.downs.push_back(down),
                 Event::Joined { one, other, .. } => queue.verdicts.joined(one, other),
                 Event::Decidable | Event::Due(_) => {}

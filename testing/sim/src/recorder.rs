@@ -6,7 +6,7 @@ use mx_proto::{LinkId, Source};
 
 /// A call of a sink's.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Seen {
+pub enum SinkCall {
     /// `on_up`: link.
     Up(LinkId),
     /// `on_down`: link, reason.
@@ -33,7 +33,7 @@ pub enum Seen {
     RemoteRead(LinkId, u64, bool),
 }
 
-impl Seen {
+impl SinkCall {
     /// A packet with a [`header_of`].
     pub fn packet(link: LinkId, tag: u8, body: &[u8]) -> Self {
         Self::Packet {
@@ -55,29 +55,29 @@ pub fn header_of(tag: u8, body_len: usize) -> HeaderBytes {
 #[derive(Default)]
 pub struct Recorder {
     /// All calls since the last [`take`](Self::take).
-    pub seen: Vec<Seen>,
+    pub seen: Vec<SinkCall>,
     /// Where they belong.
     pub place: Option<Vec<u8>>,
 }
 
 impl Recorder {
     /// Takes the calls since the last time.
-    pub fn take(&mut self) -> Vec<Seen> {
+    pub fn take(&mut self) -> Vec<SinkCall> {
         std::mem::take(&mut self.seen)
     }
 }
 
 impl Sink<Vec<u8>> for Recorder {
     fn on_up(&mut self, link: LinkId) {
-        self.seen.push(Seen::Up(link));
+        self.seen.push(SinkCall::Up(link));
     }
 
     fn on_down(&mut self, link: LinkId, reason: LinkDown) {
-        self.seen.push(Seen::Down(link, reason));
+        self.seen.push(SinkCall::Down(link, reason));
     }
 
     fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
-        self.seen.push(Seen::Packet {
+        self.seen.push(SinkCall::Packet {
             link,
             header: *header,
             body: body.to_vec(),
@@ -92,17 +92,17 @@ impl Sink<Vec<u8>> for Recorder {
     }
 
     fn on_placed(&mut self, link: LinkId, header: &HeaderBytes) {
-        self.seen.push(Seen::Placed {
+        self.seen.push(SinkCall::Placed {
             link,
             header: *header,
         });
     }
 
     fn on_writable(&mut self, link: LinkId) {
-        self.seen.push(Seen::Writable(link));
+        self.seen.push(SinkCall::Writable(link));
     }
 
     fn on_remote_read(&mut self, link: LinkId, token: u64, ok: bool) {
-        self.seen.push(Seen::RemoteRead(link, token, ok));
+        self.seen.push(SinkCall::RemoteRead(link, token, ok));
     }
 }

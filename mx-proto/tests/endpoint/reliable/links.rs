@@ -6,7 +6,7 @@ use mx_proto::port::{Close, ConnectError, LinkControl, LinkDown};
 use mx_proto::reliability::{Quote, ReliableConfig};
 use mx_sim::Polled;
 use mx_sim::datagram::header::DATA;
-use mx_sim::{Recorder, Seen};
+use mx_sim::{Recorder, SinkCall};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -83,7 +83,7 @@ fn an_idle_link_is_suspended_and_keeps_its_word() {
     let (now, mut heard) = (pair.now(), Recorder::default());
     pair.ports[1].poll(now, 10, &mut heard);
     let called = pair.users[1].from.unwrap();
-    assert_eq!(heard.seen, [Seen::packet(called, 2, b"awake")]);
+    assert_eq!(heard.seen, [SinkCall::packet(called, 2, b"awake")]);
 }
 
 fn impatient() -> ReliableConfig {

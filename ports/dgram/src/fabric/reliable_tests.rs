@@ -7,7 +7,7 @@ use mx_proto::LinkId;
 use mx_proto::port::{Body, LinkControl, Port, SendError};
 use mx_proto::reliability::{DatagramPort, Reliable, ReliableConfig};
 use mx_sim::Polled;
-use mx_sim::recorder::{Recorder, Seen, header_of};
+use mx_sim::recorder::{Recorder, SinkCall, header_of};
 use std::net::Ipv4Addr;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -50,12 +50,12 @@ impl Pair {
             );
             for seen in self.seen[end].take() {
                 match seen {
-                    Seen::Packet { link, body, .. } => {
+                    SinkCall::Packet { link, body, .. } => {
                         self.ports[end].accept(link);
                         self.packets[end].push((link, body));
                     }
-                    Seen::Up(link) => self.up.push(link),
-                    Seen::Writable(..) => (),
+                    SinkCall::Up(link) => self.up.push(link),
+                    SinkCall::Writable(..) => (),
                     other => panic!("{other:?}"),
                 }
             }

@@ -4,7 +4,7 @@ mod counts;
 mod devices;
 mod endings;
 mod frames;
-mod letting_go;
+mod memory_returned;
 mod messages;
 mod receives;
 mod shapes;
