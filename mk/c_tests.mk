@@ -19,30 +19,30 @@ C_TESTS_LIBS    := -lcmocka -ldl -lpthread
 C_TESTS_COPIED  := $(if $(filter aarch64%,$(shell $(CC) -dumpmachine)),no-pie,pie)
 C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 
-# Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
+# Everything but no_host.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
-C_TESTS_HOST    := host op pair pattern port wire datagram stage crowd service siege intruder assault leftovers bulk \
-                   memory limit secret_file user log reap workers stacks stacks_table codes check ids world
+C_TESTS_HOST    := host op pair pattern port wire datagram stage crowd service siege intruder attack cleanup_check bulk \
+                   memory limit secret_file user log wait_children workers stacks stacks_table codes check ids world
 C_TESTS_NOHOST  := codes check ids world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
 # Those that take longest begin first.
 C_TESTS_PLAIN   := finalize cancelled impostors data_links data_sessions strangers_crowds fork strangers wakeups \
                    args addresses binding messages counters testcalls large calls threads cancel drop \
-                   lifecycle process deaths rush restart reuse strangers_memory strangers_credits \
+                   lifecycle process deaths memory_after_load restart reuse strangers_memory strangers_credits \
                    strangers_datagrams versions claims secret users stderr interposed shortage fabric \
-                   strangers_fabric fabric_crowd filesize without descriptors
-C_TESTS_ALL     := $(C_TESTS_PLAIN) layout header_cxx table_copied table_linked table_dlopen bare \
-                   set_host set_host_bare messages_dlopen guest_dlopen hosts releases
-C_TESTS_LONG    := shortage restart drop deaths rush
+                   strangers_fabric fabric_crowd filesize no_syscalls descriptors
+C_TESTS_ALL     := $(C_TESTS_PLAIN) layout header_cxx table_copied table_linked table_dlopen no_host \
+                   set_host set_host_bare messages_dlopen host_process_dlopen hosts releases
+C_TESTS_LONG    := shortage restart drop deaths memory_after_load
 # What they test is above the port, and a process over rdm takes some fifteen times the processor's time: check runs them over
 # the other ports, .ci/run over all.
-C_TESTS_ABOVE   := args addresses binding counters impostors process users secret filesize messages_dlopen guest_dlopen \
+C_TESTS_ABOVE   := args addresses binding counters impostors process users secret filesize messages_dlopen host_process_dlopen \
                    strangers_memory strangers_datagrams
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or keeps what was
 # freed, or which knows no libraries that are opened by name, or which replaces the same functions.
-C_TESTS_SHORT   := shortage strangers_crowds rush hosts interposed
+C_TESTS_SHORT   := shortage strangers_crowds memory_after_load hosts interposed
 # Not under valgrind, whose own files may not grow there: SIGXFSZ ends it.
 C_TESTS_FILES   := filesize
 # Under a checker rdm only when asked for: it would mostly look at libfabric.
@@ -64,7 +64,7 @@ bench-syscalls: lib $(C_TESTS_OUT)/wakeups
 # the file of measurements: tests become other users. Left out are programs that measure what writing it changes: system calls,
 # memory, files that may not grow.
 STACKS           := $(BUILD)/stacks
-STACKS_DISTURBED := wakeups shortage rush filesize stderr
+STACKS_DISTURBED := wakeups shortage memory_after_load filesize stderr
 stacks_table = awk '$$2 > most[$$1] { most[$$1] = $$2; test[$$1] = $$3 } END { for (call in most) print call, most[call], test[call] }' | \
     sort -k 2,2nr
 
@@ -104,10 +104,10 @@ $(1)/layout: $(1)/layout.o $(1)/header_c99.o | lib
 	$$(CC) $(2) -o $$@ $$< $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 
 # Not -rdynamic: programs that are no host.
-$(1)/bare $(1)/set_host_bare: $(1)/%: $(addprefix $(1)/support/,$(C_TESTS_HOSTLESS:=.o) ops_dlopen.o)
+$(1)/no_host $(1)/set_host_bare: $(1)/%: $(addprefix $(1)/support/,$(C_TESTS_HOSTLESS:=.o) ops_dlopen.o)
 	$$(CC) $(2) -o $$@ $$^ $$(C_TESTS_LIBS)
 
-$(1)/bare: $(1)/bare.o
+$(1)/no_host: $(1)/no_host.o
 $(1)/set_host_bare: $(1)/set_host.o
 
 # Not the small host, but a logger of its own.
@@ -146,11 +146,11 @@ $(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed standalone releases): $(1)/%: $(
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 
 $(1)/interposed: $(1)/support/interposer.o
-$(1)/without $(1)/users: $(1)/support/syscalls.o
+$(1)/no_syscalls $(1)/users: $(1)/support/syscalls.o
 
 # A host as a library, which has its callbacks to itself (hosts.c).
-$(1)/half.so: $(C_TESTS_DIR)/bmi/hosts_half.c $(patsubst %.o,$(C_TESTS_DIR)/support/%.c,host.o op.o pattern.o stacks.o stacks_table.o $(4)) \
-    $(C_TESTS_DIR)/bmi/hosts_half.h $$(C_TESTS_HDRS)
+$(1)/half.so: $(C_TESTS_DIR)/bmi/hosts_second.c $(patsubst %.o,$(C_TESTS_DIR)/support/%.c,host.o op.o pattern.o stacks.o stacks_table.o $(4)) \
+    $(C_TESTS_DIR)/bmi/hosts_second.h $$(C_TESTS_HDRS)
 	@mkdir -p $$(@D)
 	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -fPIC -shared -Wl,-Bsymbolic -o $$@ $$(filter %.c,$$^) -lpthread
 endef

@@ -5,7 +5,7 @@
 #   check-networks   machines with several networks, and ones that change: part of check, skipped without root;
 #                    NETWORKS=crossing, PORT=auto
 
-NET_TESTS     ?= net net_links net_homes net_many net_files net_failures
+NET_TESTS     ?= net net_links net_machines net_many net_files net_failures
 NET_PORTS     := $(or $(PORT),tcp rdm dgram)
 NET_PROGRAMS  := $(addprefix $(C_TESTS_OUT)/,$(NET_TESTS))
 NET_SUPPORT   := net cable traffic machines relay

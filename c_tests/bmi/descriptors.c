@@ -8,7 +8,7 @@
  */
 #include "../support/log.h"
 #include "../support/pair.h"
-#include "../support/reap.h"
+#include "../support/wait_children.h"
 
 #include <sys/eventfd.h>
 #include <sys/socket.h>

@@ -13,7 +13,7 @@
 #include "../support/log.h"
 #include "../support/memory.h"
 #include "../support/pair.h"
-#include "../support/reap.h"
+#include "../support/wait_children.h"
 
 /* SA_RESTORER, libc's own: there as soon as a disposition has been set once, to whatever. */
 enum { RESTORER = 0x04000000 };

@@ -12,7 +12,7 @@
  * Over rdm a first life of the library in the process is not looked at: libfabric keeps what it
  * opened once per process. Later ones must add nothing.
  */
-#include "../support/leftovers.h"
+#include "../support/cleanup_check.h"
 #include "../support/pair.h"
 
 #include <limits.h>

@@ -11,7 +11,7 @@
  */
 #include "../support/pair.h"
 #include "../support/memory.h"
-#include "../support/reap.h"
+#include "../support/wait_children.h"
 
 #include <dirent.h>
 #include <stdatomic.h>

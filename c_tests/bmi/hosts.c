@@ -9,7 +9,7 @@
  */
 #include "../support/world.h"
 
-#include "hosts_half.h"
+#include "hosts_second.h"
 
 #include <dlfcn.h>
 

@@ -7,7 +7,7 @@
  * Over tcp and datagrams both have the machine's name, and say what number they like; over shared memory a user says the
  * numbers of its own endpoints only. Each becomes a peer of its own (support/siege.h).
  */
-#include "../support/assault.h"
+#include "../support/attack.h"
 #include "../support/siege.h"
 #include "../support/service.h"
 #include "../support/user.h"
@@ -117,8 +117,8 @@ static void attacker(struct side *side)
             of_server.own_number = own_number;
         }
     }
-    assault(&of_server, &client, true);
-    assault(&of_client, &server, false);
+    attack(&of_server, &client, true);
+    attack(&of_client, &server, false);
     tell(side, "done", 0);
 }
 

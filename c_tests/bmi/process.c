@@ -7,7 +7,7 @@
  */
 #include "../support/pair.h"
 #include "../support/memory.h"
-#include "../support/reap.h"
+#include "../support/wait_children.h"
 #include "../support/wire.h"
 
 #include <dirent.h>

@@ -8,7 +8,7 @@
  * refused, "auto" goes over tcp, and "local" nowhere.
  */
 #include "../support/pair.h"
-#include "../support/reap.h"
+#include "../support/wait_children.h"
 #include "../support/syscalls.h"
 #include "../support/user.h"
 

@@ -11,11 +11,11 @@
  * most. Client and bystander go on without an error and without a pause, no message is lost, comes twice or is another's,
  * and the server has the descriptors and the memory of before when the attacker is gone.
  */
-#include "../support/assault.h"
+#include "../support/attack.h"
 #include "../support/machines.h"
 #include "../support/net.h"
 #include "../support/port.h"
-#include "../support/reap.h"
+#include "../support/wait_children.h"
 #include "../support/relay.h"
 #include "../support/secret_file.h"
 #include "../support/service.h"
@@ -90,8 +90,8 @@ static void attacker(struct side *side)
     on_network = hear(side, "on network") != 0;
     server = learn(&of_server);
     client = learn(&of_client);
-    assault(&of_server, &client, true);
-    assault(&of_client, &server, false);
+    attack(&of_server, &client, true);
+    attack(&of_client, &server, false);
     if (on_network && port_is("dgram")) {
         forge(&of_server, of_client.address, of_client.number);
         forge(&of_client, of_server.address, of_server.number);

@@ -191,7 +191,7 @@ impl Error for OpenError {}
 const LEAST_DESCRIPTORS: usize = 14;
 
 /// Descriptors of a page with counters and of a peer: over shared memory its socket and the memory handed over, over rdm two
-/// connections. With fewer, servers began and accepted no connection (`c_tests/bmi/without.c`).
+/// connections. With fewer, servers began and accepted no connection (`c_tests/bmi/no_syscalls.c`).
 const PEERS_DESCRIPTORS: usize = 3;
 
 /// Attempts to draw another number when the kernel's is taken on the other port.

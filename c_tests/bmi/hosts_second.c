@@ -1,9 +1,9 @@
-/* See hosts_half.h. */
+/* See hosts_second.h. */
 #include "../support/host.h"
 #include "../support/op.h"
 #include "../support/pattern.h"
 
-#include "hosts_half.h"
+#include "hosts_second.h"
 
 static const void *table;
 static struct bmi_method_addr *server;

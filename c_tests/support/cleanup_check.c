@@ -1,5 +1,5 @@
-/* See leftovers.h. */
-#include "leftovers.h"
+/* See cleanup_check.h. */
+#include "cleanup_check.h"
 
 #include "memory.h"
 #include "port.h"

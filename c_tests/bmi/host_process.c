@@ -8,7 +8,7 @@
 #include "../support/pair.h"
 #include "../support/log.h"
 #include "../support/memory.h"
-#include "../support/reap.h"
+#include "../support/wait_children.h"
 #include "../support/user.h"
 
 #include <dlfcn.h>

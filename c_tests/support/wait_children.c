@@ -1,5 +1,5 @@
-/* See reap.h. */
-#include "reap.h"
+/* See wait_children.h. */
+#include "wait_children.h"
 
 #include <sys/wait.h>
 

@@ -1,5 +1,5 @@
-/* See assault.h. */
-#include "assault.h"
+/* See attack.h. */
+#include "attack.h"
 
 #include "service.h"
 
@@ -187,7 +187,7 @@ static void flood_with_datagrams(const struct door *door)
     close(fd);
 }
 
-void assault(const struct door *door, const struct identity *as, bool is_server)
+void attack(const struct door *door, const struct identity *as, bool is_server)
 {
     if (is_server)
         become_another(door, as);
