@@ -22,7 +22,7 @@ ARM64_PACKAGES := qemu-user-static gcc-aarch64-linux-gnu g++-aarch64-linux-gnu l
 ARM64_LEFT_OUT := a_client_that_daemonizes_goes_on_in_its_child a_grandchild_goes_on_too parent_and_child_both_go_on \
     pending_operations_end_once_in_the_child_and_go_on_in_the_parent a_child_that_merely_lives_has_nothing \
     a_server_that_daemonizes_serves_its_old_clients_and_new_ones a_child_of_fork_can_be_another_user \
-    a_child_of_a_living_server_gets_an_error_and_its_place_when_that_has_gone \
+    a_child_of_a_living_server_waits_for_its_place \
     forks_of_a_process_with_threads_in_test_calls_go_on a_forked_child_may_begin_a_life_of_its_own \
     a_child_forked_while_others_start_and_look_up_is_not_stuck \
     options_are_taken_up_to_the_end_of_memory the_log_tells_a_mistake_from_an_old_host \

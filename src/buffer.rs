@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_used_for_five_seconds_is_taken_out_and_the_others_stay() {
+    fn buffers_unused_for_five_seconds_are_freed() {
         let mut cache = cache(10 << 20);
         // Freed after 1, 2 and 4 s.
         for place in [1, 2, 4] {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn large_buffers_are_aligned_and_all_can_be_written_to_their_end() {
+    fn large_buffers_are_aligned_and_writable_to_the_end() {
         for size in [
             0,
             1,

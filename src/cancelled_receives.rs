@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_that_is_here_goes_first_and_one_that_is_posted_again_stays() {
+    fn oldest_message_is_dropped_first_and_reposted_ones_stay() {
         let mut abandoned = CancelledReceives::default();
         for tag in [7, 8, 9, 8] {
             abandoned.add(1, tag);

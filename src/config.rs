@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_for_mx_set_for_themselves_is_not_for_the_method() {
+    fn settings_of_mx_programs_do_not_affect_the_method() {
         let (config, refused) = load(
             &[("MX_DISABLE_SHMEM", "1"), ("MX_ZOMBIE", "0")],
             Some("MX_PEERS=/srv/peers;of;all"),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_cannot_be_kept_are_refused_with_the_variables_that_say_so() {
+    fn impossible_limits_are_rejected_naming_the_variables() {
         let refused = |pairs: &[(&str, &str)]| {
             let (config, refused) = load_all(pairs);
             config.check(&refused).map_err(|error| error.to_string())

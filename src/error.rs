@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_argument_is_worth_a_warning_and_a_peer_that_went_is_not() {
+    fn wrong_argument_warns_and_a_lost_peer_does_not() {
         assert_eq!(Error::too_large(7, 6).level(), Level::Warn);
         assert_eq!(
             Error::unknown_address(std::ptr::null_mut::<u8>()).level(),

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_beyond_the_burst_are_counted_and_reported_in_the_next_second() {
+    fn suppressed_lines_are_reported_in_the_next_second() {
         let mut budget = budget();
         let start = Instant::now();
         for _ in 0..BURST {

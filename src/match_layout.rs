@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_negative_to_us_and_a_wrong_version_to_an_old_peer() {
+    fn rejection_is_negative_or_a_wrong_version_to_old_peers() {
         for reason in [Refusal::Version, Refusal::Malformed, Refusal::NoRoom] {
             let fields = Fields::of(refusal_bits(reason));
             assert_eq!(fields.refusal(), Some(reason as i32));

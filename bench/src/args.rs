@@ -337,7 +337,7 @@ mod unit {
     }
 
     #[test]
-    fn lists_are_for_latency_and_bandwidth_and_have_a_byte_in_each_piece() {
+    fn lists_need_a_byte_in_each_piece_and_only_some_tests() {
         let (args, what) = read("latency bandwidth --pieces 64 --sizes 64,1M").unwrap();
         assert_eq!(args.pieces, Some(64));
         assert_eq!(what, What::Tests(vec![Test::Latency, Test::Bandwidth]));

@@ -255,7 +255,7 @@ mod unit_tests {
     }
 
     #[test]
-    fn the_pieces_of_lists_stand_beside_the_size_and_lists_have_no_limits() {
+    fn lists_show_their_pieces_and_have_no_limits() {
         let row = Row {
             reference: beside("bare ring", 40.0),
             ratio: Some(Spread::of(&[2.0])),

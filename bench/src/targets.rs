@@ -126,7 +126,7 @@ mod unit {
     }
 
     #[test]
-    fn over_dgram_one_reference_counts_for_latency_and_another_for_streams() {
+    fn over_dgram_each_measurement_has_its_own_reference() {
         for (test, size, beside, ratio, wanted) in [
             ("latency", 8, "bare UDP", 1.2, Some("goal")),
             ("latency", 8, "bare UDP", 1.4, Some("at least")),

@@ -166,6 +166,6 @@ static void others_client(struct side *side)
 
 TESTS(
     PAIR(cancelling_twice_completes_once, only_server, cancels_twice),
-    PAIR(cancelling_what_was_reported_does_nothing_and_reads_nothing_wrong, only_server, cancels_reported),
+    PAIR(cancelling_a_reported_operation_does_nothing, only_server, cancels_reported),
     PAIR(cancelling_a_send_keeps_the_peer_and_its_other_operations, others_server,
          others_client))

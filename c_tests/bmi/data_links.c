@@ -716,8 +716,8 @@ static void keep_order(struct world *world)
 TESTS(
     DIRECTED_OF(the_first_large_get_opens_a_second_connection_and_no_more, 0, open_one, ROLES_HERE),
     DIRECTED_OF(the_first_large_put_opens_a_second_connection_and_no_more, 1, open_one, ROLES_HERE),
-    DIRECTED_OF(a_get_goes_on_while_the_sides_open_a_data_link_one_after_the_other, 0, hold_attached, ROLES_HERE),
-    DIRECTED_OF(a_put_goes_on_while_the_sides_open_a_data_link_one_after_the_other, 1, hold_attached, ROLES_HERE),
+    DIRECTED_OF(a_get_survives_data_links_opened_in_turn, 0, hold_attached, ROLES_HERE),
+    DIRECTED_OF(a_put_survives_data_links_opened_in_turn, 1, hold_attached, ROLES_HERE),
     DIRECTED_OF(a_get_survives_the_reset_of_its_data_link, 0, cut, ROLES_HERE),
     DIRECTED_OF(a_put_survives_the_reset_of_its_data_link, BY_PUT, cut, ROLES_HERE),
     DIRECTED_OF(a_get_survives_the_end_of_its_data_link, BY_FIN, cut, ROLES_HERE),
@@ -738,5 +738,5 @@ TESTS(
     DIRECTED_OF(a_client_can_do_without_data_links, 1, have_none, ROLES_HERE),
     DIRECTED(a_cancelled_receive_ends_at_once_while_its_bytes_come, cancel_one, ROLES_HERE),
     DIRECTED(a_stranger_cannot_attach_to_a_session, say_it_again, ROLES_HERE),
-    DIRECTED(receives_with_equal_tags_are_reported_in_the_order_of_the_sends, keep_order, {"giver", giver},
+    DIRECTED(equal_tags_are_reported_in_send_order, keep_order, {"giver", giver},
              {"relay", relay}, {"taker", taker}))

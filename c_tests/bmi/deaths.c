@@ -245,7 +245,7 @@ TESTS(
                 {"server", bereft}, {"client", mortal_client}),
     DIRECTED_OF(an_idle_server_misses_a_client_that_is_killed_soon, CLIENT_DIES, kills_one,
                 {"server", idle_server}, {"client", mortal_client}),
-    DIRECTED_OF(posts_to_a_server_that_has_just_died_fail_or_complete_with_an_error, SERVER_DIES, kills_one,
+    DIRECTED_OF(posts_to_a_dying_server_fail_or_end_with_an_error, SERVER_DIES, kills_one,
                 {"server", mortal_server}, {"client", posts_to_dead}),
     DIRECTED(the_first_request_to_a_restarted_server_is_answered_soon, server_returns,
              {"server", mortal_server}, {"next", next_server}, {"client", returning_client}),

@@ -354,7 +354,7 @@ static void thousands(struct world *world)
 
 static const struct scenario scenarios[] = {
     PAIR(what_a_dropped_peer_had_sent_is_thrown_away, drops_sender, is_dropped),
-    DIRECTED(the_host_hears_once_of_each_death_and_may_drop_when_nothing_is_left, sees_guests_off,
+    DIRECTED(the_host_hears_once_of_each_death_and_may_drop_then, sees_guests_off,
              {"server", host_of_guests}, {"guest", guest}),
     DIRECTED(a_caller_that_died_before_it_was_known_is_told_once, kills_unknown, {"server", meets_dead},
              {"caller", dies_unknown}),

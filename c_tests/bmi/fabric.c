@@ -339,12 +339,12 @@ static void tcp_client_of_rdm_address(struct side *side)
 
 TESTS(
     SOLO(libraries_that_are_none_are_named_and_other_ports_work, asks_for_libraries),
-    SOLO(providers_that_are_not_there_or_never_used_are_refused_with_the_reason,
+    SOLO(missing_or_banned_providers_are_rejected_with_reason,
          asks_for_providers),
     SOLO(without_lockable_memory_initialize_works_or_names_the_limit, locks_nothing),
     SOLO(only_rdm_loads_libfabric, local_and_tcp_load_nothing),
     SOLO(initialize_leaves_signals_as_they_were, keeps_signals),
-    PAIR(a_forked_child_opens_its_own_fabric_and_that_of_before_stays_with_the_parent, stays_with_parent,
+    PAIR(a_forked_child_opens_its_own_fabric, stays_with_parent,
          forks),
     PAIR(a_client_with_rdm_reaches_a_server_without_and_says_so_once, tcp_server, rdm_client),
     PAIR(a_server_with_rdm_serves_a_client_without, rdm_server, tcp_client),

@@ -462,6 +462,6 @@ static void lives_through_them(struct side *side)
 }
 
 TESTS(
-    DIRECTED(finalize_with_everything_in_flight_is_soon_over_and_leaves_nothing, ends_everything,
+    DIRECTED(finalize_in_full_flight_is_quick_and_leaves_nothing, ends_everything,
              {"door", door_server}, {"ender", everything_ender}, {"peer", everything_peer}),
     PAIR(fifty_lives_of_the_library_in_one_process_leave_nothing, fifty_lives, lives_through_them))

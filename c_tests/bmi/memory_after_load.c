@@ -226,7 +226,7 @@ static void comes_and_goes(struct world *world)
 }
 
 TESTS(
-    DIRECTED(a_server_gives_back_what_fifty_clients_needed_once_they_have_left, comes_and_goes,
+    DIRECTED(a_server_frees_what_fifty_clients_needed, comes_and_goes,
              {"server", server}, {"first", first_client}, {"client", client}),
     DIRECTED_OF(so_does_one_without_a_helper_thread, ALONE, comes_and_goes, {"server", server},
                 {"first", first_client}, {"client", client}))

@@ -348,11 +348,11 @@ static void guests_come_back(struct world *world)
 }
 
 TESTS_AFTER(port_notices_deaths_soon(),
-    DIRECTED_OF(a_server_that_comes_back_gets_nothing_meant_for_its_former_lives, false, servers_come_back,
+    DIRECTED_OF(a_returning_server_gets_nothing_of_its_former_lives, false, servers_come_back,
                 {"server", phoenix_server}, {"client", loyal_client}),
-    DIRECTED_OF(a_server_that_comes_back_while_its_clients_are_stopped_is_a_new_one, true, servers_come_back,
+    DIRECTED_OF(a_server_returning_to_stopped_clients_is_new, true, servers_come_back,
                 {"server", phoenix_server}, {"client", loyal_client}),
-    DIRECTED_OF(a_guest_that_comes_back_gets_nothing_meant_for_its_former_lives, false, guests_come_back,
+    DIRECTED_OF(a_returning_guest_gets_nothing_of_its_former_lives, false, guests_come_back,
                 {"server", loyal_server}, {"guest", phoenix_guest}),
-    DIRECTED_OF(a_guest_that_comes_back_while_its_server_is_stopped_is_a_new_one, true, guests_come_back,
+    DIRECTED_OF(a_guest_returning_to_a_stopped_server_is_new, true, guests_come_back,
                 {"server", loyal_server}, {"guest", phoenix_guest}))

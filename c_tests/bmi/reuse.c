@@ -312,7 +312,7 @@ static void another_key(struct world *world)
 }
 
 TESTS_AFTER(port_notices_deaths_soon(),
-    DIRECTED(a_program_that_has_taken_a_dead_servers_address_is_not_believed, impostors,
+    DIRECTED(a_program_at_a_dead_servers_address_is_not_trusted, impostors,
              {"server", server}, {"client", client}, {"impostor", impostor}),
-    DIRECTED(an_endpoint_with_another_key_at_a_dead_servers_address_refuses, another_key,
+    DIRECTED(an_endpoint_with_another_key_at_that_address_rejects, another_key,
              {"server", server}, {"client", client}, {"other", other_key}))

@@ -421,8 +421,8 @@ static void leave(struct world *world)
 
 TESTS(
     DIRECTED(a_peer_that_breaks_the_rules_is_cut_off_and_no_other_notices, break_rules, STAGE),
-    DIRECTED(a_flood_grows_a_server_that_fetches_nothing_no_further_than_its_limits, flood,
+    DIRECTED(a_flood_grows_a_passive_server_only_to_its_limits, flood,
              {"server", hoarding_server}, {"good", good_client}, {"dialler", dialler}),
     SOLO(impossible_settings_are_refused_by_name_and_range, wrong_settings),
-    DIRECTED(a_server_that_leaves_tells_all_and_does_not_wait_for_stopped_ones, leave,
+    DIRECTED(a_leaving_server_tells_all_and_waits_for_no_stopped_one, leave,
              {"server", leaving_server}, {"guest", guest}))

@@ -434,7 +434,7 @@ PARTY_TESTS(
                 {"survivor", survivor}, {"short", short_life}),
     DIRECTED_OF(a_peer_whose_end_was_not_noticed_is_connected_to_again, false, restarts,
                 {"survivor", connects_to_each_life}, {"short", short_life}),
-    SOLO(that_no_process_has_an_endpoint_open_is_said_of_no_other_failure,
+    SOLO(only_a_closed_endpoint_is_reported_as_refused,
          says_no_process_only_where_there_is_none),
     PAIR(a_peer_that_has_no_room_says_so, host_of_one, two_guests),
     PAIR(shared_memory_can_be_forgone, without_shared_memory, with_shared_memory))

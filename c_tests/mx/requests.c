@@ -823,7 +823,7 @@ PARTY_TESTS(
     SOLO(a_receiver_with_little_room_makes_senders_wait, a_small_unexpected_queue),
     SOLO(a_requests_context_can_be_asked_for_until_it_is_tested, requests_know_their_context),
     SOLO(receives_name_their_context_and_peeking_is_refused, masks_must_cover_the_field),
-    SOLO(while_progression_is_disabled_nothing_moves_and_nothing_is_lost, disabled_and_enabled),
+    SOLO(disabled_progression_moves_and_loses_nothing, disabled_and_enabled),
     PAIR(messages_move_while_the_program_computes, computes, sends_to_who_computes),
     SOLO(a_time_out_of_the_endpoint_concerns_later_sends, later_requests),
     SOLO(a_time_out_of_a_request_concerns_that_one, one_request),

@@ -204,5 +204,5 @@ static void everything_at_once(struct side *side)
 }
 
 PARTY_TESTS(
-    SOLO(threads_that_wait_are_woken_and_return_when_their_endpoint_is_closed, woken_and_closed),
+    SOLO(waiting_threads_return_when_their_endpoint_closes, woken_and_closed),
     SOLO(all_calls_at_once_do_no_harm, everything_at_once))

@@ -231,14 +231,14 @@ static void behind_translator(struct world *world)
 }
 
 TESTS(
-    DIRECTED(the_first_network_of_each_may_be_one_that_the_other_is_not_on, management_first,
+    DIRECTED(the_first_networks_of_two_machines_may_differ, management_first,
              {"server", server}, {"client", client}),
     DIRECTED(a_server_is_found_at_the_address_of_its_name, named_after_the_second,
              {"server", named_server}, {"client", client_of_a_name}),
     DIRECTED_OF(a_bridge_of_containers_may_come_first_on_both, true, docker_first, {"server", server}, {"client", client}),
     DIRECTED_OF(a_bridge_of_containers_may_come_first_on_the_client, false, docker_first, {"server", server},
                 {"client", client}),
-    DIRECTED(a_client_with_two_addresses_is_seen_as_the_one_that_it_calls_from, two_addresses,
+    DIRECTED(a_client_with_two_addresses_is_seen_at_its_source, two_addresses,
              {"server", server}, {"client", client}, {"second", over_the_second}),
     DIRECTED(a_client_may_be_behind_a_firewall, behind_firewall, {"server", server},
              {"client", client}),

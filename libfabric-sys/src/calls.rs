@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_the_tables_size_does_not_cover_is_not_looked_at() {
+    fn members_beyond_the_table_size_are_not_read() {
         let covered = offset_of!(fi_ops_msg, send) + size_of::<usize>();
         for (size, expected) in [
             (0, -(FI_ENOSYS as isize)),

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_provider_left_out_reads_as_nothing_and_all_is_freed_once() {
+    fn omitted_provider_fields_read_as_empty_and_free_once() {
         let functions = Functions {
             getinfo,
             freeinfo,

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_that_is_missing_does_not_make_the_library_absent() {
+    fn missing_dependency_does_not_make_the_library_absent() {
         let name = Path::new(USUAL_NAME);
         let absent = "libfabric.so.1: cannot open shared object file: No such file or directory";
         let dependency = "libpsm2.so.2: cannot open shared object file: No such file or directory";

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_follow_each_other_are_one_and_few_others_are_kept() {
+    fn adjacent_parts_are_merged_and_few_others_are_kept() {
         let mut queues = Queues::default();
         assert!(queues.add_stream(part(1, 0, 10)));
         assert!(queues.add_stream(part(1, 10, 20)));
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stream_that_has_waited_longest_has_a_turn_after_so_many_bytes_of_others() {
+    fn longest_waiting_stream_gets_a_turn_after_enough_bytes() {
         const PACKET: usize = PASSED_MAX / 4;
         let mut queues = Queues::default();
         assert!(queues.add_stream(part(1, 0, 2 * PACKET)));

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn proofs_and_nonces_are_those_of_every_version_with_this_label() {
+    fn proofs_and_nonces_stay_the_same_in_every_version() {
         let secret = secret("0123456789abcdef");
         assert_eq!(
             hex(&secret.prove(Role::Caller, &WORDS)),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_is_worth_something_for_its_side_words_link_and_secret_alone() {
+    fn proof_is_valid_only_for_its_side_words_link_and_secret() {
         let ours = secret("0123456789abcdef");
         let proof = ours.prove(Role::Caller, &WORDS);
         assert!(ours.verify(Role::Caller, &WORDS, &proof));

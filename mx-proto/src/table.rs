@@ -168,7 +168,7 @@ mod tests {
     use crate::LinkId;
 
     #[test]
-    fn a_large_table_has_a_quarter_in_reserve_at_most_and_grows_seldom() {
+    fn large_table_reserves_a_quarter_and_grows_seldom() {
         let mut table = Table::<LinkId, usize>::default();
         let mut capacities = Vec::new();
         for n in 1..=100_000 {

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_of_one_tick_come_out_in_the_order_in_which_they_were_set() {
+    fn deadlines_of_one_tick_expire_in_setting_order() {
         for span in [300, 5_000, 300_000, 20_000_000] {
             let mut wheel = Wheel::new(TICK);
             let mut timers: Vec<_> = (0..40).map(|n| wheel.set(ms(0), ms(span), n)).collect();

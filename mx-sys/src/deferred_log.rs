@@ -131,7 +131,7 @@ mod tests {
     static OWN: Lines = Lines::new();
 
     #[test]
-    fn lines_are_said_once_and_in_their_order_and_none_within_another() {
+    fn deferred_lines_are_logged_once_in_order_not_nested() {
         fn say(level: Level, text: &CStr) {
             let text = text.to_str().unwrap().to_owned();
             if text == "b" {

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_when_a_step_says_so_and_otherwise_when_the_time_is_up() {
+    fn linger_ends_by_its_step_or_by_time() {
         let mut steps = 0;
         linger(Duration::from_secs(60), || {
             steps += 1;

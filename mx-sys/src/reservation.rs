@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_address_space_leaves_nearly_all_of_it_to_the_program() {
+    fn address_space_limit_leaves_most_to_the_program() {
         assert!(child_says(|| {
             let limit = libc::rlimit {
                 rlim_cur: 1 << 30,

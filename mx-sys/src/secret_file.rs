@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_ours_for_us_alone_is_read_without_its_last_newline() {
+    fn private_own_file_is_read_without_its_last_newline() {
         let place = Place::new();
         for mode in [0o600, 0o400] {
             assert!(is(&read(&place.file(GOOD, mode)).unwrap(), GOOD));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_an_error_that_says_what_was_found_and_what_is_wanted() {
+    fn other_errors_name_what_was_found_and_expected() {
         let place = Place::new();
         let says = |path: &Path, expected: &str| {
             let error = read(path).unwrap_err().to_string();

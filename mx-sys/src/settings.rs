@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_sets_what_it_reads_at_both_ends_of_its_range_and_nothing_else() {
+    fn each_setting_stores_its_whole_range_and_nothing_else() {
         for row in Settings::mx_rows() {
             let texts = match row.kind {
                 ValueKind::Number(min, max)

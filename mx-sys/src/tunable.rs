@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_refused_with_what_would_have_been_right() {
+    fn out_of_range_values_are_rejected_with_the_range() {
         let all = [
             ("NUMBER", vec!["4", "11", "-6", "", "six", "6.0"], "5 to 10"),
             (

@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn filling_a_list_writes_across_segments_and_never_past_the_end() {
+    fn filling_a_list_crosses_segments_and_stays_inside() {
         let mut pieces = vec![vec![0u8; 2], vec![0u8; 3], vec![0u8; 1]];
         let mut memory = list_of(&mut pieces);
         assert_eq!(memory.fill(1, 100, &b"0123456789"[..], 2), 5);
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_a_buffer_of_ours_is_in_it_when_it_is_had_back() {
+    fn bytes_written_to_a_library_buffer_are_returned() {
         let mut memory = UserMemory::owned(MallocBuffer::new(5).unwrap());
         assert_eq!(memory.fill(0, 5, &b"hello"[..], 0), 5);
         assert_eq!(read(&memory, 0, 9), b"hello");

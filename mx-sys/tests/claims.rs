@@ -43,7 +43,7 @@ fn seen(ports: &HostPorts<Pieces>, own: &Identity, link: LinkId) -> Option<NicId
 }
 
 #[test]
-fn a_caller_is_named_by_its_source_and_the_interfaces_as_they_are_now() {
+fn caller_is_named_by_source_and_current_interfaces() {
     in_own_process!();
     let alone = have_own_network();
     let (ports, own, _caller, link) = called("127.0.0.1");

@@ -107,7 +107,7 @@ fn works_in_a_child(shared: &Shared<Counter>, generation: u32) -> Result<(), i32
 }
 
 #[test]
-fn a_child_goes_on_with_an_engine_on_which_threads_of_its_parent_wait() {
+fn forked_child_continues_despite_waiting_parent_threads() {
     in_own_process!();
     let shared = Shared::new(Counter::default(), Tuning::default()).unwrap();
     let shared: &'static Shared<Counter> = Box::leak(Box::new(shared));

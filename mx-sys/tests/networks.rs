@@ -84,7 +84,7 @@ impl Node {
 }
 
 #[test]
-fn a_sleeping_endpoint_hears_of_interfaces_and_leaves_addresses_that_do_not_come_back() {
+fn sleeping_endpoint_follows_interfaces_and_drops_addresses() {
     in_own_process!();
     if !have_own_network() {
         eprintln!("no network of its own: not tried");
@@ -123,7 +123,7 @@ fn a_sleeping_endpoint_hears_of_interfaces_and_leaves_addresses_that_do_not_come
 }
 
 #[test]
-fn an_rdm_device_moves_to_the_interface_that_is_asked_for_when_that_is_there() {
+fn rdm_device_moves_to_the_requested_interface() {
     in_own_process!();
     if !have_own_network() {
         eprintln!("no network of its own: not tried");

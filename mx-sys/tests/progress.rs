@@ -188,7 +188,7 @@ fn a_nearer_deadline_is_noticed_by_a_sleeping_progress_thread() {
 }
 
 #[test]
-fn a_progress_thread_without_an_engine_to_look_after_notices_when_there_is_one() {
+fn progress_thread_notices_a_new_engine() {
     let (shared, feeder) = shared(0);
     shared.lock().open = false;
     thread::scope(|scope| {

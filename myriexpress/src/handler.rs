@@ -154,7 +154,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn setting_a_handler_gives_the_one_before_and_null_is_the_fatal_one() {
+    fn set_handler_returns_the_old_one_and_null_is_fatal() {
         let _alone = listen();
         assert_eq!(word(set(None)), word(Some(listening)));
         assert_eq!(word(set(Some(returned))), word(Some(fatal)));
@@ -172,7 +172,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_failed_request_keeps_its_status_unless_the_handler_says_otherwise() {
+    fn failed_request_keeps_its_status_unless_handler_changes_it() {
         let _alone = listen();
         let endpoint = EndpointHandle(0);
         let mut status = Status {

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_stands_at_its_number_and_other_numbers_are_refused() {
+    fn each_key_is_at_its_number_and_other_numbers_are_rejected() {
         for number in 1..=16 {
             assert_eq!(key(number).unwrap() as u32, number);
         }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_room_is_refused_and_what_is_optional_is_written_where_it_fits() {
+    fn short_buffers_are_rejected_and_optional_parts_fit() {
         let ids = Answer {
             bytes: vec![1; 24],
             needed: 16,

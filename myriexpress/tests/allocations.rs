@@ -73,7 +73,7 @@ fn exchange(
 }
 
 #[test]
-fn a_small_message_allocates_nothing_once_the_tables_have_grown() {
+fn small_message_does_not_allocate_once_tables_have_grown() {
     in_own_process!();
     let (a, b) = (open(), open());
     let to_b = connect(a, b);

@@ -105,7 +105,7 @@ fn open() -> mx_endpoint_t {
 
 /// In a process of its own: it ends by finalizing the library.
 #[test]
-fn every_wrong_argument_has_its_code_and_leaves_the_outputs_alone() {
+fn wrong_arguments_get_their_code_and_outputs_stay() {
     in_own_process!();
     let nic = nic::own_nic(None).unwrap().0;
     let ep = open();

@@ -132,7 +132,7 @@ fn checked(status: &Status) {
 const LENGTHS: [usize; 4] = [0, 80, 5_000, 100_000];
 
 #[test]
-fn what_threads_send_receive_and_cancel_in_each_others_way_ends_exactly_once() {
+fn concurrent_sends_receives_and_cancels_end_exactly_once() {
     for port in [ROUTE_LOCAL, ROUTE_TCP] {
         exchange(port);
     }
@@ -260,7 +260,7 @@ fn busy_until_the_end(ep: EndpointHandle, own: Address, lent: &Lent, role: usize
 }
 
 #[test]
-fn who_waits_for_an_endpoint_that_is_closed_hears_of_it_and_its_memory_is_left_alone() {
+fn waiters_of_a_closed_endpoint_return_and_memory_is_safe() {
     // A peer that connects and talks to the endpoint that is there, and endpoints that take
     // places which have just become free.
     let peer = open(ROUTE_LOCAL);

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_has_an_id_of_its_own_and_no_other_number_is_one() {
+    fn operation_ids_are_unique_and_other_numbers_are_none() {
         assert_eq!(Blocks::default().find(0), None);
         let mut blocks = blocks(200);
         assert_eq!((blocks.len(), blocks.shown()), (256, 100));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_reads_id_and_address_at_their_offsets_also_afterwards() {
+    fn host_reads_id_and_address_even_after_completion() {
         let mut blocks = blocks(64);
         let words = ptr::with_exposed_provenance::<u64>(blocks.id(6) as usize);
         // SAFETY: a block, which is larger and never unmapped.

@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_id_of_twenty_bits_is_given_out_and_then_the_oldest_free_one() {
+    fn last_20_bit_id_is_used_then_the_oldest_free_one() {
         let mut peers = Peers::default();
         let mut first = None;
         // Only the last few live at the same time, as with clients that come and go.

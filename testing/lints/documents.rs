@@ -178,7 +178,7 @@ fn check_transitions<S: Display>(file: &str, transitions: &[Transition<S>]) {
 }
 
 #[test]
-fn the_transitions_of_peers_and_operations_are_those_in_the_code() {
+fn documented_transitions_match_the_code() {
     check_transitions("src/peer/state.rs", TRANSITIONS);
     check_transitions("mx-proto/src/op_states.rs", op_states::TRANSITIONS);
 }
@@ -444,7 +444,7 @@ fn dissected(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_dissector_knows_the_kinds_that_are_documented_and_no_others() {
+fn dissector_knows_exactly_the_documented_kinds() {
     let kinds = |path: &str, title: &str| -> Vec<String> {
         let text = text_of(path);
         let (_, section) = text.split_once(&format!("\n## {title}\n")).unwrap();

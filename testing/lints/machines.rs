@@ -30,7 +30,7 @@ fn words(target: &str) -> String {
 }
 
 #[test]
-fn of_machines_those_with_short_addresses_and_big_ends_are_refused() {
+fn short_address_and_big_endian_machines_are_refused() {
     for (target, short, big) in [
         ("x86_64-unknown-linux-gnu", false, false),
         ("aarch64-unknown-linux-gnu", false, false),

@@ -45,7 +45,7 @@ fn run(environment: &[(&str, &str)]) -> (String, String) {
 }
 
 #[test]
-fn warnings_are_warnings_of_gossip_and_the_rest_follows_the_debug_mask() {
+fn gossip_gets_warnings_always_and_the_rest_by_mask() {
     let (out, err) = run(&[]);
     let code = -1_073_741_977;
     let unknown = format!("bmi_mx: debug: BMI_mx_get_info: unknown info key 99 ({code})");

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_is_the_answer_and_a_failure_the_librarys_code_or_null() {
+    fn success_returns_the_value_and_failure_a_code_or_null() {
         assert_eq!(answer::<_, c_int>(|| Ok(3)), 3);
         assert_eq!(answer::<_, u32>(|| Ok(())), 0);
         assert_eq!(REFUSED.take(), None);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_becomes_a_code_or_null_and_stays_inside_also_that_of_an_error_handler() {
+    fn panics_become_codes_even_in_an_error_handler() {
         assert_eq!(answer::<_, c_int>(|| panic!("at {}", 7)), -5);
         assert!(answer::<_, *mut u8>(|| panic!("literal")).is_null());
         answer::<_, ()>(|| std::panic::panic_any(7_u8));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_stays_inside_also_one_whose_payload_panics_when_dropped() {
+    fn panics_stay_inside_even_if_their_payload_panics() {
         struct Bomb;
         impl Drop for Bomb {
             fn drop(&mut self) {

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_receives_may_be_larger_than_any_message_and_no_larger_than_memory() {
+    fn receives_may_exceed_any_message_but_not_memory() {
         let limit = bmi_size_t::from(MAX_MESSAGE);
         for kind in [PostKind::Send, PostKind::SendUnexpected] {
             assert_eq!(message_size(kind, "size", limit).unwrap(), limit as usize);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_has_room_for_one_credit_and_a_message_is_in_one_of_them() {
+    fn slot_holds_one_credit_and_a_message_uses_one_slot() {
         for paid in [
             Payment::Slot(Lane::Matched),
             Payment::Slot(Lane::Unexpected),

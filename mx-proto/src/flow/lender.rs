@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_holds_one_message_until_it_is_taken_and_that_is_told_at_once() {
+    fn slot_is_busy_until_its_message_is_taken() {
         let mut them = Lender::default();
         for n in 1..=40u32 {
             for lane in Lane::ALL {

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_costs_its_bytes_and_its_bookkeeping_in_whole_credits() {
+    fn message_costs_bytes_and_bookkeeping_in_credits() {
         for (len, credits) in [
             (0, 1),
             (8, 1),

@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_follow_the_number_of_different_bits_and_not_that_of_receives() {
+    fn buckets_grow_with_distinct_bits_not_with_receives() {
         let mut all = Beside::default();
         let buckets = |all: &Beside| all.posted.classes[0].buckets.len();
         for _ in 0..10_000 {

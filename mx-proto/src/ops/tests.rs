@@ -222,7 +222,7 @@ fn random_steps<const N: u32>(rng: &mut Rng) {
 }
 
 #[test]
-fn operations_and_their_lists_are_what_they_should_be_after_random_steps() {
+fn operations_and_lists_stay_consistent_in_random_steps() {
     mx_sim::seeds::each(300, |seed| {
         let mut rng = Rng::new(seed);
         random_steps::<0>(&mut rng);
@@ -243,7 +243,7 @@ fn spent<const N: u32>(ops: &mut Ops<Delayed<N>>) -> Option<RequestId> {
 }
 
 #[test]
-fn a_freed_place_is_used_again_after_as_many_others_and_names_of_none_are_none() {
+fn freed_place_is_reused_after_others_and_bad_ids_are_none() {
     let mut ops = Ops::<Delayed<32>>::default();
     let first = spent(&mut ops).unwrap();
     for n in 0..200 {
@@ -267,7 +267,7 @@ fn a_freed_place_is_used_again_after_as_many_others_and_names_of_none_are_none()
 }
 
 #[test]
-fn generations_go_round_without_the_highest_bit_and_without_zero() {
+fn generations_wrap_without_high_bit_and_zero() {
     let mut ops = Ops::<Delayed<0>>::default();
     ops.next_generation = u32::MAX >> 1;
     let last = spent(&mut ops).unwrap();
@@ -282,8 +282,7 @@ fn generations_go_round_without_the_highest_bit_and_without_zero() {
 }
 
 #[test]
-fn an_operation_that_is_over_when_it_is_posted_takes_a_place_until_it_is_freed_and_is_never_under_way()
- {
+fn operation_complete_at_post_keeps_its_place_until_freed() {
     let mut ops = Ops::<Delayed<0>>::default();
     let all: Vec<_> = std::iter::from_fn(|| ops.add_done(7)).collect();
     assert_eq!((all.len(), ops.in_use()), (MOST as usize, MOST as usize));

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ping_is_answered_once_the_data_channel_is_empty_or_after_a_while() {
+    fn ping_is_answered_when_data_channel_is_empty_or_late() {
         for (empty, after) in [(true, Duration::ZERO), (false, WAIT_MAX)] {
             let (mut answers, mut timers) = (Answers::default(), Timers::new());
             answers.on_ping(Instant(7), 1);

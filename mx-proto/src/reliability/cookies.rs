@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_is_told_the_same_for_an_epoch_and_everything_counts() {
+    fn caller_gets_one_cookie_per_epoch_that_depends_on_all_input() {
         let mut cookies = cookies();
         let told = cookies.of_caller((&"here", HERE), 5, Seq(9), 3);
         // Others, and what we draw ourselves, change nothing.

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubted_peer_is_lost_soon_unless_it_is_heard_for_long_enough() {
+    fn probed_peer_is_lost_soon_unless_it_is_heard_long_enough() {
         let config = ReliableConfig::default();
         let at = |ms| Instant(7).after(Duration::from_millis(ms));
         let mut peer = KeepAlive::new(at(0));

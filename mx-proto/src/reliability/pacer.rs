@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_the_window_and_a_quarter_or_twice_it_in_slow_start() {
+    fn pacing_rate_is_1_25_or_2_windows_per_round_trip() {
         for (round, window) in [(10 * MS, 1 << 20), (MS, 100_000), (100 * MS, 30_000)] {
             let rate = window * 1000 / round.as_millis() as u64;
             for batch in [100, 1472, 20_000, 64 << 10, 1 << 20] {

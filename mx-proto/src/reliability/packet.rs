@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn another_protocol_or_version_is_malformed_though_its_checksum_is_right() {
+    fn other_protocol_or_version_is_malformed_despite_checksum() {
         for at in 0..3 {
             let mut bytes = emitted(header(DatagramKind::Data), b"some payload");
             bytes[at] ^= 1;
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_datagrams_and_payloads_where_none_belong_are_refused() {
+    fn truncated_datagrams_and_stray_payloads_are_rejected() {
         for kind in KINDS {
             let bytes = emitted(header(kind), &payload(kind));
             for len in 0..bytes.len() {
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_has_whole_words_and_no_more_than_there_are() {
+    fn ack_has_whole_words_and_not_too_many() {
         let most = 8 * (SACK_WORDS - 1);
         for (len, fits) in [(0, true), (4, false), (most, true), (most + 8, false)] {
             let bytes = emitted(header(DatagramKind::Ack), &vec![0; len]);
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_flags_flags_of_other_kinds_and_missing_cookies_are_refused() {
+    fn unknown_or_misplaced_flags_and_no_cookies_are_rejected() {
         let data = header(DatagramKind::Data);
         let bad = [
             Header { flags: 16, ..data },
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_gives_its_name_back_and_a_lie_about_its_length_gives_none() {
+    fn greeting_returns_its_name_unless_the_length_is_wrong() {
         assert_eq!(name_of(&greeting(b"here")), Some(&b"here"[..]));
         assert_eq!(name_of(&greeting(b"")), Some(&b""[..]));
         let mut lie = greeting(b"here");

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_body_is_as_long_as_what_has_come_and_never_longer_than_it_can_be() {
+    fn kept_body_grows_with_arrivals_up_to_its_length() {
         let packet = packet(1, 950);
         let (mut partial, mut above) = (Partial::default(), Above::default());
         partial.begin(packet.len() as u32);

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quote_that_is_long_enough_and_of_a_datagram_of_ours_names_its_sender() {
+    fn complete_quote_of_our_datagram_names_its_sender() {
         let mut bytes = Vec::new();
         Header::new(DatagramKind::Ping, 5, 0x1122_3344_5566_7788).emit(&[], &mut bytes);
         for len in 0..Quote::BYTES {

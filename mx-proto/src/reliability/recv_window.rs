@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_the_words_of_an_acknowledgement_is_left_out() {
+    fn segments_beyond_an_acknowledgements_bits_are_omitted() {
         let mut window = RecvWindow::new(START, 32_768);
         window.mark(START.ahead(1088));
         assert_eq!(sack(&window).last(), Some(&(1 << 63)));

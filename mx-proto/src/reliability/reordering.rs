@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_waited_for_longer_than_two_round_trips_and_a_quarter() {
+    fn reordering_wait_is_at_most_two_and_a_quarter_rtt() {
         let (mut reordering, rtt) = (Reordering::new(), rtt(16 * MS));
         for age in [32 * MS, 33 * MS, Duration::MAX] {
             reordering.on_reordered(s(100), age, &rtt);

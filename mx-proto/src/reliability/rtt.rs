@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_to_be_delayed_is_waited_for_less_long_but_not_for_nothing() {
+    fn rto_without_ack_delay_is_shorter_but_not_zero() {
         let mut rtt = rtt();
         assert_eq!(rtt.answer(), rtt.rto_without_backoff());
         rtt.on_sample(s(1), Duration::from_micros(10));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_path_is_waited_for_as_long_as_it_takes_and_the_delay_of_acks() {
+    fn rto_of_a_steady_path_is_its_rtt_plus_ack_delay() {
         let mut rtt = rtt();
         (0..200).for_each(|_| rtt.on_sample(s(1), 20 * MS));
         assert!(rtt.rto() >= 20 * MS + DELAY);

@@ -49,7 +49,7 @@ fn a_withdrawn_offer_is_found_by_its_id() {
 }
 
 #[test]
-fn of_two_offers_with_one_name_the_younger_has_it_and_the_older_is_not_lost() {
+fn younger_of_two_offers_with_one_name_wins_it() {
     let mut unexpected = UnexpectedQueue::default();
     for bits in [1, 2, 3] {
         come_offered(&mut unexpected, 3, bits, 42);
@@ -490,7 +490,7 @@ fn tags(inbox: &mut UnexpectedQueue<u32>) -> Vec<u64> {
 }
 
 #[test]
-fn the_memory_of_a_flood_is_given_back_and_that_of_fewer_messages_is_kept() {
+fn memory_of_a_flood_is_returned_and_a_little_kept() {
     for (count, kept) in [(KEPT_MAX / 2, true), (2 * KEPT_MAX, false)] {
         let mut inbox = UnexpectedQueue::default();
         for n in 0..count as u64 {

@@ -277,7 +277,7 @@ const ATTACKS: [(&str, Attack); 11] = [
 ];
 
 #[test]
-fn what_comes_early_takes_no_more_than_is_counted_and_that_is_limited() {
+fn early_bytes_are_counted_and_limited() {
     for (name, attack) in ATTACKS {
         for wanted in [false, true] {
             let mut stage = Stage::new();
@@ -314,7 +314,7 @@ fn what_was_counted_is_given_back_when_the_sessions_end() {
 }
 
 #[test]
-fn bytes_of_the_front_fragment_that_are_not_the_next_end_the_session() {
+fn misplaced_bytes_of_the_front_fragment_end_the_session() {
     for attack in [front_without_a_header, front_with_a_header] {
         let mut stage = Stage::new();
         let session = stage.open(1);

@@ -44,7 +44,7 @@ fn flood(stage: &mut Stage, peers: u32, len: usize) -> u32 {
 }
 
 #[test]
-fn a_peer_is_over_quota_while_its_messages_take_most_of_its_credit() {
+fn peer_is_over_quota_while_its_messages_hold_most_credit() {
     let (mut stage, _) = one_peer(1 << 20);
     let peer = stage.remote_of(0);
     assert!(!stage.node.is_over_quota(peer));
@@ -169,7 +169,7 @@ fn a_peer_that_sends_but_reads_nothing_has_one_ping_waiting() {
 }
 
 #[test]
-fn one_that_introduces_itself_with_another_session_ends_its_link() {
+fn introduction_with_another_session_ends_the_link() {
     let (mut stage, _) = one_peer(1 << 20);
     let id = stage.remote_of(0);
     stage.call_from((0, 0, 6), VERSION, 1 << 30);
@@ -208,7 +208,7 @@ fn a_remote_whose_sends_wait_for_credits_is_stalled() {
 }
 
 #[test]
-fn pings_that_could_not_be_answered_are_answered_once_and_with_the_last_number() {
+fn unanswered_pings_get_one_answer_with_the_last_number() {
     let (mut stage, _) = one_peer(1 << 20);
     stage.deafen(1);
     for number in [5, 7, 0] {
@@ -257,7 +257,7 @@ fn a_peer_that_pulls_without_end_gets_little_data() {
 }
 
 #[test]
-fn sessions_of_one_life_on_ever_new_links_have_the_share_of_their_source() {
+fn sessions_of_one_life_share_the_quota_of_their_source() {
     let config = Config {
         max_remotes: 100,
         ..limited(1 << 20)
@@ -304,7 +304,7 @@ fn answers_that_strangers_do_not_read_take_a_bounded_room() {
 }
 
 #[test]
-fn what_is_called_off_for_one_that_reads_nothing_ends_it_at_last() {
+fn cancels_for_a_peer_that_reads_nothing_end_it() {
     let (mut stage, _) = one_peer(1 << 20);
     let to = stage.remote_of(0);
     let offer = |stage: &mut Stage| {
@@ -370,7 +370,7 @@ fn messages_of_peers_that_left_count_until_they_are_received() {
 }
 
 #[test]
-fn a_peer_that_is_failed_for_a_message_leaves_none_of_its_credits_behind() {
+fn failed_peer_leaves_no_credits_of_its_message_behind() {
     for offered in [false, true] {
         let mut stage = Stage::with_peers(limited(1 << 20), 2);
         let [honest, _] = [0, 1].map(|n| stage.remote_of(n));
@@ -401,7 +401,7 @@ fn withdraw(stage: &Stage, peer: u32, name: u64) {
 
 /// A pass over all receives for each packet would make ten thousand million steps of these.
 #[test]
-fn calling_off_what_never_was_costs_the_same_however_much_is_posted() {
+fn cancelling_unknown_requests_has_constant_cost() {
     let mut stage = Stage::with_peers(Config::default(), 2);
     let exact = MatchMask::EXACT;
     for n in 0..100_000 {

@@ -13,7 +13,7 @@ const GOAL: isize = 700;
 const ENDPOINT: isize = 1 << 20;
 
 #[test]
-fn a_quiet_remote_takes_little_memory_whether_it_was_busy_or_not() {
+fn quiet_remote_takes_little_memory_even_after_load() {
     // Just after a table has grown it is worst, just before it is best.
     for peers in [1_025, 2_000, 10_000, 16_385] {
         let before = live();

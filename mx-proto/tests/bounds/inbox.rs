@@ -115,7 +115,7 @@ fn slots_are_free_again_when_their_messages_are_taken() {
 }
 
 #[test]
-fn what_came_in_slots_stays_when_its_sender_goes_if_there_is_room() {
+fn slot_messages_outlive_their_sender_if_there_is_room() {
     // One credit is all there is.
     let mut stage = begin(0, 3);
     assert_eq!(stage.node.flow_stats().total, 1);
@@ -260,7 +260,7 @@ fn whatever_peers_say_nothing_is_lost_of_what_there_is() {
 
 /// A message that stayed in a slot would need room, and there is none.
 #[test]
-fn the_slot_of_a_message_that_is_being_decided_is_free_when_its_sender_goes() {
+fn slot_of_an_undecided_message_is_free_without_sender() {
     let mut stage = begin(0, 2);
     let poor = (0..2).find(|n| stage.free(*n) == 0).unwrap();
     say_in(&stage, poor, Lane::Unexpected);

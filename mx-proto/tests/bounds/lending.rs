@@ -121,7 +121,7 @@ fn each_revoke_is_answered_once() {
 }
 
 #[test]
-fn credits_given_back_unasked_or_that_were_not_there_end_their_sender() {
+fn invalid_credit_returns_end_the_sender() {
     let mut stage = listening(1 << 20, 120);
     let others = |stage: &Stage| stage.node.remotes();
     stage.say(7, Header::new(Kind::Return, 0, 1), &[]);
@@ -150,7 +150,7 @@ fn credits_given_back_unasked_or_that_were_not_there_end_their_sender() {
 }
 
 #[test]
-fn what_we_send_in_one_lane_passes_what_waits_in_the_other_and_only_then() {
+fn lanes_pass_each_other_only_when_stuck() {
     for full in Lane::ALL {
         let mut stage = Stage::new(Config::default());
         stage.peers(|peers| peers.listen = true);
@@ -204,7 +204,7 @@ fn what_we_send_in_one_lane_passes_what_waits_in_the_other_and_only_then() {
 }
 
 #[test]
-fn a_peer_of_the_version_before_is_told_so_in_a_header_that_it_can_read() {
+fn older_version_is_rejected_in_a_readable_header() {
     let mut stage = listening(1 << 20, 1);
     stage.call_as(1, 1, VERSION - 1, 1 << 30);
     stage.run();
@@ -217,7 +217,7 @@ fn a_peer_of_the_version_before_is_told_so_in_a_header_that_it_can_read() {
 }
 
 #[test]
-fn a_remote_with_few_credits_left_is_told_of_what_is_due_although_its_messages_are_kept() {
+fn remote_short_of_credits_is_told_of_due_ones() {
     let mut stage = listening(1 << 20, 1);
     let first = stage.free(0);
     let due = first / 4;

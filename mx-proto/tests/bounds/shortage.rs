@@ -37,7 +37,7 @@ fn config() -> Config {
 const FREE: isize = 2 << 20;
 
 #[test]
-fn remotes_and_their_messages_take_no_more_than_is_claimed_for_them() {
+fn remotes_and_messages_stay_within_their_claims() {
     for (peers, for_all) in [
         (3_000, false),
         (3_000, true),
@@ -77,7 +77,7 @@ fn remotes_and_their_messages_take_no_more_than_is_claimed_for_them() {
 }
 
 #[test]
-fn newcomers_are_refused_while_memory_is_short_and_let_in_afterwards() {
+fn newcomers_are_rejected_while_memory_is_short() {
     for level in [MemoryLevel::Short, MemoryLevel::Critical] {
         let mut stage = Stage::with_peers(config(), 1);
         stage.peers(|peers| peers.listen = true);

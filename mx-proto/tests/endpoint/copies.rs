@@ -41,7 +41,7 @@ fn receive(pair: &mut Pair, all: std::ops::Range<u64>, len: usize) {
 }
 
 #[test]
-fn nothing_is_copied_behind_what_could_have_to_wait_for_credits() {
+fn sends_behind_one_that_may_wait_for_credits_are_not_copied() {
     let (mut pair, b, first) = full();
     assert!(!sent(&mut pair, b, first, 8, SendMode::Standard));
     assert!(!sent(&mut pair, b, first + 1, 8, SendMode::Buffered));
@@ -66,7 +66,7 @@ fn a_link_that_has_room_again_is_used_before_the_port_says_so() {
 }
 
 #[test]
-fn what_is_complete_goes_before_we_part_if_there_is_room_by_then() {
+fn completed_copies_leave_before_disconnect_if_they_fit() {
     let (mut pair, b, first) = full();
     for word in first..first + 5 {
         assert!(sent(&mut pair, b, word, 8, SendMode::Buffered));

@@ -231,7 +231,7 @@ fn two_that_call_each_other_have_two_sessions_in_every_order() {
 }
 
 #[test]
-fn calls_of_two_names_are_two_sessions_of_one_process_in_every_order() {
+fn calls_of_two_names_are_two_sessions_of_one_process() {
     let begin = || {
         let pair = Pair::new();
         let (b, alias) = (pair.target(Side::B), pair.alias_of_b());

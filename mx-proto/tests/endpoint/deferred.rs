@@ -27,7 +27,7 @@ fn next(pair: &mut Pair) -> Deferred {
 }
 
 #[test]
-fn the_bytes_of_a_deferred_message_may_be_changed_before_the_decision() {
+fn deferred_bytes_may_be_changed_before_the_decision() {
     let (mut pair, b) = associated();
     send(&mut pair, b, 1, vec![1, 2]);
     arrive(&mut pair);
@@ -122,7 +122,7 @@ fn assert_nothing_left(pair: &mut Pair) {
 }
 
 #[test]
-fn a_small_offer_is_shown_with_its_bytes_which_are_not_kept_for_a_later_receive() {
+fn small_offer_is_previewed_and_bytes_are_not_kept() {
     for len in [1, PREVIEW_MAX as usize] {
         let (mut pair, _, _) = previewing(pattern(len, 3));
         arrive(&mut pair);
@@ -148,7 +148,7 @@ fn a_small_offer_is_shown_with_its_bytes_which_are_not_kept_for_a_later_receive(
 }
 
 #[test]
-fn bytes_that_have_been_shown_go_into_a_receive_posted_meanwhile_without_another_transfer() {
+fn previewed_bytes_go_to_a_receive_without_a_new_transfer() {
     for (room, status) in [(4, Status::Success), (2, Status::Truncated)] {
         let (mut pair, _, _) = previewing(vec![7; 4]);
         arrive(&mut pair);
@@ -167,7 +167,7 @@ fn bytes_that_have_been_shown_go_into_a_receive_posted_meanwhile_without_another
 }
 
 #[test]
-fn an_offer_withdrawn_while_its_bytes_are_on_their_way_is_not_shown() {
+fn offer_withdrawn_during_its_preview_is_not_shown() {
     let (mut pair, b, offer) = previewing(vec![1; 100]);
     send(&mut pair, b, 2, vec![2]);
     pair.a.cancel(offer);
@@ -179,7 +179,7 @@ fn an_offer_withdrawn_while_its_bytes_are_on_their_way_is_not_shown() {
 }
 
 #[test]
-fn what_is_kept_undecided_is_unexpected_also_while_its_bytes_are_on_their_way() {
+fn undecided_message_becomes_unexpected_during_preview() {
     let (mut pair, b, _) = previewing(vec![5; 100]);
     send(&mut pair, b, 2, vec![6]);
     pair.b_works(defer);
@@ -199,7 +199,7 @@ fn what_is_kept_undecided_is_unexpected_also_while_its_bytes_are_on_their_way() 
 }
 
 #[test]
-fn the_bytes_of_a_small_offer_are_asked_for_and_not_read_from_its_senders_memory() {
+fn preview_of_a_small_offer_is_pulled_not_read() {
     let mut pair = Pair::reading_remotely();
     let (b, _) = connected(&mut pair);
     let data = pair.filled(vec![1; 100]);

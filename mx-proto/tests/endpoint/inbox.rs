@@ -116,7 +116,7 @@ fn a_sender_that_goes_leaves_what_is_whole() {
 }
 
 #[test]
-fn a_fetched_message_stays_when_its_sender_goes_and_keeps_what_was_drawn() {
+fn fetched_message_outlives_its_sender_with_its_credits() {
     let (mut pair, b, _) = begin();
     send(&mut pair, b, 5, 1, LARGE);
     pair.run_with(put_in);
@@ -129,7 +129,7 @@ fn a_fetched_message_stays_when_its_sender_goes_and_keeps_what_was_drawn() {
 }
 
 #[test]
-fn a_message_without_credits_that_is_withdrawn_lets_the_next_one_be_fetched() {
+fn withdrawn_announced_message_frees_the_next_fetch() {
     let (mut pair, b, _) = begin();
     let sends = [1, 2, 3].map(|turn| send(&mut pair, b, turn, turn, LARGE));
     send_as(&mut pair, b, 4, 4, 0, SendMode::Synchronous);
@@ -225,7 +225,7 @@ fn what_is_forgotten_is_thrown_away_and_its_senders_learn_it() {
 }
 
 #[test]
-fn a_message_without_bytes_that_is_offered_is_fetched_like_any_other() {
+fn empty_offered_message_is_fetched_like_others() {
     let (mut pair, b, _) = begin();
     let sent = send_as(&mut pair, b, 1, 1, 0, SendMode::Synchronous);
     assert!(sent.is_some());
@@ -236,7 +236,7 @@ fn a_message_without_bytes_that_is_offered_is_fetched_like_any_other() {
 }
 
 #[test]
-fn an_endpoint_that_takes_no_messages_is_sent_no_more_than_it_lends() {
+fn passive_endpoint_is_sent_no_more_than_it_lends() {
     let (mut pair, b, _) = begin();
     for tag in 0..1_000 {
         send(&mut pair, b, 1, tag, 2_000);

@@ -109,7 +109,7 @@ fn the_older_one_of_a_name_is_asked_and_lives_if_it_answers() {
 }
 
 #[test]
-fn the_older_one_of_a_name_ends_after_the_usual_time_if_it_is_silent() {
+fn silent_older_remote_of_a_name_times_out_as_usual() {
     let mut pair = Pair::losing(TIMEOUT);
     pair.connected();
     pair.hold(&[0]);
@@ -328,7 +328,7 @@ fn a_claim_before_a_hello_or_too_short_is_a_violation() {
 /// Nothing is kept for strangers: a challenge is made anew when its link has room, and without room for a refusal the
 /// link ends.
 #[test]
-fn a_stranger_without_room_is_asked_later_and_refused_without_a_word() {
+fn stranger_without_room_waits_and_is_dropped_silently() {
     let secret = Some("one and the same for all");
     let mut pair = Pair::with_secrets(secret, secret, 0, 64);
     let (asked, refused) = (pair.stranger(), pair.stranger());
@@ -354,7 +354,7 @@ fn a_stranger_without_room_is_asked_later_and_refused_without_a_word() {
 
 /// A stranger that has been refused may have something better to say in the same round.
 #[test]
-fn a_refused_stranger_keeps_its_link_if_its_next_hello_is_right() {
+fn rejected_stranger_keeps_its_link_if_its_next_hello_is_valid() {
     for secret in [None, Some("one and the same for all")] {
         let mut pair = Pair::with_secrets(secret, secret, 0, 64);
         for keys in [&[!pair::KEY, pair::KEY][..], &[!pair::KEY]] {

@@ -90,7 +90,7 @@ fn completions(endpoint: &mut pair::Node) -> Vec<Completion> {
 }
 
 #[test]
-fn of_two_large_messages_the_one_with_fewer_bytes_left_arrives_first() {
+fn large_message_with_fewer_bytes_left_arrives_first() {
     // Of three parts and of two; of equal ones the first.
     for (lens, order) in [([180_000, 100_000], [2, 1]), ([180_000; 2], [1, 2])] {
         let (mut pair, b) = associated();
@@ -132,7 +132,7 @@ fn a_cancelled_offer_puts_its_receive_back() {
 }
 
 #[test]
-fn a_cancelled_offer_that_was_there_first_leaves_its_receive_posted() {
+fn cancelled_earlier_offer_leaves_its_receive_posted() {
     let (mut pair, b) = associated();
     pair.hold_data = true;
     let data = pair.filled(pattern(100_000, 1));
@@ -252,7 +252,7 @@ fn packets_about_strange_requests_are_counted_and_dropped() {
 }
 
 #[test]
-fn pulls_of_what_is_not_offered_or_lies_beyond_its_end_are_counted_and_dropped() {
+fn invalid_pulls_are_counted_and_dropped() {
     let mut pair = Pair::new();
     let (_, a) = connected(&mut pair);
     let receive = pair.b.recv_from(a, bits(1), EXACT, (pair.shared(8), 0));

@@ -49,7 +49,7 @@ fn one_request_gets_a_time_out_of_its_own_counted_from_now() {
 }
 
 #[test]
-fn a_remote_read_does_not_time_out_on_either_side_while_its_bytes_move() {
+fn remote_read_with_progress_does_not_time_out() {
     let mut pair = Pair::reading_remotely();
     let (b, _) = connected(&mut pair);
     let buffer = pair.shared(100_000);
@@ -106,7 +106,7 @@ fn a_send_that_is_read_ends_when_the_receiver_has_stopped() {
 }
 
 #[test]
-fn a_send_that_is_not_read_yet_ends_when_the_receiver_has_said_so() {
+fn unread_send_ends_when_the_receiver_confirms() {
     let mut pair = Pair::reading_over_connections();
     let (b, _) = connected(&mut pair);
     let send = pending(pair.a.sends(b, bits(1), pattern(100_000, 1), 1));
@@ -160,7 +160,7 @@ fn a_send_that_was_called_off_too_late_ends_as_it_did() {
 }
 
 #[test]
-fn receives_for_one_remote_are_listed_without_what_else_there_is_with_it() {
+fn receives_for_a_remote_are_listed_alone() {
     let mut pair = Pair::new();
     let (_, a) = connected(&mut pair);
     let own = [1, 2].map(|tag| {
@@ -175,7 +175,7 @@ fn receives_for_one_remote_are_listed_without_what_else_there_is_with_it() {
 }
 
 #[test]
-fn an_unmatched_receive_can_be_taken_back_and_a_matched_one_is_left_alone() {
+fn unmatched_receive_can_be_cancelled_matched_one_not() {
     let (mut pair, b) = associated();
     let first = pair.shared(100_000);
     let receive = pair.b.posts(bits(1), first.clone(), 1);

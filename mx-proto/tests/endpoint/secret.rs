@@ -194,7 +194,7 @@ fn what_comes_behind_a_wrong_proof_does_not_keep_the_link() {
 }
 
 #[test]
-fn a_called_peer_without_the_secret_is_believed_nothing_but_a_refusal() {
+fn called_peer_without_secret_can_only_reject() {
     let answers: [(Answer, Status); 6] = [
         (
             |said| packet(Kind::Reply, 0, hello_of(said)),
@@ -253,7 +253,7 @@ fn laundered(pair: &mut Pair) -> (usize, Packet) {
 }
 
 #[test]
-fn a_relay_that_lets_another_prove_the_secret_is_not_believed_to_know_it() {
+fn relay_does_not_pass_for_a_peer_with_the_secret() {
     // It introduces itself under its own name.
     let mut pair = pair(OURS, OURS);
     let (link, connect) = laundered(&mut pair);
@@ -295,7 +295,7 @@ fn a_call_to_another_address_than_ours_is_a_relays_and_refused() {
 }
 
 #[test]
-fn a_peer_that_challenges_for_ever_and_reads_no_proof_is_failed() {
+fn peer_that_challenges_for_ever_without_reading_fails() {
     let mut pair = pair(OURS, OURS);
     let (called, connect) = lured(&mut pair);
     let calls = pair.stranger();

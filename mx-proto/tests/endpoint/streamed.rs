@@ -55,7 +55,7 @@ fn without_credit_it_is_announced() {
 }
 
 #[test]
-fn an_unexpected_message_is_kept_for_receives_posted_while_it_comes_or_later() {
+fn streamed_unexpected_message_waits_for_any_receive() {
     let (mut pair, b, _) = streaming();
     pair.stop_midway(true);
     send(&mut pair, b, 1, pattern(LEN, 3));
@@ -91,7 +91,7 @@ fn our_own_disconnect_midway_gives_everything_back() {
 }
 
 #[test]
-fn a_send_that_is_called_off_when_half_of_it_has_gone_arrives_with_its_true_bytes() {
+fn send_cancelled_halfway_arrives_with_its_bytes() {
     let (mut pair, b, _) = streaming();
     let (buffer, _) = receive(&mut pair, 1, LEN);
     pair.freeze_b = true;
@@ -111,7 +111,7 @@ fn a_send_that_is_called_off_when_half_of_it_has_gone_arrives_with_its_true_byte
 }
 
 #[test]
-fn a_message_of_the_inbox_is_in_memory_of_the_owners_when_it_is_whole() {
+fn complete_inbox_message_is_in_the_owners_memory() {
     let (mut pair, b, _) = streaming();
     let word = 1 << 63 | 5 << 32;
     for memory in [true, false] {
@@ -148,7 +148,7 @@ fn a_placed_message_does_not_overtake_a_deferred_one() {
 }
 
 #[test]
-fn more_than_its_credit_covers_ends_the_link_before_anything_is_kept() {
+fn message_beyond_its_credit_ends_the_link_unstored() {
     let mut pair = Pair::streaming(16);
     connected(&mut pair);
     let mut header = Header::new(Packet::Eager, 1, LEN as u32);

@@ -101,7 +101,7 @@ fn no_more_than_allowed_stay_and_the_oldest_do() {
 }
 
 #[test]
-fn a_disconnect_of_ours_leaves_nothing_and_forgetting_takes_what_there_is() {
+fn own_disconnect_leaves_nothing_and_forget_clears_all() {
     let (mut pair, b, a) = associated(8);
     send(&mut pair, b, 1, vec![1]);
     pair.run();
@@ -139,7 +139,7 @@ fn no_peer_is_reached_by_the_name_of_a_tombstone() {
 }
 
 #[test]
-fn a_deferred_message_outlives_a_sender_that_goes_in_the_same_poll() {
+fn deferred_message_outlives_a_sender_lost_in_one_poll() {
     let (mut pair, b, _) = associated(8);
     send(&mut pair, b, 1, vec![1]);
     send(&mut pair, b, 2, vec![2, 2]);

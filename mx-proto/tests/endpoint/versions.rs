@@ -109,7 +109,7 @@ fn call(pair: &mut Pair, nic: u64, header: [u8; 32], body: Vec<u8>) -> usize {
 }
 
 #[test]
-fn the_kept_peer_and_later_versions_that_understand_8_are_let_in() {
+fn peers_of_version_8_and_later_compatible_are_accepted() {
     let marked = {
         let mut header = CONNECT;
         header[ZERO] = 0x5a;
@@ -154,7 +154,7 @@ fn the_kept_peer_and_later_versions_that_understand_8_are_let_in() {
 }
 
 #[test]
-fn versions_that_do_not_understand_each_other_are_refused_in_words_both_can_read() {
+fn incompatible_versions_are_rejected_readably() {
     let mut pair = Pair::new();
     let b = pair.connected();
     let callers = [

@@ -348,7 +348,7 @@ fn short_messages_pass_long_ones_on_their_data_link() {
 }
 
 #[test]
-fn a_data_link_that_stands_still_is_given_up_and_its_bytes_count_no_more() {
+fn stalled_data_link_is_closed_and_its_bytes_ignored() {
     for (from, links) in [(0, 4), (1, 4), (0, 2), (1, 1)] {
         let mut stage = linked(1, links, tcp());
         let (began, before) = (stage.world.now(), stage.received());
@@ -371,7 +371,7 @@ fn a_data_link_that_stands_still_is_given_up_and_its_bytes_count_no_more() {
 }
 
 #[test]
-fn data_links_that_all_stand_still_are_dialled_ever_more_rarely() {
+fn stalled_data_links_are_dialled_less_and_less_often() {
     let slow = Profile {
         bandwidth: Some(1_000_000),
         room: 100_000,

@@ -199,7 +199,7 @@ fn a_fifth_lost(terms: Terms, some: f64) -> Faults {
 }
 
 #[test]
-fn a_fifth_lost_on_one_machine_leaves_three_tenths_of_the_goodput() {
+fn loss_of_a_fifth_keeps_three_tenths_locally() {
     for some in [0.0, 0.01] {
         keeps(loopback(), a_fifth_lost(loopback(), some), 0.3);
     }
@@ -208,7 +208,7 @@ fn a_fifth_lost_on_one_machine_leaves_three_tenths_of_the_goodput() {
 /// Reordering of a round trip makes each loss wait as long until it is declared; the receive window
 /// is full before that.
 #[test]
-fn a_fifth_lost_between_machines_leaves_three_tenths_of_the_goodput() {
+fn loss_of_a_fifth_keeps_three_tenths_remotely() {
     for (some, least) in [(0.0, 0.3), (0.01, 0.2)] {
         let terms = between_machines();
         keeps(terms, a_fifth_lost(terms, some), least);
@@ -216,7 +216,7 @@ fn a_fifth_lost_between_machines_leaves_three_tenths_of_the_goodput() {
 }
 
 #[test]
-fn jitter_without_loss_costs_no_more_than_the_longest_latency_does() {
+fn jitter_costs_no_more_than_the_longest_latency() {
     seeds::each(1, |seed| {
         for unit in [MILLI, 10 * MILLI] {
             let over = |terms| {
@@ -348,7 +348,7 @@ fn a_receiver_that_looks_seldom_is_not_overrun() {
 }
 
 #[test]
-fn a_peer_of_which_something_is_heard_is_there_though_no_packet_becomes_whole() {
+fn peer_with_partial_packets_counts_as_alive() {
     seeds::each(4, |seed| {
         let config = ReliableConfig::default();
         let mut paths = Paths::new(seed, loopback(), config, 2 * SECOND);
@@ -365,7 +365,7 @@ fn a_peer_of_which_something_is_heard_is_there_though_no_packet_becomes_whole() 
 }
 
 #[test]
-fn a_path_on_which_no_segment_passes_ends_the_link_however_much_is_heard() {
+fn path_without_any_segment_ends_the_link() {
     seeds::each(4, |seed| {
         let config = ReliableConfig {
             give_up: 4 * SECOND,

@@ -169,7 +169,7 @@ fn honest_nodes_do_not_notice_peers_that_claim_to_be_others() {
 }
 
 #[test]
-fn no_stranger_gets_in_without_the_secret_whatever_it_has_overheard() {
+fn stranger_without_secret_gains_nothing_by_overhearing() {
     let mut tally = Tally::new();
     seeds::each(30, |seed| over_a_reliable_port(seed, true, &mut tally));
     check(&tally, &["refused", "joined"]);

@@ -44,7 +44,7 @@ fn both_directions(seed: u64, loss: f64, windows: [u16; 2], len: usize) -> Durat
 }
 
 #[test]
-fn sixteen_mebibytes_arrive_whole_although_a_tenth_of_all_datagrams_is_lost() {
+fn sixteen_mib_arrive_despite_a_tenth_lost() {
     seeds::each(2, |seed| {
         let took = both_directions(seed, 0.1, [1024; 2], LARGE);
         println!(

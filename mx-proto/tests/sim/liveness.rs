@@ -98,7 +98,7 @@ fn check_span(took: Duration, timeout: Duration) {
 }
 
 #[test]
-fn a_frozen_remote_is_lost_within_the_time_out_and_can_be_reached_again() {
+fn frozen_remote_times_out_and_can_be_reached_again() {
     for (seed, timeout) in [100, 500, 777, 20_000, 3_600_000].into_iter().enumerate() {
         let timeout = millis(timeout);
         for len in [10, 300_000] {
@@ -124,7 +124,7 @@ fn a_frozen_remote_is_lost_within_the_time_out_and_can_be_reached_again() {
 }
 
 #[test]
-fn silence_counts_from_the_last_packet_also_in_the_middle_of_a_transfer() {
+fn silence_counts_from_the_last_packet_in_a_transfer() {
     let timeout = millis(1_600);
     for moment in [0, 1, 40, 99, 100, 130, 777] {
         let (mut rig, remote) = rig(moment, timeout);
@@ -287,7 +287,7 @@ fn a_clock_that_jumps_forward_ends_nothing_over_datagrams() {
 }
 
 #[test]
-fn a_remote_that_only_a_receive_waits_for_is_lost_and_the_receive_with_it() {
+fn remote_with_only_a_receive_waiting_is_lost_with_it() {
     let timeout = millis(320);
     let (mut rig, remote) = rig(3, timeout);
     let receive = rig.recv_from(0, remote);
@@ -331,7 +331,7 @@ fn the_shortest_time_out_there_is_leaves_a_living_remote_alone() {
 }
 
 #[test]
-fn a_dead_remote_that_is_waited_for_is_missed_at_once_where_its_machine_says_so() {
+fn dead_remote_is_missed_at_once_if_its_machine_says_so() {
     for seed in 0..20 {
         let (mut rig, remote) = over_datagrams(seed, millis(20_000));
         let idle = [0, 10, 500, 3_000, 30_000][seed as usize % 5];

@@ -133,7 +133,7 @@ fn check(stage: &mut Stage<Reliably>, sent: u64) {
 }
 
 #[test]
-fn the_first_request_goes_after_one_round_trip_and_the_session_moves_after_three() {
+fn first_request_takes_one_rtt_and_the_move_three() {
     let profile = Profile {
         latency: LATENCY,
         ..tcp(false)
@@ -298,7 +298,7 @@ fn the_end_of_the_meeting_link_is_a_reason_to_ask() {
 }
 
 #[test]
-fn where_places_are_short_a_session_that_has_moved_gives_its_meeting_link_up() {
+fn moved_session_gives_up_its_meeting_link_when_short() {
     for few in [[false; 2], [true, false], [false, true], [true; 2]] {
         let places = few.map(|few| if few { 0 } else { usize::MAX });
         let profiles = places.map(with_places);

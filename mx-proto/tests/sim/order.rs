@@ -9,7 +9,7 @@ use mx_sim::{Drive, Habits, Profile, World};
 use std::time::Duration;
 
 #[test]
-fn a_send_does_not_overtake_those_that_wait_although_there_is_room_again() {
+fn send_does_not_overtake_queued_ones_when_room_returns() {
     let world = World::new(1);
     let profile = Profile {
         room: 10_000,

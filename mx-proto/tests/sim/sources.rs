@@ -95,7 +95,7 @@ impl Stage {
 }
 
 #[test]
-fn a_forged_message_ends_its_senders_link_and_the_receive_waits_for_the_honest_one() {
+fn forged_message_ends_its_senders_link_not_the_receive() {
     for (seed, forged) in LENGTHS.into_iter().enumerate() {
         for len in LENGTHS {
             let mut rig = Stage::new(seed as u64);
@@ -115,7 +115,7 @@ fn a_forged_message_ends_its_senders_link_and_the_receive_waits_for_the_honest_o
 }
 
 #[test]
-fn a_forged_message_that_came_first_is_thrown_away_by_the_receive_it_is_not_for() {
+fn forged_earlier_message_is_dropped_by_the_receive() {
     for (seed, forged) in LENGTHS.into_iter().enumerate() {
         let mut rig = Stage::new(seed as u64);
         let memory = Buffer::new(vec![0; 10]);

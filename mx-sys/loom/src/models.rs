@@ -121,7 +121,7 @@ fn what_one_takes_in_that_polls_reaches_those_that_wait() {
 
 /// The thread that leads sleeps on: it is told nothing, and has to tell.
 #[test]
-fn the_one_that_follows_hears_of_its_own_while_the_other_goes_on_waiting() {
+fn waiter_gets_its_completion_while_the_thread_sleeps_on() {
     in_every_order(3, || {
         let (engine, feeder) = engine(Duration::ZERO);
         let [stays, goes] = [waiter(&engine, 0, 1), waiter(&engine, 1, 1)];
@@ -147,7 +147,7 @@ fn engine_that_spins() -> (Engine, Feeder) {
 const SPIN: Duration = Duration::from_nanos(300);
 
 #[test]
-fn one_that_spins_and_finds_leaves_the_engine_to_those_that_sleep() {
+fn spinning_thread_yields_the_engine_to_sleepers() {
     in_every_order(3, || {
         let (engine, feeder) = engine_that_spins();
         let [stays, goes] = [waiter(&engine, 0, 1), waiter(&engine, 1, 1)];
@@ -159,7 +159,7 @@ fn one_that_spins_and_finds_leaves_the_engine_to_those_that_sleep() {
 }
 
 #[test]
-fn one_that_spins_in_vain_leaves_the_engine_to_those_that_sleep() {
+fn unsuccessful_spinner_leaves_the_engine_to_sleepers() {
     in_every_order(3, || {
         let (engine, feeder) = engine_that_spins();
         let [first, second] = [waiter(&engine, 0, 1), waiter(&engine, 1, 1)];
@@ -237,7 +237,7 @@ fn the_helper_and_one_that_waits_lose_nothing_between_them() {
 }
 
 #[test]
-fn the_helper_takes_in_what_comes_between_calls_and_stops_when_told() {
+fn helper_progresses_between_calls_and_stops_when_told() {
     in_every_order(2, || {
         let (engine, feeder) = engine(Duration::ZERO);
         let helping = Helping::start(&engine);
@@ -290,7 +290,7 @@ fn the_helper_takes_over_again_from_one_that_polls_no_more() {
 }
 
 #[test]
-fn the_helper_wakes_for_an_endpoint_that_is_opened_and_sleeps_for_one_that_is_closed() {
+fn helper_follows_endpoints_that_open_and_close() {
     in_every_order(2, || {
         let (engine, feeder) = engine(Duration::ZERO);
         engine.lock().open = false;

@@ -300,7 +300,7 @@ mod tests {
     use std::net::Ipv6Addr;
 
     #[test]
-    fn addresses_of_a_whole_network_displace_no_other_and_keep_none_out() {
+    fn addresses_of_one_network_displace_no_others() {
         let mut table = Table::new(Interfaces::now(), PeersFile::new(None));
         let socket = |address: u128| SocketAddr::from((Ipv6Addr::from_bits(address), 1));
         let mut meet = |at: SocketAddr| table.meet(id::of_address(at.ip()), at);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_answer_of_ten_goes_on_spinning_and_one_of_three_does_not() {
+    fn spinning_survives_one_slow_wait_in_ten_not_in_three() {
         let spins_at = |slow: u32| {
             let mut spin = Spin::new(LIMIT);
             let every = |n: u32| if n % slow == 0 { LIMIT } else { LIMIT / 2 };

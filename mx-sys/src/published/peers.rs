@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_being_written_or_are_none_of_ours_are_no_peers() {
+    fn rows_being_written_or_foreign_are_not_peers() {
         let with = |at: usize, word: u64| {
             let mut row = row();
             row[at] = word;

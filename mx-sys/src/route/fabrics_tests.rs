@@ -364,7 +364,7 @@ fn without_a_listener_the_link_fails_as_over_tcp() {
 }
 
 #[test]
-fn the_port_is_opened_for_the_first_address_that_asks_and_not_for_others() {
+fn lazy_port_opens_for_the_first_address_that_needs_it() {
     let open = || Ok::<_, String>(Double::new("tcp"));
     let later = Lazy::later("rdm", open, |double: &Double| double.provider);
     let mut a = Side::with(Route::AUTO, later);

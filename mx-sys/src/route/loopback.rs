@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_arrive_whole_and_in_order_at_the_other_end_and_answers_come_back() {
+    fn packets_and_answers_arrive_whole_and_in_order() {
         let (mut port, mut sink, near) = connected();
         for tag in 0..100 {
             assert_eq!(send(&mut port, near, tag, &[tag; 9]), Ok(Sent::Whole));
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_in_order_delivers_what_was_sent_and_then_ends_the_other_side_once() {
+    fn orderly_close_delivers_all_and_ends_the_peer_once() {
         let (mut port, mut sink, near) = connected();
         send(&mut port, near, 1, b"last").unwrap();
         port.close(near, Close::Flush);
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn an_armed_port_rings_for_what_comes_and_refuses_to_arm_while_there_is_something() {
+    fn armed_port_wakes_for_arrivals_and_does_not_arm_with_work() {
         let (mut port, mut sink, near) = connected();
         let readable = |port: &LoopbackPort| {
             let fd = port.descriptors().data.unwrap();

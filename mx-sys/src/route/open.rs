@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_cannot_be_used_opens_nothing_and_one_that_can_is_kept() {
+    fn unusable_secret_opens_nothing_and_a_usable_one_is_kept() {
         use std::io::Write;
         use std::os::unix::fs::OpenOptionsExt;
         let name = format!("mx_open_secret_{}", std::process::id());
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn lowest_numbers_are_given_out_in_order_and_again_when_they_are_free() {
+    fn lowest_numbers_are_assigned_in_order_and_reused() {
         let options = lowest();
         let (_a, first) = open(&options);
         let (b, second) = open(&options);
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_whose_udp_port_is_taken_is_passed_over_by_who_wants_it() {
+    fn number_with_a_taken_udp_port_is_skipped() {
         let mut options = lowest();
         let base = options.ports.base();
         let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, base)).unwrap();

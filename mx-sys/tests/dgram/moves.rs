@@ -60,7 +60,7 @@ fn messages_of_every_size_cross_in_both_directions() {
 }
 
 #[test]
-fn endpoint_addresses_with_addresses_of_their_own_are_found_by_host_and_number() {
+fn hardware_addresses_are_found_by_host_and_number() {
     let fake = Fake::new(Shape::verbs_ud(), 1);
     let (a, b, to_b) = pair(on_address(&fake), on_address(&fake));
     exchange(&a, &b, to_b, &[0, 1, 700, 4097, 32_769, 1_000_001]);
@@ -94,7 +94,7 @@ fn both_ends_may_ask_at_once() {
 }
 
 #[test]
-fn a_peer_that_is_elsewhere_is_reached_over_tcp_unless_its_address_says_dgram() {
+fn peer_elsewhere_is_reached_by_tcp_unless_dgram_is_forced() {
     let kernel = || {
         let mut options = options(ROUTE_DGRAM);
         options.dgram.backend = BackendChoice::Udp;

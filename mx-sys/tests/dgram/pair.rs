@@ -33,7 +33,7 @@ fn pair(faults: [Option<&str>; 2]) -> (Node, Node, RemoteId) {
 }
 
 #[test]
-fn messages_of_every_size_cross_in_both_directions_over_datagrams_alone() {
+fn all_message_sizes_cross_over_datagrams_alone() {
     let (a, b, to_b) = pair([None, None]);
     let sizes = [
         0, 1, 33, 700, 800, 1400, 4097, 32_767, 32_769, 65_537, 1_000_003, 9_000_001,
@@ -52,7 +52,7 @@ fn many_small_messages_arrive_whole_and_in_order() {
 }
 
 #[test]
-fn what_is_lost_doubled_reordered_late_and_damaged_is_made_good() {
+fn loss_duplication_reordering_delay_and_damage_are_repaired() {
     let faults = "loss=0.02,dup=0.02,reorder=0.05,delay=0.01,corrupt=0.02";
     let seeds = [format!("{faults},seed=1"), format!("{faults},seed=2")];
     let (a, b, to_b) = pair([Some(&seeds[0]), Some(&seeds[1])]);
@@ -64,7 +64,7 @@ fn what_is_lost_doubled_reordered_late_and_damaged_is_made_good() {
 }
 
 #[test]
-fn a_peer_without_the_port_is_reached_over_tcp_unless_its_address_says_dgram() {
+fn peer_without_port_is_reached_by_tcp_unless_forced() {
     let [a, c] = [(); 2].map(|()| node(ROUTE_DGRAM, None));
     let b = node(ROUTE_TCP, None);
     only_tcp_leads_there(&a, &b, &c);
@@ -95,7 +95,7 @@ fn a_closed_endpoint_refuses_as_over_tcp() {
 }
 
 #[test]
-fn a_peer_that_ends_is_seen_to_end_and_its_successor_is_another_one() {
+fn ended_peer_is_noticed_and_its_successor_is_new() {
     let [a, b] = [(); 2].map(|()| node(ROUTE_DGRAM, None));
     a_successor_is_another_one(&a, b, (0, 1), |endpoint| {
         let mut options = options(ROUTE_DGRAM, None);

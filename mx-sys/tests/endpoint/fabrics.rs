@@ -50,7 +50,7 @@ fn exchange(a: &Node, b: &Node) {
 
 /// Addresses carry addresses of any form: cxi's and psm3's are no socket addresses.
 #[test]
-fn peers_with_the_same_hardware_find_each_other_whatever_its_addresses_are() {
+fn peers_with_equal_hardware_connect_at_any_address() {
     let shapes = [
         Shape::verbs_rxm(),
         Shape::cxi(),
@@ -72,7 +72,7 @@ fn peers_with_the_same_hardware_find_each_other_whatever_its_addresses_are() {
 }
 
 #[test]
-fn peers_with_different_hardware_talk_over_tcp_unless_the_address_says_rdm() {
+fn peers_with_other_hardware_use_tcp_unless_rdm_is_forced() {
     let fake = Fake::offering(vec![Shape::verbs_rxm(), Shape::psm3()], 2);
     let a = on(fake.machine(&["verbs;ofi_rxm"]).library());
     let b = on(fake.machine(&["psm3"]).library());

@@ -92,7 +92,7 @@ fn an_endpoint_can_talk_to_itself_by_every_name() {
 }
 
 #[test]
-fn targets_get_the_port_they_ask_for_and_this_host_gets_shared_memory() {
+fn targets_use_their_port_and_this_host_shared_memory() {
     for (route, expected) in [
         (Route::AUTO, (1, 0, 0)),
         (ROUTE_LOCAL, (1, 0, 0)),
@@ -139,7 +139,7 @@ fn a_foreign_listener_on_the_tcp_port_counts_as_in_use() {
 }
 
 #[test]
-fn sessions_are_never_drawn_twice_and_numbers_out_of_range_are_refused() {
+fn sessions_are_unique_and_bad_numbers_are_rejected() {
     let first = Node::any();
     let endpoint = first.identity.endpoint;
     let session = first.identity.session;

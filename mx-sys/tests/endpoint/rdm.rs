@@ -61,7 +61,7 @@ fn peers_find_each_other_through_tcp_which_then_only_watches() {
 }
 
 #[test]
-fn a_provider_that_is_not_there_or_never_used_is_named_and_so_is_what_to_do() {
+fn missing_or_banned_provider_is_named_with_a_remedy() {
     for (provider, says) in [("cxi", "found "), ("sockets", "unset MX_PROVIDER")] {
         let mut options = options(ROUTE_RDM);
         options.rdm = RdmOptions {

@@ -37,7 +37,7 @@ fn links_of_a_message(from: &Node, to: &Node) -> (usize, usize, usize) {
 const DISABLED: (&str, &str) = ("MX_DISABLE_SHMEM", "1");
 
 #[test]
-fn without_shared_memory_this_host_is_reached_over_tcp_and_may_come_through_it() {
+fn without_shared_memory_tcp_reaches_this_host() {
     for (variables, expected) in [
         (vec![], (1, 0, 0)),
         (vec![DISABLED], (0, 1, 0)),
@@ -55,7 +55,7 @@ fn without_shared_memory_this_host_is_reached_over_tcp_and_may_come_through_it()
 }
 
 #[test]
-fn without_shared_memory_this_host_is_reached_over_the_fabric_where_there_is_one() {
+fn without_shared_memory_a_fabric_reaches_this_host() {
     let fake = Fake::new(Shape::psm3(), 1);
     let on_fabric = |variables: &[(&str, &str)], library| {
         open(OpenOptions {

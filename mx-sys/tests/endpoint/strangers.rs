@@ -152,7 +152,7 @@ fn talk(a: &Node, b: &Node) {
 }
 
 #[test]
-fn who_claims_another_address_over_the_fabric_is_named_by_its_own() {
+fn false_address_over_the_fabric_gets_its_own_name() {
     let fake = Fake::new(Shape::verbs_rxm(), 1);
     let (server, mut stranger) = (node(&fake), Stranger::new(&fake));
     let own = stranger.own;
@@ -172,7 +172,7 @@ fn who_claims_another_address_over_the_fabric_is_named_by_its_own() {
 }
 
 #[test]
-fn a_peer_that_is_there_is_not_replaced_by_who_claims_its_place_over_the_fabric() {
+fn present_peer_is_not_replaced_by_a_fabric_claimant() {
     let fake = Fake::new(Shape::verbs_rxm(), 1);
     let (server, victim, mut stranger) = (node(&fake), node(&fake), Stranger::new(&fake));
     talk(&victim, &server);
@@ -200,7 +200,7 @@ fn a_peer_that_is_there_is_not_replaced_by_who_claims_its_place_over_the_fabric(
 }
 
 #[test]
-fn a_stranger_that_sends_more_than_an_introduction_is_gone_at_once() {
+fn stranger_beyond_an_introduction_is_dropped_at_once() {
     let fake = Fake::new(Shape::verbs_rxm(), 1);
     let (server, mut stranger) = (node(&fake), Stranger::new(&fake));
     // TCP's limit for strangers is 1 KiB.
@@ -216,7 +216,7 @@ fn a_stranger_that_sends_more_than_an_introduction_is_gone_at_once() {
 }
 
 #[test]
-fn a_stranger_that_does_not_introduce_itself_stays_for_five_seconds() {
+fn silent_stranger_is_dropped_after_five_seconds() {
     let fake = Fake::new(Shape::verbs_rxm(), 1);
     let (server, mut stranger) = (node(&fake), Stranger::new(&fake));
     let link = stranger.dial(&server);

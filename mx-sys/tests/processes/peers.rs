@@ -118,10 +118,10 @@ const WAYS: [Way; 5] = [
 type Case = fn(Way);
 
 const CASES: &[(&str, Case)] = cases::named![
-    whatever_was_under_way_ends_when_the_peer_is_killed_and_its_name_is_free,
+    killed_peer_ends_its_operations_and_frees_its_name,
     a_killed_peer_that_is_only_waited_for_is_missed_at_once,
-    a_peer_restarted_before_its_death_was_noticed_is_reached_anew,
-    a_peer_that_was_stopped_for_longer_is_met_anew_when_it_goes_on,
+    peer_restarted_before_its_death_was_noticed_is_reachable,
+    peer_stopped_for_long_connects_anew_when_it_continues,
     a_killed_client_is_missed_and_the_others_go_on,
     a_forked_child_leaves_its_parents_endpoint_alone,
     a_blocked_server_uses_no_processor,
@@ -136,7 +136,7 @@ pub(crate) fn run() -> ExitCode {
     )
 }
 
-fn whatever_was_under_way_ends_when_the_peer_is_killed_and_its_name_is_free(way: Way) {
+fn killed_peer_ends_its_operations_and_frees_its_name(way: Way) {
     let (node, mut server, to) = with_server(way);
     let identity = server.identity;
     let (large, flowing) = (pattern(LARGE, 1), flowing(way));
@@ -224,7 +224,7 @@ fn a_killed_peer_that_is_only_waited_for_is_missed_at_once(way: Way) {
     assert!(usually, "usually");
 }
 
-fn a_peer_restarted_before_its_death_was_noticed_is_reached_anew(way: Way) {
+fn peer_restarted_before_its_death_was_noticed_is_reachable(way: Way) {
     let (node, server, to) = with_server(way);
     let old = server.identity;
     let large = pattern(LARGE, 1);
@@ -246,7 +246,7 @@ fn a_peer_restarted_before_its_death_was_noticed_is_reached_anew(way: Way) {
     assert!(round_trip(&node, again, &large) == large);
 }
 
-fn a_peer_that_was_stopped_for_longer_is_met_anew_when_it_goes_on(way: Way) {
+fn peer_stopped_for_long_connects_anew_when_it_continues(way: Way) {
     let (node, server, to) = with_server(way);
     let large = pattern(LARGE, 1);
     server.signal(libc::SIGSTOP);

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_that_covers_the_field_concerns_one_class_of_completions() {
+    fn mask_over_the_context_field_selects_one_class() {
         let ids = ContextIds::new(8, 4).unwrap();
         assert_eq!(ids.interest(0x3f), 1 << 3);
         assert_eq!(ids.interest((CLASSES + 2) << 4), 1 << 2);

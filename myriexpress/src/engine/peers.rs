@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_that_are_not_joined_are_peers_of_their_own_whatever_they_say() {
+    fn unjoined_sessions_are_separate_peers() {
         let mut peers = Peers::new(identity(0, 1));
         let known = peers.connected(identity(3, 10), remote(1));
         let impostors = [2, 3].map(|n| peers.connected(identity(3, 10), remote(n)));
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn another_one_with_the_name_of_the_endpoint_itself_is_a_peer_of_its_own() {
+    fn remote_with_our_own_name_is_a_peer_of_its_own() {
         let mut peers = Peers::new(identity(0, 1));
         let other = peers.connected(identity(0, 2), remote(1));
         assert_ne!(other, Peers::OWN);

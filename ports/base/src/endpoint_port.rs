@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_port_above_the_privileged_ones_is_exactly_one_endpoints() {
+    fn each_unprivileged_port_is_exactly_one_endpoint() {
         for base in [1024, DEFAULT_PORT_BASE, 64512] {
             let map = PortMap::new(base).unwrap();
             for port in 0..=u16::MAX {

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_finds_a_lock_free_that_other_threads_take_all_the_time() {
+    fn child_finds_a_contended_lock_free() {
         static LOCK: ForkLock<(u64, u64)> = ForkLock::new((0, 0));
         // A lock is known from its first use on.
         drop(LOCK.lock());
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn outer_locks_are_taken_first_though_others_are_taken_and_listed_under_them() {
+    fn outer_locks_are_taken_before_those_listed_under_them() {
         struct Outer(Mutex<u64>);
         impl ForkHold for Outer {
             fn hold(&'static self) -> Box<dyn Held> {
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_can_make_the_mark_its_own_and_its_child_sees_that_it_is_not() {
+    fn child_claims_the_mark_and_its_own_child_sees_that() {
         for paged in [true, false] {
             let mut mark = ForkMark::new();
             let page = if paged { None } else { mark.page.take() };

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_whose_only_way_out_is_a_bridge_has_it_as_its_board() {
+    fn bridge_is_the_board_if_it_is_the_only_way_out() {
         let bridge = [
             entry("eth0", true, None),
             entry("br0", true, Some("10.2.0.5")),

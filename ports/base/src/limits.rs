@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_thread_names_the_limit_of_memory_that_its_stack_meets() {
+    fn refused_thread_names_the_memory_limit_of_its_stack() {
         let say = || of_threads(&of(libc::EAGAIN), 2 << 20);
         // Below what is mapped already.
         let text = said(|| set(Resource::RLIMIT_AS, 1 << 20), say);

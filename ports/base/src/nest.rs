@@ -58,7 +58,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn a_nest_says_which_member_is_readable_also_through_another_nest() {
+    fn nested_epoll_reports_the_readable_member() {
         let (outer, inner) = (Epoll::new().unwrap(), Epoll::new().unwrap());
         let doorbells = [EventFd::new().unwrap(), EventFd::new().unwrap()];
         inner.join(0, Some(doorbells[0].as_raw_fd())).unwrap();
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_is_closed_is_no_member_and_can_still_be_taken_out() {
+    fn closed_member_is_gone_and_can_still_be_removed() {
         let (nest, gone) = (Epoll::new().unwrap(), Epoll::new().unwrap());
         // No other test has a descriptor with so high a number.
         let number = 997;

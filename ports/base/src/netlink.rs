@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_kinds_by_name_until_it_is_done_or_makes_no_sense() {
+    fn netlink_answer_yields_kinds_until_done_or_malformed() {
         let mut kinds = Vec::new();
         let first = [
             interface("docker0", "bridge", ""),

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn users_and_addresses_have_shares_and_those_who_could_harm_us_anyway_none() {
+    fn users_and_addresses_have_shares_except_trusted_users() {
         // SAFETY: plain system call.
         let me = Origin::User(unsafe { libc::geteuid() });
         assert_eq!(me.source(), Source::TRUSTED);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_the_greediest_source_makes_room_and_a_silent_one_first() {
+    fn oldest_of_the_greediest_source_is_evicted() {
         let mut strangers = strangers();
         strangers.add(id(0), Source(7), Instant(1));
         for index in 1..4 {

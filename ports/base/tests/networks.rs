@@ -23,7 +23,7 @@ fn order_after_carrier(expected: &str) -> String {
 }
 
 #[test]
-fn a_bridge_of_containers_comes_after_a_network_that_was_made_later() {
+fn container_bridge_ranks_after_a_later_network() {
     in_own_process!();
     if !have_own_network() {
         eprintln!("no network of its own: not tried");

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_endpoint_address_survives_its_way_at_every_length_and_none_longer_does() {
+    fn endpoint_address_round_trips_at_every_valid_length() {
         for (provider, address) in [(1, 1), (PROVIDER_MAX, ADDRESS_MAX), (13, 16)] {
             let endpoint_address = EndpointAddress {
                 provider: "p".repeat(provider),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_endpoint_address_cut_short_or_with_something_behind_it_is_none() {
+    fn truncated_or_extended_endpoint_address_is_rejected() {
         let bytes = endpoint_address().emit();
         for n in 0..bytes.len() {
             assert_eq!(EndpointAddress::parse(&bytes[..n]), None, "{n} bytes");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn another_magic_or_version_is_none_and_names_are_fit_for_a_log() {
+    fn other_magic_or_version_is_rejected_and_names_suit_a_log() {
         for (at, value) in [(0, b'm'), (3, b'C'), (4, 1), (5, 1)] {
             let mut bytes = endpoint_address().emit();
             bytes[at] = value;
@@ -206,8 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_and_damaged_endpoint_addresses_are_parsed_without_harm_and_what_parses_is_the_same_again()
-     {
+    fn damaged_endpoint_addresses_are_parsed_safely() {
         let mut state = 7;
         let good = endpoint_address().emit();
         for round in 0..20_000 {

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_provider_names_what_was_asked_found_and_can_be_done() {
+    fn missing_provider_error_says_what_was_found_and_helps() {
         let error = RdmError::NoProvider {
             asked: "cxi".into(),
             found: vec![

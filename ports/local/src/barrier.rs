@@ -70,7 +70,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn a_kernel_without_the_call_or_one_of_its_commands_is_not_asymmetric() {
+    fn kernel_without_membarrier_commands_is_not_asymmetric() {
         let all = GLOBAL_EXPEDITED | REGISTER_GLOBAL_EXPEDITED;
         let asked = Cell::new(0);
         let kernel = |known: i64, refused: i64| {

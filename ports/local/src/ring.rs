@@ -1062,7 +1062,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_rung_when_the_ring_is_empty_whatever_it_waits_for() {
+    fn waiting_producer_is_rung_when_the_ring_is_empty() {
         for until in [0, 4, 5, u64::MAX / 2, u64::MAX] {
             let mut pair = pair_at(0, 0);
             for len in [32768, 0, 0, 0] {

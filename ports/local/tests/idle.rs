@@ -223,7 +223,7 @@ impl Talk {
 }
 
 #[test]
-fn two_processes_lose_and_double_nothing_through_a_thousand_sleeps() {
+fn thousand_suspends_between_processes_lose_nothing() {
     const SLEEPS: u64 = 1_000;
     let (board, endpoint) = fresh();
     let mut node = Node::open_with(board, endpoint, sleeping_after(1_000));

@@ -250,7 +250,7 @@ fn limit_descriptors(limit: u64) -> u64 {
 }
 
 #[test]
-fn running_out_of_descriptors_pauses_accepting_and_loses_no_peer() {
+fn lack_of_descriptors_pauses_accepting_and_loses_no_peer() {
     in_own_process!();
     let (board, endpoint) = (std::process::id(), 1);
     let clock = VirtualClock::default();

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adapter_counts_when_it_is_a_device_with_a_port_that_is_up() {
+    fn adapter_counts_if_one_of_its_ports_is_up() {
         let classes = Classes::new("verbs");
         classes.put("infiniband/mlx5_0/device/vendor", "0x15b3\n");
         classes.put("infiniband/mlx5_0/ports/1/state", "1: DOWN\n");

@@ -520,7 +520,7 @@ mod tests {
     use mx_sim::Polled;
 
     #[test]
-    fn a_device_that_has_gone_without_a_word_is_closed_and_one_that_is_back_opened() {
+    fn lost_device_is_closed_and_reopened_when_back() {
         let classes = std::env::temp_dir().join(format!("mx-gone-{}", std::process::id()));
         let (device, state) = (classes.join("infiniband/fake0"), "ports/1/state");
         let plug = |line: &str| {

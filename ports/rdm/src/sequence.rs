@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_in_any_order_are_taken_in_theirs_also_across_the_wrap() {
+    fn frames_in_any_order_are_sorted_across_the_wrap() {
         for first in [0, u16::MAX - 2] {
             let mut sequence = starting_at(first);
             let number = |n: u16| first.wrapping_add(n);

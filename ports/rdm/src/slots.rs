@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_was_not_needed_for_a_while_is_given_back_and_the_rest_stays_in_use() {
+    fn unused_slots_are_freed_after_a_while() {
         let mut slots = slots(3 * CHUNK + 1);
         assert_eq!(slots.chunks.len(), 4);
         let (last, first) = (3 * CHUNK as u32, 0);

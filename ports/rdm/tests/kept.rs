@@ -29,7 +29,7 @@ impl log::Log for Logger {
 }
 
 #[test]
-fn a_domain_that_the_provider_keeps_is_told_of_once_and_with_the_reason() {
+fn domain_kept_by_the_provider_is_reported_once() {
     in_own_process!();
     log::set_logger(&Logger).unwrap();
     log::set_max_level(log::LevelFilter::Debug);

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_counts_byte_for_byte_but_for_what_a_stranger_can_leave() {
+    fn kept_bytes_are_counted_except_for_strangers_rest() {
         let mut pool = pool();
         let mut kept: Vec<RetainedBytes> = [(40_000, false), (58_000, true)]
             .into_iter()
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_is_staged_no_more_and_what_is_spent_lies_before_the_rest() {
+    fn consumed_staging_moves_behind_the_rest() {
         let mut pool = pool();
         let mut staging = stage(&mut pool, 10);
         staging.consume(4);

@@ -60,7 +60,7 @@ fn census_when(server: &mut Server, wanted: impl Fn(&Census) -> bool) -> Census 
 }
 
 #[test]
-fn a_peer_costs_one_descriptor_no_thread_and_at_most_two_kibibytes() {
+fn peer_costs_one_descriptor_no_thread_and_two_kib() {
     let clients = clients();
     let crowds = crowds_for(clients);
     let mut server = Server::start(&program()).unwrap();

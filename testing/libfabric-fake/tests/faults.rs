@@ -67,7 +67,7 @@ fn closing_gives_everything_back_with_or_without_events() {
 }
 
 #[test]
-fn truncation_is_an_error_that_says_how_much_and_a_short_receive_says_nothing() {
+fn truncation_reports_its_size_and_short_receives_nothing() {
     let p = pair(plain());
     let (mut out, mut into) = (lot(&[1; 100]), lot(&[0; 40]));
     p.exchange(&mut out, &mut into);
@@ -272,7 +272,7 @@ fn wakes(side: &Side, fd: RawFd) -> bool {
 }
 
 #[test]
-fn a_descriptor_tells_of_everything_that_was_not_seen_before_sleeping() {
+fn descriptor_reports_everything_not_seen_before_sleep() {
     let p = pair_with(Shape::tcp(), CAPS, FI_WAIT_FD);
     let mut fd = -1;
     assert_eq!(getwait(p.b.cq, &mut fd), 0);

@@ -135,7 +135,7 @@ fn a_registration_closed_under_an_operation_is_noticed_twice() {
 }
 
 #[test]
-fn registrations_are_refused_where_they_make_no_sense_or_there_are_too_many() {
+fn invalid_or_excess_registrations_are_rejected() {
     let fake = Fake::new(Shape::verbs_rxm(), 1);
     let mut side = Side::open(fake.first());
     assert_eq!(side.try_register(&mut [], FI_SEND).err(), Some(-FI_EINVAL));
@@ -243,7 +243,7 @@ fn registrations_of_an_endpoint_must_be_bound_and_enabled() {
 }
 
 #[test]
-fn a_cache_keeps_closed_registrations_valid_unless_it_has_no_entries() {
+fn cache_keeps_closed_registrations_unless_it_is_empty() {
     for (count, valid) in [("7", true), ("0", false)] {
         // SAFETY: read by this test only, and by Rust's own functions.
         unsafe { std::env::set_var("FI_MR_CACHE_MAX_COUNT", count) };

@@ -71,7 +71,7 @@ fn memory_for_two_is_noticed() {
 }
 
 #[test]
-fn contexts_must_be_there_and_free_and_are_the_providers_while_in_use() {
+fn contexts_are_required_and_belong_to_the_provider_in_use() {
     let p = pair(plain().with_mode(FI_CONTEXT2, 0));
     let (mut out, mut into) = (lot(&[1; 10]), lot(&[0; 10]));
     let (bytes, context) = out.raw();
@@ -183,7 +183,7 @@ fn datagrams(shape: Shape) -> Pair {
 }
 
 #[test]
-fn a_datagram_is_received_where_a_receive_is_posted_and_lost_where_not() {
+fn datagram_without_a_posted_receive_is_lost() {
     let mut p = datagrams(Shape::udp());
     let (mut room, mut first, mut second) =
         (p.b.lot(100), p.a.filled(b"first"), p.a.filled(b"second"));

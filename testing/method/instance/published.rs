@@ -17,7 +17,7 @@ fn counter(label: &str) -> u64 {
 }
 
 #[test]
-fn the_endpoint_is_seen_from_initialize_to_finalize_and_its_counters_move() {
+fn endpoint_is_visible_until_finalize_and_counts() {
     let _alone = crate::alone();
     assert_eq!(mine(), []);
     instance::initialize(None, 0, 0, None).unwrap();

@@ -269,7 +269,7 @@ fn cancel(id: i64, context: i64) {
 }
 
 #[test]
-fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() {
+fn concurrent_posts_cancels_and_tests_end_exactly_once() {
     const EACH: usize = 400;
     const POSTERS: usize = 3;
     let _alone = crate::alone();
@@ -443,7 +443,7 @@ fn busy_until_the_end(ends: Ends, tally: &Tally, role: usize) -> i32 {
 }
 
 #[test]
-fn the_end_wakes_and_refuses_all_threads_and_touches_no_memory_afterwards() {
+fn finalize_wakes_all_threads_and_touches_no_memory() {
     const ROLES: usize = 6;
     let _alone = crate::alone();
     for life in 0..20u64 {

@@ -25,7 +25,7 @@ fn late_answers(count: i32, len: usize) -> (Rig, usize, usize, u64) {
 }
 
 #[test]
-fn answers_that_come_too_late_do_not_stop_their_sender_in_the_end() {
+fn late_answers_do_not_block_their_sender() {
     // More than may lie unreceived: in number, in bytes, and offered only; copied by their sender or
     // not.
     for (count, len) in [(1200, 8), (60, 20_000), (600, 100_000), (600, 4_000)] {
@@ -44,7 +44,7 @@ fn answers_that_come_too_late_do_not_stop_their_sender_in_the_end() {
 }
 
 #[test]
-fn what_came_too_late_is_still_there_for_a_receive_with_the_same_tag() {
+fn late_message_is_received_by_an_equal_tag() {
     let (mut rig, client, server, _) = late_answers(50, 8);
     for n in 0..50 {
         let again = rig.host(client).recv(server, n, 8);
@@ -54,7 +54,7 @@ fn what_came_too_late_is_still_there_for_a_receive_with_the_same_tag() {
 }
 
 #[test]
-fn a_send_whose_receive_was_called_off_says_so_whatever_came_first() {
+fn send_of_a_cancelled_receive_always_says_so() {
     // Called off while it was being filled; before its message came, which is thrown away in the end.
     let (mut rig, client, server) = Rig::of_two(32);
     rig.introduce(client, server);
@@ -78,7 +78,7 @@ fn a_send_whose_receive_was_called_off_says_so_whatever_came_first() {
 }
 
 #[test]
-fn nothing_is_thrown_away_while_more_can_be_lent_or_requests_are_what_waits() {
+fn nothing_is_shed_while_credits_or_requests_remain() {
     for requests in [0, 200] {
         let (mut rig, client, server) = Rig::of_two(33);
         rig.introduce(client, server);

@@ -151,7 +151,7 @@ fn an_address_that_refuses_costs_nothing() {
 }
 
 #[test]
-fn over_a_slow_path_the_first_attempt_succeeds_beside_the_others() {
+fn slow_path_succeeds_with_the_first_attempt() {
     let mut scene = scene(&[NIC, OTHER_NIC, SILENT]);
     let span = 4 * ATTEMPT_DELAY;
     scene.rig.cluster.stall(scene.server, span);
@@ -237,7 +237,7 @@ fn the_address_that_worked_last_is_tried_first() {
 }
 
 #[test]
-fn a_connection_that_is_cut_is_tried_once_more_beside_the_others() {
+fn cut_connection_is_retried_once_beside_the_others() {
     let mut scene = scene(&[NIC, SILENT]);
     let (client, server) = (scene.client, scene.server);
     scene.rig.cluster.stall(server, Duration::from_secs(1));
@@ -281,7 +281,7 @@ fn an_address_that_is_newly_named_is_one_more_attempt() {
 }
 
 #[test]
-fn an_object_from_before_the_method_began_has_its_name_resolved_at_once() {
+fn object_from_before_initialize_is_resolved_at_once() {
     let mut scene = scene(&[SILENT]);
     let (client, key) = (scene.client, scene.peer().key);
     scene.rig.host(client).method.doubt_name(key);

@@ -101,7 +101,7 @@ impl Pair {
 }
 
 #[test]
-fn what_a_client_posts_for_an_exchange_that_was_cut_ends_at_once() {
+fn posts_of_a_client_to_a_cut_exchange_end_at_once() {
     for seed in 0..20 {
         let mut pair = Pair::new(seed);
         pair.client_is_given_up_behind_an_answer();
@@ -127,7 +127,7 @@ fn what_a_client_posts_for_an_exchange_that_was_cut_ends_at_once() {
 }
 
 #[test]
-fn a_receive_of_an_exchange_that_was_cut_ends_after_one_peer_timeout() {
+fn receive_of_a_cut_exchange_ends_after_a_peer_timeout() {
     let mut pair = Pair::new(1);
     pair.client_is_given_up_behind_an_answer();
     let receive = pair.rig.host(pair.client).recv(pair.server, ACK, 100);
@@ -138,7 +138,7 @@ fn a_receive_of_an_exchange_that_was_cut_ends_after_one_peer_timeout() {
 }
 
 #[test]
-fn a_receive_whose_request_follows_waits_for_as_long_as_its_answer_takes() {
+fn receive_posted_before_its_request_waits_for_the_answer() {
     let mut pair = Pair::new(1);
     pair.client_is_given_up_behind_an_answer();
     let (client, server) = (pair.client, pair.server);
@@ -155,7 +155,7 @@ fn a_receive_whose_request_follows_waits_for_as_long_as_its_answer_takes() {
 }
 
 #[test]
-fn a_request_that_outlived_its_connection_is_answered_with_an_error() {
+fn request_older_than_its_connection_is_answered_with_error() {
     for mut pair in [Pair::new(1), Pair::unopened(1)] {
         let (client, server) = (pair.client, pair.server);
         pair.rig.peek(server).fetching = false;
@@ -179,7 +179,7 @@ fn a_request_that_outlived_its_connection_is_answered_with_an_error() {
 }
 
 #[test]
-fn a_servers_receive_of_a_cut_exchange_ends_at_once_and_the_client_is_served() {
+fn servers_receive_of_a_cut_exchange_ends_at_once() {
     let mut pair = Pair::new(1);
     let (client, server) = (pair.client, pair.server);
     let request = pair.request();

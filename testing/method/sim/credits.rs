@@ -80,7 +80,7 @@ fn whatever_clients_send_a_server_holds_no_more_than_was_set() {
 }
 
 #[test]
-fn who_asks_one_thing_at_a_time_does_not_wait_for_twenty_who_flood() {
+fn single_requests_do_not_wait_for_twenty_flooders() {
     const PEERS: usize = 21;
     const AHEAD: i32 = 60;
     // One turn of every peer passes until it is handed out, where its sender can pay for it; where
@@ -140,7 +140,7 @@ fn who_asks_one_thing_at_a_time_does_not_wait_for_twenty_who_flood() {
 }
 
 #[test]
-fn a_client_that_asks_for_everything_does_not_double_what_others_wait() {
+fn greedy_client_does_not_double_the_wait_of_others() {
     let latency = |greedy: bool| {
         let mut rig = Rig::new(30);
         let (server, clients) = server_and(&mut rig, 100);

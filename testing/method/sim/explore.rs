@@ -731,7 +731,7 @@ mod orders {
     /// The server has taken the client for lost. The client has got its answer nevertheless, and goes on
     /// with what only one of the two knows of.
     #[test]
-    fn data_for_a_server_that_has_given_its_client_up_does_not_wait_for_ever() {
+    fn data_for_a_server_that_gave_up_does_not_wait_for_ever() {
         goes_well(
             &pair(),
             &[
@@ -747,7 +747,7 @@ mod orders {
 
     /// The server answers a client that has given it up, or of which another life is there.
     #[test]
-    fn an_answer_to_a_client_that_does_not_wait_for_it_does_not_leave_its_server_waiting() {
+    fn answer_to_an_absent_client_does_not_block_the_server() {
         goes_well(&pair(), &[Ask(1, 0), Restart(1)]);
         goes_well(&pair(), &[Ask(1, 0), Net(Stop(0)), Net(Time)]);
         goes_well(&pair(), &[Ask(1, 0), Net(Delay(1, 0)), Net(Time)]);

@@ -188,7 +188,7 @@ fn of_two_addresses_of_one_peer() {
 
 /// The endpoint has lost the remote, and the method learns of it by the post.
 #[test]
-fn a_send_to_a_peer_that_has_just_gone_fails_as_an_operation_and_not_as_a_call() {
+fn send_to_a_lost_peer_fails_on_completion_not_at_post() {
     // It has told, or it has not.
     for told in [true, false] {
         let (mut rig, a, b) = pair(9, None);
@@ -221,7 +221,7 @@ fn a_send_to_a_peer_that_has_just_gone_fails_as_an_operation_and_not_as_a_call()
 
 /// The peer refuses between the post of an exchange's receive and that of its send, which then fails at once.
 #[test]
-fn a_send_fails_with_its_exchanges_receive_that_the_host_has_not_heard_of() {
+fn send_fails_with_its_exchanges_unreported_receive() {
     let (mut rig, a, b) = pair(10, None);
     rig.introduce(a, b);
     rig.kill(b);

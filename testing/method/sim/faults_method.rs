@@ -36,7 +36,7 @@ fn sent_to(rig: &mut Rig, stranger: usize) -> Vec<(Fields, Vec<u8>)> {
 }
 
 #[test]
-fn process_killers_nothing_a_stranger_sends_ends_a_process_or_disturbs_others() {
+fn process_killers_stranger_input_harms_no_process() {
     seeds::each(30, |seed| {
         let mut rng = Rng::new(seed);
         let (mut rig, client, server) = Rig::of_two(seed);
@@ -67,7 +67,7 @@ fn process_killers_nothing_a_stranger_sends_ends_a_process_or_disturbs_others() 
 }
 
 #[test]
-fn process_killers_a_client_answers_a_connection_and_takes_unexpected_messages() {
+fn process_killers_client_accepts_calls_and_unexpected() {
     let (mut rig, client, server) = Rig::of_two(1);
     // The server begins, with a name that the client has not looked up.
     rig.host(server).send_unexpected(client, 5, b"to a client");
@@ -76,7 +76,7 @@ fn process_killers_a_client_answers_a_connection_and_takes_unexpected_messages()
 }
 
 #[test]
-fn process_killers_peer_ids_that_are_used_up_refuse_and_come_back() {
+fn process_killers_exhausted_peer_ids_are_reused() {
     let mut rig = Rig::new(2);
     rig.settings.peer_limit = 2;
     let server = rig.add(Profile::default());
@@ -115,8 +115,7 @@ fn fault_1_every_operation_completes_with_its_own_error() {
 }
 
 #[test]
-fn faults_2_and_21_unexpected_messages_have_their_own_size_up_to_the_limit_and_beyond_it_are_refused()
- {
+fn faults_2_and_21_unexpected_sizes_are_exact_and_limited() {
     let mut rig = Rig::new(4);
     rig.settings.unexpected_max = 400_000;
     let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
@@ -156,7 +155,7 @@ fn fault_3_a_refused_post_is_never_reported() {
 }
 
 #[test]
-fn faults_4_and_6_cancel_ends_every_operation_once_whatever_it_is_doing() {
+fn faults_4_and_6_cancel_ends_every_operation_once() {
     seeds::each(40, |seed| {
         let mut rng = Rng::new(seed);
         let mut rig = Rig::new(seed);
@@ -189,7 +188,7 @@ fn faults_4_and_6_cancel_ends_every_operation_once_whatever_it_is_doing() {
 }
 
 #[test]
-fn fault_8_a_peer_that_never_answers_fails_what_waits_for_it_in_time() {
+fn fault_8_unanswering_peer_fails_operations_in_time() {
     let mut rig = Rig::new(6);
     let client = rig.add(Profile::default());
     // It takes the transport connect, and CONN_REQ, and says nothing.
@@ -232,7 +231,7 @@ fn a_connection_that_is_cut_twice_has_not_met_an_unknown_host() {
 }
 
 #[test]
-fn fault_9_what_a_server_posted_before_it_was_ready_goes_out_while_the_client_calls() {
+fn fault_9_early_posts_of_a_server_go_out_when_ready() {
     let (mut rig, client, server) = Rig::of_two(7);
     rig.cluster.stall(client, Duration::from_millis(10));
     // In WAIT: its own connect is not answered yet.
@@ -264,7 +263,7 @@ fn fault_9_what_a_server_posted_before_it_was_ready_goes_out_while_the_client_ca
 }
 
 #[test]
-fn fault_10_a_peer_leaves_disconnect_by_itself_and_the_next_post_connects() {
+fn fault_10_disconnect_ends_and_the_next_post_connects() {
     let (mut rig, client, server) = Rig::of_two(8);
     let addr = rig.host(client).addr(server);
     for round in 0..5 {
@@ -281,7 +280,7 @@ fn fault_10_a_peer_leaves_disconnect_by_itself_and_the_next_post_connects() {
 }
 
 #[test]
-fn faults_12_and_13_nonsense_in_a_connection_request_is_refused_with_a_reason() {
+fn faults_12_and_13_malformed_requests_are_rejected() {
     let good = ConnReq::emit("mx://good:1");
     let cases: [(u64, Vec<u8>, Refusal); 7] = [
         (request(1, 0x101), good.clone(), Refusal::Version),
@@ -309,7 +308,7 @@ fn faults_12_and_13_nonsense_in_a_connection_request_is_refused_with_a_reason() 
 }
 
 #[test]
-fn fault_13_a_version_mismatch_fails_the_client_with_eproto_at_once() {
+fn fault_13_version_mismatch_fails_with_eproto_at_once() {
     let answers = [
         refusal_bits(Refusal::Version).0,
         refusal_bits(Refusal::Malformed).0,
@@ -386,7 +385,7 @@ fn a_forged_id_never_brings_another_peers_data() {
 }
 
 #[test]
-fn fault_14_every_lookup_can_be_dropped_on_its_own_and_the_peer_looked_up_again() {
+fn fault_14_each_lookup_can_be_dropped_alone() {
     let (mut rig, a, b) = Rig::of_two(13);
     for _ in 0..3 {
         let host = rig.host(a);
@@ -438,7 +437,7 @@ fn fault_14_a_dropped_address_is_never_named_again() {
 }
 
 #[test]
-fn fault_20_dead_clients_cost_nothing_and_unexpected_buffers_have_the_exact_size() {
+fn fault_20_dead_clients_and_unexpected_buffers_cost_little() {
     let mut rig = Rig::new(14);
     let server = rig.add(Profile::default());
     for n in 0..50 {

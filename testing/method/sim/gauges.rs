@@ -33,7 +33,7 @@ fn peer(rig: &mut Rig, of: NodeId, node: NodeId) -> PeerGauges {
 }
 
 #[test]
-fn a_sender_short_of_credits_is_seen_on_both_sides_until_it_is_served() {
+fn sender_short_of_credits_is_visible_on_both_sides() {
     let mut rig = Rig::new(1);
     rig.lend(3);
     let (server, client) = server_and_client(&mut rig);

@@ -14,7 +14,7 @@ fn post(rig: &mut Rig, node: NodeId, kind: PostKind, addr: Addr, byte: u8) -> u6
 }
 
 #[test]
-fn one_endpoint_under_two_names_is_two_peers_with_a_session_each() {
+fn endpoint_under_two_names_is_two_peers() {
     let (mut rig, a, b) = Rig::of_two(6);
     let names = [NIC, OTHER_NIC, NIC].map(|nic| rig.host(a).look_up(b, nic));
     let callers = names.map(|addr| {
@@ -97,7 +97,7 @@ fn two_that_call_each_other_have_two_sessions() {
 }
 
 #[test]
-fn what_is_posted_to_a_caller_that_has_gone_ends_at_once_and_it_comes_back_as_another() {
+fn posts_to_a_gone_caller_end_and_it_returns_as_another() {
     // It dies, or only the connection does, and it calls again.
     for dies in [true, false] {
         let (mut rig, client, server) = Rig::of_two(18);
@@ -193,7 +193,7 @@ fn a_call_of_oneself_has_two_ends() {
 
 /// The host was told of an object for it, as the one that it listens on is none that messages come from.
 #[test]
-fn a_call_from_here_is_made_again_although_the_host_was_told_of_its_end() {
+fn our_call_is_repeated_although_the_host_heard_of_its_end() {
     let mut rig = Rig::new(22);
     let node = rig.add(Profile::default());
     let own = rig.host(node).own_addr(node);
@@ -215,7 +215,7 @@ fn a_call_from_here_is_made_again_although_the_host_was_told_of_its_end() {
 }
 
 #[test]
-fn a_dead_client_is_forgotten_once_and_its_id_and_memory_come_back() {
+fn dead_client_is_forgotten_once_and_its_id_is_reused() {
     let (mut rig, client, server) = Rig::of_two(10);
     rig.host(client).send_unexpected(server, 1, b"x");
     rig.run("the message", |rig| rig.peek(server).got.len() == 1);
@@ -235,7 +235,7 @@ fn a_dead_client_is_forgotten_once_and_its_id_and_memory_come_back() {
 }
 
 #[test]
-fn cancelling_what_is_complete_or_reported_changes_nothing_and_no_ids_are_refused() {
+fn cancelling_complete_or_unknown_ids_changes_nothing() {
     let (mut rig, a, b) = Rig::of_two(13);
     rig.introduce(a, b);
     let recv = rig.host(a).recv(b, 1, 5);
@@ -331,7 +331,7 @@ fn a_connect_to_a_peer_that_is_dropped_is_called_off() {
 }
 
 #[test]
-fn what_waits_for_a_connection_never_goes_once_the_method_has_ended() {
+fn pending_operations_never_start_after_finalize() {
     for micros in [0, 3, 6, 9, 12, 15, 20, 30, 100] {
         let (mut rig, a, b) = Rig::of_two(20);
         let mine = rig.host(b).send_unexpected(a, 1, b"to a");

@@ -31,7 +31,7 @@ fn answer(rig: &mut Rig, node: NodeId, nic: NicId) -> usize {
 }
 
 #[test]
-fn a_peer_that_has_moved_is_reached_by_the_connection_that_is_under_way() {
+fn moved_peer_is_reached_by_the_pending_connect() {
     let (mut rig, [client, server], addr) = moved();
     let first = rig.host(client).send(server, 1, b"first");
     assert!(!rig.peek(client).method.has_questions(), "it is new");
@@ -73,7 +73,7 @@ fn a_connection_that_is_not_up_is_doubted_each_second() {
 }
 
 #[test]
-fn a_name_that_the_resolver_fails_to_find_keeps_its_address_and_is_asked_for_again() {
+fn name_the_resolver_misses_keeps_its_address_and_is_retried() {
     let (mut rig, [client, server], _) = moved();
     let addr = rig.host(client).look_up(server, NIC);
     rig.host(client).use_addr(server, addr);
@@ -135,7 +135,7 @@ fn what_has_moved_at_rest_to_a_known_peer_stands_for_that() {
 }
 
 #[test]
-fn of_two_objects_the_one_that_moves_leaves_when_nothing_is_under_way() {
+fn of_two_objects_the_moving_one_leaves_when_idle() {
     let (mut rig, [client, server], addr) = moved();
     let other = rig.host(client).look_up(server, NOWHERE);
     let fail = |rig: &mut Rig, addr| {

@@ -41,7 +41,7 @@ fn is_ready(rig: &mut Rig, node: NodeId, with: NodeId) -> bool {
 }
 
 #[test]
-fn a_frozen_peer_ends_every_operation_and_the_next_post_reaches_it_again() {
+fn frozen_peer_ends_operations_and_is_reached_again() {
     type Post = fn(&mut Rig, NodeId, NodeId) -> u64;
     let posts: [Post; 5] = [
         |rig, a, b| rig.host(a).recv(b, 1, 10),
@@ -130,7 +130,7 @@ fn check(rig: &mut Rig, node: NodeId, label: u64, began: Instant, span: u64) {
 }
 
 #[test]
-fn each_class_of_operations_has_a_time_out_of_its_own_and_the_peer_stays() {
+fn each_operation_class_has_its_own_timeout() {
     let (mut rig, a, b) = pair(30, classes(1_000, 2_000, 3_000));
     rig.peek(b).fetching = false;
     let began = rig.now();

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_garbled_datagram_differs_in_its_payload_only_and_keeps_its_checksum() {
+    fn garbled_datagram_keeps_its_checksum_and_headers() {
         let payload: Vec<u8> = (0..=255).collect();
         let before = datagram(&payload);
         let mut line = line(slow(0), 1.0);

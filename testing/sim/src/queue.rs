@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_leave_one_behind_the_other_and_what_does_not_fit_is_lost() {
+    fn bytes_leave_in_order_and_overflow_is_lost() {
         let mut bottleneck = Bottleneck::new(1000, 20);
         let first = bottleneck.pass(Instant(0), 10).expect("there is room");
         let second = bottleneck.pass(Instant(0), 10).expect("there is room");

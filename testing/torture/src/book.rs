@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_has_one_session_and_a_called_peer_one_after_the_other() {
+    fn caller_has_one_session_and_called_peer_several() {
         let (mut caller_book, called_book) = two();
         // Addresses that were dropped and looked up again are another peer.
         let session = [called(5), called(6)].map(|to| caller_book.compose(&to, 7, 60));

@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_seeds_give_equal_programs_and_their_text_can_be_read_back() {
+    fn equal_seeds_give_equal_readable_programs() {
         for seed in 0..200 {
             let shape = Shape::random(&mut Rng::new(seed));
             let steps: Vec<_> = program(seed, &shape).collect();

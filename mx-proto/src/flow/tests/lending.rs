@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_remote_that_uses_most_of_its_credit_limit_is_lent_as_much_again_while_there_is_plenty() {
+fn busy_remote_is_lent_as_much_again_while_plenty_is_left() {
     let settings = Settings {
         bytes: 4000 * CREDIT,
         ..Settings::default()
@@ -95,7 +95,7 @@ fn draws_have_the_reserve_and_copies_what_could_be_lent() {
 }
 
 #[test]
-fn a_draw_that_has_to_wait_is_to_be_repeated_when_credits_come_free() {
+fn waiting_draw_is_repeated_when_credits_become_free() {
     let mut town = Town::new(&scarce(), 1);
     assert!(town.flow.draw(1000) && !town.flow.draw(1));
     assert!(!town.flow.is_ready());

@@ -610,7 +610,7 @@ fn honest_nodes_keep_every_rule_and_none_starves() {
 }
 
 #[test]
-fn hostile_nodes_are_found_at_their_first_violation_and_cost_no_other() {
+fn hostile_nodes_fail_at_once_and_cost_no_other() {
     let mut found = 0;
     seeds::each(2_000, |seed| found += run(seed, true, 1_000).1);
     assert!(found > 500, "{found}");

@@ -45,7 +45,7 @@ fn no_more_is_asked_for_than_is_wanted() {
 }
 
 #[test]
-fn a_remote_that_needs_its_credits_keeps_them_and_is_asked_when_it_is_quiet_again() {
+fn remote_keeps_needed_credits_and_is_asked_when_quiet() {
     let mut town = rich(5);
     town.epochs(2);
     for remote in 1..4 {
@@ -74,7 +74,7 @@ fn a_remote_that_needs_its_credits_keeps_them_and_is_asked_when_it_is_quiet_agai
 }
 
 #[test]
-fn a_remote_that_does_not_answer_is_asked_once_and_holds_up_no_other() {
+fn unresponsive_remote_is_asked_once_and_blocks_no_other() {
     let settings = Settings {
         bytes: 4000 * CREDIT,
         first: 5,
@@ -141,7 +141,7 @@ fn what_is_given_back_was_asked_for_and_there() {
 }
 
 #[test]
-fn while_none_is_quiet_credits_above_a_share_are_not_told_again() {
+fn busy_remotes_are_not_told_again_of_credits_above_a_share() {
     let mut town = rich(8);
     town.epochs(1);
     // All eight are active: a share is 100. The first four use what they have.

@@ -479,7 +479,7 @@ fn a_loss_that_ends_with_the_fall_was_congestion() {
 }
 
 #[test]
-fn chance_is_known_up_to_a_quarter_and_forgotten_when_nothing_is_lost() {
+fn random_loss_rate_is_capped_and_decays() {
     let (mut congestion, mut rtt, mut now) = grown();
     for _ in 0..2 {
         // A fifth.
@@ -675,7 +675,7 @@ fn a_link_that_was_suspended_begins_like_after_a_pause() {
 }
 
 #[test]
-fn past_slow_start_three_quarters_of_a_window_must_be_used_for_it_to_grow() {
+fn window_grows_only_if_three_quarters_of_it_are_used() {
     let (mut congestion, rtt, now) = grown();
     congestion.window = 100_000;
     congestion.phase = Phase::Avoidance;
@@ -686,7 +686,7 @@ fn past_slow_start_three_quarters_of_a_window_must_be_used_for_it_to_grow() {
 }
 
 #[test]
-fn careful_growth_lasts_some_rounds_and_then_slow_start_is_over() {
+fn careful_growth_lasts_some_rounds_then_ends_slow_start() {
     let mut congestion = Congestion::new(1400, 64 << 20);
     congestion.phase = Phase::Careful { rounds: CAREFUL };
     let window = congestion.window;

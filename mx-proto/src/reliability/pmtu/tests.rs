@@ -52,7 +52,7 @@ impl Path {
 }
 
 #[test]
-fn where_not_even_the_base_passes_the_last_resort_does_and_the_cause_is_named() {
+fn below_base_size_the_minimum_is_used_and_reported() {
     let mut path = Path::new(9000, 600);
     path.run(1_000, true);
     assert!(path.pmtu.data_proven());
@@ -91,7 +91,7 @@ fn a_deaf_data_channel_is_reported_once_and_tried_again() {
 }
 
 #[test]
-fn where_not_even_the_least_passes_whole_it_is_to_be_cut_and_no_probe_is_small_enough() {
+fn below_minimum_size_datagrams_are_cut_and_not_probed() {
     for most in [547, 548] {
         let mut pmtu = Pmtu::new(9000);
         assert!(!pmtu.is_to_be_cut(548) && pmtu.is_to_be_cut(549));
@@ -125,7 +125,7 @@ fn three_probes_lost_by_chance_cost_neither_size_nor_a_report() {
 }
 
 #[test]
-fn nothing_larger_than_what_every_path_takes_is_used_before_it_is_proven() {
+fn unproven_sizes_above_the_minimum_are_not_used() {
     let mut path = Path::new(9000, 9000);
     assert_eq!(path.pmtu.size(), 548);
     path.run(1, true);

@@ -236,7 +236,7 @@ fn the_end_comes_after_everything_else_and_nothing_after_it() {
 }
 
 #[test]
-fn a_body_that_has_a_place_goes_there_before_its_turn_and_is_told_in_its_turn() {
+fn placed_body_is_written_early_and_reported_in_order() {
     let (small, large) = (packet(1, 10), packet(2, 3000));
     let mut rig = Rig::new(0);
     rig.above.places.push((2, vec![0; 3005]));
@@ -249,7 +249,7 @@ fn a_body_that_has_a_place_goes_there_before_its_turn_and_is_told_in_its_turn() 
 }
 
 #[test]
-fn a_body_that_is_no_longer_wanted_halfway_is_not_told_and_not_written_further() {
+fn body_dropped_halfway_is_not_reported_or_written() {
     let (large, small) = (packet(1, 3000), packet(2, 10));
     let parts = chunks(0, &large, 500);
     let mut rig = Rig::new(0);
@@ -271,7 +271,7 @@ fn a_body_that_is_no_longer_wanted_halfway_is_not_told_and_not_written_further()
 }
 
 #[test]
-fn window_bounds_what_is_kept_and_the_front_always_comes_in_when_it_is_in_order() {
+fn window_bounds_kept_bytes_and_front_is_always_accepted() {
     let (small, large) = (packet(1, 10), packet(2, 3000));
     let mut rig = Rig::new(0);
     let (front, early) = (chunks(0, &small, 500)[0], chunks(1, &small, 500)[0]);
@@ -301,7 +301,7 @@ fn window_bounds_what_is_kept_and_the_front_always_comes_in_when_it_is_in_order(
 }
 
 #[test]
-fn only_the_fragment_whose_turn_it_is_has_memory_that_is_used_again() {
+fn only_the_front_fragment_reuses_memory() {
     let (small, large) = (packet(1, 10), packet(2, 900));
     let mut rig = Rig::new(0);
     rig.take_all(chunks(0, &large, 500));
@@ -457,7 +457,7 @@ fn but<'a>(chunks: &[Chunk<'a>], at: usize) -> Vec<Chunk<'a>> {
 }
 
 #[test]
-fn a_message_is_begun_in_its_turn_and_nothing_behind_it_takes_its_place() {
+fn message_begins_in_order_and_is_not_overtaken() {
     let packets: Vec<_> = (100..104).map(|tag| packet(tag, 20_000)).collect();
     let data = packet(1, 20_000);
     let all: Vec<Vec<_>> = packets

@@ -123,7 +123,7 @@ fn cumulative_acknowledgements_work_across_the_wrap() {
 }
 
 #[test]
-fn acknowledging_what_was_never_sent_is_refused_and_changes_nothing() {
+fn ack_of_unsent_segments_is_rejected_without_effect() {
     let mut rig = Rig::sent(10);
     rig.window.allowed_total = 0;
     rig.push(1, false);
@@ -147,7 +147,7 @@ fn acknowledging_what_was_never_sent_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn sack_words_beyond_the_first_count_and_the_bytes_go_back_at_once() {
+fn later_sack_words_count_and_bytes_return_at_once() {
     let mut rig = Rig::sent(1100);
     let mut sack = [u64::MAX; 17];
     sack[16] = u64::MAX >> 1 & !1;
@@ -168,7 +168,7 @@ fn detecting(wait: u64) -> LossDetection {
 }
 
 #[test]
-fn what_is_acknowledged_too_soon_after_its_resend_had_arrived_before() {
+fn ack_too_soon_after_resend_is_for_the_original() {
     for (at, spurious) in [(89, 1), (90, 0)] {
         let mut rig = Rig::sent(4);
         rig.detection = detecting(0);
@@ -310,7 +310,7 @@ fn a_timeout_resends_all_that_is_not_known_to_be_there() {
 }
 
 #[test]
-fn a_batch_is_adjacent_of_one_size_of_one_kind_and_within_all_limits() {
+fn batch_is_adjacent_uniform_and_within_limits() {
     let mut rig = Rig::new(64, u32::MAX);
     // 10 of full size and one of 10 bytes, in one block; then another fragment.
     rig.push_fragment(370, false);
@@ -402,7 +402,7 @@ fn random_histories_keep_all_sums_right_and_deliver_everything() {
 }
 
 #[test]
-fn an_idle_window_holds_no_memory_and_a_link_that_goes_gives_its_bytes_back() {
+fn idle_window_and_closed_link_hold_no_memory() {
     let mut rig = Rig::new(1024, u32::MAX);
     assert_eq!(rig.window.slots.capacity(), 0);
     rig.push(100, false);

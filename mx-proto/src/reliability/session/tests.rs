@@ -29,7 +29,7 @@ fn opened(config: &ReliableConfig) -> Session {
 }
 
 #[test]
-fn a_forgotten_session_is_opened_again_after_pauses_that_double() {
+fn forgotten_session_reopens_after_doubling_pauses() {
     let config = ReliableConfig::default();
     let mut session = opened(&config);
     let mut pauses = Vec::new();
@@ -43,7 +43,7 @@ fn a_forgotten_session_is_opened_again_after_pauses_that_double() {
 }
 
 #[test]
-fn a_segment_that_is_asked_for_is_acknowledged_first_and_one_in_order_last() {
+fn requested_ack_goes_first_and_in_order_ack_last() {
     let config = ReliableConfig::default();
     let now = Instant(1_000_000);
     let due = [
@@ -64,7 +64,7 @@ fn a_segment_that_is_asked_for_is_acknowledged_first_and_one_in_order_last() {
 }
 
 #[test]
-fn a_peer_without_a_socket_is_dead_at_once_while_connecting_and_after_some_reports_later() {
+fn peer_without_socket_fails_at_once_or_after_reports() {
     let config = ReliableConfig::default();
     assert!(calling(&config).on_refused());
     let mut session = opened(&config);
@@ -81,7 +81,7 @@ fn a_session_is_quiet_when_nothing_was_heard_for_a_time() {
 }
 
 #[test]
-fn a_peer_that_was_told_of_less_than_a_quarter_hears_at_once_that_half_is_free() {
+fn sender_short_of_window_hears_when_half_is_free() {
     for (told, free, at_once) in [(249, 500, true), (250, 500, false), (249, 499, false)] {
         let (now, config) = (Instant(1), ReliableConfig::default());
         let mut session = calling(&config);

@@ -12,7 +12,7 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_quote_names_the_link_if_its_datagram_went_to_an_address_of_that() {
+fn quote_names_the_link_of_its_destination_address() {
     let (mut pair, _) = Pair::connected(ReliableConfig::default());
     let quote = Quote::read(&pair.last_of(0));
     let [ours, theirs] = [0, 1].map(|node| pair.net.data_address(node).expect("it lives"));
@@ -34,7 +34,7 @@ fn a_quote_names_the_link_if_its_datagram_went_to_an_address_of_that() {
 }
 
 #[test]
-fn a_close_delivers_what_was_accepted_and_leaves_nothing_at_either_end() {
+fn close_delivers_accepted_packets_and_leaves_no_state() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     pair.send(0, link, 1, &bytes(200_000)).unwrap();
     pair.close(0, link, Close::Flush);
@@ -45,7 +45,7 @@ fn a_close_delivers_what_was_accepted_and_leaves_nothing_at_either_end() {
 }
 
 #[test]
-fn what_came_before_a_close_and_was_not_given_out_is_not_given_out_after_it() {
+fn undelivered_packets_are_dropped_at_close() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     // All but the first have come when that does.
     pair.lose_next(1);
@@ -129,7 +129,7 @@ fn a_peer_that_is_silent_on_an_idle_link_is_given_up_in_time() {
 }
 
 #[test]
-fn a_service_that_takes_less_than_the_least_ends_the_link_after_the_give_up_time() {
+fn service_below_minimum_size_ends_the_link() {
     for passed_before in [false, true] {
         let mut pair = Pair::new(impatient());
         let narrow = |pair: &Pair| pair.seen.borrow_mut().refuse_above = Some(500);
@@ -151,7 +151,7 @@ fn a_service_that_takes_less_than_the_least_ends_the_link_after_the_give_up_time
 }
 
 #[test]
-fn a_caller_that_is_not_bound_in_time_is_forgotten_whatever_it_brings() {
+fn unbound_caller_is_dropped_in_time_whatever_it_sends() {
     let (mut pair, link) = Pair::strange(ReliableConfig::default());
     pair.send(0, link, 1, b"my hello").unwrap();
     pair.run(millis(4850));
@@ -166,7 +166,7 @@ fn a_caller_that_is_not_bound_in_time_is_forgotten_whatever_it_brings() {
 }
 
 #[test]
-fn of_a_caller_that_is_not_bound_nothing_larger_than_an_introduction_is_kept() {
+fn unbound_caller_may_send_no_more_than_an_introduction() {
     let (mut pair, link) = Pair::strange(ReliableConfig::default());
     let before = pair.logged();
     for (mark, len) in [(1, 100), (2, 20_000), (3, 2_000), (4, 100)] {

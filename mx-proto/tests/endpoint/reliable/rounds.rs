@@ -89,7 +89,7 @@ fn a_link_may_be_closed_while_its_packet_is_handled() {
 }
 
 #[test]
-fn a_link_may_be_closed_when_a_part_of_a_body_is_about_to_be_read() {
+fn link_may_be_closed_before_a_body_part_is_read() {
     for how in [Close::Now, Close::Flush] {
         let (mut pair, link, called) = connected();
         pair.send(0, link, 1, &bytes(100_000)).unwrap();
@@ -113,7 +113,7 @@ fn a_link_may_be_closed_when_a_part_of_a_body_is_about_to_be_read() {
 }
 
 #[test]
-fn an_answer_is_sent_while_the_packet_is_handled_and_leaves_its_body_alone() {
+fn answer_sent_during_a_packet_leaves_its_body_alone() {
     for len in LENS {
         let (mut pair, link, called) = connected();
         for mark in [1, 2] {

@@ -6,7 +6,7 @@ use mx_proto::reliability::{Channel, ReliableConfig};
 use mx_sim::datagram::header::{ACK, ASK, DATA, FLAGS, FROM, PING, SEQ, altered, is_kind};
 
 #[test]
-fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_batches() {
+fn tiny_packets_use_command_channel_others_data_channel() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     let before = pair.logged();
     pair.send(0, link, 1, &bytes(700)).unwrap();
@@ -24,7 +24,7 @@ fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_batches(
 }
 
 #[test]
-fn the_source_of_a_datagram_matters_until_the_data_channel_is_proven() {
+fn datagram_source_counts_until_data_channel_is_proven() {
     // Not even the smallest probe passes, or all do.
     for (mtu, proven) in [(500, false), (9000, true)] {
         let mut pair = Pair::with_mtu(mtu, ReliableConfig::default());
@@ -96,7 +96,7 @@ fn one_segment_of_a_large_window_asks_for_no_acknowledgement() {
 }
 
 #[test]
-fn whatever_single_datagram_is_lost_everything_arrives_once_and_in_order() {
+fn loss_of_any_one_datagram_keeps_delivery_once_in_order() {
     for lost in 0..60 {
         let mut pair = Pair::new(ReliableConfig::default());
         pair.seen.borrow_mut().lose = vec![lost];
@@ -115,7 +115,7 @@ fn whatever_single_datagram_is_lost_everything_arrives_once_and_in_order() {
 }
 
 #[test]
-fn the_first_packet_of_a_poll_is_delivered_before_its_bookkeeping_but_not_twice_running() {
+fn first_packet_precedes_its_bookkeeping_but_not_twice() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     let before = pair.stats(1).fast_receives;
     (0..3).for_each(|mark| pair.send(0, link, mark, b"x").unwrap());
@@ -135,7 +135,7 @@ fn the_first_packet_of_a_poll_is_delivered_before_its_bookkeeping_but_not_twice_
 }
 
 #[test]
-fn an_answer_to_a_ping_names_what_the_service_had_not_handed_out_yet() {
+fn ping_answer_names_what_the_service_still_holds() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     pair.leave_out_data();
     pair.send(0, link, 1, &bytes(60_000)).unwrap();
@@ -146,7 +146,7 @@ fn an_answer_to_a_ping_names_what_the_service_had_not_handed_out_yet() {
 }
 
 #[test]
-fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
+fn ping_waits_while_more_than_one_poll_is_left() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     // Its acknowledgement answers what was asked before.
     pair.send(0, link, 0, b"first").unwrap();
@@ -181,7 +181,7 @@ fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
 }
 
 #[test]
-fn what_waited_for_a_ping_or_a_time_out_because_its_acknowledgement_was_lost_is_no_sample() {
+fn acks_delayed_by_a_lost_one_are_no_rtt_samples() {
     // The lost answers: the acknowledgement; the answer to the Ping as well.
     for lost in [1, 2] {
         let (mut pair, link) = Pair::connected(ReliableConfig::default());
@@ -208,7 +208,7 @@ fn what_waited_for_a_ping_or_a_time_out_because_its_acknowledgement_was_lost_is_
 }
 
 #[test]
-fn a_link_takes_what_its_segments_and_its_bytes_allow_and_says_when_it_takes_more() {
+fn link_is_bounded_by_segments_and_bytes_and_reports_room() {
     for len in [1, 40_000] {
         let (mut pair, link) = Pair::connected(ReliableConfig::default());
         pair.send(0, link, 0, b"hello").unwrap();
@@ -250,7 +250,7 @@ fn narrow() -> ReliableConfig {
 const LONG: usize = 500_000;
 
 #[test]
-fn a_message_whose_memory_goes_is_sent_to_its_end_also_when_the_link_is_closed() {
+fn message_without_its_memory_is_sent_to_the_end() {
     for closed in [false, true] {
         let (mut pair, link) = Pair::connected(narrow());
         pair.send(0, link, 0, b"hello").unwrap();
@@ -285,7 +285,7 @@ fn a_message_whose_memory_goes_is_sent_to_its_end_also_when_the_link_is_closed()
 }
 
 #[test]
-fn a_link_that_is_closed_between_the_parts_of_a_message_is_reset() {
+fn link_closed_between_parts_of_a_message_is_reset() {
     let (mut pair, link) = Pair::connected(narrow());
     pair.send(0, link, 0, b"hello").unwrap();
     assert!(matches!(
@@ -299,7 +299,7 @@ fn a_link_that_is_closed_between_the_parts_of_a_message_is_reset() {
 }
 
 #[test]
-fn a_segment_beyond_the_window_or_of_another_session_is_counted_and_dropped() {
+fn segments_out_of_window_or_session_are_dropped() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     pair.lose_next(1);
     pair.send(0, link, 1, b"one").unwrap();

@@ -66,7 +66,7 @@ fn credits_follow_the_busy_and_moving_them_takes_few_packets() {
 }
 
 #[test]
-fn where_there_are_fewer_credits_than_peers_all_get_through_alike() {
+fn with_fewer_credits_than_peers_all_progress_alike() {
     let row = scenarios::all(&scarce(), 1000);
     let (fewest, most) = row.served;
     assert!(fewest > 0 && most <= 3 * fewest, "{row}");

@@ -69,7 +69,7 @@ fn a_flood_of_callers_leaves_no_trace_and_gets_one_answer_each() {
 }
 
 #[test]
-fn an_address_that_is_not_proven_is_sent_no_more_than_came_from_it() {
+fn unproven_address_gets_no_more_than_it_sent() {
     seeds::each(3, |seed| {
         let mut stage = Stage::new(seed);
         stage.net.change(|terms| terms.answers_refused = false);
@@ -106,7 +106,7 @@ fn an_address_that_is_not_proven_is_sent_no_more_than_came_from_it() {
 }
 
 #[test]
-fn repeating_the_beginning_of_a_session_that_ended_opens_nothing() {
+fn replayed_start_of_an_ended_session_opens_nothing() {
     seeds::each(3, |seed| {
         let mut stage = Stage::new(seed);
         let [there, _] = a_session_that_ended(&mut stage);
@@ -130,7 +130,7 @@ fn repeating_the_beginning_of_a_session_that_ended_opens_nothing() {
 }
 
 #[test]
-fn the_beginning_of_a_session_opens_nothing_from_another_address() {
+fn session_start_from_another_address_opens_nothing() {
     let mut stage = Stage::new(1);
     stage.net.change(|terms| terms.answers_refused = false);
     let [there, _] = stage.record_another_session();
@@ -144,7 +144,7 @@ fn the_beginning_of_a_session_opens_nothing_from_another_address() {
 }
 
 #[test]
-fn a_restarted_port_opens_nothing_that_was_meant_for_its_former_life() {
+fn restarted_port_ignores_packets_for_its_former_life() {
     let mut stage = Stage::new(1);
     let [there, _] = stage.record_another_session();
     stage.exchange(3);
@@ -210,7 +210,7 @@ fn misquoted(bytes: &[u8], cookie: u64) -> Option<Quote> {
 }
 
 #[test]
-fn errors_of_the_network_are_believed_only_if_they_quote_what_was_sent() {
+fn network_errors_count_only_if_they_quote_our_packets() {
     let mut stage = Stage::new(1);
     let [tape, other] = stage.record_another_session();
     stage.exchange(10);
@@ -265,7 +265,7 @@ fn of_version(version: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn callers_of_other_versions_are_refused_and_nothing_else_of_them_is_answered() {
+fn callers_of_other_versions_only_get_a_rejection() {
     let mut stage = Stage::new(1);
     stage.net.change(|terms| terms.answers_refused = false);
     let [tape, _] = stage.record_another_session();
@@ -308,7 +308,7 @@ fn callers_of_other_versions_are_refused_and_nothing_else_of_them_is_answered() 
 }
 
 #[test]
-fn a_call_is_ended_by_the_refusal_of_another_version_that_knows_its_cookie() {
+fn rejection_by_version_with_the_cookie_ends_the_call() {
     let mut stage = Stage::new(1);
     let calls = Rc::new(RefCell::new(Vec::new()));
     let tape = Rc::clone(&calls);

@@ -60,7 +60,7 @@ fn count_pings(stage: &Stage) -> Rc<RefCell<Vec<Instant>>> {
 }
 
 #[test]
-fn a_dead_peer_that_is_monitored_is_missed_at_once_however_long_nothing_has_happened() {
+fn monitored_dead_peer_is_missed_even_after_long_idle() {
     seeds::each(10, |seed| {
         let mut stage = Stage::new(seed);
         stage.exchange(3);
@@ -74,7 +74,7 @@ fn a_dead_peer_that_is_monitored_is_missed_at_once_however_long_nothing_has_happ
 }
 
 #[test]
-fn a_dead_peer_without_operations_is_missed_with_the_first_thing_sent_to_it() {
+fn dead_idle_peer_is_missed_at_the_next_send() {
     seeds::each(10, |seed| {
         let mut stage = Stage::new(seed);
         stage.exchange(3);
@@ -92,7 +92,7 @@ fn a_dead_peer_without_operations_is_missed_with_the_first_thing_sent_to_it() {
 }
 
 #[test]
-fn a_peer_that_has_been_silent_for_long_and_dies_is_missed_with_the_next_question() {
+fn long_silent_peer_that_dies_is_missed_at_the_next_ping() {
     for is_monitored in [false, true] {
         seeds::each(5, |seed| {
             let mut stage = Stage::new(seed);
@@ -129,7 +129,7 @@ fn settled(seed: u64, terms: Terms) -> Stage {
 }
 
 #[test]
-fn one_refusal_of_a_living_peer_costs_a_question_and_nothing_else() {
+fn one_refusal_of_a_living_peer_costs_one_ping() {
     seeds::each(10, |seed| {
         let mut stage = settled(seed, Terms::default());
         let said = stage.record(0, 1);
@@ -167,8 +167,7 @@ fn a_refusal_that_nothing_follows_is_not_asked_about_for_ever() {
 }
 
 #[test]
-fn a_living_peer_that_is_monitored_is_asked_while_it_is_silent_and_no_longer_than_it_is_monitored()
-{
+fn silent_monitored_peer_is_pinged_only_while_monitored() {
     let mut stage = settled(1, Terms::default());
     let pings = count_pings(&stage);
     monitor(&mut stage, 0, true);
@@ -195,7 +194,7 @@ fn a_living_peer_that_is_monitored_is_asked_while_it_is_silent_and_no_longer_tha
 }
 
 #[test]
-fn where_a_dead_peer_is_not_reported_none_is_asked_more_often_for_being_monitored() {
+fn without_death_reports_monitoring_adds_no_pings() {
     let terms = Terms {
         answers_refused: false,
         ..Terms::default()
@@ -208,7 +207,7 @@ fn where_a_dead_peer_is_not_reported_none_is_asked_more_often_for_being_monitore
 }
 
 #[test]
-fn all_that_are_monitored_together_are_asked_so_often_and_no_more() {
+fn pings_of_all_monitored_peers_are_limited_together() {
     let mut stage = settled(1, Terms::default());
     for id in 0..2 {
         stage.at(id).heard.indifferent = true;

@@ -103,7 +103,7 @@ fn nothing_is_lost_whatever_a_link_does() {
 }
 
 #[test]
-fn a_receiver_that_seldom_looks_at_its_data_channel_causes_no_resend() {
+fn slow_reader_of_the_data_channel_causes_no_resend() {
     seeds::each(8, |seed| {
         let terms = Terms {
             glances: 7,
@@ -135,7 +135,7 @@ fn any_mixture(seed: u64) {
 }
 
 #[test]
-fn any_mixture_of_faults_services_sizes_and_windows_loses_nothing() {
+fn random_faults_services_sizes_and_windows_lose_nothing() {
     seeds::each(60, any_mixture);
 }
 

@@ -111,7 +111,7 @@ fn a_path_that_carries_less_than_before_is_noticed_in_mid_run() {
 
 /// An interface with less than the least MTU of IPv4: told, or known, before anything is sent.
 #[test]
-fn a_path_narrower_than_the_least_carries_everything_where_the_network_layer_cuts() {
+fn narrow_path_works_if_the_ip_layer_fragments() {
     for oversize in [Oversize::IsReported, Oversize::IsRefused] {
         let mut stage = stage(500, oversize);
         stage.exchange(10);
@@ -128,7 +128,7 @@ fn a_path_narrower_than_the_least_carries_everything_where_the_network_layer_cut
 }
 
 #[test]
-fn a_path_that_becomes_narrower_than_the_least_ends_nothing_where_the_network_layer_cuts() {
+fn path_that_narrows_later_works_with_fragmentation() {
     for oversize in [Oversize::IsReported, Oversize::IsRefused] {
         let mut stage = stage(1_472, oversize);
         stage.exchange(5);
@@ -169,7 +169,7 @@ fn without_a_data_channel_everything_still_arrives() {
 }
 
 #[test]
-fn a_data_channel_that_dies_in_mid_run_is_given_up_and_everything_arrives() {
+fn dead_data_channel_is_abandoned_and_all_data_arrives() {
     let mut stage = stage(1_472, Oversize::Vanishes);
     stage.exchange(5);
     stage.run(SECOND);

@@ -158,7 +158,7 @@ pub(crate) fn replay(
 }
 
 #[test]
-fn a_call_to_a_name_that_is_not_open_is_refused_where_the_network_reports_it() {
+fn call_to_a_closed_name_is_refused_if_reported() {
     for answers in [true, false] {
         let mut stage = Stage::new(1);
         stage.net.change(|terms| terms.answers_refused = answers);
@@ -175,7 +175,7 @@ fn a_call_to_a_name_that_is_not_open_is_refused_where_the_network_reports_it() {
 }
 
 #[test]
-fn what_was_accepted_before_an_orderly_close_arrives_before_the_end() {
+fn accepted_data_arrives_before_an_orderly_close() {
     seeds::each(8, |seed| {
         let mut stage = Stage::new(seed);
         stage.exchange(3);
@@ -208,7 +208,7 @@ fn an_abrupt_close_is_a_reset_for_the_other_side() {
 }
 
 #[test]
-fn a_peer_that_falls_silent_is_noticed_with_and_without_traffic() {
+fn silent_peer_is_noticed_with_and_without_traffic() {
     for traffic in [true, false] {
         let mut stage = Stage::new(1);
         stage.exchange(3);
@@ -254,7 +254,7 @@ pub(crate) fn begin_anew(stage: &mut Stage, id: usize, life: u64) {
 }
 
 #[test]
-fn a_peer_that_begins_anew_right_after_its_welcome_is_called_again() {
+fn peer_restarted_after_its_welcome_is_called_again() {
     seeds::each(8, |seed| {
         let mut stage = just_welcomed(seed);
         begin_anew(&mut stage, 1, 9);
@@ -267,7 +267,7 @@ fn a_peer_that_begins_anew_right_after_its_welcome_is_called_again() {
 }
 
 #[test]
-fn a_peer_that_forgets_every_welcome_is_called_so_often_and_no_more() {
+fn peer_that_forgets_welcomes_is_called_a_few_times() {
     let mut stage = just_welcomed(1);
     let hellos = Rc::new(RefCell::new(0));
     let count = Rc::clone(&hellos);
@@ -301,7 +301,7 @@ fn a_peer_that_forgets_every_welcome_is_called_so_often_and_no_more() {
 }
 
 #[test]
-fn a_call_that_is_called_off_at_once_by_the_other_side_is_not_made_again() {
+fn call_cancelled_by_the_other_side_is_not_repeated() {
     let mut stage = just_welcomed(1);
     stage.net.set_script(0, 1, None);
     // It hears the call and ends it; that the caller hears nothing of it but the end.
@@ -314,7 +314,7 @@ fn a_call_that_is_called_off_at_once_by_the_other_side_is_not_made_again() {
 }
 
 #[test]
-fn a_caller_that_brings_parts_of_packets_and_never_a_whole_one_is_forgotten() {
+fn caller_without_a_complete_packet_is_dropped() {
     let config = ReliableConfig::default();
     let mut stage = Stage::with(1, config, Terms::default());
     let first_parts_only = |_: Channel, bytes: &[u8]| {
@@ -376,7 +376,7 @@ fn bindings(stage: &mut Stage) -> [Binding; 2] {
 }
 
 #[test]
-fn both_ends_of_a_session_know_the_same_of_it_and_of_each_session_another() {
+fn both_ends_of_a_session_share_a_unique_binding() {
     let mut stage = suspended_stage(1);
     let [ours, theirs] = bindings(&mut stage);
     assert!(ours == theirs && ours[0] != ours[1] && !ours.contains(&0));
@@ -468,7 +468,7 @@ fn a_short_silence_is_survived() {
 }
 
 #[test]
-fn a_restarted_peer_takes_nothing_of_the_former_session_and_says_so() {
+fn restarted_peer_rejects_the_former_session() {
     let mut stage = Stage::new(1);
     stage.exchange(3);
     begin_anew(&mut stage, 1, 3);
@@ -482,7 +482,7 @@ fn a_restarted_peer_takes_nothing_of_the_former_session_and_says_so() {
 }
 
 #[test]
-fn a_restarted_caller_is_served_beside_what_is_left_of_its_former_life() {
+fn restarted_caller_is_served_beside_its_former_life() {
     seeds::each(5, |seed| {
         let mut stage = Stage::new(seed);
         stage.exchange(3);
@@ -570,7 +570,7 @@ fn one_lost_fragment_is_sent_again_before_any_timeout() {
 }
 
 #[test]
-fn a_lost_acknowledgement_costs_nothing_when_a_later_one_arrives() {
+fn lost_ack_is_harmless_if_a_later_one_arrives() {
     let mut stage = Stage::new(1);
     stage.exchange(5);
     let before = totals(&mut stage.cluster).resent;
@@ -581,7 +581,7 @@ fn a_lost_acknowledgement_costs_nothing_when_a_later_one_arrives() {
 }
 
 #[test]
-fn a_receiver_that_does_not_run_stops_the_sender_and_nothing_is_lost() {
+fn stopped_receiver_stops_the_sender_without_loss() {
     let config = ReliableConfig {
         window: 32,
         give_up: 20 * SECOND,

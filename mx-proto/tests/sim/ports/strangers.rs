@@ -108,7 +108,7 @@ fn a_link_does_not_notice_what_knows_only_one_of_its_cookies() {
 }
 
 #[test]
-fn forged_datagrams_that_know_the_cookies_harm_their_own_link_at_most() {
+fn forged_datagrams_with_cookies_harm_only_their_link() {
     seeds::each(40, |seed| {
         let (mut stage, seen) = stage(seed);
         for _ in 0..300 {

@@ -73,7 +73,7 @@ fn the_handler_sees_messages_in_order_with_their_data() {
 }
 
 #[test]
-fn messages_wait_for_the_handler_and_nothing_is_taken_in_while_it_runs() {
+fn messages_wait_while_the_handler_runs() {
     let (mut net, b) = pair();
     let recv = net.irecv(1, 2, ALL, 8);
     net.isend(0, b, 1, b"first");
@@ -105,7 +105,7 @@ fn messages_wait_for_the_handler_and_nothing_is_taken_in_while_it_runs() {
 }
 
 #[test]
-fn a_peer_that_does_not_give_out_what_it_has_announced_delays_no_other() {
+fn peer_that_withholds_announced_data_delays_no_other() {
     let mut net = Net::of(3);
     let (b, from_2) = (net.connect(0, 1), net.connect(2, 1));
     net.engine(1).set_handler(Some(HANDLER_OF_TESTS));
@@ -136,7 +136,7 @@ fn a_peer_that_does_not_give_out_what_it_has_announced_delays_no_other() {
 }
 
 #[test]
-fn a_message_received_is_proof_of_those_before_it_although_they_wait_for_the_handler() {
+fn received_message_proves_earlier_ones_behind_the_handler() {
     let (mut net, b) = pair();
     let token = net.irecv(1, 2, ALL, 8);
     for (bits, bytes) in [(1, b"data"), (2, b"said")] {
@@ -171,7 +171,7 @@ fn a_receive_posted_by_the_handler_takes_the_message() {
 }
 
 #[test]
-fn the_sender_of_a_consumed_message_learns_that_nothing_was_transferred() {
+fn sender_of_a_consumed_message_learns_of_zero_bytes() {
     let (mut net, b) = pair();
     let sends = [
         (net.issend(0, b, 1, b"abc"), 3),

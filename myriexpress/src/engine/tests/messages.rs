@@ -88,7 +88,7 @@ fn windows(largest: u32, room: usize) -> (Net, Address) {
 }
 
 #[test]
-fn small_sends_are_done_although_their_peer_takes_nothing_in_as_far_as_credit_reaches() {
+fn small_sends_complete_within_credit_without_a_reader() {
     // The link takes a few of them; the others are copied.
     let count = 20;
     let (mut net, b) = windows(count, 100_000);
@@ -183,7 +183,7 @@ fn copies_have_a_limit_and_a_time_out_is_not_for_them() {
 
 /// Sends that were complete when a message was sent are in place when that is received.
 #[test]
-fn a_message_received_is_proof_of_all_that_were_complete_before_it() {
+fn received_message_proves_all_completed_before_it() {
     let mut proofs = 0;
     seeds::each(200, |seed| {
         let mut net = Net::new(seed, Profile::default());
@@ -331,7 +331,7 @@ fn what_is_forgotten_ends_in_silence() {
 }
 
 #[test]
-fn who_waits_for_a_request_that_is_cancelled_or_forgotten_has_to_look() {
+fn waiter_wakes_if_its_request_is_cancelled_or_forgotten() {
     let mut net = Net::of(1);
     let (one, two) = (net.irecv(0, 1, ALL, 8), net.irecv(0, 2, ALL, 8));
     let engine = net.engine(0);
@@ -475,7 +475,7 @@ fn connecting_to_oneself_gives_ones_own_address() {
 }
 
 #[test]
-fn a_send_to_oneself_has_the_time_out_it_got_before_there_was_a_connection() {
+fn self_send_keeps_the_timeout_set_before_connecting() {
     let mut net = Net::of(1);
     let own = net.engine(0).own_address();
     let (short, patient) = (net.issend(0, own, 1, b"x"), net.issend(0, own, 2, b"y"));
@@ -517,7 +517,7 @@ fn a_send_without_progress_ends_by_its_time_out() {
 }
 
 #[test]
-fn a_handle_is_stale_once_its_request_was_tested_although_its_copy_waits() {
+fn handle_is_stale_after_test_although_its_copy_waits() {
     let (mut net, b) = windows(20, 100_000);
     net.cluster.node(1).unwrap().idle = true;
     let mut stale = Vec::new();

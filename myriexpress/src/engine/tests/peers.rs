@@ -63,7 +63,7 @@ fn a_restarted_peer_is_the_same_with_another_session() {
 }
 
 #[test]
-fn a_peer_that_comes_back_by_itself_is_known_by_its_first_message() {
+fn returning_peer_is_recognised_by_its_first_message() {
     let (mut net, b) = Net::pair();
     net.engine(0).set_peer_context(b, 0xb).unwrap();
     net.kill(1);
@@ -124,7 +124,7 @@ fn disconnecting_ends_everything_with_a_peer() {
 }
 
 #[test]
-fn disconnecting_also_ends_a_connect_to_a_peer_that_has_restarted() {
+fn disconnect_ends_a_connect_to_a_restarted_peer() {
     let (mut net, b) = Net::pair();
     net.kill(1);
     net.run_until_idle();
@@ -167,7 +167,7 @@ fn a_receive_whose_message_breaks_off_tells_from_whom_it_was() {
 }
 
 #[test]
-fn the_last_words_of_a_peer_that_dies_are_received_under_its_name() {
+fn last_messages_of_a_dying_peer_keep_its_name() {
     let (mut net, b) = Net::pair();
     let recvs: Vec<_> = (0..3).map(|_| net.irecv(1, 0, 0, 8)).collect();
     // Everything is taken in by one progress: messages and the end of the link.
@@ -255,7 +255,7 @@ fn twins() -> (Net, [Address; 2]) {
 }
 
 #[test]
-fn of_two_peers_behind_one_address_one_is_disconnected_and_the_other_stays() {
+fn disconnecting_one_of_two_peers_at_an_address_keeps_other() {
     for (gone, stays) in [(0, 1), (1, 0)] {
         let (mut net, known) = twins();
         net.engine(0).disconnect(known[gone]).unwrap();
@@ -272,7 +272,7 @@ fn of_two_peers_behind_one_address_one_is_disconnected_and_the_other_stays() {
 }
 
 #[test]
-fn what_one_of_two_peers_behind_one_address_has_left_stays_its_own() {
+fn leftovers_of_two_peers_at_one_address_stay_separate() {
     for (dies, stays) in [(0, 1), (1, 0)] {
         let (mut net, known) = twins();
         net.kill(1 + dies);

@@ -129,7 +129,7 @@ fn messages_have_one_source_and_one_order_while_calls_cross() {
 }
 
 #[test]
-fn a_peer_is_lost_with_the_session_of_its_sends_and_found_again_over_the_other() {
+fn peer_lost_with_its_send_session_returns_over_the_other() {
     let (mut net, [b, a]) = crossed();
     net.engine(0).set_peer_context(b, 0xb).unwrap();
     let waiting = net.issend(0, b, 1, b"x");
@@ -197,7 +197,7 @@ fn a_peer_with_two_sessions_that_restarts_is_the_same() {
 }
 
 #[test]
-fn who_says_the_life_of_a_peer_is_another_one_whichever_comes_first() {
+fn claimant_of_a_peers_life_is_always_another_peer() {
     for impostor_first in [false, true] {
         let mut net = Net::of(2);
         let impostor = net.add_impostor(1);

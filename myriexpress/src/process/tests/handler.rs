@@ -76,7 +76,7 @@ unsafe extern "C" fn on_unexpected(
 }
 
 #[test]
-fn it_is_told_of_messages_without_a_receive_and_may_consume_them() {
+fn handler_sees_unmatched_messages_and_may_consume_them() {
     for port in [ROUTE_LOCAL, ROUTE_TCP] {
         let (a, b, to_b) = pair(port);
         let log = Log::at(&b);

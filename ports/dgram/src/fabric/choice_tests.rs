@@ -24,7 +24,7 @@ fn with(change: impl FnOnce(&mut Shape)) -> Shape {
 }
 
 #[test]
-fn a_prefix_is_left_room_for_and_not_counted_as_part_of_a_frame() {
+fn prefix_gets_room_and_does_not_count_as_frame() {
     for (prefix, max_msg) in [(64, 8972 + 64), (PREFIX_MAX, 9000), (8, 4096)] {
         let plan = plan(with(|shape| {
             (shape.prefix, shape.max_msg) = (prefix, max_msg);
@@ -51,7 +51,7 @@ fn a_prefix_is_left_room_for_and_not_counted_as_part_of_a_frame() {
 }
 
 #[test]
-fn a_frame_is_as_long_as_a_message_and_no_longer_than_a_datagram_of_udp() {
+fn frame_fits_a_message_and_a_udp_datagram() {
     let of = |max_msg| {
         make(with(|shape| {
             (shape.mode, shape.prefix, shape.max_msg) = (0, 0, max_msg);
@@ -89,7 +89,7 @@ fn depths_segments_and_registrations_are_what_the_offer_says() {
 }
 
 #[test]
-fn addresses_may_have_any_form_but_that_of_text_and_any_length_up_to_a_names() {
+fn addresses_may_have_any_binary_form_and_bounded_length() {
     for (format, of_ip) in [
         (FI_SOCKADDR_IN, true),
         (FI_ADDR_IB_UD, false),
@@ -115,7 +115,7 @@ fn addresses_may_have_any_form_but_that_of_text_and_any_length_up_to_a_names() {
 }
 
 #[test]
-fn the_address_to_be_at_chooses_the_card_where_cards_have_addresses() {
+fn listen_address_selects_the_card_if_cards_have_any() {
     let devices = vec![Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 2)];
     let with = |shape| Shape {
         devices: devices.clone(),

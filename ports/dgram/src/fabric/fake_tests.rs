@@ -120,7 +120,7 @@ fn datagram(number: usize, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn prefixes_registrations_and_short_queues_carry_everything_that_is_not_lost() {
+fn prefixes_registrations_and_short_queues_lose_nothing() {
     let contexts = Shape::usnic().with_mode(FI_CONTEXT2 | FI_MSG_PREFIX, 64);
     let short = Shape {
         tx_depth: 4,
@@ -246,7 +246,7 @@ fn posts_that_fail_are_losses() {
 }
 
 #[test]
-fn a_service_whose_queue_breaks_is_opened_again_under_its_names() {
+fn service_with_a_broken_queue_reopens_under_its_names() {
     let mut pair = Pair::new(Shape::usnic(), 3);
     let names = pair.b.names;
     pair.fake.overrun();
@@ -296,7 +296,7 @@ fn a_failing_step_of_opening_is_named_and_leaves_nothing_open() {
 }
 
 #[test]
-fn the_data_channel_is_empty_when_less_came_than_was_asked_for_whatever_waits_on_the_other() {
+fn data_channel_is_empty_after_a_short_read() {
     let mut pair = Pair::new(Shape::usnic(), 1);
     let mut got = Vec::new();
     for channel in [Channel::Command, Channel::Data] {
@@ -343,7 +343,7 @@ fn target(endpoint: u32) -> Target {
 }
 
 #[test]
-fn a_peer_is_reached_at_the_name_that_it_says_and_not_by_host_and_number() {
+fn peer_is_reached_at_the_name_that_it_announces() {
     for shape in [Shape::udp(), Shape::verbs_ud(), efa()] {
         let mut pair = Pair::new(shape, 1);
         assert_eq!(pair.a.resolve(target(2000)), Err(ConnectError::NoRoute));

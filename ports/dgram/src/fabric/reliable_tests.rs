@@ -132,7 +132,7 @@ fn messages_of_all_sizes_go_over_udp_both_ways() {
 }
 
 #[test]
-fn messages_of_all_sizes_go_over_a_fabric_that_loses_and_delays() {
+fn messages_of_all_sizes_pass_a_lossy_slow_fabric() {
     let shapes = [
         Shape::usnic(),
         Shape::udp(),

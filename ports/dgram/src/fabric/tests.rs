@@ -74,7 +74,7 @@ fn send(service: &mut FabricDatagrams, channel: Channel, to: FabricAddress, byte
 }
 
 #[test]
-fn both_channels_carry_datagrams_of_all_sizes_to_strangers_and_back() {
+fn both_channels_carry_all_sizes_to_strangers_and_back() {
     let (mut a, mut b) = (open(), open());
     assert_eq!(a.provider(), "udp");
     for channel in [Channel::Command, Channel::Data] {
@@ -133,7 +133,7 @@ fn a_child_does_not_keep_a_port() {
 }
 
 #[test]
-fn what_does_not_come_from_a_service_like_this_is_counted_and_dropped() {
+fn datagrams_of_another_service_are_counted_and_dropped() {
     let mut service = open();
     let port = service.address(Channel::Command).port().unwrap();
     let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

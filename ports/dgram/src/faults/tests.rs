@@ -94,7 +94,7 @@ fn what_is_held_back_comes_all_the_same_and_not_much_later() {
 }
 
 #[test]
-fn what_is_damaged_differs_or_is_shorter_and_its_service_is_not_safe() {
+fn damaged_datagrams_differ_and_mark_the_service_unsafe() {
     let (got, stats) = through("corrupt=0.05,seed=5");
     let right = (0..COUNT).map(|number| number.to_le_bytes().to_vec());
     let wrong = got.iter().zip(right).filter(|(got, right)| *got != right);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_peer_of_a_row_gets_a_socket_and_another_does_not_take_it_at_once() {
+    fn connected_socket_needs_a_row_of_sends_to_one_peer() {
         let mut express = ConnectedSocket::new(None);
         let ((socket, active), (_other, idle)) = (peer(), peer());
         (0..ROW - 1).for_each(|_| assert!(!express.send(active, None, b"x")));

@@ -75,7 +75,7 @@ fn answers_come_from_the_address_that_was_spoken_to() {
 }
 
 #[test]
-fn the_express_socket_sends_from_there_too_and_not_for_the_next_peer() {
+fn connected_socket_sends_from_the_right_address() {
     let (mut udp, active, next) = (open(true), peer(), peer());
     let called = Address::new(next.local_addr().unwrap());
     let spoken = speak(&mut udp, &active, Channel::Command);

@@ -466,7 +466,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_that_began_anew_with_batches_asks_the_kernel_for_what_it_did_before() {
+    fn socket_reopened_with_batches_keeps_its_options() {
         for together in [false, true] {
             let mut socket = Socket::open(Opening {
                 ip: Some(Ipv4Addr::LOCALHOST.into()),

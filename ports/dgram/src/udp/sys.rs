@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_comes_from_where_it_was_sent_and_says_how_long_it_was() {
+    fn datagram_reports_its_source_and_length() {
         for (host, both) in [("127.0.0.1:0", false), ("[::1]:0", true)] {
             let host: SocketAddr = host.parse().unwrap();
             let [a, b] = [socket(both).unwrap(), socket(both).unwrap()];

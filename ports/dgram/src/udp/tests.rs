@@ -101,7 +101,7 @@ fn batch(bytes: &[u8], segment: usize) -> GsoBatch<'_> {
 }
 
 #[test]
-fn batches_of_all_shapes_arrive_there_and_back_on_both_channels_of_both_families() {
+fn batches_of_all_shapes_arrive_on_both_channels() {
     let shapes = [
         (1, 1),
         (100, 100),
@@ -287,7 +287,7 @@ fn what_may_be_cut_and_what_may_not_take_turns() {
 }
 
 #[test]
-fn the_data_channel_is_seldom_looked_at_when_quiet_and_at_once_when_that_is_asked_for() {
+fn quiet_data_channel_is_polled_seldom_or_on_request() {
     let (mut a, mut b) = (Side::new(None), Side::new(None));
     let to = b.at(HOSTS[0], Channel::Data);
     b.poll();
@@ -316,7 +316,7 @@ fn the_data_channel_is_seldom_looked_at_when_quiet_and_at_once_when_that_is_aske
 }
 
 #[test]
-fn a_number_has_one_owner_and_the_data_channel_a_name_of_its_own() {
+fn port_number_has_one_owner_and_data_channel_its_name() {
     let a = Side::new(None);
     let open = |port| {
         let options = DgramOptions {

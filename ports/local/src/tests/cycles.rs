@@ -162,7 +162,7 @@ fn try_out(seed: u64, pairs: usize, bytes: usize, steps: usize) -> u64 {
 }
 
 #[test]
-fn every_packet_arrives_once_and_in_order_through_thousands_of_sleeps() {
+fn packets_arrive_once_in_order_through_many_sleeps() {
     let mut slept = 0;
     for seed in 1..=24 {
         slept += try_out(seed, 1, room_for(1), 10_000);

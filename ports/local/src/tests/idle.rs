@@ -115,7 +115,7 @@ pub(super) fn meet(a: &mut Node, b: &mut Node) -> (LinkId, LinkId) {
 // ---- falling asleep ----
 
 #[test]
-fn an_idle_link_gives_its_memory_back_on_both_sides_and_no_time_is_spent_on_it() {
+fn idle_link_frees_memory_on_both_sides_at_no_cost() {
     let (mut a, ab, mut b, ba) = asleep();
     for (node, link) in [(&mut a, ab), (&mut b, ba)] {
         let stats = node.port.stats();
@@ -150,7 +150,7 @@ fn a_link_sleeps_when_it_was_idle_for_so_long_and_not_before() {
 }
 
 #[test]
-fn a_port_that_never_sleeps_gives_memory_back_when_its_peer_does() {
+fn port_that_never_sleeps_frees_memory_with_its_peer() {
     let sleepless = || {
         Node::with_options(LocalOptions {
             idle: None,
@@ -227,7 +227,7 @@ fn a_control_message_behind_many_wake_ups_is_heard() {
 }
 
 #[test]
-fn packets_that_are_first_read_with_a_suspend_make_their_link_known() {
+fn packets_read_with_a_suspend_bind_their_link() {
     let (mut a, mut b) = (Node::new(), Node::new());
     let ab = a.connect(&b).unwrap();
     for _ in 0..3 {
@@ -310,7 +310,7 @@ fn who_has_handed_memory_over_sends_again_when_it_is_answered() {
 }
 
 #[test]
-fn a_full_socket_blocks_and_takes_the_answer_to_memory_when_there_is_room() {
+fn full_socket_blocks_and_later_takes_the_memory_answer() {
     let (mut a, ab, mut b, ba) = asleep();
     let mut sent = 0u32;
     // The other one does not look.

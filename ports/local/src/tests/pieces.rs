@@ -68,7 +68,7 @@ fn long_bodies_arrive_in_one_piece_whatever_fits_into_the_ring() {
 }
 
 #[test]
-fn a_long_body_goes_on_over_the_socket_when_its_ring_is_suspended() {
+fn long_body_continues_over_the_socket_after_suspend() {
     let (mut a, ab, mut b, ba) = linked();
     let memory = body(STREAMED_MAX);
     let Ok(Sent::Part(mut sent)) = send_long(&mut a, ab, &memory) else {
@@ -89,7 +89,7 @@ fn a_long_body_goes_on_over_the_socket_when_its_ring_is_suspended() {
 }
 
 #[test]
-fn the_rest_of_a_body_whose_memory_goes_is_sent_all_the_same_and_first() {
+fn rest_of_a_body_without_its_memory_is_sent_first() {
     let (mut a, ab, mut b, ba) = linked();
     let memory = body(STREAMED_MAX);
     let Ok(Sent::Part(sent)) = send_long(&mut a, ab, &memory) else {
@@ -106,7 +106,7 @@ fn the_rest_of_a_body_whose_memory_goes_is_sent_all_the_same_and_first() {
 }
 
 #[test]
-fn a_sender_that_sleeps_is_woken_for_room_although_it_was_armed_before() {
+fn armed_sleeping_sender_is_woken_for_room() {
     for long in [true, false] {
         let (mut a, ab, mut b, _) = linked();
         a.poll_until_idle();

@@ -20,7 +20,7 @@ fn arming_fails_while_something_is_there() {
 }
 
 #[test]
-fn control_is_readable_for_coming_and_going_but_not_for_packets() {
+fn control_is_readable_for_new_and_lost_links_only() {
     let (mut a, mut b) = (Node::new(), Node::new());
     let control = b.port.descriptors().control;
     let ab = a.connect(&b).unwrap();
@@ -131,7 +131,7 @@ fn wait(node: &Node) {
 }
 
 #[test]
-fn a_doorbell_that_another_thread_took_rings_again_for_the_sleeper() {
+fn doorbell_taken_by_another_thread_rings_again() {
     // Few enough for nearly all to stay active, and enough for some to be always idle.
     for clients in [ACTIVE_KEPT + 2, ACTIVE_MAX + 8] {
         doorbells_for_a_sleeper(clients);

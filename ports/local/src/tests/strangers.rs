@@ -261,7 +261,7 @@ fn bad_handshakes_are_refused_and_their_descriptors_closed() {
 const KEPT_HELLO: [u8; MESSAGE_LEN] = *b"mx-hello\x04\0\0\0\x01\0\0\0\x03\0\0\0\0\0\0\0";
 
 #[test]
-fn a_process_of_another_version_is_told_ours_and_another_of_4_gets_in() {
+fn other_version_is_told_ours_and_version_4_is_accepted() {
     let mut server = Node::new();
     for (count, version) in (1..).zip([0, 3, 5, u32::MAX]) {
         let mut hello = KEPT_HELLO;
@@ -395,7 +395,7 @@ fn many_silent_strangers_do_not_keep_others_out() {
 }
 
 #[test]
-fn whatever_is_no_welcome_ends_the_link_and_leads_elsewhere_if_there_is_another_route() {
+fn anything_but_a_welcome_ends_the_link_or_falls_back() {
     let mut old = ControlMessage::Welcome { asymmetric: true }.encode();
     old[8] -= 1;
     let (later, denied) = (ControlMessage::Later(None), ControlMessage::Denied);

@@ -135,7 +135,7 @@ fn another_user_that_attaches_without_end_keeps_no_peer_out() {
 }
 
 #[test]
-fn a_user_speaks_for_the_endpoints_that_it_has_open_and_no_others() {
+fn user_may_claim_only_endpoints_that_it_has_open() {
     let server = Node::new();
     let mine = Node::new();
     let (of_mine, closed) = (mine.name().endpoint, 4_000_000_000);
@@ -214,7 +214,7 @@ fn call(client: &mut Node, (board, endpoint): (u32, u32)) -> LinkId {
 }
 
 #[test]
-fn a_process_speaks_for_its_endpoint_as_the_user_that_it_is_now() {
+fn process_acts_as_its_current_user() {
     let mut server = Node::new();
     let to = (server.name().board, server.name().endpoint);
     let (mut root, mut user) = (Node::new(), Node::new());

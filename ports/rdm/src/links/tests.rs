@@ -50,7 +50,7 @@ fn an_end_that_is_offered_stays_until_its_session_ends() {
 }
 
 #[test]
-fn a_silent_peer_is_asked_once_and_failed_after_the_configured_time() {
+fn silent_peer_is_pinged_once_and_fails_in_time() {
     let mut links = Links::new(Duration::from_secs(20));
     let [id] = up(&mut links);
     assert!(links.addressed(id.index(), 8, at(0)).is_none());
@@ -66,7 +66,7 @@ fn a_silent_peer_is_asked_once_and_failed_after_the_configured_time() {
 }
 
 #[test]
-fn a_death_is_noticed_when_its_time_is_over_and_not_a_round_later() {
+fn death_is_noticed_on_time_not_a_round_later() {
     for millis in [100, 1_000, 20_000, 1_000_000] {
         let keepalive = Duration::from_millis(millis);
         let mut links = Links::new(keepalive);
@@ -126,7 +126,7 @@ fn up<const N: usize>(links: &mut Links) -> [LinkId; N] {
 }
 
 #[test]
-fn a_doubted_peer_that_does_not_answer_is_failed_once_it_is_silent() {
+fn doubted_peer_without_an_answer_fails_when_silent() {
     let mut links = Links::new(Duration::from_secs(20));
     let [dead, talks, answers, idle] = up(&mut links);
     assert_eq!(alarms(&mut links, at(1)), []);
@@ -168,7 +168,7 @@ fn only_links_on_which_a_peer_can_answer_are_doubted() {
 }
 
 #[test]
-fn both_ends_of_a_link_have_the_same_binding_and_no_two_links_have() {
+fn both_ends_share_a_binding_unique_to_the_link() {
     let mut links = Links::new(Duration::from_secs(20));
     let peer = |cookie| Peer { cookie, ..PEER };
     let of = |links: &Links, id| links.of(id).unwrap().binding();
@@ -185,7 +185,7 @@ fn both_ends_of_a_link_have_the_same_binding_and_no_two_links_have() {
 }
 
 #[test]
-fn a_closing_link_goes_when_its_peer_knows_and_all_has_left_or_its_time_is_over() {
+fn closing_link_ends_when_acknowledged_or_overdue() {
     let mut links = Links::new(Duration::from_secs(20));
     let [told] = up(&mut links);
     links.closing(told, at(1));

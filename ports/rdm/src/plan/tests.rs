@@ -179,7 +179,7 @@ fn each_provider_has_the_path_that_it_can() {
 }
 
 #[test]
-fn a_refused_read_ends_a_connection_where_there_is_one_to_each_peer() {
+fn refused_read_ends_a_per_peer_connection() {
     for (provider, protocol, connected) in [
         ("another;ofi_rxm", FI_PROTO_RXM, true),
         ("verbs", FI_PROTO_EFA, false),
@@ -193,7 +193,7 @@ fn a_refused_read_ends_a_connection_where_there_is_one_to_each_peer() {
 }
 
 #[test]
-fn reads_need_every_one_of_their_capabilities_and_software_never_reads() {
+fn reads_need_all_capabilities_and_never_use_software() {
     for missing in [FI_RMA, FI_READ, FI_REMOTE_READ] {
         let offer = with(verbs_rxm(), |offer| offer.caps &= !missing);
         assert_eq!(plan(&offer).rma, None);

@@ -214,7 +214,7 @@ fn a_link_closed_at_a_part_reads_no_more_of_it() {
 }
 
 #[test]
-fn a_body_that_is_skipped_is_dropped_and_the_packets_around_it_come() {
+fn skipped_body_is_dropped_and_other_packets_arrive() {
     let mut pair = Pair::up();
     pair.send(b"before");
     let sent = pair.send_long();
@@ -284,7 +284,7 @@ fn a_link_closed_as_it_comes_up_gives_no_packet() {
 }
 
 #[test]
-fn a_link_closed_before_its_greeting_is_answered_is_gone_at_once() {
+fn link_closed_before_its_greeting_answer_is_gone() {
     let mut pair = Pair::greeting();
     pair.caller.close(pair.to, Close::Now);
     assert!(pair.caller.links.of(pair.to).is_none());
@@ -316,7 +316,7 @@ fn a_link_closed_while_it_waits_for_room_gives_no_word_of_it() {
 }
 
 #[test]
-fn a_fabric_opened_anew_between_two_events_takes_the_frames_with_it() {
+fn fabric_reopened_between_events_drops_its_frames() {
     let mut pair = Pair::up();
     for bytes in [&b"one"[..], b"two"] {
         pair.send(bytes);

@@ -211,7 +211,7 @@ fn a_forced_name_is_exact() {
 }
 
 #[test]
-fn a_query_that_fails_is_the_reason_and_a_name_that_is_never_used_is_not_asked_for() {
+fn failed_query_is_the_reason_and_banned_names_are_skipped() {
     let fake = Fake::new(Shape::tcp(), 1);
     fake.faults(|faults| {
         faults.refuse.insert(Call::GetInfo, FI_EINVAL);

@@ -32,7 +32,7 @@ fn large(fake: &Fake) -> String {
 }
 
 #[test]
-fn a_provider_that_keeps_closed_registrations_is_given_no_memory_of_messages() {
+fn provider_that_keeps_registrations_gets_no_user_memory() {
     for (shape, mr_cache) in [
         (Shape::verbs_rxm(), true),
         (Shape::verbs_rxm(), false),
@@ -91,7 +91,7 @@ fn few_completions() -> Shape {
 }
 
 #[test]
-fn what_cannot_be_opened_is_not_chosen_and_the_error_says_what_to_set() {
+fn unopenable_provider_is_skipped_with_a_helpful_error() {
     let fake = Fake::offering(vec![few_completions(), Shape::tcp()], 1);
     let port = RdmPort::open(options(&fake)).unwrap();
     assert_eq!(port.provider(), "tcp");
@@ -181,7 +181,7 @@ fn a_device_that_is_gone_to_later_is_tried_as_well() {
 }
 
 #[test]
-fn a_lost_device_ends_what_is_under_way_and_is_used_again_when_it_is_back() {
+fn lost_device_ends_operations_and_is_reused_when_back() {
     let keepalive = Duration::from_secs(1);
     for (shape, death) in [
         (Shape::verbs_rxm(), Death::Fail(libc::EIO)),

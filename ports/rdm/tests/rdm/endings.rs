@@ -80,7 +80,7 @@ fn the_peer_of_a_port_that_was_opened_anew_hears_of_it_at_once() {
 }
 
 #[test]
-fn the_peer_hears_of_a_link_that_was_closed_while_there_was_no_room() {
+fn peer_learns_of_a_close_that_had_no_room() {
     for shape in shapes() {
         let fake = Fake::new(shape.clone(), 1);
         let mut nodes = nodes(&fake, 2);
@@ -106,7 +106,7 @@ fn the_peer_hears_of_a_link_that_was_closed_while_there_was_no_room() {
 }
 
 #[test]
-fn who_takes_nothing_in_is_not_taken_for_dead_as_long_as_it_says_so() {
+fn busy_peer_that_signals_is_not_taken_for_dead() {
     let keepalive = Duration::from_secs(1);
     for says_so in [true, false] {
         let fake = Fake::new(Shape::tcp(), 1);
@@ -133,7 +133,7 @@ fn who_takes_nothing_in_is_not_taken_for_dead_as_long_as_it_says_so() {
 }
 
 #[test]
-fn a_doubted_peer_keeps_its_link_when_it_answers_and_else_loses_it_long_before_its_time() {
+fn doubted_peer_keeps_its_link_only_if_it_answers() {
     for alive in [true, false] {
         let fake = Fake::new(Shape::tcp(), 1);
         let mut nodes = nodes(&fake, 2);

@@ -118,7 +118,7 @@ fn sizes_around_every_limit_go_at_once_and_arrive_whole() {
 }
 
 #[test]
-fn what_finds_no_room_in_the_middle_keeps_its_place_in_the_order() {
+fn blocked_frame_keeps_its_position() {
     for seed in 0..10 {
         let (fake, mut nodes, to) = pair(&COPIED(), seed);
         narrow(&fake);
@@ -141,7 +141,7 @@ fn what_finds_no_room_in_the_middle_keeps_its_place_in_the_order() {
 
 /// The message is whole at its receiver, who may be complete with its beginning.
 #[test]
-fn a_send_called_off_in_the_middle_is_brought_to_its_end_without_its_buffer() {
+fn send_cancelled_halfway_completes_without_its_buffer() {
     let mut midway = 0;
     for seed in 0..40 {
         let (fake, mut nodes, to, message, mut got) = narrow_pair(seed);
@@ -167,7 +167,7 @@ fn a_send_called_off_in_the_middle_is_brought_to_its_end_without_its_buffer() {
 }
 
 #[test]
-fn a_receive_called_off_in_the_middle_has_its_buffer_and_later_messages_pass() {
+fn receive_cancelled_halfway_returns_its_buffer() {
     let mut midway = 0;
     for seed in 0..40 {
         let (fake, mut nodes, to, message, mut got) = narrow_pair(seed);

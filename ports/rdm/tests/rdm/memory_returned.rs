@@ -202,7 +202,7 @@ fn a_send_that_is_on_its_way_at_every_moment() {
 }
 
 #[test]
-fn a_send_whose_receive_is_cancelled_has_nothing_when_its_end_is_told() {
+fn send_of_a_cancelled_receive_holds_nothing_at_its_end() {
     let mut given = 0;
     for shape in shapes() {
         for seed in 0..12 {

@@ -26,7 +26,7 @@ pub(super) fn converse(nodes: &mut Nodes, sizes: &[usize], rounds: u64) {
 }
 
 #[test]
-fn every_shape_carries_messages_and_finds_its_rules_kept_also_when_things_are_rough() {
+fn all_provider_shapes_carry_messages_and_obey_rules() {
     let sizes = [0, 1, 8, 63, 64, 65, 4096, 16_300, 16_337, 65_536, 1_000_003];
     for shape in shapes() {
         for seed in 1..6 {

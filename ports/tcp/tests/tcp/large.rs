@@ -157,7 +157,7 @@ fn a_place_withdrawn_in_the_middle_is_not_written_any_more() {
 }
 
 #[test]
-fn a_body_too_large_for_the_kernel_is_taken_in_parts_and_resumed() {
+fn body_too_large_for_the_kernel_is_sent_in_parts() {
     let (mut a, mut b, at_a, _) = joined();
     let bytes = pattern(64 << 20, 3);
     let memory = Pieces::cut(&bytes, &[1 << 20, 17, 2048, 30_000, 9 << 20]);
@@ -193,7 +193,7 @@ fn a_body_too_large_for_the_kernel_is_taken_in_parts_and_resumed() {
 }
 
 #[test]
-fn a_body_that_stops_in_the_middle_is_no_sign_of_life_until_it_goes_on() {
+fn stalled_body_is_no_sign_of_life() {
     let (mut a, mut b, at_a, _) = joined();
     // No byte of it is 0, so that each can be seen to arrive.
     let bytes = vec![7; 16 * LARGE];
@@ -225,7 +225,7 @@ fn a_body_that_stops_in_the_middle_is_no_sign_of_life_until_it_goes_on() {
 }
 
 #[test]
-fn a_detached_body_ends_with_its_own_bytes_and_the_link_goes_on() {
+fn detached_body_ends_with_its_bytes_and_the_link_continues() {
     let (mut a, mut b, at_a, _) = joined();
     let len = 32 << 20;
     let memory = Pieces::whole(vec![7; len]);

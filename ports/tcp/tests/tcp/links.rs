@@ -118,7 +118,7 @@ fn packets_sent_before_the_link_is_up_must_wait() {
 }
 
 #[test]
-fn what_was_sent_before_an_orderly_close_arrives_before_the_end() {
+fn data_sent_before_an_orderly_close_arrives_before_the_end() {
     let (mut a, mut b, at_a, at_b) = joined();
     let body = pattern(40_000, 1);
     let mut sent = 0;
@@ -144,7 +144,7 @@ fn what_was_sent_before_an_orderly_close_arrives_before_the_end() {
 }
 
 #[test]
-fn last_words_arrive_although_the_port_is_dropped_with_packets_unread() {
+fn last_packets_arrive_although_the_port_is_dropped() {
     let (mut a, mut b, at_a, at_b) = joined();
     b.send(at_b, 1, b"this is never read!!!").unwrap();
     a.send(at_a, 2, b"goodbye").unwrap();
@@ -270,7 +270,7 @@ fn a_host_that_vanishes_is_noticed_although_nothing_is_sent() {
 }
 
 #[test]
-fn a_stale_name_reaches_no_link_although_its_slot_is_used_again() {
+fn stale_id_reaches_no_link_although_its_slot_is_reused() {
     let (mut a, mut b, old, _) = joined();
     a.close(old, Close::Now);
     let new = a.connect(4, b.port.local_port());
@@ -286,7 +286,7 @@ fn a_stale_name_reaches_no_link_although_its_slot_is_used_again() {
 }
 
 #[test]
-fn a_port_without_links_makes_a_readable_control_descriptor_when_a_peer_connects() {
+fn idle_port_signals_control_when_a_peer_connects() {
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
     until_one(&mut b, "it may sleep", |b| b.port.arm());
     let fds = b.port.descriptors();

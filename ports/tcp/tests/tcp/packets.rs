@@ -73,7 +73,7 @@ fn packets_arrive_whole_and_in_order_over_both_families() {
 }
 
 #[test]
-fn a_full_link_says_so_loses_nothing_and_tells_when_there_is_room() {
+fn full_link_blocks_loses_nothing_and_reports_room() {
     let (mut a, mut b, at_a, _) = joined();
     let body = pattern(40_000, 1);
     let mut sent = 0;
@@ -144,7 +144,7 @@ fn a_link_that_was_lively_still_wakes_a_port_that_sleeps() {
 }
 
 #[test]
-fn a_link_that_was_lively_and_then_quiet_is_heard_again_without_sleeping() {
+fn link_quiet_after_activity_is_polled_again() {
     let (mut a, mut b, at_a, _) = joined();
     for tag in 0..300 {
         a.send(at_a, tag, b"lively").unwrap();

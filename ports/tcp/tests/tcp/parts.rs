@@ -53,7 +53,7 @@ fn is_ready(port: &mut TcpPort) -> bool {
 }
 
 #[test]
-fn parts_of_packets_are_kept_up_to_the_limit_and_all_of_them_are_completed() {
+fn partial_packets_are_kept_to_the_limit_and_completed() {
     const LIMIT: usize = 256 * 1024;
     let mut b = keeping(LIMIT);
     let mut peers = crowd(&mut b, 100);
@@ -148,7 +148,7 @@ fn a_link_that_waits_for_a_whole_packet_closes_in_order() {
 
 /// Whatever the limit, and however the stream is cut: all packets, in order, as they were.
 #[test]
-fn a_stream_cut_anywhere_arrives_as_it_was_however_little_is_kept() {
+fn stream_cut_anywhere_arrives_with_any_buffering() {
     for (seed, kept_bytes) in (0..20).map(|seed| (seed, [0, 1, 40_000][seed as usize % 3])) {
         let mut b = keeping(kept_bytes);
         let mut peers = crowd(&mut b, 3);

@@ -66,7 +66,7 @@ fn told(bytes: &[u8]) -> (Node, LinkId, TcpStream) {
 }
 
 #[test]
-fn a_stranger_is_let_in_and_answered_while_its_first_packet_is_handled() {
+fn stranger_is_accepted_and_answered_in_its_first_packet() {
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
     let mut raw = b.raw(&[frame(1, b"hello"), frame(2, &pattern(2000, 2))]);
     let PortEvent::Packet { link, .. } = first(&mut b) else {
@@ -86,7 +86,7 @@ fn a_stranger_is_let_in_and_answered_while_its_first_packet_is_handled() {
 }
 
 #[test]
-fn a_link_closed_while_its_packet_is_handled_brings_nothing_more() {
+fn link_closed_during_its_packet_delivers_no_more() {
     for how in [Close::Now, Close::Flush] {
         let packets = [
             frame(2, b"one"),
@@ -116,7 +116,7 @@ fn a_link_closed_while_its_packet_is_handled_brings_nothing_more() {
 }
 
 #[test]
-fn a_part_whose_link_is_closed_before_it_is_read_writes_nothing() {
+fn part_of_a_link_closed_before_the_read_writes_nothing() {
     const LEN: usize = 1 << 20;
     let begun = frame(2, &vec![9; LEN]);
     // In the first part bytes are staged; before the second one they are in the socket.
@@ -145,7 +145,7 @@ fn a_part_whose_link_is_closed_before_it_is_read_writes_nothing() {
 }
 
 #[test]
-fn a_link_closed_before_its_event_is_given_out_is_not_mentioned() {
+fn link_closed_before_its_event_is_not_reported() {
     let b = Node::open(Ipv4Addr::LOCALHOST);
     let mut a = Node::open(Ipv4Addr::LOCALHOST);
     let links = [(); 2].map(|()| a.connect(4, b.port.local_port()));
@@ -164,7 +164,7 @@ fn a_link_closed_before_its_event_is_given_out_is_not_mentioned() {
 }
 
 #[test]
-fn a_link_beyond_the_share_of_its_source_goes_down_when_it_is_accepted() {
+fn link_over_its_sources_share_is_closed_on_accept() {
     let mut small = options(&[(Ipv4Addr::LOCALHOST, 0).into()]);
     (small.max_links, small.source_share) = (4, 25);
     let mut b = Node::with(small);

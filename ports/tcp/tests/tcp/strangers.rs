@@ -88,7 +88,7 @@ fn packet_link(event: &Event) -> Option<mx_proto::LinkId> {
 }
 
 #[test]
-fn a_stranger_that_says_nothing_is_dropped_in_time_and_not_earlier() {
+fn silent_stranger_is_dropped_on_time() {
     for said in [&b""[..], &preamble()[..5]] {
         let mut b = Node::open(Ipv4Addr::LOCALHOST);
         let mut stranger = raw(&b);

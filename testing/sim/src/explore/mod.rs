@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn states_seen_before_are_cut_off_and_the_shortest_failing_order_is_found() {
+    fn seen_states_are_pruned_and_the_shortest_failure_found() {
         let report = explore(Counters::default, 3, 2);
         assert_eq!(report.states, [1, 2, 3, 4]);
         assert_eq!((report.tried, report.cut_off), (13, 3));
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_is_replayed_as_it_was_and_a_step_that_cannot_be_is_noticed() {
+    fn schedule_replays_exactly_and_impossible_steps_fail() {
         replay(Counters::default, &[0, 1, 0]).unwrap();
         let failure = replay(Counters::default, &[0, 7]).unwrap_err();
         assert!(!failure.settling);

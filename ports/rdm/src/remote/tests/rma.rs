@@ -123,7 +123,7 @@ fn a_card_of_any_kind_reads_into_every_shape_of_memory() {
 }
 
 #[test]
-fn what_is_in_pieces_or_too_short_is_not_registered_and_what_is_not_there_not_read() {
+fn lists_and_short_buffers_are_not_registered_or_read() {
     let (fake, mut pair, key, [_from, mut into]) = offered(Shape::verbs_rxm(), 1, 1 << 20);
     let (at_a, at_b) = (pair.at_a, pair.at_b);
     for (lens, fits) in [
@@ -153,7 +153,7 @@ fn what_is_in_pieces_or_too_short_is_not_registered_and_what_is_not_there_not_re
 }
 
 #[test]
-fn a_registration_that_does_not_close_demands_that_everything_is_opened_anew() {
+fn unclosable_registration_requires_reopening() {
     let (fake, mut pair, key, _memory) = offered(Shape::cxi(), 1, 1 << 20);
     fake.faults(|faults| faults.close_busy = 1.0);
     pair.a.deregister(pair.at_a, key);
@@ -164,7 +164,7 @@ fn a_registration_that_does_not_close_demands_that_everything_is_opened_anew() {
 }
 
 #[test]
-fn completions_met_while_a_read_begins_are_handled_before_that_call_ends() {
+fn completions_during_a_read_start_are_handled_in_it() {
     let (fake, mut pair, key, [_from, mut into]) = offered(Shape::verbs_rxm(), 1, 1 << 20);
     for token in [0, 1] {
         pair.read(key, &mut into, token);
@@ -254,7 +254,7 @@ fn recalled(seed: u64, hold: f64) -> (u64, bool) {
 }
 
 #[test]
-fn a_recall_waits_for_pieces_that_come_where_ending_them_ends_the_connection() {
+fn recall_waits_for_pieces_if_ending_them_ends_the_link() {
     assert!(!recalled(3, 0.99).1);
     // For those that do not come it leaves the processor to others, a quarter of a second.
     let (looks, broken) = recalled(4, 1.0);
@@ -283,7 +283,7 @@ fn a_read_that_is_stopped_ends_with_what_is_under_way() {
 }
 
 #[test]
-fn what_is_deregistered_cannot_be_read_any_more_and_that_ends_a_connection() {
+fn deregistered_memory_is_unreadable_and_ends_the_link() {
     for (seed, shape) in (20..).zip(cards()) {
         let connected = shape.refusal_disconnects;
         let (fake, mut pair, key, [_from, mut into]) = offered(shape, seed, 1 << 20);
@@ -347,7 +347,7 @@ fn what_a_card_keeps_of_peers_that_are_gone_is_bounded() {
 }
 
 #[test]
-fn without_memory_to_register_nothing_is_registered_and_reads_are_refused() {
+fn without_memory_nothing_is_registered_or_read() {
     let (fake, mut pair, key, [from, mut into]) = offered(Shape::verbs_rxm(), 3, 1 << 20);
     let limit = |most| fake.faults(|faults| faults.register_limit = most);
     limit(Some(1));
@@ -404,7 +404,7 @@ impl Memory for Given {
 }
 
 #[test]
-fn memory_of_memalloc_is_registered_once_and_let_go_of_when_freed() {
+fn memalloc_memory_is_registered_once_until_freed() {
     let (fake, mut pair, key, [from, _]) = offered(Shape::verbs_rxm(), 4, 1 << 20);
     let mut into = Given::new(1 << 20);
     for token in 0..3 {
@@ -433,7 +433,7 @@ fn memory_of_memalloc_is_registered_once_and_let_go_of_when_freed() {
 }
 
 #[test]
-fn memory_that_was_unmapped_and_mapped_again_is_registered_anew() {
+fn remapped_memory_is_registered_anew() {
     let (fake, mut pair) = made_up(Shape::verbs_rxm(), 5);
     let len = 1 << 20;
     let map = |at: *mut libc::c_void| {
@@ -477,7 +477,7 @@ fn kept_registrations_make_room_for_others() {
 }
 
 #[test]
-fn a_read_whose_pieces_fail_ends_once_and_gives_everything_back() {
+fn failed_read_ends_once_and_releases_everything() {
     for (seed, shape) in (40..).zip(cards()) {
         let (fake, mut pair, key, [_from, mut into]) = offered(shape, seed, 20 << 20);
         fake.faults(|faults| faults.error = 0.5);
@@ -508,7 +508,7 @@ fn reads_that_cannot_be_posted_fail_or_wait() {
 }
 
 #[test]
-fn a_peer_that_is_read_hears_of_it_while_bytes_move_and_only_then() {
+fn reader_signals_only_while_bytes_move() {
     let (fake, mut pair, key, [_from, mut into]) = offered(Shape::verbs_rxm(), 8, 80 << 20);
     let at_a = pair.at_a;
     pair.read(key, &mut into, 5);

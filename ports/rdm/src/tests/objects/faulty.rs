@@ -419,7 +419,7 @@ fn errors_are_positive_whatever_the_provider_says() {
 }
 
 #[test]
-fn failures_announced_for_ever_and_never_there_are_the_end_of_the_queue() {
+fn endless_error_announcements_end_the_queue() {
     let domain = open();
     let available = -(FI_EAVAIL as isize);
     let mut events = Vec::new();
@@ -506,7 +506,7 @@ fn registrations_of_an_endpoint_are_bound_and_enabled() {
 }
 
 #[test]
-fn what_would_not_be_closed_is_tried_again_before_what_it_hangs_on() {
+fn unclosed_objects_are_retried_before_their_parents() {
     let domain = open();
     let ep = domain.endpoint(Role::Main).unwrap();
     let mr = register(&domain, Some(&ep)).unwrap();

@@ -244,7 +244,7 @@ fn addresses_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn registered_memory_has_a_key_and_goes_before_its_domain_or_after() {
+fn registered_memory_has_a_key_and_may_outlive_its_domain() {
     with_providers(|library, choice| {
         let side = Side::open(library, choice);
         let mut memory = vec![0_u8; 1 << 16];
