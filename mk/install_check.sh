@@ -207,7 +207,7 @@ works mx_counters --prometheus
 works bmi_mx_perf latency --port local --sizes 8 --repeats 1
 works bmi_mx_torture --programs 1
 env -u LD_LIBRARY_PATH "$moved/bin/bmi_cp" "$0" mx://no-such-host.invalid:3/nothing 2>&1 |
-    grep -q "^bmi_cp: .* no such host" || complain "bmi_cp, elsewhere, does not load the method"
+    grep -q "^bmi_cp: .* the host is unknown" || complain "bmi_cp, elsewhere, does not load the method"
 lacks libnowhere.so bmi_mx_perf latency --library libnowhere.so
 lacks libnowhere.so bmi_mx_perf mx --mx-library libnowhere.so
 lacks libnowhere.so bmi_mx_torture --library libnowhere.so

@@ -62,7 +62,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.arrivals_mut().cancelled = abandoned;
         if thrown > 0 {
             let id = key.id();
-            log::info!("{thrown} messages of peer {id} for receives that were given up are gone");
+            log::info!("dropped {thrown} messages of peer {id} whose receives were cancelled");
         }
     }
 }

@@ -52,9 +52,11 @@ pub static OWN: &[Tunable<Config>] = &tunables! {
         "milliseconds after which a peer that is silent although there are operations with it is lost, and \
         they fail; 0: never";
     "BMI_MX_SEND_TIMEOUT_MS", ValueKind::Number(0, DAY), (send_timeout),
-        "milliseconds after which an unmatched expected send is cancelled; 0: not while the peer lives";
+        "milliseconds after which an unmatched expected send is cancelled; 0: not while the peer \
+         lives";
     "BMI_MX_UNEXPECTED_TIMEOUT_MS", ValueKind::Number(0, DAY), (unexpected_timeout),
-        "the same for an unexpected send that its receiver has no room for";
+        "milliseconds after which an unexpected send is cancelled that its receiver has no room \
+         for; 0: not while the peer lives";
     "BMI_MX_RECV_TIMEOUT_MS", ValueKind::Number(0, DAY), (recv_timeout),
         "milliseconds after which an unmatched receive is cancelled; 0: not while the peer lives";
     "BMI_MX_UNEXPECTED_MAX", ValueKind::Bytes(16 * K, G), (mx.endpoint.fetched_max),
@@ -113,7 +115,8 @@ impl Config {
             None => return Ok(()),
         };
         Err(Error::invalid(format!(
-            "{UNEXPECTED_BYTES}={value} is refused: it has to be {}K to 64G while BMI_MX_UNEXPECTED_MAX is \
+            "{UNEXPECTED_BYTES}={value} is invalid: it has to be {}K to 64G while \
+             BMI_MX_UNEXPECTED_MAX is \
              {largest}",
             least.div_ceil(K as usize)
         )))
@@ -369,12 +372,12 @@ mod tests {
         for (pairs, why) in [
             (
                 &[("MX_UNEXPECTED_BYTES", "1K")][..],
-                "MX_UNEXPECTED_BYTES=1K is refused: it has to be 4682K to 64G while BMI_MX_UNEXPECTED_MAX is \
+                "MX_UNEXPECTED_BYTES=1K is invalid: it has to be 4682K to 64G while BMI_MX_UNEXPECTED_MAX is \
                  4194304",
             ),
             (
                 &[("MX_UNEXPECTED_BYTES", "4M")],
-                "MX_UNEXPECTED_BYTES=4194304 is refused: it has to be 4682K to 64G while \
+                "MX_UNEXPECTED_BYTES=4194304 is invalid: it has to be 4682K to 64G while \
                  BMI_MX_UNEXPECTED_MAX is 4194304",
             ),
             (
@@ -382,7 +385,7 @@ mod tests {
                     ("MX_UNEXPECTED_BYTES", "64K"),
                     ("BMI_MX_UNEXPECTED_MAX", "16K"),
                 ],
-                "MX_UNEXPECTED_BYTES=64K is refused: it has to be 1024K to 64G while \
+                "MX_UNEXPECTED_BYTES=64K is invalid: it has to be 1024K to 64G while \
                  BMI_MX_UNEXPECTED_MAX is 16384",
             ),
         ] {

@@ -753,7 +753,7 @@ pub fn drop_addr(addr: NonNull<bmi_method_addr>) {
     // Without an instance there is no peer either.
     with_method(|method| method.drop_addr(addr));
     if !address::remove(addr) {
-        log::debug!("{addr:?} is dropped but no address of this method");
+        log::debug!("dropping {addr:?}, which is not an address of this method");
     }
 }
 

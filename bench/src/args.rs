@@ -130,10 +130,10 @@ pub(crate) struct Args {
     what: Vec<String>,
     #[command(subcommand)]
     pub(crate) role: Option<Role>,
-    /// local, tcp, rdm or dgram: the port to measure [default: all there are]
+    /// local, tcp, rdm or dgram: the port to measure [default: all available]
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) port: Option<Port>,
-    /// libfabric's provider for rdm, e.g. 'tcp;ofi_rxm' [default: the best one there is]
+    /// libfabric's provider for rdm, e.g. 'tcp;ofi_rxm' [default: the best available]
     #[arg(
         long,
         value_name = "NAME",
@@ -151,22 +151,22 @@ pub(crate) struct Args {
     /// Repeats of each measurement
     #[arg(long, value_name = "N", default_value = "7", value_parser = repeats)]
     pub(crate) repeats: usize,
-    /// loss: datagrams that are lost [default: 0,0.1,0.5,1,2,5,10,20]
+    /// loss: percentages of lost datagrams [default: 0,0.1,0.5,1,2,5,10,20]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percent)]
     pub(crate) percent: Option<Vec<f64>>,
-    /// loss: as many more are reordered, and as many come twice
+    /// loss: percentage of datagrams reordered, and of those duplicated
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent)]
     pub(crate) disorder: f64,
-    /// loss, busy: how much a stream carries [default: what 0.3 s do, 128]
+    /// loss, busy: MiB that a stream carries [default: as much as takes 0.3 s, 128]
     #[arg(long, value_name = "MIB", value_parser = number)]
     pub(crate) volume: Option<usize>,
     /// Print a JSON object a line instead of a table
     #[arg(long)]
     pub(crate) json: bool,
-    /// Measure against a bmi_mx_perf --listen elsewhere
+    /// Measure against a bmi_mx_perf --listen on another machine
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) connect: Option<String>,
-    /// Be that other side, e.g. mx://host:5
+    /// Listen as the other side, e.g. mx://host:5
     #[arg(long, value_name = "ADDRESS", conflicts_with = "what")]
     pub(crate) listen: Option<String>,
     /// The method's library
@@ -189,7 +189,7 @@ pub(crate) struct Args {
         global = true
     )]
     pub(crate) mx_library: OsString,
-    /// Leave the processes on whatever core they run
+    /// Do not pin the processes to cores
     #[arg(long = "no-pin", action = clap::ArgAction::SetFalse, global = true)]
     pub(crate) pin: bool,
     // With 2000 there is a limit for how long connecting takes.
@@ -202,7 +202,7 @@ pub(crate) struct Args {
         value_parser = number
     )]
     pub(crate) peers: Vec<usize>,
-    /// loss: other random numbers
+    /// loss: seed of the random numbers
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
 }

@@ -357,7 +357,7 @@ static void silent_address(struct side *side)
     log_forget();
     expect_failure(text, BMI_ETIMEDOUT, BMI_ETIMEDOUT);
     close(wire_accept(silent, WAIT_MS));
-    log_one(LOG_WARNING, text, "no answer for 300 ms");
+    log_one(LOG_WARNING, text, "no answer within 300 ms");
     host_stop();
     log_by(NULL);
     close(silent);

@@ -175,14 +175,14 @@ static const struct {
     const char *refusal, *warning;
 } foreign[] = {
     /* Reserved for documentation: no machine has them. */
-    {"192.0.2.77", BMI_EADDRNOTAVAIL, "192.0.2.77 is no address of this machine",
-     "192.0.2.77 is no address of this machine"},
-    {"2001:db8::1", BMI_EADDRNOTAVAIL, "2001:db8::1 is no address of this machine",
-     "2001:db8::1 is no address of this machine"},
+    {"192.0.2.77", BMI_EADDRNOTAVAIL, "192.0.2.77 is not an address of this machine",
+     "192.0.2.77 is not an address of this machine"},
+    {"2001:db8::1", BMI_EADDRNOTAVAIL, "2001:db8::1 is not an address of this machine",
+     "2001:db8::1 is not an address of this machine"},
     /* RFC 6761: never resolves. */
     {"no-such-host.invalid", BMI_EHOSTUNREACH, "unknown host 'no-such-host.invalid'",
      "unknown host 'no-such-host.invalid'"},
-    {"0.0.0.0", BMI_EINVAL, "'0.0.0.0' is not the address of a host", "unknown host '0.0.0.0'"},
+    {"0.0.0.0", BMI_EINVAL, "'0.0.0.0' is not a host address", "unknown host '0.0.0.0'"},
 };
 
 static void not_this_machine(struct side *side)

@@ -196,7 +196,7 @@ static void server_at_its_limit(struct side *side)
     pair_serve(side);
     /* All are found in one poll, in which none is dropped for another. */
     hear(side, "dialled");
-    UNTIL (log_said("turned away: ") != 0)
+    UNTIL (log_said("tcp: rejected ") != 0)
         host_pump(5);
     CHECK_THAT(log_said("; RLIMIT_NOFILE is 48: raise it with ulimit -n or LimitNOFILE="), >, 0);
     tell(side, "said", 0);

@@ -92,7 +92,7 @@ static void serve(struct side *side)
     CHECK((fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK) == 0);
     if (trouble == NONE) {
         text = drain(reader);
-        CHECK(strstr(text, "refused") != NULL);
+        CHECK(strstr(text, "rejected") != NULL);
         /* Be it root, or our own. */
         snprintf(user, sizeof user, "user %u of this machine", (unsigned)geteuid());
         CHECK(strstr(text, user) != NULL || !port_is("local"));
@@ -146,7 +146,7 @@ static void log_that_calls(int level, const char *line)
     struct bmi_mx_credits all = {.size = sizeof all};
 
     (void)ops->get_info(BMI_MX_GET_CREDITS, &all);
-    refusals += strstr(line, "refused") != NULL;
+    refusals += strstr(line, "rejected") != NULL;
 }
 
 static void server_that_calls(struct side *side)

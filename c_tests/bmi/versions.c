@@ -356,11 +356,11 @@ static void logging_server(struct side *side)
     log_take();
     tell(side, "endpoint", host_start_server());
     echo_until_stopped(side);
-    tell(side, "refusals", log_said("we speak 8: refused (refusal 1)"));
-    tell(side, "again", log_said("(refusal 2)"));
-    tell(side, "preambles", log_said("it speaks version 200, not 1 (1 so far)") +
+    tell(side, "refusals", log_said("ours is 8: rejected (rejection 1)"));
+    tell(side, "again", log_said("(rejection 2)"));
+    tell(side, "preambles", log_said("it uses version 200 instead of 1 (1 so far)") +
                                 log_said("version 200, ours is 4: no shared memory with it (attempt 1)") +
-                                log_said("with version 200 of datagrams, we speak 3 (time 1)"));
+                                log_said("with datagram version 200; ours is 3 (occurrence 1)"));
 }
 
 static bool way_is_open(const struct stage *stage, int way)

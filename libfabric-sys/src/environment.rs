@@ -94,8 +94,9 @@ pub(crate) fn prepare() {
             if let Some(own) = std::env::var_os(name) {
                 if CLOSING.contains(&name) && own != value {
                     log::warn!(
-                        "libfabric: {name} is {own:?}, not {value}: a provider that keeps closed \
-                         registrations is not given messages' memory, and large ones are copied"
+                        "libfabric: {name} is {own:?} instead of {value}: a provider that keeps \
+                         closed registrations does not get messages' memory, and large ones are \
+                         copied"
                     );
                 }
                 continue;

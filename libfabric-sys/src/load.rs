@@ -90,7 +90,10 @@ impl fmt::Display for LoadError {
         let asked = self.asked().display();
         match self {
             Self::NotFound { reason, .. } => {
-                write!(f, "no libfabric: {asked} was not found ({reason})")?;
+                write!(
+                    f,
+                    "libfabric is not available: {asked} was not found ({reason})"
+                )?;
             }
             Self::Unusable { reason, .. } => {
                 write!(f, "no libfabric: {asked} cannot be loaded ({reason})")?;

@@ -41,7 +41,7 @@ impl Drop for SignalDispositions {
             if same(before, &now) {
                 continue;
             }
-            log::debug!("libfabric: signal {signal} gets its disposition back");
+            log::debug!("libfabric: restored the disposition of signal {signal}");
             // SAFETY: `before` is what `sigaction` itself gave for this signal.
             let result = unsafe { sigaction(signal, before, std::ptr::null_mut()) };
             // Cannot fail for a signal that could be read and was changed by the same call.

@@ -227,7 +227,7 @@ impl fmt::Display for ConnectError {
         f.write_str(match self {
             Self::UnknownNic => "unknown network interface",
             Self::BadEndpoint => "endpoint id out of range",
-            Self::NoRoute => "no port leads there",
+            Self::NoRoute => "no port reaches that address",
             Self::Refused => "no process has that endpoint open",
             Self::NoResources => "out of descriptors or memory",
         })

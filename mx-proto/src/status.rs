@@ -93,21 +93,21 @@ pub enum Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotOurs => "no packet of this protocol",
+            Self::NotOurs => "not a packet of this protocol",
             Self::Oversized => "an oversized control packet",
             Self::TooEarly => "a message before the handshake",
-            Self::Length => "a message of another length",
-            Self::Foreign => "a message that a receive from another remote accepts",
-            Self::NoCredit => "a message it had no credit for",
-            Self::NoSlot => "a message it had no slot for",
-            Self::NotAsked => "credits given back without a Revoke",
-            Self::NotHad => "more credits given back than it had",
+            Self::Length => "a message with a wrong length",
+            Self::Foreign => "a message that matches a receive for another remote",
+            Self::NoCredit => "a message without a credit",
+            Self::NoSlot => "a message without a free slot",
+            Self::NotAsked => "credits returned without a Revoke",
+            Self::NotHad => "more credits returned than lent",
             Self::Offer => "a malformed offer",
             Self::Pull => "a malformed pull",
             Self::Claim => "a malformed claim",
             Self::Challenge => "a malformed challenge",
             Self::Proof => "a proof without a challenge",
-            Self::Attach => "no data link of a session of ours",
+            Self::Attach => "an Attach for an unknown session",
             Self::Move => "a packet out of place in a move to a fabric",
             Self::Access => "a malformed access to memory, or one that was not offered",
             Self::Introduction => "a malformed introduction",
@@ -130,7 +130,7 @@ pub enum DownReason {
     Link(LinkDown),
     /// The remote, or this endpoint, did not prove to know the site's secret.
     Secret,
-    /// There is no memory for what it sends.
+    /// There is no memory for its messages.
     NoMemory,
     /// The remote broke the protocol.
     Protocol(Violation),
@@ -155,7 +155,7 @@ impl fmt::Display for DownReason {
         match self {
             Self::Disconnected => f.write_str("disconnected by the peer"),
             Self::Link(reason) => reason.fmt(f),
-            Self::NoMemory => f.write_str("no memory for what it sends"),
+            Self::NoMemory => f.write_str("no memory for its messages"),
             Self::Secret => f.write_str("no proof of the site's secret"),
             Self::Protocol(what) => write!(f, "protocol violation: {what}"),
         }

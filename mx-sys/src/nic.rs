@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(listen_address(machine_name(), Some(0)), Ok(board));
         assert!(has(listen_address(machine_name(), None).unwrap()));
         let elsewhere = listen_address("192.0.2.77", None).unwrap_err();
-        let expected = "192.0.2.77 is no address of this machine";
+        let expected = "192.0.2.77 is not an address of this machine";
         assert_eq!(elsewhere.to_string(), expected);
         let unknown = listen_address("no-such-host.invalid", None);
         assert!(matches!(unknown, Err(ResolveError::Unknown { .. })));
@@ -498,12 +498,9 @@ mod tests {
             "'[10.0.0.1]' is not an IPv6 address in brackets"
         );
         assert_eq!(error("[::1"), "'[::1' is not an IPv6 address in brackets");
-        assert_eq!(error("0.0.0.0"), "'0.0.0.0' is not the address of a host");
-        assert_eq!(error("[::]"), "'[::]' is not the address of a host");
-        assert_eq!(
-            error("224.0.0.1"),
-            "'224.0.0.1' is not the address of a host"
-        );
+        assert_eq!(error("0.0.0.0"), "'0.0.0.0' is not a host address");
+        assert_eq!(error("[::]"), "'[::]' is not a host address");
+        assert_eq!(error("224.0.0.1"), "'224.0.0.1' is not a host address");
         let unknown = error("no-such-host.invalid");
         assert!(
             unknown.starts_with("unknown host 'no-such-host.invalid' ("),

@@ -66,7 +66,7 @@ pub enum Problem {
 impl fmt::Display for BadLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.problem {
-            Problem::Address => f.write_str("the first word is not the address of a host"),
+            Problem::Address => f.write_str("the first word is not a host address"),
             Problem::NoName => f.write_str("no name after the address"),
             Problem::Name => f.write_str("a word after the address cannot be a host's name"),
         }
@@ -206,7 +206,7 @@ mod tests {
             "n".repeat(NAME_MAX)
         );
         let (peers, bad) = parse(&text);
-        let address = "the first word is not the address of a host";
+        let address = "the first word is not a host address";
         let name = "a word after the address cannot be a host's name";
         let expected = [
             format!("1: {address}"),

@@ -58,17 +58,17 @@ impl fmt::Display for SecretError {
         let (least, most) = (LENGTHS.start(), LENGTHS.end());
         match &self.fault {
             Fault::System(error) => write!(f, "cannot be read: {error}"),
-            Fault::NotAFile => f.write_str("is no regular file (links are not followed)"),
+            Fault::NotAFile => f.write_str("is not a regular file (links are not followed)"),
             Fault::Owner { found, wanted: 0 } => {
-                write!(f, "belongs to user {found}, it has to be root's")
+                write!(f, "belongs to user {found}; it has to belong to root")
             }
             Fault::Owner { found, wanted } => {
                 write!(
                     f,
-                    "belongs to user {found}, it has to be user {wanted}'s or root's"
+                    "belongs to user {found}; it has to belong to user {wanted} or root"
                 )
             }
-            Fault::Mode(mode) => write!(f, "has mode {mode:04o}, it has to be 0600 or 0400"),
+            Fault::Mode(mode) => write!(f, "has mode {mode:04o}; it has to be 0600 or 0400"),
             Fault::Length(found) if *found < *least => {
                 write!(f, "has {found} bytes, a secret has {least} to {most}")
             }
@@ -225,7 +225,7 @@ mod tests {
             Path::new(""),
             "cannot be read: No such file or directory (os error 2)",
         );
-        let no_file = "is no regular file (links are not followed)";
+        let no_file = "is not a regular file (links are not followed)";
         says(&place.0, no_file);
         says(Path::new("/dev/null"), no_file);
         let link = place.0.join("link");
@@ -235,7 +235,7 @@ mod tests {
             0o640, 0o604, 0o660, 0o620, 0o602, 0o610, 0o601, 0o644, 0o700, 0o500, 0o000, 0o200,
             0o100, 0o4600, 0o2600, 0o1600, 0o4400,
         ] {
-            let expected = format!("has mode {mode:04o}, it has to be 0600 or 0400");
+            let expected = format!("has mode {mode:04o}; it has to be 0600 or 0400");
             says(&place.file(GOOD, mode), &expected);
         }
         for (content, found) in [(&b""[..], 0), (b"\n", 0), (b"0123456789abcde\n", 15)] {
@@ -283,11 +283,11 @@ mod tests {
         };
         assert_eq!(
             theirs(5, 7),
-            "MX_SECRET_FILE=\"/s\": belongs to user 5, it has to be user 7's or root's"
+            "MX_SECRET_FILE=\"/s\": belongs to user 5; it has to belong to user 7 or root"
         );
         assert_eq!(
             theirs(5, 0),
-            "MX_SECRET_FILE=\"/s\": belongs to user 5, it has to be root's"
+            "MX_SECRET_FILE=\"/s\": belongs to user 5; it has to belong to root"
         );
         if owner == 0 {
             // As root we can give it away.

@@ -166,7 +166,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
         &tunables! {
             @as_ref as_mut:
             "MX_PORT", ValueKind::Choice(&ROUTE_WORDS), (port),
-                "which ports carry traffic; one of them before the host of an address, as in `tcp@`, wins";
+                "ports that carry traffic; a prefix of the host in an address, as in `tcp@`, takes \
+                 precedence";
             "MX_PORT_BASE", ValueKind::PortNumber(1024, 64512), (port_base),
                 "TCP and UDP port of endpoint 0; endpoints below 1024 use the block from here on, and it must be the \
                 same on all machines";
@@ -183,25 +184,28 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             "MX_HELPER", ValueKind::Switch, (helper),
                 "a helper thread, asleep in the kernel, keeps connections moving while the application computes";
             "MX_EAGER_MAX", ValueKind::Bytes(128, 1024 * K), (endpoint.eager_max),
-                "messages up to this size travel at once, over tcp and dgram those up to 128K, over rdm those up to \
+                "messages up to this size are sent with their data at once, over tcp and dgram \
+                 those up to 128K, over rdm those up to \
                 256K (two slots where the card reads); larger ones are offered and pulled";
             "MX_UNEXPECTED_BYTES", ValueKind::Bytes(M, 64 * G), (endpoint.unexpected_bytes),
                 "bytes of messages without a receive, of all peers together; the TCP port keeps a 32nd of that \
                 besides for incomplete messages, further ones stay in the kernel; libbmi_mx needs 8/7 of \
-                `BMI_MX_UNEXPECTED_MAX` and does not start with less: 4682K, unless that is smaller";
+                `BMI_MX_UNEXPECTED_MAX` and does not start with less: 4682K, unless that is \
+                smaller";
             "MX_REQUEST_TIMEOUT_MS", ValueKind::Number(0, 86_400_000), [
                 |s, v| s.as_mut().set_request_timeout(v),
                 |s| s.as_ref().endpoint.request_timeout.value()
             ],
                 "milliseconds without any progress after which a transfer fails; 0: never";
             "MX_MAX_REMOTES", ValueKind::Number(1, 1 << 20), (endpoint.max_remotes),
-                "connections at the same time; strangers beyond it are refused";
+                "maximum number of connections; further strangers are rejected";
             "MX_SOURCE_SHARE", ValueKind::Number(1, 100), (endpoint.source_share),
                 "percent of the connections, and of the shared memory, not used by others that one machine, or one \
                 user of this one, may have; 100: first come, first served";
             "MX_LOCAL_BYTES", ValueKind::Bytes(4 * M, 64 * G), (local.bytes),
                 "bytes of shared memory that all links of an endpoint map together; as it is used up, links get \
-                smaller rings, idle ones free theirs sooner, and finally messages use Unix sockets, which is slower";
+                smaller rings, idle ones free theirs sooner, and finally messages use Unix \
+                sockets, which is slower";
             "MX_LOCAL_IDLE_MS", ValueKind::OrZero(10, 86_400_000), (local.idle),
                 "milliseconds without a packet after which a link over shared memory frees its memory until the next \
                 one; 0: only when the peer does";
@@ -223,7 +227,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             "MX_DGRAM_MTU", ValueKind::Number(548, 65_507), (dgram.reliable.datagram_max),
                 "largest datagram that is tried, without the headers of IP and UDP";
             "MX_DGRAM_WINDOW", ValueKind::Number(32, 32_768), (dgram.reliable.window),
-                "datagrams under way to one peer at most";
+                "maximum number of datagrams in flight to one peer";
             "MX_DGRAM_GIVE_UP_MS", ValueKind::Number(100, 86_400_000), (dgram.reliable.give_up),
                 "milliseconds after which a peer that acknowledges nothing over datagrams is taken for dead";
             "MX_DGRAM_LINKS", ValueKind::Number(0, 1), (dgram.reliable.data_links),
@@ -247,7 +251,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 changed; it need not exist";
             SECRET, ValueKind::Path, (secret_file),
                 "the file with the secret of the site, 16 to 4096 bytes, mode 0600 or 0400, of the process's user or \
-                root; peers that do not know it are refused";
+                root; peers that do not know it are rejected";
         }
     }
 }
@@ -261,7 +265,7 @@ pub static MX_ROWS: &[Tunable<Settings>] = &tunables! {
     "MX_DISABLE_SHMEM", ValueKind::Switch, (disable_shmem),
         "`MX_PORT=auto` does not use shared memory; peers may use it to connect";
     "MX_DISABLE_SHARED", ValueKind::Switch, (disable_shared),
-        "the same, as some programs call it";
+        "another name of `MX_DISABLE_SHMEM`";
     "MX_MONOTHREAD", ValueKind::Switch, (monothread),
         "no helper thread, whatever `MX_HELPER` is";
     "MX_ERRORS_ARE_FATAL", ValueKind::Switch, (errors_are_fatal),

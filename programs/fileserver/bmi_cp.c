@@ -444,7 +444,7 @@ int main(int argc, char **argv)
     ops->open_context(CONTEXT);
     server = ops->method_addr_lookup(address);
     if (server == NULL) {
-        fprintf(stderr, "bmi_cp: '%s' is no mx:// address, or there is no such host\n", address);
+        fprintf(stderr, "bmi_cp: '%s' is not an mx:// address, or the host is unknown\n", address);
         ops->close_context(CONTEXT);
         ops->finalize();
         return 1;

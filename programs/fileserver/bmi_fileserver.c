@@ -411,14 +411,14 @@ static void accept_request(const struct bmi_method_unexpected_info *info)
     struct session *session = calloc(1, sizeof *session);
 
     if (session == NULL) {
-        fprintf(stderr, "bmi_fileserver: out of memory, a request is dropped\n");
+        fprintf(stderr, "bmi_fileserver: out of memory, dropping a request\n");
         return;
     }
     session->client = info->addr;
     session->fd = -1;
     if (info->error_code != 0 ||
         !fs_parse_request(info->buffer, (size_t)info->size, &session->request)) {
-        fprintf(stderr, "bmi_fileserver: %s sent %" PRId64 " bytes that are no request\n",
+        fprintf(stderr, "bmi_fileserver: %s sent %" PRId64 " bytes that are not a request\n",
                 ops->rev_lookup_unexpected(info->addr), info->size);
         free(session);
         return;
@@ -495,7 +495,7 @@ int main(int argc, char **argv)
 
     struct bmi_method_addr *listen = ops->method_addr_lookup(argv[1]);
     if (listen == NULL) {
-        fprintf(stderr, "bmi_fileserver: '%s' is no mx:// address\n", argv[1]);
+        fprintf(stderr, "bmi_fileserver: '%s' is not an mx:// address\n", argv[1]);
         return 1;
     }
     int rc = ops->initialize(listen, 0, BMI_INIT_SERVER, NULL);

@@ -74,7 +74,7 @@ for MX_PORT in $ports; do
         refused "no server" "refused" "$cp" --ping mx://localhost:1023
         # In the resolver's words, whichever those are.
         refused "an unknown host" "unknown host 'no-such-host.invalid' (.*)" "$cp" --ping mx://no-such-host.invalid:3
-        refused "a malformed address" "no mx:// address" "$cp" --ping mx://localhost:x
+        refused "a malformed address" "not an mx:// address" "$cp" --ping mx://localhost:x
         ended
         rm -rf "$work/served"
     done

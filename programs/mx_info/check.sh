@@ -274,7 +274,7 @@ check_failures() {
     check "an endpoint that cannot be" ends 1 "$bin/mx_pingpong" -d localhost -r 70000 -s 1
     check "an unknown host, in the resolver's words" \
         explains "unknown host 'no-such-host.invalid' (.*)" "$bin/mx_pingpong" -d no-such-host.invalid -s 1
-    check "a provider that is not there" explains "no libfabric provider as asked for (nosuch)" \
+    check "a provider that is not there" explains "no matching libfabric provider (nosuch)" \
         env MX_PORT=rdm MX_PROVIDER=nosuch "$bin/mx_pingpong" --self -s 1
     check "a board that is not there" ends 1 "$bin/mx_pingpong" --self -b 77 -s 1
 }

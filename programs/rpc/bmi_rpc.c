@@ -184,7 +184,7 @@ static void begin_call(const struct BMI_unexpected_info *info)
     struct call *call = calloc(1, sizeof *call);
 
     if (call == NULL || info->error_code != 0 || info->size != sizeof call->request) {
-        fprintf(stderr, "bmi_rpc: dropped what is no request\n");
+        fprintf(stderr, "bmi_rpc: dropped an invalid request\n");
         free(call);
         return;
     }

@@ -159,12 +159,12 @@ fn warn_of_another_machine(address: &Address) {
     let what = match address.nic() {
         Some(nic) if nic::is_local(nic) => return,
         Some(nic) => match nic::address(nic) {
-            Some(at) => format!("{} is no address of this machine", at.ip()),
-            None => "its host is another machine".to_owned(),
+            Some(at) => format!("{} is not an address of this machine", at.ip()),
+            None => "the host is another machine".to_owned(),
         },
         None => format!("unknown host '{}'", name.host),
     };
-    log::warn!("{name}: {what}; listening on all addresses that there are");
+    log::warn!("{name}: {what}; listening on all addresses");
 }
 
 /// The name under which an endpoint calls its peers.

@@ -258,7 +258,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let context = self.endpoint.remote_context(message.remote).unwrap_or(0);
         let key = PeerKey::from_word(context);
         let Some(peer) = self.peers().get(key) else {
-            log::debug!("{identity:?} answered a connection request that was not made; dropped");
+            log::debug!("{identity:?} answered a connection request that we did not send; dropped");
             return;
         };
         if self.session_of(peer, message.remote).is_none() {

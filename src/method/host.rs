@@ -144,12 +144,12 @@ impl Host {
     /// A peer has called, and says that of itself.
     fn called(&mut self, who: &Identity, remote: RemoteId, greeting: &[u8]) -> Result<u64, Status> {
         let Some(Greeting { version, id, name }) = Greeting::parse(greeting) else {
-            log::warn!("{who:?} says in its hello what no method says: refused");
+            log::warn!("{who:?} sent an invalid greeting: rejected");
             return Err(Status::BadEndpoint);
         };
         if version != VERSION || id == 0 {
             log::warn!(
-                "{who:?} speaks version {version:#x} with id {id}, we {VERSION:#x}: refused"
+                "{who:?} (id {id}) uses version {version:#x}, ours is {VERSION:#x}: rejected"
             );
             return Err(Status::BadEndpoint);
         }
@@ -161,7 +161,9 @@ impl Host {
         let target = Target::auto(who.nic, who.endpoint);
         let Some(key) = self.peers.add_caller(target, name.to_owned()) else {
             let limit = self.peers.limit();
-            log::warn!("{who:?} calls itself {name:?}: all {limit} peer ids are in use: refused");
+            log::warn!(
+                "rejected {who:?}, which calls itself {name:?}: all {limit} peer ids are in use"
+            );
             return Err(Status::NoResources);
         };
         if let Some(peer) = self.peers.get_mut(key) {
@@ -188,7 +190,7 @@ impl Host {
             said.filter(|said| said.version == VERSION && said.id != 0)
         else {
             log::warn!(
-                "the answer to the call of peer {} is none of a method that we know",
+                "peer {} answered our call with an invalid greeting",
                 key.id()
             );
             return Err(Status::BadEndpoint);

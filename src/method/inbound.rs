@@ -108,7 +108,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.arrivals_mut().set_events();
         let addr = addr.as_ptr();
         if name == 0 {
-            log::error!("the host could not take the address of a new peer");
+            log::error!("the host did not register the address of a new peer");
             self.peers_mut().detach(addr);
             address::remove(addr);
             return false;

@@ -327,7 +327,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             dropped += 1;
         }
         if dropped > 0 {
-            log::debug!("context {context} closed with {dropped} untested completions");
+            log::debug!("closed context {context} with {dropped} unreported completions");
         }
     }
 
@@ -442,7 +442,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             cause = peer.attempts.cause_of_failure(cause);
             let ms = span.as_millis();
             log::warn!(
-                "{}: no answer for {ms} ms (BMI_MX_CONNECT_TIMEOUT_MS); given up",
+                "{}: no answer within {ms} ms (BMI_MX_CONNECT_TIMEOUT_MS); giving up",
                 peer.name
             );
         }

@@ -111,14 +111,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if before == Some(nic) {
             self.on_addresses(key, *addr, nics);
         } else if leads_to(peer, nic) {
-            log::info!("{}: its host has another address now", peer.name);
+            log::info!("{}: the address of the host has changed", peer.name);
             let target = Target { nic, ..peer.target };
             match self.peers().called(target) {
                 Some(_) => self.give_up(key, nics),
                 None => self.on_addresses(key, *addr, nics),
             }
         } else if at_rest {
-            log::info!("{}: {} is another host now", peer.name, address.name);
+            log::info!("{}: {} now names another host", peer.name, address.name);
             self.move_objects(key, nics, &[*addr]);
         } else if let Some(before) = before {
             // Not while something is under way.

@@ -54,7 +54,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 log::warn!("{identity:?} {why}: refused");
             }
             if times > FORGIVEN {
-                log::debug!("{identity:?} is refused again and again: disconnected");
+                log::debug!("{identity:?} was rejected repeatedly: disconnecting it");
                 return self.endpoint.disconnect(remote);
             }
             self.endpoint.set_remote_context(remote, context);
@@ -76,7 +76,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let too_often = u64::from(peer.again) > FORGIVEN;
         if too_often {
             let (name, id) = (&peer.name, key.id());
-            log::warn!("{name} (id {id}) is disconnected: it calls again and again");
+            log::warn!("disconnecting {name} (id {id}): it repeats its connection request");
             self.disconnect(key, Cause::Protocol);
         }
         too_often

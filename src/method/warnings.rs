@@ -28,8 +28,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let (used, limit) = self.endpoint.unexpected_usage();
         if exceeds(used, &mut self.memory_alarm) {
             log::warn!(
-                "unexpected messages, and the credits lent to peers for them, take up nine tenths of \
-                what they may: MX_UNEXPECTED_BYTES={limit}; this is said once"
+                "unexpected messages and credits lent for them use nine tenths of \
+                 MX_UNEXPECTED_BYTES={limit}; this warning appears once"
             );
         }
     }

@@ -82,7 +82,7 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLong(len) => write!(f, "{len} bytes (at most {REQUEST_MAX})"),
-            Self::NoNul => f.write_str("a name without an end"),
+            Self::NoNul => f.write_str("a name without a terminating NUL"),
             Self::Empty => f.write_str("an empty name"),
             Self::NotUtf8 => f.write_str("a name that is not UTF-8"),
         }
@@ -156,11 +156,14 @@ impl fmt::Display for Answer {
         match self {
             Self::Accepted { tx_id } => write!(f, "accepted as {tx_id}"),
             Self::Refused { answer: -1 } => {
-                write!(f, "refused with -1: it does not speak version {VERSION:#x}")
+                write!(
+                    f,
+                    "rejected with -1: it does not support version {VERSION:#x}"
+                )
             }
             Self::Refused { answer } => write!(f, "refused with {answer}"),
             Self::Version { theirs } => {
-                write!(f, "it speaks version {theirs:#x}, we speak {VERSION:#x}")
+                write!(f, "it uses version {theirs:#x}; ours is {VERSION:#x}")
             }
             Self::NoId => f.write_str("an answer without an id"),
         }

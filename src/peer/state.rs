@@ -145,7 +145,8 @@ transition_table! {
         Connecting => Ready: "the first transport connect is done, and the peer's hello had all there is",
         Connecting => Requested: "the first transport connect is done: CONN_REQ is sent to a C method",
         Connecting => Disconnect: "refused, no route, time-out at all its addresses; the last object is dropped; the name leads to another peer now; a C method has called before",
-        Requested => Connecting: "the connection is cut: once more",
+        Requested => Connecting: "the connection is cut before the answer: the method tries once \
+            more",
         Requested => Ready: "CONN_ACK comes and accepts; CONN_REQ comes",
         Requested => Disconnect: "CONN_ACK refuses; cut, time-out; the last address is dropped",
         Ready => Ready: "CONN_REQ comes again, perhaps with another id",
@@ -257,14 +258,14 @@ impl Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Reset => "it went away",
+            Self::Reset => "the peer disconnected",
             Self::Refused => "connection refused",
             Self::Unreachable => "unreachable",
             Self::TimedOut => "no answer in time",
             Self::Protocol => "protocol mismatch",
             Self::NoRoom => "no room",
-            Self::Secret => "not the same secret at both (MX_SECRET_FILE)",
-            Self::Denied => "refused: the network does not tell it who we are",
+            Self::Secret => "the two sides have different secrets (MX_SECRET_FILE)",
+            Self::Denied => "rejected: the peer cannot verify our address",
         })
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn given(argument: *const c_char) -> Option<String> {
         Ok(text) if begins_with_name(&text) => Some(text),
         Ok(text) => {
             let quoted: String = text.chars().take(QUOTED).collect();
-            log::warn!("options that begin with {quoted:?} are ignored: not NAME=value");
+            log::warn!("ignoring options that begin with {quoted:?}: expected NAME=value");
             None
         }
         Err(error) => {

@@ -68,7 +68,9 @@ impl fmt::Display for BadArgument {
         match self {
             Self::Null(what) => write!(f, "{what} is null"),
             Self::Misaligned { what, address } => write!(f, "{what} {address:#x} is not aligned"),
-            Self::TooLong { what, limit } => write!(f, "{what} has no end within {limit} bytes"),
+            Self::TooLong { what, limit } => {
+                write!(f, "{what} is not terminated within {limit} bytes")
+            }
             Self::NotUtf8 { what, at } => write!(f, "{what} is not UTF-8 at byte {at}"),
             Self::OutOfRange {
                 what,
@@ -241,7 +243,7 @@ mod tests {
             let error = string("id", std::ptr::null(), 4).unwrap_err();
             assert_eq!(error, BadArgument::Null("id"));
             let error = string("id", c"abc".as_ptr(), 3).unwrap_err();
-            assert_eq!(error.to_string(), "id has no end within 3 bytes");
+            assert_eq!(error.to_string(), "id is not terminated within 3 bytes");
             let error = string("id", c"ab\xff".as_ptr(), 10).unwrap_err();
             assert_eq!(error.to_string(), "id is not UTF-8 at byte 2");
         }

@@ -162,7 +162,7 @@ pub fn initialize(
     instance::initialize(listen, method_id, flags, options)?;
     if !host::is_there() {
         log::info!(
-            "no bmi_method_addr_reg_callback is visible here: peers get numbers of this library's own. A \
+            "bmi_method_addr_reg_callback is not visible: this library numbers peers itself. A \
              host that has one exports it (-rdynamic if it is a program) or calls bmi_mx_set_host"
         );
     }

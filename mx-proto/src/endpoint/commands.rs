@@ -612,7 +612,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 self.monitor(remote, now);
             }
             Err(error) => {
-                log::debug!("{target:?} once more: {error}");
+                log::debug!("retrying the connect to {target:?}: {error}");
                 let reason = DownReason::Link(error.into());
                 self.complete(id, reason.status(), 0);
             }
@@ -730,7 +730,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.flow.uncopy(flow::cost(how.length));
         if how.status != Status::Success {
             let (length, to) = (how.length, how.remote);
-            log::warn!("{length} bytes to remote {to:?} that were complete are lost");
+            log::warn!("{length} bytes to remote {to:?} are lost although their send was complete");
         }
         self.ops.free(id);
     }

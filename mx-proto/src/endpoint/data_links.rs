@@ -230,7 +230,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         // The peer may have said that another one is lost, and it is not read yet.
         if open > most as usize || !self.port.has_places_beside(link) || self.is_unread(id) {
-            log::debug!("no place for a data link of remote {id:?}");
+            log::debug!("no room for a data link to remote {id:?}");
             return self.close_link(link, Close::Now);
         }
         let now = self.clock.now();
@@ -422,7 +422,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             let (unused, stalled) = (of.unused, of.stalled);
             if stalled >= STALLED && healthy {
-                log::warn!("nothing comes on data link {number} of remote {id:?}: it is given up");
+                log::warn!("data link {number} of remote {id:?} makes no progress: closing it");
                 self.lose_data_link(id, number, true);
             } else if called && unused > UNUSED && !self.is_used(id, number) {
                 self.retire_data_link(id, number);

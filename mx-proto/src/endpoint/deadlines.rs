@@ -107,7 +107,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return false;
         }
         if let State::Withdrawn { status, .. } = record.state {
-            log::debug!("no answer to a withdrawn send: its memory is deregistered all the same");
+            log::debug!("a withdrawn send was not answered: deregistering its memory anyway");
             self.complete(id, status, 0);
             return true;
         }

@@ -305,7 +305,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 .map_or(NetworkId::Source(source), NetworkId::User);
             let source = (self.config.name_of)(place);
             let who = self.config.name(who);
-            log::warn!("{source}, which says it is {who}, {why}: refused (refusal {times})");
+            log::warn!("{source} claims to be {who}, {why}: rejected (rejection {times})");
         }
     }
 }

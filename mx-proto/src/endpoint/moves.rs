@@ -197,7 +197,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 address
             }
             Err(why) => {
-                log::debug!("remote {id:?} gets no address of a fabric: {why}");
+                log::debug!("sending remote {id:?} no fabric address: {why}");
                 header.aux = why.code();
                 Vec::new()
             }
@@ -492,7 +492,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(of) = self.moves.take(id) else {
             return;
         };
-        log::debug!("remote {id:?} stays on its link: {why}");
+        log::debug!("remote {id:?} stays on its TCP link: {why}");
         if let Some(added) = of.stage.link() {
             self.port.close(added, Close::Now);
         }

@@ -386,7 +386,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let called = self.config.name(&remote.identity());
         if let Some(times) = self.introductions.refused_us.again((remote.name, status)) {
             let why = refusal(status);
-            log::warn!("{called} has refused our call: {why} (refusal {times})");
+            log::warn!("{called} rejected our call: {why} (rejection {times})");
         }
     }
 
@@ -486,9 +486,9 @@ const SESSION_PACKETS: [wire::Kind; 3] =
 /// The reason in a reply that refuses, in words.
 fn refusal(status: Status) -> &'static str {
     match status {
-        Status::BadKey => "our connection key is not its own",
-        Status::BadEndpoint => "it speaks another version of the protocol",
-        Status::BadSecret => "it wants a proof of the site's secret",
+        Status::BadKey => "connection keys differ",
+        Status::BadEndpoint => "it uses another protocol version",
+        Status::BadSecret => "it requires proof of the site's secret",
         Status::Refused => {
             "the network does not tell it who we are, or that we have called it; its log says more"
         }

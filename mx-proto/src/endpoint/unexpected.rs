@@ -49,7 +49,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Verdict::Continue => self.unexpected.await_receive(id),
             Verdict::Defer => self.unexpected.defer(id),
             Verdict::Inbox { .. } if offered && !self.flow.may_draw(cost(length) - 1) => {
-                log::debug!("{source:?} offers {length} bytes, more than is ever fetched");
+                log::debug!(
+                    "{source:?} offers {length} bytes, above the limit for fetched messages"
+                );
                 return self.finish(id, Status::Aborted);
             }
             Verdict::Inbox { turn } => {
@@ -182,7 +184,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 self.on_ready(turn, ready);
             }
             (Some(_), None) => {
-                log::debug!("a message that was offered is lost: {status:?}");
+                log::debug!("an offered message is lost: {status:?}");
                 self.take_out(id);
             }
             (None, memory) => {

@@ -130,7 +130,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             && link.session.is_connecting()
             && link.address == from
         {
-            self.log_unsupported_version(version, format_args!("{from:?} has refused our call:"));
+            self.log_unsupported_version(version, format_args!("{from:?} rejected our call:"));
             self.fail(now, id, LinkDown::Protocol);
         }
     }
@@ -138,7 +138,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     fn log_unsupported_version(&mut self, version: u8, what: fmt::Arguments<'_>) {
         if let Some(times) = self.other_versions.again(version) {
             log::warn!(
-                "{what} with version {version} of datagrams, we speak {VERSION} (time {times})"
+                "{what} with datagram version {version}; ours is {VERSION} (occurrence {times})"
             );
         }
     }
@@ -192,7 +192,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             && header.flags & OPENING != 0
             && link.session.call_again(now, &config)
         {
-            log::debug!("{:?} has begun anew: Hello again", link.address);
+            log::debug!("{:?} has restarted: sending Hello again", link.address);
             // The next Welcome has another name.
             link.data = None;
             return self.touch(id);

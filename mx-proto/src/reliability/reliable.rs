@@ -211,7 +211,7 @@ impl<D: DatagramPort> Reliable<D> {
             let name = name_of(&name).filter(|name| !name.is_empty());
             let data = name.and_then(|name| self.datagrams.data_address(link.address, name));
             if data.is_none() {
-                log::warn!("{:?} names no data channel", link.address);
+                log::warn!("{:?} sent no address of a data channel", link.address);
             }
             // It is at the address that we called, so the peer cannot name another machine.
             if let Some(data) = data {

@@ -81,7 +81,9 @@ impl fmt::Display for DatagramError {
         match self {
             Self::WouldBlock => f.write_str("no room for a datagram"),
             Self::Unreachable => f.write_str("address unreachable"),
-            Self::TooLarge(most) => write!(f, "larger than {most} bytes, which is what passes"),
+            Self::TooLarge(most) => {
+                write!(f, "larger than {most} bytes, the largest size that passes")
+            }
         }
     }
 }

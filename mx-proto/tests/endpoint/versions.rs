@@ -180,13 +180,13 @@ fn incompatible_versions_are_rejected_readably() {
             let (status, hello, closed) = told.expect("it is answered");
             assert_eq!((status, closed), (OTHER_VERSION, true));
             assert!(hello[32..].iter().all(|byte| *byte == 0));
-            let lines = lines.iter().filter(|line| line.contains("refused"));
+            let lines = lines.iter().filter(|line| line.contains("rejected"));
             let lines: Vec<_> = lines.collect();
             assert!(lines.len() <= 1, "{lines:?}");
             let of_versions = |line: &str| {
-                line.contains(&format!("version {version},"))
-                    && line.ends_with("we speak 8: refused (refusal 1)")
-                    && line.contains(&format!("before {oldest},")) == (oldest > 8)
+                line.contains(&format!("version {version}"))
+                    && line.ends_with("ours is 8: rejected (rejection 1)")
+                    && line.contains(&format!("before {oldest};")) == (oldest > 8)
             };
             assert_eq!(
                 lines.iter().any(|line| of_versions(line)),

@@ -54,13 +54,13 @@ impl fmt::Display for ResolveError {
         match self {
             Self::EmptyHost => f.write_str("empty host name"),
             Self::BadBrackets { host } => write!(f, "'{host}' is not an IPv6 address in brackets"),
-            Self::NoHost { host } => write!(f, "'{host}' is not the address of a host"),
+            Self::NoHost { host } => write!(f, "'{host}' is not a host address"),
             Self::Unknown { host, reason } => write!(f, "unknown host '{host}' ({reason})"),
             Self::BadBoard { board, interfaces } => {
                 let have = interfaces.boards().len();
                 write!(f, "board {board}: this host has {have} ({interfaces})")
             }
-            Self::Elsewhere { address } => write!(f, "{address} is no address of this machine"),
+            Self::Elsewhere { address } => write!(f, "{address} is not an address of this machine"),
         }
     }
 }

@@ -132,7 +132,7 @@ impl PeersFile {
                 log::warn!("{}:{}: {bad}", path.display(), bad.line);
             }
             if let Some(more) = bad.len().checked_sub(LINES_TOLD).filter(|more| *more > 0) {
-                log::warn!("{}: {more} more lines like these", path.display());
+                log::warn!("{}: {more} more invalid lines", path.display());
             }
             self.bad = bad;
         }
@@ -149,7 +149,10 @@ impl PeersFile {
 fn tell_unreadable(path: &Path, error: &io::Error) {
     let usual = error.kind() == io::ErrorKind::NotFound && path == Path::new(PEERS_FILE);
     if !usual {
-        log::warn!("{}: no peers are known from it: {error}", path.display());
+        log::warn!(
+            "{}: cannot be read, so no peers are known from it: {error}",
+            path.display()
+        );
     }
 }
 

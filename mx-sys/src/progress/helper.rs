@@ -102,7 +102,7 @@ impl<T: Progress + Send + 'static> Helper<T> {
         match self.ended.get_mut().recv_timeout(JOIN_LIMIT) {
             // It has nothing left to do but return.
             Err(mpsc::RecvTimeoutError::Disconnected) => drop(thread.join()),
-            _ => log::error!("the helper thread did not end within {JOIN_LIMIT:?}; left behind"),
+            _ => log::error!("the helper thread did not end within {JOIN_LIMIT:?}; leaving it"),
         }
     }
 }

@@ -182,7 +182,7 @@ mx_proto::counters! {
     /// Counters, for tests and tools.
     pub struct WaitStats("wait_") {
         Count spins: u64 = "times a waiting thread polled before it slept",
-        Count vain_spins: u64 = "times it found nothing and slept after all",
+        Count vain_spins: u64 = "times that polling found nothing and the thread slept",
         Count long_yields: u64 = "times a polling thread offered its processor and had it back after 1 ms or more",
         Count progress_thread_sleeps: u64 = "times a thread went to sleep in the kernel for all",
         Count waiter_sleeps: u64 = "times a thread went to sleep behind another one",
@@ -190,7 +190,7 @@ mx_proto::counters! {
         Count waiter_wakes: u64 = "times a thread behind it was woken for its own completion",
         Count handovers: u64 = "times a thread behind it was woken to take its place",
         Count helper_arms: u64 = "times the helper thread went to sleep on the network",
-        Count stand_downs: u64 = "times the helper thread made way for the application's",
+        Count stand_downs: u64 = "times the helper thread yielded to a thread of the application",
     }
 }
 

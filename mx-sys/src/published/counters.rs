@@ -23,7 +23,7 @@ mx_proto::counters! {
     pub struct Gauges("") {
         Level remotes: u64 = "peers known",
         Level requests: u64 = "operations under way",
-        Level posted_receives: u64 = "receives that no message has come for",
+        Level posted_receives: u64 = "receives without a message",
         Level unexpected_bytes: u64 = "bytes of messages that came before their receive",
         Level links: u64 = "links of all ports",
     }
@@ -77,9 +77,9 @@ impl<'a> Sample<'a> {
 mx_proto::counters! {
     /// The current figures and the counters of a method.
     pub struct MethodGauges("method_") {
-        Level peers: u64 = "peers the BMI method has records of",
+        Level peers: u64 = "peers known to the BMI method",
         Level operations: u64 = "operations of the BMI method that were not handed out yet",
-        Count dropped: u64 = "messages to the BMI method that make no sense, dropped",
+        Count dropped: u64 = "invalid messages to the BMI method, dropped",
     }
 }
 

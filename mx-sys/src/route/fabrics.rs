@@ -135,7 +135,7 @@ impl Fabrics {
             .logged
             .is_first((peer, call.number, FallbackReason::Unheard))
         {
-            log::info!("{peer}: over {of} {end}: trying tcp");
+            log::info!("{peer}: connecting over {of} failed ({end}): trying tcp");
         }
         Some(LinkDown::Elsewhere(ROUTE_TCP))
     }

@@ -431,7 +431,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         }
         self.followed = changes;
         self.settled_at.get_or_insert_with(|| now.after(SETTLE));
-        log::info!("network interfaces now: {}", nic::interfaces());
+        log::info!("network interfaces changed, now: {}", nic::interfaces());
         self.tell_ports(false);
     }
 

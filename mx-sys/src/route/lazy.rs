@@ -42,7 +42,7 @@ impl<M: Memory + 'static> Lazy<M> {
                 Some(port)
             }
             Err(error) => {
-                log::error!("no {name} port, which an address with {name}@ needs: {error}");
+                log::error!("cannot open the {name} port for an address with {name}@: {error}");
                 None
             }
         });

@@ -164,7 +164,7 @@ impl fmt::Display for OpenError {
             Self::InUse { endpoint, port } => {
                 write!(f, "endpoint {} is in use (port {port})", endpoint.0)
             }
-            Self::NoneFree => f.write_str("no endpoint is free"),
+            Self::NoneFree => f.write_str("no endpoint number is free"),
             Self::Listen { address, error } => {
                 write!(
                     f,
@@ -288,7 +288,9 @@ fn open_rdm<M: Memory + 'static>(
                 log::info!("rdm port over {} ({names})", port.provider());
                 return Ok(Lazy::open(port));
             }
-            Err(error) => log::warn!("{names} not used, tcp is: no rdm port: {error}"),
+            Err(error) => {
+                log::warn!("using tcp instead of {names}: the rdm port cannot be opened: {error}")
+            }
         }
     }
     let open = move || RdmPort::open(now(&options));
@@ -469,7 +471,7 @@ fn shared_memory(
         }
         Err(error) => {
             log::warn!(
-                "endpoint {}: no shared memory, only TCP: {error}{}",
+                "endpoint {}: shared memory is not available, using TCP only: {error}{}",
                 endpoint.0,
                 of_descriptors(&error)
             );

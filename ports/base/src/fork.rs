@@ -142,7 +142,7 @@ fn register() {
     // SAFETY: the functions stay; they take and release locks and do not unwind.
     let code = unsafe { libc::pthread_atfork(Some(hold), Some(let_go), Some(inherit)) };
     if code != 0 {
-        log::debug!("pthread_atfork: error {code}: a fork may find locks taken");
+        log::debug!("pthread_atfork: error {code}: a fork may leave locks held in the child");
     }
 }
 

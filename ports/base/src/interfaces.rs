@@ -108,7 +108,7 @@ impl Interfaces {
                 Some(other)
             }
             Err(error) => {
-                log::debug!("the network interfaces cannot be listed now: {error}");
+                log::debug!("cannot list the network interfaces: {error}");
                 None
             }
         }
@@ -276,7 +276,7 @@ fn entries() -> io::Result<Vec<Entry>> {
 /// The kinds of interfaces. Where the kernel never tells them, all are cards.
 fn kinds() -> Option<Vec<InterfaceKind>> {
     let kinds = netlink::kinds().map_err(|error| {
-        log::debug!("the kinds of the network interfaces cannot be had: {error}");
+        log::debug!("cannot read the kinds of the network interfaces: {error}");
     });
     kinds.ok()
 }

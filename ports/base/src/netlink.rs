@@ -155,7 +155,7 @@ impl Watch {
         let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
         let fd = CloseOnForkFd::open(|| open(groups as u32));
         let fd = fd.inspect_err(|error| {
-            log::debug!("changes of interfaces are looked for once a second: {error}");
+            log::debug!("cannot subscribe to interface changes, polling once a second: {error}");
         });
         Self {
             fd: fd.ok(),
@@ -194,7 +194,7 @@ impl Watch {
                     return true;
                 }
                 Err(error) => {
-                    log::debug!("no more word of interfaces that change: {error}");
+                    log::debug!("lost the subscription to interface changes: {error}");
                     self.deaf = true;
                     return true;
                 }

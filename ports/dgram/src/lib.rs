@@ -45,14 +45,14 @@ pub fn open(options: &DgramOptions, resolver: Resolver) -> Result<DgramPort, Dgr
         BackendChoice::Fabric => open_fabric(options)?,
         BackendChoice::Auto => match open_udp(options, resolver) {
             Err(DgramError::Udp(error)) => {
-                log::info!("no UDP sockets ({error}): trying libfabric");
+                log::info!("cannot open UDP sockets ({error}): trying libfabric");
                 open_fabric(options).map_err(|_| DgramError::Udp(error))?
             }
             other => other?,
         },
     };
     if let Some(plan) = options.faults {
-        log::warn!("datagrams get lost on purpose: {plan:?}");
+        log::warn!("fault injection is on (MX_DGRAM_FAULTS): {plan:?}");
     }
     let faults = options.faults.map(|plan| Box::new(Faults::new(plan)));
     let key = random::key().map_err(DgramError::Udp)?;

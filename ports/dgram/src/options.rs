@@ -97,7 +97,7 @@ impl fmt::Display for DgramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InUse(port) => write!(f, "UDP port {port} is in use"),
-            Self::Udp(error) => write!(f, "no UDP sockets: {error}"),
+            Self::Udp(error) => write!(f, "cannot open UDP sockets: {error}"),
             Self::Fabric(error) => error.fmt(f),
         }
     }

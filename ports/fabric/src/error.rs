@@ -92,9 +92,9 @@ impl fmt::Display for RdmError {
 impl std::error::Error for RdmError {}
 
 fn no_provider(f: &mut fmt::Formatter<'_>, asked: &str, found: &[Finding]) -> fmt::Result {
-    write!(f, "no libfabric provider as asked for ({asked}); found ")?;
+    write!(f, "no matching libfabric provider ({asked}); found ")?;
     if found.is_empty() {
-        return f.write_str("none at all; install the provider of the card, or another libfabric");
+        return f.write_str("none; install the provider of the card, or another libfabric");
     }
     for (index, finding) in found.iter().enumerate() {
         let between = if index == 0 { "" } else { "; " };
@@ -130,7 +130,8 @@ fn hint(error: &FabricError) -> Option<String> {
 
 /// `ofi_rxm` opens its queue when it enables an endpoint, and says no more than this.
 const UNIVERSE: &str = "the device may have fewer completion entries than the number of peers expected \
-    takes (128 each over ofi_rxm): set FI_UNIVERSE_SIZE to a smaller one, such as 32, before the start";
+    takes (128 each over ofi_rxm): set FI_UNIVERSE_SIZE to a smaller one, such as 32, before the \
+    start";
 
 /// Bytes that may be locked; `None` when there is no limit.
 pub fn memlock_limit() -> Option<u64> {
@@ -164,7 +165,7 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "no libfabric provider as asked for (cxi); found shm: refused, it hangs; tcp;ofi_rxm: \
+            "no matching libfabric provider (cxi); found shm: refused, it hangs; tcp;ofi_rxm: \
              chosen, inject up to 64; MX_PROVIDER can be tcp;ofi_rxm"
         );
     }
@@ -177,8 +178,8 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "no libfabric provider as asked for (fabric hardware); found none at all; install the \
-             provider of the card, or another libfabric"
+            "no matching libfabric provider (fabric hardware); found none; install the provider of \
+             the card, or another libfabric"
         );
     }
 

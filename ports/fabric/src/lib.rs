@@ -250,9 +250,9 @@ fn note_kept(what: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         log::info!(
-            "fabric: the {what} cannot be closed and stays until the process ends: the provider has \
-             something of its own open in it, such as the registrations of large messages that were \
-             cut short (ofi_rxm of 1.17 does that)"
+            "fabric: the {what} cannot be closed and stays until the process ends: the provider \
+             still has objects open in it, such as registrations of interrupted large messages \
+             (ofi_rxm of 1.17 does this)"
         );
     });
     log::debug!("fabric: the {what} cannot be closed: the provider keeps it");

@@ -229,7 +229,7 @@ impl LocalPort {
     pub(super) fn warn_of_starving(&mut self, what: &dyn std::fmt::Display) {
         if !std::mem::replace(&mut self.starved, true) {
             log::warn!(
-                "{:?}: {what}: peers wait or come over tcp until there are descriptors again",
+                "{:?}: {what}: until descriptors are free, peers wait or connect over tcp",
                 self.name
             );
         }
@@ -240,7 +240,7 @@ impl LocalPort {
         if self.is_full() && !self.evict(&"others need its place") {
             self.stats.refused += 1;
             log::debug!(
-                "{:?}: {} links are as many as MX_MAX_REMOTES allows, connection refused",
+                "{:?}: rejecting a connection: {} links are the limit (MX_MAX_REMOTES)",
                 self.name,
                 self.links_max
             );
@@ -254,7 +254,8 @@ impl LocalPort {
             self.stats.refused += 1;
             self.stats.over_share += 1;
             log::debug!(
-                "{:?}: user {user} has its share of links (MX_SOURCE_SHARE)",
+                "{:?}: rejecting a connection: user {user} has used its share of links \
+                 (MX_SOURCE_SHARE)",
                 self.name
             );
             let _ = socket.send(&ControlMessage::Later(None).encode(), None);
@@ -353,8 +354,8 @@ impl LocalPort {
             && self.deniers.is_rare(user, CLAIMS_MAX)
         {
             log::warn!(
-                "{:?}: user {user} says it is endpoint {endpoint} of this machine, which it has not open: \
-                 refused (refusal {times})",
+                "{:?}: user {user} claims endpoint {endpoint} of this machine, which it does not \
+                 own: rejected (rejection {times})",
                 self.name
             );
         }
@@ -438,8 +439,8 @@ impl LocalPort {
             && let Some(times) = self.denied.again((user, endpoint))
         {
             log::warn!(
-                "{:?}: endpoint {endpoint} of user {user} refuses shared memory, because it does not see \
-                 that our user has this endpoint open (refusal {times})",
+                "{:?}: endpoint {endpoint} of user {user} rejects shared memory, because it cannot \
+                 verify that our user owns this endpoint (rejection {times})",
                 self.name
             );
         }

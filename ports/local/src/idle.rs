@@ -84,8 +84,8 @@ impl LocalPort {
             && !std::mem::replace(&mut self.warned, true)
         {
             log::warn!(
-                "{:?}: RLIMIT_FSIZE is below the {} bytes of a link's shared memory: links carry their packets \
-                 over sockets, which is slower",
+                "{:?}: RLIMIT_FSIZE is below the {} bytes of a link's shared memory: links use \
+                 sockets, which is slower",
                 self.name,
                 geometry.total()
             );
@@ -229,8 +229,8 @@ impl LocalPort {
         let geometry = self.budget.choose(source, streaming);
         if !self.budget.has_any() && !std::mem::replace(&mut self.warned, true) {
             log::warn!(
-                "{:?}: the shared memory of all links has come to its limit, MX_LOCAL_BYTES={}: raise it; \
-                 further ones carry their packets over sockets, which is slower",
+                "{:?}: shared memory has reached its limit, MX_LOCAL_BYTES={}: raise it; further \
+                 links use sockets, which is slower",
                 self.name,
                 self.budget.limit()
             );

@@ -130,12 +130,13 @@ pub struct LocalPort {
 mx_proto::counters! {
     /// Numbers about a port's life.
     pub struct LocalStats("local_") {
-        Count accepted: u64 = "links over shared memory that others began",
+        Count accepted: u64 = "links over shared memory begun by peers",
         Count initiated: u64 = "links over shared memory begun here",
         Count refused: u64 = "callers over shared memory dropped: nonsense, silence, or no place",
-        Count denied: u64 = "callers over shared memory dropped because the endpoint that they say they are is not their user's",
-        Count violations: u64 = "links cut because of what the peer wrote into shared memory",
-        Count over_share: u64 = "links of a user that had its share of shared memory",
+        Count denied: u64 = "callers over shared memory dropped because they claim an endpoint of \
+            another user",
+        Count violations: u64 = "links closed because of invalid contents of shared memory",
+        Count over_share: u64 = "links rejected because their user had its share of shared memory",
         Count unbound: u64 = "links over shared memory that were not introduced in time",
         Count turned_away: u64 = "links for which there was no place, and memory for a link that was not taken",
         Count slept: u64 = "times an idle link gave its shared memory back",

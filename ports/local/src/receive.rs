@@ -101,7 +101,7 @@ impl LocalPort {
             // Packets that the peer sent before it closed are still to be read.
             Err(error) if is_gone(&error) => Err(SendError::Down),
             Err(error) => {
-                log::warn!("{:?}: {id:?} takes no packet: {error}", self.name);
+                log::warn!("{:?}: cannot send to {id:?}: {error}", self.name);
                 self.fail(id);
                 Err(SendError::Down)
             }
@@ -296,7 +296,7 @@ impl LocalPort {
     ) -> Result<(), Violation> {
         self.round.any = true;
         let control = control.map_err(|bad| {
-            log::debug!("{:?}: {id:?} says: {bad}", self.name);
+            log::debug!("{:?}: {id:?} sent a bad message: {bad}", self.name);
             Violation
         })?;
         let entry = self.links.get_mut(id).ok_or(Violation)?;

@@ -102,7 +102,7 @@ impl LocalPort {
         if std::mem::take(&mut entry.stranger) {
             self.unlist_stranger(source);
         }
-        log::debug!("{:?}: {id:?} of user {user} goes: {why}", self.name);
+        log::debug!("{:?}: closing {id:?} of user {user}: {why}", self.name);
         self.end(id, LinkDown::TimedOut);
     }
 }

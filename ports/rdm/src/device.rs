@@ -72,7 +72,7 @@ impl RdmPort {
         }
         match self.choose(&self.options) {
             Ok(choice) => self.move_to(choice, address),
-            Err(error) => log::warn!("rdm port: stays at {address}: {error}"),
+            Err(error) => log::warn!("rdm port: cannot move from {address}: {error}"),
         }
     }
 
@@ -112,7 +112,7 @@ impl RdmPort {
         }
         let (provider, now) = (choice.provider(), choice.address());
         let now = now.map_or_else(String::new, |now| format!(" at {now}"));
-        log::info!("rdm port over {provider}{now}, no more at {from}");
+        log::info!("rdm port over {provider}{now}, moved from {from}");
         self.in_use = DeviceInUse::of(Path::new(CLASSES), &choice.domain());
         self.choice = choice;
         self.renew();

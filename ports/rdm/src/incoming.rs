@@ -87,7 +87,7 @@ impl RdmPort {
             FrameOrder::Early => {
                 self.stats.early += 1;
                 if !self.links.hold(id, &frame, body, self.now) {
-                    log::debug!("link {id:?}: too much of it comes before its turn");
+                    log::debug!("link {id:?}: too many frames arrived out of order");
                     self.fail(id, LinkDown::Reset);
                 }
                 return None;
@@ -163,7 +163,7 @@ impl RdmPort {
     /// Ends the link of a peer that has sent what no peer of ours sends.
     #[cold]
     fn violated(&mut self, id: LinkId) -> Option<PortEvent> {
-        log::debug!("link {id:?}: no packet of a peer of ours");
+        log::debug!("link {id:?}: not a packet of this protocol");
         self.stats.malformed += 1;
         self.fail(id, LinkDown::Protocol);
         None

@@ -147,12 +147,12 @@ pub struct RdmPort {
 mx_proto::counters! {
     /// The counters.
     pub struct RdmStats("rdm_") {
-        Count stale: u64 = "frames over a fabric that fit no link",
-        Count early: u64 = "frames over a fabric that came before their turn",
-        Count malformed: u64 = "frames over a fabric that make no sense",
-        Count strange: u64 = "completions of a fabric that belong to nothing",
-        Count renewals: u64 = "times the fabric was opened anew",
-        Count blocked: u64 = "times a frame found no room at the fabric",
+        Count stale: u64 = "frames over a fabric that belong to no link",
+        Count early: u64 = "frames over a fabric that arrived out of order",
+        Count malformed: u64 = "malformed frames over a fabric",
+        Count strange: u64 = "completions of a fabric that belong to no operation",
+        Count renewals: u64 = "times the fabric was reopened",
+        Count blocked: u64 = "times the fabric had no room for a frame",
     }
 }
 
@@ -179,7 +179,7 @@ impl RdmPort {
         let (choice, fabric) = Choice::make(&library, &options, |it| it.open(&library))?;
         if plan::is_software(choice.provider()) {
             log::info!(
-                "provider {} is software, for tests: use MX_PORT=tcp",
+                "provider {} is software and meant for tests: MX_PORT=tcp is faster",
                 choice.provider()
             );
         }
@@ -261,7 +261,7 @@ impl RdmPort {
     fn is_open(&mut self, now: Instant) -> bool {
         self.watch_device();
         if self.in_use.as_ref().is_some_and(|device| !device.is_up()) {
-            log::debug!("{}: it has no link", self.choice.place());
+            log::debug!("{}: the device has no link", self.choice.place());
             return false;
         }
         if self.fabric.is_none() && now >= self.retry_at {
@@ -273,7 +273,7 @@ impl RdmPort {
     /// A device that has been taken away is closed: over some providers nothing else happens then.
     fn watch_device(&mut self) {
         if self.fabric.is_some() && self.has_lost_device() {
-            log::error!("{}: the device has gone", self.choice.place());
+            log::error!("{}: the device has disappeared", self.choice.place());
             self.renew();
         }
     }
@@ -372,7 +372,7 @@ impl RdmPort {
         let result = call(remote, &mut outlet);
         if remote.wants_renewal() {
             log::warn!(
-                "provider {} does not give memory back: its endpoint is closed",
+                "provider {} does not return memory: closing its endpoint",
                 self.choice.provider()
             );
             self.renew();

@@ -334,7 +334,7 @@ impl RdmPort {
             self.unblock();
         }
         if self.fabric.as_ref().is_some_and(super::Fabric::is_clogged) {
-            log::warn!("frames to dead peers fill the send slots: the endpoint is closed");
+            log::warn!("frames to dead peers fill the send slots: reopening the endpoint");
             self.renew();
         }
         while let Some(id) = self.broken.pop() {

@@ -269,13 +269,13 @@ impl Registrations {
         }
         self.complained = true;
         let limit = match memlock_limit() {
-            None => "not limited".to_owned(),
+            None => "unlimited".to_owned(),
             Some(bytes) => format!("{} KiB", bytes / 1024),
         };
         log::warn!(
-            "rdm: {len} bytes cannot be registered: {error}; such messages are copied. Locked \
-             memory (RLIMIT_MEMLOCK) is {limit}: raise it with `ulimit -l` or LimitMEMLOCK= if \
-             that is too little"
+            "rdm: {len} bytes cannot be registered: {error}; such messages are copied. The limit \
+             of locked memory (RLIMIT_MEMLOCK) is {limit}: raise it with `ulimit -l` or \
+             LimitMEMLOCK= if needed"
         );
     }
 }

@@ -63,7 +63,7 @@ fn domain_kept_by_the_provider_is_reported_once() {
         panic!("{loud:?}");
     };
     assert!(
-        text.contains("domain") && text.contains("of its own"),
+        text.contains("domain") && text.contains("objects open in it"),
         "{text}"
     );
     // Each domain and its fabric.

@@ -173,7 +173,7 @@ impl TcpPort {
     ) -> Result<LinkId, ConnectError> {
         if self.links.len() >= self.links_max {
             log::warn!(
-                "tcp: no link to {rest:?}: there are {} already",
+                "tcp: not connecting to {rest:?}: the limit of {} links is reached",
                 self.links.len()
             );
             self.report_shortage();
@@ -392,7 +392,7 @@ impl TcpPort {
                 self.stats.turned_away += 1;
                 if is_worth_a_line(self.stats.turned_away) {
                     let (why, count) = (self.full_because(full, has_share), self.stats.turned_away);
-                    log::warn!("tcp: {peer} turned away: {why} ({count} so far)");
+                    log::warn!("tcp: rejected {peer}: {why} ({count} so far)");
                 }
                 continue;
             }

@@ -192,7 +192,7 @@ impl TcpPort {
             });
             if !is_here {
                 log::info!(
-                    "tcp: {}: {local} is no address of this machine any more",
+                    "tcp: {}: {local} is no longer an address of this machine",
                     link.peer
                 );
                 cut.push(id);

@@ -66,16 +66,16 @@ mx_proto::counters! {
     /// The port's counters and figures.
     pub struct TcpStats("tcp_") {
         Count accepted: u64 = "TCP connections accepted",
-        Count connected: u64 = "TCP connections made",
+        Count connected: u64 = "TCP connections established from this side",
         Count strangers: u64 = "TCP callers that do not speak this protocol",
         Count other_versions: u64 = "TCP callers of another version of the protocol",
         Count silent: u64 = "TCP callers that were not introduced in time",
-        Count bad_lengths: u64 = "packets of an impossible length over TCP",
+        Count bad_lengths: u64 = "packets over TCP with an invalid length",
         Count turned_away: u64 = "TCP callers turned away: too many, or too many of their source",
         Count starved: u64 = "times that accepting stopped for lack of descriptors or memory",
-        Count evicted: u64 = "strangers dropped because another one needed their place",
-        Count awaited: u64 = "packets left in the kernel until they were whole",
-        Level kept: u64 = "bytes kept of packets that are not whole yet",
+        Count evicted: u64 = "strangers dropped to make room for others",
+        Count awaited: u64 = "packets left in the kernel until they were complete",
+        Level kept: u64 = "bytes kept of incomplete packets",
     }
 }
 

@@ -111,9 +111,9 @@ impl fmt::Display for Violation {
                 write!(f, "its first bytes are \"{}\"", bytes.escape_ascii())
             }
             Self::OtherVersion(version) => {
-                write!(f, "it speaks version {version}, not {}", frame::VERSION)
+                write!(f, "it uses version {version} instead of {}", frame::VERSION)
             }
-            Self::BodyLength(len) => write!(f, "impossible body length {len}"),
+            Self::BodyLength(len) => write!(f, "invalid body length {len}"),
         }
     }
 }

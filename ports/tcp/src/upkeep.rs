@@ -103,7 +103,7 @@ impl TcpPort {
             && let Some(link) = self.links.get(id)
         {
             let peer = link.peer;
-            log::warn!("tcp: {peer} dropped: its place is needed for others ({count} so far)");
+            log::warn!("tcp: {peer} dropped to make room for others ({count} so far)");
         }
         self.announce_down(id, LinkDown::TimedOut);
         true

@@ -39,7 +39,7 @@ impl Target {
     /// The server at `mx://host:endpoint`.
     pub fn of(address: &str) -> Result<Self, String> {
         let Ok(Some(name)) = peer_name::parse(address) else {
-            return Err(format!("'{address}' is no mx:// address"));
+            return Err(format!("'{address}' is not an mx:// address"));
         };
         let found = nic::resolve(&name.host, name.board);
         let nic = found.map_err(|why| format!("{address}: {why}"))?.nic;

@@ -18,20 +18,21 @@ pub(in crate::endpoint) enum Rejection {
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unproven => "and the network does not bear that out",
+            Self::Unproven => "but the network does not confirm that",
             Self::Relayed => {
                 "called another name than ours: a relay, or a translator of our address, and with a \
                  secret of the site neither is accepted"
             }
-            Self::Key => "with another connection key than ours",
+            Self::Key => "but its connection key differs from ours",
             Self::Version(theirs, oldest) if *oldest > VERSION => {
                 return write!(
                     f,
-                    "with protocol version {theirs}, which understands none before {oldest}, we speak {VERSION}"
+                    "but uses protocol version {theirs}, which understands none before {oldest}; \
+                     ours is {VERSION}"
                 );
             }
             Self::Version(theirs, _) => {
-                return write!(f, "with protocol version {theirs}, we speak {VERSION}");
+                return write!(f, "but uses protocol version {theirs}; ours is {VERSION}");
             }
             Self::Secret => {
                 "but has another secret of the site than we, or none: give it the same file \
@@ -61,13 +62,14 @@ impl fmt::Display for Distrust {
             Self::Unasked => {
                 "does not ask for the site's secret, so it has none: it needs the same file as we"
             }
-            Self::Refused => "says we do not know the site's secret: both need the same file",
+            Self::Refused => "says that we do not know the site's secret: both sides need the same \
+                file",
             Self::Unvouched => {
                 "is not the peer that has proven the site's secret: a relay passes on what others say"
             }
-            Self::Echo => "is ourselves: what we say there comes back to us",
-            Self::Another => "has another secret than we: both need the same file",
-            Self::Wanted => "asks for the site's secret, and we have none: we need the same file",
+            Self::Echo => "is this endpoint itself: our packets come back to us",
+            Self::Another => "has a different secret: both sides need the same file",
+            Self::Wanted => "requires the site's secret, and this side has none: use the same file",
         })
     }
 }

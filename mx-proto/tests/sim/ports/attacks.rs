@@ -286,7 +286,7 @@ fn callers_of_other_versions_only_get_a_rejection() {
     });
     let of_four = lines
         .iter()
-        .filter(|line| line.contains("with version 4 of datagrams, we speak 3"));
+        .filter(|line| line.contains("with datagram version 4; ours is 3"));
     assert_eq!(of_four.count(), 7, "{lines:?}");
     let stranger = address(77);
     for (_, bytes) in &seen[1..] {
@@ -345,7 +345,7 @@ fn rejection_by_version_with_the_cookie_ends_the_call() {
     assert_eq!(stage.down(0), Some(LinkDown::Protocol));
     let told = lines
         .iter()
-        .filter(|line| line.contains("has refused our call: with version 4"));
+        .filter(|line| line.contains("rejected our call: with datagram version 4"));
     assert_eq!(told.count(), 1, "{lines:?}");
 }
 

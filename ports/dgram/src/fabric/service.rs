@@ -119,7 +119,7 @@ impl DatagramPort for FabricDatagrams {
             Ok(peer) => peer,
             Err(NoPlace::Full) => return Err(DatagramError::WouldBlock),
             Err(NoPlace::Refused(error)) => {
-                log::debug!("dgram: {to:?} is no address: {error}");
+                log::debug!("dgram: {to:?} is not a valid address: {error}");
                 return Err(DatagramError::Unreachable);
             }
         };
@@ -263,8 +263,8 @@ impl FabricDatagrams {
         if self.stats.foreign > 0 && !self.told_foreign {
             self.told_foreign = true;
             log::warn!(
-                "dgram: something comes in at {:?} that does not use libfabric: peers must use \
-                 the same service",
+                "dgram: received a datagram at {:?} that is not from libfabric: peers must use the \
+                 same backend",
                 self.names[0]
             );
         }

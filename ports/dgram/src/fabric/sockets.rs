@@ -37,7 +37,9 @@ pub(super) fn of(name: &FabricAddress) -> Sockets {
         }
         match no_fork.keep(fd) {
             Ok(fd) => found.push(fd),
-            Err(error) => log::debug!("dgram: children keep {name:?}: {error}"),
+            Err(error) => {
+                log::debug!("dgram: a forked child will keep the socket {name:?}: {error}")
+            }
         }
     }
     found

@@ -41,7 +41,7 @@ impl ConnectedSocket {
     pub(super) fn new(bound: Option<IpAddr>) -> Self {
         let fd = open(bound);
         if let Err(error) = &fd {
-            log::debug!("udp: no socket for one peer alone: {error}");
+            log::debug!("udp: cannot open a connected socket: {error}");
         }
         Self {
             fd: fd.ok(),

@@ -199,7 +199,7 @@ impl UdpDatagrams {
         })?;
         if data.receive_buffer() < options.receive_buffer {
             log::info!(
-                "udp: the kernel gives {} of {} bytes of receive buffer (net.core.rmem_max)",
+                "udp: the receive buffer is {} instead of {} bytes (net.core.rmem_max)",
                 data.receive_buffer(),
                 options.receive_buffer
             );

@@ -126,7 +126,7 @@ fn an_address_to_bind_to_is_kept_to() {
     let choice = make(&both, &at_address("127.0.0.1")).unwrap();
     assert_eq!(source_of(&choice), "127.0.0.1");
     let error = refused(&[tcp([[10, 0, 0, 1]])], &at_address("127.0.0.1"));
-    let expected = "no libfabric provider as asked for (any provider at 127.0.0.1); found tcp: \
+    let expected = "no matching libfabric provider (any provider at 127.0.0.1); found tcp: \
                     refused, it has nothing at 127.0.0.1, but elsewhere on this host; install";
     assert!(error.starts_with(expected), "{error}");
     // An address of documentation, so no machine has it.
@@ -188,8 +188,7 @@ fn an_address_of_infiniband_is_not_taken_for_one_of_ip() {
 fn a_forced_name_is_exact() {
     let rxm = Shape::tcp_rxm();
     let error = refused(slice::from_ref(&rxm), &named("tcp"));
-    let found =
-        "no libfabric provider as asked for (tcp); found tcp;ofi_rxm: chosen, inject up to 64";
+    let found = "no matching libfabric provider (tcp); found tcp;ofi_rxm: chosen, inject up to 64";
     assert!(error.starts_with(found), "{error}");
     assert!(
         error.ends_with("; MX_PROVIDER can be tcp;ofi_rxm"),
@@ -231,7 +230,7 @@ fn failed_query_is_the_reason_and_banned_names_are_skipped() {
          another or unset it"
     );
     let error = refused(RdmOptions::default());
-    assert!(error.contains("found none at all"), "{error}");
+    assert!(error.contains("found none;"), "{error}");
 }
 
 #[test]
@@ -241,7 +240,7 @@ fn only_hardware_means_only_hardware() {
         ..RdmOptions::default()
     };
     let error = refused(&[Shape::tcp()], &options);
-    let expected = "no libfabric provider as asked for (fabric hardware)";
+    let expected = "no matching libfabric provider (fabric hardware)";
     assert!(error.starts_with(expected), "{error}");
     options.provider = Some("tcp".into());
     assert_eq!(

@@ -213,7 +213,7 @@ fn a_refused_caller_is_logged_with_its_limit() {
             });
         });
         let refused = all.last().unwrap().local_addr().unwrap();
-        let line = format!("tcp: {refused} turned away: {why} (1 so far)");
+        let line = format!("tcp: rejected {refused}: {why} (1 so far)");
         assert_eq!(lines, [line]);
     }
 }
