@@ -190,7 +190,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let asked = self.remotes.all_named(name).filter(is_to_be_asked);
         let asked: Vec<_> = asked.take(ASKED_MAX).collect();
         for id in asked {
-            self.stats.intruders += 1;
+            self.stats.same_name_pings += 1;
             self.ask_whether_there(id, now);
         }
     }

@@ -79,7 +79,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         met.asked &= met.silent > 0;
         match u32::from(met.silent) {
             LOST => {
-                self.stats.silenced += 1;
+                self.stats.peer_timeouts += 1;
                 return self.fail_remote(id, DownReason::Link(LinkDown::TimedOut));
             }
             PING => self.ask(id),

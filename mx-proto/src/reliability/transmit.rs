@@ -282,7 +282,7 @@ impl Session {
             if !out.said(twice, Channel::Command, header, &bytes[..len]) {
                 return TransmitOutcome::WouldBlock;
             }
-            out.stats.acks_alone += 1;
+            out.stats.pure_acks += 1;
             self.answers.stamp = None;
             self.on_acknowledged(out.window);
         }

@@ -272,7 +272,7 @@ fn sessions_of_one_life_share_the_quota_of_their_source() {
     assert!((2..=51).contains(&remotes), "{remotes}");
     assert_eq!(stage.node.stats().refused, 1_000 - remotes as u64);
     // Each newcomer has its namesakes asked, few at a time and none twice at once.
-    assert!(stage.node.stats().intruders <= 8 * remotes as u64);
+    assert!(stage.node.stats().same_name_pings <= 8 * remotes as u64);
     stage.peers(|peers| peers.listen = true);
     stage.deafen(1_000);
     for link in 1_000..2_000 {

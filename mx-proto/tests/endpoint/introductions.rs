@@ -101,7 +101,7 @@ fn the_older_one_of_a_name_is_asked_and_lives_if_it_answers() {
     with_a_namesake(&mut pair);
     // The reply, and the question.
     assert_eq!(pair.b.stats().packets_out, asked + 2);
-    assert_eq!(pair.b.stats().intruders, 1);
+    assert_eq!(pair.b.stats().same_name_pings, 1);
     pair.advance(2 * TIMEOUT);
     assert_eq!(pair.b.remotes(), 2);
     nothing_lost(&mut pair);
@@ -155,7 +155,7 @@ fn without_a_peer_time_out_each_newcomer_has_the_others_asked() {
         pair.seen_as(link, 100);
         connect(&mut pair, link, hello(100, 0xbad00 + life));
     }
-    assert_eq!((pair.b.remotes(), pair.b.stats().intruders), (6, 15));
+    assert_eq!((pair.b.remotes(), pair.b.stats().same_name_pings), (6, 15));
     pair.talk(b);
     nothing_lost(&mut pair);
 }

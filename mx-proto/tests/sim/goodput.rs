@@ -355,7 +355,7 @@ fn peer_with_partial_packets_counts_as_alive() {
         paths.lose_segments(true);
         paths.send(1, 100_000);
         paths.stage.run(10 * SECOND);
-        assert_eq!(paths.stage.at(1).endpoint.stats().silenced, 0);
+        assert_eq!(paths.stage.at(1).endpoint.stats().peer_timeouts, 0);
         assert_eq!(paths.stage.received(), 0);
         paths.lose_segments(false);
         paths.stage.run(10 * SECOND);
@@ -378,7 +378,7 @@ fn path_without_any_segment_ends_the_link() {
         assert_eq!(paths.stage.at(1).outstanding(), 1);
         paths.stage.run(4 * SECOND);
         assert_eq!(paths.stage.at(1).outstanding(), 0);
-        assert_eq!(paths.stage.at(1).endpoint.stats().silenced, 0);
+        assert_eq!(paths.stage.at(1).endpoint.stats().peer_timeouts, 0);
     });
 }
 

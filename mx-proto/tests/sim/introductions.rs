@@ -161,7 +161,7 @@ fn honest_nodes_do_not_notice_peers_that_claim_to_be_others() {
     let wanted = [
         "hostile",
         "refused",
-        "intruders",
+        "same_name_pings",
         "joined",
         "repeated at once",
     ];

@@ -83,7 +83,7 @@ impl<P: Port<Buffer>> Rig<P> {
 fn lost_after(rig: &mut Rig, since: Instant) -> Duration {
     let (at, Down { reason, .. }) = rig.side(0).down.pop().expect("the remote is lost");
     assert_eq!(reason, DownReason::Link(LinkDown::TimedOut));
-    assert_eq!(rig.side(0).endpoint.stats().silenced, 1);
+    assert_eq!(rig.side(0).endpoint.stats().peer_timeouts, 1);
     at.since(since)
 }
 

@@ -83,6 +83,25 @@ mx_proto::counters! {
     }
 }
 
+mx_proto::counters! {
+    /// Old names of counters, which scripts may look for, with the values of the new ones.
+    pub struct OldNames("") {
+        Count intruders: u64 = "old name of same_name_pings, until the next release",
+        Count silenced: u64 = "old name of peer_timeouts, until the next release",
+        Count dgram_acks_alone: u64 = "old name of dgram_pure_acks, until the next release",
+    }
+}
+
+impl OldNames {
+    fn of(sample: &Sample<'_>) -> Self {
+        Self {
+            intruders: sample.stats.same_name_pings,
+            silenced: sample.stats.peer_timeouts,
+            dgram_acks_alone: sample.ports.dgram.pure_acks,
+        }
+    }
+}
+
 /// The structures, and where in a sample they are, in the order they are shown.
 macro_rules! table {
     ($sample:ident: $($kind:ty = $source:expr;)+) => {
@@ -106,6 +125,7 @@ table! {
     Gauges = sample.gauges;
     WaitStats = sample.waits;
     PortView<'_> = sample.ports;
+    OldNames = OldNames::of(sample);
 }
 
 /// Parts that are `N` items together.

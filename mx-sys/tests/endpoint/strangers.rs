@@ -196,7 +196,7 @@ fn present_peer_is_not_replaced_by_a_fabric_claimant() {
         assert_eq!(named().map(|it| it.session), before.map(|it| it.session));
     }
     let stats = *server.shared.lock().endpoint.stats();
-    assert_ne!(stats.intruders, 0, "{stats:?}");
+    assert_ne!(stats.same_name_pings, 0, "{stats:?}");
 }
 
 #[test]

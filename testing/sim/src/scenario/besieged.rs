@@ -310,7 +310,7 @@ impl<N: Network> Besieged<N> {
             for (what, count) in [
                 ("refused", stats.refused),
                 ("unproven", stats.unproven),
-                ("intruders", stats.intruders),
+                ("same_name_pings", stats.same_name_pings),
             ] {
                 if count > 0 {
                     book.count(what);
