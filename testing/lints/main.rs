@@ -7,6 +7,7 @@ mod documents;
 mod glossary;
 mod layering;
 mod machines;
+mod words;
 
 /// The top of the repository.
 fn root() -> PathBuf {
