@@ -313,11 +313,28 @@ pub fn send_at_once(addr: NonNull<bmi_method_addr>, body: &[u8], tag: i32, conte
     let Some(mut slot) = instance.shared.try_lock() else {
         return false;
     };
-    let may_hold = slot.may_hold();
     let Some(method) = slot.engine() else {
         return false;
     };
     let Some(key) = method.peers().of_addr(addr.as_ptr()) else {
+        return false;
+    };
+    if method.endpoint().port().sends_in_a_row() {
+        return send_in_a_row(slot, key, (tag, context), body);
+    }
+    method.send_at_once(key, tag as u32, context, body)
+}
+
+/// Ends [`send_at_once`] of a message that follows others, and that the port may hold.
+#[inline(never)]
+fn send_in_a_row(
+    mut slot: Guard<'static, HostSlot>,
+    key: PeerKey,
+    (tag, context): (i32, i64),
+    body: &[u8],
+) -> bool {
+    let may_hold = slot.may_hold();
+    let Some(method) = slot.engine() else {
         return false;
     };
     method.endpoint_mut().port_mut().hold(may_hold);

@@ -233,7 +233,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Begun::Nothing => return false,
             // At its end if there is nothing but other work.
             Begun::Active => self.take_in(),
-            Begun::Elsewhere => self.look_around(),
+            Begun::Elsewhere => self.poll_all_ports(),
         };
         if self.is_quiet() {
             return busy;
@@ -243,7 +243,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// A round of the port over everything, and what is due by the clock.
     #[inline(never)]
-    fn look_around(&mut self) -> bool {
+    fn poll_all_ports(&mut self) -> bool {
         let now = self.clock.now();
         self.drop_empty_tombstones();
         self.port.begin(now, self.config.poll_budget);

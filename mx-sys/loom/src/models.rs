@@ -334,7 +334,7 @@ fn packets_that_are_held_back_are_sent_although_no_call_follows() {
         send(&engine);
         send(&engine);
         until_sent(&feeder, 3);
-        // It has armed the engine.
+        // Now the engine is armed.
         until_armed(&feeder);
         send(&engine);
         until_sent(&feeder, 4);
@@ -375,7 +375,7 @@ fn a_helper_that_watches_is_rung_once_for_the_packets_that_are_held_back() {
     });
 }
 
-/// It may have been rung while it watched, and has looked before it stops.
+/// A ring while it watched is over once it has looked.
 #[test]
 fn a_helper_that_has_looked_can_be_rung_again() {
     in_every_order(3, || {

@@ -87,9 +87,9 @@ pub(super) enum HeldBack {
     /// The helper has not been woken for any.
     None,
     /// The helper is woken when the lock is given back.
-    Begun,
+    Waking,
     /// The helper has been woken and has not looked yet.
-    Told,
+    Woken,
 }
 
 #[derive(Debug)]
@@ -161,7 +161,7 @@ impl Waiting {
         self.sleepers = self.progress_thread.is_some()
             || !self.waiters.is_empty()
             || matches!(self.helper, HelperState::Dormant | HelperState::Armed(_))
-            || self.held_back == HeldBack::Begun;
+            || self.held_back == HeldBack::Waking;
         !self.sleepers
     }
 
@@ -185,7 +185,7 @@ impl Waiting {
     #[cold]
     pub(super) fn wake_for_held(&mut self) {
         if self.held_back == HeldBack::None {
-            (self.held_back, self.sleepers) = (HeldBack::Begun, true);
+            (self.held_back, self.sleepers) = (HeldBack::Waking, true);
         }
     }
 
@@ -257,7 +257,7 @@ impl<T: Progress> Core<T> {
         match self.waiting.helper {
             HelperState::Armed(mut sleep) => {
                 let held = mem::replace(&mut self.waiting.held_back, HeldBack::None);
-                if !sleep.woken_up && (held == HeldBack::Begun || self.must_wake(&sleep)) {
+                if !sleep.woken_up && (held == HeldBack::Waking || self.must_wake(&sleep)) {
                     sleep.woken_up = true;
                     self.waiting.helper = HelperState::Armed(sleep);
                     rings.helper = true;
@@ -269,8 +269,8 @@ impl<T: Progress> Core<T> {
                     rings.helper = true;
                 }
             }
-            HelperState::Watching if self.waiting.held_back == HeldBack::Begun => {
-                self.waiting.held_back = HeldBack::Told;
+            HelperState::Watching if self.waiting.held_back == HeldBack::Waking => {
+                self.waiting.held_back = HeldBack::Woken;
                 rings.helper = true;
             }
             HelperState::Absent | HelperState::Watching => {}

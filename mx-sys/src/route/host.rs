@@ -125,7 +125,7 @@ pub struct HostPorts<M = UserMemory> {
     pub(super) touched: bool,
     /// Small packets may be held ([`LinkControl::hold`]).
     may_hold: bool,
-    /// Packets that might have been held since the last round; the first ones are not.
+    /// Packets since the last round, without those over shared memory; the first ones are not held.
     pub(super) sends: u8,
     /// A port holds packets.
     pub(super) holds: bool,
@@ -339,11 +339,9 @@ impl<M: Memory + 'static> HostPorts<M> {
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
         let _off = CancellationDisabled::new();
-        if self.may_hold {
-            self.sends = self.sends.saturating_add(1);
-            if self.sends > SENT_AT_ONCE {
-                return self.send_or_hold(link, header, body);
-            }
+        self.sends = self.sends.saturating_add(1);
+        if self.may_hold && self.sends > SENT_AT_ONCE {
+            return self.send_or_hold(link, header, body);
         }
         let port = self.carrier(link).ok_or(SendError::Down)?;
         port.send(link, header, body)
@@ -365,6 +363,12 @@ impl<M: Memory + 'static> HostPorts<M> {
             (self.holds, self.round_mask) = (true, 0);
         }
         sent
+    }
+
+    /// Whether so much was sent since the last round, not over shared memory, that the next packet may be held.
+    #[inline(always)]
+    pub fn sends_in_a_row(&self) -> bool {
+        self.sends >= SENT_AT_ONCE
     }
 
     /// Sends the packets that are held.
@@ -726,6 +730,8 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
 
     fn send_held(&mut self) {
         let _off = CancellationDisabled::new();
+        // The endpoint's own are no messages in a row.
+        self.sends = 0;
         self.end_batches();
     }
 

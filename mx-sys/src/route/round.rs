@@ -77,7 +77,6 @@ impl<M: Memory + 'static> Rounds<M> for HostPorts<M> {
     #[inline(never)]
     fn begin(&mut self, now: Instant, budget: usize) {
         let _off = CancellationDisabled::new();
-        self.sends = 0;
         self.end_batches();
         let told = std::mem::take(&mut self.told);
         if !self.lost && (self.look || (self.turn % ROUND == 0 && !told)) {
@@ -157,6 +156,8 @@ impl<M: Memory + 'static> HostPorts<M> {
         let _off = CancellationDisabled::new();
         loop {
             if self.round.at == PORTS.len() {
+                // The round's own are no messages in a row.
+                self.sends = 0;
                 let any = self.round.any;
                 return Next::End { any };
             }

@@ -39,7 +39,7 @@ mod plain {
     pub struct MutexGuard<'a, T> {
         mutex: &'a Mutex<T>,
         /// Guards stay with their threads.
-        stays: PhantomData<*mut ()>,
+        not_send: PhantomData<*mut ()>,
     }
 
     // SAFETY: a shared guard gives the value shared.
@@ -59,7 +59,7 @@ mod plain {
         fn held(&self) -> MutexGuard<'_, T> {
             MutexGuard {
                 mutex: self,
-                stays: PhantomData,
+                not_send: PhantomData,
             }
         }
 
