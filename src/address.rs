@@ -194,7 +194,7 @@ pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
     make(name, nic, false)
 }
 
-/// Makes an object for a peer that has called.
+/// Makes the address object of a peer that connected to us. It serves that session only.
 pub fn create_for_caller(name: PeerName, nic: NicId) -> NonNull<bmi_method_addr> {
     make(name, Some(nic), true)
 }

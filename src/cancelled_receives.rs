@@ -22,7 +22,9 @@ use foldhash::fast::RandomState;
 use mx_proto::flow::AT_ONCE;
 use std::collections::{HashMap, VecDeque};
 
-/// See the module.
+/// Tags of cancelled or timed-out receives, by peer, oldest first. A message for one still goes to a new receive
+/// with its tag; when unreceived messages use up most of the peer's credits, those that came for these tags are
+/// dropped to free the credits.
 #[derive(Debug, Default)]
 pub struct CancelledReceives {
     tags: HashMap<u32, VecDeque<u32>, RandomState>,

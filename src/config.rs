@@ -145,7 +145,8 @@ impl Config {
         (config, refused)
     }
 
-    /// [`load`](Self::load) with another environment.
+    /// Reads the settings from `environment` and then from `options`. Returns them and the refused values; unlike
+    /// [`load`](Self::load), it does not report unknown variables.
     pub fn from(
         environment: impl Fn(&str) -> Option<String>,
         options: Option<&str>,

@@ -113,7 +113,8 @@ pub trait Owner: Sized {
     fn ready(&mut self, _turn: u32) {}
 }
 
-/// The two sides of a session, for greetings.
+/// The other side of a session, whom a greeting goes to or comes from, with what the owner finds its peer by: the
+/// request id of our connect (`Called`), or the remote's context word, 0 before it has one (`Caller`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GreetingRole {
     /// The side that is called, by this connect.

@@ -68,7 +68,8 @@ pub enum Role {
     Called = 2,
 }
 
-/// The contents of a proof: the hellos of both sides, and the link.
+/// The input of a proof, besides the secret and the role: its purpose, the hellos of both sides with their nonces,
+/// and the binding, a value that identifies the link at both ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProofTranscript<'a> {
     /// For what.

@@ -252,7 +252,8 @@ pub(crate) fn interfaces() -> Interfaces {
     table().interfaces.clone()
 }
 
-/// The address that a host's name is; `None` for one that is not an address, and for the loopback.
+/// Parses `host` as an IP address, without its scope. `None` for a name, a loopback, unspecified, multicast or
+/// broadcast address, and bad brackets.
 pub fn literal_address(host: &str) -> Option<IpAddr> {
     let address = literal::parse(host).ok()??.ip();
     (!address.is_loopback()).then_some(address)

@@ -93,8 +93,8 @@ pub fn trusted_environment(name: &str) -> Option<String> {
     (!is_elevated()).then(|| environment(name)).flatten()
 }
 
-/// Variables that are no rows: read by the logger, by libfabric's loader, by the examples. An elevated process ignores
-/// them.
+/// Names of variables that are read outside the tables of settings: by the logger, libfabric's loader and the example
+/// programs. [`unused`] does not report them as unknown; in an elevated process it reports them as ignored.
 pub const OTHERS: [&str; 4] = ["MX_LOG", "BMI_MX_LOG", "MX_LIBFABRIC", "BMI_MX_LIBRARY"];
 
 /// Variables of MX 1.2 that have no effect here: what they change, this library does not have. MPI

@@ -353,7 +353,8 @@ impl<E: Engine> Open<E> {
         sample(&*self.engine, waits)
     }
 
-    /// The engine alone: the thread that looks after it has ended. Without the lock, which that takes.
+    /// Takes the engine out and drops the rest: ends the helper thread, waiting up to two seconds for it, and
+    /// closes the page that tools read. The caller must not hold the slot's lock, which the thread takes to end.
     pub fn into_engine(self) -> Box<E> {
         self.engine
     }

@@ -70,7 +70,8 @@ macro_rules! tunables {
     ($($rows:tt)+) => { $crate::tunables!(@rows [] $($rows)+) };
 }
 
-/// A member of settings. Durations are in milliseconds.
+/// Conversion of one member of a settings struct from and to a [`Value`] that is already parsed and checked.
+/// A value of another kind is ignored. Durations are in milliseconds.
 pub trait Field {
     /// Sets it. Its row's kind lets no other value through than the ones it can have.
     fn put(&mut self, value: Value);

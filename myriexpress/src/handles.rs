@@ -82,7 +82,8 @@ pub struct Address {
     words: [u64; 2],
 }
 
-/// The key of a peer within its endpoint.
+/// A peer's place in the table of its endpoint, and the generation by which an address of an earlier peer at that
+/// place is recognised as stale. The second word of an [`Address`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerKey {
     /// Its place.

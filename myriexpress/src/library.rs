@@ -32,7 +32,9 @@ struct Running {
 
 static RUNNING: ForkLock<Option<Running>> = ForkLock::new(None);
 
-/// Starts the library for a program that was compiled for `api`. See `mx_init`.
+/// Starts the library: reads the settings from the environment and sets the use count to 1. Fails with `BadLibVersion`
+/// if `api` is of another major version. If it runs already, counts one use more and returns
+/// `AlreadyInitialized`; that call needs its own [`finalize`] too.
 pub fn init(api: c_int) -> Result<(), Error> {
     if api >> 8 != MX_API >> 8 {
         let text = format!("interface {api:#x} is wanted, this library has {MX_API:#x}");

@@ -88,7 +88,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.questions.append(&mut questions);
     }
 
-    /// The name stands for these interfaces now, in the order of trial.
+    /// Applies the answer to a repeated name look-up: the host is now at `nics`, best first. Adds addresses to the
+    /// connect under way, moves the peer, or hands its objects to the peer already there. Ignored when the object is
+    /// gone, `nics` is empty, or the peer has got beyond connecting.
     pub fn resolved(&mut self, question: &NameQuery, nics: &[NicId]) {
         let NameQuery { addr, address } = question;
         // It may have been dropped meanwhile, and its place be another one's.

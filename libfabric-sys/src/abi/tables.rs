@@ -61,7 +61,8 @@ c_tables! {
         ) -> c_int => fi_endpoint,
     }
 
-    /// Registrations. The first argument is the domain's `fid`.
+    /// Operations that register memory with a domain, declared up to `reg`, the only one called. The first argument is
+    /// the domain's `fid`.
     pub struct fi_ops_mr at fid_domain.mr {
         /// Registers one segment.
         reg: (

@@ -78,7 +78,7 @@ pub trait Accounts {
     fn account(&mut self, remote: u32) -> Option<(&mut Lender, Source)>;
 }
 
-/// Something to send to a remote.
+/// A flow-control message to a remote: tells it the credits that it may use, or asks it to return unused ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CreditMessage {
     /// Its [credit fields](Flow::credit_fields), in a Credit if nothing else goes.
@@ -184,8 +184,9 @@ impl Flow {
         self.pool.inherit(source, gone.in_slots())
     }
 
-    /// A message came. When true, [`Self::note_use`] has to follow: it is the remote's first of an
-    /// epoch, or the last one of all.
+    /// Books a message from a remote, paid for with credits or a slot; a [`Violation`] if the remote had not got them.
+    /// True when [`Self::note_use`] must follow: this is the remote's first message in the epoch, or the epoch has had
+    /// as many messages, of all remotes, as end it.
     #[inline(always)]
     pub fn arrived(&mut self, account: &mut Lender, paid: Payment) -> Result<bool, Violation> {
         if let Err(violation) = account.arrive(paid) {

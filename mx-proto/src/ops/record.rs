@@ -42,7 +42,8 @@ pub(crate) const NO_REMOTE: RemoteId = RemoteId::new(u32::MAX, 0);
 /// what it says meanwhile goes behind them; a process that dies is missed sooner.
 const WITHDRAWN_MAX: Duration = Duration::from_secs(2);
 
-/// An operation, or a place for one.
+/// A slot of the operation table: the state, remote, match bits and timeouts of one send, receive or
+/// connect, or a free slot (generation 0). `M` is the memory that it sends from or receives into.
 #[derive(Debug)]
 pub struct Record<M> {
     /// 0: there is no operation.

@@ -409,7 +409,9 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
     }
 
     fn send_held(&mut self) {
-        self.flush(self.datagrams.now());
+        let now = self.datagrams.now();
+        // A pass sends a few batches of each link.
+        while self.flush(now) && self.links.dirty_len() > 0 {}
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -82,7 +82,8 @@ impl Default for DgramOptions {
     }
 }
 
-/// The reason why the port cannot be opened. Other ports are not affected.
+/// The error of opening the dgram port: UDP port taken, UDP not available, or libfabric not usable. An endpoint
+/// that must have this port fails to open with it; any other only lacks the port.
 #[derive(Debug)]
 pub enum DgramError {
     /// The UDP port is in use.

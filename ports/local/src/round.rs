@@ -75,7 +75,8 @@ pub(super) enum Current {
     Owned(LinkId, u32),
 }
 
-/// Bytes of a packet or piece that a [`LocalPort`] lends.
+/// Borrowed bytes of a packet's body, or of a piece of one: in the ring, where the peer can change them while they
+/// are read, or in the port's own memory, for what came over the socket. Valid until the next event.
 #[derive(Debug)]
 pub enum Lent<'a> {
     /// In memory that the peer can still change.

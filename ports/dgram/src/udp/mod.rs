@@ -175,7 +175,8 @@ impl Poll {
 }
 
 impl UdpDatagrams {
-    /// Opens both sockets. Fails with `AddrInUse` if the number is taken.
+    /// Opens the command socket on `options.port` (0: any free port) and the data socket on any free port.
+    /// Fails with `AddrInUse` if `options.port` is taken, otherwise with the kernel's error.
     pub fn open(options: &DgramOptions, resolver: Resolver) -> io::Result<Self> {
         let tells = options.bind.is_none() && local_address::has_choice(&Interfaces::now());
         Self::open_telling(options, resolver, tells)
