@@ -16,7 +16,7 @@
 //! the block now is not taken for the one that was meant, but one of the same context is.
 //!
 //! A receive that is cancelled before its message comes leaves that message without a receive; see
-//! [`crate::cancelled`].
+//! [`crate::cancelled_receives`].
 
 use crate::error::Error;
 use crate::match_layout::{MATCH, MessageType, bits};

@@ -45,7 +45,7 @@ pub trait Script: Default + fmt::Debug {
         Err(ConnectError::NoResources)
     }
 
-    /// Answers [`mx_proto::port::LinkControl::seen`].
+    /// Answers [`mx_proto::port::LinkControl::link_origin`].
     fn seen(&self, _link: LinkId, _ends: Ends, claimed: &Identity) -> LinkOrigin {
         LinkOrigin::trusted(claimed)
     }
