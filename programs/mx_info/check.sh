@@ -92,10 +92,11 @@ check_self() {
 # until_counted PID: packets come in there; a client may take a while to start
 until_counted() {
     local tries
-    for ((tries = 0; tries < 30; tries++)); do
+    for ((tries = 0; tries < 100; tries++)); do
         "$bin/mx_info" counters -p "$1" --watch 0.3 --count 2 --json |
             grep -q 'per_second.*"packets_in":[1-9]' && return
     done
+    return 1
 }
 
 # stop_server: stops it while a message to it is under way; just after it has received one, none is
@@ -122,7 +123,7 @@ check_ends() {
     start
     "$bin/mx_stream" -d localhost -r "$endpoint" -s 64K -N 100000000 > "$work/killed" 2>&1 &
     client=$!
-    until_counted "$server"
+    check "a client's packets come in" until_counted "$server"
     kill -KILL "$client"
     wait "$client" 2>/dev/null
     check "it ends with an error when its client was killed" ended 1 "$server"
