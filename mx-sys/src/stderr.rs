@@ -18,6 +18,7 @@
 //! Out of scope: which lines there are.
 
 use crate::cancellation::CancellationDisabled;
+use crate::settings;
 use crate::thread::SignalsBlocked;
 use env_logger::{Builder, Logger};
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -30,6 +31,7 @@ use nix::unistd;
 use std::fmt::{self, Arguments, Write};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -60,6 +62,19 @@ impl StderrLogger {
         }
         Self {
             filter: Builder::new().parse_filters(&good.join(",")).build(),
+        }
+    }
+
+    /// Has log lines of this library go to stderr: warnings, or what `MX_LOG` asks for at the first call. In a Rust program
+    /// that has a logger of its own, that one stays.
+    pub fn start() {
+        static LOGGER: OnceLock<StderrLogger> = OnceLock::new();
+        let logger = LOGGER.get_or_init(|| {
+            let asked = settings::trusted_environment("MX_LOG").filter(|text| !text.is_empty());
+            Self::new(asked.as_deref().unwrap_or("warn"))
+        });
+        if log::set_logger(logger).is_ok() {
+            log::set_max_level(logger.filter());
         }
     }
 

@@ -19,8 +19,8 @@ use crate::error::{Code, Error};
 use crate::process;
 use libc::c_int;
 use mx_sys::fork::ForkLock;
-use mx_sys::{ForkMark, Settings, StderrLogger, nic, reserve, settings};
-use std::sync::{Arc, OnceLock};
+use mx_sys::{ForkMark, Settings, StderrLogger, nic, reserve};
+use std::sync::Arc;
 
 /// The state while the count is above 0.
 struct Running {
@@ -43,7 +43,7 @@ pub fn init(api: c_int) -> Result<(), Error> {
     if let Some(running) = RUNNING.lock().as_mut().filter(|old| old.mark.is_mine()) {
         return Err(running.again());
     }
-    start_logging();
+    StderrLogger::start();
     let (settings, refused) = Settings::of_process();
     for refused in refused {
         log::warn!("{refused}");
@@ -119,17 +119,4 @@ pub fn settings() -> Result<Arc<Settings>, Error> {
 #[cold]
 fn not_initialized() -> Error {
     Error::new(Code::NotInitialized, "mx_init has not been called")
-}
-
-/// Lines go to stderr: warnings, or what `MX_LOG` asks for at the first `mx_init`.
-fn start_logging() {
-    static LOGGER: OnceLock<StderrLogger> = OnceLock::new();
-    let logger = LOGGER.get_or_init(|| {
-        let asked = settings::trusted_environment("MX_LOG").filter(|text| !text.is_empty());
-        StderrLogger::new(asked.as_deref().unwrap_or("warn"))
-    });
-    // In a Rust program that has a logger of its own, that one stays.
-    if log::set_logger(logger).is_ok() {
-        log::set_max_level(logger.filter());
-    }
 }

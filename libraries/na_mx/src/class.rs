@@ -20,10 +20,10 @@ use mx_proto::{Config, Endpoint, EndpointId, Identity, Route};
 use mx_sys::slot::{Open, SlotError};
 use mx_sys::{
     EndpointChoice, Guard, HostPorts, MonotonicClock, OpenError, OpenOptions, ReopenOptions,
-    Settings, Shared, StderrLogger, Tuning, linger, nic, reserve, settings,
+    Settings, Shared, StderrLogger, Tuning, linger, nic, reserve,
 };
 use parking_lot::Mutex;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The request of a program for a class.
@@ -67,7 +67,7 @@ const LINGER: Duration = Duration::from_secs(1);
 impl Class {
     /// Opens an endpoint.
     pub(crate) fn open(request: &Request<'_>, libna: &'static Libna) -> Result<Self, na_return> {
-        start_logging();
+        StderrLogger::start();
         let route = address::route_of(request.protocol).ok_or(NA_INVALID_ARG)?;
         let (settings, refused) = Settings::of_na();
         for refused in refused {
@@ -290,17 +290,5 @@ fn no_endpoint(trouble: SlotError) -> na_return {
             log::error!("no endpoint: {error}");
             NA_NOMEM
         }
-    }
-}
-
-/// Lines go to stderr: warnings, or what `MX_LOG` asks for when the plugin is loaded.
-pub(crate) fn start_logging() {
-    static LOGGER: OnceLock<StderrLogger> = OnceLock::new();
-    let logger = LOGGER.get_or_init(|| {
-        let asked = settings::trusted_environment("MX_LOG").filter(|text| !text.is_empty());
-        StderrLogger::new(asked.as_deref().unwrap_or("warn"))
-    });
-    if log::set_logger(logger).is_ok() {
-        log::set_max_level(logger.filter());
     }
 }

@@ -417,8 +417,8 @@ impl Engine {
         self.received(op, received)
     }
 
-    /// Reads a peer's region.
-    pub(crate) fn get(
+    /// Reads a peer's region, or writes into it: as the operation's kind says.
+    pub(crate) fn transfer(
         &mut self,
         op: &mut Operation,
         peer: &Arc<Peer>,
@@ -427,21 +427,10 @@ impl Engine {
     ) -> Result<(), na_return> {
         let remote = self.remote_of(peer)?;
         let what = (memory, word_of(op));
-        let posted = self.endpoint.get(remote, region, what);
-        self.posted(op, posted)
-    }
-
-    /// Writes into a peer's region.
-    pub(crate) fn put(
-        &mut self,
-        op: &mut Operation,
-        peer: &Arc<Peer>,
-        region: (RegionKey, u64),
-        memory: UserMemory,
-    ) -> Result<(), na_return> {
-        let remote = self.remote_of(peer)?;
-        let what = (memory, word_of(op));
-        let posted = self.endpoint.put(remote, region, what);
+        let posted = match op.kind {
+            na_cb_type::Put => self.endpoint.put(remote, region, what),
+            _ => self.endpoint.get(remote, region, what),
+        };
         self.posted(op, posted)
     }
 

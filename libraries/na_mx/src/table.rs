@@ -49,7 +49,7 @@ pub static na_mx_class_ops_g: Table = Table {
 
 /// Fills the table. Without a libna that is known the plugin says that it supports no protocol.
 pub(crate) fn fill() {
-    crate::class::start_logging();
+    mx_sys::StderrLogger::start();
     let layout = caught("load", libna::look).flatten();
     let functions = layout.map_or_else(unusable, functions);
     for (entry, function) in na_mx_class_ops_g.entries.iter().zip(functions) {

@@ -144,15 +144,6 @@ impl<D: DatagramPort> Reliable<D> {
         Ok(id)
     }
 
-    /// Asks whether the process of a link's peer is still there, and ends the link soon if it does not answer.
-    pub fn probe_peer(&mut self, link: LinkId, now: Instant) {
-        if let Some(link) = self.links.attached(link) {
-            link.session.keep_alive.probe_peer(now);
-        }
-        self.links.touch(link);
-        self.flush(now);
-    }
-
     /// The service underneath.
     pub fn datagrams(&self) -> &D {
         &self.datagrams
@@ -398,6 +389,15 @@ impl<D: DatagramPort> LinkControl for Reliable<D> {
             self.links.remove(now, id);
         }
         self.flush(now);
+    }
+
+    fn probe_peer(&mut self, link: LinkId, now: Instant) -> bool {
+        if let Some(link) = self.links.attached(link) {
+            link.session.keep_alive.probe_peer(now);
+        }
+        self.links.touch(link);
+        self.flush(now);
+        true
     }
 
     fn hold(&mut self, may: bool) {

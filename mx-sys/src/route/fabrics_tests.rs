@@ -101,11 +101,6 @@ impl<M: Memory> HostPort<M> for Double {
         Ok(link)
     }
 
-    fn ask_peer(&mut self, link: LinkId, _: Instant) -> bool {
-        self.asked.push(link);
-        true
-    }
-
     fn origin(&self, _: LinkId) -> Origin {
         Origin::Unknown
     }
@@ -116,6 +111,11 @@ impl<M: Memory> HostPort<M> for Double {
 }
 
 impl LinkControl for Double {
+    fn probe_peer(&mut self, link: LinkId, _: Instant) -> bool {
+        self.asked.push(link);
+        true
+    }
+
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: 4096,

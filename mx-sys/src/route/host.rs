@@ -630,7 +630,7 @@ impl<M: Memory + 'static> LinkControl for HostPorts<M> {
     fn probe_peer(&mut self, link: LinkId, now: Instant) -> bool {
         let _off = CancellationDisabled::new();
         let port = self.carrier_of(link.port());
-        port.is_some_and(|port| port.ask_peer(link, now))
+        port.is_some_and(|port| port.probe_peer(link, now))
     }
 
     fn link_count(&self) -> usize {

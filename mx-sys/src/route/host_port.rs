@@ -68,11 +68,6 @@ pub(super) trait HostPort<M: Memory>: Port<M> + Any + Send {
         Err(MoveRefusal::Failed)
     }
 
-    /// Asks whether the peer of a link is there, and ends the link soon if it does not answer. False: the port cannot.
-    fn ask_peer(&mut self, _link: LinkId, _now: Instant) -> bool {
-        false
-    }
-
     /// Lets sleepers on `nest` wait for this port, as `member`.
     fn wake_through(&mut self, nest: &Epoll, member: u8) -> io::Result<()> {
         nest.join(member, self.descriptors().data)
@@ -312,11 +307,6 @@ impl<M: Memory> HostPort<M> for RdmPort {
         self.call(address, now)
     }
 
-    fn ask_peer(&mut self, link: LinkId, now: Instant) -> bool {
-        self.probe_peer(link, now);
-        true
-    }
-
     fn wake_through(&mut self, nest: &Epoll, _member: u8) -> io::Result<()> {
         self.wake_through(nest.as_fd())
     }
@@ -355,11 +345,6 @@ impl<M: Memory> HostPort<M> for DgramPort {
 
     fn call_offered(&mut self, address: &[u8], now: Instant) -> Result<LinkId, MoveRefusal> {
         dgram::call(self, address, now)
-    }
-
-    fn ask_peer(&mut self, link: LinkId, now: Instant) -> bool {
-        self.probe_peer(link, now);
-        true
     }
 
     fn wake_through(&mut self, nest: &Epoll, member: u8) -> io::Result<()> {

@@ -6,7 +6,7 @@
 //! ```
 
 use super::RdmPort;
-use super::frame::{AT_ONCE, FrameKind};
+use super::frame::FrameKind;
 use mx_port_base::epoll::Epoll;
 use mx_port_base::random;
 use mx_port_fabric::endpoint_address::EndpointAddress;
@@ -65,13 +65,6 @@ impl RdmPort {
         fabric.on_link_up(link, peer.address);
         self.links.greeted(link, peer);
         self.send_control(link, FrameKind::HelloAck, &[]);
-    }
-
-    /// The process of the peer of a link may have gone: it is asked, and the link ends soon if it does not answer.
-    pub fn probe_peer(&mut self, link: LinkId, now: Instant) {
-        if self.links.probe_peer(link, now) {
-            self.send_control(link, FrameKind::Ping, &AT_ONCE);
-        }
     }
 
     /// Sets the epoll instance on which threads sleep from now on. The port's descriptors are added

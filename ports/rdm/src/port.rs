@@ -2,7 +2,7 @@
 
 use super::RdmPort;
 use super::fabric::NotSent;
-use super::frame::{FRAME_LEN, FrameKind};
+use super::frame::{AT_ONCE, FRAME_LEN, FrameKind};
 use super::incoming::STREAMED_MAX;
 use super::links::{Link, State};
 use super::remote::Remote;
@@ -49,6 +49,13 @@ impl LinkControl for RdmPort {
     /// Links begin with [`RdmPort::call`].
     fn connect(&mut self, _target: Target, _now: Instant) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoRoute)
+    }
+
+    fn probe_peer(&mut self, link: LinkId, now: Instant) -> bool {
+        if self.links.probe_peer(link, now) {
+            self.send_control(link, FrameKind::Ping, &AT_ONCE);
+        }
+        true
     }
 
     fn binding(&self, link: LinkId) -> Binding {

@@ -7,6 +7,8 @@
 //!
 //! Both have to lead to the same. Owns: the switch of this thread, and how often a front has answered.
 
+use mx_proto::port::body_len;
+use mx_proto::round::{Front, Next, PortEvent};
 use std::cell::Cell;
 
 thread_local! {
@@ -30,4 +32,20 @@ pub fn are_on() -> bool {
 /// Notes that a front has answered.
 pub fn note_answer() {
     ANSWERS.set(ANSWERS.get() + 1);
+}
+
+/// The answer of a port's front, given the next of its round and the bytes of a body that it lends; what is none of the
+/// front's is kept for [`Rounds::next`](mx_proto::round::Rounds::next).
+pub(crate) fn answer(next: Next, lent: usize, kept: &mut Option<Next>) -> Front {
+    match next {
+        Next::Event(PortEvent::Packet { link, header }) if body_len(&header) == lent => {
+            note_answer();
+            Front::Packet { link, header }
+        }
+        Next::End { any } => Front::End { any },
+        other => {
+            *kept = Some(other);
+            Front::Other
+        }
+    }
 }

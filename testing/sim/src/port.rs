@@ -531,19 +531,7 @@ impl<M: Memory> Rounds<M> for SimPort<M> {
         } else {
             return Front::Other;
         };
-        match next {
-            Next::Event(PortEvent::Packet { link, header })
-                if body_len(&header) == self.body().len() =>
-            {
-                fronts::note_answer();
-                Front::Packet { link, header }
-            }
-            Next::End { any } => Front::End { any },
-            other => {
-                self.held = Some(other);
-                Front::Other
-            }
-        }
+        fronts::answer(next, self.body().len(), &mut self.held)
     }
 
     fn body(&self) -> &[u8] {

@@ -5,15 +5,11 @@ use crate::abi::{
     NA_BUSY, NA_INVALID_ARG, NA_MEM_TYPE_HOST, NA_OPNOTSUPPORTED, NA_OVERFLOW, na_cb, na_cb_type,
     na_class, na_context, na_return, na_segment,
 };
-use crate::address::Peer;
 use crate::memory::{Handle, Local, SEGMENTS_MAX, SERIALIZED};
 use crate::operation::Operation;
 use libc::{c_int, c_ulong, c_void};
-use mx_proto::RegionKey;
-use mx_sys::UserMemory;
 use std::ptr;
 use std::slice;
-use std::sync::Arc;
 
 const OF_MESSAGES: bool = true;
 
@@ -145,10 +141,8 @@ entries! {
     ) -> na_return {
         // SAFETY: Mercury's arguments, which it keeps until the operation has completed.
         unsafe {
-            let (memory, key, peer) = transfer((local, local_offset, len), remote, peer)?;
-            begin((class, context, op), na_cb_type::Put, (callback, arg), |_, engine, op| {
-                engine.put(op, &peer, (key, remote_offset), memory)
-            })
+            let what = ((class, context, op), na_cb_type::Put, (callback, arg));
+            transfer(what, (local, local_offset, len), (remote, remote_offset), peer)
         }
     }
 
@@ -168,10 +162,8 @@ entries! {
     ) -> na_return {
         // SAFETY: Mercury's arguments, which it keeps until the operation has completed.
         unsafe {
-            let (memory, key, peer) = transfer((local, local_offset, len), remote, peer)?;
-            begin((class, context, op), na_cb_type::Get, (callback, arg), |_, engine, op| {
-                engine.get(op, &peer, (key, remote_offset), memory)
-            })
+            let what = ((class, context, op), na_cb_type::Get, (callback, arg));
+            transfer(what, (local, local_offset, len), (remote, remote_offset), peer)
         }
     }
 }
@@ -187,16 +179,21 @@ fn deregister(class: *mut na_class, handle: &mut Handle) -> Result<(), na_return
     Ok(())
 }
 
-/// The parts of a transfer: own memory, the peer's region, the peer.
+/// Begins a get or a put.
 ///
 /// # Safety
 ///
-/// Handles and an address of ours; the memory is kept until the transfer has completed.
+/// As for [`begin`]; handles and an address of ours, and memory that is kept until the transfer has completed.
 unsafe fn transfer(
+    (what, kind, callback): (
+        (*mut na_class, *mut na_context, *mut Operation),
+        na_cb_type,
+        (na_cb, *mut c_void),
+    ),
     (local, offset, len): (*mut Handle, u64, usize),
-    remote: *mut Handle,
+    (remote, remote_offset): (*mut Handle, u64),
     peer: *mut c_void,
-) -> Result<(UserMemory, RegionKey, Arc<Peer>), na_return> {
+) -> Result<(), na_return> {
     // SAFETY: the caller's promise.
     let (local, remote, peer) = unsafe { (local.as_ref(), remote.as_ref(), peer_of(peer)?) };
     let Some(Handle::Local(local)) = local else {
@@ -208,5 +205,11 @@ unsafe fn transfer(
         Some(Handle::Local(own)) => own.key.ok_or(NA_INVALID_ARG)?,
         None => return Err(NA_INVALID_ARG),
     };
-    Ok((local.part(offset, len as u64)?, key, peer))
+    let memory = local.part(offset, len as u64)?;
+    // SAFETY: the caller's promise.
+    unsafe {
+        begin(what, kind, callback, |_, engine, op| {
+            engine.transfer(op, &peer, (key, remote_offset), memory)
+        })
+    }
 }

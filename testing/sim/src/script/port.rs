@@ -10,7 +10,7 @@ use crate::fronts;
 use mx_proto::origin::LinkOrigin;
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkControl, Place, Port, RemoteKey,
-    RemoteMemory, RemoteRead, SendError, Sent, body_len,
+    RemoteMemory, RemoteRead, SendError, Sent,
 };
 use mx_proto::round::{Front, Next, PortEvent, Rounds};
 use mx_proto::secret::Binding;
@@ -312,19 +312,7 @@ impl<S: Script> Rounds<S::Memory> for ScriptedPort<S> {
         } else {
             return Front::Other;
         };
-        match next {
-            Next::Event(PortEvent::Packet { link, header })
-                if body_len(&header) == self.body().len() =>
-            {
-                fronts::note_answer();
-                Front::Packet { link, header }
-            }
-            Next::End { any } => Front::End { any },
-            other => {
-                self.held = Some(other);
-                Front::Other
-            }
-        }
+        fronts::answer(next, self.body().len(), &mut self.held)
     }
 
     fn body(&self) -> &[u8] {
