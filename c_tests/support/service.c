@@ -8,6 +8,7 @@
 enum {
     WITHOUT_MASK = 32,
     FIRST_TAG = 100,
+    ASK_TRIES = 3,
     CLIENT_SHIFT = 32, /* of the client's number in a seed */
     MAPPED_BYTES = 64 * 1024,
 };
@@ -357,26 +358,30 @@ bool try_put(struct bmi_method_addr *server, int64_t size, int *code)
     return *code == 0;
 }
 
+/* A session may end meanwhile, as when a fabric's device moves: hosts send such a request again, and so does this. */
 static void ask(struct bmi_method_addr *server, struct answer *answer, const char *range)
 {
-    struct exchange exchange = {
-        .request = {.kind = ASK, .netmask = WITHOUT_MASK}, .in = (char *)answer, .room = sizeof *answer};
-    struct request *request = &exchange.request;
+    struct request question = {.kind = ASK, .netmask = WITHOUT_MASK};
     char *mask;
-    int code;
+    int code = 0;
 
-    snprintf(request->range, sizeof request->range, "%s", range);
-    mask = strchr(request->range, '@');
+    snprintf(question.range, sizeof question.range, "%s", range);
+    mask = strchr(question.range, '@');
     if (mask != NULL) {
         *mask = '\0';
-        request->netmask = atoi(mask + 1);
-    } else if (strchr(request->range, '*') != NULL) {
-        request->netmask = -1;
+        question.netmask = atoi(mask + 1);
+    } else if (strchr(question.range, '*') != NULL) {
+        question.netmask = -1;
     }
-    begin_exchange(&exchange, server);
-    code = await_end(&exchange);
-    if (code != 0)
-        FAIL("the server cannot be asked: %s", code_text(code));
+    for (int i = 0; i < ASK_TRIES; i++) {
+        struct exchange exchange = {.request = question, .in = (char *)answer, .room = sizeof *answer};
+
+        begin_exchange(&exchange, server);
+        code = await_end(&exchange);
+        if (code == 0)
+            return;
+    }
+    FAIL("the server cannot be asked: %s", code_text(code));
 }
 
 void seen_as(struct bmi_method_addr *server, const char *host)
