@@ -188,12 +188,12 @@ impl LinkLimits {
     };
 
     /// `eager_max`: what we send with its data at most, wherever it goes. `data_links`: the session may have data links; then
-    /// small messages wait for small packets of data only.
+    /// small messages wait for no larger packet of data than for a message that goes with its data.
     pub(crate) fn of(limits: Limits, eager_max: usize, data_links: bool) -> Self {
         // No message is longer than 2^32 - 1 bytes.
         let size = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
         let data_max = if data_links {
-            limits.data_max.min(limits.packet_max)
+            limits.data_max.min(limits.eager_max())
         } else {
             limits.data_max
         };

@@ -60,11 +60,12 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A member of the data nest, beside the ports: the control nest.
+/// Members of both nests from this one on are the control descriptors of the ports, in their order; in the data nest
+/// those before it are the ports' data descriptors.
 const CONTROL: u8 = PORTS.len() as u8;
 
-/// A member of the control nest, beside the ports: the kernel's word that interfaces have changed.
-const INTERFACES: u8 = CONTROL + 1;
+/// A member of both nests: the kernel's word that interfaces have changed.
+const INTERFACES: u8 = 2 * CONTROL;
 
 /// An address that is gone may come back within this time, and links that go from it stay: a service of the
 /// machine that starts anew takes all of them away for a moment.
@@ -166,8 +167,9 @@ impl<M: Memory + 'static> HostPorts<M> {
             None => Epoll::new()?,
         };
         let watch = Watch::new();
-        control.join(INTERFACES, watch.raw())?;
-        data.join(CONTROL, Some(control.raw()))?;
+        for nest in [&control, &data] {
+            nest.join(INTERFACES, watch.raw())?;
+        }
         let mut all = Self {
             own,
             policy,
@@ -239,7 +241,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         let mut tcp = false;
         for token in tokens {
             match (nest::member(*token), &mut self.ports.local) {
-                (Some(CONTROL), _) => self.look = true,
+                (Some(CONTROL..), _) => self.look = true,
                 (Some(member), _) => tcp |= member == TCP,
                 (None, Some(local)) => {
                     local.note_doorbell(*token);
@@ -446,7 +448,7 @@ impl<M: Memory + 'static> HostPorts<M> {
         for (_, port) in self.ports.iter_mut() {
             port.follow(&interfaces, &device, settled);
         }
-        self.ports.unquiet(u8::MAX);
+        self.ports.unquiet(u16::MAX);
     }
 
     /// Polls that are not an everyday matter: looking at what is quiet, and at interfaces.
@@ -474,8 +476,9 @@ impl<M: Memory + 'static> HostPorts<M> {
             self.watch.let_go();
             self.follow_interfaces(now, nic::look_at_once());
         }
-        self.ports.unquiet(readable);
-        for number in (0..CONTROL).filter(|number| readable & (1 << number) != 0) {
+        let controls = readable >> CONTROL;
+        self.ports.unquiet(controls);
+        for number in (0..CONTROL).filter(|number| controls & (1 << number) != 0) {
             if let Some(port) = self.ports.get_mut(number) {
                 port.note_control();
             }
@@ -489,7 +492,9 @@ fn join<M: Memory + 'static>(
     number: u8,
     port: &mut dyn HostPort<M>,
 ) -> io::Result<()> {
-    control.join(number, port.descriptors().control)?;
+    for nest in [control, data] {
+        nest.join(CONTROL + number, port.descriptors().control)?;
+    }
     port.wake_through(data, number)
 }
 

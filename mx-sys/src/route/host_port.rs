@@ -110,7 +110,7 @@ pub(super) struct PortList<M> {
     /// All others, by number from [`RDM`] on.
     pub(super) lazy: [Lazy<M>; LAZY],
     /// Bits of the ports that are quiet, by number.
-    quiet: u8,
+    quiet: u16,
 }
 
 /// Number of ports that may be opened later: those from [`RDM`] on.
@@ -185,11 +185,11 @@ impl<M: Memory + 'static> PortList<M> {
     }
 
     pub(super) fn set_quiet(&mut self, number: u8, quiet: bool) {
-        self.quiet = self.quiet & !(1 << number) | u8::from(quiet) << number;
+        self.quiet = self.quiet & !(1 << number) | u16::from(quiet) << number;
     }
 
     /// Ends the quiet of the ports with these bits.
-    pub(super) fn unquiet(&mut self, bits: u8) {
+    pub(super) fn unquiet(&mut self, bits: u16) {
         self.quiet &= !bits;
     }
 

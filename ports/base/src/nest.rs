@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The data nest is the local port's own epoll instance, so that a sleeper learns which link is
-//! ready.
+//! ready. Nests are not members of nests: Linux lets five epoll instances watch one another in a row, and the host has
+//! instances of its own around ours.
 //!
 //! Out of scope: the descriptors.
 
@@ -16,10 +17,10 @@ use crate::ports::PORTS;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Members a nest can have: each port, and two more.
-pub const MEMBERS: usize = PORTS.len() + 2;
+/// Members a nest can have: two of each port, and one more.
+pub const MEMBERS: usize = 2 * PORTS.len() + 1;
 
-const _: () = assert!(MEMBERS <= u8::BITS as usize);
+const _: () = assert!(MEMBERS <= u16::BITS as usize);
 
 /// The token of member 0, which is also an index of a link ([`mx_proto::LinkId`] has 29 bits for it): the local
 /// port's links, which are in the same instance, stay below.
@@ -34,7 +35,7 @@ impl Epoll {
     }
 
     /// The members that are readable now, one bit each. A system call.
-    pub fn readable(&self) -> u8 {
+    pub fn readable(&self) -> u16 {
         let mut events = epoll::room::<MEMBERS>();
         let ready = self.ready(&mut events).iter();
         ready
