@@ -1,13 +1,12 @@
-//! Memory of others that come, each from a source, bounded by a fixed number.
+//! Map of bounded size, whose entries each come from a source.
 //!
 //! ```text
-//!   insert --> [ all ]     full: the oldest one of the source that has the most is forgotten
+//!   insert --> [ all ]     full: the oldest entry of the source with the most is evicted
 //! ```
 //!
-//! So one source, with however many addresses, displaces what others have brought only while it has less of it
-//! than they.
+//! A source, however many addresses it has, evicts entries of other sources only while it has fewer than they.
 //!
-//! Cost: O(1); O(sources) when it is full, O(those of a source) to remove one.
+//! Cost: O(1); when full, O(sources) to insert; O(entries of the source) to remove one.
 
 use mx_proto::origin::Source;
 use std::collections::{HashMap, VecDeque};
@@ -18,12 +17,12 @@ use std::hash::Hash;
 pub struct BoundedMap<K, V> {
     most: usize,
     all: HashMap<K, (V, Source)>,
-    /// The keys of each, oldest first.
+    /// Keys of each source, oldest first.
     by_source: HashMap<Source, VecDeque<K>>,
 }
 
 impl<K: Eq + Hash + Copy, V> BoundedMap<K, V> {
-    /// For so many at most.
+    /// Creates a map of at most `most` entries.
     pub fn new(most: usize) -> Self {
         Self {
             most,
@@ -32,22 +31,22 @@ impl<K: Eq + Hash + Copy, V> BoundedMap<K, V> {
         }
     }
 
-    /// The value inserted last under this key, unless it was forgotten.
+    /// Returns the latest value of this key; `None` if there is none or it was evicted.
     pub fn get(&self, key: &K) -> Option<&V> {
         self.all.get(key).map(|(value, _)| value)
     }
 
-    /// Their number.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Is there none?
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Remembers a value that comes from a source.
+    /// Inserts or replaces the value of a key, evicting an entry if the map is full.
     pub fn insert(&mut self, key: K, value: V, source: Source) {
         self.remove(&key);
         if self.all.len() >= self.most {
@@ -57,7 +56,7 @@ impl<K: Eq + Hash + Copy, V> BoundedMap<K, V> {
         self.by_source.entry(source).or_default().push_back(key);
     }
 
-    /// Forgets it.
+    /// Removes an entry, if present.
     pub fn remove(&mut self, key: &K) {
         let Some((_, source)) = self.all.remove(key) else {
             return;
@@ -104,7 +103,7 @@ mod tests {
             (all.get(&'c'), all.get(&'f'), all.get(&'g')),
             (None, Some(&0), Some(&7))
         );
-        // One that is there makes no room.
+        // Replacing a present key evicts nothing.
         all.insert('d', 9, few);
         assert_eq!(
             (all.len(), all.get(&'e'), all.get(&'d')),

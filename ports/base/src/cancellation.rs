@@ -1,4 +1,4 @@
-//! `pthread_cancel`, which is kept off where a thread can end: in system calls, and while it sleeps.
+//! Disables `pthread_cancel` around cancellation points: system calls and sleeps.
 //!
 //! ```text
 //!   C --> exported function
@@ -9,16 +9,16 @@
 //!   C <--                                        it ends at its next cancellation point
 //! ```
 //!
-//! A cancelled thread is unwound from where it is. That unwinding cannot be caught, so it would end the process at the
-//! first frame of Rust's that has anything to clean up, or leave a lock taken.
+//! A cancelled thread is unwound from where it is. The unwinding cannot be caught, so it would abort the process at the
+//! first Rust frame with something to drop, or leave a lock held.
 //!
 //! Cost: two calls of libc and two atomic operations, about 10 ns: too much for each call of a message over shared
-//! memory, which has no system call.
-//! Out of scope: `PTHREAD_CANCEL_ASYNCHRONOUS`. With it almost no function may be called, POSIX says.
+//! memory, which makes no system call.
+//! Out of scope: `PTHREAD_CANCEL_ASYNCHRONOUS`, under which POSIX allows almost no function to be called.
 
 use libc::c_int;
 
-/// While it lives, this thread is not cancelled.
+/// Keeps this thread from being cancelled while it exists.
 #[derive(Debug)]
 #[must_use]
 pub struct CancellationDisabled {
@@ -29,12 +29,11 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
 
-// The libc crate has neither.
-/// `PTHREAD_CANCEL_DISABLE`.
+/// `PTHREAD_CANCEL_DISABLE`, which the libc crate lacks.
 const DISABLE: c_int = 1;
 
 impl CancellationDisabled {
-    /// From now on.
+    /// Disables cancellation from now on.
     #[inline]
     pub fn new() -> Self {
         let mut before = DISABLE;
@@ -54,12 +53,12 @@ impl Drop for CancellationDisabled {
     #[inline]
     fn drop(&mut self) {
         let mut none = DISABLE;
-        // SAFETY: `none` is writable, and the state is one that was. No cancellation point.
+        // SAFETY: `none` is writable, and the state is one that libc returned. Not a cancellation point.
         unsafe { pthread_setcancelstate(self.before, &raw mut none) };
     }
 }
 
-/// Whether a name is in a list, when compiled: macros that declare functions ask about each.
+/// Returns whether a list contains a name. Evaluated at compile time by macros that declare exported functions.
 pub const fn is_one_of(name: &str, all: &[&str]) -> bool {
     let mut at = 0;
     while at < all.len() {

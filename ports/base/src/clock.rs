@@ -1,10 +1,10 @@
-//! The real clock.
+//! The machine's monotonic clock.
 //!
 //! ```text
 //!   CLOCK_MONOTONIC --(vDSO, no system call)--> mx_proto::Instant (ns since boot)
 //! ```
 //!
-//! All processes of a machine see the same time.
+//! All processes of a machine read the same time.
 
 use mx_proto::{Clock, Instant};
 
@@ -19,8 +19,8 @@ impl Clock for MonotonicClock {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: `now` is valid for writing. The call cannot fail for this clock; if it did, time
-        // would stand at 0 rather than be undefined.
+        // SAFETY: `now` is valid for writing. The call cannot fail for this clock; if it did, the time would be 0, not
+        // undefined.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
         Instant(
             (now.tv_sec as u64)
@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn time_moves_forward_and_in_nanoseconds() {
         let clock = MonotonicClock;
-        // Each clock is read inside the other's span.
+        // Each clock is read within the other's span.
         let (begin, wall) = (clock.now(), std::time::Instant::now());
         while wall.elapsed().as_micros() < 2_000 {
             std::hint::spin_loop();

@@ -1,24 +1,22 @@
-//! Descriptors that a child of `fork` does not have: what POSIX.1-2024 calls `FD_CLOFORK`, which Linux
-//! lacks.
+//! Descriptors that a child of `fork` does not inherit: `FD_CLOFORK` of POSIX.1-2024, which Linux lacks.
 //!
 //! ```text
 //!   open ---> number and file listed, both under one lock     fork: takes the lock
-//!   drop ---> taken off and closed, likewise                  child: closes all that are listed
-//!              `--- if the number is still that file's ---'
+//!   drop ---> unlisted and closed, likewise                   child: closes all listed descriptors
+//!              `--- if the number still refers to that file ---'
 //! ```
 //!
-//! A child that merely lives would otherwise keep what others can see: a name that is listened at, a
-//! connection whose end no peer would notice. What has such a descriptor in the child must not be used
-//! or dropped there.
+//! Otherwise a living child would keep what others can see: a name in use, or a connection whose end no peer would
+//! notice. In the child, the owner of such a descriptor must not use it.
 //!
-//! A host may close descriptors that are not its own (`for (fd = 3; fd < 1024; fd++) close(fd)`), and get the numbers
-//! for files of its own. A socket or a file is recognised by its inode. Anonymous files (`eventfd`, `epoll`,
-//! `timerfd`) share one inode; they are closed only while all descriptors that can be recognised are intact.
+//! A host may close descriptors that it does not own (`for (fd = 3; fd < 1024; fd++) close(fd)`) and reuse the numbers
+//! for its own files. A socket or regular file is recognised by its inode. Anonymous files (`eventfd`, `epoll`,
+//! `timerfd`) share one inode; they are closed only while all recognisable descriptors are intact.
 //!
 //! Owns: the list of numbers and files.
-//! Out of scope: descriptors that are closed again in the call that opens them.
-//! Cost: a lock and a `fstat` to open and to close, 24 bytes a number; a fork with n descriptors costs the child 3n
-//! system calls.
+//! Out of scope: descriptors that are closed again by the call that opens them.
+//! Cost: a lock and an `fstat` to open and to close, 24 bytes a number; a fork with n descriptors costs the child up to
+//! 3n system calls.
 
 use crate::fork::ForkLock;
 use nix::errno::Errno;
@@ -29,26 +27,26 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::MutexGuard;
 
-/// A descriptor that is closed in a child of `fork`, and when it is dropped.
+/// Descriptor that is closed on drop, and in a child of `fork`.
 pub struct CloseOnFork<F> {
     number: RawFd,
     fd: ManuallyDrop<F>,
 }
 
-/// The usual kind.
+/// Owned descriptor that is closed in a child of `fork`.
 pub type CloseOnForkFd = CloseOnFork<OwnedFd>;
 
-/// Descriptors by number.
+/// Listed files, indexed by descriptor number.
 struct Numbers(Vec<Entry>);
 
-/// A number in the list.
+/// File listed for a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Entry {
-    /// The entry is not ours.
+    /// The number is not ours.
     Free,
-    /// A file of which the kernel tells nothing, where a filter refuses `fstat`.
+    /// A file of unknown identity: a seccomp filter refuses `fstat`.
     Unknown,
-    /// A file without an inode of its own.
+    /// A file without an inode of its own, such as an `eventfd`.
     Anonymous,
     /// A file with this device and inode number.
     File(u64, u64),
@@ -56,23 +54,23 @@ enum Entry {
 
 static OPEN: ForkLock<Numbers> = ForkLock::inherited(Numbers(Vec::new()), Numbers::close_all);
 
-/// Takes off the list what the host has closed, and, if there is any, all anonymous files, which may be the host's by
-/// now: their owners' drops close nothing. Returns the number of descriptors taken off.
+/// Unlists descriptors that the host has closed, and, if there are any, all anonymous files, which may be the host's by
+/// now; dropping their owners closes nothing. Returns the number of unlisted descriptors.
 pub fn forget_lost() -> usize {
     OPEN.lock().forget_lost()
 }
 
-/// No fork happens while this exists: for descriptors that come in another way than by a call which
-/// returns one. To be held for a system call.
+/// Lock that delays forks, for descriptors that arrive in another way than by a call that returns one. Hold it for one
+/// system call.
 pub struct NoFork(MutexGuard<'static, Numbers>);
 
-/// See [`NoFork`].
+/// Delays forks while the returned guard exists.
 pub fn no_fork() -> NoFork {
     NoFork(OPEN.lock())
 }
 
 impl NoFork {
-    /// Lists a descriptor that has been made since. Fails when there is no memory for that.
+    /// Lists a descriptor that was created under this guard. Fails if there is no memory for the entry.
     pub fn keep<F: AsFd>(&mut self, fd: F) -> io::Result<CloseOnFork<F>> {
         let number = fd.as_fd().as_raw_fd();
         self.0.insert(number, Entry::of(number))?;
@@ -88,7 +86,7 @@ impl fmt::Debug for NoFork {
 }
 
 impl<F: AsFd> CloseOnFork<F> {
-    /// The descriptor that `open` makes.
+    /// Opens and lists a descriptor, with forks delayed.
     pub fn open<E: Into<io::Error>>(open: impl FnOnce() -> Result<F, E>) -> io::Result<Self> {
         let mut no_fork = no_fork();
         let fd = open().map_err(E::into)?;
@@ -97,8 +95,8 @@ impl<F: AsFd> CloseOnFork<F> {
 }
 
 impl<F> CloseOnFork<F> {
-    /// False when the host has closed the descriptor. Another anonymous file of that number passes for an anonymous
-    /// one.
+    /// Returns false if the host has closed the descriptor. For an anonymous file, another one with the same number
+    /// also counts as intact.
     pub fn is_intact(&self) -> bool {
         OPEN.lock().is_intact(self.number)
     }
@@ -108,7 +106,7 @@ impl<F> Drop for CloseOnFork<F> {
     fn drop(&mut self) {
         let mut open = OPEN.lock();
         let ours = open.may_close(self.number);
-        // What is not listed is the parent's, and closed.
+        // Unlisted descriptors are already closed, or the host's.
         if open.remove(self.number) && ours {
             // SAFETY: dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.fd) };
@@ -175,7 +173,7 @@ impl Numbers {
         entry.copied().unwrap_or(Entry::Free)
     }
 
-    /// False when it was not there.
+    /// Unlists a number. Returns false if it was not listed.
     fn remove(&mut self, fd: RawFd) -> bool {
         let there = self.entry(fd) != Entry::Free;
         if there {
@@ -184,7 +182,7 @@ impl Numbers {
         there
     }
 
-    /// Whether a number is still that of the file it was listed with.
+    /// Returns whether a number still refers to the file listed for it.
     fn is_intact(&self, fd: RawFd) -> bool {
         match self.entry(fd) {
             Entry::Free => false,
@@ -193,7 +191,7 @@ impl Numbers {
         }
     }
 
-    /// Whether closing a number closes the file it was listed with, as far as can be known.
+    /// Returns whether closing the number would close the file listed for it, as far as can be known.
     fn may_close(&self, fd: RawFd) -> bool {
         let recognised = matches!(self.entry(fd), Entry::File(..));
         self.is_intact(fd) && (recognised || self.all_are_intact())
@@ -233,10 +231,10 @@ impl Numbers {
     }
 }
 
-/// Returns the file behind a number. The call is libc's: nix takes only descriptors that are open for certain.
+/// Returns the file behind a number. Calls libc because nix takes only descriptors that are certainly open.
 fn stat(fd: RawFd) -> Result<libc::stat, Errno> {
     let mut file = MaybeUninit::uninit();
-    // SAFETY: writes to `file`; which descriptors are open, the kernel knows.
+    // SAFETY: writes to `file`; the kernel checks the descriptor.
     Errno::result(unsafe { libc::fstat(fd, file.as_mut_ptr()) })?;
     // SAFETY: filled in by the call.
     Ok(unsafe { file.assume_init() })
@@ -250,7 +248,7 @@ mod tests {
     use std::os::fd::FromRawFd;
     use std::os::unix::net::UnixStream;
 
-    /// The word of a child that says whether `holds`.
+    /// Runs `holds` in a child and returns its result.
     fn child_says(holds: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child calls `holds` and leaves by `_exit`.
         let pid = unsafe { libc::fork() };
@@ -300,7 +298,7 @@ mod tests {
     fn a_child_that_drops_what_is_closed_closes_nothing() {
         let kept = CloseOnFork::open(|| File::open("/dev/null")).unwrap();
         assert!(child_says(|| {
-            // A file of the child's own, at the same number.
+            // The child opens a file with the same number.
             let own = File::open("/dev/null").unwrap();
             // SAFETY: no pointers.
             let fd = unsafe { libc::dup2(own.as_raw_fd(), kept.as_raw_fd()) };
@@ -309,7 +307,7 @@ mod tests {
         }));
     }
 
-    /// An anonymous file.
+    /// Opens an anonymous file.
     fn anonymous() -> CloseOnForkFd {
         CloseOnFork::open(|| {
             // SAFETY: no pointers; a fresh descriptor comes back.
@@ -325,7 +323,7 @@ mod tests {
         CloseOnFork::open(|| UnixStream::pair().map(|(end, _)| end)).unwrap()
     }
 
-    /// Gives the number to a file of the host's, which is closed without the library.
+    /// Gives the number to a file of the host, which closes the library's file.
     fn take_number(fd: RawFd, file: &impl AsRawFd) {
         // SAFETY: no pointers.
         assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), fd) }, fd);
@@ -341,7 +339,7 @@ mod tests {
             take_number(numbers[0], &theirs);
             take_number(numbers[1], &counter);
             let seen = !ours.is_intact();
-            // The anonymous file first: the socket tells that numbers have changed hands.
+            // The anonymous file first: the lost socket shows that numbers have been reused.
             drop(doorbell);
             drop(ours);
             seen && numbers.iter().all(|fd| is_open(*fd))
@@ -363,7 +361,7 @@ mod tests {
         }));
     }
 
-    /// Makes the kernel refuse these system calls of this thread from now on.
+    /// Installs a seccomp filter that makes these system calls fail with EPERM in this thread.
     fn refuse<const N: usize>(calls: [libc::c_long; N]) -> bool {
         let load_number = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
         let (equal, end) = (

@@ -1,4 +1,4 @@
-//! The limit of open descriptors of this process.
+//! Limit of open descriptors of this process.
 
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
@@ -6,19 +6,19 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// The limit `RLIMIT_NOFILE`; the largest number if it cannot be read.
+/// Returns the soft `RLIMIT_NOFILE`; `usize::MAX` if it cannot be read.
 pub fn most() -> usize {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(usize::MAX, |(soft, _)| {
         usize::try_from(soft).unwrap_or(usize::MAX)
     })
 }
 
-/// The limit is too low.
+/// The descriptor limit is too low.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DescriptorShortage {
-    /// The limit.
+    /// Current limit.
     pub limit: usize,
-    /// The least that it has to be, as many descriptors as are open now.
+    /// Lowest sufficient limit, given the descriptors that are open now.
     pub needed: usize,
 }
 
@@ -32,7 +32,8 @@ impl fmt::Display for DescriptorShortage {
     }
 }
 
-/// Whether so many more descriptors could be opened now. The only way to know is to try.
+/// Checks whether `count` more descriptors can be opened now, by opening and closing them: there is no other way to
+/// know.
 pub fn room_for(count: usize) -> Result<(), DescriptorShortage> {
     let mut taken: Vec<OwnedFd> = Vec::with_capacity(count);
     while taken.len() < count {
@@ -53,7 +54,7 @@ pub fn room_for(count: usize) -> Result<(), DescriptorShortage> {
                 let needed = limit.saturating_add(count - taken.len());
                 return Err(DescriptorShortage { limit, needed });
             }
-            // Not the limit's fault: what needs them says so.
+            // Not this process's limit: the later open reports this error.
             Err(_) => break,
         }
     }

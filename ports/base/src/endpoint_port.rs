@@ -1,32 +1,31 @@
-//! Endpoint numbers and TCP ports.
+//! Translation between endpoint ids and TCP ports.
 //!
 //! ```text
 //!   endpoint   0 ......... 1023      1024 .. base-1   base .. base+1023   base+1024 .. 65535
 //!                |                      |                  |                   |
-//!   TCP port   base ... base+1023    the same          (refused)            the same
+//!   TCP port   base ... base+1023    id                (rejected)            id
 //! ```
 //!
-//! Users choose small endpoint numbers (`mx://host:3`), which are privileged port numbers; programs
-//! that take any endpoint get a free port from the kernel. The refused ids would be second names
-//! for the ports of the small ones.
+//! Users choose small endpoint ids (`mx://host:3`), which as port numbers would be privileged; programs that take any
+//! endpoint get a free port from the kernel. The rejected ids would be aliases of the ports of small ids.
 
 use mx_proto::EndpointId;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// The number of endpoint ids that are moved to a block of ports of their own.
+/// Number of endpoint ids that are mapped to a block of ports.
 pub const SMALL_IDS: u32 = 1024;
 
-/// The block's first port unless `MX_PORT_BASE` says otherwise. It ends at 29695, below 32768
-/// where Linux starts giving out ephemeral ports (`net.ipv4.ip_local_port_range`), so that no
-/// outgoing connection takes a server's port, and below the node ports of Kubernetes (30000); the
-/// IANA registry has almost no TCP service there. All hosts of a cluster must agree on it.
+/// Default for the block's first port; `MX_PORT_BASE` sets another. The block ends at 29695: below 32768, where Linux's
+/// ephemeral ports begin (`net.ipv4.ip_local_port_range`), so that no outgoing connection takes a server's port, and
+/// below the node ports of Kubernetes (30000). The IANA registry lists almost no TCP service there. All machines of a
+/// cluster must agree on the base.
 pub const DEFAULT_PORT_BASE: u16 = 28672;
 
-/// Legal bases: above the privileged ports, with room for the block.
+/// Legal bases: above the privileged ports, and low enough for the block to end at 65535.
 pub const PORT_BASES: RangeInclusive<u16> = 1024..=64512;
 
-/// The translation for one base.
+/// Translation with one base.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortMap {
     base: u16,
@@ -41,17 +40,17 @@ impl Default for PortMap {
 }
 
 impl PortMap {
-    /// The translation with `base`; `None` unless [`PORT_BASES`] contains it.
+    /// Creates the translation with `base`; `None` unless [`PORT_BASES`] contains it.
     pub fn new(base: u16) -> Option<Self> {
         PORT_BASES.contains(&base).then_some(Self { base })
     }
 
-    /// The first port of the block.
+    /// First port of the block.
     pub const fn base(self) -> u16 {
         self.base
     }
 
-    /// The TCP port of an endpoint.
+    /// Returns the TCP port of an endpoint.
     pub fn port(self, endpoint: EndpointId) -> Result<u16, EndpointRange> {
         let EndpointId(id) = endpoint;
         if id < SMALL_IDS {
@@ -65,7 +64,7 @@ impl PortMap {
         }
     }
 
-    /// The endpoint of a TCP port; `None` for ports no endpoint can have (below 1024).
+    /// Returns the endpoint of a TCP port; `None` for ports that no endpoint has (below 1024).
     pub fn endpoint(self, port: u16) -> Option<EndpointId> {
         match self.small_id(port) {
             Some(small) => Some(EndpointId(small)),
@@ -80,19 +79,19 @@ impl PortMap {
     }
 }
 
-/// Reasons why a number is not an endpoint's.
+/// Reasons why a number is not an endpoint id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndpointRange {
-    /// Larger than any port.
+    /// The number is larger than any port.
     TooLarge {
-        /// The number.
+        /// Rejected number.
         id: u32,
     },
-    /// As a port it belongs to a small endpoint id.
+    /// The number is the port of a small endpoint id.
     Alias {
-        /// The number.
+        /// Rejected number.
         id: u32,
-        /// The small endpoint that has this port.
+        /// Small endpoint id with this port.
         small: u32,
     },
 }

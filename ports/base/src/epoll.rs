@@ -1,15 +1,16 @@
-//! An epoll instance: descriptors with tokens, and those of them that are ready. The only one of the project.
+//! An epoll instance: descriptors with tokens, and which of them are ready. The only wrapper of epoll in the project.
 //!
 //! ```text
 //!   add(fd, token, READABLE) --> ready()  now       the tokens
 //!                                sleep()  or later
 //! ```
 //!
-//! The calls are libc's: nix takes only descriptors that are open for certain, and a peer's or a provider's may be
-//! closed already. Looking and sleeping are the system calls themselves: libc's functions are cancellation points,
-//! where glibc heeds a `pthread_cancel` of just before although cancellation is off, and these are called all the time.
+//! Control calls go through libc because nix takes only descriptors that are certainly open, and a peer's or a
+//! provider's may already be closed. Polls and sleeps are direct system calls: libc's functions are cancellation points
+//! at which glibc acts on an earlier `pthread_cancel` even with cancellation disabled, and disabling it around each
+//! would cost too much.
 //!
-//! Owns: the outer descriptor. Those in it are borrowed; closing one removes it.
+//! Owns: the epoll descriptor. Descriptors in it are borrowed; closing one removes it.
 
 use crate::close_on_fork::{CloseOnFork, CloseOnForkFd};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int};
@@ -19,59 +20,60 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 
-/// Something that happened to a descriptor.
+/// Readiness of a descriptor, with its token.
 pub type Event = libc::epoll_event;
 
-/// Room for so many. Zeroes at once: written out, one by one would be.
+/// Returns an array for `N` events, zeroed in bulk: element by element would be compiled to a store each.
 #[inline(always)]
 pub fn room<const N: usize>() -> [Event; N] {
     // SAFETY: plain integers, for which all zeroes is a value.
     unsafe { std::mem::zeroed() }
 }
 
-/// There is something to read, or the end.
+/// Data can be read, or the end of the stream.
 pub const READABLE: u32 = libc::EPOLLIN as u32;
-/// There is room to write.
+/// Data can be written.
 pub const WRITABLE: u32 = libc::EPOLLOUT as u32;
-/// The other side has finished.
+/// The other side has closed its sending direction.
 pub const ENDED: u32 = libc::EPOLLRDHUP as u32;
-/// Each change is reported once.
+/// Reports each change once (edge-triggered).
 pub const ONCE: u32 = libc::EPOLLET as u32;
 
-/// The outer descriptor.
+/// An owned epoll instance.
 #[derive(Debug)]
 pub struct Epoll(CloseOnForkFd);
 
 impl Epoll {
-    /// Without descriptors.
+    /// Creates an instance without descriptors.
     pub fn new() -> io::Result<Self> {
         let flags = EpollCreateFlags::EPOLL_CLOEXEC;
         let open = || nix::sys::epoll::Epoll::new(flags).map(|epoll| epoll.0);
         Ok(Self(CloseOnFork::open(open)?))
     }
 
-    /// A second handle of an instance that is there already.
+    /// Duplicates the descriptor of an existing instance.
     pub fn of(epoll: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self(CloseOnFork::open(|| epoll.try_clone_to_owned())?))
     }
 
-    /// Reports these events of `fd` from now on.
+    /// Adds `fd` with the events to report.
     pub fn add(&self, fd: &impl AsRawFd, token: u64, events: u32) -> io::Result<()> {
         control(self.raw(), EPOLL_CTL_ADD, fd.as_raw_fd(), token, events)
     }
 
-    /// Reports others of a descriptor that is in it.
+    /// Changes the events of a descriptor in the instance.
     pub fn modify(&self, fd: &impl AsRawFd, token: u64, events: u32) -> io::Result<()> {
         control(self.raw(), EPOLL_CTL_MOD, fd.as_raw_fd(), token, events)
     }
 
-    /// Takes one out; that it is not there, or closed already, is no matter. Closing it is not enough: a child
-    /// process may have inherited it, and then it would still be reported.
+    /// Removes a descriptor; one that is absent or closed is ignored. Closing alone is not enough: a child process may
+    /// have inherited the descriptor, and it would still be reported.
     pub fn remove(&self, fd: &impl AsRawFd) {
         let _ = control(self.raw(), EPOLL_CTL_DEL, fd.as_raw_fd(), 0, 0);
     }
 
-    /// The events that are there now; none if the descriptor is no epoll instance any more. A system call.
+    /// Returns the current events without waiting; none if the descriptor is no longer an epoll instance. One system
+    /// call.
     pub fn ready<'a>(&self, events: &'a mut [Event]) -> &'a [Event] {
         let no_mask = ptr::null::<libc::sigset_t>();
         let (at, len) = (events.as_mut_ptr(), events.len() as c_int);
@@ -90,29 +92,30 @@ impl Epoll {
         &events[..usize::try_from(count).unwrap_or(0)]
     }
 
-    /// False when the host has closed the descriptor, and its number is no anonymous file's.
+    /// Returns false if the host has closed the descriptor, unless the number is another anonymous file's by now.
     pub fn is_intact(&self) -> bool {
         self.0.is_intact()
     }
 
-    /// For a second handle.
+    /// Borrows the descriptor, to duplicate it with [`Self::of`].
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// The descriptor to sleep on.
+    /// Returns the descriptor to sleep on.
     pub fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 }
 
-/// Reports from now on when `fd` is readable, in the instance of that number.
+/// Adds `fd`, reported when readable, to the instance with the descriptor `epoll`.
 pub fn watch(epoll: RawFd, fd: &impl AsRawFd, token: u64) -> io::Result<()> {
     control(epoll, EPOLL_CTL_ADD, fd.as_raw_fd(), token, READABLE)
 }
 
-/// Waits in the instance of that number until something is there, for `span` at most. Nothing: the time was up, or
-/// a signal came. Fails with `EBADF` or `EINVAL` when the number is no epoll instance any more, and before Linux 5.11.
+/// Waits on the instance with the descriptor `epoll` for events, for at most `span`; `None`: without a timeout. Returns
+/// none on a timeout or signal. Fails with `EBADF` or `EINVAL` if the descriptor is no epoll instance, and with
+/// `ENOSYS` before Linux 5.11.
 pub fn sleep<'a>(
     epoll: RawFd,
     events: &'a mut [Event],

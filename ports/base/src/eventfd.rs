@@ -1,11 +1,11 @@
-//! A doorbell: a kernel event counter that wakes its sleepers.
+//! Doorbell: a kernel event counter that wakes its sleepers.
 //!
 //! ```text
 //!   ring() --> [ counter ] --readable--> poll / epoll of the sleeper --> silence()
 //! ```
 //!
-//! Owns: the descriptor, closed when it is dropped.
-//! Cost: one system call each. `mx-sys/loom` has its own `read` and `write`.
+//! Owns: the descriptor, closed on drop.
+//! Cost: `ring` and `silence` are one system call each. `mx-sys/loom` replaces `read` and `write`.
 
 use crate::cancellation::CancellationDisabled;
 use crate::close_on_fork::{CloseOnFork, CloseOnForkFd};
@@ -14,14 +14,14 @@ use nix::unistd::{read, write};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// An `eventfd`, non-blocking and closed on exec.
+/// A non-blocking `eventfd`, closed on exec and in a child of fork.
 #[derive(Debug)]
 pub struct EventFd {
     fd: CloseOnForkFd,
 }
 
 impl EventFd {
-    /// A silent one.
+    /// Creates a doorbell that has not been rung.
     pub fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let open = || eventfd::EventFd::from_flags(flags).map(OwnedFd::from);
@@ -29,20 +29,20 @@ impl EventFd {
         Ok(Self { fd })
     }
 
-    /// Makes it readable. Ringing twice is ringing once.
+    /// Makes the descriptor readable. Ringing twice equals ringing once.
     pub fn ring(&self) {
         let _off = CancellationDisabled::new();
-        // The only failure is a counter that is full, and then it is readable anyway.
+        // `write` fails only if the counter is full, and then the descriptor is readable anyway.
         let _ = write(&self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Makes it silent. Returns whether it had been rung.
+    /// Resets the doorbell. Returns whether it had been rung.
     pub fn silence(&self) -> bool {
         let _off = CancellationDisabled::new();
         read(&self.fd, &mut [0; 8]) == Ok(8)
     }
 
-    /// False when the host has closed the descriptor, and its number is no anonymous file's.
+    /// Returns false if the host has closed the descriptor, unless the number is another anonymous file's by now.
     pub fn is_intact(&self) -> bool {
         self.fd.is_intact()
     }

@@ -1,13 +1,13 @@
-//! Files that grow in processes whose files may not (`RLIMIT_FSIZE`).
+//! Calls that would end the process with SIGXFSZ or SIGPIPE: growing files beyond `RLIMIT_FSIZE`, writing to broken
+//! pipes.
 //!
 //! ```text
 //!   ftruncate, write above the limit --> EFBIG, and SIGXFSZ to this thread, which ends the process
 //!   write to a pipe without a reader --> EPIPE, and SIGPIPE, likewise
-//!                                              `--> blocked meanwhile, and taken away again
+//!                                              `--> blocked during the call, then discarded
 //! ```
 //!
-//! The host's `ulimit -f` is meant for its own files. What this library does without them is an error of the call
-//! that wanted one.
+//! The host's `ulimit -f` is meant for its own files. A call of this library that exceeds it fails with an error.
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::ftruncate;
@@ -16,23 +16,23 @@ use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::ptr;
 
-/// Makes a file `len` bytes long. Above the limit that is `EFBIG`, and no signal.
+/// Sets a file's length to `len` bytes. Fails with `EFBIG`, without a signal, above the process's limit.
 pub fn grow(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
     let _quiet = SigxfszBlocked::new();
     Ok(ftruncate(fd, len as libc::off_t)?)
 }
 
-/// While this exists, what this thread cannot write is no more than an error.
+/// Blocks SIGXFSZ and SIGPIPE for this thread while it exists, so that a failed write is only an error.
 pub struct SigxfszBlocked {
     before: SigSet,
-    /// Signals that were not blocked already, by the host.
+    /// Signals that were not pending at the start: those that arrive are discarded on drop.
     ours: SigSet,
 }
 
 const SIGNALS: [Signal; 2] = [Signal::SIGXFSZ, Signal::SIGPIPE];
 
 impl SigxfszBlocked {
-    /// From now on.
+    /// Blocks the signals from now on.
     #[expect(
         clippy::new_without_default,
         reason = "it changes the thread that it is made in"
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::sealed::Region;
 
-    /// In a process of its own, whose status tells what has become of it.
+    /// Runs `body` in a child process and checks its exit status.
     fn in_child(body: impl FnOnce() -> bool) {
         // SAFETY: the child makes system calls and memory of its own, and ends without clean-up.
         let child = unsafe { libc::fork() };
@@ -108,7 +108,7 @@ mod tests {
             in_child(|| {
                 limit_to(limit);
                 let fits = limit == 0 || Region::create(c"test", limit as usize).is_ok();
-                // And what is signalled afterwards finds the thread as it was.
+                // A signal raised afterwards finds the thread unblocked.
                 refused(limit as usize + 4096) && refused(1 << 20) && fits && unblocked()
             });
         }

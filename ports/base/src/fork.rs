@@ -1,19 +1,19 @@
-//! Detection of a fork without a system call, and locks that a child can use.
+//! Fork detection without a system call, and locks that a child can use.
 //!
 //! ```text
 //!   parent:  page [ 1 ]  --fork-->  child:  page [ 0 ]  --claim-->  [ 1 ]     MADV_WIPEONFORK
 //!
-//!   another thread holds a lock ...gives it back
-//!   fork() takes it --------------------------> forks --+--> parent: gives it back
-//!                                                       `--> child: makes what it protects its own,
-//!                                                                   gives it back
+//!   another thread holds a lock ...releases it
+//!   fork() takes it --------------------------> forks --+--> parent: releases it
+//!                                                       `--> child: resets the value for itself,
+//!                                                                   releases it
 //! ```
 //!
-//! A child has copies of the parent's sockets and maps the parent's memory, but has none of its
-//! threads: a lock held by a thread that the child does not have would never be released. So locks
-//! are taken before a fork, those of engines first, as others are taken under them.
+//! A child has copies of the parent's sockets and maps the parent's memory, but has none of its other threads: a lock
+//! held by one of them would never be released. So all locks are taken before a fork, engine locks first, because other
+//! locks are taken under them.
 //!
-//! Owns: one page for each mark, unmapped when it is dropped; the list of such locks.
+//! Owns: one page per mark, unmapped on drop; the lists of locks.
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::cell::RefCell;
@@ -23,47 +23,47 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A lock of the whole process that `fork` waits for, so that the child finds it free and what it
-/// protects whole. To be held for a short time, and not while taking another one.
+/// Process-wide lock that `fork` waits for, so that the child finds it free and its value consistent. Hold it only
+/// briefly, and not while taking another one.
 ///
-/// Cost: a mutex of the standard library, and one load.
+/// Cost: a mutex of the standard library, and one atomic load.
 pub struct ForkLock<T: 'static> {
     value: Mutex<T>,
     listed: AtomicBool,
     in_child: fn(&mut T),
 }
 
-/// A lock that `fork` has to take.
+/// Lock that `fork` takes before it forks.
 pub trait ForkHold: Sync {
-    /// Takes it until the answer is dropped.
+    /// Takes the lock until the returned value is dropped.
     fn hold(&'static self) -> Box<dyn Held>;
 }
 
-/// A lock while its thread forks.
+/// Lock held by the forking thread.
 pub trait Held {
-    /// Makes what it protects this process's, a child's. Only memory that is there already may be
-    /// used, and system calls that are allowed in a signal handler.
+    /// Resets the value in the child. May use only memory that already exists, and system calls that are allowed in a
+    /// signal handler.
     fn in_child(&mut self);
 }
 
-/// Locks under which [`ForkLock`]s may be taken, and none of which is taken under another one.
+/// Locks under which [`ForkLock`]s may be taken; none of them is taken under another.
 static OUTER: Mutex<Vec<&'static dyn ForkHold>> = Mutex::new(Vec::new());
 
-/// The [`ForkLock`]s that have been used.
+/// [`ForkLock`]s that have been used.
 static LISTED: Mutex<Vec<&'static dyn ForkHold>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// The locks that this thread holds while it forks.
+    /// Locks that this thread holds while it forks.
     static HELD: RefCell<Vec<Box<dyn Held>>> = const { RefCell::new(Vec::new()) };
 }
 
 impl<T: Send> ForkLock<T> {
-    /// A lock on `value`.
+    /// Creates a lock on `value`.
     pub const fn new(value: T) -> Self {
         Self::inherited(value, |_| {})
     }
 
-    /// A lock on `value`, with what a child does with its copy of that at once ([`Held::in_child`]).
+    /// Creates a lock on `value`; a child calls `in_child` on its copy immediately ([`Held::in_child`]).
     pub const fn inherited(value: T, in_child: fn(&mut T)) -> Self {
         Self {
             value: Mutex::new(value),
@@ -72,7 +72,7 @@ impl<T: Send> ForkLock<T> {
         }
     }
 
-    /// Takes the lock.
+    /// Acquires the lock; the first call lists it for `fork`.
     pub fn lock(&'static self) -> MutexGuard<'static, T> {
         if !self.listed.load(Ordering::Acquire) {
             self.list();
@@ -117,7 +117,7 @@ impl<T> Held for Taken<T> {
     }
 }
 
-/// The lists themselves, which a child finds as they are.
+/// The lists themselves, which a child keeps unchanged.
 impl Held for MutexGuard<'static, Vec<&'static dyn ForkHold>> {
     fn in_child(&mut self) {}
 }
@@ -126,20 +126,20 @@ fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on `fork` takes this lock, too, before any [`ForkLock`]. To be called without a lock.
+/// Makes `fork` take this lock, too, before any [`ForkLock`]. Call it without holding a lock.
 pub fn hold_outer(lock: &'static dyn ForkHold) {
     let mut outer = unpoisoned(&OUTER);
     register();
     outer.push(lock);
 }
 
-/// Makes `fork` call us. Called with one of the lists locked.
+/// Installs the `fork` handlers. Called with one of the lists locked.
 fn register() {
     static REGISTERED: AtomicBool = AtomicBool::new(false);
     if REGISTERED.swap(true, Ordering::AcqRel) {
         return;
     }
-    // SAFETY: the functions stay; they take and release locks and do not unwind.
+    // SAFETY: the functions are never unloaded; they take and release locks and do not unwind.
     let code = unsafe { libc::pthread_atfork(Some(hold), Some(let_go), Some(inherit)) };
     if code != 0 {
         log::debug!("pthread_atfork: error {code}: a fork may leave locks held in the child");
@@ -147,12 +147,12 @@ fn register() {
 }
 
 extern "C" fn hold() {
-    // A thread that is about to end has no place to keep them, and forks without.
+    // A thread that is ending has no thread-local storage left for the guards, and forks without them.
     let _ = HELD.try_with(|held| {
         if let Ok(mut held) = held.try_borrow_mut() {
             let outer = unpoisoned(&OUTER);
             held.extend(outer.iter().map(|lock| lock.hold()));
-            // Not before: who has one of those may be about to list a lock.
+            // After the outer ones: the holder of an outer lock may be about to list a lock.
             let listed = unpoisoned(&LISTED);
             held.extend(listed.iter().map(|lock| lock.hold()));
             held.push(Box::new(listed));
@@ -178,10 +178,11 @@ extern "C" fn inherit() {
     let_go();
 }
 
-/// Remembers which process made it.
+/// Mark that tells the process that created it from its children.
 #[derive(Debug)]
 pub struct ForkMark {
-    /// 1 in the process that made it and 0 in its children; `None` where the kernel cannot do it.
+    /// Page whose word is 1 in the creating process and 0 in its children; `None` where the kernel lacks
+    /// `MADV_WIPEONFORK`.
     page: Option<NonNull<AtomicU32>>,
     pid: AtomicI32,
 }
@@ -191,11 +192,11 @@ unsafe impl Send for ForkMark {}
 // SAFETY: as above; the word is atomic.
 unsafe impl Sync for ForkMark {}
 
-/// The smallest a page can be; the kernel rounds up.
+/// Smallest page size; the kernel rounds up.
 const PAGE: NonZero<usize> = NonZero::new(4096).unwrap();
 
 impl ForkMark {
-    /// Marks this process.
+    /// Creates the mark of this process.
     pub fn new() -> Self {
         // SAFETY: no pointers.
         let pid = unsafe { libc::getpid() };
@@ -205,7 +206,7 @@ impl ForkMark {
         }
     }
 
-    /// True in the process that made the mark, false in its children.
+    /// Returns true in the process that made the mark, false in its children.
     #[inline]
     pub fn is_mine(&self) -> bool {
         match self.page {
@@ -216,7 +217,7 @@ impl ForkMark {
         }
     }
 
-    /// Makes it this process's.
+    /// Makes the mark this process's.
     pub fn claim(&self) {
         match self.page {
             // SAFETY: as in `is_mine`; writable in this process, whose page it is.
@@ -233,7 +234,7 @@ impl Default for ForkMark {
     }
 }
 
-/// A page that holds 1 here and 0 in children.
+/// Maps a page whose word is 1 here and becomes 0 in children.
 fn wiped_page() -> Option<NonNull<AtomicU32>> {
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     // SAFETY: a fresh private mapping wherever the kernel likes.
@@ -282,7 +283,7 @@ mod tests {
     #[test]
     fn child_finds_a_contended_lock_free() {
         static LOCK: ForkLock<(u64, u64)> = ForkLock::new((0, 0));
-        // A lock is known from its first use on.
+        // A lock is listed at its first use.
         drop(LOCK.lock());
         let over = AtomicBool::new(false);
         let ends: Vec<_> = std::thread::scope(|scope| {
@@ -311,7 +312,7 @@ mod tests {
         pair.0 == pair.1
     }
 
-    /// The exit of a child that exits with 0 when `holds`; it has 20 seconds.
+    /// Returns the exit status of a child that exits with 0 if `holds`; it has 20 seconds.
     fn end_of_child(holds: impl FnOnce() -> bool) -> Option<i32> {
         // SAFETY: the child sets an alarm, calls `holds`, and leaves by `_exit`.
         let pid = unsafe { libc::fork() };
@@ -401,7 +402,7 @@ mod tests {
         assert!(mark.is_mine());
         assert!(!in_child(&mark));
         assert!(mark.is_mine());
-        // The way without the page gives the same answers.
+        // The fallback without the page gives the same answers.
         let page = mark.page.take();
         assert!(mark.is_mine());
         assert!(!in_child(&mark));

@@ -1,14 +1,14 @@
-//! A lock in one word of the process's memory, whose waiters sleep in the kernel.
+//! Lock in one futex word, whose waiters sleep in the kernel.
 //!
 //! ```text
 //!   FREE --lock--> TAKEN --another thread waits--> AWAITED --unlock--> FREE, and one waiter is woken
 //!                    `------------unlock--> FREE
 //! ```
 //!
-//! A child of `fork` has a copy of the word and none of the threads that waited.
+//! A child of `fork` has a copy of the word and none of the waiting threads.
 //!
-//! Owns: the states of the word. `mx-sys/loom` runs this file in every order in which threads can meet.
-//! Cost: an uncontended lock is one atomic operation, and so is giving it back.
+//! Owns: the states of the word. `mx-sys/loom` checks this file under every interleaving of its threads.
+//! Cost: an uncontended lock is one atomic operation, and so is an unlock.
 
 #[cfg(loom)]
 use crate::kernel::{wait, wake};
@@ -20,18 +20,17 @@ use std::{sync::atomic::AtomicU32, time::Duration};
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-/// Threads may sleep until it is free.
+/// Taken, and threads may be sleeping until it is free.
 const AWAITED: u32 = 2;
 
-/// Looks at a taken lock before its thread sleeps.
+/// Number of times a thread looks at a taken lock before it sleeps.
 const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 
-/// The word of a lock.
 #[derive(Debug)]
 pub(crate) struct Futex(AtomicU32);
 
 impl Futex {
-    /// A lock that is free.
+    /// Creates a free lock.
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
         Self(AtomicU32::new(FREE))
@@ -42,7 +41,7 @@ impl Futex {
         Self(AtomicU32::new(FREE))
     }
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free.
     #[inline(always)]
     pub(crate) fn try_lock(&self) -> bool {
         let (on_success, on_failure) = (Ordering::Acquire, Ordering::Relaxed);
@@ -51,7 +50,7 @@ impl Futex {
             .is_ok()
     }
 
-    /// Takes the lock, when other threads have given it back.
+    /// Acquires the lock, waiting for it if necessary.
     #[inline(always)]
     pub(crate) fn lock(&self) {
         if !self.try_lock() {
@@ -71,13 +70,13 @@ impl Futex {
         if self.try_lock() {
             return;
         }
-        // A thread that has waited does not know whether others do.
+        // A thread that has waited does not know whether others still do.
         while self.0.swap(AWAITED, Ordering::Acquire) != FREE {
             wait(&self.0, AWAITED);
         }
     }
 
-    /// Gives the lock back, which the caller has.
+    /// Releases the lock, which the caller holds.
     #[inline(always)]
     pub(crate) fn unlock(&self) {
         if self.0.swap(FREE, Ordering::Release) == AWAITED {
@@ -86,14 +85,14 @@ impl Futex {
     }
 }
 
-/// Sleeps until another thread wakes those that wait at `word`, or for no reason. Returns at once if its value is another one.
+/// Sleeps until another thread wakes the waiters of `word`, or spuriously. Returns at once unless its value is `value`.
 #[cfg(not(loom))]
 #[cold]
 fn wait(word: &AtomicU32, value: u32) {
     wait_for(word, value, None);
 }
 
-/// [`wait`] for at most `span`.
+/// Sleeps like [`wait`], for at most `span`; `None`: without a timeout.
 #[cfg(not(loom))]
 fn wait_for(word: &AtomicU32, value: u32, span: Option<Duration>) {
     let span = span.map(|span| libc::timespec {
@@ -106,7 +105,7 @@ fn wait_for(word: &AtomicU32, value: u32, span: Option<Duration>) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), how, value, span) };
 }
 
-/// Wakes a thread that waits at `word`.
+/// Wakes one thread that waits at `word`.
 #[cfg(not(loom))]
 #[cold]
 fn wake(word: &AtomicU32) {
@@ -115,7 +114,7 @@ fn wake(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), how, 1) };
 }
 
-/// The word of a condition: counts the times that it was notified.
+/// Condition variable: a count of notifications.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct Notified(AtomicU32);
@@ -126,7 +125,7 @@ impl Notified {
         Self(AtomicU32::new(0))
     }
 
-    /// Gives a lock back until the condition is notified, `span` is over, or for no reason.
+    /// Releases `lock` until notified, for at most `span`, and reacquires it. Spurious wake-ups are possible.
     pub(crate) fn wait(&self, lock: &Futex, span: Option<Duration>) {
         let before = self.0.load(Ordering::Relaxed);
         lock.unlock();
@@ -134,7 +133,7 @@ impl Notified {
         lock.lock();
     }
 
-    /// Wakes a thread that waits for it.
+    /// Wakes one waiting thread.
     pub(crate) fn notify_one(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
         wake(&self.0);

@@ -1,40 +1,40 @@
-//! Packets whose body comes in several pieces.
+//! Reassembly of packets whose body arrives in several pieces.
 //!
 //! ```text
 //!   piece arrives --take_piece--> Part --read_piece, or not--> end_piece --all has been read--> Placed
 //!                       |
 //!                       |-- an earlier piece was not read: dropped
-//!                       `-- no peer of ours sends it there: BadPiece
+//!                       `-- no correct peer sends this piece here: BadPiece
 //! ```
 //!
-//! Each piece is copied once, out of the memory it came in. No other packet of the link comes between
-//! them.
+//! Each piece is copied once, from the memory it arrived in. Pieces of other packets never come between those of one
+//! packet on a link.
 //!
-//! Owns: the received length of a link's packet.
+//! Owns: the received length of a link's current packet.
 //! Out of scope: the order of pieces, their bytes.
 
 use mx_proto::port::{HeaderBytes, Place, body_len};
 use mx_proto::round::PortEvent;
 use mx_proto::{LinkId, Memory, Source};
 
-/// A packet of which not all is here.
+/// Partly received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming {
     header: HeaderBytes,
-    /// Bytes of the body that have arrived, those of the latest piece included.
+    /// Bytes of the body that have arrived, the latest piece included.
     got: usize,
-    /// The latest piece has been read. Until then it counts as unwanted, and with it the rest of the packet.
+    /// True once the latest piece has been read. A piece that is not read makes the rest of the packet unwanted.
     wanted: bool,
 }
 
-/// A piece that no peer of ours sends at this point.
+/// Error: no correct peer sends this piece at this point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadPiece;
 
 impl Incoming {
-    /// Takes in a piece of `len` bytes of the `packet` of a link, whose body has at most `most` bytes. The first
-    /// piece comes with the packet's header. Returns the event that asks for the piece's place, after which
-    /// [`Self::end_piece`] has to be called; `None` when the packet is unwanted.
+    /// Accepts a piece of `len` bytes of a link's current `packet`, whose body has at most `most` bytes. The first
+    /// piece comes with the packet's header. Returns the event that asks where to copy the piece, after which the
+    /// caller calls [`Self::end_piece`]; `None` if the packet is unwanted.
     #[inline]
     pub fn take_piece(
         packet: &mut Option<Self>,
@@ -50,7 +50,7 @@ impl Incoming {
                 got: 0,
                 wanted: true,
             },
-            // An empty one would keep an incomplete packet alive for ever.
+            // An empty piece would keep an incomplete packet alive forever.
             (Some(incoming), None) if len != 0 => incoming,
             _ => return Err(BadPiece),
         };
@@ -71,7 +71,7 @@ impl Incoming {
         Ok(None)
     }
 
-    /// Copies the bytes of the piece that [`Self::take_piece`] has taken in last to the place of the packet's body.
+    /// Copies the bytes of the piece that [`Self::take_piece`] accepted last to the packet's body.
     #[inline]
     pub fn read_piece<M: Memory>(
         &mut self,
@@ -83,7 +83,8 @@ impl Incoming {
         place.memory.fill(at, piece.len(), piece, 0);
     }
 
-    /// Ends the handling of a piece. Returns the event that follows the last piece of a packet that was read.
+    /// Ends the handling of a piece. Returns the event that follows the last piece of a packet, if all its pieces were
+    /// read.
     #[inline]
     pub fn end_piece(packet: &mut Option<Self>, link: LinkId) -> Option<PortEvent> {
         let Self { header, wanted, .. } =
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
     use mx_proto::port::{BODY_LEN_AT, Destination, HEADER_LEN};
 
-    /// The most of a body here.
+    /// Largest body in these tests, in bytes.
     const MOST: usize = 6;
 
     fn header(len: usize) -> HeaderBytes {
@@ -106,19 +107,19 @@ mod tests {
         header
     }
 
-    /// A link whose user wants what comes, until it does not.
+    /// A link whose user reads pieces until `unwanted` is set.
     #[derive(Default)]
     struct Link {
         incoming: Option<Incoming>,
         unwanted: bool,
-        /// A part was the first of its packet, for each that was asked about.
+        /// For each `Part` event: whether it began a packet.
         begun: Vec<bool>,
         body: Vec<u8>,
         placed: usize,
     }
 
     impl Link {
-        /// A piece comes: the first of a body of `first` bytes, or another one. False if it is refused.
+        /// Delivers a piece: the first of a body of `first` bytes, or a later one. Returns false if it is rejected.
         fn take(&mut self, first: Option<usize>, piece: &[u8]) -> bool {
             let id = LinkId::new(0, 1);
             let (packet, header) = (&mut self.incoming, first.map(header));

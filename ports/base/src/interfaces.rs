@@ -1,4 +1,4 @@
-//! The network interfaces of this machine.
+//! Network interfaces of this machine.
 //!
 //! ```text
 //!   getifaddrs:  lo   AF_PACKET        boards:  0: eth0 10.0.0.5
@@ -8,23 +8,23 @@
 //!                eth0 10.0.0.5  ...
 //! ```
 //!
-//! A *board* is an interface that is up, has an address and is not the loopback. Boards are numbered in the
-//! kernel's order, but by [`Rank`]: what leads to other machines comes first. A machine without any has the
+//! A *board* is an interface that is up, has an address and is not the loopback. Boards are numbered by [`Rank`], then
+//! in the kernel's order, so that interfaces leading to other machines come first. A machine without any has the
 //! loopback as its only board.
 //!
 //! ```text
 //!   rank      operational (IFF_RUNNING: up, with carrier)     the kernel's kind
 //!   network   yes, and its address reaches beyond one link    none of those below
-//!   bridge    the same                                        bridge, openvswitch
-//!   last      anything else: no carrier, an address of one link only, a bridge's port, dummy
+//!   bridge    yes, and its address reaches beyond one link    bridge, openvswitch
+//!   last      anything else: no carrier, a link-local address, a bridge's port, dummy
 //! ```
 //!
-//! A container's bridge has the same address on every machine, and the kernel may list it first. It has no
-//! carrier while no container runs, but has one afterwards, so the flags alone do not tell. A bridge may be a
-//! machine's only way out as well, so it is not left out.
+//! A container bridge has the same address on every machine, and the kernel may list it first. Its carrier depends on
+//! whether containers run, so flags alone do not identify it. A bridge may also be a machine's only way out, so it is
+//! ranked lower instead of left out.
 //!
-//! Owns: nothing; a [`Interfaces`] is a snapshot.
-//! Out of scope: NIC ids, host names, the kernel's messages (`netlink`).
+//! Owns: nothing; [`Interfaces`] is a snapshot.
+//! Out of scope: NIC ids, host names, netlink messages (`netlink`).
 
 use crate::netlink::{self, InterfaceKind};
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
@@ -37,16 +37,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 /// A usable interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Board {
-    /// Its name, `eth0`.
+    /// Interface name, such as `eth0`.
     pub name: String,
-    /// Its first IPv4 address; without one its first IPv6 address, global ones before link-local.
+    /// First IPv4 address; without one the first IPv6 address, global before link-local.
     pub address: IpAddr,
-    /// The interface's number, which link-local addresses need.
+    /// Interface index, which link-local addresses need; 0 for IPv4.
     pub scope: u32,
 }
 
 impl Board {
-    /// Its address with what is needed to reach it; the port is 0.
+    /// Socket address of the board, with its scope; the port is 0.
     pub fn socket_address(&self) -> SocketAddr {
         let mut address = SocketAddr::from((self.address, 0));
         if let SocketAddr::V6(v6) = &mut address {
@@ -61,7 +61,7 @@ impl Board {
 pub struct Interfaces {
     boards: Vec<Board>,
     addresses: Vec<IpAddr>,
-    /// The link-local ones with their interfaces' numbers.
+    /// Link-local addresses with their interface indexes.
     link_local: Vec<(Ipv6Addr, u32)>,
     kinds: Vec<InterfaceKind>,
 }
@@ -70,13 +70,13 @@ pub struct Interfaces {
 struct Entry {
     name: String,
     up: bool,
-    /// The interface is up, and can carry something now.
+    /// True if the interface is up and has carrier.
     operational: bool,
     loopback: bool,
     address: Option<(IpAddr, u32)>,
 }
 
-/// The order of boards, see the module.
+/// Order of boards; the module's table defines the ranks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Rank {
     Network,
@@ -85,7 +85,7 @@ enum Rank {
 }
 
 impl Interfaces {
-    /// Asks the kernel. When it does not answer, there is only the loopback.
+    /// Takes a snapshot. If the kernel does not answer, the loopback is the only board.
     pub fn now() -> Self {
         match entries() {
             Ok(entries) => Self::from_lists(&entries, &kinds().unwrap_or_default()),
@@ -96,8 +96,8 @@ impl Interfaces {
         }
     }
 
-    /// Asks the kernel again. Returns whether anything is not as it was known; `None` when it does not answer,
-    /// for want of a descriptor or of memory: then what was known stays.
+    /// Takes a new snapshot. Returns whether anything has changed; `None`, with the old snapshot kept, if the kernel
+    /// does not answer for want of a descriptor or memory.
     pub fn refresh(&mut self) -> Option<bool> {
         match entries() {
             Ok(entries) => {
@@ -114,7 +114,7 @@ impl Interfaces {
         }
     }
 
-    /// The boards of these lists of the kernel's, in their order: see the module.
+    /// Builds a snapshot from the kernel's lists, in the order that the module describes.
     fn from_lists(entries: &[Entry], kinds: &[InterfaceKind]) -> Self {
         let mut boards: Vec<(Rank, Board)> = Vec::new();
         let mut seen: Vec<&str> = Vec::new();
@@ -137,7 +137,7 @@ impl Interfaces {
                 boards.push((rank(entry, address, kinds), board));
             }
         }
-        // Stable: those of one rank stay in the kernel's order.
+        // A stable sort: boards of one rank stay in the kernel's order.
         boards.sort_by_key(|(rank, _)| *rank);
         let mut boards: Vec<Board> = boards.into_iter().map(|(_, board)| board).collect();
         if boards.is_empty() {
@@ -167,25 +167,25 @@ impl Interfaces {
         }
     }
 
-    /// The usable interfaces, by board number. There is at least one.
+    /// Usable interfaces, by board number; at least one.
     pub fn boards(&self) -> &[Board] {
         &self.boards
     }
 
-    /// All addresses of this machine, the loopback's among them.
+    /// All addresses of this machine, including the loopback's.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
 
-    /// True when packets to `address` do not leave this machine.
+    /// Returns true if packets to `address` do not leave this machine.
     pub fn has(&self, address: IpAddr) -> bool {
         address.is_loopback()
             || self.addresses.contains(&address)
             || self.boards.iter().any(|board| board.address == address)
     }
 
-    /// True when what comes from that address has not left this machine. A link-local address of one
-    /// interface's may be another machine's behind the next one.
+    /// Returns true if packets from `address` come from this machine. A link-local address is this machine's on one
+    /// interface only; on another it may be another machine's.
     pub fn is_source_here(&self, address: SocketAddr) -> bool {
         match address {
             SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
@@ -206,7 +206,7 @@ impl fmt::Display for Interfaces {
     }
 }
 
-/// The preference among an interface's addresses: the smallest is used.
+/// Returns the preference among an interface's addresses; the smallest wins.
 fn preference(address: IpAddr) -> u8 {
     match address {
         _ if is_of_one_link(address) => 2 + u8::from(address.is_ipv6()),
@@ -215,7 +215,7 @@ fn preference(address: IpAddr) -> u8 {
     }
 }
 
-/// The rank of an interface with this address.
+/// Returns the rank of an interface with this address.
 fn rank(entry: &Entry, address: IpAddr, kinds: &[InterfaceKind]) -> Rank {
     let kind = kinds.iter().find(|kind| kind.name == entry.name);
     let (kind, master) = kind.map_or(("", ""), |of| (&of.kind, &of.master));
@@ -232,7 +232,7 @@ fn is_bridge(kind: &str) -> bool {
     matches!(kind, "bridge" | "openvswitch")
 }
 
-/// The address is of use on the interface's own link only.
+/// Returns true for link-local addresses.
 fn is_of_one_link(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),
@@ -240,8 +240,8 @@ fn is_of_one_link(address: IpAddr) -> bool {
     }
 }
 
-/// Whether something could listen at `address`, or send from there. The kernel's answer, which also knows
-/// the addresses that are no interface's.
+/// Returns whether a socket can be bound to `address`. Asks the kernel, which also knows addresses that belong to no
+/// interface.
 pub fn is_of_this_host(address: IpAddr) -> bool {
     match UdpSocket::bind((address, 0)) {
         Ok(_) => true,
@@ -249,19 +249,19 @@ pub fn is_of_this_host(address: IpAddr) -> bool {
     }
 }
 
-/// The address of this machine that the kernel sends from to there, if it has a route.
+/// Returns the address of this machine from which the kernel sends to `there`; `None` without a route.
 pub fn source_to(there: SocketAddr) -> Option<IpAddr> {
     let any = match there {
         SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0)).ok()?;
-    // Nothing is sent by that.
+    // Connecting a UDP socket sends nothing.
     socket.connect(there).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// The kernel's list in its order.
+/// Returns the kernel's list in its order.
 fn entries() -> io::Result<Vec<Entry>> {
     let entry = |it: InterfaceAddress| Entry {
         name: it.interface_name,
@@ -273,7 +273,7 @@ fn entries() -> io::Result<Vec<Entry>> {
     Ok(getifaddrs()?.map(entry).collect())
 }
 
-/// The kinds of interfaces. Where the kernel never tells them, all are cards.
+/// Returns the kinds of interfaces; `None` if the kernel does not tell, and then all count as cards.
 fn kinds() -> Option<Vec<InterfaceKind>> {
     let kinds = netlink::kinds().map_err(|error| {
         log::debug!("cannot read the kinds of the network interfaces: {error}");
@@ -281,7 +281,7 @@ fn kinds() -> Option<Vec<InterfaceKind>> {
     kinds.ok()
 }
 
-/// The address in a socket address of the families we know, and its scope.
+/// Returns the IP address and scope of an IPv4 or IPv6 socket address.
 fn ip_of(address: &SockaddrStorage) -> Option<(IpAddr, u32)> {
     let v4 = address.as_sockaddr_in().map(|v4| (v4.ip().into(), 0));
     let v6 = address.as_sockaddr_in6();
@@ -378,7 +378,7 @@ mod tests {
                 "eth9", "service"
             ]
         );
-        // Where kinds are not to be had, flags and addresses decide.
+        // Without kinds, flags and addresses decide.
         assert_eq!(order(&[])[7..], ["virbr0", "kube0", "vnet3", "eth9"]);
         let eth0 = Interfaces::from_lists(&entries, &kinds).boards()[0].address;
         assert_eq!(eth0.to_string(), "10.0.0.5");
@@ -409,7 +409,7 @@ mod tests {
         let kinds = netlink::kinds().unwrap();
         let known = kinds.iter().any(|kind| kind.name == board.name);
         assert!(known, "{board:?}: {kinds:?}");
-        // Some other test's change apart, all is as it was.
+        // Apart from changes made by other tests, the snapshot stays equal.
         assert!((0..10).any(|_| interfaces.refresh() == Some(false)));
     }
 }

@@ -1,14 +1,14 @@
 //! Code shared by all ports.
 //!
 //! ```text
-//!   sources of links          origin  nic_id  strangers  remembered
+//!   sources of links          origin  nic_id  strangers  bounded_map
 //!   packets in pieces         incoming
-//!   sleeping                  nest  eventfd
+//!   sleeping                  epoll  nest  eventfd
 //!   numbers                   endpoint_port (of endpoints)  ports (the table of ports)
 //!   sockets                   socket_option
-//!   the machine               clock  descriptors  interfaces  netlink  random
+//!   the machine               clock  descriptors  limits  interfaces  netlink  random
 //!   cancelled threads         cancellation
-//!   children of fork          fork  lock  close_on_fork
+//!   children of fork          fork  lock (futex)  close_on_fork
 //!   memory                    sealed (between processes)  file_size  page
 //! ```
 //!
@@ -46,5 +46,5 @@ use mx_proto::port::ConnectError;
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 
-/// Finds the addresses of a target, best first.
+/// Resolves a target to its socket addresses, best first.
 pub type Resolver = Box<dyn Fn(Target) -> Result<SmallVec<[SocketAddr; 2]>, ConnectError> + Send>;

@@ -1,12 +1,12 @@
-//! The limit behind an error of the kernel, its value, and what raises it, in words that follow the error.
+//! Names the limit behind a kernel error, its value, and how to raise it, as text to append to the error.
 //!
 //! ```text
-//!   EMFILE --> RLIMIT_NOFILE        EAGAIN of a thread --> a mapping like its stack is refused, too?
-//!   ENFILE --> fs.file-max                                   yes: a limit of memory
-//!   ENOMEM --> a limit of memory                             no:  pids.max, RLIMIT_NPROC, kernel.threads-max
+//!   EMFILE --> RLIMIT_NOFILE        EAGAIN of a thread --> is a mapping like its stack refused, too?
+//!   ENFILE --> fs.file-max                                   yes: a memory limit
+//!   ENOMEM --> a memory limit                                no:  pids.max, RLIMIT_NPROC, kernel.threads-max
 //! ```
 //!
-//! Cost: system calls and files of `/proc`, after a failure only.
+//! Cost: system calls and reads of `/proc`, only after a failure.
 
 use crate::descriptors;
 use nix::errno::Errno;
@@ -18,7 +18,7 @@ use std::io;
 use std::num::NonZero;
 use std::path::Path;
 
-/// Returns the limit that refused a descriptor, or nothing for another error.
+/// Returns the limit that refused a descriptor; empty for other errors.
 pub fn of_descriptors(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EMFILE) => format!("; {}", descriptor_limit()),
@@ -31,7 +31,7 @@ pub fn of_descriptors(error: &io::Error) -> String {
     }
 }
 
-/// Says how many descriptors this process may have, and what changes that.
+/// Returns this process's descriptor limit, and how to raise it.
 pub fn descriptor_limit() -> String {
     format!(
         "RLIMIT_NOFILE is {}: raise it with ulimit -n or LimitNOFILE=",
@@ -39,10 +39,10 @@ pub fn descriptor_limit() -> String {
     )
 }
 
-/// Returns the limit that refused a thread with `stack` bytes of stack, or the call that was refused.
+/// Returns the limit that refused a thread with `stack` bytes of stack; empty for other errors.
 pub fn of_threads(error: &io::Error, stack: usize) -> String {
     match error.raw_os_error() {
-        // The C library says so, too, when there is no memory for the stack.
+        // glibc also returns EAGAIN if there is no memory for the stack.
         Some(libc::EAGAIN) => match NonZero::new(stack).and_then(refusal_of_mapping) {
             Some(errno) => of_memory(errno),
             None => of_tasks(),
@@ -83,13 +83,13 @@ pub fn of_memory(errno: Errno) -> String {
     })
 }
 
-/// Returns the limit of tasks that has been reached, as far as can be seen.
+/// Returns the task limit that has been reached, as far as can be seen.
 fn of_tasks() -> String {
     if let Some(most) = full_group() {
         return format!("; pids.max of the control group is {most}: raise it, or TasksMax=");
     }
     match limit(Resource::RLIMIT_NPROC) {
-        // Not for root.
+        // RLIMIT_NPROC does not apply to root.
         Some(most) if !geteuid().is_root() => {
             format!("; RLIMIT_NPROC is {most}: raise it with ulimit -u or LimitNPROC=")
         }
@@ -100,7 +100,7 @@ fn of_tasks() -> String {
     }
 }
 
-/// Returns `pids.max` of this process's control group (version 2), or of one around it, if that is reached.
+/// Returns `pids.max` of this process's control group (version 2), or of an ancestor of it, if that is reached.
 fn full_group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -126,13 +126,13 @@ fn sysctl(name: &str, what: &str) -> String {
     }
 }
 
-/// Returns the soft limit, if there is one.
+/// Returns the soft limit; `None` if unlimited or unreadable.
 fn limit(resource: Resource) -> Option<u64> {
     let (soft, _) = getrlimit(resource).ok()?;
     (soft != RLIM_INFINITY).then_some(soft)
 }
 
-/// Maps so many bytes, as for a stack, and unmaps them. Returns the error if it is refused.
+/// Maps `len` bytes like a stack and unmaps them. Returns the error if the mapping is refused.
 fn refusal_of_mapping(len: NonZero<usize>) -> Option<Errno> {
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_STACK;
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use nix::sys::resource::setrlimit;
 
-    /// Returns the text of `say` in a child of this process that has called `change`.
+    /// Returns the text of `say` in a child of this process that has first called `change`.
     fn said(change: impl FnOnce(), say: impl FnOnce() -> String) -> String {
         let (mut read, mut write) = io::pipe().unwrap();
         // SAFETY: the child changes its limits, writes to the pipe, and leaves by `_exit`.
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn refused_thread_names_the_memory_limit_of_its_stack() {
         let say = || of_threads(&of(libc::EAGAIN), 2 << 20);
-        // Below what is mapped already.
+        // Below the memory that is already mapped.
         let text = said(|| set(Resource::RLIMIT_AS, 1 << 20), say);
         assert_eq!(
             text,
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_refused_thread_names_the_lock_limit_under_mlockall() {
-        // Root may lock without limit until it is another user.
+        // Root may lock without limit, until it becomes another user.
         if geteuid().is_root() {
             let change = || {
                 set(Resource::RLIMIT_MEMLOCK, 1 << 20);

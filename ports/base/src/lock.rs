@@ -1,13 +1,12 @@
 //! A mutex and a condition variable that stay usable in a child of `fork`.
 //!
 //! ```text
-//!   one word of the process's memory, and the kernel's futexes (`futex`)
+//!   one futex word in the process's memory (`futex`)
 //! ```
 //!
-//! A child has copies of them and none of the threads that waited. Locks that keep their waiters in
-//! tables of the process, as `parking_lot`'s, would find dead threads there. A panic does not poison
-//! them: the holder of a lock leaves what it protects whole. `make tsan`, which cannot see into the
-//! standard library, has `parking_lot`'s all the same, as its tests do not fork.
+//! A child has copies of both and none of the waiting threads. Locks with process-wide tables of waiters, such as
+//! `parking_lot`'s, would find threads there that no longer exist. A panic does not poison a lock: its holder leaves
+//! the value consistent. `make tsan` uses `parking_lot` instead; its tests do not fork.
 
 #[cfg(tsan)]
 pub use instrumented::{Condvar, Mutex, MutexGuard};
@@ -23,7 +22,7 @@ mod plain {
     use std::ops::{Deref, DerefMut};
     use std::time::Duration;
 
-    /// A mutex without poison.
+    /// Mutex without poisoning.
     pub struct Mutex<T> {
         word: Futex,
         value: UnsafeCell<T>,
@@ -34,11 +33,11 @@ mod plain {
     // SAFETY: as above.
     unsafe impl<T: Send> Sync for Mutex<T> {}
 
-    /// The right to what a [`Mutex`] protects.
+    /// Exclusive access to the value of a [`Mutex`].
     #[must_use]
     pub struct MutexGuard<'a, T> {
         mutex: &'a Mutex<T>,
-        /// Guards stay with their threads.
+        /// Keeps guards on their threads.
         not_send: PhantomData<*mut ()>,
     }
 
@@ -46,7 +45,7 @@ mod plain {
     unsafe impl<T: Sync> Sync for MutexGuard<'_, T> {}
 
     impl<T> Mutex<T> {
-        /// A lock on `value`.
+        /// Creates an unlocked mutex.
         pub const fn new(value: T) -> Self {
             Self {
                 word: Futex::new(),
@@ -54,7 +53,7 @@ mod plain {
             }
         }
 
-        /// A guard of the lock, which this thread has.
+        /// Returns a guard; this thread must hold the lock.
         #[inline(always)]
         fn held(&self) -> MutexGuard<'_, T> {
             MutexGuard {
@@ -63,26 +62,26 @@ mod plain {
             }
         }
 
-        /// Takes the lock.
+        /// Acquires the lock, waiting for it if necessary.
         #[inline]
         pub fn lock(&self) -> MutexGuard<'_, T> {
             self.word.lock();
             self.held()
         }
 
-        /// Takes the lock if it is free.
+        /// Acquires the lock if it is free.
         #[inline(always)]
         pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            // Lazily: the guard would give back what it does not have.
+            // `then`, not `then_some`: dropping an unused guard would release a lock that this thread does not hold.
             self.word.try_lock().then(|| self.held())
         }
 
-        /// The value, without the lock.
+        /// Returns the value.
         pub fn into_inner(self) -> T {
             self.value.into_inner()
         }
 
-        /// The value, which no other thread can reach.
+        /// Returns the value, which no other thread can reach.
         pub fn get_mut(&mut self) -> &mut T {
             self.value.get_mut()
         }
@@ -125,7 +124,7 @@ mod plain {
         }
     }
 
-    /// A condition variable.
+    /// Condition variable for the mutex of this module.
     #[derive(Debug)]
     pub struct Condvar(Notified);
 
@@ -136,13 +135,13 @@ mod plain {
     }
 
     impl Condvar {
-        /// Gives the lock back until it is notified, or for no reason.
+        /// Releases the lock until notified, and reacquires it. Spurious wake-ups are possible.
         pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
             self.0.wait(&guard.mutex.word, None);
             guard
         }
 
-        /// Gives the lock back until it is notified, `span` is over, or for no reason.
+        /// Releases the lock until notified, for `span` at most, and reacquires it. Spurious wake-ups are possible.
         pub fn wait_for<'a, T>(
             &self,
             guard: MutexGuard<'a, T>,
@@ -152,7 +151,7 @@ mod plain {
             guard
         }
 
-        /// Wakes one that waits.
+        /// Wakes one waiting thread.
         pub fn notify_one(&self) {
             self.0.notify_one();
         }
@@ -164,18 +163,18 @@ mod instrumented {
     pub use parking_lot::{Mutex, MutexGuard};
     use std::time::Duration;
 
-    /// `parking_lot::Condvar`.
+    /// Wrapper of `parking_lot::Condvar` with the interface of the plain one.
     #[derive(Debug, Default)]
     pub struct Condvar(parking_lot::Condvar);
 
     impl Condvar {
-        /// Gives the lock back until it is notified.
+        /// Releases the lock until notified, and reacquires it.
         pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
             self.0.wait(&mut guard);
             guard
         }
 
-        /// Gives the lock back until it is notified, or `span` is over.
+        /// Releases the lock until notified, for `span` at most, and reacquires it.
         pub fn wait_for<'a, T>(
             &self,
             mut guard: MutexGuard<'a, T>,
@@ -185,7 +184,7 @@ mod instrumented {
             guard
         }
 
-        /// Wakes one that waits.
+        /// Wakes one waiting thread.
         pub fn notify_one(&self) {
             self.0.notify_one();
         }

@@ -1,12 +1,12 @@
-//! Questions to the kernel about its network interfaces, and its word that they have changed (rtnetlink).
+//! Kinds of the kernel's network interfaces, and notification of changes (rtnetlink).
 //!
 //! ```text
-//!   kinds:   RTM_GETLINK ---> kernel ---> name, kind, kind of its master's, of each interface
+//!   kinds:   RTM_GETLINK ---> kernel ---> name, kind, kind of its master, for each interface
 //!   Watch:   kernel ---> a message for each change ---> readable, changed
 //! ```
 //!
-//! `getifaddrs` does not tell a bridge from a card. The files below `/sys/class/net` do, but they are those of
-//! the network namespace that was there when they were mounted, which need not be the caller's.
+//! `getifaddrs` cannot tell a bridge from a card. The files below `/sys/class/net` can, but they show the network
+//! namespace in which they were mounted, which may not be the caller's.
 //!
 //! Owns: the sockets, and the meaning of the messages; headers and lengths are netlink-packet-core's.
 //! Out of scope: which interfaces are used.
@@ -25,38 +25,38 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// The kind of an interface.
+/// Driver kinds of an interface and its master.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InterfaceKind {
     /// The interface's name.
     pub name: String,
-    /// The driver's kind of it, `bridge` or `veth`; empty for a card.
+    /// Driver kind, such as `bridge` or `veth`; empty for a card.
     pub kind: String,
-    /// The driver's kind of the interface that this one is a port of.
+    /// Driver kind of the interface that this one is a port of; empty if there is none.
     pub master: String,
 }
 
-/// Bytes of one answer of the kernel at most: it takes more only for a question with a larger buffer.
+/// Size of the receive buffer in bytes. The kernel's messages of a dump are at most this long (32 KiB).
 const ANSWER: usize = 32 << 10;
 
-/// The length of a message's header.
+/// Bytes of a netlink message header.
 const HEADER: usize = 16;
 
-/// The length of what stands before the attributes of an interface.
+/// Bytes of the `ifinfomsg` before an interface's attributes.
 const LINK: usize = 16;
 
-/// Attribute of `linux/if_link.h`, which `libc` does not have.
+/// Attribute of `linux/if_link.h` that `libc` lacks.
 const IFLA_INFO_SLAVE_KIND: u16 = 4;
 
-/// The kinds of all interfaces of this thread's network namespace, in the kernel's order.
+/// Returns the kinds of all interfaces in this thread's network namespace, in the kernel's order.
 pub fn kinds() -> io::Result<Vec<InterfaceKind>> {
-    // Not one that a child could have: it is closed below.
+    // Closed below, so a child of fork cannot inherit it for long: no need to list it.
     let fd = open(0)?;
     send(fd.as_raw_fd(), &question(), MsgFlags::empty())?;
     let mut buffer = vec![0; ANSWER];
     let mut kinds = Vec::new();
     loop {
-        // The kernel answers in this thread's calls: there is nothing to wait for.
+        // The kernel answers within this thread's calls, so there is nothing to wait for.
         let len = recv(fd.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT)?;
         if !take_in(&buffer[..len], &mut kinds)? {
             return Ok(kinds);
@@ -72,7 +72,7 @@ fn open(groups: u32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// For all interfaces.
+/// Builds a request for all interfaces.
 fn question() -> Vec<u8> {
     let mut bytes = vec![0; HEADER + LINK];
     let mut message = NetlinkBuffer::new(&mut bytes);
@@ -82,7 +82,7 @@ fn question() -> Vec<u8> {
     bytes
 }
 
-/// Takes in one answer. False: it was the last.
+/// Appends the interfaces of one answer. Returns false at the end of the dump.
 fn take_in(mut answer: &[u8], kinds: &mut Vec<InterfaceKind>) -> io::Result<bool> {
     while !answer.is_empty() {
         let message = NetlinkBuffer::new_checked(answer).map_err(io::Error::other)?;
@@ -131,26 +131,26 @@ fn kind_of(bytes: &[u8]) -> InterfaceKind {
     of
 }
 
-/// The interval of looking where the kernel does not say that something has changed.
+/// Interval in which a change is assumed where the kernel sends no notifications.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Hears of changes of interfaces and addresses, in the network namespace of the thread that made it.
+/// Subscription to changes of interfaces and addresses in the network namespace of the thread that created it.
 ///
-/// Where the kernel has no such messages, a change is taken for possible once a second. A child of fork makes
-/// its own, and forgets its parent's.
+/// Where the kernel sends no notifications, a change is assumed once a second. A child of fork creates its own
+/// subscription and discards its parent's.
 ///
-/// Cost: a system call for each question, and no message where nothing changes.
+/// Cost: a system call per query; no message while nothing changes.
 #[derive(Debug)]
 pub struct Watch {
-    /// `None`: there are no such messages here.
+    /// Subscribed socket; `None` if notifications are unavailable.
     fd: Option<CloseOnForkFd>,
-    /// There are none any more.
+    /// True once the subscription has failed.
     deaf: bool,
     looked: Option<Instant>,
 }
 
 impl Watch {
-    /// From now on.
+    /// Subscribes from now on.
     pub fn new() -> Self {
         let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
         let fd = CloseOnForkFd::open(|| open(groups as u32));
@@ -164,13 +164,13 @@ impl Watch {
         }
     }
 
-    /// The descriptor that is readable when something has changed.
+    /// Returns the descriptor that becomes readable on a change; `None` if there is none.
     pub fn raw(&self) -> Option<RawFd> {
         let fd = self.fd.as_ref().filter(|_| !self.deaf);
         fd.map(AsRawFd::as_raw_fd)
     }
 
-    /// Has anything changed since the last call, as far as is known? The first time it has.
+    /// Returns true if anything may have changed since the last call; always true at the first.
     pub fn changed(&mut self) -> bool {
         let first = self.looked.is_none();
         let Some(fd) = self.raw() else {
@@ -180,15 +180,15 @@ impl Watch {
             self.looked = Some(Instant::now());
         }
         let mut any = first;
-        // What has changed is not of interest, so the rest of each message is dropped.
+        // Only the fact of a change matters, so the rest of each message is dropped.
         let mut start = [0; HEADER];
         loop {
             match recv(fd, &mut start, MsgFlags::MSG_DONTWAIT) {
-                // One, or there were more than it had room for.
+                // A change, or more of them than the socket's buffer holds.
                 Ok(1..) | Err(Errno::ENOBUFS) => any = true,
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => return any,
-                // The program has closed it, and perhaps has another one of that number.
+                // The program has closed the descriptor, and may use the number for another file.
                 Ok(0) | Err(Errno::EBADF | Errno::ENOTSOCK) => {
                     let _ = self.fd.take().map(ManuallyDrop::new);
                     return true;
@@ -202,8 +202,7 @@ impl Watch {
         }
     }
 
-    /// Closes the descriptor if it tells no more of changes, so that no event loop is woken by it for ever. It
-    /// takes a lock.
+    /// Closes the descriptor of a failed subscription, which would keep waking the event loop. Takes a lock.
     pub fn let_go(&mut self) {
         if self.deaf {
             self.fd = None;
@@ -296,7 +295,7 @@ mod tests {
         let refused = message(libc::NLMSG_ERROR as u16, &(-libc::EPERM).to_ne_bytes());
         let error = take_in(&refused, &mut kinds).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EPERM));
-        // Cut anywhere, it is an error or shorter, and nothing worse.
+        // A truncated message gives an error or a shorter list.
         for len in 1..last.len() {
             let _ = take_in(&last[..len], &mut Vec::new());
         }
@@ -327,7 +326,7 @@ mod tests {
 
     #[test]
     fn one_that_hears_no_more_wakes_no_event_loop() {
-        // Not connected: it is ready for ever, and reading fails.
+        // An unconnected socket: always ready, and reading it fails.
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let open = || socket(AddressFamily::Inet, SockType::Stream, flags, None);
         let mut watch = Watch {
@@ -346,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_descriptor_of_another_is_left_alone() {
-        // What a program has that closes what it does not know: no socket, and the end of one.
+        // Files a program may have after closing unknown descriptors: no socket, and a socket at its end.
         let null = std::fs::File::open("/dev/null").unwrap();
         let (end, other) = std::os::unix::net::UnixStream::pair().unwrap();
         drop(other);
@@ -370,7 +369,7 @@ mod tests {
         let mut watch = Watch::new();
         assert!(watch.raw().is_some());
         assert!(watch.changed(), "before it was made");
-        // Others may change this machine's while the test runs, but not for long.
+        // Other processes may change the interfaces while the test runs, but not for long.
         let quiet = (0..100).any(|_| !watch.changed());
         assert!(quiet);
     }

@@ -1,4 +1,4 @@
-//! The 48-bit id of a network interface, made from its address.
+//! 48-bit id of a network interface, derived from its address.
 //!
 //! ```text
 //!            47   32      0
@@ -6,22 +6,22 @@
 //!   IPv6:    1 hash (47 bits)   not reversible
 //! ```
 //!
-//! Programs pass 48 bits on, as `nic_high16` and `nic_low32`.
+//! MX programs pass the 48 bits on as `nic_high16` and `nic_low32`.
 //!
-//! Part of the wire format: the same in every process of the cluster, and never changed.
+//! Part of the wire format: equal in every process of the cluster, and never changed.
 //!
 //! Out of scope: names.
 
 use mx_proto::NicId;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The upper 16 bits of an IPv4 interface's id: "MX".
+/// Upper 16 bits of an IPv4 interface's id: "MX".
 const IPV4_TAG: u64 = 0x4d58 << 32;
 
-/// Set in every IPv6 interface's id, clear in every IPv4 one's.
+/// Bit that is set in every IPv6 interface's id and clear in every IPv4 interface's.
 const IPV6_TAG: u64 = 1 << 47;
 
-/// The id of the interface with this address.
+/// Returns the id of the interface with this address.
 pub fn of_address(address: IpAddr) -> NicId {
     match address.to_canonical() {
         IpAddr::V4(v4) => NicId(IPV4_TAG | u64::from(v4.to_bits())),
@@ -33,12 +33,12 @@ pub fn of_address(address: IpAddr) -> NicId {
     }
 }
 
-/// The address in the id, if it is that of an IPv4 interface.
+/// Returns the address of an IPv4 interface's id; `None` for IPv6.
 pub fn v4(nic: NicId) -> Option<Ipv4Addr> {
     (nic.0 & !0xffff_ffff == IPV4_TAG).then(|| Ipv4Addr::from_bits(nic.0 as u32))
 }
 
-/// The finaliser of splitmix64, a bijection that spreads every bit over all others.
+/// Finalizer of splitmix64, a bijection that spreads every bit over all others.
 const fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

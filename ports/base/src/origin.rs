@@ -1,4 +1,4 @@
-//! The source of a link, and the share it counts against.
+//! Origin of a link, and the share that it counts against.
 //!
 //! Out of scope: links.
 
@@ -6,21 +6,21 @@ use crate::nic_id;
 use mx_proto::origin::Source;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The source of a link, or the address it was made to.
+/// Origin of a link, or the address that it was made to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// The endpoint itself.
     Oneself,
-    /// A process on this machine, of the user reported by the kernel.
+    /// A process on this machine, with its user id as reported by the kernel.
     User(u32),
-    /// An address, of this machine or another.
+    /// A socket address, on this machine or another.
     Address(SocketAddr),
-    /// The port cannot tell.
+    /// The port cannot tell; trusted.
     Unknown,
 }
 
 impl Origin {
-    /// The source whose share it counts against.
+    /// Returns the source whose share the link counts against.
     pub fn source(self) -> Source {
         match self {
             Self::Oneself | Self::Unknown => Source::TRUSTED,
@@ -31,16 +31,16 @@ impl Origin {
                 IpAddr::V6(Ipv6Addr::LOCALHOST) => {
                     Source(nic_id::of_address(Ipv4Addr::LOCALHOST.into()).0)
                 }
-                // A machine with one address of a network has, as a rule, all 2^64 of it. So the machines
-                // of one such network have one share together.
+                // A machine with one address of a network usually has the whole /64, so all machines of a /64 share one
+                // source.
                 IpAddr::V6(v6) => Source((v6.to_bits() >> 64) as u64),
             },
         }
     }
 }
 
-/// Whether this process is that user and no other: really, effectively, and as its saved one. A process that can
-/// become root again is more than the user that it is for a while.
+/// Returns whether this process's real, effective and saved user ids are all `uid`. A process that can become root
+/// again is more than its current user.
 fn is_ourselves(uid: u32) -> bool {
     let mut users = [!uid; 3];
     let [real, effective, saved] = &mut users;
@@ -49,8 +49,8 @@ fn is_ourselves(uid: u32) -> bool {
     users == [uid; 3]
 }
 
-/// In front of a user's number. No network of IPv6 begins like that (0000::/8 is reserved), no id of an IPv4
-/// interface either.
+/// Bit that marks a user id as a source. No IPv6 network (0000::/8 is reserved) and no id of an IPv4 interface has only
+/// this bit set in its upper half.
 pub const USER: u64 = 1 << 32;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The size of the machine's pages: 4 KiB, on 64-bit Arm and Power also 16 or 64.
+//! Page size of this machine: 4 KiB; on 64-bit Arm and Power also 16 or 64 KiB.
 
-/// Bytes of a page: a power of two, 4096 or more.
+/// Returns the bytes of a page: a power of two, at least 4096.
 pub fn page_size() -> usize {
     // SAFETY: no pointers.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

@@ -1,12 +1,12 @@
-//! The table of ports: all that the rest of the product knows of a port by its number, name or route.
+//! Table of ports: all that the rest of the product knows of a port by its number, name or route.
 //!
 //! ```text
 //!   number   part of its links' ids ([`LinkId::at_port`]), member of a nest, row of the table
-//!   name     in the log and in tools, a choice of MX_PORT, before the `@` of an address, before its counters
+//!   name     in the log, tools, MX_PORT, before the `@` of an address, as prefix of its counters
 //!   route    what MX_PORT and an address ask for; its bit in a published page
 //! ```
 //!
-//! Out of scope: the ports. `ports/README.md` lists what else a new one touches.
+//! Out of scope: the ports. `ports/README.md` lists what else a new port touches.
 //!
 //! [`LinkId::at_port`]: mx_proto::LinkId::at_port
 
@@ -18,12 +18,12 @@ pub const LOCAL: u8 = 0;
 pub const TCP: u8 = 1;
 /// An endpoint's links to itself.
 pub const LOOPBACK: u8 = 2;
-/// libfabric's reliable datagrams.
+/// libfabric's reliable datagrams (`FI_EP_RDM`).
 pub const RDM: u8 = 3;
-/// Datagrams.
+/// Datagrams (UDP or `FI_EP_DGRAM`).
 pub const DGRAM: u8 = 4;
 
-/// Shared memory, or nothing.
+/// Shared memory only.
 pub const ROUTE_LOCAL: Route = Route(1);
 /// TCP, also on this machine.
 pub const ROUTE_TCP: Route = Route(2);
@@ -35,15 +35,15 @@ pub const ROUTE_DGRAM: Route = Route(4);
 /// A row of the table of ports.
 #[derive(Clone, Copy, Debug)]
 pub struct PortInfo {
-    /// Index of the row.
+    /// Index of this row in [`PORTS`].
     pub number: u8,
-    /// The port's name.
+    /// Name in the log, in settings and in addresses.
     pub name: &'static str,
-    /// Route over this port alone; `None`: it cannot be asked for.
+    /// Route over this port alone; `None` if it cannot be asked for.
     pub route: Option<Route>,
 }
 
-/// All ports, by number.
+/// All ports, indexed by number.
 pub const PORTS: [PortInfo; 5] = [
     row(LOCAL, "local", Some(ROUTE_LOCAL)),
     row(TCP, "tcp", Some(ROUTE_TCP)),
@@ -60,8 +60,8 @@ const fn row(number: u8, name: &'static str, route: Option<Route>) -> PortInfo {
     }
 }
 
-/// Words for the routes, by number, which are the choices of `MX_PORT`: `auto`, then the names of all ports
-/// but loopback.
+/// Names of the routes, indexed by route, which are the choices of `MX_PORT`: `auto`, then the names of all ports but
+/// loopback.
 pub const ROUTE_WORDS: [&str; PORTS.len()] = {
     let mut words = ["auto"; PORTS.len()];
     let mut at = 0;
@@ -75,12 +75,12 @@ pub const ROUTE_WORDS: [&str; PORTS.len()] = {
     words
 };
 
-/// Returns the name of the port of that number, if there is one.
+/// Returns the name of a port; `None` for unknown numbers.
 pub fn name(port: u8) -> Option<&'static str> {
     PORTS.get(usize::from(port)).map(|port| port.name)
 }
 
-/// Returns the port that `route` asks for; `None` for [`Route::AUTO`] and unknown routes.
+/// Returns the port of `route`; `None` for [`Route::AUTO`] and unknown routes.
 pub fn of_route(route: Route) -> Option<&'static PortInfo> {
     PORTS.iter().find(|port| port.route == Some(route))
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// 128 bits from the kernel.
+/// Returns 128 random bits.
 pub fn key() -> io::Result<[u8; 16]> {
     let [low, high] = [nonzero()?, nonzero()?].map(u64::to_ne_bytes);
     let mut key = [0; 16];
@@ -11,11 +11,11 @@ pub fn key() -> io::Result<[u8; 16]> {
     Ok(key)
 }
 
-/// 64 bits from the kernel, never 0.
+/// Returns 64 random bits, never all 0.
 pub fn nonzero() -> io::Result<u64> {
     let mut bytes = [0u8; 8];
     loop {
-        // SAFETY: `bytes` is valid for writing; so few bytes come whole or not at all.
+        // SAFETY: `bytes` is valid for writing; the kernel never returns part of so few bytes.
         let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
         match u64::from_ne_bytes(bytes) {
             number if got == 8 && number != 0 => return Ok(number),

@@ -5,12 +5,11 @@
 //!              `--> Region (mapped)                           `--> checks, Region
 //! ```
 //!
-//! The seals make the size final, so that neither side can make the other touch memory that is not
-//! there (which would end the process with `SIGBUS`). The adopting side checks them, the size and
-//! the kind of file before it maps anything. The memory is in no directory: it ends with the last
-//! process that has it.
+//! The seals make the size final, so that neither side can make the other access memory beyond the end of the file
+//! (which would raise `SIGBUS`). The adopting side checks the seals, the size and the kind of file before it maps
+//! anything. The memory has no name in any directory: it is freed when the last process that has it ends.
 //!
-//! Owns: one mapping, unmapped on drop. A child of `fork` does not have it.
+//! Owns: one mapping, unmapped on drop. A child of `fork` does not inherit it.
 
 use crate::close_on_fork::{CloseOnFork, CloseOnForkFd};
 use crate::file_size::grow;
@@ -41,13 +40,13 @@ unsafe impl Send for Region {}
 /// Reasons why a peer's memory is not mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SealError {
-    /// Its size could still change.
+    /// The file's size can still change.
     Unsealed,
-    /// The memory is not as long as the peer says, by its own account.
+    /// The file's actual size in bytes, which is not the size announced by the peer.
     WrongSize(u64),
-    /// The memory is not ordinary (huge pages can run out while one uses them).
+    /// The file is not on tmpfs (huge pages can run out while in use).
     WrongKind,
-    /// The kernel does not map it; the error number.
+    /// Mapping failed with this error number.
     Map(i32),
 }
 
@@ -63,8 +62,7 @@ impl fmt::Display for SealError {
 }
 
 impl Region {
-    /// Makes `len` bytes of zeroed shared memory, whose size can never change. `name` is what
-    /// people see in `/proc`.
+    /// Creates `len` bytes of zeroed shared memory, whose size can never change. `/proc` shows it under `name`.
     pub fn create(name: &CStr, len: usize) -> io::Result<(Self, CloseOnForkFd)> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let fd = CloseOnFork::open(|| memfd_create(name, flags))?;
@@ -74,14 +72,14 @@ impl Region {
         Ok((region, fd))
     }
 
-    /// Maps memory that a peer made with [`Region::create`] and says to be `len` bytes long.
+    /// Maps memory that a peer made with [`Region::create`] and announced as `len` bytes long.
     pub fn adopt(fd: &OwnedFd, len: usize) -> Result<Self, SealError> {
         check(fd, len)?;
         Self::map(fd, len).map_err(|error| SealError::Map(error.raw_os_error().unwrap_or(0)))
     }
 
-    /// First byte. Valid for [`Region::len`] bytes while the region lives; another process may
-    /// change the contents at any moment, so no reference must be made into it.
+    /// First byte. Valid for [`Region::size`] bytes while the region lives; another process may change the contents at
+    /// any moment, so no reference may point into it.
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
@@ -96,7 +94,7 @@ impl Region {
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
         let base = unsafe { mmap(None, bytes, access, MapFlags::MAP_SHARED, fd, 0) }?;
-        // Where the kernel cannot do that, a child keeps the memory until it ends.
+        // Without kernel support, a child keeps the memory until it ends.
         // SAFETY: the mapping made above, all of it; nothing of it changes in this process.
         let _ = unsafe { madvise(base, len, MmapAdvise::MADV_DONTFORK) };
         let base = base.cast();
@@ -112,9 +110,9 @@ impl Drop for Region {
     }
 }
 
-/// Checks whether this is memory made with [`Region::create`], `len` bytes long.
+/// Checks that this is memory made with [`Region::create`], `len` bytes long.
 pub fn check(fd: &OwnedFd, len: usize) -> Result<(), SealError> {
-    // Only files that are memory have seals at all, so this refuses everything else.
+    // Only memory files have seals, so this rejects every other kind of file.
     let seals = fcntl(fd, FcntlArg::F_GET_SEALS).map(SealFlag::from_bits_retain);
     if !seals.is_ok_and(|seals| seals.contains(SEALS)) {
         return Err(SealError::Unsealed);

@@ -1,4 +1,4 @@
-//! Socket options that are an `int`, where `nix` and `socket2` have no name for one.
+//! Socket options of type `int` that `nix` and `socket2` do not name.
 //!
 //! Out of scope: sockets.
 
@@ -17,7 +17,7 @@ pub fn set(fd: &impl AsRawFd, level: c_int, name: c_int, value: c_int) -> io::Re
     Ok(())
 }
 
-/// The value of an option.
+/// Returns the value of an option.
 pub fn get(fd: &impl AsRawFd, level: c_int, name: c_int) -> io::Result<c_int> {
     let (mut value, mut len) = (0, LEN);
     let at = (&raw mut value).cast();

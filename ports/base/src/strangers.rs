@@ -1,16 +1,16 @@
-//! Strangers: incoming links that the endpoint has not bound.
+//! Strangers: incoming links that the endpoint has not yet bound to a remote.
 //!
 //! ```text
 //!   accept --> [ oldest | ... | newest ] -- bound ----------------------> counts as its source's share
 //!                                       |-- timed out ------------------> dropped
-//!                                       `-- room is needed -------------> dropped: the oldest one of the
-//!                                                                         source that has the most
+//!                                       `-- evicted for a newer link ---> dropped: the oldest of the source
+//!                                                                         that has the most strangers
 //! ```
 //!
-//! Owns: their order and the number of each source's. A link that has been bound or closed
-//! meanwhile is recognised by the caller and skipped.
+//! Owns: the order of strangers and their number per source. The caller recognises and skips links that have been bound
+//! or closed meanwhile.
 //! Out of scope: ports, sockets, bytes.
-//! Cost: a queue entry a stranger; evicting one reads the queue until it is found.
+//! Cost: a queue entry per stranger; an eviction scans the queue.
 
 use mx_proto::origin::Source;
 use mx_proto::time::LATE;
@@ -18,37 +18,37 @@ use mx_proto::{Instant, LinkId};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Time that a port which looked late has to read what strangers have sent meanwhile.
+/// Extra time for strangers after a late check of the port, in which it can read what they have sent meanwhile.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// A stranger that waits.
+/// Queue entry of a stranger.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     id: LinkId,
     source: Source,
     until: Instant,
-    /// The round in which it came.
+    /// Round in which the link was accepted.
     round: u32,
 }
 
 /// All strangers of a port.
 #[derive(Debug)]
 pub struct Strangers {
-    /// The time that each has until it is bound.
+    /// Time within which each stranger has to be bound.
     within: Duration,
     queue: VecDeque<Waiting>,
     by_source: HashMap<Source, usize>,
     count: usize,
     round: u32,
-    /// The time of the port's last check, and the time up to which strangers have been given their time.
+    /// Time of the port's last check, and the time up to which deadlines count as passed.
     looked: Instant,
     looking: Instant,
-    /// The end of [`GRACE`] after a late check.
+    /// End of [`GRACE`] after a late check; no stranger expires before.
     resumes: Instant,
 }
 
 impl Strangers {
-    /// No strangers yet. Each is to be bound `within` so long.
+    /// Creates an empty list; each stranger has to be bound within this time.
     pub fn new(within: Duration) -> Self {
         Self {
             within,
@@ -62,22 +62,22 @@ impl Strangers {
         }
     }
 
-    /// Is there none?
+    /// Returns true if there are no strangers.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Their number.
+    /// Number of strangers.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// The port polls its links again: all earlier strangers have had a turn.
+    /// Begins a round of polling; all earlier strangers have been polled once.
     pub fn next_round(&mut self) {
         self.round = self.round.wrapping_add(1);
     }
 
-    /// A stranger's link has come in.
+    /// Adds a stranger's link.
     pub fn add(&mut self, id: LinkId, source: Source, now: Instant) {
         if self.count == 0 {
             (self.looked, self.looking, self.resumes) = (now, now, now);
@@ -92,7 +92,7 @@ impl Strangers {
         });
     }
 
-    /// A link of this source is not a stranger any more. `is_one` says whether a link still is.
+    /// Removes a link of this source that has been bound or closed. `is_one` says whether a link is still a stranger.
     pub fn leave(&mut self, source: Source, is_one: impl Fn(LinkId) -> bool) {
         self.count = self.count.saturating_sub(1);
         if let Some(of_source) = self.by_source.get_mut(&source) {
@@ -104,7 +104,7 @@ impl Strangers {
         while self.queue.front().is_some_and(|first| !is_one(first.id)) {
             self.queue.pop_front();
         }
-        // Removes closed ones, which would accumulate behind an old one.
+        // Drop entries of closed links, which would accumulate behind an old stranger.
         if self.queue.len() > 2 * self.count + 64 {
             self.queue.retain(|waiting| is_one(waiting.id));
         }
@@ -114,15 +114,15 @@ impl Strangers {
         }
     }
 
-    /// The time at which the oldest one expires.
+    /// Time at which the oldest stranger expires.
     pub fn deadline(&self) -> Option<Instant> {
         self.queue
             .front()
             .map(|first| first.until.max(self.resumes))
     }
 
-    /// Returns the oldest one, when its time is over. If the port looks late, strangers have [`GRACE`] more: what introduces
-    /// them may lie there unread, and a round reads some of it only.
+    /// Returns the oldest stranger if it has expired. After a late check strangers have [`GRACE`] more: their
+    /// introduction may be waiting unread in the socket, and one round reads only part of it.
     pub fn due(&mut self, now: Instant) -> Option<LinkId> {
         if now.since(self.looked) > LATE {
             (self.looking, self.resumes) = (self.looked, now.after(GRACE));
@@ -134,9 +134,9 @@ impl Strangers {
         (first.until <= self.looking).then_some(first.id)
     }
 
-    /// The stranger to evict: the oldest of the source that has the most, silent ones first, but
-    /// none that came in this round and has had no turn. `said` says whether a stranger has sent
-    /// anything; `None`: it is none any more.
+    /// Returns the stranger to evict: the oldest of the source with the most strangers, silent ones first, but none
+    /// accepted in this round, which has not been polled yet. `said` returns whether a stranger has sent anything;
+    /// `None` if the link is no longer a stranger.
     pub fn victim(&self, said: impl Fn(LinkId) -> Option<bool>) -> Option<LinkId> {
         let most = self.by_source.values().copied().max()?;
         let mut spoke = None;
@@ -204,7 +204,7 @@ mod tests {
         let again = late.after(7 * LATE);
         assert_eq!(strangers.due(again), Some(id(0)), "late again");
         strangers.leave(Source(1), |_| false);
-        // Without strangers no check is needed.
+        // Without strangers no check is needed, so none is late.
         strangers.add(id(1), Source(1), Instant(0).after(9 * LATE));
         assert_eq!(
             strangers.due(Instant(5).after(9 * LATE)),
