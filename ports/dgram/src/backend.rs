@@ -1,12 +1,13 @@
-//! The datagram service in use, chosen when the port is opened.
+//! Datagram service in use, chosen when the port is opened.
 //!
 //! ```text
 //!   Backend --+-- Udp       kernel sockets
 //!      ^      `-- Fabric    libfabric
-//!   faults, on what is received, if there are any
+//!   fault injection on received datagrams, if configured
 //! ```
 //!
-//! Each call is a `match` and a static call, so the unused service costs nothing; nor do faults, but a branch.
+//! Each call is a `match` and a static call, so the unused service costs nothing; without faults, injection costs one
+//! branch.
 //!
 //! Out of scope: the contents of datagrams.
 
@@ -21,15 +22,15 @@ use mx_proto::reliability::{
 };
 use mx_proto::{Instant, Target};
 
-/// A service that carries datagrams, and what becomes of those that it receives.
+/// A service that carries datagrams, and the faults applied to those it receives.
 #[derive(Debug)]
 pub struct Backend {
-    /// The service.
+    /// Service that carries the datagrams.
     pub service: Service,
     pub(super) faults: Option<Box<Faults<AnyAddress>>>,
 }
 
-/// A kind of service.
+/// Kinds of datagram services.
 #[allow(
     clippy::large_enum_variant,
     reason = "a port has one of it, which its packets go through"
@@ -38,22 +39,22 @@ pub struct Backend {
 pub enum Service {
     /// Kernel UDP.
     Udp(UdpDatagrams),
-    /// libfabric.
+    /// libfabric's `FI_EP_DGRAM`.
     Fabric(Box<FabricDatagrams>),
 }
 
-/// An address of either service.
+/// Address of either service.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AnyAddress {
-    /// An address of kernel UDP.
+    /// Address of kernel UDP.
     Udp(Address),
-    /// An address on a fabric.
+    /// Address on a fabric.
     Fabric(FabricAddress),
 }
 
 impl AnyAddress {
-    /// The origin of what comes from this address. It is proven for a session: only its holder can
-    /// have received what was sent there.
+    /// Returns the origin of datagrams from this address. A session's origin is proven: only its holder can have
+    /// received what was sent there.
     pub fn origin(self) -> Origin {
         match self {
             Self::Udp(address) => Origin::Address(address.socket_address()),
@@ -66,7 +67,7 @@ impl AnyAddress {
 }
 
 impl Backend {
-    /// The name for log lines.
+    /// Returns the service's name for log lines.
     pub fn name(&self) -> &str {
         match &self.service {
             Service::Udp(_) => "udp",
@@ -75,7 +76,7 @@ impl Backend {
     }
 }
 
-/// Makes the same call on whichever it is.
+/// Makes the same call on either service.
 macro_rules! each {
     ($service:expr, $inner:ident => $call:expr) => {
         match $service {
@@ -85,7 +86,7 @@ macro_rules! each {
     };
 }
 
-/// Calls a function of each service about an address, which is of this very service; `$otherwise` if it is not.
+/// Calls a function of the service that the address belongs to; `$otherwise` if that is not the one in use.
 macro_rules! each_with {
     ($service:expr, $address:expr, ($inner:ident, $its:ident) => $call:expr, $otherwise:expr) => {
         match ($service, $address) {
@@ -217,7 +218,7 @@ impl DatagramPort for Backend {
     }
 
     fn arm(&mut self) -> bool {
-        // No wake-up would release held datagrams.
+        // Nothing would wake a sleeper to release held datagrams.
         let ready = each!(&mut self.service, it => it.arm());
         ready && self.faults.as_ref().is_none_or(|it| it.holds_nothing())
     }
@@ -246,7 +247,7 @@ impl Service {
     }
 }
 
-/// Converts the addresses.
+/// Converts the addresses of a received event.
 #[inline]
 fn of<A, B>(received: Received<A>, name: impl Fn(A) -> B) -> Received<B> {
     let incoming = match received {

@@ -1,6 +1,7 @@
-//! Endpoint addresses of datagrams over a fabric, for sessions that move there.
+//! Endpoint addresses of datagrams over a fabric, for sessions that move to it.
 //!
-//! An endpoint address is that of the command endpoint. The reliability layer identifies links by itself, so offering makes none.
+//! An endpoint address names the command endpoint. The reliability layer identifies links by itself, so an offer
+//! creates no link.
 
 use super::{AnyAddress, Backend, DgramPort, FabricDatagrams, Service};
 use mx_port_fabric::endpoint_address::EndpointAddress;
@@ -8,7 +9,7 @@ use mx_proto::port::MoveRefusal;
 use mx_proto::{Instant, LinkId};
 
 impl Backend {
-    /// The service over libfabric, if that is the one in use.
+    /// Returns the service over libfabric; `None` if another is in use.
     pub fn fabric(&self) -> Option<&FabricDatagrams> {
         match &self.service {
             Service::Fabric(fabric) => Some(fabric),
@@ -17,7 +18,7 @@ impl Backend {
     }
 }
 
-/// Our address, for a peer whose session may move.
+/// Returns our endpoint address, for a peer whose session may move.
 pub fn offer(port: &DgramPort) -> Result<Vec<u8>, MoveRefusal> {
     let fabric = port.datagrams().fabric().ok_or(MoveRefusal::Failed)?;
     let address = EndpointAddress {
@@ -30,7 +31,7 @@ pub fn offer(port: &DgramPort) -> Result<Vec<u8>, MoveRefusal> {
     Ok(address.emit())
 }
 
-/// Begins a link to the peer that has offered this address.
+/// Starts a link to the peer that has offered this address.
 pub fn call(port: &mut DgramPort, address: &[u8], now: Instant) -> Result<LinkId, MoveRefusal> {
     let fabric = port.datagrams().fabric().ok_or(MoveRefusal::Failed)?;
     let theirs = EndpointAddress::parse(address).ok_or(MoveRefusal::Differs)?;

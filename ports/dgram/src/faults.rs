@@ -1,4 +1,4 @@
-//! Fault injection: datagrams are lost, duplicated, reordered, delayed and damaged on purpose.
+//! Fault injection: loses, duplicates, reorders, delays and damages datagrams on purpose.
 //!
 //! ```text
 //!   service --next--> each datagram: one draw --+-- unchanged ----------> queue --next--> above
@@ -10,12 +10,12 @@
 //!
 //! Unchanged datagrams stay in the service's memory until they are handed out.
 //!
-//! Faults are applied on receive, so two processes with the same setting affect both directions.
-//! The same seed and datagrams give the same faults.
+//! Faults are applied on receive, so two processes with the same setting affect both directions. Equal seeds and
+//! datagrams give equal faults.
 //!
 //! Without a plan everything passes, at the cost of one branch.
 //!
-//! Owns: the random numbers, datagrams held back, those that are handed out changed or late.
+//! Owns: the random numbers, datagrams held back, and those handed out changed or late.
 //! Out of scope: the contents of datagrams.
 
 mod plan;
@@ -31,33 +31,33 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Datagrams held back at a time; further ones pass.
+/// Maximum number of datagrams held back at a time; further ones pass.
 const HELD_MAX: usize = 4096;
 
-/// The most datagrams behind which one is reordered.
+/// Maximum number of datagrams behind which one is reordered.
 const REORDER_MAX: u64 = 8;
 
-/// The longest time that one is held back.
+/// Maximum time for which a datagram is held back.
 const DELAY_MAX: Duration = Duration::from_millis(2);
 
-/// Counters of datagrams by fault.
+/// Number of datagrams by fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FaultStats {
-    /// Unchanged.
+    /// Datagrams passed unchanged.
     pub passed: u64,
-    /// Dropped.
+    /// Datagrams dropped.
     pub lost: u64,
-    /// Duplicated.
+    /// Datagrams delivered twice.
     pub doubled: u64,
-    /// Held back until others had passed.
+    /// Datagrams held back until others had passed.
     pub reordered: u64,
-    /// Held back for a while.
+    /// Datagrams held back for a while.
     pub delayed: u64,
-    /// Damaged.
+    /// Datagrams with flipped bits, or truncated.
     pub corrupted: u64,
 }
 
-/// The result of a draw.
+/// Outcome of a draw.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Pass,
@@ -80,40 +80,40 @@ struct Held<A> {
     channel: Channel,
     from: A,
     bytes: Vec<u8>,
-    /// Released when so many datagrams have been seen ...
+    /// Value of `seen` at which the datagram is released ...
     after: u64,
-    /// ... or at this time.
+    /// ... or the time, whichever comes first.
     until: Instant,
 }
 
-/// An event that is to be handed out, and where its datagrams lie.
+/// Event to be handed out, and the location of its datagrams.
 struct Queued<A> {
     incoming: Incoming<A>,
     bytes: Lent,
 }
 
-/// The place of datagrams.
+/// Location of datagrams.
 enum Lent {
-    /// In the service's memory.
+    /// A range of the service's memory.
     Service(Range<usize>),
     Own(Vec<u8>),
 }
 
-/// Faults in what a service receives.
+/// Fault injection into what a service receives.
 pub(super) struct Faults<A> {
-    /// Upper bounds of the draws for each fault, rising: below the first the first one, and so on.
+    /// Upper bounds of the draws for each fault in the order of `FATES`, ascending.
     limits: [u64; 5],
-    /// Some of them damage.
+    /// True if some datagrams are damaged.
     pub(super) damages: bool,
     state: u64,
-    /// The time at which the poll began.
+    /// Time at which the poll began.
     now: Instant,
-    /// Datagrams that were held back have been handed on in this poll.
+    /// True if datagrams held back have been released in this poll.
     released: bool,
     seen: u64,
     held: VecDeque<Held<A>>,
     queue: VecDeque<Queued<A>>,
-    /// The place of the datagrams handed out last.
+    /// Location of the datagrams handed out last.
     lent: Lent,
     stats: FaultStats,
 }
@@ -123,7 +123,7 @@ impl<A: Copy> Faults<A> {
         let mut sum = 0.0;
         let limits = plan.shares().map(|share| {
             sum += share;
-            // Saturates at both ends.
+            // `as` saturates at both ends.
             (sum * u64::MAX as f64) as u64
         });
         Self {
@@ -140,12 +140,12 @@ impl<A: Copy> Faults<A> {
         }
     }
 
-    /// No datagram is held back.
+    /// Returns true if no datagram is held back.
     pub(super) fn holds_nothing(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// The next random number (SplitMix64).
+    /// Returns the next random number (SplitMix64).
     fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.state;
@@ -164,24 +164,24 @@ impl<A: Copy> Faults<A> {
         place.map_or(Fate::Pass, |place| FATES[place])
     }
 
-    /// A poll begins.
+    /// Begins a poll.
     pub(super) fn begin(&mut self, now: Instant) {
         (self.now, self.released) = (now, false);
     }
 
-    /// Datagrams that were held back have been handed on since then.
+    /// Returns true if this poll has released datagrams held back.
     pub(super) fn has_released(&self) -> bool {
         self.released
     }
 
-    /// The next event that is to be handed out.
+    /// Returns the next event to hand out.
     pub(super) fn next(&mut self) -> Option<Incoming<A>> {
         let Queued { incoming, bytes } = self.queue.pop_front()?;
         self.lent = bytes;
         Some(incoming)
     }
 
-    /// The datagrams handed out last; `service`: those that the service lends.
+    /// Returns the datagrams handed out last; `service`: those that the service lends.
     pub(super) fn bytes<'a>(&'a self, service: &'a [u8]) -> &'a [u8] {
         match &self.lent {
             Lent::Service(range) => service.get(range.clone()).unwrap_or(&[]),
@@ -189,7 +189,7 @@ impl<A: Copy> Faults<A> {
         }
     }
 
-    /// Hands on what has been held back for long enough.
+    /// Releases datagrams that have been held back long enough.
     pub(super) fn release(&mut self) {
         let mut at = 0;
         while let Some(held) = self.held.get(at) {
@@ -204,7 +204,7 @@ impl<A: Copy> Faults<A> {
         }
     }
 
-    /// Takes in an event of the service, which lends those `bytes`, and applies faults.
+    /// Applies faults to an event of the service; `bytes` are its datagrams.
     pub(super) fn take_in(&mut self, incoming: Incoming<A>, bytes: &[u8]) {
         match incoming {
             Incoming::Datagrams {
@@ -221,7 +221,7 @@ impl<A: Copy> Faults<A> {
 
     /// Applies faults to a batch; datagrams that pass stay together.
     fn harm(&mut self, channel: Channel, from: A, (bytes, segment): (&[u8], usize)) {
-        // The start of the current run of datagrams that pass.
+        // Start of the current run of datagrams that pass.
         let mut run = 0;
         for (nth, datagram) in bytes.chunks(segment).enumerate() {
             self.seen += 1;
@@ -283,7 +283,7 @@ impl<A: Copy> Faults<A> {
         });
     }
 
-    /// A copy with up to three bits flipped, or truncated.
+    /// Returns a copy that is truncated, or has up to three bits flipped.
     fn damage(&mut self, datagram: &[u8]) -> Vec<u8> {
         let mut copy = datagram.to_vec();
         let len = datagram.len() as u64;
@@ -301,7 +301,7 @@ impl<A: Copy> Faults<A> {
         copy
     }
 
-    /// Hands on datagrams in the service's memory, unchanged.
+    /// Queues datagrams in the service's memory, unchanged.
     fn pass(&mut self, channel: Channel, from: A, range: Range<usize>, segment: usize) {
         if !range.is_empty() {
             self.queue.push_back(Queued {
@@ -315,7 +315,7 @@ impl<A: Copy> Faults<A> {
         }
     }
 
-    /// Hands on a datagram.
+    /// Queues a single owned datagram.
     fn single(&mut self, channel: Channel, from: A, bytes: Vec<u8>) {
         self.queue.push_back(Queued {
             incoming: Incoming::Datagrams {

@@ -3,7 +3,7 @@
 //! ```text
 //!   Reliable            mx_proto::reliability: order, retransmission, windows
 //!      |
-//!   Faulty              faults: injected if MX_DGRAM_FAULTS is set
+//!   faults              injected if MX_DGRAM_FAULTS is set
 //!      |
 //!   Backend             the service, chosen when the port is opened
 //!      +-- udp          kernel sockets, everywhere
@@ -35,7 +35,7 @@ use std::io;
 use std::net::SocketAddr;
 use udp::UdpDatagrams;
 
-/// The datagram port.
+/// Port for packets over datagrams.
 pub type DgramPort = Reliable<Backend>;
 
 /// Opens the port. Kernel UDP finds peers with the resolver.
@@ -78,8 +78,8 @@ fn open_fabric(options: &DgramOptions) -> Result<Service, DgramError> {
     Ok(Service::Fabric(Box::new(fabric)))
 }
 
-/// Follows a change of this machine's interfaces. `settled`: addresses that it has lost will not come back, and the next poll takes
-/// down the links that go from there.
+/// Follows a change of this machine's interfaces. `settled`: addresses that it has lost will not come back, and the
+/// next poll closes the links that send from them.
 pub fn follow(port: &mut DgramPort, interfaces: &Interfaces, settled: bool) {
     let Service::Udp(udp) = &mut port.datagrams_mut().service else {
         return;
@@ -96,12 +96,12 @@ pub fn follow(port: &mut DgramPort, interfaces: &Interfaces, settled: bool) {
 pub fn wake_through(port: &mut DgramPort, nest: &Epoll, member: u8) -> io::Result<()> {
     match &mut port.datagrams_mut().service {
         Service::Udp(udp) => nest.join(member, udp.descriptors().data),
-        // libfabric's own descriptors are deeply nested already.
+        // libfabric's own descriptors are already deeply nested, so it adds them directly.
         Service::Fabric(fabric) => fabric.wake_through(nest.as_fd()),
     }
 }
 
-/// The IP address and port that the kernel has written.
+/// Returns the IP address and port of a socket address that the kernel has written.
 fn socket_address(name: SockaddrStorage) -> Option<SocketAddr> {
     let v4 = name.as_sockaddr_in().map(|v4| SocketAddr::V4((*v4).into()));
     v4.or_else(|| Some(SocketAddr::V6((*name.as_sockaddr_in6()?).into())))

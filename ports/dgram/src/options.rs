@@ -13,7 +13,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The requested service.
+/// Requested datagram service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BackendChoice {
     /// Kernel UDP; libfabric if that is unavailable.
@@ -28,35 +28,35 @@ pub enum BackendChoice {
 /// Options of the port.
 #[derive(Clone, Debug)]
 pub struct DgramOptions {
-    /// The service to use.
+    /// Service to use.
     pub backend: BackendChoice,
-    /// The only address of this machine to use, instead of all of them.
+    /// Only address of this machine to use; `None`: all of them.
     pub bind: Option<IpAddr>,
-    /// The port number of the command channel over kernel UDP; 0: any.
+    /// Port number of the command channel over kernel UDP; 0: any.
     pub port: u16,
-    /// The address of the interface that libfabric is to use, where no other is to be used anyway.
+    /// Address of the interface for libfabric to use if `bind` is `None`.
     pub device: Option<IpAddr>,
-    /// Maps endpoint numbers to port numbers.
+    /// Mapping of endpoint numbers to port numbers.
     pub ports: PortMap,
     /// Returns the addresses of an interface's machine with a port, best first; empty if unknown.
     pub addresses: fn(NicId, u16) -> Vec<SocketAddr>,
-    /// True when packets to the address do not leave this machine.
+    /// Returns true if packets to the address do not leave this machine.
     pub is_here: fn(IpAddr) -> bool,
     /// Options of the reliability layer.
     pub reliable: ReliableConfig,
-    /// The requested size of the kernel's receive buffer, in bytes.
+    /// Requested size of the kernel's receive buffer, in bytes.
     pub receive_buffer: usize,
-    /// Faults injected on receive, for tests.
+    /// Faults injected on receive, for tests; `None`: no faults.
     pub faults: Option<FaultPlan>,
-    /// The only libfabric provider to use.
+    /// Only libfabric provider to use; `None`: the best one.
     pub provider: Option<String>,
-    /// The means by which threads wait for libfabric.
+    /// Means by which threads wait for libfabric.
     pub wait: Wait,
-    /// The library to use instead of the installed one.
+    /// libfabric to use; `None`: the installed one.
     pub library: Option<Library>,
 }
 
-/// Two milliseconds at 40 Gbit/s: what arrives while the process is busy elsewhere.
+/// Bytes that arrive in about two milliseconds at 40 Gbit/s, while the process is busy elsewhere.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
 impl Default for DgramOptions {
@@ -82,8 +82,7 @@ impl Default for DgramOptions {
     }
 }
 
-/// The error of opening the dgram port: UDP port taken, UDP not available, or libfabric not usable. An endpoint
-/// that must have this port fails to open with it; any other only lacks the port.
+/// Errors of opening the dgram port. An endpoint that requires this port fails to open; any other does without it.
 #[derive(Debug)]
 pub enum DgramError {
     /// The UDP port is in use.

@@ -1,4 +1,4 @@
-//! A channel: an endpoint with its receive and send buffers.
+//! Channel: an endpoint with its receive and send buffers.
 //!
 //! ```text
 //!   send   inject: copied by the provider, no completion        up to inject_max
@@ -7,14 +7,13 @@
 //!   take   owed --fi_recv--> posted --completion--> arrived --hand_out--> lent --take_back--> owed
 //! ```
 //!
-//! A batch is accepted whole or not at all. Datagrams that the provider does not take at once wait
-//! here, in their buffers, for the next poll.
+//! A batch is accepted whole or not at all. Datagrams that the provider does not accept at once stay in their buffers
+//! until the next poll.
 //!
-//! Completions are checked: one counts only for a buffer that the provider has, and only for as
-//! many bytes as fit.
+//! Completions are checked: one counts only for a buffer that the provider holds, and only for as many bytes as fit.
 //!
 //! Owns: the endpoint and its buffers.
-//! Out of scope: peers, except by the numbers of their places.
+//! Out of scope: peers, except for the numbers of their places.
 
 use super::FabricStats;
 use super::choice::Plan;
@@ -30,36 +29,36 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::RawFd;
 
-/// Alignment of buffers: a cache line, so that no two share one.
+/// Alignment of buffers in bytes: a cache line, so that no two share one.
 const ALIGN: usize = 64;
 
-/// Numbers of buffers of a channel.
+/// Number of buffers of a channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Depth {
     pub receive: usize,
     pub send: usize,
 }
 
-/// An open channel. It is closed before it is dropped, and the domain between the two.
+/// An open channel. Closed before it is dropped; the domain closes in between.
 pub(super) struct FabricChannel {
-    /// The provider's sockets, where they are the kernel's; gone before the endpoint.
+    /// Kernel sockets of the provider, if it has any; cleared before the endpoint closes.
     sockets: Sockets,
     /// `None` after closing.
     ep: Option<Ep>,
     buffers: Buffers,
-    /// Bytes of each.
+    /// Bytes of each buffer.
     size: usize,
     contexts: Contexts,
-    /// Buffers with numbers below this receive, the others send.
+    /// Number of receive buffers, which come first; the others send.
     receives: u32,
     with: Vec<With>,
-    /// Receive buffers that the provider does not have.
+    /// Receive buffers that the provider does not hold.
     owed: Vec<u32>,
     free: Vec<u32>,
     waiting: VecDeque<Waiting>,
-    /// Received and not handed out: the buffer and its length.
+    /// Received datagrams not yet handed out: buffer number and length.
     arrived: VecDeque<(u32, usize)>,
-    /// Handed out: the buffer, and the place of the datagram among them all.
+    /// Datagram handed out: its buffer number, and its range in the memory of all buffers.
     lent: Option<(u32, Range<usize>)>,
     events: Vec<CqEvent>,
     name: FabricAddress,
@@ -71,17 +70,17 @@ pub(super) struct FabricChannel {
     scratch: Vec<u8>,
 }
 
-/// The use of a buffer that the provider has.
+/// Holder of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum With {
     Us,
-    /// Posted to receive.
+    /// The provider, to receive into it.
     Receive,
-    /// Sending to the peer with this place.
+    /// The provider, to send it to the peer at this place.
     Send(u32),
 }
 
-/// A filled buffer that the provider has not taken.
+/// Filled buffer that the provider has not accepted yet.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     number: u32,
@@ -89,15 +88,15 @@ struct Waiting {
     peer: u32,
 }
 
-/// The result of handing waiting buffers to the provider.
+/// Result of passing waiting buffers to the provider.
 enum Flushed {
     All,
-    /// The provider takes no more now.
+    /// The provider accepts no more for now.
     Busy,
 }
 
 impl FabricChannel {
-    /// Opens a channel, at a port where addresses have one. Nothing is posted before the first
+    /// Opens a channel, at `port` if its addresses have ports. Posts no buffer before the first
     /// [`FabricChannel::push`].
     pub(super) fn open(
         domain: &Domain,
@@ -143,7 +142,7 @@ impl FabricChannel {
         })
     }
 
-    /// The endpoint's name.
+    /// Name of the endpoint.
     pub(super) fn name(&self) -> &FabricAddress {
         &self.name
     }
@@ -153,22 +152,22 @@ impl FabricChannel {
         self.receives as usize
     }
 
-    /// The descriptor that becomes readable after an event.
+    /// Returns the descriptor that becomes readable after an event, if the provider has one.
     pub(super) fn wait_fd(&self) -> Option<RawFd> {
         self.ep.as_ref()?.wait_fd()
     }
 
-    /// True if nothing is left to do and a wake-up is certain: by the descriptor, or by the poll
-    /// timer where there is none.
+    /// Returns true if nothing is left to do and a wake-up is certain: by the descriptor, or by the poll timer if there
+    /// is none.
     pub(super) fn may_sleep(&self) -> bool {
         let idle = self.arrived.is_empty() && self.waiting.is_empty();
         let fd = self.wait_fd().is_some();
-        // `fi_trywait` may report that the descriptor is gone; `arm` finds out.
+        // `fi_trywait` may report that the descriptor is closed; `arm` finds out.
         idle && (!fd || self.ep.as_ref().is_some_and(Ep::may_sleep))
     }
 
-    /// Ends all operations and the registration. The memory stays until the domain has closed too,
-    /// because an endpoint that fails to close may still use it.
+    /// Ends all operations and the registration. The memory stays until the domain has closed too, because an endpoint
+    /// that fails to close may still use it.
     pub(super) fn close(&mut self) {
         self.sockets.clear();
         if let Some(Err(code)) = self.ep.take().map(Ep::close) {
@@ -177,7 +176,7 @@ impl FabricChannel {
         self.buffers.close_registration();
     }
 
-    /// Sends a GSO batch to the peer at that place.
+    /// Sends a GSO batch to the peer at this place.
     pub(super) fn send(
         &mut self,
         (peers, peer): (&mut Peers, u32),
@@ -210,7 +209,7 @@ impl FabricChannel {
         let failed = stats.send_errors;
         let whole = self.waiting.len();
         match self.flush(peers, stats) {
-            // Nothing of it was taken: the batch is withdrawn whole.
+            // The provider accepted none of the batch, so all of it is withdrawn.
             Flushed::Busy if self.waiting.len() == whole => {
                 for Waiting { number, peer, .. } in self.waiting.drain(..) {
                     self.free.push(number);
@@ -248,7 +247,7 @@ impl FabricChannel {
         }
     }
 
-    /// Hands waiting buffers to the provider, as far as it takes them.
+    /// Passes waiting buffers to the provider, as many as it accepts.
     fn flush(&mut self, peers: &mut Peers, stats: &mut FabricStats) -> Flushed {
         let Some(ep) = &self.ep else {
             return Flushed::Busy;
@@ -259,8 +258,7 @@ impl FabricChannel {
             let desc = self.buffers.desc();
             let context = self.contexts.at(number as usize);
             let to = peers.address(peer);
-            // SAFETY: the buffer is not touched before the completion, and outlives the endpoint, and so
-            // does its context.
+            // SAFETY: the buffer is not touched before the completion; it and its context outlive the endpoint.
             let sent = unsafe { ep.send((start, len), desc, to, context, more) };
             match sent {
                 Ok(()) => {
@@ -268,7 +266,7 @@ impl FabricChannel {
                     stats.sent += 1;
                 }
                 Err(libc::EAGAIN) => return Flushed::Busy,
-                // The provider does not know the flag; it sends without it.
+                // The provider does not know the flag; send without it.
                 Err(code) if more && is_about_flags(code) => {
                     log::debug!("dgram: FI_MORE is not known (error {code})");
                     self.batches = false;
@@ -286,15 +284,14 @@ impl FabricChannel {
         Flushed::All
     }
 
-    /// Posts every receive buffer that the provider does not have.
+    /// Posts every receive buffer that the provider does not hold.
     fn post(&mut self) -> Result<(), i32> {
         let Some(ep) = &self.ep else { return Ok(()) };
         let (size, desc) = (self.size, self.buffers.desc());
         while let Some(&number) = self.owed.last() {
             let start = self.buffers.bytes_mut()[at(size, number)].as_mut_ptr();
             let context = self.contexts.at(number as usize);
-            // SAFETY: the buffer is not touched before the completion, and outlives the endpoint,
-            // and so does its context.
+            // SAFETY: the buffer is not touched before the completion; it and its context outlive the endpoint.
             match unsafe { ep.receive(start, size, desc, false, context) } {
                 Ok(()) => self.with[number as usize] = With::Receive,
                 Err(libc::EAGAIN) => break,
@@ -305,7 +302,7 @@ impl FabricChannel {
         Ok(())
     }
 
-    /// Makes progress without an arrival: sends what waits, posts owed buffers.
+    /// Passes waiting sends and unposted receive buffers to the provider.
     pub(super) fn push(
         &mut self,
         domain: &Domain,
@@ -322,13 +319,13 @@ impl FabricChannel {
         }
     }
 
-    /// Reads up to `most` completions and returns their number. An error means that the queue is
-    /// broken; the next poll reports it.
+    /// Reads up to `most` completions and returns their number. An error means that the queue is broken; the next poll
+    /// reports it.
     fn collect(&mut self, peers: &mut Peers, most: usize, stats: &mut FabricStats) -> usize {
         self.read(peers, most, stats).unwrap_or(0)
     }
 
-    /// As [`FabricChannel::collect`], with the error.
+    /// Reads up to `most` completions and returns their number, or the queue's error.
     pub(super) fn read(
         &mut self,
         peers: &mut Peers,
@@ -347,7 +344,7 @@ impl FabricChannel {
 
     /// Handles a completion.
     fn ended(&mut self, event: CqEvent, peers: &mut Peers, stats: &mut FabricStats) {
-        // Failed injections have no context; nor do some packets of providers' own.
+        // Failed injections have no context, nor do some packets that providers send themselves.
         let with = self
             .contexts
             .number(event.context)
@@ -373,8 +370,7 @@ impl FabricChannel {
         }
     }
 
-    /// Lends the oldest received datagram; `read` gets the sender's name as received. `None` after the
-    /// last one that [`FabricChannel::read`] took.
+    /// Lends the oldest received datagram; `read` gets the sender's name as received. `None` if none is left.
     pub(super) fn hand_out<T>(
         &mut self,
         stats: &mut FabricStats,
@@ -399,25 +395,25 @@ impl FabricChannel {
         None
     }
 
-    /// The datagram that is lent.
+    /// Returns the datagram that is lent.
     pub(super) fn bytes(&self) -> &[u8] {
         let place = self.lent.as_ref().map_or(0..0, |(_, place)| place.clone());
         &self.buffers.bytes()[place]
     }
 
-    /// The datagram is not lent any more.
+    /// Takes back the datagram that is lent; its buffer can be posted again.
     pub(super) fn take_back(&mut self) {
         self.owed.extend(self.lent.take().map(|(number, _)| number));
     }
 }
 
-/// Where a buffer of `size` bytes lies.
+/// Returns the range of a buffer of `size` bytes.
 fn at(size: usize, number: u32) -> Range<usize> {
     let start = number as usize * size;
     start..start + size
 }
 
-/// Builds a frame; `None` if it does not fit.
+/// Writes a frame and returns its length; `None` if it does not fit.
 fn write(to: &mut [u8], prefix: usize, header: &[u8], datagram: &[u8]) -> Option<usize> {
     let body = prefix + header.len();
     let len = body + datagram.len();
@@ -427,7 +423,7 @@ fn write(to: &mut [u8], prefix: usize, header: &[u8], datagram: &[u8]) -> Option
     Some(len)
 }
 
-/// True for the errors with which providers answer unknown flags.
+/// Returns true for the errors with which providers answer unknown flags.
 fn is_about_flags(code: i32) -> bool {
     use libfabric_sys::abi::{FI_EBADFLAGS, FI_EINVAL, FI_ENOSYS, FI_EOPNOTSUPP};
     matches!(code, FI_EBADFLAGS | FI_EINVAL | FI_ENOSYS | FI_EOPNOTSUPP)

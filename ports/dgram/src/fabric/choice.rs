@@ -1,4 +1,4 @@
-//! Chooses the provider, and how its datagrams are used.
+//! Choice of the provider, and the plan for using its datagrams.
 //!
 //! ```text
 //!   the provider asked for, or each preferred one
@@ -6,7 +6,7 @@
 //!        v
 //!   fi_getinfo --> offers --> Plan::of, source address --> the one that most peers can reach
 //!        ENODATA: next provider                                 |
-//!                                                     Terms for the objects
+//!                                                     OpenParams for the objects
 //! ```
 //!
 //! Owns: hints, preferences, the choice among offers, limits.
@@ -32,23 +32,23 @@ use std::net::IpAddr;
 #[path = "choice_tests.rs"]
 mod tests;
 
-/// The chosen provider.
+/// Chosen provider.
 #[derive(Debug)]
 pub(super) struct Choice {
-    /// A single entry.
+    /// Single entry of the chosen offer.
     pub info: InfoList,
-    /// The plan made from it.
+    /// Plan made from that entry.
     pub plan: Plan,
 }
 
-/// A provider's plan: the ways in which datagrams are sent and received over it.
+/// Ways in which datagrams are sent and received over a provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
-    /// The parameters for opening the objects.
+    /// Parameters for opening the objects.
     pub terms: OpenParams,
     /// True if buffers must be registered, and their `desc` passed.
     pub register: bool,
-    /// Datagrams per call: more than one where `FI_MORE` saves a doorbell.
+    /// Maximum number of datagrams per call; more than 1 where `FI_MORE` saves a doorbell.
     pub batch_max: usize,
     /// True if this machine's kernel carries the datagrams.
     pub software: bool,
@@ -56,39 +56,38 @@ pub(super) struct Plan {
     pub checked: bool,
 }
 
-/// Providers chosen by default, the best first. `udp` is kernel sockets one datagram at a time, the
-/// last resort.
+/// Providers tried by default, best first. `udp` sends one datagram at a time over kernel sockets, so it comes last.
 const PREFERENCE: [&str; 4] = ["usnic", "efa", "verbs", "udp"];
 
-/// Providers never used, with the reason.
+/// Providers that are never used, with the reason.
 const NEVER: &[(&str, &str)] = &[
     ("sockets", "it is deprecated and only there for development"),
     ("ofi_rxd", "it has reliability of its own underneath"),
 ];
 
-/// Registration modes supported. Most need nothing, since no peer accesses this memory remotely.
-/// Not `FI_MR_ENDPOINT`: buffers bound to an endpoint and in use until it closes could not be
-/// closed before it, nor it before them; no known provider wants that for buffers.
+/// Supported registration modes. Most are free, because no peer accesses this memory remotely. `FI_MR_ENDPOINT` is not
+/// supported: a registration bound to an endpoint that uses it until closed could be closed neither before nor after
+/// the endpoint; no known provider requires it for buffers.
 const MR_MODES: c_int = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
-/// The smallest usable maximum datagram, as [`mx_proto::reliability::Capacity`] promises.
+/// Smallest usable maximum datagram in bytes, as [`mx_proto::reliability::Capacity`] promises.
 pub(super) const DATAGRAM_MIN: usize = 548;
 
-/// The longest frame, whatever the provider's limit: that of UDP.
+/// Longest frame in bytes, whatever the provider's limit: UDP's maximum over IPv4.
 const FRAME_MAX: usize = 65_507;
 
-/// The longest accepted prefix: providers ask for a header or two, far below this.
+/// Longest accepted prefix in bytes; providers ask for one or two headers, far less than this.
 const PREFIX_MAX: usize = 1024;
 
-/// Datagrams in a batch over hardware: a doorbell costs about as much as ten descriptors.
+/// Datagrams in a batch over hardware: a doorbell costs about as much as ten work requests.
 const GSO_BATCH: usize = 16;
 
-/// The reason why a provider with datagrams cannot be used.
+/// Reason why a provider with datagrams cannot be used.
 type Unfit = String;
 
 impl Choice {
-    /// Chooses. If `bind` is `None`, a provider with IP addresses gets the first that other
-    /// machines can reach, and loopback only if there is nothing else.
+    /// Chooses a provider. Without `bind`, a provider with IP addresses gets the first one that other machines can
+    /// reach, and loopback only if there is nothing else.
     pub(super) fn make(
         library: &Library,
         provider: Option<&str>,
@@ -117,7 +116,7 @@ impl Choice {
     }
 }
 
-/// The error for a missing provider; it lists those that exist.
+/// Returns the error for a missing provider, which lists the existing ones.
 fn missing(library: &Library, asked: &str, bind: Option<IpAddr>) -> RdmError {
     let asked = offers::request(asked, bind);
     let mut found: Vec<Finding> = Vec::new();
@@ -148,7 +147,7 @@ fn missing(library: &Library, asked: &str, bind: Option<IpAddr>) -> RdmError {
     RdmError::NoProvider { asked, found }
 }
 
-/// The best offer of one provider; `None` if it offers nothing here.
+/// Returns the best offer of one provider; `None` if it offers nothing here.
 fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Option<Choice>, Unfit> {
     let failed = |code| Err(format!("fi_getinfo: {} ({code})", library.strerror(code)));
     let hints = match hints(library, Some(name)) {
@@ -169,7 +168,7 @@ fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Option<Ch
         Some(_) => devices(library, name),
         None => Devices::default(),
     };
-    // A provider asked for by name may also return providers layered over it.
+    // A request by name may also return providers layered over the named one.
     let its = |info: &Info<'_>| info.provider() == name && info.ep_type() == FI_EP_DGRAM;
     match offers::best(list.iter().filter(its), |info| judge(info, bind, &devices)) {
         Ok((info, plan)) => {
@@ -189,7 +188,7 @@ fn hints(library: &Library, name: Option<&str>) -> Result<Hints, i32> {
     )
 }
 
-/// The part of a provider that has IP addresses: its endpoints of other kinds are on the same devices.
+/// Returns the provider's devices with IP addresses. Endpoints of other kinds are on the same devices.
 fn devices(library: &Library, name: &str) -> Devices {
     let hints = offers::hints(library, Some(name), MR_MODES);
     hints.map_or_else(|_| Devices::default(), |hints| Devices::of(library, &hints))
@@ -202,7 +201,7 @@ fn judge(
 ) -> Result<(AddressPlace, Plan), Unfit> {
     let plan = Plan::of(info)?;
     if !is_of_ip(info.addr_format()) {
-        // A card's address, known only to its driver. Of a device that has no other one, nothing can be said.
+        // A card's address, known only to its driver. A device without an IP address cannot be checked against `bind`.
         if let Some(wanted) = bind.filter(|_| !devices.is_empty())
             && !devices
                 .addresses(&info.domain_name())
@@ -227,7 +226,7 @@ fn judge(
         }
     }
     match source {
-        // Datagrams carry the name, so an unspecified address is useless.
+        // Datagrams carry the sender's name, so an unspecified address is useless.
         Some(address) if address.is_unspecified() => {
             Err("it does not say at which address it is".to_owned())
         }
@@ -236,14 +235,14 @@ fn judge(
     }
 }
 
-/// True if addresses of this format consist of an IP address and a port, which follow from the
-/// endpoint number; otherwise peers have to be asked.
+/// Returns true for address formats of an IP address and a port, which follow from the endpoint number; for others
+/// peers must be asked.
 pub(super) fn is_of_ip(format: u32) -> bool {
     matches!(format, FI_SOCKADDR | FI_SOCKADDR_IN | FI_SOCKADDR_IN6)
 }
 
 impl Plan {
-    /// The plan for an offer, or the first reason why it cannot be used.
+    /// Builds the plan for an offer, or returns the first reason why it cannot be used.
     fn of(info: Info<'_>) -> Result<Self, Unfit> {
         let provider = info.provider().into_owned();
         let (mode, mr_mode) = (info.mode(), modern_mr_mode(info.mr_mode()));
@@ -275,8 +274,8 @@ impl Plan {
                 "its addresses have {name} bytes, more than {NAME_MAX}"
             ));
         }
-        // usnic counts the prefix in this, efa does not. Where it does not, some bytes of a jumbo
-        // frame are lost.
+        // usnic counts the prefix in the message size, efa does not. Subtracting it for both wastes some bytes of a
+        // jumbo frame on efa.
         let frame_max = info
             .max_msg_size()
             .saturating_sub(prefix.send)
@@ -291,7 +290,7 @@ impl Plan {
             register: mr_mode & FI_MR_LOCAL != 0 || mode & FI_LOCAL_MR != 0,
             batch_max: if software { 1 } else { GSO_BATCH },
             software,
-            // The invariant CRC of InfiniBand and RoCE.
+            // InfiniBand and RoCE have an invariant CRC.
             checked: provider == "verbs",
             terms: OpenParams {
                 provider,
@@ -300,8 +299,8 @@ impl Plan {
                 entries: Entries::Plain,
                 wait: Wait::Fd,
                 prefix,
-                // Injections have no completion to wait for: a provider that does not guard its
-                // queues would be overrun.
+                // Injections have no completion to wait for, so they would overrun the queues of a provider that does
+                // not guard them.
                 inject_max: match info.resource_mgmt() {
                     FI_RM_DISABLED => 0,
                     _ => info.inject_size().min(frame_max),
@@ -321,13 +320,13 @@ impl Plan {
         })
     }
 
-    /// Bytes of a buffer that sends or receives.
+    /// Bytes of a buffer, prefix included.
     pub(super) fn buffer_len(&self) -> usize {
         let Prefix { send, receive } = self.terms.prefix;
         send.max(receive) + self.terms.frame_max
     }
 
-    /// The longest datagram that an endpoint of this name sends.
+    /// Bytes of the longest datagram that an endpoint of this name sends.
     pub(super) fn datagram_max(&self, name: &FabricAddress) -> usize {
         self.terms.frame_max.saturating_sub(frame::header_len(name))
     }

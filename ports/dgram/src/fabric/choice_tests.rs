@@ -16,7 +16,7 @@ fn plan(shape: Shape) -> Plan {
     make(shape).unwrap()
 }
 
-/// `usnic` with a change to one limit.
+/// Returns `usnic`'s shape with a change to it.
 fn with(change: impl FnOnce(&mut Shape)) -> Shape {
     let mut shape = Shape::usnic();
     change(&mut shape);
@@ -36,12 +36,12 @@ fn prefix_gets_room_and_does_not_count_as_frame() {
         assert_eq!(plan.terms.prefix, both);
         assert_eq!(plan.terms.frame_max, max_msg - prefix);
     }
-    // A provider that wants none gets none.
+    // A provider without `FI_MSG_PREFIX` gets no prefix.
     let terms = plan(with(|shape| shape.mode = 0)).terms;
     let (send, receive) = (0, 0);
     assert_eq!(terms.prefix, Prefix { send, receive });
     assert_eq!(terms.frame_max, 8972 + 64);
-    // Nor does one that wants it where it receives, of what it sends.
+    // A provider that wants a prefix only on receive gets none on sends.
     let terms = plan(Shape::verbs_ud()).terms;
     let (send, receive) = (0, 40);
     assert_eq!(terms.prefix, Prefix { send, receive });
@@ -141,7 +141,7 @@ fn listen_address_selects_the_card_if_cards_have_any() {
 
 #[test]
 fn what_is_wanted_and_not_known_is_refused() {
-    // The answer of a provider that requires more than the hints offer.
+    // Answers of a provider that requires more than the hints offer.
     let fake = Fake::new(Shape::verbs_ud(), 1);
     let library = fake.library();
     let all = library.query(None, None, 0, None).unwrap();

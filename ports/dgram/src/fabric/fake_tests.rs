@@ -47,7 +47,7 @@ impl Pair {
         self.a.send(channel, to, batch)
     }
 
-    /// Sends as soon as there is room; adds what arrives meanwhile to `got`.
+    /// Sends once there is room; appends arrivals meanwhile to `got`.
     fn push(&mut self, channel: Channel, bytes: &[u8], segment: usize, got: &mut Vec<Vec<u8>>) {
         for _ in 0..100_000 {
             match self.send(channel, bytes, segment) {
@@ -60,7 +60,7 @@ impl Pair {
         panic!("no room in 100000 polls");
     }
 
-    /// Takes all datagrams that `b` has.
+    /// Returns all datagrams that `b` has.
     fn take(&mut self) -> Vec<Vec<u8>> {
         let mut got = Vec::new();
         let expected = [Channel::Command, Channel::Data].map(|channel| self.a.address(channel));
@@ -89,7 +89,7 @@ impl Pair {
         }
     }
 
-    /// Closes both; nothing may be left, and no rule may have been broken.
+    /// Closes both and checks that nothing is left and no rule was broken.
     fn end(self) {
         let Self { fake, a, b } = self;
         fake.faults(|faults| *faults = Faults::none());
@@ -100,7 +100,7 @@ impl Pair {
     }
 }
 
-/// EFA's datagrams: addresses of its own, a prefix, everything registered, nothing injected.
+/// Shape of EFA's datagrams: opaque addresses, a prefix, all buffers registered, no injection.
 pub(super) fn efa() -> Shape {
     Shape {
         provider: "efa".into(),
@@ -250,7 +250,7 @@ fn service_with_a_broken_queue_reopens_under_its_names() {
     let mut pair = Pair::new(Shape::usnic(), 3);
     let names = pair.b.names;
     pair.fake.overrun();
-    // Both notice.
+    // Both services notice.
     poll_idle(&mut pair.a);
     assert!(pair.take().is_empty());
     assert_eq!(
@@ -326,7 +326,7 @@ fn data_channel_is_empty_after_a_short_read() {
     pair.end();
 }
 
-/// Polls a service to which nothing comes.
+/// Polls a service that receives nothing.
 fn poll_idle(service: &mut FabricDatagrams) {
     service.begin(64);
     if let Received::Incoming(incoming) = service.next() {
@@ -403,7 +403,7 @@ fn a_data_channel_is_on_the_card_of_its_command_channel() {
     let mut elsewhere = told.clone();
     elsewhere[7] ^= 1;
     assert_eq!(pair.a.data_address(command, &elsewhere), None);
-    // The fabric has a checksum of its own.
+    // The fabric has an end-to-end checksum.
     assert!(pair.a.is_safe(command));
     pair.end();
 }

@@ -1,4 +1,4 @@
-//! The header before each datagram: the sender's name.
+//! Header before each datagram: the sender's name.
 //!
 //! ```text
 //!   0      2         3          4             8                 8 + n
@@ -7,27 +7,25 @@
 //!   |      |         |          | u32 LE      |  its end)       |
 //! ```
 //!
-//! Libfabric can identify a sender only by a name it already knows: for an address that is not in
-//! the vector it reports "not available" (`udp`, `verbs`, `efa`), or inserts it unasked and without
-//! bound (`usnic`). Every caller is such a stranger, and so is a peer evicted from the vector. So
-//! the name travels in the datagram, and `FI_SOURCE` is not requested. Names can be forged, as on
-//! any network; the cookies of the layer above keep strangers out.
+//! libfabric can identify a sender only by an address it already knows: for one that is not in the address vector it
+//! reports "not available" (`udp`, `verbs`, `efa`), or inserts it unasked and without bound (`usnic`). Every caller is
+//! unknown at first, and so is a peer evicted from the vector. So the name travels in the datagram, and `FI_SOURCE` is
+//! not requested. Names can be forged, as on any network; the cookies of the reliability layer keep forgers out.
 //!
-//! The checksum is needed on fabrics without one: a damaged name would attribute the datagram to
-//! another sender.
+//! Fabrics without a checksum need the one here: a damaged name would attribute the datagram to another sender.
 //!
 //! Out of scope: the datagram that follows.
 
 use super::name::{FabricAddress, NAME_MAX};
 
-/// The longest header.
+/// Longest header in bytes.
 pub(super) const HEADER_MAX: usize = FIXED + NAME_MAX;
 
 const FIXED: usize = 8;
 const MAGIC: [u8; 2] = *b"mF";
 const VERSION: u8 = 1;
 
-/// The header of an endpoint with this name.
+/// Builds the header of an endpoint with this name.
 pub(super) fn header(name: &FabricAddress) -> Vec<u8> {
     let name = name.short();
     // At most `NAME_MAX`.
@@ -40,19 +38,19 @@ pub(super) fn header(name: &FabricAddress) -> Vec<u8> {
     header
 }
 
-/// The header's length for names as long as this one, at most.
+/// Upper bound of the header's length in bytes, for names as long as this one.
 pub(super) fn header_len(name: &FabricAddress) -> usize {
     FIXED + name.bytes().len()
 }
 
-/// The result of parsing a received frame.
+/// Result of parsing a received frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Frame<'a> {
-    /// A datagram: the sender's name without trailing zeros, unchecked, and the rest.
+    /// A datagram: the sender's name without trailing zeros, unchecked, and the payload.
     Datagram(&'a [u8], &'a [u8]),
-    /// The bytes are no frame of this version.
+    /// The bytes are not a frame of this version.
     Foreign,
-    /// Damaged in transit.
+    /// The frame was damaged in transit.
     Damaged,
 }
 
@@ -60,7 +58,7 @@ impl<'a> Frame<'a> {
     /// Parses a received frame.
     pub(super) fn parse(bytes: &'a [u8]) -> Self {
         let Some((fixed, rest)) = bytes.split_at_checked(FIXED) else {
-            // Providers with prefixes also deliver empty packets of their own.
+            // Providers with prefixes also deliver empty packets.
             return match bytes {
                 [] => Self::Damaged,
                 _ => Self::Foreign,
@@ -80,7 +78,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// FNV-1a: good enough for a few bytes, and as fast as reading them.
+/// Computes FNV-1a: good enough for a few bytes, and as fast as reading them.
 fn sum(len: u8, name: &[u8]) -> u32 {
     let step = |sum: u32, byte: &u8| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     name.iter().fold(step(0x811c_9dc5, &len), step)

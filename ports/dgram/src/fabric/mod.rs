@@ -1,4 +1,4 @@
-//! The datagram service over libfabric's `FI_EP_DGRAM` endpoints.
+//! Datagram service over libfabric's `FI_EP_DGRAM` endpoints.
 //!
 //! ```text
 //!   Reliable<FabricDatagrams>
@@ -12,14 +12,13 @@
 //!   ports/fabric --> libfabric-sys --> libfabric.so.1, or the fake of the tests
 //! ```
 //!
-//! **Finding a peer.** A session is met over TCP, as for `rdm`, and moves here: its called side says the
-//! name of its command endpoint, drawn when that opens, and its Welcome the name of its data endpoint.
+//! **Finding a peer.** A session starts over TCP, as for `rdm`, and moves here: the called side announces the name of
+//! its command endpoint, assigned when that opens, and its Welcome carries the name of its data endpoint.
 //!
-//! **The sender of a datagram** is named in it ([`frame`]); both sides have to use this service,
-//! not kernel UDP at one end. Datagrams of other kinds are counted, and logged once.
+//! **The sender of a datagram** is named in it ([`frame`]), so both sides must use this service, not kernel UDP at one
+//! end. Foreign datagrams are counted, and logged once.
 //!
-//! A domain whose queue fails is reopened at the same ports; names stay, datagrams in flight are
-//! lost.
+//! A domain whose queue fails is reopened at the same ports; names stay, datagrams in flight are lost.
 //!
 //! Out of scope: the contents of datagrams.
 
@@ -61,30 +60,30 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Counters.
+/// Counters of the service.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FabricStats {
     /// Datagrams that the provider accepted.
     pub sent: u64,
-    /// Datagrams that were injected.
+    /// Datagrams that were injected, a part of `sent`.
     pub injected: u64,
-    /// Datagrams that the provider refused, or accepted and could not send.
+    /// Datagrams that the provider rejected, or accepted and failed to send.
     pub send_errors: u64,
     /// Datagrams received.
     pub received: u64,
-    /// Receives that failed.
+    /// Receives that failed, including completions with an impossible length.
     pub receive_errors: u64,
-    /// Received packets that were not sent by a service like this one.
+    /// Received packets that no service like this one sent.
     pub foreign: u64,
-    /// Damaged packets received.
+    /// Received packets that were damaged, or named an impossible sender.
     pub damaged: u64,
     /// Completions without an operation.
     pub strays: u64,
-    /// Times the domain was reopened.
+    /// Number of times the domain was reopened.
     pub reopened: u64,
 }
 
-/// An open service.
+/// Open datagram service.
 pub struct FabricDatagrams {
     library: Arc<Library>,
     choice: Choice,
@@ -92,47 +91,46 @@ pub struct FabricDatagrams {
     /// `None` while the domain is broken.
     open: Option<Open>,
     retry_at: Instant,
-    /// Our names: command and data.
+    /// Names of our command and data endpoints.
     names: [FabricAddress; 2],
     receive_buffer: usize,
     nest: Epoll,
     poll_timer: PollTimer,
-    /// Descriptors in the nest.
+    /// Descriptors that have been added to the nest.
     watched: Vec<RawFd>,
     told_foreign: bool,
     stats: FabricStats,
 }
 
-/// An opened domain and its objects.
+/// Open domain and its objects.
 struct Open {
     peers: Peers,
-    /// Closed before the memory of the lines is freed.
+    /// Declared before the lines: the domain closes before their memory is freed.
     domain: Domain,
-    /// Command and data.
+    /// Command and data channels.
     lines: Vec<FabricChannel>,
 }
 
-// The name of the data endpoint fits into the Welcome.
+// The Welcome has room for the name of a data endpoint.
 const _: () = assert!(name::NAME_MAX <= DATA_NAME_MAX);
 
-/// Bytes of the data channel's receive buffers, at most: what arrives between two polls a
-/// millisecond apart at 25 Gbit/s.
+/// Maximum bytes of the data channel's receive buffers: arrivals between two polls a millisecond apart at 25 Gbit/s.
 const RECEIVE_BYTES: usize = 4 << 20;
 
-/// Receive buffers of the data channel, at most: `udp` has room for a thousand.
+/// Maximum number of receive buffers of the data channel: `udp` has room for a thousand.
 const RECEIVES: usize = 1024;
 
-/// Receive buffers of the command channel: its datagrams are small, and acknowledge many.
+/// Receive buffers of the command channel, whose datagrams are small and acknowledge many.
 const COMMAND_RECEIVES: usize = 256;
 
 /// Send buffers of the data channel, and of the command channel.
 const SENDS: usize = 256;
 const COMMAND_SENDS: usize = 64;
 
-/// Time until a broken domain is reopened, and between attempts.
+/// Delay before a broken domain is reopened, and between attempts.
 const RETRY_OPEN: Duration = Duration::from_secs(1);
 
-/// The member number of its descriptors in a nest.
+/// Member number of the descriptors in a nest.
 const MEMBER: u8 = 3;
 
 impl FabricDatagrams {
@@ -140,7 +138,7 @@ impl FabricDatagrams {
     ///
     /// # Errors
     ///
-    /// There is no libfabric, no such provider, or it cannot be used; the error says what there is.
+    /// Fails if libfabric or the provider is missing or unusable; the error lists the providers.
     pub fn open(options: DgramOptions) -> Result<Self, RdmError> {
         let library = Arc::new(match &options.library {
             Some(library) => library.clone(),
@@ -179,40 +177,40 @@ impl FabricDatagrams {
         })
     }
 
-    /// The provider's exact name.
+    /// Returns the provider's exact name.
     pub fn provider(&self) -> &str {
         &self.choice.plan.terms.provider
     }
 
-    /// The name of one of our endpoints.
+    /// Returns the name of the channel's endpoint.
     pub fn address(&self, channel: Channel) -> FabricAddress {
         self.names[channel as usize]
     }
 
-    /// libfabric's number for its address format.
+    /// Returns libfabric's number for the provider's address format.
     pub fn address_format(&self) -> u32 {
         self.plan().terms.address_format
     }
 
-    /// The address at which peers call us: all bytes that `fi_getname` gives.
+    /// Returns the address at which peers call us: all bytes that `fi_getname` returns.
     pub fn command_name(&self) -> &[u8] {
         self.names[0].bytes()
     }
 
-    /// All bytes of a command endpoint's name.
+    /// Parses the full name of a peer's command endpoint; `None` if it cannot be one on this fabric.
     pub(super) fn whole(&self, name: &[u8]) -> Option<FabricAddress> {
         let ours = &self.names[0];
         let whole = name.len() == ours.bytes().len();
         FabricAddress::read(name, self.address_format(), ours).filter(|_| whole)
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn stats(&self) -> FabricStats {
         self.stats
     }
 
-    /// Makes sleepers wait on this epoll instance. Descriptors are added to it directly: providers
-    /// nest their own, and the kernel allows five levels.
+    /// Makes sleepers wait on this epoll instance. Descriptors are added to it directly: providers nest their own, and
+    /// the kernel allows five levels.
     pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
         self.watch_nothing();
         self.nest = Epoll::of(epoll)?;
@@ -237,7 +235,7 @@ impl FabricDatagrams {
         MonotonicClock.now()
     }
 
-    /// Handles a failure of the domain.
+    /// Closes the domain after a failure and schedules its reopening.
     fn broke(&mut self, error: &FabricError) {
         log::warn!(
             "dgram: {} has broken down ({error}); it is opened again in {RETRY_OPEN:?}",
@@ -248,7 +246,7 @@ impl FabricDatagrams {
         self.retry_at = Self::now().after(RETRY_OPEN);
     }
 
-    /// Reopens a broken domain when that is due. True if it is open.
+    /// Reopens a broken domain when due. Returns whether it is open.
     fn is_open(&mut self) -> bool {
         if self.open.is_some() {
             return true;
@@ -274,7 +272,7 @@ impl FabricDatagrams {
         }
     }
 
-    /// Adds the descriptors to the nest. False if one of them cannot be added.
+    /// Adds the descriptors to the nest. Returns false if one cannot be added.
     fn watch(&mut self, fds: &[RawFd]) -> bool {
         if self.watched == fds {
             return true;
@@ -298,7 +296,7 @@ impl FabricDatagrams {
 }
 
 impl Open {
-    /// Opens both endpoints, at these ports where endpoints have any.
+    /// Opens both endpoints, at these ports if their addresses have ports.
     fn new(library: &Arc<Library>, choice: &Choice, ports: [u16; 2]) -> Result<Self, RdmError> {
         let plan = &choice.plan;
         let mut open = Self {
@@ -323,12 +321,12 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // The domain is dropped next, then the memory, by the order of the fields.
+        // Fields drop in order: the domain next, then the buffers.
         self.lines.iter_mut().for_each(FabricChannel::close);
     }
 }
 
-/// The numbers of a channel's buffers.
+/// Returns the number of buffers of a channel.
 fn depth(plan: &Plan, command: bool) -> Depth {
     let terms = &plan.terms;
     let size = plan.buffer_len();
@@ -346,8 +344,8 @@ fn depth(plan: &Plan, command: bool) -> Depth {
     }
 }
 
-/// Bytes that the kernel keeps for a socket of `udp`, which has no other buffer: the usual limit,
-/// half of which is kernel overhead.
+/// Returns the payload bytes that the kernel buffers for a socket of `udp`, whose only buffer it is: half the default
+/// limit; the other half is kernel overhead.
 fn socket_buffer() -> usize {
     let text = fs::read_to_string("/proc/sys/net/core/rmem_default");
     let bytes = text.ok().and_then(|text| text.trim().parse::<usize>().ok());

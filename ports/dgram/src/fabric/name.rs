@@ -1,51 +1,50 @@
-//! Endpoint names: the bytes that `fi_getname` gives, as a `Copy` value that can be compared.
+//! Endpoint names: the bytes that `fi_getname` returns, as a comparable `Copy` value.
 //!
 //! ```text
 //!   sockaddr_in  16      udp, usnic         sockaddr_in6 28   udp
 //!   efa_ep_addr  32      efa                ib_ud_ep_name 32  verbs
 //! ```
 //!
-//! A peer is identified by its name alone, which stays valid; its place in an address vector may
-//! change ([`super::peers`]).
+//! A peer is identified by its name alone, which never changes; its place in an address vector may ([`super::peers`]).
 //!
 //! Owns: the bytes, and conversion from and to socket addresses.
-//! Out of scope: libfabric, the existence of such an endpoint.
+//! Out of scope: libfabric, whether such an endpoint exists.
 
 use libfabric_sys::abi::{FI_ADDR_EFA, FI_ADDR_IB_UD};
 use mx_port_fabric::{is_address, source};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// The longest name of any provider with datagrams, see above.
+/// Longest name in bytes of any provider with datagrams (see the module).
 pub(super) const NAME_MAX: usize = 32;
 
 /// Bytes of an InfiniBand global identifier.
 const GID: usize = 16;
 
-/// The address of an endpoint on its fabric.
+/// Address of an endpoint on its fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FabricAddress {
-    /// Bytes of the name.
+    /// Length of the name in bytes.
     len: u8,
-    /// The name, zero from `len` on.
+    /// Name, zero from `len` on.
     bytes: [u8; NAME_MAX],
 }
 
 impl FabricAddress {
-    /// `None` if there are no bytes, or too many.
+    /// Creates a name; `None` if there are no bytes, or more than [`NAME_MAX`].
     pub(super) fn new(name: &[u8]) -> Option<Self> {
         if name.is_empty() {
             return None;
         }
         let mut bytes = [0; NAME_MAX];
         bytes.get_mut(..name.len())?.copy_from_slice(name);
-        // At most `NAME_MAX`.
+        // `copy_from_slice` above bounds the length by `NAME_MAX`.
         let len = name.len() as u8;
         Some(Self { len, bytes })
     }
 
-    /// Checks an untrusted name without trailing zeros against `ours` and the fabric's address
-    /// format. `None` if it cannot be a name there.
+    /// Parses an untrusted name without trailing zeros. `None` if, judging by `ours` and the fabric's address format,
+    /// it cannot be a name there.
     pub(super) fn read(name: &[u8], format: u32, ours: &Self) -> Option<Self> {
         if name.len() > usize::from(ours.len) || name.is_empty() {
             return None;
@@ -60,30 +59,29 @@ impl FabricAddress {
         if !sane || !is_address(format, read.bytes()) {
             return None;
         }
-        // Other fields of a socket address are local to the sender, such as its interface index.
+        // The interface index and similar fields are local to the sender.
         ours.elsewhere(SocketAddr::from((ip, read.port()?)))
     }
 
-    /// All bytes, as libfabric takes them.
+    /// Returns all bytes, as libfabric takes them.
     pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or(&[])
     }
 
-    /// The name without trailing zeros, as sent in datagrams.
+    /// Returns the name without trailing zeros, as sent in datagrams.
     pub(super) fn short(&self) -> &[u8] {
         let bytes = self.bytes();
         let used = bytes.iter().rposition(|byte| *byte != 0);
         &bytes[..used.map_or(0, |last| last + 1)]
     }
 
-    /// Its IP address, if it has one.
+    /// Returns the IP address, if the name has one.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
         source(self.bytes())
     }
 
-    /// True if both are, as far as names tell, of one machine, so that a peer cannot redirect us to
-    /// another. Without IP addresses: names of `verbs` and `efa` begin with the card's global
-    /// identifier.
+    /// Returns true if both names belong to one machine, as far as names tell, so that a peer cannot redirect us to
+    /// another machine. Names of `verbs` and `efa`, which have no IP address, begin with the card's global identifier.
     pub(super) fn is_beside(&self, other: &Self, format: u32) -> bool {
         match (self.ip(), other.ip()) {
             (None, None) if matches!(format, FI_ADDR_IB_UD | FI_ADDR_EFA) => {
@@ -93,13 +91,13 @@ impl FabricAddress {
         }
     }
 
-    /// Its port, if it has an IP address.
+    /// Returns the port, if the name has an IP address.
     pub(crate) fn port(&self) -> Option<u16> {
         self.ip()?;
         Some(u16::from_be_bytes(*self.bytes.get(2..)?.first_chunk()?))
     }
 
-    /// The name with another address and port. `None` if the family differs or it has none.
+    /// Returns the name with another address and port. `None` if the family differs or the name has no IP address.
     pub(super) fn elsewhere(&self, place: SocketAddr) -> Option<Self> {
         let mut other = *self;
         other.bytes[2..4].copy_from_slice(&place.port().to_be_bytes());
@@ -203,7 +201,7 @@ mod tests {
             assert!(card(1, 2).is_beside(&card(1, 3), format));
             assert!(!card(1, 2).is_beside(&card(2, 2), format));
         }
-        // Unknown formats are not compared.
+        // Names of unknown formats count as one machine's.
         assert!(card(1, 2).is_beside(&card(2, 2), FI_ADDR_PSMX));
         let (one, other) = (v4([10, 0, 0, 1], 7), v4([10, 0, 0, 1], 8));
         assert!(one.is_beside(&other, FI_SOCKADDR_IN));

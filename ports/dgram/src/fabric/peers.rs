@@ -1,4 +1,4 @@
-//! The names in the provider's address vector: the most recently used ones.
+//! Names in the provider's address vector: the most recently used ones.
 //!
 //! ```text
 //!   name --take--> number of a place --> fi_addr_t     if absent: fi_av_insert, into the place
@@ -6,27 +6,27 @@
 //!   begun, ended      a place with sends in flight is kept
 //! ```
 //!
-//! Only destinations of sends get a place. A stranger who is answered takes one for a while;
-//! [`MOST`] bounds their total, and an evicted peer gets a place again with the next datagram.
+//! Only destinations of sends have a place. Answering a stranger takes one temporarily; [`MOST`] bounds their total,
+//! and an evicted peer gets a place again with the next datagram.
 //!
 //! Owns: the places.
 //! Out of scope: the peers behind the names.
-//! Cost: one table lookup, none for the destination of the previous send.
+//! Cost: one table lookup; none if the destination is that of the previous send.
 
 use super::name::FabricAddress;
 use mx_port_fabric::{Domain, FabricError};
 use std::collections::HashMap;
 
-/// Number of places. Addresses have room for some thousand handles, and a process talks with fewer
-/// peers at a time.
+/// Maximum number of places. Address vectors have room for some thousand handles, and a process talks with fewer peers
+/// at a time.
 pub(super) const MOST: usize = 4096;
 
-/// All places.
+/// Table of places.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     numbers: HashMap<FabricAddress, u32>,
     places: Vec<PeerEntry>,
-    /// The next candidate for eviction (the hand of a clock algorithm).
+    /// Next candidate for eviction (the hand of a clock algorithm).
     hand: usize,
     last: Option<(FabricAddress, u32)>,
 }
@@ -35,22 +35,22 @@ pub(super) struct Peers {
 struct PeerEntry {
     name: FabricAddress,
     address: u64,
-    /// Sends that the provider has.
+    /// Sends that the provider has accepted and not completed.
     busy: u32,
     used: bool,
 }
 
-/// The reason why there is no place.
+/// Reason why a name gets no place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum NoPlace {
-    /// All have sends in flight.
+    /// All places have sends in flight.
     Full,
-    /// The provider refuses the name.
+    /// The provider rejects the name.
     Refused(FabricError),
 }
 
 impl Peers {
-    /// The number of a name's place.
+    /// Returns the place of a name, inserting it if absent.
     #[inline]
     pub(super) fn take(&mut self, domain: &Domain, name: &FabricAddress) -> Result<u32, NoPlace> {
         if let Some((last, number)) = &self.last
@@ -69,14 +69,14 @@ impl Peers {
         Ok(number)
     }
 
-    /// The provider's handle for the peer at this place.
+    /// Returns the provider's handle for the peer at this place.
     #[inline]
     pub(super) fn address(&self, number: u32) -> u64 {
         let place = self.places.get(number as usize);
         place.map_or(u64::MAX, |place| place.address)
     }
 
-    /// Counts a send that is, or will be, given to the provider.
+    /// Counts a send that is or will be passed to the provider.
     #[inline]
     pub(super) fn begun(&mut self, number: u32) {
         if let Some(place) = self.places.get_mut(number as usize) {
@@ -92,7 +92,7 @@ impl Peers {
         }
     }
 
-    /// Places in use.
+    /// Number of places in use.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.places.len()
@@ -129,7 +129,7 @@ impl Peers {
         Ok(number as u32)
     }
 
-    /// A place to evict: without sends in flight, and not used since the hand last passed it.
+    /// Returns a place to evict: without sends in flight, and unused since the hand last passed it.
     fn oldest(&mut self) -> Option<usize> {
         for _ in 0..2 * self.places.len() {
             let at = self.hand;

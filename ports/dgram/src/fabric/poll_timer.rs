@@ -1,12 +1,12 @@
 //! Periodic timer for providers without a wait descriptor.
 //!
 //! ```text
-//!   traffic --> 50 us, 100 us, ... 2 ms, 2 ms, ...    doubles each time a sleeper wakes
-//!                                                     and finds nothing
+//!   traffic --> 50 us, 100 us, ... 2 ms, 2 ms, ...    doubles at each start,
+//!                                                     until traffic resets it
 //! ```
 //!
 //! Owns: the timer and its interval.
-//! Out of scope: the polling after it fires.
+//! Out of scope: polling after the timer fires.
 
 use mx_port_base::close_on_fork::CloseOnFork;
 use nix::sys::timer::{Expiration, TimerSetTimeFlags};
@@ -15,14 +15,13 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-/// The first interval after traffic: about the cost of a wake-up, and a fabric carries some
-/// datagrams meanwhile.
+/// First interval after traffic: about the cost of a wake-up, during which a fabric carries some datagrams.
 const FIRST: Duration = Duration::from_micros(50);
 
-/// The longest interval: the delay it adds to a wake-up, against 500 idle polls a second.
+/// Longest interval: bounds the added latency of a wake-up, at the price of 500 idle polls a second.
 const LONGEST: Duration = Duration::from_millis(2);
 
-/// The timer.
+/// Timer with a growing interval.
 #[derive(Debug)]
 pub(super) struct PollTimer {
     fd: CloseOnFork<TimerFd>,
@@ -50,7 +49,7 @@ impl PollTimer {
         self.next = FIRST;
     }
 
-    /// Starts the timer. False if the system refuses.
+    /// Starts the timer. Returns false if the kernel refuses.
     pub(super) fn start(&mut self) -> bool {
         let after = Expiration::OneShot(self.next.into());
         self.running = self.fd.set(after, TimerSetTimeFlags::empty()).is_ok();
@@ -58,10 +57,9 @@ impl PollTimer {
         self.running
     }
 
-    /// Stops the timer.
     pub(super) fn stop(&mut self) {
         if std::mem::take(&mut self.running) {
-            // It also clears an expiry.
+            // `unset` also clears an expiry.
             let _ = self.fd.unset();
         }
     }

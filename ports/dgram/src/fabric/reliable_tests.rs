@@ -1,5 +1,5 @@
-//! Messages through the reliability layer over the service: over `udp` of the installed libfabric,
-//! and over a fake provider that loses and delays.
+//! Messages through the reliability layer over the service: over `udp` of the installed libfabric, and over a fake
+//! provider that loses and delays.
 
 use super::*;
 use libfabric_fake::{Fake, Faults, Shape};
@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Two ports with recording sinks.
+/// Two ports, each with a recording sink.
 struct Pair {
     ports: [Reliable<FabricDatagrams>; 2],
     seen: [Recorder; 2],
@@ -91,7 +91,7 @@ fn body(number: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Sends packets of all sizes both ways and expects them whole and in order.
+/// Sends packets of all sizes both ways and checks that they arrive whole and in order.
 fn exchange(pair: &mut Pair, count: usize) {
     let link = pair.connect();
     for number in 0..count {
@@ -125,7 +125,7 @@ fn messages_of_all_sizes_go_over_udp_both_ways() {
     for port in &pair.ports {
         let stats = port.datagrams().stats();
         assert_eq!((stats.foreign, stats.damaged, stats.strays), (0, 0, 0));
-        // Data uses its own channel once a probe on it was answered.
+        // Data uses its own channel once a probe on it has been answered.
         let service = port.datagrams();
         assert_eq!(service.capacity(Channel::Data).batch_max, 1);
     }

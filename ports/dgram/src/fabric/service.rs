@@ -19,18 +19,18 @@ use mx_proto::reliability::{
 };
 use mx_proto::{Instant, Target};
 
-/// Completions read at a time.
+/// Maximum number of completions read in one call.
 const BATCH: usize = 64;
 
-/// The position within a poll.
+/// Position within a poll.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Poll {
-    /// The channel whose datagrams are handed out.
+    /// Channel that is being read.
     channel: Channel,
     stage: Stage,
-    /// The data channel is taken in alone.
+    /// True if only the data channel is polled.
     data_alone: bool,
-    /// Datagrams still to take on this channel.
+    /// Datagrams that may still be read on this channel.
     left: usize,
     any: bool,
     drained: bool,
@@ -60,7 +60,7 @@ impl Poll {
 impl DatagramPort for FabricDatagrams {
     type Address = FabricAddress;
 
-    /// Fails: sessions are met over TCP.
+    /// Fails always: sessions start over TCP.
     fn resolve(&mut self, _target: Target) -> Result<FabricAddress, ConnectError> {
         Err(ConnectError::NoRoute)
     }
@@ -171,7 +171,7 @@ impl DatagramPort for FabricDatagrams {
 
     fn arm(&mut self) -> bool {
         let Some(open) = &self.open else {
-            // Checked again when reopening is due.
+            // Reopening is attempted at the next expiry.
             return self.sleep_on_timer();
         };
         if !open.lines.iter().all(FabricChannel::may_sleep) {
@@ -196,7 +196,7 @@ impl DatagramPort for FabricDatagrams {
 }
 
 impl FabricDatagrams {
-    /// The next datagram of the channel that is taken in.
+    /// Returns the next datagram of the current channel; `None` when it is exhausted.
     fn next_of_channel(&mut self) -> Result<Option<Incoming<FabricAddress>>, FabricError> {
         let format = self.plan().terms.address_format;
         let Self {
@@ -243,7 +243,7 @@ impl FabricDatagrams {
         }
     }
 
-    /// Everything of a channel has been handed out.
+    /// Moves on to the next channel, or ends the poll.
     fn end_channel(&mut self) {
         let poll = &mut self.poll;
         if poll.channel == Channel::Command {
@@ -270,7 +270,7 @@ impl FabricDatagrams {
         }
     }
 
-    /// Arms the poll timer for sleepers.
+    /// Arms the poll timer for a sleeper.
     fn sleep_on_timer(&mut self) -> bool {
         let timer = [self.poll_timer.raw()];
         self.watch(&timer) && self.poll_timer.start()

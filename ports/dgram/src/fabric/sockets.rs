@@ -1,11 +1,11 @@
-//! Sockets of the provider, which a child of `fork` would keep bound.
+//! Provider sockets, which a child of `fork` would keep bound.
 //!
 //! ```text
 //!   /proc/self/fd --bound to the name of an endpoint of ours--> closed in a child (close_on_fork)
 //! ```
 //!
-//! libfabric has no call for it. While a child kept them, its parent could not open a broken domain again at the
-//! same ports. The child's copies of libfabric's objects are not used any more.
+//! libfabric has no call for closing them. While a child kept the sockets, its parent could not reopen a broken domain
+//! at the same ports. The child no longer uses its copies of libfabric's objects.
 //!
 //! Out of scope: descriptors of providers without IP addresses.
 
@@ -16,10 +16,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 
-/// The sockets of an open endpoint. Dropped before it is closed, and in no child.
+/// Sockets of an open endpoint. Dropped before the endpoint closes, and never in a child.
 pub(super) type Sockets = Vec<CloseOnFork<BorrowedFd<'static>>>;
 
-/// The sockets bound to that name.
+/// Returns the sockets bound to this name.
 pub(super) fn of(name: &FabricAddress) -> Sockets {
     let (Some(ip), Some(port)) = (name.ip(), name.port()) else {
         return Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn of(name: &FabricAddress) -> Sockets {
     let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let is_there = |at: SocketAddr| (at.ip(), at.port()) == (ip, port);
     for number in numbers.filter(|number| bound_to(*number).is_some_and(is_there)) {
-        // SAFETY: it is the provider's until the endpoint is closed, which comes after the drop.
+        // SAFETY: the provider owns the descriptor until the endpoint closes, which comes after the drop.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
         if getsockopt(&fd, sockopt::SockType) != Ok(SockType::Datagram) {
             continue;
@@ -45,7 +45,7 @@ pub(super) fn of(name: &FabricAddress) -> Sockets {
     found
 }
 
-/// The IP address and port that a socket is bound to.
+/// Returns the IP address and port that a socket is bound to.
 fn bound_to(fd: RawFd) -> Option<SocketAddr> {
     let name: SockaddrStorage = getsockname(fd).ok()?;
     crate::socket_address(name)

@@ -1,6 +1,6 @@
 //! The service over `udp` of the installed libfabric, on 127.0.0.1.
 //!
-//! Another library: `MX_LIBFABRIC=/path/libfabric.so.1`.
+//! `MX_LIBFABRIC=/path/libfabric.so.1` selects another library.
 
 use super::*;
 use mx_port_fabric::Wait;
@@ -9,7 +9,6 @@ use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// Limit for every wait.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn options() -> DgramOptions {
@@ -106,28 +105,28 @@ fn a_child_does_not_keep_a_port() {
     let port = service.address(Channel::Command).port().unwrap();
     let (mut forked, there) = io::pipe().unwrap();
     let there = there.as_raw_fd();
-    // SAFETY: the child calls what is safe after a fork, and ends.
+    // SAFETY: the child makes only calls that are safe after a fork, and ends.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
-        // SAFETY: the byte outlives the call; a child that is left alone ends.
+        // SAFETY: the byte outlives the call; the alarm ends an abandoned child.
         unsafe {
             libc::write(there, [1_u8].as_ptr().cast(), 1);
             libc::alarm(60);
         }
-        // SAFETY: as above; it waits for the signal.
+        // SAFETY: as above; waits for the signal.
         unsafe { libc::pause() };
         // SAFETY: ends the child.
         unsafe { libc::_exit(0) };
     }
-    // What is done in a child of fork is done when it says so.
+    // The child's fork handlers have run once it writes.
     forked.read_exact(&mut [0]).unwrap();
     drop(service);
     let again = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
     // SAFETY: our own child, which has not been waited for.
     unsafe { libc::kill(child, libc::SIGKILL) };
     let mut status = 0;
-    // SAFETY: an output of the right type.
+    // SAFETY: `status` is writable.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     again.unwrap();
 }
@@ -169,7 +168,7 @@ fn thousands_of_peers_share_the_places_there_are() {
         let [_, high, middle, low] = number.to_be_bytes();
         let place = SocketAddr::from(([127, 1 + high, middle, low.max(1)], 9));
         let name = address.elsewhere(place).unwrap();
-        // Delivery does not matter, nor an error of the kernel.
+        // Neither delivery nor an error of the kernel matters.
         let _ = service.send(Channel::Data, name, GsoBatch::single(b"x"));
     }
     let open = service.open.as_ref().unwrap();

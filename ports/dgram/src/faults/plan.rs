@@ -1,31 +1,31 @@
-//! The fault plan, parsed from text.
+//! Fault plan, parsed from text.
 //!
 //! Out of scope: datagrams.
 
-/// The share of each fault in all datagrams, at most 1 together.
+/// Share of each fault in all datagrams, 0 to 1 each and at most 1 together.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct FaultPlan {
-    /// Lost.
+    /// Share of lost datagrams.
     pub loss: f64,
-    /// Duplicated.
+    /// Share of duplicated datagrams.
     pub dup: f64,
-    /// Reordered.
+    /// Share of reordered datagrams.
     pub reorder: f64,
-    /// Delayed a little.
+    /// Share of datagrams delayed by up to 2 ms.
     pub delay: f64,
-    /// Damaged.
+    /// Share of damaged datagrams.
     pub corrupt: f64,
-    /// The seed of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// The format of a plan, for error messages.
+/// Format of a plan, for error messages.
 pub const WANTED: &str = "loss, dup, reorder, delay, corrupt = 0 to 1 and at most 1 \
                           together, seed = a number, as in loss=0.01,reorder=0.02,seed=7";
 
 impl FaultPlan {
-    /// Parses `loss=0.01,dup=0.01,seed=7`: parts in any order, separated by commas or semicolons.
-    /// `None`: not a plan.
+    /// Parses `loss=0.01,dup=0.01,seed=7`: parts in any order, separated by commas or semicolons. Returns `None` if the
+    /// text is not a plan.
     pub fn parse(text: &str) -> Option<Self> {
         let mut plan = Self::default();
         for part in text.split([',', ';']) {

@@ -8,7 +8,7 @@ fn plan(text: &str) -> FaultPlan {
     FaultPlan::parse(text).unwrap()
 }
 
-/// Passes [`COUNT`] datagrams of four bytes, numbered from 0, through a plan; returns the survivors.
+/// Passes [`COUNT`] datagrams of four bytes, numbered from 0, through a plan; returns those that come out.
 fn through(text: &str) -> (Vec<Vec<u8>>, FaultStats) {
     const BATCH: u32 = 60;
     let mut faults = Faults::new(plan(text));
@@ -45,7 +45,7 @@ fn numbers(got: &[Vec<u8>]) -> Vec<u32> {
     got.iter().map(number).collect()
 }
 
-/// True for 5 % of the datagrams, within chance.
+/// Returns true for 5 % of the datagrams, within chance.
 fn about_five_percent(count: u64) -> bool {
     (850..1150).contains(&count)
 }
@@ -81,7 +81,7 @@ fn what_is_held_back_comes_all_the_same_and_not_much_later() {
         let got = numbers(&got);
         assert!(!got.is_sorted());
         for (place, number) in got.iter().enumerate() {
-            // A datagram that passes overtakes those that are held.
+            // A datagram that passes overtakes those held back.
             assert!(
                 (place as u32).abs_diff(*number) <= last,
                 "{number} at {place}"

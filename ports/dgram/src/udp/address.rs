@@ -1,4 +1,4 @@
-//! The address of a datagram's sender or destination, in 24 bytes.
+//! Address of a datagram's sender or destination, in 24 bytes.
 //!
 //! ```text
 //!    0                               16       20     22     24
@@ -7,9 +7,8 @@
 //!   +-------------------------------+--------+------+------+
 //! ```
 //!
-//! IPv4 is stored as mapped IPv6, so that a peer is the same through a socket of both families and
-//! one of IPv4 alone. `here` notes the address to answer from ([`super::local_address`]); it is not
-//! compared.
+//! IPv4 is stored as mapped IPv6, so that a peer has one address on dual-stack and on IPv4 sockets. `here` is the local
+//! address to answer from ([`super::local_address`]); it is not compared.
 //!
 //! Out of scope: sockets, targets.
 
@@ -18,7 +17,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// An IP address and a port number.
+/// IP address and port number.
 #[derive(Clone, Copy)]
 pub struct Address {
     ip: [u8; 16],
@@ -44,7 +43,7 @@ impl Hash for Address {
 }
 
 impl Address {
-    /// Converts to the one form.
+    /// Converts a socket address to the canonical form.
     pub fn new(address: SocketAddr) -> Self {
         let (ip, scope) = match address {
             SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), 0),
@@ -59,19 +58,19 @@ impl Address {
         }
     }
 
-    /// The address, to be answered from `here`.
+    /// Returns this address, to be answered from `here`.
     #[inline]
     pub(super) fn spoken_to(self, here: LocalAddressIndex) -> Self {
         Self { here, ..self }
     }
 
-    /// The note of the address to send from.
+    /// Index of the local address to send from.
     #[inline]
     pub(super) fn here(self) -> LocalAddressIndex {
         self.here
     }
 
-    /// As a standard socket address: IPv4 as IPv4.
+    /// Converts to a standard socket address; mapped IPv4 becomes IPv4.
     pub fn socket_address(self) -> SocketAddr {
         match self.v6().ip().to_canonical() {
             IpAddr::V4(v4) => SocketAddr::from((v4, self.port)),
@@ -79,17 +78,17 @@ impl Address {
         }
     }
 
-    /// As a socket of both families takes it.
+    /// Converts to the form for a dual-stack socket.
     pub(super) fn v6(self) -> SocketAddrV6 {
         SocketAddrV6::new(Ipv6Addr::from(self.ip), self.port, 0, self.scope)
     }
 
-    /// The IP address.
+    /// IP address, in IPv4 form if mapped.
     pub(super) fn ip(self) -> IpAddr {
         self.v6().ip().to_canonical()
     }
 
-    /// The address of another socket of the same machine.
+    /// Returns the address of another socket on the same machine.
     pub(super) fn with_port(self, port: u16) -> Self {
         Self { port, ..self }
     }
@@ -125,7 +124,7 @@ mod tests {
         let plain: SocketAddr = "10.1.2.3:4".parse().unwrap();
         assert_eq!(Address::new(mapped), Address::new(plain));
         assert_eq!(Address::new(mapped).headers(), 28);
-        // Scopes from the kernel are not part of a global address.
+        // The scope that the kernel reports is not part of a global address.
         let scoped: SocketAddr = "[2001:db8::1%3]:5".parse().unwrap();
         let other: SocketAddr = "[2001:db8::1]:5".parse().unwrap();
         assert_eq!(Address::new(scoped), Address::new(other));

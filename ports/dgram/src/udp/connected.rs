@@ -1,15 +1,14 @@
-//! A connected socket for the peer that is sent to repeatedly.
+//! Connected socket for the peer that is sent to repeatedly.
 //!
 //! ```text
-//!   64 datagrams to one peer in a row --> the socket is connected to it: the kernel caches the
-//!                                         route, which saves a tenth of an exchange of tiny messages
-//!   to another peer                  --> the command socket
-//!   an error                         --> the socket is disconnected; the command socket finds the
-//!                                         reason
+//!   64 datagrams to one peer in a row --> connect: the kernel caches the route, which saves a tenth
+//!                                         of an exchange of tiny messages
+//!   to another peer                   --> the command socket
+//!   an error                          --> no longer connected; the command socket finds the reason
 //! ```
 //!
-//! Only for sending: answers go to the command socket, whose number the peer knows. It is IPv4
-//! only, since a socket of both families looks up the route to an IPv4 address each time.
+//! Used only for sending: answers go to the command socket, whose port the peer knows. IPv4 only, since a dual-stack
+//! socket looks up the route to an IPv4 address each time.
 //!
 //! Owns: the descriptor. Out of scope: the contents of datagrams.
 
@@ -18,26 +17,26 @@ use super::sys::{self, UdpSocket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Datagrams in a row to one peer after which the socket is connected to it.
+/// Datagrams in a row to one peer after which the socket connects to it.
 const ROW: u32 = 64;
 
-/// The socket and its present or next peer.
+/// Socket with its current and its next peer.
 #[derive(Debug)]
 pub(super) struct ConnectedSocket {
-    /// `None` without IPv4.
+    /// `None` if the socket cannot be opened.
     fd: Option<UdpSocket>,
-    /// The only address of this machine to use.
+    /// Only address of this machine to use; `None`: any.
     bound: Option<IpAddr>,
-    /// True if it was never connected and may send from any address.
+    /// True if the socket was never connected, and so may send from any address.
     fresh: bool,
     connected: Option<Address>,
-    /// The last other peer, and the number of datagrams to it in a row.
+    /// Latest peer that the socket is not connected to; `row` counts the datagrams in a row to it.
     to: Option<Address>,
     row: u32,
 }
 
 impl ConnectedSocket {
-    /// `bound`: the only address of this machine to use.
+    /// Opens the socket; `bound`: the only address of this machine to use.
     pub(super) fn new(bound: Option<IpAddr>) -> Self {
         let fd = open(bound);
         if let Err(error) = &fd {
@@ -53,7 +52,7 @@ impl ConnectedSocket {
         }
     }
 
-    /// Sends a datagram, from `source` if given. False: not sent, another socket has to send it.
+    /// Sends a datagram, from `source` if given. Returns false if it was not sent, and another socket has to send it.
     #[inline]
     pub(super) fn send(&mut self, to: Address, source: Option<IpAddr>, bytes: &[u8]) -> bool {
         let Some(fd) = &self.fd else {
@@ -82,8 +81,8 @@ impl ConnectedSocket {
             return;
         }
         if !self.fresh || source.is_some() {
-            // A socket keeps the source it has once sent from, even if the route to another peer
-            // needs a different one.
+            // A socket keeps the source address of its first connection, even if the route to another peer needs a
+            // different one.
             self.fd = None;
             self.fd = open(source.or(self.bound)).ok();
         }
@@ -134,7 +133,7 @@ mod tests {
         let (socket, active) = peer();
         (0..ROW).for_each(|_| assert!(!express.send(active, None, b"x")));
         drop(socket);
-        // The kernel reports the first one's error with the second, or the third.
+        // The kernel reports the error of the first datagram at the second or third.
         let sent = (0..10).filter(|_| express.send(active, None, b"x")).count();
         assert!(sent < 10);
         assert!(express.connected.is_none());

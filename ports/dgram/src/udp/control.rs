@@ -1,11 +1,11 @@
-//! Control messages of the kernel: the local address of a datagram, and errors.
+//! Control messages of the kernel: local addresses of datagrams, and errors.
 //!
 //! ```text
-//!   receive_at      one datagram, its sender, and the local address it was sent to
+//!   receive_at      one datagram, its sender, and its local address
 //!   take_failure    the error for a datagram that was sent
 //! ```
 //!
-//! Out of scope: the reaction to either.
+//! Out of scope: reactions to either.
 
 use super::address::Address;
 use super::sys::UdpSocket;
@@ -16,30 +16,30 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
-/// Room for the control messages of one datagram: two extended errors with an address each.
+/// Buffer for the control messages of one datagram: two extended errors with an address each.
 #[repr(C, align(8))]
 struct Control([u8; 256]);
 
-/// A received datagram.
+/// Received datagram.
 pub(super) struct Arrival {
-    /// Bytes that were sent, perhaps more than fitted.
+    /// Length of the datagram in bytes, which may exceed the buffer.
     pub(super) len: usize,
-    /// The sender; `None` if its family is unknown.
+    /// Sender; `None` if its family is unknown.
     pub(super) from: Option<Address>,
-    /// The local address it was sent to, if the socket is asked to report it.
+    /// Local address that the datagram was sent to; `None` unless the socket reports it.
     pub(super) at: Option<IpAddr>,
 }
 
-/// The error for a datagram that was sent.
+/// Error for a datagram that was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Failure {
-    /// Its destination.
+    /// Destination of the datagram.
     pub(super) to: Address,
-    /// The reason.
+    /// Error number.
     pub(super) errno: i32,
-    /// The path's MTU, headers included, if it was the reason.
+    /// Path MTU in bytes, headers included, if `errno` is `EMSGSIZE`.
     pub(super) mtu: u32,
-    /// The quoted beginning of the datagram, if enough was returned.
+    /// Quoted beginning of the datagram; `None` if too little of it came back.
     pub(super) quote: Option<Quote>,
 }
 
@@ -52,30 +52,30 @@ pub(super) fn receive_at(socket: &UdpSocket, into: &mut [u8]) -> io::Result<Arri
     Ok(Arrival { len, from, at })
 }
 
-/// The local address in a control message, if it can be answered from.
+/// Returns the local address in a control message, if answers can be sent from it.
 fn address_of(message: ControlMessageOwned) -> Option<IpAddr> {
     match message {
         ControlMessageOwned::Ipv4PacketInfo(info) => {
-            // Not `ipi_addr`, which may be a broadcast.
+            // `ipi_addr` may be a broadcast address, `ipi_spec_dst` is not.
             let ip = Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes());
             Some(IpAddr::V4(ip))
         }
         ControlMessageOwned::Ipv6PacketInfo(info) => {
             let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);
-            // IPv4 is reported in the other message.
+            // IPv4 addresses are in the other message.
             (ip.to_ipv4_mapped().is_none() && !ip.is_multicast()).then_some(IpAddr::V6(ip))
         }
         _ => None,
     }
 }
 
-/// Takes the oldest entry of the socket's error queue; `Ok(None)` if it is empty. quinn-udp reads
-/// that queue too, but reports the sender of the error instead of the datagram's destination.
+/// Removes the oldest entry of the socket's error queue; `Ok(None)` if it is empty. quinn-udp reads that queue too, but
+/// reports the sender of the error instead of the datagram's destination.
 pub(super) fn take_failure(socket: &UdpSocket) -> io::Result<Option<Failure>> {
     loop {
         match next_failure(socket) {
             Ok(Some(failure)) => return Ok(Some(failure)),
-            // Not an error of the network.
+            // The entry is not a network error.
             Ok(None) => {}
             Err(Errno::EAGAIN) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -84,7 +84,7 @@ pub(super) fn take_failure(socket: &UdpSocket) -> io::Result<Option<Failure>> {
 }
 
 fn next_failure(socket: &UdpSocket) -> Result<Option<Failure>, Errno> {
-    // The beginning of the datagram, behind the UDP header.
+    // The queue returns the datagram without its UDP header.
     let mut quoted = [0u8; Quote::BYTES];
     let mut error = None;
     let (len, to) = receive(socket, &mut quoted, MsgFlags::MSG_ERRQUEUE, |message| {
@@ -102,7 +102,7 @@ fn next_failure(socket: &UdpSocket) -> Result<Option<Failure>, Errno> {
     }))
 }
 
-/// Receives one message without blocking: the length and the address. Passes on each control message.
+/// Receives one message without blocking; returns its length and address, and passes each control message to `each`.
 fn receive(
     socket: &UdpSocket,
     into: &mut [u8],
@@ -113,7 +113,7 @@ fn receive(
     let mut parts = [IoSliceMut::new(into)];
     let flags = flags | MsgFlags::MSG_DONTWAIT;
     let got = recvmsg(socket.as_raw_fd(), &mut parts, Some(&mut control.0), flags)?;
-    // Those for which there was no room are an error, and are not needed.
+    // Truncated control messages are an error of the iterator, and are not needed.
     got.cmsgs().into_iter().flatten().for_each(each);
     let from = got.address.and_then(crate::socket_address);
     Ok((got.bytes, from.map(Address::new)))

@@ -1,13 +1,12 @@
-//! Peers are answered from the local address that they send to, on every socket.
+//! Answers go out from the local address that the peer sent to, on every socket.
 
 use super::*;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant as Wall};
 
-/// Limit for every wait.
 const LONG: Duration = Duration::from_secs(20);
 
-/// An address other than the kernel's default source towards loopback, 127.0.0.1.
+/// Local address other than the kernel's default source towards loopback, 127.0.0.1.
 const SPOKEN_TO: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 fn open(tells: bool) -> UdpDatagrams {

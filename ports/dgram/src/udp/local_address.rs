@@ -1,42 +1,43 @@
-//! The local address that a peer sends to, so that it is answered from that one.
+//! Local addresses that peers send to, so that answers come from them.
 //!
 //! ```text
 //!   10.0.0.1 ◄── Hello ──── peer        by default the kernel would answer from 10.0.0.2 if that is
-//!   10.0.0.2                            the route's source: not the address the peer called
+//!   10.0.0.2                            the route's source: not the address that the peer called
 //! ```
 //!
-//! Used only on machines with several addresses of a family, from the time that they have them; elsewhere the
-//! kernel is not asked, which has a cost per datagram. Callers need none of this: the peer answers to their source.
+//! Used only on machines with several addresses of a family, from the time that they have them; elsewhere the kernel is
+//! not asked for local addresses, which costs time per datagram. Callers do not need them: the peer answers to their
+//! source.
 //!
-//! The route's source at the time of a call is noted: the peer answers to that address, and not when this
-//! machine has lost it. Nothing is sent from it expressly.
+//! A caller records the route's source at the time of the call: the peer's answers are lost once this machine has lost
+//! that address. Datagrams are not explicitly sent from it.
 //!
 //! Owns: the local addresses in use. Out of scope: sockets, peers.
 
 use mx_port_base::interfaces::{Interfaces, is_of_this_host, source_to};
 use std::net::{IpAddr, SocketAddr};
 
-/// An index of a local address; none by default.
+/// Index of a local address plus 1, and [`ROUTE`]; 0: none.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct LocalAddressIndex(u16);
 
-/// The bit of a note that only says where answers come to.
+/// Bit of an index whose address only receives answers, and is not explicitly sent from.
 const ROUTE: u16 = 1 << 15;
 
-/// The local addresses in use.
+/// Table of the local addresses in use.
 #[derive(Debug, Default)]
 pub(super) struct LocalAddresses {
     known: Vec<IpAddr>,
-    /// Addresses that are this machine's no more, one bit each.
+    /// Bit set of the addresses that this machine has lost.
     gone: u64,
 }
 
-/// Addresses remembered: a machine may own whole networks. Peers of further addresses are answered
-/// from the route's source.
+/// Maximum number of addresses recorded: a machine may own whole networks. Peers of further addresses are answered from
+/// the route's source.
 const MOST: usize = u64::BITS as usize;
 
 impl LocalAddresses {
-    /// The note for a local address that received something.
+    /// Returns the index of a local address that received a datagram, adding it if new.
     #[inline]
     pub(super) fn note(&mut self, at: Option<IpAddr>) -> LocalAddressIndex {
         let Some(ip) = at else {
@@ -57,15 +58,15 @@ impl LocalAddresses {
         LocalAddressIndex(self.known.len() as u16)
     }
 
-    /// The address to send from that a note names.
+    /// Returns the address to send from; `None`: the route's source.
     #[inline]
     pub(super) fn address(&self, here: LocalAddressIndex) -> Option<IpAddr> {
-        // One of a route is beyond them all.
+        // Indexes with `ROUTE` are beyond the table.
         let place = usize::from(here.0).checked_sub(1)?;
         self.known.get(place).copied()
     }
 
-    /// The note for what is sent to a peer of which nothing has come: the source of the route to it.
+    /// Returns the index for sends to a peer that has sent nothing yet: the source of the route to it.
     pub(super) fn note_route(&mut self, to: SocketAddr) -> LocalAddressIndex {
         match self.note(source_to(to)) {
             LocalAddressIndex(0) => LocalAddressIndex(0),
@@ -73,21 +74,21 @@ impl LocalAddresses {
         }
     }
 
-    /// Looks at this machine's addresses again, which have changed.
+    /// Checks which of the addresses this machine still has.
     pub(super) fn look_again(&mut self) {
         let all = self.known.iter().enumerate();
         let gone = all.filter(|(_, address)| !is_of_this_host(**address));
         self.gone = gone.fold(0, |bits, (place, _)| bits | 1 << place);
     }
 
-    /// Whether the address of a note is this machine's no more.
+    /// Returns whether this machine has lost the address of an index.
     pub(super) fn is_gone(&self, here: LocalAddressIndex) -> bool {
         let place = (here.0 & !ROUTE).checked_sub(1);
         place.is_some_and(|place| self.gone & (1 << place) != 0)
     }
 }
 
-/// True if the kernel can choose among source addresses.
+/// Returns true if the kernel can choose among source addresses.
 pub(super) fn has_choice(interfaces: &Interfaces) -> bool {
     let others = interfaces.addresses().iter().filter(|ip| !ip.is_loopback());
     let v4 = others.filter(|ip| ip.is_ipv4()).count();
@@ -95,7 +96,7 @@ pub(super) fn has_choice(interfaces: &Interfaces) -> bool {
     v4 > 1 || v6.count() > 1
 }
 
-/// True for IPv6 that is not link-local; link-local is never answered from another scope.
+/// Returns true for IPv6 other than loopback and link-local; link-local is never answered from another scope.
 fn is_wide_v6(ip: &IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if !v6.is_loopback() && !v6.is_unicast_link_local())
 }
@@ -132,7 +133,7 @@ mod tests {
             (spoken.address(route), spoken.is_gone(route)),
             (None, false)
         );
-        // Of documentation, so no machine has it.
+        // A documentation address, which no machine has.
         let gone = spoken.note(Some("192.0.2.9".parse().unwrap()));
         assert!(!spoken.is_gone(gone), "not looked at yet");
         spoken.look_again();

@@ -3,23 +3,23 @@
 //! ```text
 //!   command socket   the endpoint's number, as its TCP port   every poll, first
 //!   connected socket sends tiny datagrams to the current peer (`connected`)
-//!   data socket      a number chosen by the kernel            every poll while datagrams arrive,
+//!   data socket      a port chosen by the kernel              every poll while datagrams arrive,
 //!                                                             every 8th otherwise
 //!
-//!   data name:  'U' and that number    the peer combines it with the address it knows us by
+//!   data name:  'U' and that port      the peer combines it with the address it knows us by
 //!
 //!   begin ------> Command --> Data, if it is read --> Failures --> End      a read fills buffers, and
-//!   begin_data -------------> Data -----------------------------> End      next gives out one after the other
+//!   begin_data -------------> Data -----------------------------> End      next returns one at a time
 //! ```
 //!
-//! The command socket has its own queue in the kernel, so that acknowledgements neither wait behind
-//! a window of data nor get lost with it. Reading an empty socket costs a system call, which an
-//! exchange of tiny messages must not pay twice.
+//! The command socket has its own queue in the kernel, so that acknowledgements neither wait behind a window of data
+//! nor get lost with it. Reading an empty socket costs a system call, which an exchange of tiny messages must not pay
+//! twice.
 //!
 //! Owns: the sockets and receive buffers.
 //! Out of scope: the contents of datagrams, sessions.
-//! Cost: a tiny datagram is one `sendto` here and one `recvfrom` there; a batch of 64 KiB one
-//! system call on either side. No allocation.
+//! Cost: a tiny datagram is one `sendto` here and one `recvfrom` there; a batch of 64 KiB is one system call on either
+//! side. No allocation.
 
 mod address;
 mod connected;
@@ -51,54 +51,52 @@ use std::io::{self, IoSliceMut};
 use std::net::IpAddr;
 use std::ops::Range;
 
-/// The largest datagram of the command channel: an acknowledgement with all its words, a tiny
-/// fragment, and anything sent before the data channel is proven.
+/// Largest datagram of the command channel, in bytes: a full acknowledgement, a tiny segment, or anything sent before
+/// the data channel is proven.
 const COMMAND_MAX: usize = 2048;
 
-/// The largest UDP payload over IPv4. Over IPv6 the kernel reports what is too large.
+/// Largest UDP payload over IPv4, in bytes. Over IPv6 the kernel reports datagrams that are too large.
 const DATA_MAX: usize = 65_507;
 
-/// The most bytes of a batch: what fits behind the headers of IPv6, so one limit serves all.
+/// Largest batch in bytes: fits with the headers of IPv6, so one limit serves both families.
 const GSO_BATCH_BYTES: usize = 65_535 - 48;
 
-/// Datagrams in a batch without GSO: a compromise between calls from above and the loss when the
-/// socket becomes full halfway.
+/// Datagrams in a batch without GSO: a compromise between the number of calls and the loss if the socket's buffer fills
+/// up halfway.
 const BATCH_WITHOUT_GSO: usize = 8;
 
-/// Buffers of one read. Those for data hold a batch that GRO has joined; four of them fit a
-/// second-level cache.
+/// Buffers of one read. A data buffer holds a batch joined by GRO; four of them fit a second-level cache.
 const COMMAND_BATCH: usize = 16;
 const DATA_BATCH: usize = 4;
 const DATA_ROOM: usize = 64 << 10;
 
-/// Successful reads in a row after which the next one asks for many datagrams. That costs more than
-/// asking for one.
+/// Successful reads in a row after which the next read asks for many datagrams, which costs more than asking for one.
 const STREAK: u32 = 2;
 
-/// Reads of the command socket in a poll after recent arrivals.
+/// Reads of the command socket per poll after recent arrivals.
 const LOOKS: u32 = 4;
 
-/// Empty reads in a row after which the data socket is read less often ...
+/// Empty reads in a row after which the data socket is read only in ...
 const ACTIVE_LOOKS: u32 = 64;
-/// ... namely in each 8th poll: every few microseconds.
+/// ... each 8th poll: every few microseconds.
 const DATA_EVERY: u32 = 8;
 
-/// Bytes of acknowledgements that may wait: those of a thousand peers.
+/// Receive buffer of the command socket, in bytes: holds the acknowledgements of a thousand peers.
 const COMMAND_BUFFER: usize = 1 << 20;
 
-/// The first byte of a data name.
+/// First byte of a data name.
 const NAME_TAG: u8 = b'U';
 const NAME_LEN: usize = 3;
 
 const MEMBER_COMMAND: u8 = 0;
 const MEMBER_DATA: u8 = 1;
 
-/// Two UDP sockets.
+/// Datagram service over two UDP sockets.
 pub struct UdpDatagrams {
     command: Socket,
     data: Socket,
     name: [u8; NAME_LEN],
-    /// True if it uses one address of this machine only.
+    /// Only address of this machine to use; `None`: all of them.
     bound: Option<IpAddr>,
     resolver: Resolver,
     is_here: fn(IpAddr) -> bool,
@@ -113,7 +111,7 @@ pub struct UdpDatagrams {
     metas: Box<[RecvMeta]>,
 }
 
-/// The choice of sockets to read.
+/// Decision which sockets to read.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     polls: u32,
@@ -123,27 +121,27 @@ struct Look {
     quiet: u32,
     /// Empty reads of the data socket in a row.
     idle: u32,
-    /// A thread slept: the next poll reads all sockets.
+    /// True after a thread slept: the next poll reads all sockets.
     everywhere: bool,
 }
 
-/// The position within a poll.
+/// Position within a poll.
 #[derive(Debug)]
 struct Poll {
     stage: Stage,
-    /// Datagrams still to take on the channel of the stage, about.
+    /// Approximate number of datagrams that may still be read on the stage's channel.
     left: usize,
     /// Buffers of that channel that have been filled.
     buffers: usize,
-    /// Buffers filled by the last read that have not been given out.
+    /// Buffers filled by the last read that have not been handed out.
     filled: Range<usize>,
-    /// The channel and the place of the datagrams given out last.
+    /// Channel and location of the datagrams handed out last.
     given: (Channel, Range<usize>),
-    /// Room for the data channel; `None`: it is left out.
+    /// Budget of the data channel, in datagrams; `None`: not read in this poll.
     data_room: Option<usize>,
-    /// The data channel is taken in alone.
+    /// True if only the data channel is polled.
     data_alone: bool,
-    /// A thread slept: all sockets are read.
+    /// True after a thread slept: all sockets are read.
     everywhere: bool,
     any: bool,
     drained: bool,
@@ -175,14 +173,14 @@ impl Poll {
 }
 
 impl UdpDatagrams {
-    /// Opens the command socket on `options.port` (0: any free port) and the data socket on any free port.
-    /// Fails with `AddrInUse` if `options.port` is taken, otherwise with the kernel's error.
+    /// Opens the command socket on `options.port` (0: any free port) and the data socket on any free port. Fails with
+    /// `AddrInUse` if `options.port` is taken, otherwise with the kernel's error.
     pub fn open(options: &DgramOptions, resolver: Resolver) -> io::Result<Self> {
         let tells = options.bind.is_none() && local_address::has_choice(&Interfaces::now());
         Self::open_telling(options, resolver, tells)
     }
 
-    /// `tells`: peers are answered from the address they send to, whatever the route's source is.
+    /// Opens the sockets; `tells`: peers are answered from the address they send to, whatever the route's source is.
     fn open_telling(options: &DgramOptions, resolver: Resolver, tells: bool) -> io::Result<Self> {
         let opening = Opening {
             ip: options.bind,
@@ -233,7 +231,7 @@ impl UdpDatagrams {
         })
     }
 
-    /// The interfaces are others now: there may be a choice of the address to answer from.
+    /// Follows a change of interfaces: the machine may now have several addresses to answer from.
     pub fn follow(&mut self, interfaces: &Interfaces) {
         if self.bound.is_none() && local_address::has_choice(interfaces) {
             self.command.tell_addresses();
@@ -241,12 +239,12 @@ impl UdpDatagrams {
         }
     }
 
-    /// Addresses that this machine has lost will not come back.
+    /// Checks which addresses this machine has lost for good.
     pub fn look_again(&mut self) {
         self.spoken.look_again();
     }
 
-    /// The number of the command socket.
+    /// Port number of the command socket.
     pub fn local_port(&self) -> u16 {
         self.command.port()
     }
@@ -265,7 +263,7 @@ impl UdpDatagrams {
         }
     }
 
-    /// The next error that came back.
+    /// Returns the next network error to report.
     #[cold]
     fn next_failure(&mut self) -> Option<Incoming<Address>> {
         let sockets = [&mut self.command, &mut self.data];
@@ -274,8 +272,8 @@ impl UdpDatagrams {
             .find_map(|socket| std::iter::from_fn(|| socket.next_failure()).find_map(told))
     }
 
-    /// Receives one datagram of the command channel. During an exchange it reads again at once,
-    /// which costs less than another poll.
+    /// Receives one datagram of the command channel. Tries again at once during an exchange, which costs less than
+    /// another poll.
     #[inline]
     fn look_for_one(&mut self) -> Option<(Address, usize)> {
         let looks = match self.look.quiet {
@@ -287,7 +285,7 @@ impl UdpDatagrams {
         Some((from.spoken_to(self.spoken.note(at)), len))
     }
 
-    /// Takes one datagram of the command channel, which then follows no other read of it.
+    /// Takes one datagram of the command channel and ends its stage.
     #[inline]
     fn take_one(&mut self) -> Option<Incoming<Address>> {
         let one = self.look_for_one();
@@ -303,7 +301,7 @@ impl UdpDatagrams {
         one.and_then(|(from, len)| self.give(Channel::Command, from, 0..len, len))
     }
 
-    /// Reads many datagrams of the command channel at once.
+    /// Reads many datagrams of the command channel in one call.
     fn read_command(&mut self) {
         let batch = self.poll.left.min(COMMAND_BATCH);
         let (socket, metas) = (&mut self.command, &mut self.metas[..batch]);
@@ -314,7 +312,7 @@ impl UdpDatagrams {
         }
     }
 
-    /// Reads the data channel once.
+    /// Reads many datagrams of the data channel in one call.
     #[inline]
     fn read_data(&mut self) {
         let batch = self.poll.left.min(DATA_BATCH);
@@ -324,7 +322,7 @@ impl UdpDatagrams {
         self.poll.drained = got < batch;
     }
 
-    /// Notes that a read has filled `got` of the buffers in a batch. If not all, it was the channel's last.
+    /// Records that a read has filled `got` of `batch` buffers. A partial read was the channel's last.
     #[inline]
     fn note_read(&mut self, got: usize, batch: usize) {
         let poll = &mut self.poll;
@@ -336,7 +334,7 @@ impl UdpDatagrams {
         }
     }
 
-    /// The datagrams in the next of the buffers that have been filled.
+    /// Returns the datagrams of the next filled buffer.
     #[inline]
     fn next_filled(&mut self) -> Option<Incoming<Address>> {
         while let Some(nth) = self.poll.filled.next() {
@@ -363,7 +361,7 @@ impl UdpDatagrams {
         None
     }
 
-    /// Gives out the datagrams that lie there; `None` if there are no bytes.
+    /// Hands out the datagrams in `range`; `None` if it is empty.
     #[inline]
     fn give(
         &mut self,
@@ -383,7 +381,7 @@ impl UdpDatagrams {
         })
     }
 
-    /// The command channel has been read.
+    /// Ends the command channel's stage.
     #[inline]
     fn end_command(&mut self) {
         let poll = &mut self.poll;
@@ -393,7 +391,7 @@ impl UdpDatagrams {
         (poll.stage, poll.left, poll.buffers) = (Stage::Data, room, 0);
     }
 
-    /// The data channel has been read.
+    /// Ends the data channel's stage.
     #[inline]
     fn end_data(&mut self) {
         self.look.idle = match self.poll.buffers {
@@ -407,11 +405,11 @@ impl UdpDatagrams {
         }
     }
 
-    /// The channels have been read: errors that came back follow.
+    /// Moves on to reporting network errors, if there are any.
     #[inline]
     fn end_channels(&mut self) {
         if self.poll.everywhere && !self.poll.any {
-            // Something caused a wake-up, perhaps one of these.
+            // Something woke the thread, perhaps a network error.
             self.command.take_failures();
             self.data.take_failures();
         }
@@ -437,7 +435,7 @@ fn receive_batch(
     socket.receive(&mut slices, metas)
 }
 
-/// Converts a failure for the layer above. Other errors are transient and look like loss.
+/// Converts a failure for the layer above. Other errors are transient and count as loss.
 fn told(failure: Failure) -> Option<Incoming<Address>> {
     let Failure { to, quote, .. } = failure;
     match failure.errno {
@@ -463,8 +461,8 @@ impl DatagramPort for UdpDatagrams {
             .map(Address::new)
             .filter(|address| self.reaches(*address));
         let first = reachable.next().ok_or(ConnectError::NoRoute)?;
-        // Those of this machine are the loopback's and its interface's own. A socket bound to the latter
-        // expects others to use it, too.
+        // Addresses of this machine are the loopback's and the interface's. Peers of a socket bound to the latter
+        // expect the same of others.
         let bound = self.bound.is_some_and(|bound| !bound.is_loopback());
         let mut others = std::iter::once(first).chain(reachable);
         let outward = others.find(|address| bound && !address.ip().is_loopback());
@@ -557,7 +555,7 @@ impl DatagramPort for UdpDatagrams {
         let everywhere = std::mem::take(&mut self.look.everywhere);
         let looks =
             everywhere || self.look.idle < ACTIVE_LOOKS || self.look.polls % DATA_EVERY == 0;
-        // A flood on one socket leaves a part of the budget for the other.
+        // A flood on one socket leaves part of the budget for the other.
         let share = (budget / 4).max(1);
         self.poll = Poll {
             data_room: looks.then(|| share.max(budget / 2)),

@@ -1,4 +1,4 @@
-//! A UDP socket: sends and receives batches, and collects network errors.
+//! UDP socket: sends and receives batches, and collects network errors.
 //!
 //! ```text
 //!   batch of one ----------- sendto ------------------> kernel
@@ -8,14 +8,13 @@
 //!   one at a time <----- recvfrom ----------------- kernel
 //!   batches <----------- recvmmsg, GRO ------------ kernel has joined batches
 //!
-//!   an error of a call --> the error queue ---> failures: refused, too large
+//!   a call fails --> the error queue ---> failures: refused, too large
 //! ```
 //!
-//! The kernel reports a network error once, at whatever call comes next; the socket's error queue
-//! has the destination concerned. The queue is read when a call has failed, and after a wake-up on
-//! the socket without a datagram.
+//! The kernel reports a network error once, at whatever call comes next; the socket's error queue has the destination.
+//! It is read when a call has failed, and after a wake-up without a datagram.
 //!
-//! Owns: the descriptor, quinn-udp's state of it, failures not reported yet.
+//! Owns: the descriptor, quinn-udp's state of it, failures not yet reported.
 //! Out of scope: channels, the contents of datagrams.
 
 use super::address::Address;
@@ -30,28 +29,27 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 
-/// Failures kept until reported: peers retry, and failures recur.
+/// Maximum number of unreported failures; further ones are dropped, because peers retry and failures recur.
 const FAILURES: usize = 64;
 
-/// Calls in a row that may report an error of another datagram.
+/// Attempts of a call that fails with errors of other datagrams.
 const TRIES: u32 = 8;
 
-/// Options of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
-    /// The only address to bind to; otherwise all of this machine's.
+    /// Only address to bind to; `None`: all of this machine's.
     pub(super) ip: Option<IpAddr>,
-    /// The port number; 0: chosen by the kernel.
+    /// Port number; 0: chosen by the kernel.
     pub(super) port: u16,
-    /// The requested size of the kernel's receive buffer, in bytes.
+    /// Requested size of the kernel's receive buffer, in bytes.
     pub(super) receive_buffer: usize,
-    /// The kernel joins batches (GRO).
+    /// True to let the kernel join batches (GRO).
     pub(super) together: bool,
-    /// The kernel reports the local address of each datagram.
+    /// True to have the kernel report the local address of each datagram.
     pub(super) tells: bool,
 }
 
-/// A UDP socket of one family or both.
+/// UDP socket of one family or both.
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: UdpSocket,
@@ -61,7 +59,7 @@ pub(super) struct Socket {
     together: bool,
     tells: bool,
     port: u16,
-    /// True while datagrams sent may be fragmented.
+    /// True while sent datagrams may be fragmented.
     fragmenting: bool,
     receive_buffer: usize,
     failures: Vec<Failure>,
@@ -92,7 +90,7 @@ impl Socket {
         })
     }
 
-    /// The kernel reports the local address of each datagram from now on.
+    /// Has the kernel report the local address of each datagram from now on.
     pub(super) fn tell_addresses(&mut self) {
         if !self.tells {
             self.tells = true;
@@ -100,12 +98,11 @@ impl Socket {
         }
     }
 
-    /// The port number.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    /// True if it reaches addresses of both families.
+    /// Returns true if the socket reaches addresses of both families.
     pub(super) fn carries_both(&self) -> bool {
         self.both
     }
@@ -119,13 +116,12 @@ impl Socket {
         self.receive_buffer
     }
 
-    /// Datagrams in one batch.
+    /// Maximum number of datagrams in a GSO batch.
     pub(super) fn batch_max(&self) -> usize {
         self.state.max_gso_segments()
     }
 
-    /// Sends a batch that is not longer than the kernel takes, from the local address `source` or,
-    /// without one, from the route's.
+    /// Sends a batch that fits into one kernel call, from the local address `source`, or the route's if `None`.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -147,7 +143,7 @@ impl Socket {
         if batch.bytes.len() <= batch.segment {
             return self.send_one(batch.bytes, there);
         }
-        // The kernel cuts GSO batches by itself only into what needs no further cutting.
+        // The kernel does not fragment the segments of a GSO batch.
         if batch.may_fragment || self.state.max_gso_segments() < 2 {
             return self.send_each(batch, there);
         }
@@ -172,7 +168,7 @@ impl Socket {
         Err(DatagramError::WouldBlock)
     }
 
-    /// Sends one by one; once the first is sent, the rest is sent or lost.
+    /// Sends datagrams one by one; once the first is sent, the rest is sent or lost.
     fn send_each(
         &mut self,
         batch: GsoBatch<'_>,
@@ -207,8 +203,8 @@ impl Socket {
         Err(DatagramError::WouldBlock)
     }
 
-    /// Handles the refusal of a batch. Kernels before 6.14 report it also if one datagram is too
-    /// large for the interface, which is no reason to give up GSO.
+    /// Handles a rejected batch. Kernels before 6.14 also reject one whose segment is too large for the interface,
+    /// which is no reason to give up GSO.
     #[cold]
     fn without_gso(
         &mut self,
@@ -216,7 +212,7 @@ impl Socket {
         there: SendTarget<'_>,
     ) -> Result<(), DatagramError> {
         let sent = self.send_each(batch, there);
-        // Unreachable: the source is not a local address any more.
+        // Unreachable: the source is no longer a local address.
         let no_reason = matches!(
             sent,
             Err(DatagramError::TooLarge(_) | DatagramError::Unreachable)
@@ -228,7 +224,7 @@ impl Socket {
         sent
     }
 
-    /// Interprets an error of a send. `Ok`: it concerns another datagram; try again.
+    /// Interprets an error of a send. `Ok`: the error concerns another datagram; try again.
     #[cold]
     fn judge(&mut self, error: &io::Error, to: Address, len: usize) -> Result<(), DatagramError> {
         match error.raw_os_error() {
@@ -252,8 +248,7 @@ impl Socket {
         }
     }
 
-    /// Receives one datagram that fits and, if enabled, its local address. `None`: nothing is
-    /// there.
+    /// Receives one datagram that fits and, if enabled, its local address. `None`: no datagram is queued.
     #[inline]
     pub(super) fn receive_one(
         &mut self,
@@ -295,7 +290,7 @@ impl Socket {
         0
     }
 
-    /// True if the call should be repeated.
+    /// Returns true if the call should be repeated.
     #[inline]
     fn receiving_failed(&mut self, error: &io::Error) -> bool {
         match error.raw_os_error() {
@@ -309,7 +304,7 @@ impl Socket {
         }
     }
 
-    /// Empties the kernel's error queue. True if it had an entry.
+    /// Empties the kernel's error queue. Returns true if it had an entry.
     #[cold]
     pub(super) fn take_failures(&mut self) -> bool {
         let mut any = false;
@@ -330,24 +325,24 @@ impl Socket {
         }
     }
 
-    /// True if there are failures to report.
+    /// Returns true if there are failures to report.
     #[inline]
     pub(super) fn has_failures(&self) -> bool {
         !self.failures.is_empty()
     }
 
-    /// The next failure to report.
+    /// Removes and returns a failure to report.
     pub(super) fn next_failure(&mut self) -> Option<Failure> {
         self.failures.pop()
     }
 
-    /// Allows or forbids fragmentation of what is sent from now on.
+    /// Allows or forbids fragmentation of datagrams sent from now on.
     #[cold]
     fn allow_fragments(&mut self, may: bool) {
         let (v4, v6) = if may {
             (libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DONT)
         } else {
-            // Sends what the interface takes, whatever path MTU the kernel has cached.
+            // Sends whatever fits the interface, regardless of the path MTU that the kernel has cached.
             (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE)
         };
         let mut options = vec![(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, v4)];
@@ -364,11 +359,11 @@ impl Socket {
     }
 }
 
-/// A destination and a source.
+/// Destination and source of a send.
 #[derive(Clone, Copy)]
 struct SendTarget<'a> {
     to: Address,
-    /// The destination as the kernel takes it.
+    /// Destination in the kernel's format.
     raw: &'a SockAddr,
     source: Option<IpAddr>,
 }
@@ -389,7 +384,7 @@ impl SendTarget<'_> {
     }
 }
 
-/// A socket on all addresses: of both families where the machine has both.
+/// Opens a socket on all addresses, of both families where the machine has both.
 fn everywhere(port: u16) -> io::Result<(UdpSocket, bool)> {
     let v6 = bound(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
     match v6 {
@@ -417,8 +412,8 @@ fn bound(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(fd)
 }
 
-/// Requests a receive buffer size; returns the payload bytes that the kernel grants. The kernel
-/// counts its own overhead, for which it doubles the request.
+/// Requests buffer sizes; returns the payload bytes of the receive buffer. The kernel counts its overhead, for which it
+/// doubles the request.
 fn enlarge(fd: &UdpSocket, bytes: usize) -> io::Result<usize> {
     let asked = bytes.min(i32::MAX as usize / 2);
     // Only root may exceed `net.core.rmem_max`.
@@ -431,23 +426,22 @@ fn enlarge(fd: &UdpSocket, bytes: usize) -> io::Result<usize> {
     Ok((fd.recv_buffer_size()? / 2).max(1))
 }
 
-/// Bytes queued for the card: a dozen of the largest batches. The order of sending is decided
-/// above, so a longer queue would only add delay.
+/// Send buffer in bytes: a dozen of the largest batches. The layer above decides the order of sending, so a longer
+/// queue would only add delay.
 const SEND_BUFFER: usize = 1 << 20;
 
-/// Makes quinn-udp's state of a socket; it enables more kernel options than are wanted.
+/// Creates quinn-udp's state of a socket, and turns off kernel options that it enables and this port does not use.
 fn prepare(fd: &UdpSocket, both: bool, together: bool, tells: bool) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(fd.into())?;
     quieten(fd, both, tells);
     if !together {
-        // A kernel without it has nothing to turn off.
+        // A kernel without GRO has nothing to turn off.
         let _ = socket_option::set(fd, libc::SOL_UDP, libc::UDP_GRO, 0);
     }
     Ok(state)
 }
 
-/// Turns off options of quinn-udp that are unused here: they cost a tenth of a small datagram.
-/// `tells`: except for the local address.
+/// Turns off unused options of quinn-udp, which cost a tenth of a small datagram; `tells`: keeps the local address.
 fn quieten(fd: &UdpSocket, both: bool, tells: bool) {
     let v6 = both.then_some((libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS));
     let v4 = [
@@ -489,7 +483,7 @@ mod tests {
             assert_eq!(before, [i32::from(together), 0, 0, 1]);
             let to = Address::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)));
             let raw = sys::raw(to, false).unwrap();
-            // Not a local address: nothing can be sent from there.
+            // Nothing can be sent from a foreign address.
             let source = Some(Ipv4Addr::new(192, 0, 2, 1).into());
             let there = SendTarget {
                 to,

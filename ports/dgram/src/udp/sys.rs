@@ -6,11 +6,10 @@
 //!   routes    link_mtu                             the interface's MTU
 //! ```
 //!
-//! Batches go through quinn-udp; a single small datagram without control messages is a tenth
-//! cheaper through `sendto` and `recvfrom`. Calls with control messages are in `control`.
+//! Batches go through quinn-udp; for a single small datagram without control messages `sendto` and `recvfrom` are a
+//! tenth cheaper. Calls with control messages are in `control`.
 //!
-//! Two calls bypass the C library's functions, which are cancellation points: in a program with
-//! threads that costs 15 ns each.
+//! Two calls bypass the C library's functions, whose cancellation points cost 15 ns each in a program with threads.
 //!
 //! Out of scope: channels, peers; descriptors belong to the caller's [`UdpSocket`].
 
@@ -24,11 +23,10 @@ use std::net::{IpAddr, SocketAddrV4};
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-/// A socket of this port.
+/// Socket of this port.
 pub(super) type UdpSocket = CloseOnFork<Socket>;
 
-/// The address as a socket of both families (`both`) takes it, or one of IPv4 alone. `None`: unreachable
-/// from it.
+/// Converts an address for a dual-stack socket (`both`) or an IPv4 one. `None`: unreachable from it.
 #[inline]
 pub(super) fn raw(address: Address, both: bool) -> Option<SockAddr> {
     let v6 = address.v6();
@@ -39,21 +37,21 @@ pub(super) fn raw(address: Address, both: bool) -> Option<SockAddr> {
     Some(SocketAddrV4::new(ip, v6.port()).into())
 }
 
-/// Opens a non-blocking UDP socket; `both`: of IPv6, to carry IPv4 too.
+/// Opens a non-blocking UDP socket; `both`: an IPv6 one, which can carry IPv4 too.
 pub(super) fn socket(both: bool) -> io::Result<UdpSocket> {
     let domain = if both { Domain::IPV6 } else { Domain::IPV4 };
     let kind = Type::DGRAM.nonblocking();
     CloseOnFork::open(|| Socket::new(domain, kind, Some(Protocol::UDP)))
 }
 
-/// The port number a socket is bound to.
+/// Returns the port number that a socket is bound to.
 pub(super) fn local_port(socket: &Socket) -> io::Result<u16> {
     let unknown = || io::Error::from(Errno::EAFNOSUPPORT);
     let address = socket.local_addr()?.as_socket().ok_or_else(unknown)?;
     Ok(address.port())
 }
 
-/// Enables or disables reporting of local addresses, if the kernel can; `both`: for both families.
+/// Enables or disables reporting of local addresses, if the kernel supports it; `both`: for both families.
 pub(super) fn tell_addresses(socket: &UdpSocket, both: bool, tell: bool) {
     let v4 = (libc::IPPROTO_IP, libc::IP_PKTINFO);
     let v6 = both.then_some((libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO));
@@ -62,7 +60,7 @@ pub(super) fn tell_addresses(socket: &UdpSocket, both: bool, tell: bool) {
     }
 }
 
-/// Sends one datagram, to the connected peer unless there is an address.
+/// Sends one datagram to `to`, or to the connected peer if that is `None`.
 #[inline]
 pub(super) fn send(socket: &UdpSocket, bytes: &[u8], to: Option<&SockAddr>) -> io::Result<()> {
     let (name, len) = to.map_or((ptr::null(), 0), |to| (to.as_ptr(), to.len()));
@@ -84,15 +82,15 @@ pub(super) fn send(socket: &UdpSocket, bytes: &[u8], to: Option<&SockAddr>) -> i
     Ok(())
 }
 
-/// Receives one datagram. The length is what was sent, perhaps more than fitted. The sender is
-/// `None` if its family is unknown.
+/// Receives one datagram. The length is the datagram's, which may exceed the buffer. The sender is `None` if its family
+/// is unknown.
 #[inline]
 pub(super) fn receive_from(
     socket: &UdpSocket,
     into: &mut [u8],
 ) -> io::Result<(usize, Option<Address>)> {
     let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
-    // SAFETY: the closure has the kernel write an address and its length where it is told to.
+    // SAFETY: the closure makes the kernel write an address and its length to the given pointers.
     let (got, from) = unsafe {
         SockAddr::try_init(|name, len| {
             // `into` is writable for its length, and `name` for as many bytes as `len` says.
@@ -105,7 +103,7 @@ pub(super) fn receive_from(
     Ok((got as usize, from.as_socket().map(Address::new)))
 }
 
-/// The MTU, headers included, of the interface towards `to`.
+/// Returns the MTU in bytes, headers included, of the interface towards `to`.
 pub(super) fn link_mtu(to: Address) -> io::Result<usize> {
     let address = to.socket_address();
     let (level, name) = match address.ip() {
@@ -113,7 +111,7 @@ pub(super) fn link_mtu(to: Address) -> io::Result<usize> {
         IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
     };
     let socket = socket(address.is_ipv6())?;
-    // Nothing is sent.
+    // Connecting sends nothing.
     socket.connect(&address.into())?;
     let mtu = socket_option::get(&socket, level, name)?;
     Ok(usize::try_from(mtu).unwrap_or(0))

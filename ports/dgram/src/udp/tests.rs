@@ -6,7 +6,6 @@ use mx_proto::{EndpointId, NicId, Route};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant as Wall};
 
-/// Limit for every wait.
 const LONG: Duration = Duration::from_secs(20);
 
 const HOSTS: [IpAddr; 2] = [
@@ -18,11 +17,11 @@ fn is_here(address: IpAddr) -> bool {
     Interfaces::now().has(address)
 }
 
-/// A service that knows a single address, with the datagrams it received.
+/// Service that knows a single address, with the datagrams it received.
 struct Side {
     udp: UdpDatagrams,
     got: Vec<(Channel, Address, Vec<u8>)>,
-    /// Number of datagrams in each piece handed out.
+    /// Number of datagrams in each batch handed out.
     pieces: Vec<usize>,
     refused: Vec<(Address, Option<Quote>)>,
     too_large: Vec<(Address, usize)>,
@@ -165,7 +164,7 @@ fn a_batch_on_the_data_channel_arrives_in_one_piece() {
     a.udp.send(Channel::Data, to, batch(&bytes, 1400)).unwrap();
     b.until(|b| b.got.len() == 32);
     assert_eq!(b.pieces, [32]);
-    // Back again, from where it came.
+    // Answers the address that it came from.
     let back = b.got[0].1;
     assert_eq!(back, a.at(HOSTS[0], Channel::Data));
     b.udp
@@ -174,7 +173,7 @@ fn a_batch_on_the_data_channel_arrives_in_one_piece() {
     a.until(|a| a.got.len() == 32);
 }
 
-/// The beginning of a datagram of the layer above in the session `from`.
+/// Returns the beginning of a datagram of the layer above, from session `from`.
 fn datagram_of(from: u64) -> Vec<u8> {
     let mut bytes = pattern(1000);
     bytes[..4].copy_from_slice(b"mR\x03\x03");
@@ -247,7 +246,7 @@ fn what_no_interface_takes_is_too_large_and_says_what_is_not() {
         } else {
             assert_eq!(sent, Ok(()))
         }
-        // It is reported once, and the socket still works.
+        // The error is reported once, and the socket still works.
         assert_eq!(a.udp.nest.readable(), 0);
         a.udp
             .send(Channel::Data, to, batch(&bytes[..3000], 1000))
@@ -355,7 +354,7 @@ fn targets_become_addresses_this_service_reaches() {
             ..DgramOptions::default()
         };
         let mut udp = UdpDatagrams::open(&options, Box::new(resolver)).unwrap();
-        // Not every machine has the address to bind to.
+        // A machine may lack the address to bind to.
         udp.bound = bind.map(|bind| bind.parse().unwrap());
         udp.resolve(Target {
             nic: NicId(1),
@@ -373,7 +372,7 @@ fn targets_become_addresses_this_service_reaches() {
         of(Some("10.0.0.2"), &["127.0.0.1:5", "10.0.0.1:5"]),
         at("10.0.0.1:5")
     );
-    // The first that is not the loopback's: the one that was asked for, if one was.
+    // A bound socket gets the first address other than loopback, if there is one.
     let asked = ["10.0.0.7:5", "127.0.0.1:5", "10.0.0.1:5"];
     assert_eq!(of(Some("10.0.0.2"), &asked), at("10.0.0.7:5"));
     assert_eq!(of(None, &asked), at("10.0.0.7:5"));
@@ -392,7 +391,7 @@ fn what_is_addressed_to_this_host_is_safe() {
     for board in Interfaces::now().boards() {
         assert!(a.udp.is_safe(Address::new(board.socket_address())));
     }
-    // Reserved for documentation: no machine's address.
+    // Documentation addresses, which no machine has.
     for address in ["192.0.2.1:1", "[2001:db8::1]:1"] {
         assert!(!a.udp.is_safe(Address::new(address.parse().unwrap())));
     }
