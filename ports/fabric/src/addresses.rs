@@ -1,11 +1,11 @@
-//! The address vector.
+//! Address vector.
 //!
 //! ```text
-//!   bytes of an endpoint address --> is it an address? --> fi_av_insert --> fi_addr_t --> remove
+//!   bytes of an endpoint address --> plausible address? --> fi_av_insert --> fi_addr_t --> remove
 //!                             no: FI_EINVAL
 //! ```
 //!
-//! Owns: the check of an address before a provider gets it.
+//! Owns: the check of an address before a provider reads it.
 
 use super::{Domain, FabricError, positive};
 use libfabric_sys::abi::{
@@ -15,17 +15,16 @@ use libfabric_sys::abi::{
 use libfabric_sys::calls::{fi_av_insert, fi_av_remove};
 
 impl Domain {
-    /// Makes a peer's address known, and gives what operations name it by. The address may come
-    /// from anywhere.
+    /// Inserts a peer's address, which may be untrusted, and returns its handle for operations.
     pub fn insert(&self, address: &[u8]) -> Result<u64, FabricError> {
         let refuse = |code| Err(self.error("fi_av_insert", code));
         if !is_address(self.terms.address_format, address) {
             return refuse(FI_EINVAL);
         }
-        // Providers read as many bytes as their addresses have, or up to a zero: never beyond this,
-        // which is longer than any and ends in zeros.
+        // Providers read as many bytes as their addresses have, or up to a zero byte: never beyond this buffer, which
+        // is longer than any address and ends in zeros.
         let mut room = [0_u64; (ADDRESS_MAX + 2 * ADDRESS_SPARE) / 8];
-        // SAFETY: the bytes of `room`, which any value is good for.
+        // SAFETY: the bytes of `room`, for which any value is valid.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), size_of_val(&room))
         };
@@ -50,7 +49,7 @@ impl Domain {
         }
     }
 
-    /// Forgets a peer. Nothing must be outstanding with it.
+    /// Removes a peer, which must have no outstanding operations.
     pub fn remove(&self, peer: u64) {
         let mut peer = peer;
         // SAFETY: an open vector, and an array of one.
@@ -62,8 +61,8 @@ impl Domain {
     }
 }
 
-/// Whether `address` can be one in this format, as far as that can be seen. Providers look no
-/// closer, or abort the process when they do.
+/// Returns whether `address` can be one in this format, as far as that can be seen. Providers check no more, or abort
+/// the process.
 pub fn is_address(format: u32, address: &[u8]) -> bool {
     let family = address.first_chunk().copied().map(u16::from_ne_bytes);
     let port = address.get(2..4);
@@ -78,16 +77,16 @@ pub fn is_address(format: u32, address: &[u8]) -> bool {
         FI_SOCKADDR_IN => v4(),
         FI_SOCKADDR_IN6 => v6(),
         FI_SOCKADDR => v4() || v6(),
-        // A zero at the end is added where there is none.
+        // `insert` adds the terminating zero byte.
         FI_ADDR_STR => !address.is_empty() && address.len() <= ADDRESS_MAX,
         _ => (1..=ADDRESS_MAX).contains(&address.len()),
     }
 }
 
-/// The longest address taken, as in an endpoint address.
+/// Longest accepted address in bytes; an endpoint address holds no longer one.
 const ADDRESS_MAX: usize = 256;
 
-/// Zeroes after it.
+/// Zero bytes after the address.
 const ADDRESS_SPARE: usize = 64;
 
 #[cfg(test)]

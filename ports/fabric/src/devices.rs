@@ -1,8 +1,8 @@
-//! The IP addresses of devices, where some of their endpoints have other addresses.
+//! IP addresses of devices, for endpoints whose own addresses have none.
 //!
 //! ```text
-//!   verbs   FI_EP_MSG     domain rxe1         10.9.0.2      --.  one device: the name of its domain
-//!           FI_EP_DGRAM   domain rxe1-dgram   a card's own  <-'  and what follows a '-'
+//!   verbs   FI_EP_MSG     domain rxe1         10.9.0.2        --.  one device: domain names are equal
+//!           FI_EP_DGRAM   domain rxe1-dgram   no IP address   <-'  up to a '-'
 //! ```
 //!
 //! Out of scope: the choice.
@@ -11,12 +11,12 @@ use super::places::source;
 use libfabric_sys::{Hints, Library};
 use std::net::IpAddr;
 
-/// The devices of a provider that have IP addresses.
+/// Devices of a provider that have IP addresses.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Devices(Vec<(String, IpAddr)>);
 
 impl Devices {
-    /// The devices that `hints` match, which name the provider and no kind of endpoint.
+    /// Queries the devices that match `hints`, which name the provider and no endpoint type.
     pub fn of(library: &Library, hints: &Hints) -> Self {
         let offers = library.query(None, None, 0, Some(hints));
         let of_ip = offers.iter().flatten().filter_map(|info| {
@@ -26,12 +26,12 @@ impl Devices {
         Self(of_ip.collect())
     }
 
-    /// Whether none is known.
+    /// Returns true if no device is known.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The addresses of the device that a domain is on.
+    /// Returns the addresses of the device that a domain is on.
     pub fn addresses(&self, domain: &str) -> impl Iterator<Item = IpAddr> {
         let of_it = |device: &str| {
             let rest = domain.strip_prefix(device);

@@ -1,4 +1,4 @@
-//! Endpoints: the one that all links share, and those with a queue of their own.
+//! Endpoints: the one shared by all links, and those with a queue of their own.
 //!
 //! ```text
 //!   receive  ---------.                          fi_cq: done or not, with the context
@@ -7,9 +7,9 @@
 //!   inject                                       none
 //! ```
 //!
-//! A post returns 0, `FI_EAGAIN` (read the queue, try again), or a permanent error. Closing an
-//! endpoint gives back all memory outstanding on it. The events of its own queue go with it; events
-//! of the shared endpoint may still come out of the domain's queue.
+//! A post returns 0, `FI_EAGAIN` (read the queue, try again), or a permanent error. Closing an endpoint releases all
+//! memory outstanding on it. Events of its own queue are lost with it; events of the shared endpoint may still come out
+//! of the domain's queue.
 //!
 //! Owns: one `fid_ep` each, and its address.
 
@@ -30,38 +30,37 @@ use std::fmt;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
-/// The use of an endpoint.
+/// Use of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// All links share it.
+    /// All links share the endpoint.
     Main,
-    /// As good as the shared one, with a queue of its own.
+    /// Like the shared endpoint, but with a queue of its own.
     Own {
-        /// Its port, for providers with IP addresses; 0: any.
+        /// Port, for providers with IP addresses; 0: any.
         port: u16,
-        /// Operations that can be outstanding, in both directions together.
+        /// Maximum number of outstanding operations, both directions together.
         entries: usize,
     },
 }
 
-/// An enabled endpoint. Dropping it closes it, unless registrations are bound to it: then the last
-/// of them does.
+/// Enabled endpoint. Dropping it closes it, unless registrations are bound to it: then dropping the last of them does.
 pub struct Ep {
     pub(super) parts: Rc<EpParts>,
 }
 
-/// The parts of an endpoint.
+/// Parts of an endpoint.
 pub(super) struct EpParts {
-    /// `None` once it was closed, which is when all of this goes.
+    /// `None` once closed.
     handle: Option<Handle<fid_ep>>,
-    /// The endpoint, as libfabric's type.
+    /// Copy of the pointer in `handle`.
     raw: *mut fid_ep,
-    /// Its own, closed after it; `None` for the shared endpoint, whose the domain has.
+    /// The endpoint's own queue, closed after it; `None` for the shared endpoint, which uses the domain's.
     queue: Option<Queue>,
     address: Vec<u8>,
-    /// The capabilities it was opened for: the provider may have no tables for others.
+    /// Capabilities it was opened with: the provider may have allocated nothing for others.
     caps: u64,
-    /// Bytes that can be injected, the prefix counted.
+    /// Maximum bytes of an injection, prefix included.
     inject_limit: usize,
     domain: Rc<Parts>,
 }
@@ -70,8 +69,8 @@ pub(super) struct EpParts {
 unsafe impl Send for Ep {}
 
 impl Domain {
-    /// Opens an endpoint that knows this domain's addresses, ready for use. Only the shared one
-    /// has no queue of its own.
+    /// Opens and enables an endpoint, which uses the domain's address vector. Every endpoint but the shared one has a
+    /// queue of its own.
     pub fn endpoint(&self, role: Role) -> Result<Ep, FabricError> {
         let parts = &self.parts;
         let original = parts.info.first();
@@ -99,7 +98,7 @@ impl Domain {
         let queue = queue.transpose()?;
         let cq = queue.as_ref().or(parts.queue.as_ref());
         let cq = cq.ok_or_else(|| self.error("fi_ep_bind", FI_ENOCQ))?.fid();
-        // Opened after its queue, so that it is closed first when something fails below.
+        // Declared after its queue, so that the endpoint closes first if a step below fails.
         let handle = opened("endpoint", |out| {
             // SAFETY: an open domain, an info of the same library, an output.
             unsafe {
@@ -142,11 +141,10 @@ impl Domain {
         })
     }
 
-    /// A multi-receive buffer is given back when less than a whole slot is left of it: a frame
-    /// never meets one that is too short.
+    /// Sets the least free space of a multi-receive buffer to a whole slot, so that a frame never meets a shorter rest.
     fn set_least_room(&self, handle: &Handle<fid_ep>) -> Result<(), FabricError> {
         let least: usize = self.terms.prefix.receive + self.terms.frame_max;
-        // SAFETY: an open endpoint, and a value of the type that this option has.
+        // SAFETY: an open endpoint, and a value of this option's type.
         let result = unsafe {
             fi_setopt(
                 handle.as_ptr(),
@@ -161,15 +159,15 @@ impl Domain {
 }
 
 impl Ep {
-    /// Its address, in the address format of the terms.
+    /// Address in the parameters' format.
     pub fn address(&self) -> &[u8] {
         &self.parts.address
     }
 
-    /// Appends up to `max` events to `out`, and says how many. An error means that the queue is
-    /// broken, and with it this endpoint.
+    /// Appends up to `max` events to `out` and returns their number. An error means that the queue and this endpoint
+    /// are broken.
     ///
-    /// For the shared endpoint this is [`Domain::read`], and so with the next two.
+    /// For the shared endpoint this equals [`Domain::read`]; likewise the next two methods.
     pub fn events(&self, out: &mut Vec<CqEvent>, max: usize) -> Result<usize, FabricError> {
         match self.queue() {
             Some(queue) => queue.read(&self.parts.domain.library, out, max),
@@ -177,40 +175,38 @@ impl Ep {
         }
     }
 
-    /// The descriptor that becomes readable when there may be events; `None` when there is none, or
-    /// when it has stopped working. Closed with the endpoint.
+    /// Returns the descriptor that becomes readable when there may be events; `None` if there is none or it has failed.
+    /// Closed with the endpoint.
     pub fn wait_fd(&self) -> Option<RawFd> {
         self.queue()?.wait_fd()
     }
 
-    /// Whether one may sleep on [`Ep::wait_fd`] now. If not, there is something to read, or no
-    /// descriptor.
+    /// Returns whether a thread may sleep on [`Ep::wait_fd`] now. If not, there are events or no descriptor.
     pub fn may_sleep(&self) -> bool {
         let domain = &self.parts.domain;
         let queue = self.queue();
         queue.is_some_and(|queue| queue.may_sleep(&domain.fabric, &domain.library))
     }
 
-    /// Its own, or the one it was bound to for want of one.
+    /// Returns the endpoint's own queue, or the domain's.
     fn queue(&self) -> Option<&Queue> {
         let parts = &self.parts;
         parts.queue.as_ref().or(parts.domain.queue.as_ref())
     }
 
-    /// Closes it now and gives back all memory outstanding on it; the error, positive, when the
-    /// provider will not, or `FI_EBUSY` when registrations are bound to it.
+    /// Closes the endpoint and releases all memory outstanding on it. Fails with the provider's error, positive, or
+    /// with `FI_EBUSY` if registrations are bound to it.
     pub fn close(self) -> Result<(), i32> {
         let mut parts = Rc::try_unwrap(self.parts).map_err(|_| FI_EBUSY)?;
         parts.close()
     }
 
-    /// Posts a receive buffer, for one message or for as many as fit. The prefix is counted in
-    /// `len`.
+    /// Posts a receive buffer of `len` bytes, prefix included, for one message or, with `multi`, for as many as fit.
     ///
     /// # Safety
     ///
-    /// The memory is ours alone until the completion that gives it back was read, or the endpoint
-    /// closed. So is what `context` points to, where the provider wants context bytes.
+    /// The memory, and what `context` points to if the provider needs context bytes, is exclusively the provider's
+    /// until the completion that releases it has been read or the endpoint has closed.
     pub unsafe fn receive(
         &self,
         start: *mut u8,
@@ -221,7 +217,7 @@ impl Ep {
     ) -> Result<(), i32> {
         let ep = self.parts.raw;
         if !multi {
-            // SAFETY: an open endpoint; the rest is the caller's word.
+            // SAFETY: an open endpoint; the caller guarantees the rest.
             let result = unsafe { fi_recv(ep, start.cast(), len, desc, FI_ADDR_UNSPEC, context) };
             return check(result);
         }
@@ -231,10 +227,10 @@ impl Ep {
         check(unsafe { fi_recvmsg(ep, &raw const msg, FI_MULTI_RECV) })
     }
 
-    /// Sends a copy of `bytes`, prefix first, if the frame is no longer than the
-    /// terms' `inject_max`. There is no completion.
+    /// Sends a copy of `bytes`, prefix first, without a completion. Fails with `FI_EMSGSIZE` if the frame is longer than
+    /// the parameters' `inject_max`.
     pub fn inject(&self, bytes: &[u8], to: u64) -> Result<(), i32> {
-        // Some providers only assert it.
+        // Some providers check the length only by an assertion.
         if bytes.len() > self.parts.inject_limit {
             return Err(FI_EMSGSIZE);
         }
@@ -243,12 +239,12 @@ impl Ep {
         check(unsafe { fi_inject(ep, bytes.as_ptr().cast(), bytes.len(), to) })
     }
 
-    /// Sends a buffer, prefix first. `more`: another one follows at once, and the provider may wait for that
-    /// before it tells the card.
+    /// Sends a buffer, prefix first. `more`: another send follows at once, so the provider may delay the doorbell until
+    /// then.
     ///
     /// # Safety
     ///
-    /// As for [`Ep::receive`]; the memory may be read, not written, meanwhile.
+    /// As for [`Ep::receive`], but the memory may be read meanwhile.
     pub unsafe fn send(
         &self,
         (start, len): (*const u8, usize),
@@ -259,13 +255,12 @@ impl Ep {
     ) -> Result<(), i32> {
         let ep = self.parts.raw;
         if !more {
-            // SAFETY: an open endpoint; the rest is the caller's word.
+            // SAFETY: an open endpoint; the caller guarantees the rest.
             return check(unsafe { fi_send(ep, start.cast(), len, desc, to, context) });
         }
         let (segment, mut desc) = (segment(start, len), desc);
         let msg = message(&segment, &mut desc, to, context);
-        // SAFETY: an open endpoint, a message whose arrays live until the call returns; the rest is
-        // the caller's word.
+        // SAFETY: an open endpoint, a message whose arrays live until the call returns; the caller guarantees the rest.
         check(unsafe { fi_sendmsg(ep, &raw const msg, FI_COMPLETION | FI_MORE) })
     }
 
@@ -287,14 +282,14 @@ impl Ep {
     ) -> Result<(), i32> {
         self.needs(FI_RMA)?;
         let ep = self.parts.raw;
-        // SAFETY: an open endpoint with remote memory; the rest is the caller's word.
+        // SAFETY: an open endpoint with `FI_RMA`; the caller guarantees the rest.
         check(unsafe { fi_read(ep, start.cast(), len, desc, from, remote, key, context) })
     }
 
-    /// `efa` only: reads are not the card's, or it does not say.
+    /// Returns true if `efa` emulates reads in software, or does not say. For `efa` only.
     pub fn emulates_reads(&self) -> bool {
         let (mut emulated, mut len) = (1u8, 1);
-        // SAFETY: an open endpoint, and a value of the type that this option has.
+        // SAFETY: an open endpoint, and a value of this option's type.
         let result = unsafe {
             fi_getopt(
                 self.parts.raw,
@@ -307,7 +302,7 @@ impl Ep {
         result != 0 || emulated != 0
     }
 
-    /// A provider may have allocated no more of an endpoint than it was asked for.
+    /// Fails unless the endpoint was opened with this capability: the provider may have allocated nothing for it.
     fn needs(&self, capability: u64) -> Result<(), i32> {
         if self.parts.caps & capability == 0 {
             return Err(FI_ENOSYS);
@@ -317,7 +312,7 @@ impl Ep {
 }
 
 impl EpParts {
-    /// The endpoint as every object.
+    /// Returns the endpoint as libfabric's base type.
     pub(super) fn fid(&self) -> *mut fid {
         self.raw.cast()
     }
@@ -326,20 +321,20 @@ impl EpParts {
         let Some(handle) = self.handle.take() else {
             return Ok(());
         };
-        // Registrations that would not be closed may be bound to it.
+        // Registrations that failed to close may be bound to this endpoint.
         self.domain.retry_stuck();
         self.calm();
         let result = self.domain.close(handle);
         if let Some(queue) = self.queue.take() {
-            // If the endpoint fails to close, so does this; it is retried after the endpoint.
+            // If the endpoint fails to close, so does the queue, which is retried after it.
             let closed = self.domain.close(queue.into_handle());
             return result.and(closed);
         }
         result
     }
 
-    /// Takes out what its queue holds: 1.17's `ofi_rxm` handles messages that it finds there, its own of a
-    /// connection just made among them, with connections that closing the endpoint has just freed.
+    /// Empties the endpoint's queue. `ofi_rxm` 1.17 would handle messages left in it, such as its own of a new
+    /// connection, with connections that closing the endpoint has already freed.
     fn calm(&self) {
         let mut events = Vec::new();
         for _ in 0..CALM_READS {
@@ -367,20 +362,20 @@ impl fmt::Debug for Ep {
     }
 }
 
-/// Chooses the port in the socket address of an info of our own; other addresses have none.
+/// Sets the port in the socket address of an info that we own; other address formats have no port.
 fn set_port(info: Info<'_>, port: u16) {
     let family = info.src_addr().first_chunk().copied();
     let family = family.map(u16::from_ne_bytes).map(i32::from);
     if !matches!(family, Some(libc::AF_INET | libc::AF_INET6)) || info.src_addr().len() < 4 {
         return;
     }
-    // SAFETY: an entry of a list of ours.
+    // SAFETY: an entry of a list that we own.
     let start = unsafe { (*info.as_ptr()).src_addr }.cast::<u8>();
-    // SAFETY: an address of at least four bytes, whose third and fourth these are.
+    // SAFETY: an address of at least four bytes, whose third and fourth are the port.
     unsafe { start.add(2).cast::<[u8; 2]>().write(port.to_be_bytes()) };
 }
 
-/// Bytes as one segment; the caller knows whether it may be written to.
+/// Builds a segment; the caller knows whether the memory is writable.
 pub(super) fn segment(start: *const u8, len: usize) -> iovec {
     iovec {
         iov_base: start.cast_mut().cast(),
@@ -388,7 +383,7 @@ pub(super) fn segment(start: *const u8, len: usize) -> iovec {
     }
 }
 
-/// A message of one segment. It points to both, and is good as long as they are.
+/// Builds a message of one segment. The message points to both arguments and must not outlive them.
 fn message(segment: &iovec, desc: &mut Desc, addr: u64, context: *mut c_void) -> fi_msg {
     fi_msg {
         msg_iov: segment,
@@ -400,12 +395,12 @@ fn message(segment: &iovec, desc: &mut Desc, addr: u64, context: *mut c_void) ->
     }
 }
 
-/// The address of an endpoint.
+/// Returns the address of an endpoint.
 fn name(handle: &Handle<fid_ep>) -> Result<Vec<u8>, i32> {
     let mut address = vec![0; ADDRESS_USUAL];
     for _ in 0..2 {
         let mut len = address.len();
-        // SAFETY: an open endpoint, and room for `len` bytes.
+        // SAFETY: an open endpoint, and a buffer of `len` bytes.
         let result =
             unsafe { fi_getname(handle.as_ptr(), address.as_mut_ptr().cast(), &raw mut len) };
         match check(result as isize) {
@@ -423,14 +418,14 @@ fn name(handle: &Handle<fid_ep>) -> Result<Vec<u8>, i32> {
     Err(FI_ETOOSMALL)
 }
 
-/// Reads of the queue before its endpoint is closed, and events of each.
+/// Maximum number of reads to empty a queue before its endpoint closes, and of events per read.
 const CALM_READS: usize = 64;
 
 /// `FI_OPT_EFA_EMULATED_READ` of later releases' `fi_ext.h`.
 const FI_OPT_EFA_EMULATED_READ: c_int = -(0xefa << 16) + 1;
 
-/// Enough for every fabric's addresses but the file names of `shm`.
+/// Bytes that hold every fabric's address, except for the file names of `shm`.
 const ADDRESS_USUAL: usize = 256;
 
-/// No fabric's addresses are longer by far.
+/// Longest accepted address in bytes, far longer than any fabric's.
 const ADDRESS_MOST: usize = 4096;

@@ -1,4 +1,4 @@
-//! Endpoint addresses: what a peer needs to reach an endpoint over a fabric.
+//! Endpoint addresses: all that a peer needs to reach an endpoint over a fabric.
 //!
 //! ```text
 //!  0         4         6      7      8            10      12         16
@@ -12,54 +12,52 @@
 //!  +----------------------------+------------------------------------+   little endian
 //! ```
 //!
-//! Endpoint addresses come from any peer that has been met: nothing in them is trusted but
-//! their own lengths, and those only after a check.
+//! Endpoint addresses come from any peer with a session, so nothing in them is trusted but their lengths, once checked.
 //!
 //! Owns: the bytes of endpoint addresses.
 //! Out of scope: libfabric, links.
 
-/// Longest provider name, such as `verbs;ofi_rxm`.
+/// Longest provider name in bytes, such as `verbs;ofi_rxm`.
 pub const PROVIDER_MAX: usize = 64;
 
-/// Longest address. The longest known today are psm's and cxi's, of some 50 bytes; names in
-/// text form stay below this too.
+/// Longest address in bytes. The longest known, of psm and cxi, have some 50 bytes; addresses in text form are shorter
+/// than this too.
 pub const ADDRESS_MAX: usize = 256;
 
-/// The version of the layout and of the frames that follow over the fabric. Sides with different
-/// ones fall back to TCP.
+/// Version of this layout and of the frames over the fabric. Peers with different versions fall back to TCP.
 pub const VERSION: u16 = 4;
 
-/// Longest endpoint address.
+/// Longest endpoint address in bytes.
 pub const ENDPOINT_ADDRESS_MAX: usize = FIXED + PROVIDER_MAX + ADDRESS_MAX;
 
 const MAGIC: [u8; 4] = *b"MXrc";
 const FIXED: usize = 28;
 
-/// The address of one side on its fabric, and the cookie of one link.
+/// Address of one endpoint on its fabric, and the cookie of one link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndpointAddress {
-    /// The provider, by its exact name: two sides understand each other when it is the same.
+    /// Exact name of the provider, which must be equal on both sides.
     pub provider: String,
-    /// libfabric's number for the form of `address`.
+    /// libfabric's number for the format of `address`.
     pub format: u32,
-    /// The address of the sender's endpoint, as `fi_getname` gave it.
+    /// Address of the sender's endpoint, from `fi_getname`.
     pub address: Vec<u8>,
-    /// The sender's number for the link, which frames to it carry.
+    /// Sender's number for the link; frames to it carry this number.
     pub link: u32,
-    /// Drawn for the link; frames that do not carry it are dropped.
+    /// Random number of the link; frames without it are dropped.
     pub cookie: u64,
 }
 
 impl EndpointAddress {
-    /// The encoded endpoint address. Parts beyond the limits are cut off, and the peer will not
-    /// find the endpoint; our own never exceed them.
+    /// Encodes the endpoint address. Parts beyond the limits are truncated, so that the peer would not find the
+    /// endpoint; our own never exceed the limits.
     pub fn emit(&self) -> Vec<u8> {
         let provider = cut(self.provider.as_bytes(), PROVIDER_MAX);
         let address = cut(&self.address, ADDRESS_MAX);
         let mut bytes = Vec::with_capacity(FIXED + provider.len() + address.len());
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        // Both lengths have just been bounded.
+        // Both lengths are bounded above.
         bytes.extend_from_slice(&[provider.len() as u8, 0]);
         bytes.extend_from_slice(&(address.len() as u16).to_le_bytes());
         bytes.extend_from_slice(&[0, 0]);
@@ -71,12 +69,12 @@ impl EndpointAddress {
         bytes
     }
 
-    /// Whether its sender is on the fabric of that provider, with addresses of that format.
+    /// Returns whether the sender uses this provider and address format.
     pub fn is_on(&self, provider: &str, format: u32) -> bool {
         (&*self.provider, self.format) == (provider, format)
     }
 
-    /// `None` when the bytes are no endpoint address of this version.
+    /// Parses an endpoint address; `None` if the bytes are not one of this version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut rest = Reader(bytes);
         if rest.array::<4>()? != MAGIC || u16::from_le_bytes(rest.array()?) != VERSION {
@@ -101,7 +99,7 @@ impl EndpointAddress {
     }
 }
 
-/// A name that may stand in a log: printable, without blanks, not too long. It may be empty.
+/// Returns a provider's name if it is safe to log: ASCII without blanks, not too long. May be empty.
 fn provider_name(bytes: &[u8]) -> Option<&str> {
     let fits = bytes.len() <= PROVIDER_MAX && bytes.iter().all(u8::is_ascii_graphic);
     std::str::from_utf8(bytes).ok().filter(|_| fits)
@@ -112,7 +110,7 @@ fn cut(bytes: &[u8], most: usize) -> &[u8] {
     &bytes[..bytes.len().min(most)]
 }
 
-/// Takes bytes from the front, as far as there are any.
+/// Reader of consecutive fields.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -141,7 +139,7 @@ mod tests {
         }
     }
 
-    /// splitmix64: as good as any for making noise.
+    /// Generates noise (splitmix64).
     fn noise(state: &mut u64) -> u64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = *state;
@@ -162,7 +160,7 @@ mod tests {
             assert!(bytes.len() <= ENDPOINT_ADDRESS_MAX);
             assert_eq!(EndpointAddress::parse(&bytes), Some(endpoint_address));
         }
-        // By hand: `emit` makes none of these.
+        // Built by hand: `emit` never produces these.
         let with = |provider: u8, address: u16| {
             let mut bytes = endpoint_address().emit();
             bytes.truncate(FIXED);

@@ -1,9 +1,9 @@
 //! Errors of opening the port.
 //!
 //! ```text
-//!   load --------> NoLibrary
-//!   choose ------> NoProvider, Refused, Unfit
-//!   open --------> Open, System
+//!   load ----> NoLibrary
+//!   choose --> NoProvider, Refused, Unfit
+//!   open ----> Open, System
 //! ```
 //!
 //! Every message names the request, the finding, and the remedy.
@@ -17,35 +17,35 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::fmt;
 use std::io;
 
-/// Errors of opening the port. Other ports are not affected.
+/// Errors of opening the port; other ports are not affected.
 #[derive(Debug)]
 pub enum RdmError {
-    /// There is no libfabric, or none of use.
+    /// libfabric is missing or too old.
     NoLibrary(LoadError),
-    /// There is no provider as it was asked for.
+    /// No provider matches the request.
     NoProvider {
-        /// The request.
+        /// Requested provider and address.
         asked: String,
-        /// The providers found.
+        /// Providers of this machine.
         found: Vec<Finding>,
     },
-    /// The provider asked for is one that is never used.
+    /// The requested provider is never used.
     Refused {
-        /// Its name.
+        /// Name of the provider.
         provider: String,
-        /// The reason.
+        /// Reason, as text.
         why: String,
     },
-    /// The provider asked for offers nothing that can be used.
+    /// The requested provider offers no usable endpoint.
     Unfit {
-        /// Its name.
+        /// Name of the provider.
         provider: String,
-        /// The reason.
+        /// Reason, as text.
         why: String,
     },
-    /// The provider will not be opened.
+    /// An object of libfabric cannot be opened.
     Open(FabricError),
-    /// Descriptors, memory or random numbers cannot be had.
+    /// Descriptors, memory or random numbers are unavailable.
     System(io::Error),
 }
 
@@ -112,7 +112,7 @@ fn no_provider(f: &mut fmt::Formatter<'_>, asked: &str, found: &[Finding]) -> fm
     }
 }
 
-/// The remedy for a failed call, if known.
+/// Returns the remedy for a failed call, if known.
 fn hint(error: &FabricError) -> Option<String> {
     if error.what == "fi_enable" && matches!(error.code, libc::EINVAL | libc::ENOMEM) {
         return Some(UNIVERSE.to_owned());
@@ -128,12 +128,12 @@ fn hint(error: &FabricError) -> Option<String> {
     })
 }
 
-/// `ofi_rxm` opens its queue when it enables an endpoint, and says no more than this.
+/// `ofi_rxm` opens its queue when it enables an endpoint, and reports only the error code.
 const UNIVERSE: &str = "the device may have fewer completion entries than the number of peers expected \
     takes (128 each over ofi_rxm): set FI_UNIVERSE_SIZE to a smaller one, such as 32, before the \
     start";
 
-/// Bytes that may be locked; `None` when there is no limit.
+/// Returns the bytes that this process may lock; `None`: no limit.
 pub fn memlock_limit() -> Option<u64> {
     let (soft, _) = getrlimit(Resource::RLIMIT_MEMLOCK).ok()?;
     (soft != RLIM_INFINITY).then_some(soft)

@@ -1,95 +1,94 @@
-//! The verdict on a provider of this machine.
+//! Verdict on a provider of this machine.
 //!
 //! Owns: the texts, for error messages and the provider matrix.
 
 use libfabric_sys::Info;
 use std::fmt;
 
-/// A provider, and the verdict on it.
+/// A provider and the verdict on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// Its exact name, layers joined by `;`.
+    /// Exact name of the provider, layers joined by `;`.
     pub provider: String,
-    /// Its own version, major and minor.
+    /// Version of the provider, major and minor.
     pub version: (u32, u32),
-    /// The verdict.
+    /// Whether the provider is used.
     pub verdict: Verdict,
-    /// The path of each class of message; empty when it is refused.
+    /// Paths of all message classes as text; empty if the provider is refused.
     pub plan: String,
-    /// Its properties: in the offer that is used, else in its first for reliable datagrams, else in
-    /// its first.
+    /// Properties of the offer in use, else of the first one for reliable datagrams, else of the first one.
     pub offer: Offer,
-    /// The paths of `plan`, class by class; `None` when the provider is refused.
+    /// Paths of `plan`, class by class; `None` if the provider is refused.
     pub paths: Option<Paths>,
 }
 
-/// The part of one `fi_info` that plans depend on, in libfabric's numbers.
+/// Fields of one `fi_info` that plans depend on, in libfabric's numbers.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Offer {
-    /// The version of the library.
+    /// Version of libfabric, major and minor.
     pub release: (u32, u32),
-    /// The provider, layers joined by `;`.
+    /// Name of the provider, layers joined by `;`.
     pub provider: String,
-    /// `FI_EP_*`.
+    /// Endpoint type, `FI_EP_*`.
     pub ep_type: u32,
-    /// `FI_PROTO_*`.
+    /// Wire protocol, `FI_PROTO_*`.
     pub protocol: u32,
-    /// Capabilities.
+    /// Capabilities, `FI_*` bits.
     pub caps: u64,
-    /// The mode bits that the provider requires.
+    /// Mode bits that the provider requires.
     pub mode: u64,
-    /// The registration modes that the provider requires.
+    /// Registration modes that the provider requires.
     pub mr_mode: i32,
-    /// Bytes of a remote key.
+    /// Size of a remote key, in bytes.
     pub mr_key_bytes: usize,
-    /// The shape of addresses.
+    /// Address format, such as `FI_SOCKADDR_IN`.
     pub address_format: u32,
-    /// Bytes of the endpoint's address, 0 where it is not known yet.
+    /// Length of the endpoint's address in bytes; 0 if not yet known.
     pub address_len: usize,
-    /// Order that sends keep.
+    /// Ordering guarantees of sends, `FI_ORDER_*`.
     pub tx_order: u64,
-    /// Order that receives keep.
+    /// Ordering guarantees of receives, `FI_ORDER_*`.
     pub rx_order: u64,
-    /// The longest message `fi_inject` takes.
+    /// Longest message that `fi_inject` takes, in bytes.
     pub inject_size: usize,
-    /// Sends that can be outstanding.
+    /// Maximum number of outstanding sends.
     pub tx_size: usize,
-    /// Receives that can be outstanding.
+    /// Maximum number of outstanding receives.
     pub rx_size: usize,
-    /// The longest message.
+    /// Longest message, in bytes.
     pub max_msg_size: usize,
     /// Bytes before each buffer, with `FI_MSG_PREFIX`.
     pub prefix_size: usize,
-    /// `FI_RM_*`.
+    /// Resource management, `FI_RM_*`.
     pub resource_mgmt: u32,
 }
 
-/// The paths of messages over a provider.
+/// Paths of messages over a provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Paths {
-    /// Frames up to this are injected; 0: none are.
+    /// Longest injected frame in bytes; 0: none is injected.
     pub inject_max: usize,
-    /// Bodies up to this are copied into a slot.
+    /// Longest body that is copied into a slot, in bytes.
     pub slot_bytes: usize,
-    /// The path of longer ones.
+    /// Path of longer bodies, as text.
     pub large: String,
-    /// A thread can sleep on a descriptor until something has come.
+    /// True if a thread can sleep on a descriptor until an event.
     pub descriptor: bool,
 }
 
-/// The verdict on a provider.
+/// Verdict on a provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The provider is used unless another is asked for.
+    /// Used unless another is requested.
     Chosen,
-    /// The provider is used when it is asked for, or when there is no better one.
+    /// Used if requested, or if there is no better one.
     Usable,
-    /// The provider is not used, and why.
+    /// Never used, for this reason.
     Refused(String),
 }
 
 impl Offer {
-    /// Builds the terms from an entry of `fi_getinfo`.
+    /// Reads the fields from an entry of `fi_getinfo`.
     pub fn of(info: Info<'_>) -> Self {
         Self {
             release: info.library().version(),

@@ -1,31 +1,32 @@
-//! Open libfabric objects, closed automatically in the right order.
+//! libfabric objects that close automatically, in the right order.
 //!
 //! ```text
 //!   Mr --> [Ep] -----------> Domain's parts           closed from left to right,
 //!          main --------.    av, queue,               whatever is dropped first
 //!          own, queue ---`-> domain, fabric
 //!
-//!   endpoint.rs   Ep: post, inject                    fid_ep
-//!   region.rs     Mr: keys, descriptors               fid_mr
-//!   queue.rs      completions and errors              fid_cq
-//!   addresses.rs  peers                               fid_av
-//!   terms.rs      parameters for opening and using them
-//!   places.rs     their place on the network
-//!   devices.rs    the addresses of devices
-//!   offers.rs     asking for offers, and the best of them
-//!   memory.rs     Buffers, Contexts: memory of our own
-//!   regions.rs    memory that is allocated for messages, and stays registered
+//!   endpoint.rs          Ep: post, inject                    fid_ep
+//!   region.rs            Mr: keys, descriptors               fid_mr
+//!   queue.rs             completions and errors              fid_cq
+//!   addresses.rs         address vector                      fid_av
+//!   open_params.rs       parameters for opening and using them
+//!   places.rs            networks of addresses
+//!   devices.rs           IP addresses of devices
+//!   offers.rs            queries for offers, and the best offer
+//!   finding.rs, error.rs verdicts on providers, errors of opening
+//!   endpoint_address.rs  wire format of addresses
+//!   memory.rs            Buffers, Contexts: memory of our own
+//!   regions.rs           memory allocated for messages, which stays registered
 //! ```
 //!
-//! Used by `rdm`, whose links share one endpoint, and by `dgram`, which has two
-//! endpoints with a queue each.
+//! Used by `rdm`, whose links share one endpoint, and by `dgram`, which has two endpoints with a queue each.
 //!
 //! Owns: fabric, domain, completion queue and address vector; opening everything else from them.
 //! Out of scope: frames, links.
 //!
-//! Domains are opened for `FI_THREAD_DOMAIN`: one thread at a time in all the objects of a domain.
-//! The port keeps all of them under its one lock. All values from a provider (counts, lengths,
-//! error codes of either sign) are checked here, and a close that fails is logged.
+//! Domains are opened for `FI_THREAD_DOMAIN`: one thread at a time uses all objects of a domain, which the port
+//! guarantees by its lock. All values from a provider (counts, lengths, error codes of either sign) are checked here,
+//! and failures to close are logged.
 
 mod addresses;
 mod devices;
@@ -73,35 +74,34 @@ use std::rc::Rc;
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
-/// A domain with a completion queue and an address vector.
+/// Domain with an address vector, and a completion queue if endpoints share one.
 pub struct Domain {
     parts: Rc<Parts>,
     terms: OpenParams,
-    /// The next key to ask for, where keys are ours to choose.
+    /// Next key to request, where we choose the keys.
     next_key: Cell<u64>,
 }
 
-/// Objects that endpoints and registrations keep open. The order of the members is the order in
-/// which they are closed.
+/// Objects that endpoints and registrations keep open. They close in the order of the fields.
 struct Parts {
     av: Handle<fid_av>,
-    /// The queue of the shared endpoint, where there is one.
+    /// Queue of the shared endpoint; `None` without one.
     queue: Option<Queue>,
     domain: Handle<fid_domain>,
     fabric: Handle<fid_fabric>,
-    /// The info with which all of it was opened: one entry.
+    /// Single entry with which all objects were opened.
     info: InfoList,
     library: Arc<Library>,
-    /// Handles that failed to close: tried again before the rest is closed.
+    /// Handles that failed to close; retried before the rest closes.
     stuck: RefCell<Vec<Handle<fid>>>,
 }
 
-// SAFETY: libfabric's objects belong to no thread, and one thread at a time uses all objects of a
-// domain: see the module's documentation. So too the counts of `Rc`.
+// SAFETY: libfabric's objects belong to no thread, and one thread at a time uses all objects of a domain (see the
+// module), including the counts of `Rc`.
 unsafe impl Send for Domain {}
 
 impl Domain {
-    /// Opens the first offer of `offers` on these terms.
+    /// Opens the first entry of `offers` with these parameters.
     pub fn open(
         library: Arc<Library>,
         offers: &InfoList,
@@ -148,13 +148,13 @@ impl Domain {
         })
     }
 
-    /// The terms with which it was opened; [`OpenParams::wait`] is that of the shared queue.
+    /// Parameters of the open domain; [`OpenParams::wait`] is that of the shared queue.
     pub fn params(&self) -> &OpenParams {
         &self.terms
     }
 
-    /// Appends up to `max` events of the shared endpoint to `out`, and says how many. An error means
-    /// that the queue is broken, and with it all that was opened from this domain.
+    /// Appends up to `max` events of the shared endpoint to `out` and returns their number. An error means that the
+    /// queue is broken, and with it all that was opened from this domain.
     pub fn read(&self, out: &mut impl Extend<CqEvent>, max: usize) -> Result<usize, FabricError> {
         match &self.parts.queue {
             Some(queue) => queue.read(&self.parts.library, out, max),
@@ -162,21 +162,19 @@ impl Domain {
         }
     }
 
-    /// The descriptor that becomes readable when there may be events; `None` when there is none, or
-    /// when it has stopped working.
+    /// Returns the descriptor that becomes readable when there may be events; `None` if there is none or it has failed.
     pub fn wait_fd(&self) -> Option<RawFd> {
         self.parts.queue.as_ref()?.wait_fd()
     }
 
-    /// Whether one may sleep on [`Domain::wait_fd`] now. If not, there is something to read, or no
-    /// descriptor.
+    /// Returns whether a thread may sleep on [`Domain::wait_fd`] now. If not, there are events or no descriptor.
     pub fn may_sleep(&self) -> bool {
         let parts = &self.parts;
         let queue = parts.queue.as_ref();
         queue.is_some_and(|queue| queue.may_sleep(&parts.fabric, &parts.library))
     }
 
-    /// The error of `what`, in libfabric's words.
+    /// Returns the error of the call `what`, with libfabric's text.
     pub fn error(&self, what: &'static str, code: i32) -> FabricError {
         FabricError::new(&self.parts.library, what, code)
     }
@@ -191,15 +189,15 @@ impl fmt::Debug for Domain {
     }
 }
 
-/// An open object of libfabric's, of any kind.
+/// Open libfabric object of any type.
 struct Handle<T> {
     what: &'static str,
     raw: NonNull<T>,
 }
 
-/// Objects that others live in. Those of ours have been closed before; what keeps them open then is
-/// the provider's own. They are closed once and not tried again: 1.17's `ofi_rxm` has given back part
-/// of its domain when it finds that it cannot close it.
+/// Objects that contain others. Ours have closed before them, so only the provider's own objects can keep them open.
+/// They are closed once and not retried: `ofi_rxm` 1.17 has already freed part of its domain when it finds that it
+/// cannot close it.
 const DOMAIN: &str = "domain";
 const FABRIC: &str = "fabric";
 
@@ -212,21 +210,21 @@ impl<T> Handle<T> {
         self.raw.as_ptr()
     }
 
-    /// Every object begins with its `fid`.
+    /// Returns the `fid` with which every object begins.
     fn fid(&self) -> *mut fid {
         self.raw.as_ptr().cast()
     }
 
-    /// Closes it, or gives it back with the error.
+    /// Closes the object, or returns it with the error.
     fn close(self) -> Result<(), (Self, i32)> {
-        // Not dropped unless this fails, to be closed only once.
+        // Dropping it too would close the object twice.
         let this = ManuallyDrop::new(self);
-        // SAFETY: an open object, not used again when this succeeds.
+        // SAFETY: an open object, not used again on success.
         let result = check(unsafe { fi_close(this.fid()) } as isize);
         result.map_err(|code| (Self::new(this.what, this.raw), code))
     }
 
-    /// The object as one of no particular kind.
+    /// Returns the object as libfabric's base type.
     fn plain(self) -> Handle<fid> {
         let this = ManuallyDrop::new(self);
         Handle::new(this.what, this.raw.cast())
@@ -245,7 +243,7 @@ impl<T> Drop for Handle<T> {
     }
 }
 
-/// A provider keeps a domain or a fabric. The user cannot change that, so it is said once.
+/// Logs that a provider keeps a domain or fabric open; once only, because the user cannot change it.
 fn note_kept(what: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
@@ -259,7 +257,7 @@ fn note_kept(what: &str) {
 }
 
 impl Parts {
-    /// Closes an endpoint, its queue or a registration; one that will not is kept for later.
+    /// Closes an endpoint, queue or registration; keeps it for later on failure.
     fn close<T>(&self, handle: Handle<T>) -> Result<(), i32> {
         handle.close().map_err(|(handle, code)| {
             self.stuck.borrow_mut().push(handle.plain());
@@ -267,10 +265,10 @@ impl Parts {
         })
     }
 
-    /// Tries to close what would not be closed before, in that order.
+    /// Retries the handles that failed to close, in order.
     fn retry_stuck(&self) {
         for handle in self.stuck.take() {
-            // A handle that fails again is queued again.
+            // `close` queues a handle that fails again.
             let _ = self.close(handle);
         }
     }
@@ -278,8 +276,8 @@ impl Parts {
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        // Endpoints that kept registrations busy are gone. What is still busy may be so until the
-        // provider has processed arrivals.
+        // All endpoints that kept registrations busy have closed. Others may stay busy until the provider has processed
+        // arrivals.
         let until = Instant::now() + CLOSE_TIMEOUT;
         let mut events = Vec::new();
         self.retry_stuck();
@@ -295,14 +293,13 @@ impl Drop for Parts {
     }
 }
 
-/// The time that a provider may refuse to close parts of a domain before the domain is closed all
-/// the same. Recovery and callers wait for it.
+/// Time for which closing is retried before the domain closes anyway. Recovery and callers wait for it.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Events taken from the queue at a time meanwhile.
+/// Maximum number of events per read during the retries.
 const LAST_EVENTS: usize = 64;
 
-/// The handle that `open` puts into its argument.
+/// Returns the handle that `open` writes to its argument.
 fn opened<T>(
     what: &'static str,
     open: impl FnOnce(*mut *mut T) -> c_int,
@@ -314,7 +311,7 @@ fn opened<T>(
         .ok_or(FI_EOTHER)
 }
 
-/// The result of a call: 0, or an error of either sign.
+/// Converts the result of a call: 0, or an error of either sign.
 fn check(result: isize) -> Result<(), i32> {
     match result {
         0 => Ok(()),
@@ -322,7 +319,7 @@ fn check(result: isize) -> Result<(), i32> {
     }
 }
 
-/// The errno in what a call returned.
+/// Returns the positive error code of a result.
 fn positive(code: isize) -> i32 {
     i32::try_from(code.unsigned_abs()).unwrap_or(FI_EOTHER)
 }
@@ -338,7 +335,7 @@ fn open_av(domain: &Handle<fid_domain>, offered: u32) -> Result<Handle<fid_av>, 
             unsafe { fi_av_open(domain.as_ptr(), &raw mut attr, out, std::ptr::null_mut()) }
         })
     };
-    // Later versions have tables only.
+    // Later versions support only tables.
     let kind = if offered == FI_AV_MAP {
         FI_AV_MAP
     } else {
@@ -347,22 +344,22 @@ fn open_av(domain: &Handle<fid_domain>, offered: u32) -> Result<Handle<fid_av>, 
     open(kind).or_else(|_| open(FI_AV_UNSPEC))
 }
 
-/// A `desc` argument: null where there is none to give.
+/// Local descriptor of a registration; null without one.
 pub type Desc = *mut c_void;
 
-/// A call of libfabric's that failed.
+/// Failed call of libfabric.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FabricError {
-    /// The call.
+    /// Name of the call.
     pub what: &'static str,
-    /// `FI_E*`, positive.
+    /// Error code `FI_E*`, positive.
     pub code: i32,
-    /// libfabric's words for it.
+    /// libfabric's text for the code.
     pub text: String,
 }
 
 impl FabricError {
-    /// An error with the library's words for `code`.
+    /// Creates an error with the library's text for `code`.
     pub fn new(library: &Library, what: &'static str, code: i32) -> Self {
         let text = library.strerror(code);
         Self { what, code, text }

@@ -1,4 +1,4 @@
-//! Memory of our own that a provider uses: buffers, and contexts of operations.
+//! Memory that a provider uses: buffers, and contexts of operations.
 //!
 //! ```text
 //!   Buffers    [ prefix | frame ][ prefix | frame ] ...     one registration for all, if the
@@ -6,11 +6,11 @@
 //!                ^ identifies an operation; the provider may write into it
 //! ```
 //!
-//! Contexts are addresses of memory that does not move, because some providers (`FI_CONTEXT`,
-//! `FI_CONTEXT2`) keep their own state there until the operation has completed.
+//! Contexts are addresses of memory that does not move, because some providers (`FI_CONTEXT`, `FI_CONTEXT2`) keep their
+//! own state there until the operation has completed.
 //!
 //! Owns: the memory and its registration. Both must outlive the operations on it.
-//! Out of scope: which parts of it the provider has.
+//! Out of scope: which parts of it the provider holds.
 
 use super::{Desc, Domain, Ep, FabricError, Mr};
 use libc::c_void;
@@ -18,15 +18,15 @@ use libfabric_sys::abi::fi_context2;
 use std::cell::UnsafeCell;
 use std::ptr;
 
-/// Memory that the provider sends from or receives into.
+/// Memory for a provider's sends and receives.
 pub struct Buffers {
-    /// Closed before the memory is freed.
+    /// Declared first, so that it closes before the memory is freed.
     registration: Option<Mr>,
     memory: Box<[u8]>,
 }
 
 impl Buffers {
-    /// `len` bytes, registered for that access by `ep` if there is one.
+    /// Allocates `len` zero bytes and, with `access`, registers them for use with `ep`.
     pub fn new(
         (domain, ep): (&Domain, &Ep),
         len: usize,
@@ -34,7 +34,7 @@ impl Buffers {
     ) -> Result<Self, FabricError> {
         let mut memory = vec![0; len].into_boxed_slice();
         let register = |access| {
-            // SAFETY: the registration goes before the memory, by the order of the fields.
+            // SAFETY: the registration closes before the memory is freed, by the order of the fields.
             unsafe { domain.register(memory.as_mut_ptr(), len, access, Some(ep)) }
         };
         Ok(Self {
@@ -43,7 +43,7 @@ impl Buffers {
         })
     }
 
-    /// Memory that no provider has to know.
+    /// Allocates memory without a registration.
     pub fn unregistered(len: usize) -> Self {
         Self {
             registration: None,
@@ -51,19 +51,19 @@ impl Buffers {
         }
     }
 
-    /// Its bytes.
+    /// Returns the bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.memory
     }
 
-    /// The bytes, to be written.
+    /// Returns the bytes for writing.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory
     }
 
-    /// The descriptor that operations on the memory pass.
+    /// Returns the descriptor for operations on the memory; null if unregistered.
     pub fn desc(&self) -> Desc {
         self.registration.as_ref().map_or(ptr::null_mut(), Mr::desc)
     }
@@ -74,31 +74,31 @@ impl Buffers {
     }
 }
 
-/// Contexts of operations, by number.
+/// Contexts of operations, indexed by number.
 pub struct Contexts(Box<[ContextSpace]>);
 
-/// The provider may write into it.
+/// Space that the provider may write into.
 #[repr(C)]
 struct ContextSpace(UnsafeCell<fi_context2>);
 
-// SAFETY: contexts are touched by the provider only, which is used by one thread at a time.
+// SAFETY: only the provider accesses contexts, and one thread at a time uses it.
 unsafe impl Send for Contexts {}
 
 impl Contexts {
-    /// So many.
+    /// Creates `count` contexts.
     pub fn new(count: usize) -> Self {
         let empty = |_| ContextSpace(UnsafeCell::new(fi_context2::EMPTY));
         Self((0..count).map(empty).collect())
     }
 
-    /// The context with that number; null for one there is not.
+    /// Returns the context with this number; null if there is none.
     #[inline]
     pub fn at(&self, number: usize) -> *mut c_void {
         let context = self.0.get(number);
         context.map_or(ptr::null_mut(), |context| context.0.get().cast())
     }
 
-    /// The number of a context; `None`: it is not one of these.
+    /// Returns the number of a context; `None` if it is not one of these.
     #[inline]
     pub fn number(&self, context: *const c_void) -> Option<usize> {
         let offset = context.addr().checked_sub(self.0.as_ptr().addr())?;

@@ -1,10 +1,10 @@
-//! Asking a provider for offers, and the best of them.
+//! Queries for a provider's offers, and the choice of the best.
 //!
 //! ```text
-//!   hints --query, perhaps at an address--> offers --best--> the first of those that rank lowest
+//!   hints --query, perhaps at an address--> offers --best--> the first of those with the lowest rank
 //! ```
 //!
-//! Out of scope: what makes an offer good, which is the ports'.
+//! Out of scope: the ranking, which is up to the ports.
 
 use super::modern_mr_mode;
 use libfabric_sys::abi::{
@@ -15,22 +15,22 @@ use libfabric_sys::{Hints, Info, InfoList, Library};
 use std::ffi::{CString, c_int};
 use std::net::IpAddr;
 
-/// Mode bits that we support. `FI_RX_CQ_DATA` costs nothing: we send no such data. `FI_LOCAL_MR` is what
-/// `FI_MR_LOCAL` was before version 1.5.
+/// Mode bits that we support. `FI_RX_CQ_DATA` costs nothing, because we send no such data; `FI_LOCAL_MR` is
+/// `FI_MR_LOCAL` before version 1.5.
 const MODES: u64 = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX | FI_RX_CQ_DATA | FI_LOCAL_MR;
 
-/// Hints for that provider, or for any, by its exact name.
+/// Creates hints for a provider by its exact name, or for any.
 pub fn hints(library: &Library, provider: Option<&str>, mr_modes: c_int) -> Result<Hints, i32> {
     let mut hints = library.hints()?;
     hints.set_mode(MODES).set_mr_mode(mr_modes);
     if let Some(name) = provider {
-        // A name that is not a C string is no provider's.
+        // A provider's name is always a C string.
         hints.set_provider(name).map_err(|_| FI_ENODATA)?;
     }
     Ok(hints)
 }
 
-/// Hints for endpoints of that type.
+/// Creates hints for endpoints of this type.
 pub fn endpoint_hints(
     library: &Library,
     provider: Option<&str>,
@@ -47,7 +47,7 @@ pub fn endpoint_hints(
     Ok(hints)
 }
 
-/// The offers for endpoints at that address, if one is given.
+/// Queries the offers, at this address if one is given.
 pub fn query(library: &Library, hints: &Hints, bind: Option<IpAddr>) -> Result<InfoList, i32> {
     match bind.map(|address| CString::new(address.to_string())) {
         Some(Ok(node)) => library.query(Some(&node), None, FI_SOURCE, Some(hints)),
@@ -56,8 +56,8 @@ pub fn query(library: &Library, hints: &Hints, bind: Option<IpAddr>) -> Result<I
     }
 }
 
-/// The best of some offers, or why none will do; no reason when there is none. `judge` ranks an offer,
-/// the lower the better, and plans its use.
+/// Returns the best offer and its plan, or the reason why the first offer fails; `None` if there is no offer. `judge`
+/// ranks an offer, lower is better, and plans its use.
 pub fn best<'a, R: Ord, P>(
     offers: impl Iterator<Item = Info<'a>>,
     judge: impl Fn(Info<'a>) -> Result<(R, P), String>,
@@ -80,8 +80,8 @@ pub fn best<'a, R: Ord, P>(
     best.map(|(_, info, plan)| (info, plan)).ok_or(why)
 }
 
-/// Whether all that an offer wants of its user is supported, with these registration modes. `FI_MR_HMEM` concerns
-/// only memory of devices, which is never used.
+/// Checks that all modes required by an offer are supported. `FI_MR_HMEM` concerns only device memory, which is never
+/// used.
 pub fn check_modes(mode: u64, mr_mode: c_int, mr_modes: c_int) -> Result<(), String> {
     let mode = mode & !MODES;
     if mode != 0 {
@@ -95,7 +95,7 @@ pub fn check_modes(mode: u64, mr_mode: c_int, mr_modes: c_int) -> Result<(), Str
     }
 }
 
-/// The reason why a provider is never used: that of the outermost layer, which peers talk to, comes first.
+/// Returns the reason why a provider is never used. The outermost layer, which peers talk to, comes first.
 pub fn refused(name: &str, never: &'static [(&'static str, &'static str)]) -> Option<&'static str> {
     name.rsplit(';').find_map(|layer| {
         if layer.starts_with("ofi_hook") {
@@ -106,7 +106,7 @@ pub fn refused(name: &str, never: &'static [(&'static str, &'static str)]) -> Op
     })
 }
 
-/// A request, as text.
+/// Formats a request.
 pub fn request(asked: &str, bind: Option<IpAddr>) -> String {
     match bind {
         Some(address) => format!("{asked} at {address}"),

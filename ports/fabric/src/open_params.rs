@@ -1,4 +1,4 @@
-//! The parameters with which a provider's objects are opened and used.
+//! Parameters with which a provider's objects are opened and used.
 //!
 //! ```text
 //!   rdm's Plan ------.
@@ -6,7 +6,7 @@
 //!   dgram's Choice --'
 //! ```
 //!
-//! Owns: the parameters, and the interpretation of old registration modes.
+//! Owns: the parameters, and the conversion of old registration modes.
 
 use libfabric_sys::abi::{
     FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_MR_ALLOCATED, FI_MR_BASIC, FI_MR_PROV_KEY,
@@ -17,59 +17,58 @@ use std::ffi::c_int;
 /// Parameters of a domain and all objects opened from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpenParams {
-    /// The provider, layers joined by `;`.
+    /// Name of the provider, layers joined by `;`.
     pub provider: String,
-    /// The shape of addresses: `FI_SOCKADDR_IN` and the like.
+    /// Address format, such as `FI_SOCKADDR_IN`.
     pub address_format: u32,
-    /// There is an endpoint that uses the domain's own queue.
+    /// True if an endpoint uses the domain's queue.
     pub shared_queue: bool,
-    /// The contents of completions.
+    /// Format of completions.
     pub entries: Entries,
-    /// The way to wait for completions. Final when the queue is open: before, it is the one
-    /// requested.
+    /// Requested way to wait for completions; the actual one once the queue is open.
     pub wait: Wait,
     /// Bytes before the frame in every buffer.
     pub prefix: Prefix,
-    /// The longest frame `Ep::inject` takes, the prefix not counted.
+    /// Longest frame that `Ep::inject` takes, in bytes without the prefix.
     pub inject_max: usize,
-    /// The longest frame, prefix not counted.
+    /// Longest frame, in bytes without the prefix.
     pub frame_max: usize,
-    /// A posted buffer of the shared endpoint takes many messages.
+    /// True if a posted buffer of the shared endpoint takes many messages.
     pub multi_recv: bool,
-    /// Registrations belong to an endpoint.
+    /// True if registrations are bound to an endpoint.
     pub mr_endpoint: bool,
-    /// The provider chooses the keys of registrations.
+    /// True if the provider chooses the keys of registrations.
     pub mr_prov_key: bool,
-    /// Bytes of a key that we choose.
+    /// Size in bytes of a key that we choose.
     pub mr_key_bytes: usize,
-    /// Remote addresses are the peer's virtual ones.
+    /// True if remote addresses are the peer's virtual addresses; otherwise offsets.
     pub virt_addr: bool,
-    /// Sends that can be outstanding on an endpoint.
+    /// Maximum number of outstanding sends per endpoint.
     pub tx_depth: usize,
-    /// Receives that can be outstanding on an endpoint.
+    /// Maximum number of outstanding receives per endpoint.
     pub rx_depth: usize,
 }
 
-/// Bytes that a provider wants before a frame: `verbs` in the buffers of receives only.
+/// Bytes that a provider requires before a frame; `verbs` does so only on receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prefix {
-    /// In a buffer that is sent.
+    /// Bytes in a send buffer.
     pub send: usize,
-    /// In one that is received into.
+    /// Bytes in a receive buffer.
     pub receive: usize,
 }
 
-/// The contents of a completion.
+/// Format of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entries {
-    /// All there is.
+    /// All fields (`FI_CQ_FORMAT_TAGGED`).
     Tagged,
-    /// The operation and its length: all that `usnic` has.
+    /// Context, flags and length (`FI_CQ_FORMAT_MSG`), the most that `usnic` has.
     Plain,
 }
 
 impl Entries {
-    /// As `fi_cq_open` takes it.
+    /// Returns libfabric's number for the format.
     pub(super) fn number(self) -> fi_cq_format {
         match self {
             Self::Tagged => FI_CQ_FORMAT_TAGGED,
@@ -78,19 +77,19 @@ impl Entries {
     }
 }
 
-/// The way to wait for completions.
+/// Way to wait for completions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// The completion queue has a descriptor to sleep on.
+    /// Sleep on the completion queue's descriptor.
     Fd,
-    /// There is no descriptor: look again after a while.
+    /// Poll periodically: there is no descriptor.
     Poll,
 }
 
-/// `mr_mode` in the bits that replaced `FI_MR_BASIC` and `FI_MR_SCALABLE` with version 1.5.
+/// Converts `mr_mode` to the bits that replaced `FI_MR_BASIC` and `FI_MR_SCALABLE` in version 1.5.
 pub fn modern_mr_mode(mr_mode: c_int) -> c_int {
     let mut modern = mr_mode & !(FI_MR_BASIC | FI_MR_SCALABLE);
-    // With both, the user may choose: the one with fewer requirements.
+    // With both set, the user may choose: take the one with fewer requirements.
     if mr_mode & FI_MR_BASIC != 0 && mr_mode & FI_MR_SCALABLE == 0 {
         modern |= FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     }

@@ -1,29 +1,29 @@
-//! The network on which an endpoint would be.
+//! Reachability of an endpoint's address.
 //!
 //! ```text
 //!   src_addr of an offer --source--> IpAddr --place--> Network < NetworkV6 < Loopback < LinkLocal
 //! ```
 //!
-//! Owns: reading socket addresses, and the choice of the one that most peers can reach.
+//! Owns: parsing of socket addresses, and the ranking by how many peers can reach an address.
 //! Out of scope: providers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The place of an endpoint, the most reachable first. IPv4 before IPv6 so that both sides choose
-/// the same if they have both.
+/// Network of an address, the most reachable first. IPv4 comes before IPv6 so that two sides that have both choose
+/// alike.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum AddressPlace {
-    /// No IP address, or a public or private one of IPv4.
+    /// Public or private IPv4 address, or no IP address.
     Network,
-    /// A public or private address of IPv6.
+    /// Public or private IPv6 address.
     NetworkV6,
-    /// An address of this host only.
+    /// Loopback address of this machine.
     Loopback,
-    /// An address of a link only, useless without the name of an interface.
+    /// Link-local address, useless without an interface.
     LinkLocal,
 }
 
-/// The place of an address.
+/// Returns the network of an address.
 pub fn place(address: IpAddr) -> AddressPlace {
     match address {
         _ if address.is_loopback() => AddressPlace::Loopback,
@@ -34,7 +34,7 @@ pub fn place(address: IpAddr) -> AddressPlace {
     }
 }
 
-/// The IP address in a socket address; `None` for anything else.
+/// Returns the IP address in a socket address; `None` for other formats.
 pub fn source(bytes: &[u8]) -> Option<IpAddr> {
     let family = i32::from(u16::from_ne_bytes(*bytes.first_chunk()?));
     match family {

@@ -1,15 +1,15 @@
 //! Completion queues.
 //!
 //! ```text
-//!   fi_cq_read    n           n x Ok  
+//!   fi_cq_read    n           n x Ok
 //!                 -EAGAIN     nothing
-//!                 -EAVAIL --> fi_cq_readerr --> Err,    until there is none
+//!                 -EAVAIL --> fi_cq_readerr --> Err; repeated until none is left
 //!                 other       the queue is broken
 //! ```
 //!
-//! The shared endpoint uses the domain's queue; others have one of their own.
+//! The shared endpoint uses the domain's queue; others have their own.
 //!
-//! Owns: the distinction of completions, errors and a broken queue.
+//! Owns: telling completions, failed operations and a broken queue apart.
 
 use super::{Entries, FabricError, Handle, OpenParams, Wait, check, opened, positive};
 use libc::c_void;
@@ -27,28 +27,28 @@ use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
-/// The end of an operation.
+/// End of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CqEvent {
-    /// The operation's context.
+    /// Context of the operation.
     pub context: *mut c_void,
-    /// Flags: the kind, and `FI_MULTI_RECV` when the buffer is given back.
+    /// Kind of operation, and `FI_MULTI_RECV` if the buffer is released.
     pub flags: u64,
-    /// The result, or an error: `FI_E*`, positive.
+    /// Result of the operation, or its error `FI_E*`, positive.
     pub outcome: Result<Done, i32>,
 }
 
-/// An operation that was done.
+/// Result of a successful operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// The address of the message in a multi-receive buffer; null with [`Entries::Plain`].
+    /// Address of the message in a multi-receive buffer; null with [`Entries::Plain`].
     pub buf: *mut c_void,
-    /// Bytes received, the prefix counted; means nothing for sends.
+    /// Bytes received, prefix included; meaningless for sends.
     pub len: usize,
 }
 
-// SAFETY: the pointers are names here: of an operation, and of a place in a buffer. What they name
-// is looked up in tables of the port, which only one thread at a time has.
+// SAFETY: the pointers are only identifiers, of an operation and of a location in a buffer. The port looks them up in
+// tables that one thread at a time uses.
 unsafe impl Send for CqEvent {}
 
 impl CqEvent {
@@ -75,14 +75,14 @@ impl CqEvent {
 pub(super) struct Queue {
     handle: Handle<fid_cq>,
     format: Entries,
-    /// `None` where it has no descriptor.
+    /// `None` without a descriptor.
     wait_fd: Cell<Option<RawFd>>,
-    /// Calls in a row that announced a failed operation and then had none.
+    /// Consecutive reads that announced a failed operation and had none.
     empty_errors: Cell<u32>,
 }
 
 impl Queue {
-    /// Opens a queue, with a descriptor if that is wished for and the provider has one that works.
+    /// Opens a queue, with a descriptor if `terms` request one and the provider has one that works.
     pub(super) fn open(
         fabric: &Handle<fid_fabric>,
         domain: &Handle<fid_domain>,
@@ -96,13 +96,13 @@ impl Queue {
             wait_fd: Cell::new(wait_fd),
             empty_errors: Cell::new(0),
         };
-        // Some providers open such a queue and report only afterwards that it has no descriptor.
+        // Some providers open such a queue and report only later that it has no descriptor.
         if terms.wait == Wait::Fd
             && let Ok(handle) = open_with(domain, FI_WAIT_FD, entries, format)
         {
             match wait_fd(&handle) {
                 Ok(fd) if try_wait(fabric, &handle).is_ok() => return Ok(new(handle, Some(fd))),
-                // `usnic` has a descriptor once an endpoint is bound.
+                // `usnic` has a descriptor only once an endpoint is bound.
                 Err(FI_EOPBADSTATE) => return Ok(new(handle, None)),
                 _ => (),
             }
@@ -112,7 +112,7 @@ impl Queue {
             .map(|handle| new(handle, None))
     }
 
-    /// An endpoint has been bound and enabled: only now some providers know the descriptor.
+    /// Looks for a descriptor after an endpoint has been bound and enabled; some providers have none before.
     pub(super) fn bound(&self, fabric: &Handle<fid_fabric>) {
         if self.wait_fd.get().is_none()
             && let Ok(fd) = wait_fd(&self.handle)
@@ -122,22 +122,22 @@ impl Queue {
         }
     }
 
-    /// The queue as every object.
+    /// Returns the queue as libfabric's base type.
     pub(super) fn fid(&self) -> *mut fid {
         self.handle.fid()
     }
 
-    /// To be closed.
+    /// Returns the handle, to be closed.
     pub(super) fn into_handle(self) -> Handle<fid_cq> {
         self.handle
     }
 
-    /// The descriptor that becomes readable when there may be events.
+    /// Returns the descriptor that becomes readable when there may be events.
     pub(super) fn wait_fd(&self) -> Option<RawFd> {
         self.wait_fd.get()
     }
 
-    /// Whether one may sleep on the descriptor now.
+    /// Returns whether a thread may sleep on the descriptor now.
     pub(super) fn may_sleep(&self, fabric: &Handle<fid_fabric>, library: &Library) -> bool {
         if self.wait_fd.get().is_none() {
             return false;
@@ -145,7 +145,7 @@ impl Queue {
         match try_wait(fabric, &self.handle) {
             Ok(may) => may,
             Err(code) => {
-                // It worked when the queue was opened. A sleep now might never end.
+                // The descriptor worked when the queue was opened. A sleep now might never end.
                 let text = library.strerror(code);
                 log::warn!("fabric: fi_trywait fails ({text}): polling from now on");
                 self.wait_fd.set(None);
@@ -154,15 +154,15 @@ impl Queue {
         }
     }
 
-    /// Appends up to `max` events to `out`, and says how many. An error means that the queue is
-    /// broken, and with it what uses it.
+    /// Appends up to `max` events to `out` and returns their number. An error means that the queue and its users are
+    /// broken.
     pub(super) fn read(
         &self,
         library: &Library,
         out: &mut impl Extend<CqEvent>,
         max: usize,
     ) -> Result<usize, FabricError> {
-        // Entries of a shorter format lie closer together in it.
+        // The buffer suits the longer of the two formats.
         let mut entries = [const { MaybeUninit::<fi_cq_tagged_entry>::uninit() }; BATCH];
         let mut taken = 0;
         while taken < max {
@@ -184,7 +184,7 @@ impl Queue {
                             0
                         }
                     }
-                    // Earlier completions are kept; the error recurs at the next read.
+                    // Keep earlier completions; the error recurs at the next read.
                     _ if taken > 0 => 0,
                     code => return Err(FabricError::new(library, "fi_cq_read", code)),
                 },
@@ -196,8 +196,8 @@ impl Queue {
                 })),
                 Entries::Plain => {
                     let start = entries.as_ptr().cast::<fi_cq_msg_entry>();
-                    // SAFETY: the queue has written this many of this format, which is a part of
-                    // the one there is room for, and as aligned.
+                    // SAFETY: the queue has written this many entries of this format, which is a prefix of the longer
+                    // one and equally aligned.
                     let plain = unsafe { std::slice::from_raw_parts(start, count) };
                     out.extend(plain.iter().map(CqEvent::plain));
                 }
@@ -210,23 +210,23 @@ impl Queue {
         Ok(taken)
     }
 
-    /// Appends the failed operation that was announced, if there is one after all.
+    /// Appends the announced failed operation. Returns false if there is none after all.
     fn read_failed(
         &self,
         library: &Library,
         out: &mut impl Extend<CqEvent>,
     ) -> Result<bool, FabricError> {
         let cq = self.handle.as_ptr();
-        // No room for `err_data`: the provider then points to its own, valid until the next call.
+        // `err_data` gets no buffer: the provider points it to its own, valid until the next call.
         let mut entry = fi_cq_err_entry::EMPTY;
-        // SAFETY: an open queue, and an entry as long as the newest.
+        // SAFETY: an open queue, and an entry as long as the newest version's.
         let result = unsafe { fi_cq_readerr(cq, &raw mut entry, 0) };
         if result != 1 {
             let missed = self.empty_errors.get() + 1;
             self.empty_errors.set(missed);
             return match positive(result) {
-                // Another reader cannot have taken it: there is none. A few of these are a race
-                // inside the provider, many are a queue that does not work.
+                // No other thread reads this queue. A few misses are a race inside the provider; many mean a broken
+                // queue.
                 0 | FI_EAGAIN | FI_EINTR if missed < EMPTY_ERRORS => Ok(false),
                 0 | FI_EAGAIN | FI_EINTR => {
                     Err(FabricError::new(library, "fi_cq_readerr", FI_EAVAIL))
@@ -235,7 +235,7 @@ impl Queue {
             };
         }
         self.empty_errors.set(0);
-        // The manual says positive; some providers negate it, or report 0.
+        // The manual says positive; some providers negate the code, or report 0.
         let errno = match entry.err.checked_abs() {
             None | Some(0) => FI_EOTHER,
             Some(errno) => errno,
@@ -256,10 +256,10 @@ impl Queue {
         Ok(true)
     }
 
-    /// The provider's words for a failed operation, right after it was read.
+    /// Returns the provider's text for a failed operation; call it right after the read.
     fn provider_words(&self, entry: &fi_cq_err_entry) -> String {
         let mut buffer = [0 as c_char; 256];
-        // SAFETY: an open queue, the entry's own `err_data`, and a buffer of this length.
+        // SAFETY: an open queue, the entry's `err_data`, and a buffer of this length.
         let words = unsafe {
             fi_cq_strerror(
                 self.handle.as_ptr(),
@@ -272,7 +272,7 @@ impl Queue {
         if words.is_null() {
             return format!("provider's error {}", entry.prov_errno);
         }
-        // SAFETY: a C string: in `buffer`, whose last byte is left 0, or the provider's own.
+        // SAFETY: a C string: in `buffer`, whose last byte stays 0, or the provider's own.
         unsafe { CStr::from_ptr(words) }
             .to_string_lossy()
             .into_owned()
@@ -297,7 +297,7 @@ fn open_with(
             unsafe { fi_cq_open(domain.as_ptr(), &raw mut attr, out, std::ptr::null_mut()) }
         })
     };
-    // As many as the card has, if those are fewer; else the provider's default.
+    // Halve the size down to the card's limit, else take the provider's default.
     let mut fewer = size;
     loop {
         match open(fewer) {
@@ -310,13 +310,13 @@ fn open_with(
 
 fn wait_fd(cq: &Handle<fid_cq>) -> Result<RawFd, i32> {
     let mut fd: RawFd = -1;
-    // SAFETY: an open queue, and an output of the type that `FI_WAIT_FD` has.
+    // SAFETY: an open queue, and an output of the type for `FI_WAIT_FD`.
     let result = unsafe { fi_getwait(cq.fid(), &raw mut fd) };
     check(result as isize)?;
     if fd < 0 { Err(FI_EOTHER) } else { Ok(fd) }
 }
 
-/// Whether one may sleep on the queue's descriptor.
+/// Returns whether a thread may sleep on the queue's descriptor.
 fn try_wait(fabric: &Handle<fid_fabric>, cq: &Handle<fid_cq>) -> Result<bool, i32> {
     let mut fids = [cq.fid()];
     // SAFETY: an open fabric, and an array of one object of it.
@@ -328,24 +328,24 @@ fn try_wait(fabric: &Handle<fid_fabric>, cq: &Handle<fid_cq>) -> Result<bool, i3
     }
 }
 
-/// Entries of the shared endpoint's queue: as many as it can have outstanding, twice.
+/// Entries of the shared endpoint's queue: twice its maximum of outstanding operations.
 pub(super) fn entries(terms: &OpenParams) -> usize {
     (terms.tx_depth.saturating_add(terms.rx_depth))
         .saturating_mul(2)
         .clamp(ENTRIES_MIN, ENTRIES_MAX)
 }
 
-/// Events taken out at once: 3 KiB of stack.
+/// Maximum number of events per call: 3 KiB of stack.
 const BATCH: usize = 64;
 
-/// Entries of the shared endpoint's queue at least; queues that grow do not need more.
+/// Minimum size of the shared endpoint's queue, in entries; queues that grow need no more.
 const ENTRIES_MIN: usize = 4096;
 
-/// Entries below which a provider's own number is better.
+/// Entries below which the provider's default is better.
 const ENTRIES_LEAST: usize = 256;
 
-/// Entries at most, whatever depth the provider claims: 3 MiB.
+/// Maximum size of a queue in entries (3 MiB), whatever depth the provider claims.
 const ENTRIES_MAX: usize = 65536;
 
-/// Announced failures that turn out to be none, in a row, before the queue counts as broken.
+/// Consecutive announced failures without a failed operation after which the queue counts as broken.
 const EMPTY_ERRORS: u32 = 1000;

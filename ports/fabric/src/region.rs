@@ -1,13 +1,13 @@
-//! Registrations of memory.
+//! Memory registrations.
 //!
 //! ```text
 //!   register(start, len) --> desc ----------------> our sends, receives and reads
 //!                            key, remote_base ----> the peer's reads
 //!
-//!   drop or close: the card no longer reaches the memory
+//!   drop or close: the card can no longer access the memory
 //! ```
 //!
-//! Owns: one `fid_mr` each; the keys, where the port chooses them.
+//! Owns: one `fid_mr` each; the keys, if the port chooses them.
 
 use super::endpoint::EpParts;
 use super::{Desc, Domain, Ep, FabricError, Handle, Parts, check, opened};
@@ -18,14 +18,14 @@ use std::rc::Rc;
 
 /// Registered memory. Dropping it ends the registration.
 pub struct Mr {
-    /// `None` once it was closed, which is when all of this goes.
+    /// `None` once closed.
     handle: Option<Handle<fid_mr>>,
     key: u64,
     desc: Desc,
     start: usize,
     virt_addr: bool,
     domain: Rc<Parts>,
-    /// The endpoint it is bound to, closed after it.
+    /// Endpoint that the registration is bound to; closes after it.
     _endpoint: Option<Rc<EpParts>>,
 }
 
@@ -33,12 +33,12 @@ pub struct Mr {
 unsafe impl Send for Mr {}
 
 impl Domain {
-    /// Registers memory for `access` (`FI_SEND | FI_RECV | FI_READ | FI_REMOTE_READ ...`). With
-    /// the terms' `mr_endpoint`, it is for use with `ep`, which then must be given.
+    /// Registers memory for `access` (`FI_SEND | FI_RECV | FI_READ | FI_REMOTE_READ ...`). With the parameter
+    /// `mr_endpoint`, `ep` is required, and the registration is bound to it.
     ///
     /// # Safety
     ///
-    /// The memory is valid until the registration has ended.
+    /// The memory must stay valid until the registration has ended.
     pub unsafe fn register(
         &self,
         start: *mut u8,
@@ -47,10 +47,10 @@ impl Domain {
         ep: Option<&Ep>,
     ) -> Result<Mr, FabricError> {
         let handle = if self.terms.mr_prov_key {
-            // SAFETY: the caller's word.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.register_with(start, len, access, 0) }
         } else {
-            // SAFETY: the caller's word.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.register_with_own_key(start, len, access) }
         };
         let handle = handle.map_err(|code| self.error(REGISTER, code))?;
@@ -84,7 +84,7 @@ impl Domain {
         })
     }
 
-    /// Registers under a key that nothing else has at the moment.
+    /// Registers under a key that is currently unused.
     ///
     /// # Safety
     ///
@@ -99,9 +99,9 @@ impl Domain {
         for _ in 0..KEY_ATTEMPTS {
             let key = self.next_key.get();
             self.next_key.set(key_after(key, self.terms.mr_key_bytes));
-            // SAFETY: the caller's word.
+            // SAFETY: guaranteed by the caller.
             match unsafe { self.register_with(start, len, access, key) } {
-                // Taken: the counter has wrapped around to a key in use.
+                // The counter has wrapped around to a key in use.
                 Err(FI_ENOKEY) => refused = FI_ENOKEY,
                 other => return other,
             }
@@ -120,7 +120,7 @@ impl Domain {
         key: u64,
     ) -> Result<Handle<fid_mr>, i32> {
         opened("registration", |out| {
-            // SAFETY: an open domain, an output; memory by the caller's word.
+            // SAFETY: an open domain and an output; the caller guarantees the memory.
             unsafe {
                 fi_mr_reg(
                     self.parts.domain.as_ptr(),
@@ -139,17 +139,17 @@ impl Domain {
 }
 
 impl Mr {
-    /// The key for the peer's reads.
+    /// Key for the peer's reads.
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// The descriptor for our own operations.
+    /// Descriptor for local operations.
     pub fn desc(&self) -> Desc {
         self.desc
     }
 
-    /// The remote address of the byte at `start`, an address within the registration.
+    /// Returns the remote address of the byte at `start`, which lies in the registration.
     pub fn remote_base(&self, start: *const u8) -> u64 {
         let address = start.addr();
         if self.virt_addr {
@@ -159,8 +159,8 @@ impl Mr {
         }
     }
 
-    /// Ends it now. When the provider will not, because it is busy with it, the registration comes
-    /// back with the error, positive: the card may still reach the memory.
+    /// Ends the registration. On failure, for example if the provider is using it, returns it with the error, positive:
+    /// the card may still access the memory.
     pub fn close(mut self) -> Result<(), (Self, i32)> {
         let Some(handle) = self.handle.take() else {
             return Ok(());
@@ -174,7 +174,7 @@ impl Mr {
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        // If it fails, it is retried when an endpoint or the domain closes.
+        // A failed close is retried when an endpoint or the domain closes.
         if let Some(handle) = self.handle.take()
             && let Err(code) = self.domain.close(handle)
         {
@@ -189,7 +189,7 @@ impl fmt::Debug for Mr {
     }
 }
 
-/// The key after `key` among those of `bytes` bytes. Never 0, which some providers take for none.
+/// Returns the next key of at most `bytes` bytes. Never 0, which some providers take for no key.
 fn key_after(key: u64, bytes: usize) -> u64 {
     let bits = bytes.clamp(1, 8) as u32 * 8;
     let last = u64::MAX >> (u64::BITS - bits);
@@ -197,11 +197,10 @@ fn key_after(key: u64, bytes: usize) -> u64 {
     if key >= last - 1 { 1 } else { key + 1 }
 }
 
-/// The call that registers, as it stands in errors.
+/// Name of the registering call, for errors.
 pub const REGISTER: &str = "fi_mr_reg";
 
-/// Keys in use that are met in a row before giving up; registrations come and go in about the
-/// order of their keys.
+/// Maximum number of used keys skipped in a row; registrations start and end in about the order of their keys.
 const KEY_ATTEMPTS: u32 = 64;
 
 #[cfg(test)]

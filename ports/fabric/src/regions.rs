@@ -1,23 +1,22 @@
-//! Large buffers given to the application, found by their address.
+//! Large buffers given to the application, found by address.
 //!
 //! ```text
 //!   memalloc --> allocate --> table:  [ Region | Region | ... ]   by address
-//!   memfree  --> release  ------------- takes one out
+//!   memfree  --> release  ------------- removes one
 //!
-//!   an Arc<Region> elsewhere (of a kept registration) keeps the pages mapped after that;
-//!   the last one frees them
+//!   an Arc<Region> elsewhere (in a cached registration) keeps the pages mapped after that;
+//!   the last Arc frees them
 //! ```
 //!
-//! A registration is valid only while its memory stays mapped. An application unmaps and maps its
-//! own memory unnoticed; a region is unmapped only when it is not referenced any more, so a
-//! registration of it stays valid.
+//! A registration is valid only while its memory stays mapped. An application may unmap and remap its own memory
+//! unnoticed; a region stays mapped while it is referenced, so its registration stays valid.
 //!
-//! A region has its pages to itself, whatever their size: registering it may keep them from children of `fork`,
-//! and the heap beside it must not go with them.
+//! A region shares no page with other memory, whatever the page size: registering it may keep its pages from children
+//! of `fork`, and heap memory beside it must not be lost with them.
 //!
 //! Owns: the table of regions that have not been released.
 //! Out of scope: registrations.
-//! Cost: a lock and a search in a tree, for allocations of many pages only.
+//! Cost: a lock and a tree search, only for allocations of many pages.
 
 use libc::c_void;
 use mx_port_base::fork::ForkLock;
@@ -32,31 +31,31 @@ static TABLE: ForkLock<BTreeMap<usize, Arc<Region>>> = ForkLock::new(BTreeMap::n
 
 static RELEASED: AtomicU64 = AtomicU64::new(0);
 
-/// Pages from the C library. They are freed when the last `Arc` of this goes.
+/// Pages from the C library, freed with the last `Arc`.
 pub struct Region {
     start: NonNull<c_void>,
     len: usize,
-    /// The caller passed it to `free`; it is not ours to free any more.
+    /// True if the caller has passed the memory to `free`, so that it must not be freed again.
     lost: AtomicBool,
 }
 
-// SAFETY: it gives no access to its bytes, and `free` may be called from any thread.
+// SAFETY: gives no access to its bytes, and any thread may call `free`.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Its first byte.
+    /// First byte.
     pub fn start(&self) -> *mut u8 {
         self.start.as_ptr().cast()
     }
 
-    /// Bytes in it: whole pages, at least as many bytes as were asked for.
+    /// Bytes in the region: whole pages, at least the requested size.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True when there is not one byte.
+    /// Returns true if the region has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -65,7 +64,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if !self.lost.load(Ordering::Relaxed) {
-            // SAFETY: it came from posix_memalign, and `release` was told that it is not in use.
+            // SAFETY: allocated by posix_memalign; `release` means that the owner no longer uses it.
             unsafe { libc::free(self.start.as_ptr()) };
         }
     }
@@ -77,20 +76,20 @@ impl fmt::Debug for Region {
     }
 }
 
-/// Bytes of the region that [`allocate`] makes for `size`. `None`: there cannot be so many.
+/// Returns the bytes of the region that [`allocate`] makes for `size`; `None` on overflow.
 pub fn len_for(size: usize) -> Option<usize> {
     size.checked_next_multiple_of(page_size())
 }
 
-/// Allocates whole pages with at least `size` bytes. `None` when there is no memory.
+/// Allocates whole pages with at least `size` bytes; `None` without memory.
 pub fn allocate(size: usize) -> Option<*mut c_void> {
     allocate_pages(len_for(size)?, page_size())
 }
 
-/// `len` is a multiple of `page`.
+/// Allocates `len` bytes, a multiple of `page`, aligned to `page`.
 fn allocate_pages(len: usize, page: usize) -> Option<*mut c_void> {
     let mut start = ptr::null_mut();
-    // SAFETY: `start` can be written to, and a page is a power of two.
+    // SAFETY: `start` is writable, and a page is a power of two.
     let code = unsafe { libc::posix_memalign(&raw mut start, page, len) };
     let start = NonNull::new(start).filter(|_| code == 0)?;
     let region = Arc::new(Region {
@@ -99,20 +98,19 @@ fn allocate_pages(len: usize, page: usize) -> Option<*mut c_void> {
         lost: AtomicBool::new(false),
     });
     if let Some(old) = TABLE.lock().insert(start.addr().get(), region) {
-        // The C library returned the same address again, so the application has freed the old
-        // region by itself, which it should not have.
+        // The C library returned a known address, so the application has wrongly passed the old region to `free`.
         old.lost.store(true, Ordering::Relaxed);
     }
     Some(start.as_ptr())
 }
 
-/// Bytes of the region that begins at `start`.
+/// Returns the bytes of the region that begins at `start`, if there is one.
 pub fn len_at(start: *mut c_void) -> Option<usize> {
     Some(TABLE.lock().get(&start.addr())?.len)
 }
 
-/// The region begins at `start` and its owner does not use it any more; it is freed now or when
-/// the last `Arc` goes. False when there is no such region.
+/// Releases the region at `start`, which its owner no longer uses; it is freed now or with the last `Arc`. Returns
+/// false if there is no such region.
 pub fn release(start: *mut c_void) -> bool {
     let Some(region) = TABLE.lock().remove(&start.addr()) else {
         return false;
@@ -123,7 +121,7 @@ pub fn release(start: *mut c_void) -> bool {
     true
 }
 
-/// The region in which `len` bytes at `start` lie, all of them.
+/// Returns the region that contains all `len` bytes at `start`.
 pub fn find(start: *const u8, len: usize) -> Option<Arc<Region>> {
     let address = start.addr();
     let table = TABLE.lock();
@@ -132,7 +130,7 @@ pub fn find(start: *const u8, len: usize) -> Option<Arc<Region>> {
     (end <= region.len).then(|| Arc::clone(region))
 }
 
-/// A counter that grows when a region has been released that is still referenced.
+/// Returns a counter that grows with each release of a region that is still referenced.
 pub fn released() -> u64 {
     RELEASED.load(Ordering::Relaxed)
 }
@@ -159,7 +157,7 @@ mod tests {
         assert!(find(first, 1).is_none());
     }
 
-    /// The C library keeps its own words right before and behind what it gives out.
+    /// Checks the bytes around regions, which the C library uses itself.
     #[test]
     fn a_region_has_its_pages_to_itself() {
         for page in [4096, 65536] {
@@ -191,7 +189,7 @@ mod tests {
         let before = released();
         assert!(release(start));
         assert!(released() > before);
-        // SAFETY: the region is held, so the pages are mapped and only ours.
+        // SAFETY: the region is held, so the pages are mapped and exclusively ours.
         unsafe { ptr::write_bytes(region.start(), 0x5a, region.len()) };
         assert_eq!(Arc::strong_count(&region), 1);
     }
@@ -200,7 +198,7 @@ mod tests {
     fn a_region_that_was_freed_behind_our_back_is_not_freed_twice() {
         let start = allocate(1 << 16).unwrap();
         let held = find(start.cast(), 1).unwrap();
-        // Another region at the same address: what the C library does after a stray `free`.
+        // A second region at one address, as after a stray `free`.
         let again = Arc::new(Region {
             start: NonNull::new(start).unwrap(),
             len: 1 << 16,
