@@ -1,9 +1,9 @@
-//! The active links, which every poll looks at, and preparing them for a sleep.
+//! Active links, which every poll looks at, and preparing them for a sleep.
 //!
 //! ```text
 //!                     a packet, a doorbell, a send
 //!     idle  ------------------------------------------>  active: every poll takes packets from it
-//!   prepared for sleeping: the peer rings   <------------  idle for some thousand polls, and more are
+//!   prepared for sleeping: the peer rings   <------------  idle for 128 polls, while more links are
 //!   its doorbells are polled rarely                retire         active than the minimum
 //! ```
 //!
@@ -17,7 +17,7 @@ use mx_proto::LinkId;
 use smallvec::SmallVec;
 
 impl LocalPort {
-    /// [`mx_proto::port::LinkControl::arm`].
+    /// Prepares all links for a sleep; see [`mx_proto::port::LinkControl::arm`].
     pub(super) fn arm(&mut self) -> bool {
         for at in 0..self.active.len() {
             let id = self.active[at];
@@ -44,7 +44,7 @@ impl LocalPort {
         true
     }
 
-    /// [`mx_proto::port::LinkControl::disarm`].
+    /// Ends a sleep; see [`mx_proto::port::LinkControl::disarm`].
     pub(super) fn disarm(&mut self) {
         if !std::mem::take(&mut self.armed) {
             return;
@@ -56,8 +56,8 @@ impl LocalPort {
             let Some(entry) = self.links.get_mut(*id) else {
                 continue;
             };
-            // One that has rung since will not ring again until it is armed anew; nor does one for what had come
-            // when another thread armed it again (`take_doorbells`) and had no budget left to take it.
+            // A link that has rung will not ring again until rearmed; nor does one whose packet had arrived when
+            // another thread rearmed it (`take_doorbells`) and had no budget left to take the packet.
             if kept < ACTIVE_KEPT || entry.blocked || !entry.is_asleep() || entry.wants_poll() {
                 kept += 1;
                 entry.set_asleep(false);
@@ -70,7 +70,7 @@ impl LocalPort {
         }
     }
 
-    /// Rare events of a visit: room again, the end, retirement, a stream.
+    /// Handles rare conditions of an active link: room again, hang-up, a stream, retirement.
     #[cold]
     #[inline(never)]
     pub(super) fn visit_oddity(&mut self, id: LinkId) {
@@ -103,7 +103,7 @@ impl LocalPort {
         }
     }
 
-    /// Notes that a link is in use. An idle one becomes active: every poll looks at it, and it need not ring.
+    /// Marks a link as in use. An idle link becomes active: every poll looks at it, and its peer need not ring.
     pub(super) fn keep_active(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
@@ -113,7 +113,7 @@ impl LocalPort {
         };
         link.idle = 0;
         if !std::mem::replace(&mut link.active, true) {
-            // While this side sleeps, the link keeps ringing.
+            // While this side sleeps, the peer keeps ringing.
             if !self.armed {
                 entry.unread += u8::from(link.consumer.set_sleeping(false));
             }
@@ -121,14 +121,14 @@ impl LocalPort {
         }
     }
 
-    /// Takes those out that have been made idle.
+    /// Removes the links that have been deactivated.
     fn drop_idle(&mut self) {
         let links = &self.links;
         self.active
             .retain(|id| links.get(*id).is_some_and(Entry::is_active));
     }
 
-    /// Puts a link among the active ones; when there are too many, the idlest retire.
+    /// Adds a link to the active ones; if there are too many, the longest idle retire.
     pub(super) fn make_active(&mut self, id: LinkId) {
         if self.active.len() >= ACTIVE_MAX {
             self.retire(0);
@@ -136,8 +136,8 @@ impl LocalPort {
         self.active.push(id);
     }
 
-    /// Makes active links idle that have been idle for `idle` polls, the idlest first, until there are
-    /// only as many left as stay active anyway. Links with something to do stay active.
+    /// Deactivates links that have been idle for `idle` polls, longest first, down to the number that stay active
+    /// anyway. Links with something to do stay active.
     fn retire(&mut self, idle: u32) {
         let mut idlest: SmallVec<[(u32, LinkId); ACTIVE_MAX]> = SmallVec::new();
         for id in &self.active {
@@ -158,7 +158,7 @@ impl LocalPort {
                 entry.set_asleep(true);
             }
         }
-        // One barrier for all of them: it is the expensive part.
+        // A single barrier for all links, because it is expensive.
         barrier::heavy();
         for (_, id) in idlest {
             let Some(entry) = self.links.get_mut(id) else {

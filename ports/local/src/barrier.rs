@@ -1,4 +1,4 @@
-//! The memory barrier between publishing a packet and checking whether the other side sleeps.
+//! Memory barrier between publishing a packet and checking whether the other side sleeps.
 //!
 //! ```text
 //!   producer                         consumer, about to sleep
@@ -7,24 +7,23 @@
 //!   load sleeping                    load next packet
 //! ```
 //!
-//! Without a barrier on both sides each could miss the other's store, and the consumer would sleep
-//! for ever. A fence in the producer costs every packet the time its cache line takes to travel.
-//! The kernel can instead execute the producer's half for it when the consumer goes to sleep
-//! (`membarrier`, global expedited): then only sleepers pay. It needs a registered producer and a
-//! consumer with permission; the handshake says whether a side has both.
+//! Without a barrier on both sides each could miss the other's store, and the consumer would sleep forever. A fence in
+//! the producer costs each packet the transfer time of its cache line. The kernel can instead execute the producer's
+//! barrier when the consumer goes to sleep (`membarrier`, global expedited): then only sleepers pay. The producer must
+//! be registered and the consumer permitted; the handshake exchanges whether a side is both.
 //!
 //! Owns: this process's registration.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
-/// True when this process has registered for the kernel's barriers and can ask for them.
+/// Returns true if this process is registered for the kernel's barriers and can request them.
 pub(super) fn is_asymmetric() -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     *REGISTERED.get_or_init(|| register(membarrier))
 }
 
-/// `call`: [`membarrier`]. -1 is its error: the kernel has no such call, or refuses it.
+/// Registers this process with `call`, which is [`membarrier`]; -1 if the kernel has no such call or refuses it.
 fn register(call: impl Fn(i32) -> i64) -> bool {
     let wanted = GLOBAL_EXPEDITED | REGISTER_GLOBAL_EXPEDITED;
     let known = call(QUERY);
@@ -34,7 +33,7 @@ fn register(call: impl Fn(i32) -> i64) -> bool {
         && call(GLOBAL_EXPEDITED as i32) == 0
 }
 
-/// The sleeper's half. Between its stores before and its loads after.
+/// Executes the sleeper's barrier, between its stores before and its loads after.
 pub(super) fn heavy() {
     if is_asymmetric() {
         membarrier(GLOBAL_EXPEDITED as i32);
@@ -42,7 +41,7 @@ pub(super) fn heavy() {
     fence(Ordering::SeqCst);
 }
 
-/// The producer's half; `asymmetric` when both sides of the link are.
+/// Executes the producer's barrier; `asymmetric` if both sides of the link are.
 #[inline(always)]
 pub(super) fn light(asymmetric: bool) {
     if asymmetric {
@@ -94,8 +93,7 @@ mod tests {
         }
     }
 
-    /// Each of two threads stores and then looks for the other's store, again and again for a while. How often
-    /// neither saw it.
+    /// Lets two threads repeatedly store and then look for the other's store. Returns how often both missed it.
     fn both_missed(first: impl Fn() + Sync, second: impl Fn() + Sync) -> usize {
         let meeting = Meeting::default();
         std::thread::scope(|scope| {
@@ -111,7 +109,7 @@ mod tests {
         })
     }
 
-    /// In cache lines of their own, as the words of a ring are.
+    /// Separate cache lines, as for the words of a ring.
     #[derive(Default)]
     #[repr(align(128))]
     struct Word(AtomicU32);
@@ -120,12 +118,12 @@ mod tests {
     struct Meeting {
         stored: [Word; 2],
         came: Word,
-        /// The round that is not played.
+        /// First round that is not played.
         over: Word,
     }
 
     impl Meeting {
-        /// The words that side `me` saw, round by round.
+        /// Returns the words that side `me` saw, by round.
         fn looks(&self, me: usize, barrier: &impl Fn()) -> Vec<u32> {
             let mut seen = Vec::with_capacity(ROUNDS);
             let begin = Instant::now();
@@ -133,7 +131,7 @@ mod tests {
                 if me == 0 && (seen.len() == ROUNDS || begin.elapsed() > LONGEST) {
                     self.over.0.store(round, Ordering::Relaxed);
                 }
-                // Both go on within few cycles of each other, where each has a processor.
+                // Both continue within few cycles of each other if each has a processor.
                 self.came.0.fetch_add(1, Ordering::AcqRel);
                 let mut turns = 0;
                 while self.came.0.load(Ordering::Acquire) < 2 * round {
@@ -145,7 +143,7 @@ mod tests {
                 if self.over.0.load(Ordering::Relaxed) == round {
                     break;
                 }
-                // Sometimes the one is a little ahead, sometimes the other.
+                // Vary which side is ahead.
                 for turn in 0..round % [64, 49][me] {
                     black_box(turn);
                 }
@@ -157,7 +155,7 @@ mod tests {
         }
     }
 
-    /// A fence of the compiler's in its place is found out on x86, too.
+    /// A compiler fence in its place would fail this test on x86, too.
     #[test]
     fn without_the_kernel_the_light_barrier_is_a_full_fence() {
         assert_eq!(both_missed(|| light(false), || light(false)), 0);

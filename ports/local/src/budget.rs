@@ -1,16 +1,16 @@
-//! The budget of shared memory for all links of a port.
+//! Budget of shared memory for all links of a port.
 //!
 //! ```text
 //!   0              1/2 of the limit          3/4               limit
 //!   |  standard rings  |     smaller ones     | smallest  |  none: packets go over the socket
 //!   | 1/4: far areas   |                      |           |
-//!   |  idle for long   |  less and less idle_timeout .....  10 ms
+//!   |  idle timeout    |  shorter and shorter .........  10 ms
 //! ```
 //!
-//! Mapped memory is counted, which is the maximum; pages that were never touched cost nothing. Both
-//! sides of a link count it.
+//! Mapped memory is counted, which is the maximum; pages that were never touched cost nothing. Both sides of a link
+//! count it.
 //!
-//! Another user of this machine has a share ([`Shares`]), with the same steps within it.
+//! Each other user of this machine has a share ([`Shares`]), divided by the same steps.
 //!
 //! Owns: the sums.
 //! Out of scope: links.
@@ -20,18 +20,17 @@ use mx_proto::origin::Source;
 use mx_proto::shares::Shares;
 use std::time::Duration;
 
-/// The limits.
+/// Limits of shared memory.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: usize,
     shares: Shares,
-    /// The idle time after which a link is suspended, while there is plenty. `None`: never.
+    /// Idle time after which a link is suspended while memory is plentiful; `None`: never.
     idle: Option<Duration>,
 }
 
 impl Budget {
-    /// `limit` bytes for all links together, of which a source may have `share` percent of what the
-    /// others leave.
+    /// Creates a budget of `limit` bytes, of which a source may have `share` percent of what others leave.
     pub(super) fn new(limit: usize, share: u8, idle: Option<Duration>) -> Self {
         Self {
             limit,
@@ -40,7 +39,7 @@ impl Budget {
         }
     }
 
-    /// Bytes that may be mapped.
+    /// Maximum bytes that may be mapped.
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
@@ -50,19 +49,19 @@ impl Budget {
         self.shares.used()
     }
 
-    /// Some of it is mapped for `source`, or not any more.
+    /// Replaces `before` bytes of `source` by `after`.
     pub(super) fn change(&mut self, source: Source, before: usize, after: usize) {
         self.shares.give_back(source, before);
         self.shares.take(source, after);
     }
 
-    /// There is memory for one more link, though not for one of every source.
+    /// Returns true if memory for one more link is left, though perhaps not within every source's share.
     pub(super) fn has_any(&self) -> bool {
         self.used() + Geometry::SMALLEST.total() <= self.limit
     }
 
-    /// The rings that one more link of `source` would get, for large messages or not. `None`: not even
-    /// the smallest.
+    /// Returns the largest rings for one more link of `source`; with `streaming`, also those with far areas. `None`:
+    /// not even the smallest fit.
     pub(super) fn choose(&self, source: Source, streaming: bool) -> Option<Geometry> {
         let share = self.shares.share(source);
         let own = self.shares.of(source);
@@ -85,7 +84,7 @@ impl Budget {
         .map(|(geometry, _)| geometry)
     }
 
-    /// The present idle time after which a link gives its memory back. `None`: never.
+    /// Returns the current idle time after which a link is suspended; `None`: never.
     pub(super) fn idle_timeout(&self) -> Option<Duration> {
         let idle = self.idle?;
         let half = self.limit / 2;
@@ -95,8 +94,7 @@ impl Budget {
     }
 }
 
-/// Even when memory is short a link keeps it for so long after a packet: a sleep and a wake-up cost
-/// about a thousandth of it.
+/// Minimum idle time when memory is short: a suspension and a resumption cost about a thousandth of it.
 const LEAST_IDLE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

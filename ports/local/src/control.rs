@@ -6,9 +6,9 @@
 //!   hang-up: drain the ring, on_down        timers: silent strangers, full backlogs, idle links
 //! ```
 //!
-//! Nothing here is on the path of a packet.
+//! No packet passes through this code.
 //!
-//! Owns: the transitions between the states of a link.
+//! Owns: the state transitions of a link.
 //! Out of scope: rings.
 
 use super::handshake::{BadMessage, ControlMessage, MESSAGE_LEN};
@@ -25,20 +25,20 @@ use mx_proto::{Instant, LinkId, Route};
 use std::io;
 use std::time::Duration;
 
-/// The listener's token in the control set; links have theirs, which is never this.
+/// Token of the listener in the control set, never a link's.
 pub(super) const LISTENER: u64 = u64::MAX;
 
-/// Descriptors looked at in one go.
+/// Maximum number of descriptors handled in one call.
 const BATCH: usize = 32;
 
-/// Something to read, or the end.
+/// Events of a socket whose handshake is not over: a message, or the end.
 pub(super) const HEARD: u32 = READABLE | ENDED;
 
-/// Something new to read.
+/// Events of a link's socket: new messages.
 pub(super) const DOORBELL: u32 = READABLE | ONCE;
 
 impl LocalPort {
-    /// Takes in what the control descriptors say, and what is due.
+    /// Handles the control descriptors that are ready, and expired timers.
     #[cold]
     #[inline(never)]
     pub(super) fn poll_control(&mut self, now: Instant) -> bool {
@@ -61,8 +61,8 @@ impl LocalPort {
         any
     }
 
-    /// A link's doorbell has rung, or its peer has said something, as the data set has told. False: the
-    /// token is no link's.
+    /// Handles an event of the data set: a doorbell, or a message of the peer. Returns false if the token is not a
+    /// link's.
     pub fn note_doorbell(&mut self, token: u64) -> bool {
         let id = LinkId::from_word(token);
         let Some(entry) = self.links.get_mut(id) else {
@@ -76,8 +76,8 @@ impl LocalPort {
         true
     }
 
-    /// Takes in wake-ups and makes those links active. Returns true when there were any; the caller
-    /// then looks at the rings.
+    /// Drains pending wake-ups and activates their links. Returns true if there were any, so that the caller looks at
+    /// the rings.
     pub(super) fn take_doorbells(&mut self) -> bool {
         let mut any = false;
         // Bounded, because peers may ring without end.
@@ -92,16 +92,16 @@ impl LocalPort {
             }
         }
         if any && self.armed {
-            // One thread polls while another sleeps: links that have rung must ring for the
-            // sleeper, too. The caller looks at the rings next, after the barrier.
+            // Another thread sleeps meanwhile: links that have rung must ring again for it. The caller looks at the
+            // rings after this barrier.
             self.set_active_asleep(true);
             barrier::heavy();
         }
         any
     }
 
-    /// Starts a link like [`LocalPort::connect_to`], to a target that may also be reached over `instead`: if the link does not come
-    /// up, for whatever reason, it goes down with [`LinkDown::Elsewhere`].
+    /// Starts a link like [`LocalPort::connect_to`], to a target that may also be reached over `instead`: if the link
+    /// does not come up, for any reason, it goes down with [`LinkDown::Elsewhere`].
     pub fn connect_or(
         &mut self,
         board: u32,
@@ -155,8 +155,8 @@ impl LocalPort {
         Ok(id)
     }
 
-    /// Sends the first control message on a new connection, in the name of the user that our listener
-    /// has. A process that has given that user up listens as the one that it is now.
+    /// Sends the first control message of a connection, in the name of our listener's user. A process that has given up
+    /// that user renews its listener as its current user.
     fn greet(&self, socket: &Socket) -> io::Result<()> {
         let hello = ControlMessage::Hello {
             asymmetric: barrier::is_asymmetric(),
@@ -169,14 +169,14 @@ impl LocalPort {
                 other => return other,
             }
         }
-        // Its user has no number in this namespace. The kernel knows it all the same.
+        // The user has no number in this user namespace, but the kernel knows it anyway.
         socket.send(&hello, None)
     }
 
     fn connect_error(&mut self, error: &io::Error) -> ConnectError {
         match error.raw_os_error() {
             _ if is_exhaustion(error) => ConnectError::NoResources,
-            // No process listens there, or not any more.
+            // No process listens there, or it has ended.
             Some(libc::ECONNREFUSED | libc::ECONNRESET | libc::EPIPE) => ConnectError::Refused,
             other => {
                 if let Some(times) = self.barred.again(other) {
@@ -190,7 +190,7 @@ impl LocalPort {
         }
     }
 
-    /// Hands memory over for a link whose peer has not answered yet, if there is some.
+    /// Offers memory on a link whose peer has not answered yet, if memory is left.
     fn bring_memory(&mut self, id: LinkId) {
         if let Some(geometry) = self.choose(Source::TRUSTED, false) {
             let memory = self.hand_over(id, geometry);
@@ -210,7 +210,7 @@ impl LocalPort {
                 }
                 Err(error) if is_exhaustion(&error) && self.make_room() => {}
                 Err(error) if is_exhaustion(&error) => {
-                    // The connection stays in the backlog, so epoll would report it for ever.
+                    // The connection stays in the backlog, so epoll would report it forever.
                     let limit = limits::of_descriptors(&error);
                     self.warn_of_starving(&format_args!("{error}{limit}"));
                     return self.accept_later(now);
@@ -225,7 +225,7 @@ impl LocalPort {
         self.accept_again = Some(now.after(ACCEPT_PAUSE));
     }
 
-    /// Descriptors have run out. Says so once, until there are some again.
+    /// Warns that descriptors have run out; once, until some are free again.
     pub(super) fn warn_of_starving(&mut self, what: &dyn std::fmt::Display) {
         if !std::mem::replace(&mut self.starved, true) {
             log::warn!(
@@ -279,7 +279,7 @@ impl LocalPort {
         self.links.len() >= self.links_max
     }
 
-    /// Something happened on a link's socket other than a wake-up.
+    /// Handles an event of a link's socket other than a wake-up.
     fn handle_socket(&mut self, id: LinkId) {
         let Some(entry) = self.links.get(id) else {
             return;
@@ -292,7 +292,7 @@ impl LocalPort {
         }
     }
 
-    /// The stranger on an accepted connection has said something.
+    /// Handles the first message on an accepted connection.
     fn handle_hello(&mut self, id: LinkId) {
         let mut message = [0; MESSAGE_LEN];
         let Some(Entry {
@@ -319,7 +319,7 @@ impl LocalPort {
             }) => (asymmetric, endpoint),
             Ok(other) => return self.refuse(id, &format_args!("{other:?} comes first")),
             Err(bad @ BadMessage::Version(_)) => {
-                // Its version is all that the peer can read in the answer.
+                // The version is the only part of the answer that the peer can read.
                 let _ = socket.send(&ControlMessage::Later(None).encode(), None);
                 self.warn_of_version(user, bad);
                 return self.refuse(id, &bad);
@@ -348,7 +348,7 @@ impl LocalPort {
         }
     }
 
-    /// The peer speaks for an endpoint that is not its user's.
+    /// Rejects a peer that claims an endpoint of another user.
     fn deny(&mut self, id: LinkId, user: u32, endpoint: u32) {
         if let Some(times) = self.denied.again((user, endpoint))
             && self.deniers.is_rare(user, CLAIMS_MAX)
@@ -363,7 +363,7 @@ impl LocalPort {
         self.refuse(id, &"another user's endpoint");
     }
 
-    /// A process of that user's speaks another version: logs that once and then at growing intervals.
+    /// Logs that a process of this user speaks another version; once, then at growing intervals.
     fn warn_of_version(&mut self, user: u32, bad: BadMessage) {
         if let Some(times) = self.other_versions.again(user) {
             log::warn!(
@@ -373,7 +373,7 @@ impl LocalPort {
         }
     }
 
-    /// The acceptor has answered.
+    /// Handles the acceptor's answer.
     fn handle_welcome(&mut self, id: LinkId) {
         let mut message = [0; MESSAGE_LEN];
         let Some(entry) = self.links.get_mut(id) else {
@@ -426,13 +426,13 @@ impl LocalPort {
         self.note(id, Reason::Up);
     }
 
-    /// There is no place, or no descriptor, for a new link of ours, here or at the peer's.
+    /// Ends a link of ours for which this side or the peer has no room or no descriptor.
     fn end_without_room(&mut self, id: LinkId) {
         self.stats.turned_away += 1;
         self.end(id, LinkDown::Unreachable);
     }
 
-    /// The peer does not find the endpoint for which we speak, or finds it open by another user.
+    /// Ends a link whose peer finds that our endpoint is missing or open by another user.
     fn end_denied(&mut self, id: LinkId) {
         let whom = self.links.get(id).map(|entry| (entry.user, entry.endpoint));
         if let Some((user, Some(endpoint))) = whom
@@ -447,7 +447,7 @@ impl LocalPort {
         self.end(id, LinkDown::Denied);
     }
 
-    /// The handshake is over.
+    /// Brings a link up after its handshake.
     fn bring_up(
         &mut self,
         id: LinkId,
@@ -464,7 +464,7 @@ impl LocalPort {
             self.data.add(&socket.raw(), id.to_word(), DOORBELL)?;
         }
         entry.instead = None;
-        // Later packets may be there already.
+        // Packets may already be queued.
         self.note(id, Reason::Socket);
         Ok(())
     }
@@ -550,20 +550,20 @@ impl LocalPort {
     }
 }
 
-/// A message cannot be sent in that user's name.
+/// Returns true if the message cannot be sent in that user's name.
 fn is_another_user(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::EINVAL))
 }
 
-/// Connections accepted in one go.
+/// Maximum number of connections accepted in one poll.
 const ACCEPTS: usize = 32;
 
-/// The pause of accepting after descriptors ran out.
+/// Pause of accepting after descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Pauses between attempts to get into a full backlog; they double.
+/// First and longest pause between attempts to get into a full backlog; pauses double.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LAST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Claims of one user that are logged each; from then on ever fewer.
+/// Maximum number of claims of one user that are logged individually; later ones ever more rarely.
 const CLAIMS_MAX: u64 = 64;

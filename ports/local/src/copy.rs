@@ -1,18 +1,17 @@
-//! Copies into and out of rings: the least work for small bodies, the fastest way for long ones.
+//! Copies to and from rings: least work for small bodies, best throughput for long ones.
 //!
-//! glibc copies what is longer than 2112 bytes with `rep movsb` where the processor says that it is
-//! fast (FSRM). AMD's family 0x19 (Zen 3 and 4) says so, and takes about ten times as long when
-//! source and destination are at different offsets within a page (glibc bug 30994): the usual case,
-//! since a large block of `malloc` begins 16 bytes behind a page and a piece of a ring on one. There
-//! a long body is copied in pieces that glibc copies with vector registers. On family 0x1a (Zen 5)
-//! `rep movsb` is the fastest way at every offset, and pieces cost 1.5 to 4.5 times as much.
+//! glibc copies more than 2112 bytes with `rep movsb` where the processor claims that it is fast (FSRM). AMD's family
+//! 0x19 (Zen 3 and 4) does, but takes about ten times as long if source and destination are at different offsets within
+//! a page (glibc bug 30994): the usual case, since a large block of `malloc` begins 16 bytes after a page boundary and
+//! a piece of a ring on one. There a long body is copied in pieces that glibc copies with vector registers. On family
+//! 0x1a (Zen 5) `rep movsb` is fastest at every offset, and pieces cost 1.5 to 4.5 times as much.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that every version of glibc copies with vector registers.
+/// Longest copy, in bytes, for which every version of glibc uses vector registers.
 const VECTORS_MAX: usize = 2048;
 
-/// `copy_nonoverlapping`, without the call for the lengths of small messages.
+/// Copies like `copy_nonoverlapping`, without a call for the lengths of small messages.
 ///
 /// # Safety
 /// As `copy_nonoverlapping`.
@@ -42,7 +41,7 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies `len` bytes, at most `longest` at a time.
+/// Copies `len` bytes in pieces of at most `longest`.
 ///
 /// # Safety
 /// As `copy_nonoverlapping`.
@@ -57,9 +56,9 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize, longest: usize) {
     }
 }
 
-/// The most bytes that the C library copies well at a time on this processor.
+/// Returns the longest copy, in bytes, that the C library does well on this processor.
 fn longest_copy() -> usize {
-    /// 0 until it is known.
+    /// 0 until known.
     static LONGEST: AtomicUsize = AtomicUsize::new(0);
     match LONGEST.load(Ordering::Relaxed) {
         0 => {
@@ -84,7 +83,7 @@ fn suffers_from_rep_movsb() -> bool {
         unused_unsafe,
         reason = "`__cpuid` is safe in later Rust than the oldest supported"
     )]
-    // SAFETY: every processor of x86-64 has the instruction, and leaves 0 and 1.
+    // SAFETY: every x86-64 processor has the instruction and leaves 0 and 1.
     let (vendor, version) = unsafe { (__cpuid(0), __cpuid(1).eax) };
     let amd = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes)
         == [*b"Auth", *b"enti", *b"cAMD"];
@@ -96,7 +95,7 @@ fn suffers_from_rep_movsb() -> bool {
     false
 }
 
-/// The processor's family in `version`, the word of leaf 1.
+/// Returns the processor's family from `version`, the word of leaf 1.
 #[cfg(any(target_arch = "x86_64", test))]
 fn family(version: u32) -> u32 {
     match version >> 8 & 0xf {

@@ -4,19 +4,19 @@
 //!   initiator                                    acceptor
 //!      | connect ------------------------------->  |
 //!      | Hello { barriers, endpoint } + user --->  |   asks who listens as that endpoint
-//!      |                  <----------- Welcome     |     or Later: no room; Denied: another user. Use TCP
+//!      |                  <----------- Welcome     |     or Later: no room; Denied: another user's endpoint; use TCP
 //!      | Offer { sizes } + memfd --------------->  |   checks, maps
 //!      |                  <------------- Taken     |     or Later: less, or none for now
 //!
-//!   either                                       the other
+//!   either side                                  its peer
 //!      | one byte = "wake up" ------------------>  |
 //!      | a packet, while there are no rings ---->  |
-//!      | Suspend { packets sent in the ring } -->  |   reads those, answers with its own Suspend
+//!      | Suspend { packets sent in the ring } -->  |   reads those, answers with Suspend
 //!      | Bye ----------------------------------->  |   closed on purpose
 //! ```
 //!
-//! A message is one byte, the doorbell; [`MESSAGE_LEN`] bytes, a [`ControlMessage`], little endian; or a
-//! packet, header and body, which is longer. It is checked like any packet from a stranger.
+//! A message is one byte, the doorbell; [`MESSAGE_LEN`] bytes, a [`ControlMessage`], little endian; or a packet, header
+//! and body, which is longer. Messages are checked like any packet from a stranger.
 //!
 //! Owns: the layout of the control messages.
 //! Out of scope: sockets, memory.
@@ -28,27 +28,25 @@ pub(super) const MESSAGE_LEN: usize = 24;
 
 const _: () = assert!(MESSAGE_LEN < mx_proto::port::HEADER_LEN);
 
-/// The version of everything the two processes share: control messages, layout, ring protocol.
+/// Version of all that two processes share: control messages, layout, ring protocol.
 pub(super) const VERSION: u32 = 4;
 
-/// A control message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ControlMessage {
-    /// The first one, the initiator's, with its user. `asymmetric`: see [`super::barrier`].
-    /// `endpoint`: the number at which it listens itself.
+    /// First message, the initiator's, sent with its user. `asymmetric`: see [`super::barrier`]. `endpoint`: endpoint
+    /// id at which the initiator listens.
     Hello { asymmetric: bool, endpoint: u32 },
-    /// The acceptor's answer.
+    /// Acceptor's answer to Hello.
     Welcome { asymmetric: bool },
-    /// Memory for the link, from the initiator, which sends nothing until the answer comes. Its
-    /// descriptor comes with it.
+    /// Initiator's memory for the link, sent with its descriptor. The initiator sends nothing until the answer.
     Offer(Geometry),
-    /// The memory is taken: what is sent from now on is in the rings.
+    /// The memory is mapped; later packets go through the rings.
     Taken,
-    /// There is no place for the link, or no room for the memory, but perhaps for so much.
+    /// The link or its memory has no room; memory of these sizes would fit.
     Later(Option<Geometry>),
     /// The endpoint in Hello is not one of that user's.
     Denied,
-    /// So many packets have gone through the ring; what is sent from now on comes over the socket.
+    /// Number of packets sent through the ring; later ones go over the socket.
     Suspend(u64),
     /// The link is closed on purpose.
     Bye,
@@ -57,11 +55,11 @@ pub(super) enum ControlMessage {
 /// Reasons why a message is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum BadMessage {
-    /// The message is not of this protocol at all.
+    /// The message is not of this protocol.
     Stranger,
-    /// The message is of another version of the protocol.
+    /// The message is of this other version.
     Version(u32),
-    /// Sizes out of bounds.
+    /// Sizes are out of bounds.
     Sizes,
 }
 
@@ -81,7 +79,7 @@ impl std::fmt::Display for BadMessage {
 }
 
 impl ControlMessage {
-    /// As it is sent.
+    /// Encodes the message.
     pub(super) fn encode(self) -> [u8; MESSAGE_LEN] {
         let sizes = |it: Geometry| (it.cells, u64::from(it.far) << 32 | u64::from(it.data));
         let (magic, (small, large)) = match self {
@@ -142,7 +140,7 @@ impl ControlMessage {
     }
 }
 
-/// The number at `at`, which is a constant below `MESSAGE_LEN - 3` in all callers.
+/// Reads the number at `at`, a constant below `MESSAGE_LEN - 3` in all callers.
 fn u32_at(message: &[u8; MESSAGE_LEN], at: usize) -> u32 {
     let [a, b, c, d] = [0, 1, 2, 3].map(|byte| message[at + byte]);
     u32::from_le_bytes([a, b, c, d])

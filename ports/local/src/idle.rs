@@ -3,22 +3,22 @@
 //! ```text
 //!     A, the initiator                                    B
 //!     a packet goes or comes over the socket
-//!     Offer + memfd, and sends nothing  ---------------->  checks, maps; sends through the rings
+//!     Offer + memfd; sends nothing      ---------------->  checks, maps; sends through the rings
 //!     sends through the rings            <------- Taken
 //!     Offer of less, or none for a while  <------ Later    memory for less, or none
 //!
-//!     either, idle for long                               the other
+//!     either side, idle for long                          its peer
 //!     Suspend: packets sent in the ring;    ------------>  reads those, frees its rings
 //!     sends nothing
 //!     reads those, frees its rings       <----- Suspend
 //! ```
 //!
-//! Each direction is one stream of packets, in the ring or over the socket, and a control message
-//! says where it continues. After Offer or Suspend a side sends nothing until the answer, which never
-//! waits for memory: a link without memory is only slower.
+//! Each direction is one stream of packets, in the ring or over the socket; control messages say where it switches.
+//! After Offer or Suspend a side sends nothing until the answer, which never waits for memory: a link without memory is
+//! only slower.
 //!
-//! Links with rings are checked several times during the idle time. Those without cost no checks,
-//! only an [`Entry`] and the kernel's socket.
+//! Links with rings are checked several times during the idle time. Those without cost no checks, only an [`Entry`] and
+//! the kernel's socket.
 //!
 //! Owns: the times at which rings are offered and freed.
 //! Out of scope: packets.
@@ -40,7 +40,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 impl LocalPort {
-    /// Hands memory over for a link that has none and that we began, if there is some.
+    /// Offers memory on a link that has none and that this side initiated, if memory is left.
     pub(super) fn offer(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
@@ -61,7 +61,7 @@ impl LocalPort {
         }
     }
 
-    /// Makes memory and sends it to the peer. `None`: it cannot be had, or not be sent now.
+    /// Creates memory and sends it to the peer; `None` if either fails.
     pub(super) fn hand_over(&mut self, id: LinkId, geometry: Geometry) -> Option<Memory> {
         let socket = self.links.get(id)?.socket.as_ref()?;
         let given = Memory::make(geometry).and_then(|(memory, fd)| {
@@ -92,7 +92,7 @@ impl LocalPort {
         }
     }
 
-    /// The peer hands over memory; `None`: it was cut off.
+    /// Handles the peer's memory; `fd` is `None` if this process had no descriptor left for it.
     pub(super) fn take_memory(
         &mut self,
         id: LinkId,
@@ -125,7 +125,7 @@ impl LocalPort {
         Ok(())
     }
 
-    /// A link goes on in rings, in this memory or in what we have handed over.
+    /// Moves a link to rings in `given`, or in the memory that it has offered.
     pub(super) fn put_up(&mut self, id: LinkId, given: Option<Memory>) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
@@ -147,7 +147,7 @@ impl LocalPort {
         self.activate(id);
     }
 
-    /// The peer has no room for what we have handed over, but perhaps for `less`.
+    /// Handles the rejection of offered memory; perhaps `less` fits.
     pub(super) fn take_back(&mut self, id: LinkId, less: Option<Geometry>) {
         let Some(entry) = self.links.get(id) else {
             return;
@@ -165,8 +165,8 @@ impl LocalPort {
         }
     }
 
-    /// Takes what the peer left in its ring, through which it has sent `sent` packets. Once that is all, it goes on over
-    /// the socket, and so do we.
+    /// Takes a packet that a suspending peer left in its ring, through which it has sent `sent`. After the last, frees
+    /// the rings: the link continues over the socket.
     pub(super) fn take_left(&mut self, id: LinkId, sent: u64) -> Result<ReadOutcome, Violation> {
         let link = self.links.get_mut(id).and_then(Entry::up);
         let link = link.ok_or(Violation)?;
@@ -196,8 +196,7 @@ impl LocalPort {
         Ok(ReadOutcome::More)
     }
 
-    /// Large messages go through a link's rings: the one that began it hands over memory with far areas, which
-    /// takes the place of what there is.
+    /// Replaces the rings of a link with large messages by memory with far areas. Only its initiator does so.
     #[cold]
     pub(super) fn grow(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(id) else {
@@ -213,7 +212,7 @@ impl LocalPort {
         let Some(geometry) = self.choose(source, true).filter(|it| it.far != 0) else {
             return;
         };
-        // A link that has rings does not give them up for memory that cannot be had.
+        // A link does not give up its rings for memory that is unavailable.
         if let Err(error) = Memory::make(geometry) {
             return self.note_no_memory(&error, geometry);
         }
@@ -224,7 +223,7 @@ impl LocalPort {
         }
     }
 
-    /// The rings of one more link of `source`, if there is memory.
+    /// Returns the rings for one more link of `source`, if memory is left; warns once when it is used up.
     pub(super) fn choose(&mut self, source: Source, streaming: bool) -> Option<Geometry> {
         let geometry = self.budget.choose(source, streaming);
         if !self.budget.has_any() && !std::mem::replace(&mut self.warned, true) {
@@ -238,7 +237,7 @@ impl LocalPort {
         geometry
     }
 
-    /// Looks after links that are idle.
+    /// Suspends idle links when their check is due, and schedules the next one.
     pub(super) fn tend(&mut self, now: Instant) {
         let Some(idle_timeout) = self.budget.idle_timeout() else {
             return;
@@ -283,7 +282,7 @@ impl LocalPort {
         self.awake = awake;
     }
 
-    /// A link has rings, and traffic is to be expected.
+    /// Activates a link that has just got rings.
     fn activate(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
@@ -295,7 +294,7 @@ impl LocalPort {
         if !std::mem::replace(&mut entry.listed, true) {
             self.awake.push(id);
         }
-        // The next poll sets the deadline of the check.
+        // The next poll schedules the check.
         self.control_wanted |= self.next_look.is_none() && self.budget.idle_timeout().is_some();
         self.make_active(id);
     }
@@ -304,5 +303,5 @@ impl LocalPort {
 /// Packets over the socket between two offers of memory.
 const PAUSE: u8 = 64;
 
-/// Idle links are not looked for more often.
+/// Minimum time between two checks for idle links.
 const LEAST_PAUSE: Duration = Duration::from_millis(1);

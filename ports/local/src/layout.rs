@@ -1,50 +1,50 @@
-//! The layout of the memory that two processes share for one link.
+//! Layout of the memory that two processes share for one link.
 //!
 //! ```text
 //!   0      | head of ring 0 | head of ring 1 | ...            one page
 //!          |  +0   tails      written by the consumer, in batches
 //!          |  +128 sleeping   written by the consumer when it goes to sleep
-//!          |  +256 waiting    written by the producer
-//!          |  +260 leaving    the same, before it says Suspend
-//!          |  +264 until      the same, with waiting: the packet that is to be released first
+//!          |  +256 waiting    written by the producer when it waits for room
+//!          |  +260 leaving    written by the producer before it sends Suspend
+//!          |  +264 until      written with waiting: the packet that has to be released first
 //!   4096   | cells of ring 0 | cells of ring 1 |              cells x 128 bytes each
 //!          | data of ring 0  | data of ring 1  |              data bytes each
-//!          | far of ring 0   | far of ring 1   |              far bytes each, perhaps none
+//!          | far of ring 0   | far of ring 1   |              far bytes each, perhaps 0
 //!
 //!   a cell:  0        8                 40          64                128
 //!            | flag   | packet header   | body ---- | ---- body up to 88 bytes |
-//!              low half: lap tag, high half: length of the body, highest bit: it lies in the far area
+//!              low half: lap tag, high half: length of the body, highest bit: body is in the far area
 //! ```
 //!
-//! The data area is small, so that it stays in a cache while both sides copy at once. The far area takes what
-//! does not fit there for a while, because the consumer is busy elsewhere: so a sender need not wait for it.
+//! The data area is small, so that it stays in a cache while both sides copy at once. The far area takes bodies that do
+//! not fit while the consumer is busy elsewhere, so that the sender need not wait.
 //!
-//! Ring 0 carries packets of the link's initiator, ring 1 those of the acceptor. Words written by
-//! different sides are on different pairs of cache lines (the processor fetches lines in pairs). A
-//! packet with a body of at most 24 bytes takes one cache line.
+//! Ring 0 carries packets of the link's initiator, ring 1 those of the acceptor. Words written by different sides are
+//! on different pairs of cache lines (the processor fetches lines in pairs). A packet with a body of at most 24 bytes
+//! takes one cache line.
 //!
 //! Owns: the offsets, and the limits for a peer's proposal.
 //! Out of scope: mapping.
 
 use mx_proto::port::HEADER_LEN;
 
-/// Bytes of one cell: a pair of cache lines.
+/// Bytes of a cell: a pair of cache lines.
 pub(super) const CELL: usize = 128;
 
-/// The offset of the packet's header in a cell, right behind the flag word.
+/// Offset of the packet's header in a cell, after the flag word.
 pub(super) const HEADER_AT: usize = 8;
 
-/// The offset of a short body in a cell.
+/// Offset of a short body in a cell.
 pub(super) const INLINE_AT: usize = HEADER_AT + HEADER_LEN;
 
-/// Longest body that lies in its cell; longer ones lie in the data area.
+/// Longest body stored in its cell, in bytes; longer ones are in the data area.
 pub(super) const INLINE_MAX: usize = CELL - INLINE_AT;
 
-/// Bodies in the data area begin at multiples of this: a cache line.
+/// Alignment of bodies in the data area, in bytes: a cache line.
 pub(super) const DATA_ALIGN: u64 = 64;
 
-/// Longest body of any packet. A peer that announces more is cut off. 32 KiB, the eager limit,
-/// plus room for what the endpoint may put beside it.
+/// Longest body of any packet, in bytes: 32 KiB, the eager limit, plus room for the endpoint's additions. A peer that
+/// announces more is disconnected.
 pub(super) const BODY_MAX: usize = 36 * 1024;
 
 /// Offsets in a ring's head.
@@ -60,19 +60,19 @@ pub(super) const UNTIL_AT: usize = 264;
 pub(super) const RING_HEAD: usize = 512;
 const HEADS: usize = 4096;
 
-/// Sizes of the rings of one link, the same in both directions.
+/// Sizes of the rings of one link, equal in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Geometry {
-    /// Cells in a ring, a power of two.
+    /// Cells per ring, a power of two.
     pub(super) cells: u32,
-    /// Bytes in a ring's data area, a power of two.
+    /// Bytes of a ring's data area, a power of two.
     pub(super) data: u32,
-    /// Bytes in a ring's far area, a power of two or 0.
+    /// Bytes of a ring's far area, a power of two or 0.
     pub(super) far: u32,
 }
 
 impl Geometry {
-    /// The geometry that this side proposes for links it initiates.
+    /// Proposal for links that this side initiates.
     ///
     /// 128 cells are 16 KiB, so that both rings of cells stay in a first-level cache; 1024 made a
     /// stream of tiny messages only a tenth faster. Data areas of 256 KiB keep both sides copying
@@ -84,29 +84,28 @@ impl Geometry {
         far: 0,
     };
 
-    /// The proposal once a stream of large messages is going. With 1 MiB there were a third more sleeps, with 4
-    /// hardly fewer.
+    /// Proposal for a stream of large messages. With 1 MiB there were a third more sleeps, with 4 MiB hardly fewer.
     pub(super) const STREAMING: Self = Self {
         far: 2 * 1024 * 1024,
         ..Self::STANDARD
     };
 
-    /// The proposal while more than half of the memory for all links is in use.
+    /// Proposal while more than half of the memory for all links is in use.
     pub(super) const SMALLER: Self = Self {
         cells: 64,
         data: 128 * 1024,
         far: 0,
     };
 
-    /// The smallest that works, for when memory is nearly used up: one chunk of a large message
-    /// can be written while the one before is read.
+    /// Smallest proposal, used when memory is nearly exhausted: one chunk of a large message can be written while the
+    /// previous one is read.
     pub(super) const SMALLEST: Self = Self {
         cells: 32,
         data: 64 * 1024,
         far: 0,
     };
 
-    /// True when a ring of these sizes works and is not larger than a peer may make us map.
+    /// Returns true if rings of these sizes work and are no larger than a peer may make us map.
     pub(super) fn is_acceptable(self) -> bool {
         self.cells.is_power_of_two()
             && (Self::SMALLEST.cells..=4096).contains(&self.cells)
@@ -117,38 +116,37 @@ impl Geometry {
                     && (Self::SMALLEST.data..=4 * 1024 * 1024).contains(&self.far))
     }
 
-    /// Bytes of the whole shared memory.
+    /// Returns the bytes of the whole shared memory.
     pub(super) const fn total(self) -> usize {
         HEADS + 2 * self.cells as usize * CELL + 2 * self.data as usize + 2 * self.far as usize
     }
 
-    /// Offset of the head of ring `ring` (0 or 1).
+    /// Returns the offset of the head of ring `ring` (0 or 1).
     pub(super) fn head_at(self, ring: usize) -> usize {
         ring * RING_HEAD
     }
 
-    /// Offset of the cells of ring `ring`.
+    /// Returns the offset of the cells of ring `ring`.
     pub(super) fn cells_at(self, ring: usize) -> usize {
         HEADS + ring * self.cells as usize * CELL
     }
 
-    /// Offset of the data area of ring `ring`.
+    /// Returns the offset of the data area of ring `ring`.
     pub(super) fn data_at(self, ring: usize) -> usize {
         HEADS + 2 * self.cells as usize * CELL + ring * self.data as usize
     }
 
-    /// Offset of the far area of ring `ring`.
+    /// Returns the offset of the far area of ring `ring`.
     pub(super) fn far_at(self, ring: usize) -> usize {
         self.data_at(0) + 2 * self.data as usize + ring * self.far as usize
     }
 }
 
-/// Consumed bytes of long bodies after which the producer is told: less than one chunk of a large
-/// message, so that both sides keep copying at once.
+/// Consumed bytes of long bodies after which the producer is told: less than a chunk of a large message, so that both
+/// sides keep copying at once.
 pub(super) const DATA_BATCH: u64 = 16 * 1024;
 
-// That much may be consumed and not returned yet; the rest must hold any packet, or a producer
-// could wait for ever.
+// A batch may be consumed and not yet returned; the rest must hold any packet, or a producer could wait forever.
 const _: () = assert!(
     BODY_MAX.next_multiple_of(64) + DATA_BATCH as usize <= Geometry::SMALLEST.data as usize
 );

@@ -1,4 +1,4 @@
-//! The port between processes of one machine: shared memory.
+//! Port between processes of one machine: shared memory.
 //!
 //! ```text
 //!   process A                                                process B
@@ -8,17 +8,15 @@
 //!     `------ Unix socket: handshake, wake-ups, hang-up -------'
 //! ```
 //!
-//! Packets go through memory that both processes have mapped; nothing enters the kernel while both
-//! sides poll. The Unix socket beside it passes the memory over, wakes a sleeping side, and hangs
-//! up when the other side is gone.
+//! Packets go through memory that both processes have mapped; nothing enters the kernel while both sides poll. The Unix
+//! socket passes the memory over, wakes a sleeping side, and hangs up when a side ends.
 //!
-//! A few recently used links are *active*: every poll looks at them. The others are *idle*: they
-//! stay prepared for sleeping, so that their next packet rings the doorbell, and all doorbells
-//! together are polled from time to time. So with a thousand idle clients neither a poll nor going
-//! to sleep costs more.
+//! A few recently used links are *active*: every poll looks at them. The others are *idle*: they stay prepared for
+//! sleeping, so that their next packet rings the doorbell, and all doorbells together are polled from time to time. A
+//! thousand idle clients therefore slow down neither a poll nor going to sleep.
 //!
-//! A link that is idle for long is *suspended*: both sides free its memory, and only the socket
-//! stays, which carries packets until there is memory again (`receive`, `idle`).
+//! A link that is idle for long is *suspended*: both sides free its memory, and only the socket stays, which carries
+//! packets until there is memory again (`receive`, `idle`).
 //!
 //! Owns: the listening name of one endpoint, and all its links.
 //! Out of scope: remotes, packets' contents, other ports.
@@ -69,66 +67,66 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Carries packets between processes of this host.
+/// Port that carries packets between processes of this machine.
 #[derive(Debug)]
 pub struct LocalPort {
     name: Name,
     listener: Socket,
-    /// Listener, handshakes, hang-ups.
+    /// Epoll set of the listener, handshakes and hang-ups.
     control: Epoll,
-    /// Wake-ups.
+    /// Epoll set of wake-ups.
     data: Epoll,
     links: Table<LinkId, Entry>,
     links_max: usize,
-    /// The places in it, by user.
+    /// Shares of the link table, by user.
     places: Shares,
     strangers: Strangers,
-    /// The links that every poll looks at; see the module's description.
+    /// Links that every poll looks at (see the module).
     active: Vec<LinkId>,
-    /// The events of a poll, and what is lent of them.
+    /// Position in the current round, and the lent packet.
     round: Round,
-    /// The position in `active` at which the next poll begins.
+    /// Index in `active` of the link polled last.
     turn: usize,
     /// Links that need attention beside their rings, each once. May contain stale ids.
     queue: VecDeque<LinkId>,
-    /// Links whose peer's backlog was full, to be tried again. May contain others, and stale ids.
+    /// Links that retry to connect to a full backlog. May contain other and stale ids.
     dialing: Vec<LinkId>,
-    /// The shared memory of all links.
+    /// Shared memory of all links.
     budget: Budget,
-    /// Links with rings, which may be idle, in any order. Also some that have none any more.
+    /// Links with rings, in any order, to be checked for idleness. May contain some without rings.
     awake: Vec<LinkId>,
-    /// The time of their next check.
+    /// Time of their next check; `None` if none is scheduled.
     next_look: Option<Instant>,
-    /// Room for a packet on its way to a socket.
+    /// Buffer for a packet to be sent over a socket.
     scratch: Vec<u8>,
-    /// Users and endpoints: theirs, for which they may not speak, and those that have denied us.
+    /// Users with the endpoints that they claim without owning, or that have denied ours.
     denied: LogLimit<(u32, u32)>,
-    /// Users that have said so.
+    /// Users with such claims.
     deniers: LogLimit<u32>,
-    /// The kernel's reasons for not letting us connect.
+    /// Kernel errors that keep us from connecting.
     barred: LogLimit<Option<i32>>,
-    /// Users with processes that speak another version.
+    /// Users whose processes speak another version.
     other_versions: LogLimit<u32>,
-    /// The administrator has been told that memory is short.
+    /// True once the administrator has been told that memory is short.
     warned: bool,
-    /// The administrator has been told that descriptors are short.
+    /// True while the administrator has been told that descriptors are short.
     starved: bool,
-    /// The time at which accepting is tried again after descriptors ran out.
+    /// Time at which accepting is retried after descriptors ran out.
     accept_again: Option<Instant>,
-    /// The next poll looks at the control descriptors first.
+    /// True if the next poll looks at the control descriptors first.
     control_wanted: bool,
-    /// The first poll that finds nothing looks at all descriptors: we have slept.
+    /// True after a sleep: the first poll that finds nothing looks at all descriptors.
     slept: bool,
-    /// The next poll need not check doorbells: the kernel has just reported them.
+    /// True if the kernel has just reported the doorbells, so the next poll need not check them.
     told: bool,
     armed: bool,
-    /// The process that opened the port.
+    /// Process that opened the port.
     owner: u32,
     stats: LocalStats,
 }
 
 mx_proto::counters! {
-    /// Numbers about a port's life.
+    /// Counters of a port.
     pub struct LocalStats("local_") {
         Count accepted: u64 = "links over shared memory begun by peers",
         Count initiated: u64 = "links over shared memory begun here",
@@ -145,18 +143,17 @@ mx_proto::counters! {
     }
 }
 
-/// Options.
+/// Options of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalOptions {
-    /// Links, handshakes included. A further peer is refused.
+    /// Maximum number of links, handshakes included. Further peers are rejected.
     pub max_links: usize,
-    /// Bytes of shared memory of all links together, as much as is mapped.
+    /// Maximum bytes of shared memory of all links together, counted as mapped.
     pub bytes: usize,
-    /// Percent, 1 to 100, of the places and of the memory that others leave, for the links that one
-    /// user began, unless it is ourselves or root.
+    /// Share, in percent (1 to 100), of the links and memory left by others that one user's links may have. Does not
+    /// apply to root and our user.
     pub share: u8,
-    /// The idle time after which a link is suspended, while there is plenty of memory. `None`:
-    /// never.
+    /// Idle time after which a link is suspended while memory is plentiful; `None`: never.
     pub idle: Option<Duration>,
 }
 
@@ -172,13 +169,12 @@ impl Default for LocalOptions {
 }
 
 impl LocalPort {
-    /// Opens endpoint `endpoint` of board `board`. `AddrInUse` when it is open already, in this
-    /// process or another one of this host.
+    /// Opens endpoint `endpoint` of board `board`. Fails with `AddrInUse` if a process of this machine has it open.
     pub fn open(port_base: u16, board: u32, endpoint: u32) -> io::Result<Self> {
         Self::with_options(port_base, board, endpoint, LocalOptions::default())
     }
 
-    /// [`LocalPort::open`] with other options.
+    /// Opens a port like [`LocalPort::open`], with these options.
     pub fn with_options(
         port_base: u16,
         board: u32,
@@ -193,7 +189,7 @@ impl LocalPort {
         let listener = Socket::listen(name)?;
         let control = Epoll::new()?;
         control.add(&listener.raw(), control::LISTENER, control::HEARD)?;
-        // Now rather than with the first link: it can take a while.
+        // Registers now rather than with the first link: it can take a while.
         barrier::is_asymmetric();
         Ok(Self {
             name,
@@ -201,7 +197,7 @@ impl LocalPort {
             control,
             data: Epoll::new()?,
             links: Table::default(),
-            // Other descriptors wake the same sleeper under the tokens from there on.
+            // Tokens from there on belong to other descriptors of the same sleeper.
             links_max: options.max_links.min(nest::FIRST_TOKEN as usize),
             places: Shares::new(strangers::places(options.max_links), options.share),
             strangers: Strangers::new(ACCEPTED_WITHIN),
@@ -230,8 +226,8 @@ impl LocalPort {
         })
     }
 
-    /// Starts a link to an endpoint of any board of this machine. [`LinkControl::connect`] takes our own
-    /// board. [`ConnectError::Refused`] when nothing listens there in this network namespace.
+    /// Starts a link to an endpoint of any board of this machine; [`LinkControl::connect`] uses our board. Fails with
+    /// [`ConnectError::Refused`] if no process listens there in this network namespace.
     pub fn connect_to(
         &mut self,
         board: u32,
@@ -241,19 +237,19 @@ impl LocalPort {
         self.connect_or(board, endpoint, None, now)
     }
 
-    /// The thread that slept on the data descriptor was given all doorbells
-    /// ([`LocalPort::note_doorbell`]); the next poll need not check them.
+    /// Records that the thread that slept on the data descriptor has got all doorbells ([`LocalPort::note_doorbell`]);
+    /// the next poll need not check them.
     pub fn note_told(&mut self) {
         (self.slept, self.told) = (false, true);
     }
 
-    /// The epoll instance behind the data descriptor. Its tokens are the names of links; others may put
-    /// in what has tokens that name none.
+    /// Returns the epoll instance behind the data descriptor. Its tokens are link ids; others may add descriptors with
+    /// tokens that are not.
     pub fn data(&self) -> BorrowedFd<'_> {
         self.data.as_fd()
     }
 
-    /// Numbers about the port's life.
+    /// Returns the port's counters.
     pub fn stats(&self) -> LocalStats {
         LocalStats {
             bytes: self.budget.used() as u64,
@@ -261,7 +257,7 @@ impl LocalPort {
         }
     }
 
-    /// [`Port::send`].
+    /// Sends a packet; see [`Port::send`].
     #[inline(always)]
     pub fn send<M: Memory>(
         &mut self,
@@ -286,25 +282,26 @@ impl LocalPort {
         }
     }
 
-    /// There are links that were active lately.
+    /// Returns true if links were recently active.
     pub fn has_active(&self) -> bool {
         !self.active.is_empty()
     }
 
-    /// Whether [`LocalPort::begin_active`] finds all that comes over links: all are active, they are few, and none waits for room.
+    /// Returns whether [`LocalPort::begin_active`] finds all packets of all links: all are active, they are few, and
+    /// none waits for room.
     pub fn is_calm(&self) -> bool {
         let blocked = |id: &LinkId| self.links.get(*id).is_none_or(|entry| entry.blocked);
         let few = self.active.len() == self.links.len() && self.active.len() <= ACTIVE_KEPT;
         few && !self.active.iter().any(blocked)
     }
 
-    /// There are active links, and it is known of nothing else that is to be looked at.
+    /// Returns true if there are active links, and nothing else is known to need attention.
     #[inline]
     pub fn is_active(&self) -> bool {
         !self.active.is_empty() && !self.control_wanted && !self.slept && self.queue.is_empty()
     }
 
-    /// The rare ends of a `send`.
+    /// Handles the rare outcomes of a `send`.
     #[cold]
     #[inline(never)]
     fn after_push(
@@ -343,8 +340,7 @@ impl LocalPort {
     }
 }
 
-/// Peers learn that this was on purpose. In a forked child nothing happens: the links are the
-/// parent's.
+/// Tells peers that the links are closed on purpose. Does nothing in a forked child: the links are the parent's.
 impl Drop for LocalPort {
     fn drop(&mut self) {
         if self.owner != std::process::id() {
@@ -396,7 +392,7 @@ impl LinkControl for LocalPort {
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
-        // The peer of a link that ends within a packet is not told that this is in order.
+        // A link that ends within a packet is not in order, so its peer gets no Bye.
         if how == Close::Flush
             && let Some(entry) = self.links.get(link)
             && !entry.midway
@@ -493,7 +489,6 @@ impl<M: Memory> Rounds<M> for LocalPort {
     fn skip(&mut self) {}
 }
 
-/// Wakes the peer.
 #[cold]
 fn ring_doorbell(socket: &Option<Socket>) {
     if let Some(socket) = socket {
@@ -501,34 +496,34 @@ fn ring_doorbell(socket: &Option<Socket>) {
     }
 }
 
-/// Largest body of a data packet: one chunk of a large message. Smaller ones cost more per byte,
-/// larger ones keep the receiver waiting longer for the first.
+/// Largest body of a data packet, in bytes: one chunk of a large message. Smaller ones cost more per byte, larger ones
+/// delay the receiver's first copy.
 const DATA_MAX: usize = 32 * 1024;
 
-/// Bodies so long are chunks of large messages.
+/// Minimum size in bytes of a body that counts as a chunk of a large message.
 const LARGE: usize = DATA_MAX / 2;
 
-/// So many of them, about a data area full, are a stream.
+/// Number of chunks, about a full data area, that make a stream.
 const STREAM: u8 = 8;
 
-/// Every so many polls look at the control descriptors too, if they find nothing else ...
+/// Polls between looks at the control descriptors while polls find nothing ...
 const CONTROL_EVERY_EMPTY: u32 = 256;
 
-/// ... and every so many in any case, so that a port that is always busy still accepts.
+/// ... and in any case, so that a busy port still accepts connections.
 const CONTROL_EVERY: u32 = 1 << 16;
 
-/// Number of links that stay active, however long they have been idle.
+/// Number of links that stay active, however long they are idle.
 const ACTIVE_KEPT: usize = 16;
 
-/// Beyond those, a link retire after this many polls of all links without a packet of it.
+/// Number of polls of all links without a packet after which a link beyond those retires.
 const IDLE_AFTER: u32 = 128;
 
-/// Number of active links from which on a further one makes the idlest of them retire.
+/// Maximum number of active links; a further one makes the longest idle retire.
 const ACTIVE_MAX: usize = 32;
 
-/// Every so many polls look at the doorbells of idle links (one system call for all), if they find nothing
-/// else: often enough to answer a client within microseconds ...
+/// Polls between looks at the doorbells of idle links (one system call for all) while polls find nothing: often enough
+/// to answer a client within microseconds ...
 const LISTEN_EVERY_EMPTY: u32 = 16;
 
-/// ... and every so many in any case: what was found is worth more than what may be elsewhere.
+/// ... and in any case: more often would delay the active links.
 const LISTEN_EVERY: u32 = 64;

@@ -1,7 +1,7 @@
-//! Changes of a link's state, and its end.
+//! State changes of a link, and its end.
 //!
 //! ```text
-//!   turn: state --> next; its memory counted, the sleepers counted; without rings it is not active
+//!   turn: state --> next; counts its memory and sleeping links; without rings it is not active
 //!
 //!   hung up      with rings: the next rounds drain them --.
 //!                without ---------------------------------+--> end: no socket, Ended --the queue--> remove, Down
@@ -37,7 +37,7 @@ impl LocalPort {
         self.stats.asleep = self.stats.asleep + u64::from(sleeps) - u64::from(slept);
     }
 
-    /// The peer's socket is closed; what it left in its ring is still to be read.
+    /// Handles a hang-up of the peer; packets left in its ring are read first.
     pub(super) fn hang_up(&mut self, id: LinkId) {
         self.cut(id);
         self.keep_active(id);
@@ -46,13 +46,13 @@ impl LocalPort {
         }
     }
 
-    /// Ends a link whose peer has done what no peer of ours does.
+    /// Ends a link whose peer has violated the protocol.
     pub(super) fn fail(&mut self, id: LinkId) {
         self.end(id, LinkDown::Protocol);
     }
 
-    /// Ends a link: nothing goes or comes on it any more, and the queue reports it. Other ports may lead to the peer
-    /// of a link that does not come up, whatever the reason.
+    /// Ends a link: nothing is sent or received on it, and the queue reports it. If the link never came up, other ports
+    /// may lead to the peer, whatever the reason.
     pub(super) fn end(&mut self, id: LinkId, reason: LinkDown) {
         self.cut(id);
         if let Some(entry) = self.links.get_mut(id) {
@@ -62,7 +62,7 @@ impl LocalPort {
         }
     }
 
-    /// Removes a link that has ended. Returns the event, if the endpoint knows of it.
+    /// Removes a link that has ended. Returns the event if the endpoint knows the link.
     pub(super) fn remove_link(&mut self, id: LinkId) -> Option<PortEvent> {
         let entry = self.remove(id)?;
         let reason = entry.end?;
@@ -82,7 +82,7 @@ impl LocalPort {
         }
     }
 
-    /// Removes a link, and with it its reasons: the queue passes over its id.
+    /// Removes a link and its reasons for attention; the queue skips its id.
     pub(super) fn remove(&mut self, id: LinkId) -> Option<Entry> {
         self.cut(id);
         self.turn(id, |_| State::Changing);

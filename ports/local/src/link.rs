@@ -4,17 +4,16 @@
 //!   we connect:    Dialing --room in the backlog--> Greeting --Welcome--.
 //!   they connect:                 Accepted ----------------Hello--------+--> Plain
 //!
-//!   Plain  --a packet: we hand memory over--> Offered --Taken--> Up          the initiator
-//!     | ^                                        `-----Later--> Plain
+//!   Plain  --a packet: we offer memory--> Offered --Taken--> Up                the initiator
+//!     | ^                                    `-----Later--> Plain
 //!     | `---------Suspend, from both: Up is idle--------.
-//!     `-------memory is offered, and we map it-------> Up                    the acceptor
+//!     `-------memory is offered, and we map it-------> Up                      the acceptor
 //!
 //!   Up:  hung up (no socket) --ring drained--> down: Closed or Reset
 //!        invalid data in the ring ------------> down: Protocol
 //! ```
 //!
-//! Plain and Offered have no rings; packets go over the socket (`receive`). Rings are made and
-//! freed in `idle`.
+//! Plain and Offered have no rings; packets go over the socket (`receive`). `idle` creates and frees rings.
 //!
 //! Owns: the data of each state.
 
@@ -34,54 +33,52 @@ use mx_proto::{Instant, Memory as Bytes, Route};
 use std::io;
 use std::time::Duration;
 
-/// A link and what the endpoint attached to it.
+/// A link of any state.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The user at the other end, as the kernel says: the one that listened, or in whose name Hello came.
+    /// User id of the peer as the kernel reports it: the listener's, or the one in whose name Hello came.
     pub(super) user: u32,
-    /// The endpoint at the other end: the one we connected to, or one that `user` has open.
+    /// Peer's endpoint id: the one we connected to, or the one in Hello, which `user` has open.
     pub(super) endpoint: Option<u32>,
-    /// The source whose share it counts against.
+    /// Source whose share the link counts against.
     pub(super) source: Source,
-    /// The peer began it, and the endpoint has not bound it.
+    /// True for a link begun by the peer until the endpoint binds it.
     pub(super) stranger: bool,
-    /// The endpoint has heard of it: it started the link, or had a packet from it.
+    /// True once the endpoint knows the link: it started the link, or had a packet from it.
     pub(super) known: bool,
-    /// The endpoint was told "no room" and waits for `on_writable`.
+    /// True while the endpoint waits for `on_writable`.
     pub(super) blocked: bool,
-    /// The peer has said that it closes the link on purpose.
+    /// True once the peer has said that it closes the link on purpose.
     pub(super) bye: bool,
-    /// Reason of its end, which the queue reports ([`Reason::Ended`](super::queue::Reason)).
+    /// Reason of the link's end, which the queue reports ([`Reason::Ended`](super::queue::Reason)).
     pub(super) end: Option<LinkDown>,
-    /// Bits of the reasons for which it is in the queue.
+    /// Bit set of the reasons for which the link is in the queue.
     pub(super) reasons: u8,
-    /// Messages read from its socket since it came to the front of the queue.
+    /// Messages read from the socket since the link came to the front of the queue.
     pub(super) heard: u8,
-    /// Wake-ups that have come and not been read. Each is for once that we said we slept, so the socket
-    /// never comes to be full of them.
+    /// Number of wake-ups that have arrived unread. Each answers one sleep of ours, so they never fill the socket.
     pub(super) unread: u8,
-    /// The number of reports of new data by the kernel since.
+    /// Number of reports of new data by the kernel since the last read.
     pub(super) told: u8,
-    /// A control message that there was no room for in the socket. Nothing follows it there until it is
-    /// sent.
+    /// Control message for which the socket had no room. Nothing is sent before it.
     pub(super) unsaid: Option<ControlMessage>,
-    /// A packet that comes in pieces.
+    /// Packet that is arriving in pieces.
     pub(super) incoming: Option<Incoming>,
-    /// A packet has been sent in part: nothing goes before its rest.
+    /// True while a packet is sent in part: nothing is sent before its rest.
     pub(super) midway: bool,
-    /// The rest of that packet, if its memory has gone.
+    /// Rest of that packet, if its memory has been detached.
     pub(super) rest: Option<Rest>,
-    /// The peer's kind of barrier; see [`barrier`].
+    /// Peer's type of barrier; see [`barrier`].
     pub(super) asymmetric: bool,
-    /// 0: we started the link, 1: the peer did.
+    /// 0 if this side initiated the link, 1 if the peer did.
     pub(super) side: u8,
     /// Route to the peer if the link does not come up; `None` once it has.
     pub(super) instead: Option<Route>,
-    /// Packets over the socket until we hand memory over again.
+    /// Packets over the socket until memory is offered again.
     pub(super) pause: u8,
-    /// Large messages go through it, since it was last idle.
+    /// True if large messages have passed since the link was last idle.
     pub(super) streaming: bool,
-    /// The link is in the list of links that may be idle.
+    /// True if the link is in the list of links to check for idleness.
     pub(super) listed: bool,
     /// `None` once the peer has hung up.
     pub(super) socket: Option<Socket>,
@@ -94,15 +91,15 @@ pub(super) struct Entry {
     reason = "what carries packets is found without another pointer"
 )]
 pub(super) enum State {
-    /// The peer's backlog is full; tried again from time to time.
+    /// The peer's backlog is full; connecting is retried.
     Dialing(Dialing),
-    /// Connected, memory handed over if there is some, no answer yet.
+    /// Connected, perhaps with memory offered; not answered yet.
     Greeting(Option<Memory>),
-    /// Accepted; nothing has been received on it yet.
+    /// Accepted; nothing received yet.
     Accepted,
     /// Carries packets over its socket.
     Plain,
-    /// The socket carries packets; memory has been handed over and not answered yet. We send nothing.
+    /// Memory has been offered and not answered yet: receives over the socket, sends nothing.
     Offered(Memory),
     /// Carries packets through its rings.
     Up(Link),
@@ -110,7 +107,7 @@ pub(super) enum State {
     Changing,
 }
 
-/// The address to try again, and the time.
+/// Address to retry, and the time of the next attempt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dialing {
     pub(super) board: u32,
@@ -119,30 +116,30 @@ pub(super) struct Dialing {
     pub(super) pause: Duration,
 }
 
-/// Memory with rings that are not used yet.
+/// Memory with unused rings.
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) region: Region,
     pub(super) geometry: Geometry,
 }
 
-/// The rings of a link.
+/// Rings of a link.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) consumer: Consumer,
     pub(super) producer: Producer,
-    /// Membership of the active links, which every poll looks at.
+    /// True if the link is active: every poll looks at it.
     pub(super) active: bool,
-    /// Number of packets that the peer sent through its ring before it sent Suspend: once they are taken, the link goes
-    /// on over its socket.
+    /// Number of packets that the peer sent through its ring before Suspend; `None` before that. Once they are taken,
+    /// the link continues over its socket.
     pub(super) suspended: Option<u64>,
-    /// Polls of all links in a row that found nothing.
+    /// Consecutive polls of all links that found no packet.
     pub(super) idle: u32,
-    /// Chunks of large messages taken, as far as that matters.
+    /// Chunks of large messages taken, counted up to [`STREAM`](super::STREAM).
     pub(super) chunks: u8,
-    /// Packets sent and taken when it was last found to have moved, and when that was.
+    /// Packets sent and taken at the last check that found a change, and its time.
     pub(super) seen: Option<((u64, u64), Instant)>,
-    /// The memory of the rings.
+    /// Memory of the rings.
     region: Region,
 }
 
@@ -176,30 +173,31 @@ impl Entry {
         }
     }
 
-    /// The link waits for room, or is over: that is not to be seen in its ring.
+    /// Returns true if the link waits for room or has hung up, which its ring does not show.
     #[inline]
     pub(super) fn is_odd(&self) -> bool {
         self.blocked | self.socket.is_none()
     }
 
-    /// Returns whether every poll looks at its ring.
+    /// Returns whether every poll looks at the link's ring.
     pub(super) fn is_active(&self) -> bool {
         matches!(&self.state, State::Up(link) if link.active)
     }
 
-    /// Makes it idle; the caller takes it out of the active links.
+    /// Makes the link idle; the caller removes it from the active links.
     pub(super) fn deactivate(&mut self) {
         if let Some(link) = self.up() {
             link.active = false;
         }
     }
 
-    /// Only wake-ups and control messages come over its socket: it has rings, and has not sent Suspend.
+    /// Returns true if only wake-ups and control messages come over the socket: the link has rings, and has not sent
+    /// Suspend.
     pub(super) fn hears_control_only(&self) -> bool {
         matches!(&self.state, State::Up(link) if !link.producer.is_retired())
     }
 
-    /// The rings, if the link has some.
+    /// Returns the rings, if the link has some.
     #[inline]
     pub(super) fn up(&mut self) -> Option<&mut Link> {
         match &mut self.state {
@@ -208,7 +206,7 @@ impl Entry {
         }
     }
 
-    /// Prepares for sleeping, or takes that back. A barrier and [`Entry::wants_poll`] follow.
+    /// Prepares for sleeping, or undoes it. A barrier and [`Entry::wants_poll`] follow.
     pub(super) fn set_asleep(&mut self, asleep: bool) {
         let State::Up(link) = &mut self.state else {
             return;
@@ -219,8 +217,8 @@ impl Entry {
         }
     }
 
-    /// Pushes a packet that found no room while a thread sleeps that was armed before: that is woken when there
-    /// is room, unless there is some already.
+    /// Retries a packet that found no room while another thread sleeps: asks the peer to wake the sleeper when there is
+    /// room, unless there is some already.
     #[cold]
     #[inline(never)]
     pub(super) fn push_armed<M: Bytes>(
@@ -239,13 +237,13 @@ impl Entry {
         link.producer.push(header, body)
     }
 
-    /// There is something new to read. True: it is a wake-up and nothing else, as it comes from a peer
-    /// that has seen that we sleep, and may stay unread.
+    /// Handles a report of new data. Returns true if it is only a wake-up, as sent by a peer that has seen us sleep,
+    /// which may stay unread.
     pub(super) fn is_doorbell(&mut self) -> bool {
         let State::Up(link) = &mut self.state else {
             return false;
         };
-        // A control message is expected, which may have arrived with a wake-up.
+        // An expected control message may have arrived with a wake-up.
         if link.producer.is_retired() || link.consumer.is_left() {
             return false;
         }
@@ -254,12 +252,12 @@ impl Entry {
         self.told <= self.unread && self.unread < UNREAD_MAX
     }
 
-    /// The peer will ring for its next packet.
+    /// Returns true if the peer will ring for its next packet.
     pub(super) fn is_asleep(&mut self) -> bool {
         self.up().is_some_and(|link| link.consumer.is_sleeping())
     }
 
-    /// True when a poll would find something to do with this link.
+    /// Returns true if a poll would find something to do with this link.
     pub(super) fn wants_poll(&mut self) -> bool {
         let (blocked, hung_up) = (self.blocked, self.socket.is_none());
         self.up().is_some_and(|link| {
@@ -269,8 +267,8 @@ impl Entry {
         })
     }
 
-    /// Tells the peer that packets go over the socket from now on, and sends none until its answer. False: that
-    /// cannot be said now, or has been.
+    /// Tells the peer that packets go over the socket from now on, and stops sending until its answer. Returns false if
+    /// that cannot be sent now, or has been already.
     pub(super) fn suspend(&mut self) -> bool {
         let (State::Up(link), Some(socket), None) = (&mut self.state, &self.socket, &self.unsaid)
         else {
@@ -288,7 +286,7 @@ impl Entry {
         said
     }
 
-    /// Tells the peer that the link is closed on purpose, if there has been one.
+    /// Tells the peer of an established link that it is closed on purpose.
     pub(super) fn say_bye(&self) {
         if let State::Plain | State::Offered(_) | State::Up(_) = &self.state
             && let Some(socket) = &self.socket
@@ -298,7 +296,7 @@ impl Entry {
         }
     }
 
-    /// The reason for ending a link that has hung up, once its ring is empty.
+    /// Returns the reason for ending a link that has hung up; `None` while its ring is not empty.
     pub(super) fn verdict(&mut self) -> Option<LinkDown> {
         if self.socket.is_some() {
             return None;
@@ -313,12 +311,12 @@ impl Entry {
     }
 }
 
-/// Wake-ups that a link leaves unread while it carries packets: reading them costs a system call, and
-/// the kernel less than a KiB each to keep them.
+/// Maximum number of wake-ups that a link leaves unread: reading them costs a system call, keeping one less than a KiB
+/// of kernel memory.
 pub(super) const UNREAD_MAX: u8 = 8;
 
 impl Memory {
-    /// New memory of ours, with the descriptor to hand over.
+    /// Creates memory, and the descriptor to send to the peer.
     pub(super) fn make(geometry: Geometry) -> io::Result<(Self, CloseOnForkFd)> {
         let (region, fd) = Region::create(c"mx-local", geometry.total())?;
         Ok((Self { region, geometry }, fd))
@@ -326,12 +324,12 @@ impl Memory {
 }
 
 impl State {
-    /// Past the handshake and without memory.
+    /// Returns true for a state past the handshake and without memory.
     pub(super) fn is_asleep(&self) -> bool {
         matches!(self, Self::Plain)
     }
 
-    /// Bytes of shared memory it has mapped.
+    /// Returns the bytes of shared memory that the state has mapped.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Greeting(Some(memory)) | Self::Offered(memory) => memory.region.size(),
@@ -341,19 +339,19 @@ impl State {
     }
 }
 
-// All that a link is beside its rings and the socket. With assertions pointers have bounds (`shared`).
+// All memory of a link beside its rings and the socket. With assertions pointers have bounds (`shared`).
 #[cfg(not(debug_assertions))]
 const _: () = assert!(size_of::<Entry>() <= 512);
 
 impl Link {
-    /// A link over `memory`, of which we are the `side` (0 initiator, 1 acceptor).
-    /// `peer_asymmetric`: what the peer said about itself, see [`barrier`].
+    /// Creates the rings of a link in `memory`, as `side` 0 (initiator) or 1 (acceptor). `peer_asymmetric`: the peer's
+    /// type of barrier, see [`barrier`].
     pub(super) fn new(memory: Memory, side: u8, peer_asymmetric: bool) -> Self {
         let Memory { region, geometry } = memory;
         let side = usize::from(side & 1);
         let asymmetric = peer_asymmetric && barrier::is_asymmetric();
         debug_assert_eq!(region.size(), geometry.total());
-        // SAFETY: the region is kept beside the rings, and no packet is lent when they go (`Round::forget_lent`).
+        // SAFETY: the region lives as long as the rings, and no packet is lent when it is freed (`Round::forget_lent`).
         let memory = unsafe { Shared::of(&region) };
         let (producer, consumer) = ring::ends(memory, geometry, side, asymmetric);
         Self {
@@ -368,7 +366,7 @@ impl Link {
         }
     }
 
-    /// Packets sent and taken.
+    /// Returns the numbers of packets sent and taken.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.producer.sent(), self.consumer.taken())
     }

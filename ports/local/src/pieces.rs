@@ -1,15 +1,15 @@
-//! Bodies that are longer than a packet in a ring may be: sent in pieces, one after the other.
+//! Bodies longer than a packet in a ring may be: sent in consecutive pieces.
 //!
 //! ```text
 //!   send   --no room for all--> midway --resume, when there is room--> whole
 //!                                 `----detach: the rest is copied, and goes when there is room
 //! ```
 //!
-//! The first piece has the packet's header. While a link is midway it takes no other packet, in its ring or
-//! over its socket: the pieces go where packets go.
+//! The first piece has the packet's header. A link that is midway accepts no other packet, in its ring or over its
+//! socket; pieces go where packets go.
 //!
-//! Owns: what is left of a body whose memory has gone.
-//! Out of scope: rings, sockets; putting the pieces together ([`Incoming`](mx_port_base::incoming::Incoming)).
+//! Owns: the rest of a body whose memory has been detached.
+//! Out of scope: rings, sockets; reassembly ([`Incoming`](mx_port_base::incoming::Incoming)).
 
 use super::link::State;
 use super::ring::PushError;
@@ -18,11 +18,11 @@ use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent};
 use mx_proto::round::PortEvent;
 use mx_proto::{LinkId, Memory};
 
-/// Bytes of the longest body that is sent without being asked for: above that its sender is woken twice, for Pull
-/// and for Notify. Streams of 4 MiB messages sleep no less with 4 MiB.
+/// Longest body in bytes that is sent unrequested: a longer one wakes its sender twice, for Pull and for Notify.
+/// Streams of 4 MiB messages sleep no less with a limit of 4 MiB.
 pub(super) const STREAMED_MAX: usize = 1 << 20;
 
-/// A body whose memory has gone: its last bytes, of which so many have been sent.
+/// Rest of a body whose memory has been detached; `sent` bytes of it have been sent.
 #[derive(Debug)]
 pub(super) struct Rest {
     bytes: Vec<u8>,
@@ -58,7 +58,7 @@ impl LocalPort {
         }
     }
 
-    /// Sends `len` bytes from `offset` on, with `header` the beginning of a packet, without it the rest of one.
+    /// Sends `len` bytes from `offset` on: with `header` the beginning of a packet, without it the rest of one.
     pub(super) fn send_pieces<M: Memory>(
         &mut self,
         id: LinkId,
@@ -133,7 +133,7 @@ impl LocalPort {
         }
     }
 
-    /// The endpoint is told when there is room.
+    /// Marks the link as blocked, so that the endpoint is told when there is room.
     fn no_room<T>(&mut self, id: LinkId) -> Result<T, SendError> {
         self.keep_active(id);
         if let Some(entry) = self.links.get_mut(id) {
@@ -151,7 +151,7 @@ impl LocalPort {
         }
     }
 
-    /// [`mx_proto::port::Port::detach`].
+    /// Copies and sends the rest of a body; see [`mx_proto::port::Port::detach`].
     pub(super) fn keep_rest<M: Memory>(
         &mut self,
         id: LinkId,
@@ -167,14 +167,14 @@ impl LocalPort {
         }
     }
 
-    /// Sends the rest of a body on a link that has room again, and returns the event for what room is left. `None`: that
-    /// took it all, or the endpoint has found the room itself.
+    /// Sends the rest of a body on a link that has room again, and returns the event if room is left; `None` if not, or
+    /// if the endpoint has already found the room.
     pub(super) fn unblock(&mut self, id: LinkId) -> Option<PortEvent> {
         let blocked = &mut self.links.get_mut(id)?.blocked;
         (std::mem::take(blocked) && self.send_rest(id)).then_some(PortEvent::Writable(id))
     }
 
-    /// Sends what there is room for of a body whose memory has gone. True: nothing is left of one.
+    /// Sends as much as fits of a detached body. Returns true if nothing of it is left.
     #[cold]
     pub(super) fn send_rest(&mut self, id: LinkId) -> bool {
         let Some(mut rest) = self.links.get_mut(id).and_then(|entry| entry.rest.take()) else {
@@ -184,7 +184,7 @@ impl LocalPort {
         match self.send_pieces(id, None, &rest.bytes, rest.sent, left) {
             Ok(Sent::Part(sent)) => rest.sent += sent,
             Err(SendError::WouldBlock) => {}
-            // Done, or the link is down and says so.
+            // Done, or the link is down, which is reported separately.
             _ => return true,
         }
         if let Some(entry) = self.links.get_mut(id) {

@@ -1,17 +1,17 @@
-//! The queue of links that need attention beside their rings, each with its reasons.
+//! Queue of links that need attention beside their rings, each with its reasons.
 //!
 //! ```text
-//!   note(link, reason)                                next_queued, before the rings have their turn
+//!   note(link, reason)                                next_queued, before the rings
 //!     a first reason   --> end of the queue --------> Ended  the link is removed: Down
 //!     further reasons  --> bits of the link           Up     the handshake is over: Up
 //!                                                     Socket it is read: packets, one at a time
 //!                                                     Room   the rest of a body is sent: Writable
 //!
-//!   close: the reasons go with the link; its id in the queue names no link, and is passed over
+//!   close: the reasons are removed with the link; the queue skips its stale id
 //! ```
 //!
-//! A link is in the queue once while it has reasons, and stays at the front until it has none. Events that wait are
-//! reasons, and packets wait in their socket or ring: so closing a link drops them all.
+//! A link is queued once while it has reasons, and stays at the front until it has none. Pending events are reasons,
+//! and pending packets stay in their socket or ring, so closing a link drops them all.
 //!
 //! Owns: the order of links and reasons.
 //! Out of scope: handling a reason.
@@ -21,26 +21,26 @@ use super::link::Entry;
 use mx_proto::LinkId;
 use mx_proto::round::PortEvent;
 
-/// A reason for which a link needs attention: a bit of [`Entry::reasons`].
+/// Reason why a link needs attention: a bit of [`Entry::reasons`].
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reason {
-    /// End of the link, with nothing left to read.
+    /// The link has ended, with nothing left to read.
     Ended = 1,
-    /// End of a handshake that we began, which the endpoint has yet to hear of.
+    /// A handshake that this side began is over, and the endpoint has not been told.
     Up = 2,
-    /// Messages in the link's socket, or room for one of ours.
+    /// The socket has messages, or room for one of ours.
     Socket = 4,
-    /// Room on a link that was blocked.
+    /// A blocked link has room.
     Room = 8,
 }
 
 impl Reason {
-    /// The reasons, in the order in which they are handled.
+    /// All reasons, in the order in which they are handled.
     pub(super) const ALL: [Self; 4] = [Self::Ended, Self::Up, Self::Socket, Self::Room];
 }
 
 impl Entry {
-    /// Returns the reason that is handled next.
+    /// Returns the reason to handle next.
     fn first_reason(&self) -> Option<Reason> {
         let mut all = Reason::ALL.into_iter();
         all.find(|reason| self.reasons & *reason as u8 != 0)
@@ -48,7 +48,7 @@ impl Entry {
 }
 
 impl LocalPort {
-    /// Gives a link a reason for attention, and a place in the queue if that is its first one.
+    /// Adds a reason to a link, and queues the link if it had none.
     pub(super) fn note(&mut self, id: LinkId, reason: Reason) {
         if let Some(entry) = self.links.get_mut(id) {
             if entry.reasons == 0 {
@@ -58,7 +58,7 @@ impl LocalPort {
         }
     }
 
-    /// Takes a reason from the link at the front of the queue.
+    /// Removes a reason from the link at the front of the queue.
     pub(super) fn settle(&mut self, id: LinkId, reason: Reason) {
         if let Some(entry) = self.links.get_mut(id) {
             entry.reasons &= !(reason as u8);

@@ -4,12 +4,12 @@
 //! ```text
 //!   the kernel reports a socket --> queue --the next poll--> hear, in order: doorbells dropped, packets lent one at
 //!                                                            a time, control messages handled
-//!   Suspend from the peer: what is left in its ring comes before what follows in the socket
+//!   Suspend from the peer: packets left in its ring are read before later ones in the socket
 //!   no room in the socket: blocked, with one control message unsent until the kernel reports room
 //! ```
 //!
-//! While a link has rings only wake-ups come, and a control message when it is suspended or ends;
-//! so they are read many at a time.
+//! A link with rings receives only wake-ups, and a control message when it is suspended or ends, so many messages are
+//! read in one call.
 //!
 //! A control message out of order fails only its own link.
 //!
@@ -33,14 +33,14 @@ use mx_proto::round::PortEvent;
 use mx_proto::{LinkId, Memory as Bytes};
 use std::io::{self, Write};
 
-/// The peer said what is not in place.
+/// Protocol violation by the peer.
 pub(super) struct Violation;
 
-/// The longest packet, and one byte to tell a longer one by.
+/// Bytes of the longest packet, and one more to detect a longer one.
 const LONGEST: usize = HEADER_LEN + BODY_MAX + 1;
 
 impl LocalPort {
-    /// A send on a link that has no rings.
+    /// Sends a packet on a link without rings.
     #[cold]
     #[inline(never)]
     pub(super) fn send_plain<M: Bytes>(
@@ -108,7 +108,7 @@ impl LocalPort {
         }
     }
 
-    /// Sends a control message to the peer, as soon as there is room.
+    /// Sends a control message, or keeps it until the socket has room.
     pub(super) fn say(&mut self, id: LinkId, control: ControlMessage) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
@@ -122,7 +122,7 @@ impl LocalPort {
         }
     }
 
-    /// The kernel is to tell when there is room in the socket, or no more.
+    /// Makes the kernel report room in the socket, or not.
     pub(super) fn listen_for_room(&self, id: LinkId, wanted: bool) {
         let room = if wanted { WRITABLE } else { 0 };
         if let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
@@ -132,8 +132,7 @@ impl LocalPort {
         }
     }
 
-    /// Reads the socket of the link at the front of the queue, up to a packet. `None`: all that it is to say for now has
-    /// been heard.
+    /// Reads the socket of the link at the front of the queue, up to a packet. `None`: no packet is left for now.
     pub(super) fn hear(&mut self, id: LinkId) -> Option<PortEvent> {
         let entry = self.links.get_mut(id)?;
         if entry.heard == 0 {
@@ -155,7 +154,7 @@ impl LocalPort {
         }
         let entry = self.links.get_mut(id)?;
         entry.heard = 0;
-        // A link that was blocked may take packets over its socket, or did not while it had none of its rings.
+        // A blocked link may now send over its socket, which it could not while it gave up its rings.
         if entry.blocked
             && matches!(entry.state, State::Plain)
             && entry.unsaid.is_none()
@@ -167,7 +166,7 @@ impl LocalPort {
         None
     }
 
-    /// Takes in the next of what the peer of a link that is past the handshake has said.
+    /// Reads the next messages from the peer of a link past the handshake.
     fn hear_some(&mut self, id: LinkId) -> Result<ReadOutcome, Violation> {
         let entry = self.links.get_mut(id);
         let Some(entry) = entry.filter(|entry| entry.socket.is_some()) else {
@@ -182,7 +181,7 @@ impl LocalPort {
         }
         // Bounded, because a peer may write as fast as this side reads.
         if entry.heard == HEARD_AT_ONCE {
-            // Re-arming reports what is left as new, which wakes sleepers.
+            // Re-arming reports unread messages as new, which wakes sleepers.
             let wanted = entry.blocked || entry.unsaid.is_some();
             self.listen_for_room(id, wanted);
             return Ok(ReadOutcome::Nothing);
@@ -195,8 +194,8 @@ impl LocalPort {
         }
     }
 
-    /// Takes in what has come where only wake-ups and control messages do. (Not inlined: its batch is not on the
-    /// stack when a packet is handled.)
+    /// Reads messages where only wake-ups and control messages may come. (Not inlined, so that its batch is not on the
+    /// stack while a packet is handled.)
     #[inline(never)]
     fn hear_control(&mut self, id: LinkId) -> Result<ReadOutcome, Violation> {
         let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
@@ -229,7 +228,7 @@ impl LocalPort {
         Ok(last)
     }
 
-    /// Nothing can be read any more, or not now.
+    /// Handles an error of a receive: nothing can be read now, or any more.
     fn hear_end(&mut self, id: LinkId, error: &io::Error) -> Result<ReadOutcome, Violation> {
         match error.kind() {
             // The peer closed without reading everything; its earlier messages can still be read.
@@ -241,7 +240,7 @@ impl LocalPort {
         Ok(ReadOutcome::Nothing)
     }
 
-    /// Takes in one message, which may be a packet.
+    /// Reads one message, which may be a packet.
     fn hear_one(&mut self, id: LinkId) -> Result<ReadOutcome, Violation> {
         let Some(Entry {
             socket: Some(socket),
@@ -287,7 +286,6 @@ impl LocalPort {
         Ok(ReadOutcome::More)
     }
 
-    /// Handles a control message.
     fn handle_control(
         &mut self,
         id: LinkId,
@@ -330,24 +328,24 @@ impl LocalPort {
     }
 }
 
-/// The result of reading.
+/// Result of reading a socket.
 pub(super) enum ReadOutcome {
     Nothing,
-    /// There may be more.
+    /// There may be more messages.
     More,
     /// A packet, or a piece of one, is lent.
     Event(PortEvent),
 }
 
-/// The descriptor that came with a message.
+/// Descriptor that came with a message.
 enum AttachedMemory {
     Nothing,
     Memory(CloseOnForkFd),
-    /// Memory, but there was no descriptor left for it.
+    /// Memory that this process had no descriptor left to receive.
     CutOff,
 }
 
-/// The peer is.
+/// Returns true if the error means that the peer has closed.
 fn is_gone(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected};
     matches!(
@@ -356,5 +354,5 @@ fn is_gone(error: &io::Error) -> bool {
     )
 }
 
-/// Messages taken in from one link in one go.
+/// Maximum number of reads from one link in a row.
 const HEARD_AT_ONCE: u8 = 16;

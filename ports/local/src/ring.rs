@@ -1,11 +1,11 @@
 //! A direction of a link: cells and a data area in shared memory, one producer, one consumer.
 //!
 //! ```text
-//!            tail (published by the consumer, in batches)      head (the producer's own)
+//!            tail (published by the consumer, in batches)      head (private to the producer)
 //!              |                                                 |
 //!   cells  ... [ packet | packet | packet |  ...                 ) empty ...
 //!                 |         `--- body up to 88 bytes inside
-//!                 `--- longer bodies, in the same order in the data area, or, when that is full,
+//!                 `--- longer bodies are stored in order in the data area, or, if that is full,
 //!                      in the far area (offsets implied)
 //! ```
 //!
@@ -13,10 +13,10 @@
 //! consumer reads only its next cell. Consumers free space in batches, and producers read the tails
 //! only when the known space is used up.
 //!
-//! The other side is another process and may write anything anywhere at any time. So everything
-//! read is checked before use, each word is read once, positions are the reader's own and never
-//! come from shared memory, and bytes are moved with raw copies, never borrowed. The worst that a
-//! hostile peer can cause is wrong bytes in its own packets, or [`Corrupt`].
+//! The other side is another process and may write anything anywhere at any time. So everything read is checked before
+//! use, each word is read once, positions are private to the reader and never come from shared memory, and bytes are
+//! moved with raw copies, never borrowed. The worst that a hostile peer can cause is wrong bytes in its own packets, or
+//! [`Corrupt`].
 //!
 //! Owns: positions in one ring, the sleeping and waiting words.
 //! Out of scope: descriptors, handshakes, links.
@@ -31,23 +31,23 @@ use mx_proto::memory::{Memory, Source};
 use mx_proto::port::{Body, HEADER_LEN, HeaderBytes};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
-/// The peer wrote what no peer of ours writes.
+/// Error: the peer wrote values that no correct peer writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Corrupt;
 
 /// Reasons why a packet was not put into a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PushError {
-    /// No room.
+    /// The ring has no room.
     Full,
-    /// Longer than [`BODY_MAX`].
+    /// The body is longer than [`BODY_MAX`].
     TooLong,
     /// The consumer's tails are impossible.
     Corrupt,
 }
 
-/// Both ends of a link's rings, at the beginning of their life, for its `side` (0 initiator, 1 acceptor). `memory` is
-/// `geometry.total()` bytes long. `asymmetric`: see [`barrier`].
+/// Creates both ends of a link's fresh rings, for `side` 0 (initiator) or 1 (acceptor). `memory` is `geometry.total()`
+/// bytes long. `asymmetric`: see [`barrier`].
 pub(super) fn ends(
     memory: Shared,
     geometry: Geometry,
@@ -61,41 +61,41 @@ pub(super) fn ends(
     )
 }
 
-/// Looks at a full data area before the far area is used. While the consumer copies there is room again
-/// after fewer, in memory that is in a cache.
+/// Number of looks at a full data area before the far area is used. A consumer that is copying frees space sooner, and
+/// the data area is in a cache.
 pub(super) const LOOKS_BEFORE_FAR: u32 = 64;
 
-/// The sending end.
+/// Sending end of a ring.
 #[derive(Debug)]
 pub(super) struct Producer {
     ring: Ring,
-    /// Next cell to fill.
+    /// Position of the next cell to fill.
     head: u64,
-    /// Next byte of the data area to fill.
+    /// Position of the next byte of the data area to fill.
     data_head: u64,
-    /// The consumer's position at the last check. `head - cell_tail` never exceeds the cells.
+    /// Consumer's position at the last check. `head - cell_tail` never exceeds the cells.
     cell_tail: u64,
-    /// The consumer's position in the data area at the last check.
+    /// Consumer's position in the data area at the last check.
     data_tail: u64,
-    /// Both of the far area.
+    /// Both positions of the far area.
     far_head: u64,
     far_tail: u64,
-    /// The length of the body that found no room.
+    /// Length of the body that found no room, in bytes.
     wanted: usize,
-    /// Looks in a row at a data area without room for it: after [`LOOKS_BEFORE_FAR`] the far area is used.
+    /// Consecutive looks at a data area without room; after [`LOOKS_BEFORE_FAR`] the far area is used.
     looks: u32,
-    /// Cells that may be in use: none when it takes nothing, all otherwise.
+    /// Cells that may be used: 0 while it accepts nothing, all otherwise.
     cells: u64,
-    /// Takes nothing any more.
+    /// True once it accepts nothing any more.
     retired: bool,
-    /// Takes nothing but the rest of a long body.
+    /// True while it accepts only the rest of a long body.
     midway: bool,
-    /// The last value of [`Producer::set_waiting`].
+    /// Last value of [`Producer::set_waiting`].
     waiting: bool,
 }
 
 impl Producer {
-    /// The sending end of a ring at the beginning of its life.
+    /// Creates the sending end of a fresh ring.
     fn new(ring: Ring) -> Self {
         Self {
             cells: ring.cells,
@@ -114,8 +114,7 @@ impl Producer {
         }
     }
 
-    /// Copies one packet into the ring and publishes it.
-    /// Returns true when the consumer sleeps and has to be woken.
+    /// Copies one packet into the ring and publishes it. Returns true if the consumer sleeps and has to be woken.
     #[inline(always)]
     pub(super) fn push<M: Memory>(
         &mut self,
@@ -151,7 +150,7 @@ impl Producer {
         Ok(self.ring.sleeping().load(Ordering::Relaxed) != 0 && self.ring.take_sleeping())
     }
 
-    /// True when what found no room would fit, and some packets behind it.
+    /// Returns true if the rejected body would fit now, and some packets after it.
     pub(super) fn has_room(&mut self) -> Result<bool, Corrupt> {
         if self.retired {
             return Ok(false);
@@ -165,9 +164,8 @@ impl Producer {
         Ok(cells && self.fits_far(self.wanted))
     }
 
-    /// Asks the consumer to wake us when it has given half of the space back, or withdraws that. True: it has
-    /// rung meanwhile, or is about to.
-    /// A [`barrier::heavy`] and a look at [`Producer::has_room`] follow before sleeping.
+    /// Asks the consumer to wake us once half of the used space is free, or withdraws that. Returns true if it has rung
+    /// meanwhile, or is about to. Before sleeping call [`barrier::heavy`] and check [`Producer::has_room`].
     pub(super) fn set_waiting(&mut self, waiting: bool) -> bool {
         if waiting {
             self.looks = LOOKS_BEFORE_FAR;
@@ -179,26 +177,25 @@ impl Producer {
         std::mem::replace(&mut self.waiting, waiting) && taken
     }
 
-    /// The consumer has rung since [`Producer::set_waiting`], or is about to. Says so once.
+    /// Returns true, once, if the consumer has rung since [`Producer::set_waiting`] or is about to.
     pub(super) fn is_rung(&mut self) -> bool {
         let rung = self.waiting && self.ring.waiting().load(Ordering::Relaxed) == 0;
         self.waiting &= !rung;
         rung
     }
 
-    /// Lets the consumer know that Suspend is about to come over the socket, perhaps in one report of the
-    /// kernel's with a wake-up.
+    /// Announces to the consumer that Suspend will come over the socket, perhaps in one kernel report with a wake-up.
     pub(super) fn leave(&self) {
         self.ring.leaving().store(1, Ordering::Release);
     }
 
-    /// Takes nothing any more, as if the ring were full.
+    /// Accepts nothing any more, as if the ring were full.
     pub(super) fn retire(&mut self) {
         self.retired = true;
         self.cells = 0;
     }
 
-    /// Takes nothing but the rest of a long body, or everything again.
+    /// Accepts only the rest of a long body, or everything again.
     pub(super) fn set_midway(&mut self, midway: bool) {
         self.midway = midway;
         self.cells = if self.midway || self.retired {
@@ -208,17 +205,17 @@ impl Producer {
         };
     }
 
-    /// [`Producer::retire`] has been called.
+    /// Returns true after [`Producer::retire`].
     pub(super) fn is_retired(&self) -> bool {
         self.retired
     }
 
-    /// Packets pushed so far.
+    /// Number of packets pushed.
     pub(super) fn sent(&self) -> u64 {
         self.head
     }
 
-    /// A long body of that length fits in the far area, and is to go there: the consumer is not copying.
+    /// Returns true if a long body fits in the far area and should go there because the consumer is not copying.
     fn fits_far(&self, len: usize) -> bool {
         self.looks >= LOOKS_BEFORE_FAR && self.far_room() >= padded(len)
     }
@@ -233,7 +230,7 @@ impl Producer {
         self.ring.far.len - self.far_head.wrapping_sub(self.far_tail)
     }
 
-    /// Looks for room for a body; true: in the far area.
+    /// Looks for room for a body; returns true if it is in the far area.
     #[cold]
     #[inline(never)]
     fn make_room(&mut self, len: usize) -> Result<bool, PushError> {
@@ -257,8 +254,8 @@ impl Producer {
         }
     }
 
-    /// Takes over the consumer's tails if they are possible: between where they were and what was
-    /// sent. So what is in the ring never seems to be more than the ring is long.
+    /// Reads the consumer's tails and checks that they are between their last values and the heads, so that a ring
+    /// never seems to contain more than it holds.
     fn look_at_tails(&mut self) -> Result<(), Corrupt> {
         let cell_tail = self.ring.cell_tail().load(Ordering::Acquire);
         let data_tail = self.ring.data_tail().load(Ordering::Acquire);
@@ -276,40 +273,40 @@ impl Producer {
     }
 }
 
-/// The receiving end.
+/// Receiving end of a ring.
 #[derive(Debug)]
 pub(super) struct Consumer {
     ring: Ring,
-    /// Next cell to look at.
+    /// Position of the next cell to read.
     tail: u64,
-    /// Its address, and the low half of its flag while it is empty.
+    /// Address of the next cell, and the low half of its flag while it is empty.
     cell: Shared,
     empty: u32,
-    /// The position of the next long body in the data area.
+    /// Position of the next long body in the data area.
     data_tail: u64,
-    /// The position of the next long body in the far area.
+    /// Position of the next long body in the far area.
     far_tail: u64,
-    /// Tails the producer has been told.
+    /// Tails that the producer has been told.
     published: u64,
     data_published: u64,
     far_published: u64,
-    /// The producer waits, and is not rung before there is more space.
+    /// True if the producer waits for more space than has been freed.
     held: bool,
-    /// The last value of [`Consumer::set_sleeping`].
+    /// Last value of [`Consumer::set_sleeping`].
     sleeping: bool,
 }
 
-/// The contents of the next cell.
+/// Contents of the next cell.
 #[derive(Debug)]
 pub(super) struct Packet {
-    /// Its header, copied out.
+    /// Copy of the packet's header.
     pub(super) header: HeaderBytes,
-    /// Its body, still in shared memory.
+    /// Body of the packet, still in shared memory.
     pub(super) body: SharedBody,
 }
 
 impl Consumer {
-    /// The receiving end of a ring at the beginning of its life.
+    /// Creates the receiving end of a fresh ring.
     fn new(ring: Ring) -> Self {
         Self {
             tail: 0,
@@ -326,7 +323,7 @@ impl Consumer {
         }
     }
 
-    /// Looks at the cell of this position next.
+    /// Moves on to the cell of this position.
     #[inline(always)]
     fn go_to(&mut self, tail: u64) {
         self.tail = tail;
@@ -334,26 +331,26 @@ impl Consumer {
         self.empty = self.ring.tag(tail).wrapping_sub(1);
     }
 
-    /// The flag of the next cell.
+    /// Returns the flag word of the next cell.
     #[inline(always)]
     fn flag(&self) -> u64 {
         self.cell.long().load(Ordering::Acquire)
     }
 
-    /// True when there is a next packet, or something that should not be there.
+    /// Returns true if the next cell has a packet, or is corrupt.
     #[inline(always)]
     pub(super) fn is_ready(&self) -> bool {
         self.flag() as u32 != self.empty
     }
 
-    /// The next packet, if there is one. It stays in its place until [`Consumer::release`].
+    /// Returns the next packet, if there is one. The packet stays in the ring until [`Consumer::release`].
     pub(super) fn peek(&self) -> Result<Option<Packet>, Corrupt> {
         let mut body = SharedBody::NONE;
         let header = self.peek_at(&mut body)?;
         Ok(header.map(|header| Packet { header, body }))
     }
 
-    /// [`Consumer::peek`], which says where the body is in `body`.
+    /// Returns the next packet's header like [`Consumer::peek`], and sets `body`.
     #[inline(always)]
     pub(super) fn peek_at(&self, body: &mut SharedBody) -> Result<Option<HeaderBytes>, Corrupt> {
         let flag = self.flag();
@@ -385,7 +382,7 @@ impl Consumer {
         Ok(Some(header))
     }
 
-    /// The body of the next packet, which is not in its cell.
+    /// Returns the body of the next packet, which is outside its cell.
     #[inline(never)]
     fn long_body(&self, len: usize, far: bool) -> Result<SharedBody, Corrupt> {
         if len > BODY_MAX || len <= INLINE_MAX || (far && self.ring.far.len == 0) {
@@ -398,8 +395,8 @@ impl Consumer {
         })
     }
 
-    /// Gives up the packet that [`Consumer::peek`] returned, with this body.
-    /// Returns true when the producer waits for room and has to be woken.
+    /// Releases the packet that [`Consumer::peek`] returned, with this body. Returns true if the producer waits for
+    /// room and has to be woken.
     #[inline]
     pub(super) fn release(&mut self, body: &SharedBody) -> bool {
         let len = body.len;
@@ -415,8 +412,8 @@ impl Consumer {
         batch && self.publish()
     }
 
-    /// Publishes the tails of a ring that has become empty, if a producer waits for more space than it has been
-    /// given: no further packet leads to waking that producer.
+    /// Publishes the tails of an empty ring if its producer still waits for more space: no later packet would lead to
+    /// waking it. Returns true if the producer has to be woken.
     #[inline]
     pub(super) fn finish(&mut self) -> bool {
         self.held && {
@@ -426,8 +423,8 @@ impl Consumer {
         }
     }
 
-    /// Says whether we sleep. After `true` come a [`barrier::heavy`] and a look at
-    /// [`Consumer::is_ready`] before sleeping. True: the producer has rung meanwhile, or is about to.
+    /// Sets whether we sleep. Before sleeping call [`barrier::heavy`] and check [`Consumer::is_ready`]. Returns true if
+    /// the producer has rung meanwhile, or is about to.
     pub(super) fn set_sleeping(&mut self, sleeping: bool) -> bool {
         let taken = self
             .ring
@@ -437,34 +434,34 @@ impl Consumer {
         std::mem::replace(&mut self.sleeping, sleeping) && taken
     }
 
-    /// The producer has rung since [`Consumer::set_sleeping`], or is about to. Says so once.
+    /// Returns true, once, if the producer has rung since [`Consumer::set_sleeping`] or is about to.
     pub(super) fn is_rung(&mut self) -> bool {
         let rung = self.sleeping && !self.is_sleeping();
         self.sleeping &= !rung;
         rung
     }
 
-    /// True while the producer has not taken up what [`Consumer::set_sleeping`] said.
+    /// Returns true until the producer responds to [`Consumer::set_sleeping`].
     pub(super) fn is_sleeping(&self) -> bool {
         self.ring.sleeping().load(Ordering::Relaxed) != 0
     }
 
-    /// The producer is about to say Suspend, or has.
+    /// Returns true once the producer is about to send Suspend.
     pub(super) fn is_left(&self) -> bool {
         self.ring.leaving().load(Ordering::Acquire) != 0
     }
 
-    /// Packets released so far.
+    /// Number of packets released.
     pub(super) fn taken(&self) -> u64 {
         self.tail
     }
 
-    /// So many packets fit in the ring at most.
+    /// Maximum number of packets in the ring.
     pub(super) fn most(&self) -> u64 {
         self.ring.cells
     }
 
-    /// All packets before that one have been released. Nothing else depends on what the peer writes there.
+    /// Returns true if all packets before `until` have been released. The peer's `until` is used for nothing else.
     fn is_enough(&self, until: u64) -> bool {
         until.wrapping_sub(self.tail).wrapping_sub(1) >= self.ring.cells
     }
@@ -487,7 +484,7 @@ impl Consumer {
     }
 }
 
-/// A body that lies in shared memory, in one piece or in two around the end of the data area.
+/// Body in shared memory, in one piece or in two around the end of the data area.
 ///
 /// The peer can change the bytes at any time, so they are only ever copied out.
 #[derive(Debug)]
@@ -496,11 +493,11 @@ pub struct SharedBody {
     first_len: usize,
     second: Shared,
     len: usize,
-    /// The body lies in the far area.
+    /// True if the body is in the far area.
     far: bool,
 }
 
-/// In a cell's flag: its body lies in the far area.
+/// Bit of a cell's flag: the body is in the far area.
 const FAR: u64 = 1 << 63;
 
 impl Source for SharedBody {
@@ -523,7 +520,7 @@ impl Source for SharedBody {
 }
 
 impl SharedBody {
-    /// No bytes.
+    /// Empty body.
     pub const NONE: Self = Self {
         first: Shared::NONE,
         first_len: 0,
@@ -532,7 +529,7 @@ impl SharedBody {
         far: false,
     };
 
-    /// Copies bytes that end in the second piece, or begin behind the first.
+    /// Copies bytes that end in the second piece, or begin after the first.
     #[inline(never)]
     fn copy_around(&self, at: usize, into: &mut [u8]) {
         let n = into.len().min(self.len.saturating_sub(at));
@@ -546,29 +543,29 @@ impl SharedBody {
     }
 }
 
-/// Pointers to one ring, and arithmetic on positions. Positions count up for ever; they wrap.
+/// Pointers to one ring, and arithmetic on positions. Positions count up without limit and wrap.
 #[derive(Debug)]
 struct Ring {
     head: Shared,
     cell_base: Shared,
     data: Area,
     far: Area,
-    /// A power of two.
+    /// Number of cells, a power of two.
     cells: u64,
     cell_shift: u32,
     asymmetric: bool,
 }
 
-/// Where long bodies lie, one behind the other.
+/// Area of consecutive long bodies.
 #[derive(Debug)]
 struct Area {
     base: Shared,
-    /// A power of two, or 0.
+    /// Bytes, a power of two, or 0.
     len: u64,
 }
 
 impl Area {
-    /// Where `len` bytes go from there on, which are at most BODY_MAX and not more than the area has.
+    /// Returns the memory for `len` bytes from `position` on, at most BODY_MAX and no more than the area has.
     #[inline]
     fn room(&self, position: u64, len: usize) -> Room {
         let at = (position & (self.len - 1)) as usize;
@@ -619,8 +616,8 @@ impl Ring {
         self.cell_base.at(index * CELL)
     }
 
-    /// The low half of a cell's flag when the packet at `position` is in it. A cell not yet written
-    /// in this lap has one less: the lap before, or 0 in fresh memory.
+    /// Returns the low half of a cell's flag when the packet at `position` is in it. A cell not yet written in this lap
+    /// has one less: the previous lap, or 0 in fresh memory.
     #[inline(always)]
     fn tag(&self, position: u64) -> u32 {
         ((position >> self.cell_shift) as u32).wrapping_add(1)
@@ -667,14 +664,14 @@ impl Ring {
         self.head.at(UNTIL_AT).long()
     }
 
-    /// Takes the right to ring the doorbell of a sleeper, which one of many packets gets.
+    /// Claims the right to ring a sleeper's doorbell, which one of many packets gets.
     #[cold]
     fn take_sleeping(&self) -> bool {
         self.sleeping().swap(0, Ordering::Relaxed) != 0
     }
 }
 
-/// The bytes of a body, piece by piece.
+/// Visits the bytes of a body, piece by piece.
 pub(super) fn visit<M: Memory>(body: &Body<'_, M>, mut put: impl FnMut(&[u8])) {
     match body {
         Body::Bytes(bytes) => put(bytes),
@@ -686,25 +683,25 @@ pub(super) fn visit<M: Memory>(body: &Body<'_, M>, mut put: impl FnMut(&[u8])) {
     }
 }
 
-/// Writes a body to its place, and never more than there is room for.
+/// Writes a body to `room`, and never more than fits.
 #[inline(never)]
 fn write_body<M: Memory>(body: &Body<'_, M>, mut room: Room) {
     visit(body, |piece| room.put(piece));
 }
 
-/// Memory that a body is written to, in one piece or in two around the end of an area.
+/// Memory to write a body to, in one piece or in two around the end of an area.
 #[derive(Debug)]
 struct Room {
-    /// The rest of the piece that is being filled.
+    /// Rest of the piece that is being filled.
     next: Shared,
     here: usize,
-    /// The piece behind it.
+    /// Second piece.
     second: Shared,
     there: usize,
 }
 
 impl Room {
-    /// Room in one piece.
+    /// Creates a room of one piece.
     fn new(at: Shared, len: usize) -> Self {
         Self {
             next: at,
@@ -724,7 +721,7 @@ impl Room {
         self.here -= bytes.len();
     }
 
-    /// Puts bytes that end in the second piece, or begin behind the first.
+    /// Writes bytes that end in the second piece, or begin after the first.
     #[cold]
     #[inline(never)]
     fn put_around(&mut self, bytes: &[u8]) {
@@ -738,7 +735,7 @@ impl Room {
     }
 }
 
-/// Space a long body takes in the data area.
+/// Returns the bytes that a long body takes in the data area.
 #[inline(always)]
 fn padded(len: usize) -> u64 {
     (len as u64).next_multiple_of(DATA_ALIGN)
@@ -757,14 +754,14 @@ mod tests {
         _region: Region,
     }
 
-    /// Both ends of a ring that has been in use for `cells` packets and `data` bytes of long bodies.
+    /// Creates both ends of a ring that has been used for `cells` packets and `data` bytes of long bodies.
     fn pair_at(cells: u64, data: u64) -> Pair {
         pair_of(SMALL, cells, data)
     }
 
     fn pair_of(geometry: Geometry, cells: u64, data: u64) -> Pair {
         let (region, _fd) = Region::create(c"test", geometry.total()).unwrap();
-        // SAFETY: the region is kept beside the ends.
+        // SAFETY: the region lives as long as the ends.
         let memory = unsafe { Shared::of(&region) };
         let mut producer = Producer::new(Ring::new(memory, geometry, 0, true));
         let mut consumer = Consumer::new(Ring::new(memory, geometry, 0, true));
@@ -798,7 +795,7 @@ mod tests {
         producer.push::<Vec<u8>>(&header(bytes.len(), word), &Body::Bytes(bytes))
     }
 
-    /// Looks until the far area is used; whether there is room then.
+    /// Looks until the far area is used; returns whether there is room then.
     fn has_room_at_last(producer: &mut Producer) -> bool {
         (0..=LOOKS_BEFORE_FAR).any(|_| producer.has_room() == Ok(true))
     }
@@ -845,14 +842,14 @@ mod tests {
                 let all = self.0.concat();
                 let wanted = &all[offset..offset + len];
                 wanted.chunks(7).for_each(&mut visitor);
-                // Never write more than was asked for.
+                // Write more than requested.
                 visitor(&[0xee; 64]);
             }
             fn visit_mut(&mut self, _: usize, _: usize, _: impl FnMut(&mut [u8])) {}
         }
         let bytes = pattern(5000, 1);
         let memory = Pieces(vec![bytes[..123].to_vec(), bytes[123..].to_vec()]);
-        // The end of the data area lies behind them, between two, in one.
+        // The end of the data area lies after both pieces, between them, and in one.
         for data in [0, 64 * 1024 - 7 * 64, 64 * 1024 - 192] {
             let mut pair = pair_at(0, data);
             for (offset, len) in [(0, 5000), (100, 50), (4990, 10), (3, 0)] {
@@ -872,7 +869,7 @@ mod tests {
 
     #[test]
     fn all_positions_wrap() {
-        // The cells' position, the data position, and the lap number in the flags.
+        // Positions of cells and data, and the lap number in the flags.
         let laps = u64::from(u32::MAX) * u64::from(SMALL.cells);
         for (cells, data) in [
             (u64::MAX - 50, u64::MAX - 64 * 1024 + 1),
@@ -971,7 +968,7 @@ mod tests {
             }
             let bytes: usize = lens.iter().map(|(len, _)| len).sum();
             assert!(bytes > SMALL.data as usize || lens.len() > 20, "{round}");
-            // Not all: the rest stays where it is while the next come.
+            // Leave some: they stay in place while the next arrive.
             for _ in 0..lens.len() - round % 2 {
                 let (len, n) = lens.pop_front().unwrap();
                 assert_eq!(pop(&mut pair.consumer), Some((n as u8, pattern(len, n))));
@@ -1052,7 +1049,7 @@ mod tests {
                 pair.consumer.release(&packet.body)
             });
             let rung = rung.unwrap() + 1;
-            // Space is given back in batches.
+            // Space is freed in batches.
             assert!(
                 (sent / 2..sent / 2 + 8).contains(&rung),
                 "{len}: {rung} of {sent}"
@@ -1152,7 +1149,7 @@ mod tests {
         }
     }
 
-    /// Both ends in one mapping, unlike those of a link, so that ThreadSanitizer sees them meet.
+    /// Both ends use one mapping, unlike those of a link, so that ThreadSanitizer sees them meet.
     #[test]
     fn two_threads_at_the_two_ends_get_every_packet_whole() {
         const PACKETS: usize = 5_000;

@@ -1,18 +1,18 @@
-//! A round: what has happened at the links, one event at a time.
+//! A round: the events of all links, one at a time.
 //!
 //! ```text
 //!   begin --control wanted?--> queue
 //!
-//!   next:  the packet lent last goes back to its ring
+//!   next:  the packet lent last is released to its ring
 //!          queue    links with reasons for attention (`queue`)             before all else
 //!          rings    the active links in turn, each at most its quota
-//!          then     Elsewhere: what costs system calls, if it is its turn --> rings once more --> Control --> End
+//!          then     Elsewhere: system calls, if they are due --> rings once more --> Control --> End
 //! ```
 //!
-//! A packet in a ring is lent where it lies, until the next event. A link whose rings go meanwhile takes its packet
-//! with it ([`Round::forget_lent`]).
+//! A packet in a ring is lent in place, until the next event. A link that loses its rings meanwhile takes back its
+//! packet ([`Round::forget_lent`]).
 //!
-//! Owns: the position among the active links, the packet that is lent.
+//! Owns: the position among the active links, the lent packet.
 
 use super::layout::BODY_MAX;
 use super::link::{Entry, State};
@@ -28,36 +28,36 @@ use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, body_len};
 use mx_proto::round::{Front, Next, PortEvent};
 use mx_proto::{Instant, LinkId, Memory, Source};
 
-/// The position within a round, and what is lent.
+/// Position within a round, and the lent packet.
 #[derive(Debug)]
 pub(super) struct Round {
     now: Instant,
-    /// The number of the poll.
+    /// Number of the poll.
     number: u32,
     budget: usize,
     /// Packets that may still be taken from rings.
     left: usize,
-    /// Active links that have not had their turn.
+    /// Active links still to visit.
     links: usize,
-    /// The link whose turn it is, and the packets that it may still give.
+    /// Link being visited, and the number of packets that it may still give.
     link: Option<LinkId>,
     quota: usize,
-    /// Something is to be seen to at that link that is not in its ring.
+    /// True if that link needs attention for something outside its ring.
     odd: bool,
-    /// Links are also looked at for what is not in their rings.
+    /// True if links are also checked for conditions outside their rings.
     all: bool,
     pub(super) any: bool,
     then: Then,
     current: Current,
-    /// The body that is lent, of [`Current::Ring`].
+    /// Lent body of [`Current::Ring`].
     pub(super) body: SharedBody,
-    /// Message of which [`Current::Owned`] is the body.
+    /// Message whose body [`Current::Owned`] lends.
     pub(super) message: Vec<u8>,
-    /// The current bytes have been given out as a part.
+    /// True if the lent bytes have been handed out as a part.
     part: bool,
 }
 
-/// The step after all active links have had their turn.
+/// Step after all active links have been visited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
     Elsewhere,
@@ -65,23 +65,23 @@ enum Then {
     End,
 }
 
-/// The packet or piece that is lent.
+/// Lent packet or piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Current {
     Nothing,
-    /// In the ring of this link.
+    /// A packet in the ring of this link.
     Ring(LinkId),
-    /// In a message of so many bytes, which came over the socket of this link.
+    /// A message of this many bytes, from the socket of this link.
     Owned(LinkId, u32),
 }
 
-/// Borrowed bytes of a packet's body, or of a piece of one: in the ring, where the peer can change them while they
-/// are read, or in the port's own memory, for what came over the socket. Valid until the next event.
+/// Borrowed bytes of a packet's body, or of a piece of one: in the ring, where the peer can change them at any time, or
+/// in the port's memory, if they came over the socket. Valid until the next event.
 #[derive(Debug)]
 pub enum Lent<'a> {
-    /// In memory that the peer can still change.
+    /// Bytes that the peer can still change.
     Shared(&'a SharedBody),
-    /// In memory of the port's own.
+    /// Bytes in memory of the port.
     Bytes(&'a [u8]),
 }
 
@@ -104,7 +104,7 @@ impl Source for Lent<'_> {
 }
 
 impl Round {
-    /// No round yet.
+    /// Creates an ended round.
     pub(super) fn new() -> Self {
         Self {
             now: Instant(0),
@@ -125,14 +125,14 @@ impl Round {
         }
     }
 
-    /// The rings of a link go: no packet of it is lent any more.
+    /// Ends the lending of a packet in the rings of a link, which are to be freed.
     pub(super) fn forget_lent(&mut self, id: LinkId) {
         if self.current == Current::Ring(id) {
             (self.current, self.body, self.part) = (Current::Nothing, SharedBody::NONE, false);
         }
     }
 
-    /// The turn of a link begins, one of so many active ones.
+    /// Begins the visit of a link; `active`: number of active links.
     #[inline(always)]
     fn begin_turn(&mut self, id: LinkId, active: usize) {
         self.link = Some(id);
@@ -142,7 +142,7 @@ impl Round {
         };
     }
 
-    /// Lends what is the next in the ring of a link, whose body is known.
+    /// Lends the next packet in the ring of a link; `body` is already set.
     #[inline(always)]
     fn lend(&mut self, id: LinkId, entry: &mut Entry) {
         (self.left, self.quota) = (self.left - 1, self.quota - 1);
@@ -151,7 +151,7 @@ impl Round {
         self.current = Current::Ring(id);
     }
 
-    /// The bytes that are lent.
+    /// Returns the lent bytes.
     #[inline(always)]
     fn lent(&self) -> Lent<'_> {
         match self.current {
@@ -166,7 +166,7 @@ impl Round {
 }
 
 impl LocalPort {
-    /// Begins a round over the links that were active lately, and no others. False: nothing has come over these.
+    /// Begins a round over recently active links only. Returns false if none of them has a packet.
     #[inline(always)]
     pub fn begin_active(&mut self, budget: usize) -> bool {
         self.round.any = false;
@@ -192,8 +192,8 @@ impl LocalPort {
         false
     }
 
-    /// Begins a round over all links. `number`: of this poll. What costs system calls has its turn now and then: with
-    /// 0 everything has.
+    /// Begins a round over all links. `number`: number of this poll, which decides when system calls are due; with 0
+    /// all are.
     pub fn begin_round(&mut self, number: u32, now: Instant, budget: usize) {
         self.begin_rings(budget.max(1), true, Then::Elsewhere);
         (self.round.now, self.round.number) = (now, number);
@@ -207,7 +207,7 @@ impl LocalPort {
         (self.round.all, self.round.then) = (all, then);
     }
 
-    /// [`mx_proto::round::Rounds::next`].
+    /// Returns the next event; see [`mx_proto::round::Rounds::next`].
     #[inline(never)]
     pub fn next_event(&mut self) -> Next {
         loop {
@@ -224,7 +224,7 @@ impl LocalPort {
         }
     }
 
-    /// [`mx_proto::round::Rounds::next_packet`]: the next whole packet in the rings of active links.
+    /// Returns the next whole packet in the rings of active links; see [`mx_proto::round::Rounds::next_packet`].
     #[inline(always)]
     pub fn next_packet(&mut self) -> Front {
         match self.round.current {
@@ -276,7 +276,7 @@ impl LocalPort {
         }
     }
 
-    /// Goes to the next link with something in its ring, up to one that needs attention.
+    /// Visits the next link with a packet in its ring, or stops at one that needs attention.
     #[inline(never)]
     fn next_turn(&mut self) {
         while self.queue.is_empty()
@@ -291,7 +291,7 @@ impl LocalPort {
         }
     }
 
-    /// The next event that is no packet in a ring, or the next step of the round.
+    /// Returns the next event other than a packet in a ring, or takes the next step of the round.
     #[cold]
     #[inline(never)]
     fn next_other(&mut self) -> Option<PortEvent> {
@@ -310,7 +310,7 @@ impl LocalPort {
         }
     }
 
-    /// The packet or piece that was lent goes back. Returns the event that follows the last piece of a packet.
+    /// Releases the lent packet or piece. Returns the event that follows the last piece of a packet.
     fn give_back(&mut self) -> Option<PortEvent> {
         let id = match self.round.current {
             Current::Nothing => return None,
@@ -329,19 +329,19 @@ impl LocalPort {
         None
     }
 
-    /// The bytes that are lent.
+    /// Returns the lent bytes.
     #[inline(always)]
     pub fn lent(&self) -> Lent<'_> {
         self.round.lent()
     }
 
-    /// The bytes of a packet of [`Self::next_packet`] that are lent.
+    /// Returns the lent body of a packet from [`Self::next_packet`].
     #[inline(always)]
     pub fn front_lent(&self) -> &SharedBody {
         &self.round.body
     }
 
-    /// The packet that was lent goes back to its ring.
+    /// Releases the lent packet to its ring.
     #[inline(always)]
     fn release(&mut self, id: LinkId) {
         self.round.current = Current::Nothing;
@@ -369,7 +369,7 @@ impl LocalPort {
         }
     }
 
-    /// The turn of a link is over.
+    /// Ends the visit of a link.
     #[inline(always)]
     fn leave(&mut self, id: LinkId) {
         self.round.link = None;
@@ -378,7 +378,7 @@ impl LocalPort {
         }
     }
 
-    /// The link whose turn it would be has nothing in its ring, in a round over all links.
+    /// Counts a visit that found the link's ring empty, in a round over all links.
     #[cold]
     fn note_idle(&mut self, id: LinkId) {
         let many = self.active.len() > ACTIVE_KEPT;
@@ -396,7 +396,7 @@ impl LocalPort {
         }
     }
 
-    /// The piece of a packet that is the next in the ring of a link.
+    /// Takes the next piece of a packet in the ring of a link.
     fn next_piece(&mut self, id: LinkId) -> Option<PortEvent> {
         let entry = self.links.get_mut(id)?;
         let link = entry.up()?;
@@ -412,7 +412,7 @@ impl LocalPort {
                 self.release(id);
                 None
             }
-            // It stays where it is.
+            // The piece stays in the ring.
             Err(BadPiece) => {
                 self.round.current = Current::Nothing;
                 self.leave_failed(id);
@@ -421,7 +421,7 @@ impl LocalPort {
         }
     }
 
-    /// The active link whose turn it is.
+    /// Returns the active link to visit next.
     fn next_link(&mut self) -> Option<LinkId> {
         if self.round.links == 0 || self.round.left == 0 {
             return None;
@@ -439,7 +439,7 @@ impl LocalPort {
         self.leave(id);
     }
 
-    /// Takes in a piece of a packet, which is lent: strangers send none. `None`: it is dropped.
+    /// Accepts the lent piece of a packet; strangers may send none. `None`: the piece is dropped.
     #[cold]
     #[inline(never)]
     fn take_piece(
@@ -458,7 +458,7 @@ impl LocalPort {
         Ok(event)
     }
 
-    /// Copies the piece that is lent to where its packet's body belongs.
+    /// Copies the lent piece to its packet's body.
     pub fn read_piece<M: Memory>(&mut self, place: Place<'_, M>) {
         let (Current::Ring(id) | Current::Owned(id, _)) = self.round.current else {
             return;
@@ -472,7 +472,7 @@ impl LocalPort {
         }
     }
 
-    /// A piece has been read, or not. Returns the event that follows the last one of a packet.
+    /// Ends the handling of a piece. Returns the event that follows the last one of a packet.
     #[cold]
     #[inline(never)]
     fn end_piece(&mut self, id: LinkId) -> Option<PortEvent> {
@@ -480,8 +480,7 @@ impl LocalPort {
         Incoming::end_piece(&mut self.links.get_mut(id)?.incoming, id)
     }
 
-    /// Lends a packet, or a piece of one, of the link at the front of the queue. A piece of a body that has no place goes
-    /// back at once.
+    /// Lends a packet, or a piece of one, of the link at the front of the queue. An unwanted piece is released at once.
     pub(super) fn lend_queued(
         &mut self,
         id: LinkId,
@@ -508,7 +507,7 @@ impl LocalPort {
         }
     }
 
-    /// Goes on to what follows when all active links have had their turn. False: nothing.
+    /// Takes the step after all active links have been visited. Returns false if nothing is left.
     fn go_on(&mut self) -> bool {
         match std::mem::replace(&mut self.round.then, Then::End) {
             Then::Elsewhere => self.look_elsewhere(),
@@ -521,7 +520,7 @@ impl LocalPort {
         }
     }
 
-    /// Looks at what costs a system call, if it is its turn.
+    /// Makes the system calls that are due.
     fn look_elsewhere(&mut self) -> bool {
         let (any, number) = (self.round.any, self.round.number);
         let control_every = if any {
@@ -530,7 +529,7 @@ impl LocalPort {
             CONTROL_EVERY_EMPTY
         };
         if number % control_every == 0 || (self.slept && !any) {
-            // Also doorbells of active links: a peer may ask one of them to go idle.
+            // Doorbells of active links, too: a peer may suspend one of them.
             self.slept = false;
             self.round.then = Then::Control;
             if self.take_doorbells() {

@@ -1,4 +1,4 @@
-//! Memory that another process writes to at any time: the only way to reach it.
+//! Memory that another process may write at any time: the only way to access it.
 //!
 //! ```text
 //!   Region  --of-->  Shared  --at(offset)-->  Shared  --first(len)-->  Shared
@@ -7,16 +7,16 @@
 //!                                               `- write              copied in
 //! ```
 //!
-//! Bytes are moved with raw copies, and no reference to anything but an atomic is made. Where a place lies in its part
-//! of the mapping, the caller has seen to with a mask or a check of its own; builds with assertions check it.
+//! Bytes are moved with raw copies, and the only references made are to atomics. The caller keeps offsets within their
+//! part of the mapping, by a mask or a check of its own; builds with assertions verify it.
 //!
-//! Owns: nothing. Cost: a pointer; none of its own, optimised.
+//! Owns: nothing. Cost: a pointer; no instructions of its own when optimised.
 
 use super::copy::copy;
 use mx_port_base::sealed::Region;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// A place in a mapping, and what is behind it.
+/// Position in a mapping, and, with assertions, the bytes after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared {
     at: *mut u8,
@@ -28,17 +28,17 @@ pub(super) struct Shared {
 unsafe impl Send for Shared {}
 
 impl Shared {
-    /// No memory.
+    /// Position without memory.
     pub(super) const NONE: Self = Self {
         at: std::ptr::null_mut(),
         #[cfg(debug_assertions)]
         left: 0,
     };
 
-    /// All of a region.
+    /// Returns the position of a whole region.
     ///
     /// # Safety
-    /// The region outlives the value, and all that is made of it.
+    /// The region must outlive the value, and all values derived from it.
     pub(super) unsafe fn of(region: &Region) -> Self {
         Self {
             at: region.base(),
@@ -47,7 +47,7 @@ impl Shared {
         }
     }
 
-    /// So many bytes further on.
+    /// Returns the position `offset` bytes further on.
     #[inline(always)]
     pub(super) fn at(self, offset: usize) -> Self {
         self.has(offset);
@@ -58,7 +58,7 @@ impl Shared {
         }
     }
 
-    /// No more than so many bytes.
+    /// Returns this position, limited to `len` bytes.
     #[inline(always)]
     pub(super) fn first(self, len: usize) -> Self {
         self.has(len);
@@ -69,16 +69,16 @@ impl Shared {
         }
     }
 
-    /// The eight bytes here.
+    /// Returns the eight bytes here as an atomic.
     #[inline(always)]
     pub(super) fn long<'a>(self) -> &'a AtomicU64 {
         self.has(8);
-        // SAFETY: inside the mapping, which outlives what is made of it, and aligned to 8 (`layout`). An atomic may
-        // be shared with others who write it.
+        // SAFETY: inside the mapping, which outlives all derived values, and aligned to 8 (`layout`). An atomic may be
+        // shared with other writers.
         unsafe { AtomicU64::from_ptr(self.at.cast()) }
     }
 
-    /// The four bytes here.
+    /// Returns the four bytes here as an atomic.
     #[inline(always)]
     pub(super) fn short<'a>(self) -> &'a AtomicU32 {
         self.has(4);
@@ -86,8 +86,8 @@ impl Shared {
         unsafe { AtomicU32::from_ptr(self.at.cast()) }
     }
 
-    /// The words here. Volatile, so that there is one copy: the compiler may omit an ordinary copy of memory that
-    /// "does not change" and read again what was checked.
+    /// Copies the words here. Volatile, so that there is one copy: the compiler could omit an ordinary copy of memory
+    /// that "does not change" and reread bytes after their check.
     #[inline(always)]
     pub(super) fn words<const N: usize>(self) -> [u64; N] {
         self.has(8 * N);
@@ -95,7 +95,7 @@ impl Shared {
         unsafe { self.at.cast::<[u64; N]>().read_volatile() }
     }
 
-    /// Copies the bytes here.
+    /// Copies the bytes here to `into`.
     #[inline(always)]
     pub(super) fn read(self, into: &mut [u8]) {
         self.has(into.len());
@@ -103,7 +103,6 @@ impl Shared {
         unsafe { copy(self.at, into.as_mut_ptr(), into.len()) };
     }
 
-    /// Copies bytes to here.
     #[inline(always)]
     pub(super) fn write(self, bytes: &[u8]) {
         self.has(bytes.len());

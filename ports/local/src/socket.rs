@@ -1,13 +1,12 @@
-//! The Unix sockets beside the rings: finding a peer, handing over memory, waking, noticing death.
+//! Unix sockets beside the rings: find a peer, pass memory, wake, notice a peer's end.
 //!
 //! ```text
-//!   listener  "\0mx-<port base>-<board>-<endpoint>"   in the abstract namespace: no file, gone
+//!   listener  "\0mx-<port base>-<board>-<endpoint>"   in the abstract namespace: no file, removed
 //!      `--> one SOCK_SEQPACKET connection per link    with its process
 //! ```
 //!
-//! Nothing here blocks, whatever the peer does: descriptors from a peer are never written to, and a
-//! wake-up is a `send` that is skipped when the socket is full (then the sleeper has not read
-//! earlier wake-ups either).
+//! Nothing here blocks, whatever the peer does: descriptors from a peer are never written to, and a wake-up is a `send`
+//! that is skipped if the socket is full (then the sleeper has not read earlier wake-ups either).
 //!
 //! Owns: descriptors, all close-on-exec.
 //! Out of scope: rings.
@@ -27,7 +26,7 @@ use std::io::{self, IoSlice};
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// The name at which an endpoint listens.
+/// Name at which an endpoint listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Name {
     pub(super) port_base: u16,
@@ -35,25 +34,24 @@ pub(super) struct Name {
     pub(super) endpoint: u32,
 }
 
-/// A listening or connected socket.
+/// Listening or connected socket.
 #[derive(Debug)]
 pub(super) struct Socket(CloseOnForkFd);
 
-/// The result of reading a socket.
+/// Result of reading a socket.
 #[derive(Debug)]
 pub(super) enum Received {
-    /// Nothing yet.
+    /// No message is queued.
     Nothing,
-    /// The peer is gone.
+    /// The peer has closed.
     HangUp,
     /// A message of this many bytes, and the descriptor that came with it.
     Message(usize, Option<CloseOnForkFd>),
-    /// A message of this many bytes. A descriptor came with it, and this process has no room for one
-    /// more.
+    /// A message of this many bytes, with a descriptor for which this process had no room.
     CutOff(usize),
 }
 
-/// A short message, which came without a descriptor if it is whole.
+/// Short message; `is_whole` if nothing of it was cut off, including descriptors.
 #[derive(Debug)]
 pub(super) struct Short {
     bytes: [u8; MESSAGE_LEN],
@@ -62,46 +60,46 @@ pub(super) struct Short {
 }
 
 impl Short {
-    /// Empty when the peer is gone.
+    /// Returns the message; empty if the peer has closed.
     pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or(&self.bytes)
     }
 }
 
 impl Socket {
-    /// Listens at `name`. `AddrInUse` when it is taken.
+    /// Listens at `name`. Fails with `AddrInUse` if it is taken.
     pub(super) fn listen(name: Name) -> io::Result<Self> {
         let socket = Self::new()?;
         bind(socket.raw(), &name.address()?)?;
-        // What is accepted from it does the same from its first message on.
+        // Accepted sockets inherit the option, from their first message on.
         socket.ask_users(true)?;
         socket.listen_as_now()?;
         Ok(socket)
     }
 
-    /// Listens, or continues to: the listener's user is from now on the one that this process is.
+    /// Listens, or continues to: the listener's user becomes the current one of this process.
     pub(super) fn listen_as_now(&self) -> io::Result<()> {
         Ok(listen(&self.0, Backlog::new(BACKLOG)?)?)
     }
 
-    /// Whether [`Socket::receive_from`] gets the senders' users. Where it does, nothing else receives.
+    /// Sets whether [`Socket::receive_from`] gets the senders' users. While it does, no other function receives.
     pub(super) fn ask_users(&self, wanted: bool) -> io::Result<()> {
         Ok(setsockopt(&self.0, PassCred, &wanted)?)
     }
 
-    /// A socket to connect with.
+    /// Creates a socket to connect with.
     pub(super) fn new() -> io::Result<Self> {
         let open = || socket(AddressFamily::Unix, SockType::SeqPacket, FLAGS, None);
         Ok(Self(CloseOnFork::open(open)?))
     }
 
-    /// Connects to the endpoint at `name`. `ConnectionRefused`: none in our network namespace;
-    /// `WouldBlock`: its backlog is full, try again.
+    /// Connects to the endpoint at `name`. Fails with `ConnectionRefused` if there is none in our network namespace,
+    /// with `WouldBlock` if its backlog is full.
     pub(super) fn connect(&self, name: Name) -> io::Result<()> {
         Ok(connect(self.raw(), &name.address()?)?)
     }
 
-    /// The next connection, or `WouldBlock`.
+    /// Accepts the next connection, or fails with `WouldBlock`.
     pub(super) fn accept(&self) -> io::Result<Self> {
         let accepted = CloseOnFork::open(|| {
             let fd = accept4(self.raw(), FLAGS)?;
@@ -111,7 +109,7 @@ impl Socket {
         Ok(Self(accepted?))
     }
 
-    /// Sends one message, with a descriptor if one is given. All of it or nothing, as such sockets do.
+    /// Sends one message, whole or not at all, with a descriptor if one is given.
     pub(super) fn send(&self, message: &[u8], fd: Option<&OwnedFd>) -> io::Result<()> {
         if let Some(fd) = fd {
             return self.send_with(message, ControlMessage::ScmRights(&[fd.as_raw_fd()]));
@@ -121,8 +119,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Sends one message in the name of `user`. Fails if this process is not that user, be it really,
-    /// effectively or as its saved one, and may not become it.
+    /// Sends one message in the name of `user`. Fails unless that is the real, effective or saved user of this process,
+    /// or the process may take any.
     pub(super) fn send_as(&self, user: u32, message: &[u8]) -> io::Result<()> {
         let said = libc::ucred {
             pid: std::process::id() as libc::pid_t,
@@ -138,16 +136,14 @@ impl Socket {
         Ok(())
     }
 
-    /// Wakes the peer. A full socket means that it has been woken already; a broken one is
-    /// noticed elsewhere.
+    /// Wakes the peer. A full socket means that it has already been woken; a broken one is noticed elsewhere.
     pub(super) fn ring(&self) {
         let _off = CancellationDisabled::new();
         let _ = send(self.raw(), b"!", NOW);
     }
 
-    /// Reads several short messages, for a link on which only wake-ups and control messages come. A
-    /// longer message is cut off and reported. (Not inlined: its arrays are not on the stack when the messages are
-    /// handled.)
+    /// Reads several short messages, for a link on which only wake-ups and control messages come. A longer message is
+    /// cut off and reported. (Not inlined, so that its arrays are not on the stack while the messages are handled.)
     #[inline(never)]
     pub(super) fn receive_short(&self) -> io::Result<SmallVec<[Short; BATCH]>> {
         let mut bytes = [[0; MESSAGE_LEN]; BATCH];
@@ -157,7 +153,7 @@ impl Socket {
             msg_len: 0,
         });
         let (at, most, now) = (headers.as_mut_ptr(), BATCH as u32, libc::MSG_DONTWAIT);
-        // libc, as nix's allocates what it returns.
+        // libc's call, because nix's allocates its result.
         // SAFETY: the headers point to `parts` and those to `bytes`, which live until here.
         let got = unsafe { libc::recvmmsg(self.raw(), at, most, now, std::ptr::null_mut()) };
         let got = Errno::result(got)?;
@@ -171,20 +167,20 @@ impl Socket {
             .collect())
     }
 
-    /// Hangs up, also when a child process has inherited the socket.
+    /// Hangs up, even if a child process has inherited the socket.
     pub(super) fn shut_down(&self) {
         let _ = shutdown(self.raw(), Shutdown::Both);
     }
 
-    /// The next message. (That descriptors were sent and none has come means that there is no room for
-    /// them: of too many for `Control` the first ones come.) At most one descriptor is kept, and only when it came alone; the others
-    /// are closed.
+    /// Reads the next message. Keeps at most one descriptor, and only if it came alone; others are closed. (If the
+    /// control data were cut off and no descriptor came, this process had no room for one: of too many for `Control`
+    /// the first ones come.)
     pub(super) fn receive(&self, into: &mut [u8]) -> io::Result<Received> {
         Ok(self.receive_from(into)?.0)
     }
 
-    /// Receives as [`Self::receive`] does, and returns the sender's user where that is asked for ([`Socket::ask_users`]): the
-    /// one in whose name the message was sent, or else the sender's real one.
+    /// Receives like [`Self::receive`], and returns the sender's user if requested ([`Socket::ask_users`]): the one in
+    /// whose name the message was sent, or else the sender's real one.
     pub(super) fn receive_from(&self, into: &mut [u8]) -> io::Result<(Received, Option<u32>)> {
         let mut part = part(into);
         let mut control = Control::new();
@@ -193,7 +189,7 @@ impl Socket {
         header.msg_controllen = size_of::<Control>() as _;
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
         let mut no_fork = no_fork();
-        // libc, as nix's gives out no descriptor of a message that was cut off: it would stay open.
+        // libc's call, because nix returns no descriptor of a truncated message: it would stay open.
         // SAFETY: `header` points to `part`, `into` and `control`, which live until here.
         let got = unsafe { libc::recvmsg(self.raw(), &raw mut header, flags) };
         if got < 0 {
@@ -245,17 +241,17 @@ impl Socket {
         Ok((Received::Message(got as usize, kept), user))
     }
 
-    /// The user at the other end of a connection when it connected, or listened; the listener's. One
-    /// that the kernel cannot name is the overflow user.
+    /// Returns the peer's user when it connected, or that of its listener; the overflow user if the kernel cannot name
+    /// one.
     pub(super) fn user(&self) -> u32 {
-        // Not connected: the kernel reports that the peer is gone.
+        // Fails if not connected; the kernel then reports that the peer has closed.
         match getsockopt(&self.0, PeerCredentials) {
             Ok(is) if is.uid() != u32::MAX => is.uid(),
             _ => OVERFLOW_ID,
         }
     }
 
-    /// For `epoll`.
+    /// Descriptor for `epoll`.
     pub(super) fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
     }
@@ -275,7 +271,7 @@ fn part(bytes: &mut [u8]) -> libc::iovec {
     }
 }
 
-/// A message that is received into one part.
+/// Creates a message header for one part.
 fn header(part: &mut libc::iovec) -> libc::msghdr {
     // SAFETY: plain integers and pointers, for which all zeroes is a value.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -283,7 +279,7 @@ fn header(part: &mut libc::iovec) -> libc::msghdr {
     header
 }
 
-/// True for errors that say "try again", not "it is over".
+/// Returns true for errors that mean "try again".
 pub(super) fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -291,7 +287,7 @@ pub(super) fn is_transient(error: &io::Error) -> bool {
     )
 }
 
-/// True when descriptors or memory have run out.
+/// Returns true if descriptors or memory have run out.
 pub(super) fn is_exhaustion(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -301,14 +297,13 @@ pub(super) fn is_exhaustion(error: &io::Error) -> bool {
                 | libc::ENOMEM
                 | libc::ENOBUFS
                 | libc::ENOSPC
-                // Too many descriptors in messages that are not received yet.
+                // Too many descriptors are in messages not yet received.
                 | libc::ETOOMANYREFS
         )
     )
 }
 
-/// Room for what comes with one message: a user, and more descriptors than we want, so that they can be
-/// counted.
+/// Space for the control data of one message: a user, and more descriptors than wanted, so that they can be counted.
 #[repr(C, align(8))]
 struct Control([MaybeUninit<u8>; 64]);
 
@@ -318,17 +313,17 @@ impl Control {
     }
 }
 
-/// Short messages received in one go.
+/// Maximum number of short messages received in one call.
 pub(super) const BATCH: usize = 32;
 
 /// Flags of every socket.
 const FLAGS: SockFlag = SockFlag::SOCK_CLOEXEC.union(SockFlag::SOCK_NONBLOCK);
 
-/// Flags of everything that is sent.
+/// Flags of every send.
 const NOW: MsgFlags = MsgFlags::MSG_DONTWAIT.union(MsgFlags::MSG_NOSIGNAL);
 
-/// The kernel's overflow user and group, for those without a number in this namespace.
+/// Kernel's overflow user and group, for those without a number in this namespace.
 const OVERFLOW_ID: u32 = 65534;
 
-/// Connections the kernel keeps until we accept them. The system's own limit may be lower.
+/// Connections that the kernel queues until they are accepted. The system's limit may be lower.
 const BACKLOG: i32 = 1024;

@@ -1,17 +1,17 @@
-//! Strangers: incoming links that the endpoint has not bound.
+//! Strangers: incoming links that the endpoint has not yet bound to a remote.
 //!
 //! ```text
-//!   accept --> Accepted --> Plain, Up ...   --bind--> one of ours
-//!      `--- its time is over, its place --> down, whatever its state
-//!           is needed
+//!   accept --> Accepted --> Plain, Up ...   --bind--> counts as its source's share
+//!      `--- timed out, or evicted --> down, whatever its state
+//!           for a newer link
 //! ```
 //!
-//! The kernel reports the user that connected (`SO_PEERCRED`), whose share a link counts against, and with
-//! Hello the one in whose name that was sent (`SCM_CREDENTIALS`), which is also the sender's, and has to
-//! have the endpoint open in whose name it comes. In a user namespace without that user it reports the
-//! overflow user, 65534: all of those have one share, and count as one owner of endpoints.
+//! The kernel reports the user that connected (`SO_PEERCRED`), whose share a link counts against, and with Hello the
+//! user in whose name it was sent (`SCM_CREDENTIALS`). The sender must be that user, and the user must have the claimed
+//! endpoint open. In a user namespace without that user the kernel reports the overflow user, 65534: all of those have
+//! one share, and count as one owner of endpoints.
 //!
-//! Owns: closing them; `base::strangers` chooses which, and when.
+//! Owns: closing strangers; `base::strangers` decides which, and when.
 //! Out of scope: introductions.
 
 use super::LocalPort;
@@ -24,20 +24,20 @@ use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
 
 impl LocalPort {
-    /// The origin of a link, or the address it was made to.
+    /// Returns the origin of a link, or the address it was made to.
     pub fn origin(&self, link: LinkId) -> Origin {
         let entry = self.links.get(link);
         entry.map_or(Origin::Unknown, |entry| Origin::User(entry.user))
     }
 
-    /// The endpoint at the other end of a link.
+    /// Returns the endpoint id of a link's peer, if known.
     pub fn endpoint(&self, link: LinkId) -> Option<u32> {
         self.links.get(link)?.endpoint
     }
 
-    /// Whether `user` has this endpoint open, or is root. The listener at its name is found with a
-    /// connection that is closed at once, which looks like a stranger that left. If its backlog is
-    /// full, nothing is proven: otherwise a process that fills it could speak for the endpoint.
+    /// Returns whether `user` has this endpoint open, or is root or our user. Finds the listener at the endpoint's name
+    /// with a connection that is closed at once, which looks like a stranger that left. A full backlog proves nothing:
+    /// otherwise a process that fills it could claim the endpoint.
     pub(super) fn user_has(&self, user: u32, endpoint: u32) -> bool {
         if Origin::User(user).source() == Source::TRUSTED {
             return true;
@@ -53,14 +53,14 @@ impl LocalPort {
         listens.is_ok_and(|listens| listens == user)
     }
 
-    /// A link is a stranger no more, because it is bound or gone.
+    /// Removes a link from the strangers, because it has been bound or closed.
     pub(super) fn unlist_stranger(&mut self, source: Source) {
         let links = &self.links;
         self.strangers
             .leave(source, |id| links.get(id).is_some_and(|it| it.stranger));
     }
 
-    /// Ends those whose time is over.
+    /// Ends strangers that have timed out.
     pub(super) fn drop_strangers(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some(id) = self.strangers.due(now) {
@@ -85,7 +85,7 @@ impl LocalPort {
         victim.is_some()
     }
 
-    /// Descriptors have run out: two strangers go, for a connection and the memory that comes over it.
+    /// Evicts two strangers when descriptors have run out, for a connection and its memory.
     pub(super) fn make_room(&mut self) -> bool {
         let why = "others need its descriptor";
         self.strangers.len() >= 2 && self.evict(&why) && self.evict(&why)
@@ -107,7 +107,7 @@ impl LocalPort {
     }
 }
 
-/// Places for links: each takes a descriptor.
+/// Returns the number of links that there can be: each takes a descriptor.
 pub(super) fn places(max_links: usize) -> usize {
     max_links.min(descriptors::most())
 }

@@ -1,5 +1,4 @@
-//! Two ports in one process, and ports against peers that do not play by the rules: what these tests
-//! share.
+//! Shared code of the tests: two ports in one process, and ports against misbehaving peers.
 
 mod crowds;
 mod cycles;
@@ -28,7 +27,7 @@ use mx_sim::tell_all;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A call of the sink.
+/// Call of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Event {
     Up(LinkId),
@@ -37,11 +36,11 @@ pub(super) enum Event {
     Writable(LinkId),
 }
 
-/// Writes everything down.
+/// Records all calls.
 #[derive(Default)]
 pub(super) struct Recorder {
     pub(super) events: Vec<Event>,
-    /// A body that comes in pieces.
+    /// Body that is arriving in pieces.
     pieces: Vec<u8>,
 }
 
@@ -53,7 +52,7 @@ impl Sink<Vec<u8>> for Recorder {
         self.events.push(Event::Down(link, reason));
     }
     fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
-        // Whatever the peer does, what is handed on is what was checked.
+        // Whatever the peer does, only a checked length is handed on.
         let len = header[BODY_LEN_AT..BODY_LEN_AT + 4].try_into().unwrap();
         assert_eq!(u32::from_le_bytes(len) as usize, body.len());
         self.events.push(Event::Packet(link, body.to_vec()));
@@ -77,7 +76,7 @@ impl Sink<Vec<u8>> for Recorder {
     fn on_remote_read(&mut self, _: LinkId, _: u64, _: bool) {}
 }
 
-/// A port with everything it needs to be polled.
+/// A port with everything needed to poll it.
 pub(super) struct Node {
     pub(super) port: LocalPort,
     pub(super) clock: VirtualClock,
@@ -86,7 +85,7 @@ pub(super) struct Node {
     turn: u32,
 }
 
-/// Names of this process's own and of its children, each used once.
+/// Returns a name that is unique among this process and its children.
 pub(super) fn fresh_name() -> Name {
     static BOARD: LazyLock<u32> = LazyLock::new(std::process::id);
     static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -133,7 +132,7 @@ impl Node {
 
     pub(super) fn poll(&mut self) -> bool {
         let any = self.poll_some(64);
-        // As an endpoint binds a link after an introduction.
+        // Bind a link after its first packet, as an endpoint does after an introduction.
         for event in &self.log.events {
             if let Event::Packet(link, _) = event
                 && let Some(entry) = self.port.links.get(*link)
@@ -145,14 +144,14 @@ impl Node {
         any
     }
 
-    /// Polls with that budget.
+    /// Polls with this budget.
     pub(super) fn poll_some(&mut self, budget: usize) -> bool {
         self.turn += 1;
         self.port.begin_round(self.turn, self.clock.now(), budget);
         tell_all(&mut self.port, &mut self.log)
     }
 
-    /// Polls the links that were active lately, with that budget.
+    /// Polls recently active links with this budget.
     pub(super) fn poll_active(&mut self, budget: usize) -> bool {
         self.port.begin_active(budget) && tell_all(&mut self.port, &mut self.log)
     }
@@ -188,7 +187,7 @@ impl Node {
         std::mem::take(&mut self.log.events)
     }
 
-    /// The link of the first packet among the events so far.
+    /// Returns the link of the first packet among the recorded events.
     pub(super) fn first_link(&self) -> LinkId {
         let link = self.log.events.iter().find_map(|event| match event {
             Event::Packet(link, _) => Some(*link),
@@ -213,7 +212,7 @@ pub(super) fn header(len: usize) -> HeaderBytes {
     mx_sim::header_of(7, len)
 }
 
-/// The link of the last packet among these.
+/// Returns the link of the last packet among these events.
 pub(super) fn last_link(events: &[Event]) -> LinkId {
     let link = events.iter().rev().find_map(|event| match event {
         Event::Packet(link, _) => Some(*link),
@@ -222,7 +221,7 @@ pub(super) fn last_link(events: &[Event]) -> LinkId {
     link.expect("no packet has arrived")
 }
 
-/// Two nodes with a link between them, whose first packet has arrived: (a, its link, b, its link).
+/// Creates two nodes with a link whose first packet has arrived: (a, its link, b, its link).
 pub(super) fn linked() -> (Node, LinkId, Node, LinkId) {
     let (mut a, mut b) = (Node::new(), Node::new());
     let ab = link_up(&mut a, &mut b);

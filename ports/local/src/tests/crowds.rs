@@ -35,7 +35,7 @@ fn idle_links_cool_down_and_their_packets_still_arrive() {
     for _ in 0..=IDLE_AFTER {
         server.poll();
     }
-    // Asleep: the first packet rings, whichever link it is.
+    // Asleep: the first packet rings on every link.
     for (at, (client, link)) in clients.iter_mut().zip(&links).enumerate() {
         server.poll_until_idle();
         while !server.port.arm() {

@@ -1,4 +1,4 @@
-//! Links that fall asleep and wake up all the time, in any order of events.
+//! Links that are suspended and resumed all the time, in any order of events.
 
 use super::idle::{IDLE, meet, node_with, room_for, suspend};
 use super::{Event, Node};
@@ -6,7 +6,7 @@ use mx_proto::LinkId;
 use mx_proto::port::SendError;
 use std::time::Duration;
 
-/// A generator whose numbers a seed decides.
+/// Seeded random number generator.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// An end of a link that is tried out, and what has gone through it.
+/// End of a tested link, with its counts of packets.
 struct End {
     link: LinkId,
     sent: u64,
@@ -75,7 +75,7 @@ impl End {
     }
 }
 
-/// A hub, and nodes that each have a link to it.
+/// A hub, and nodes with a link to it each.
 struct Star {
     hub: Node,
     /// Node, its end, the hub's end.
@@ -89,14 +89,14 @@ impl Star {
         for _ in 0..pairs {
             let mut node = node_with(bytes);
             let (link, at_hub) = meet(&mut node, &mut hub);
-            // So that all of them get in.
+            // Frees memory for the next one.
             suspend(&mut [&mut node, &mut hub]);
             others.push((node, End::new(link), End::new(at_hub)));
         }
         Self { hub, others }
     }
 
-    /// Hands out what has arrived.
+    /// Distributes the events.
     fn deliver(&mut self) {
         for event in self.hub.take() {
             let link = match &event {
@@ -115,8 +115,8 @@ impl Star {
     }
 }
 
-/// Packets through links that fall asleep and wake up all the time, both ends doing one thing
-/// after another in an order that the seed decides. Returns how often a link has slept.
+/// Sends packets through links that are suspended and resumed all the time, with actions of both ends in seeded random
+/// order. Returns the number of suspensions.
 fn try_out(seed: u64, pairs: usize, bytes: usize, steps: usize) -> u64 {
     let mut random = Random(seed);
     let mut star = Star::new(pairs, bytes);
@@ -174,7 +174,7 @@ fn packets_arrive_once_in_order_through_many_sleeps() {
 fn and_when_memory_is_short() {
     let mut slept = 0;
     for seed in 100..=106 {
-        // Rings for about 12 of 20.
+        // Memory for the rings of about 12 of 20 links.
         slept += try_out(seed, 20, 4 << 20, 30_000);
     }
     assert!(slept >= 1_000, "{slept}");

@@ -1,4 +1,4 @@
-//! Two ports in one process, whose link falls asleep and wakes up.
+//! Suspending and resuming a link between two ports.
 
 use super::{Event, Node, last_link, linked, readable};
 use crate::LocalOptions;
@@ -9,7 +9,7 @@ use mx_proto::port::{Close, LinkControl, LinkDown, SendError, Sent};
 use std::time::Duration;
 
 pub(super) const IDLE: Duration = Duration::from_secs(30);
-/// Bytes that hold `links` links with the rings of each while there is plenty.
+/// Returns the bytes for `links` links with standard rings.
 pub(super) fn room_for(links: usize) -> usize {
     2 * links * Geometry::STANDARD.total()
 }
@@ -21,13 +21,13 @@ pub(super) fn node_with(bytes: usize) -> Node {
     })
 }
 
-/// Where a link stands that is past the handshake.
+/// State of a link past the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     Plain,
     Offered,
     Up,
-    /// The peer's memory is there, and we have sent Suspend.
+    /// The link has rings, and this side has sent Suspend.
     Suspending,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn stage(node: &Node, link: LinkId) -> Stage {
     }
 }
 
-/// Lets time pass on all of them until links that are idle are suspended.
+/// Lets time pass on all nodes until idle links are suspended.
 pub(super) fn suspend(nodes: &mut [&mut Node]) {
     for _ in 0..8 {
         for node in &mut *nodes {
@@ -55,7 +55,7 @@ pub(super) fn suspend(nodes: &mut [&mut Node]) {
     }
 }
 
-/// Lets time pass on one until it has sent Suspend on its link.
+/// Lets time pass on one node until it has sent Suspend on its link.
 fn suspend_alone(node: &mut Node, link: LinkId) {
     while stage(node, link) == Stage::Up {
         node.clock.advance(IDLE / 4);
@@ -64,7 +64,7 @@ fn suspend_alone(node: &mut Node, link: LinkId) {
     assert_eq!(stage(node, link), Stage::Suspending);
 }
 
-/// Two nodes whose link sleeps.
+/// Creates two nodes with a suspended link.
 pub(super) fn asleep() -> (Node, LinkId, Node, LinkId) {
     let (mut a, ab, mut b, ba) = linked();
     a.port.accept(ab);
@@ -75,7 +75,7 @@ pub(super) fn asleep() -> (Node, LinkId, Node, LinkId) {
     (a, ab, b, ba)
 }
 
-/// Sends until it is taken, while both poll.
+/// Sends until accepted, while both poll.
 pub(super) fn send_through(from: &mut Node, link: LinkId, to: &mut Node, bytes: &[u8]) {
     while from.send(link, bytes) == Err(SendError::WouldBlock) {
         let told = |event: &Event| *event == Event::Writable(link);
@@ -95,7 +95,7 @@ impl Node {
     }
 }
 
-/// Links `a` to `b`, whatever memory there is, and brings one packet through. (a's link, b's link)
+/// Links `a` to `b` with or without rings, and passes one packet. Returns (a's link, b's link).
 pub(super) fn meet(a: &mut Node, b: &mut Node) -> (LinkId, LinkId) {
     a.take();
     b.take();
@@ -112,7 +112,7 @@ pub(super) fn meet(a: &mut Node, b: &mut Node) -> (LinkId, LinkId) {
     (link, back)
 }
 
-// ---- falling asleep ----
+// ---- suspending ----
 
 #[test]
 fn idle_link_frees_memory_on_both_sides_at_no_cost() {
@@ -141,7 +141,7 @@ fn a_link_sleeps_when_it_was_idle_for_so_long_and_not_before() {
     }
     assert!(idle >= IDLE && idle <= IDLE * 7 / 4, "{idle:?}");
     assert_eq!(stage(&a, ab), Stage::Suspending);
-    // The other one, whose time stands still, is woken by Suspend.
+    // Suspend wakes the peer, whose time stands still.
     assert!(readable(b.port.descriptors().data));
     b.poll_until_idle();
     assert_eq!(b.port.stats().asleep, 1);
@@ -173,7 +173,7 @@ fn packets_before_and_after_a_suspension_arrive_in_order() {
     for len in [8, 5_000, BODY_MAX] {
         let (mut a, ab, mut b, ba) = linked();
         let body = |at: u8| vec![at; len];
-        // These lie in the ring when the other one gets Suspend, and more come over the socket.
+        // Packets in the ring when the peer gets Suspend; more come over the socket.
         suspend_alone(&mut a, ab);
         for at in 0..3 {
             assert_eq!(b.send(ba, &body(at)), Ok(Sent::Whole));
@@ -193,7 +193,7 @@ fn packets_before_and_after_a_suspension_arrive_in_order() {
         let mut events = a.take();
         events.retain(|event| *event != Event::Writable(ab));
         assert_eq!(events, [3, 4, 5].map(|at| Event::Packet(ab, body(at))));
-        // The packet that came over the socket brings memory.
+        // A packet over the socket makes the initiator offer memory.
         assert_eq!(stage(&a, ab), Stage::Offered);
         b.poll_until_idle();
         a.poll_until_idle();
@@ -255,7 +255,7 @@ fn packets_read_with_a_suspend_bind_their_link() {
     );
 }
 
-// ---- waking up ----
+// ---- resuming ----
 
 #[test]
 fn a_send_wakes_the_link_from_either_side() {
@@ -290,7 +290,7 @@ fn who_has_handed_memory_over_sends_again_when_it_is_answered() {
     assert_eq!(a.send(ab, b"first"), Ok(Sent::Whole));
     assert_eq!(stage(&a, ab), Stage::Offered);
     assert_eq!(a.send(ab, b"second"), Err(SendError::WouldBlock));
-    // A packet that the other one sends before it has seen the memory comes first.
+    // A packet that the peer sent before it saw the memory comes first.
     assert_eq!(b.send(ba, b"back"), Ok(Sent::Whole));
     b.poll_until_idle();
     assert_eq!(b.bodies(), [b"first"]);
@@ -313,7 +313,7 @@ fn who_has_handed_memory_over_sends_again_when_it_is_answered() {
 fn full_socket_blocks_and_later_takes_the_memory_answer() {
     let (mut a, ab, mut b, ba) = asleep();
     let mut sent = 0u32;
-    // The other one does not look.
+    // The peer does not poll.
     while b.send(ba, &sent.to_le_bytes()) == Ok(Sent::Whole) {
         sent += 1;
     }
@@ -321,7 +321,7 @@ fn full_socket_blocks_and_later_takes_the_memory_answer() {
     assert!(b.port.arm());
     assert!(!readable(b.port.descriptors().data));
     b.port.disarm();
-    // Memory comes, and there is no room for the answer.
+    // Memory arrives, and the socket has no room for the answer.
     assert_eq!(a.send(ab, b"memory"), Ok(Sent::Whole));
     assert_eq!(stage(&a, ab), Stage::Offered);
     b.poll_until_idle();
@@ -341,7 +341,7 @@ fn full_socket_blocks_and_later_takes_the_memory_answer() {
     assert!(b.take().contains(&Event::Writable(ba)));
 }
 
-// ---- the end, asleep ----
+// ---- ends of suspended links ----
 
 #[test]
 fn the_end_of_a_sleeping_peer_is_noticed_whichever_way_it_goes() {
@@ -379,7 +379,7 @@ fn what_a_sleeping_peer_sent_before_it_went_is_delivered() {
         (Close::Flush, LinkDown::Closed),
         (Close::Now, LinkDown::Reset),
     ] {
-        // From either side; from the one that began it, with memory behind the first packet.
+        // From either side; the initiator also sends memory after the first packet.
         for first in 0..2 {
             let (mut a, ab, mut b, ba) = asleep();
             let (one, link, other, back) = match first {
@@ -391,7 +391,7 @@ fn what_a_sleeping_peer_sent_before_it_went_is_delivered() {
                 sent += 1;
             }
             one.port.close(link, how);
-            // Nor does a packet of ours that it never read take them away.
+            // A packet of ours that the peer never read does not discard them.
             let _ = other.send(back, b"too late");
             other.poll_until_idle();
             let mut expected: Vec<Event> =
@@ -408,7 +408,7 @@ fn what_a_sleeping_peer_sent_before_it_went_is_delivered() {
 #[test]
 fn a_sleeper_that_waits_for_room_in_a_socket_is_woken() {
     let (mut a, ab, mut b, ba) = asleep();
-    // No memory comes of it.
+    // Keeps the initiator from offering memory.
     a.port.links.get_mut(ab).unwrap().pause = u8::MAX;
     let mut sent = 0;
     while b.send(ba, &[1; 9_000]) == Ok(Sent::Whole) {

@@ -1,4 +1,4 @@
-//! Links when there is not enough memory for all of them.
+//! Links without enough memory for all.
 
 use super::idle::{Stage, meet, node_with, room_for, send_through, stage, suspend};
 use super::strangers::{HELLO, Rogue};
@@ -27,7 +27,7 @@ fn links_beyond_the_limit_carry_their_packets_over_the_socket() {
     let least = LIMIT / Geometry::STANDARD.total() + 2;
     assert!((least..40).contains(&with_rings), "{with_rings}");
     assert!(server.port.stats().turned_away > 0);
-    // All of them work, both ways, whatever rings they have or have not, without an end.
+    // All links work both ways, with and without rings.
     for round in 0..100 {
         for (client, link, back) in &mut clients {
             for len in [8, 5_000, 36 * 1024] {
@@ -43,7 +43,7 @@ fn links_beyond_the_limit_carry_their_packets_over_the_socket() {
     }
     assert!(server.port.stats().bytes <= LIMIT as u64);
     assert_eq!(server.port.stats().violations, 0);
-    // When others sleep, there are rings for those that had none.
+    // Once others are suspended, links without rings get some.
     let (last, mut others) = clients.split_last_mut().unwrap();
     let (client, link, back) = last;
     assert_eq!(stage(&server, *back), Stage::Plain);
@@ -66,7 +66,7 @@ fn links_beyond_the_limit_carry_their_packets_over_the_socket() {
 
 #[test]
 fn who_offers_too_much_is_told_what_there_is_room_for() {
-    // Large rings are the peer's to propose, but not for it to take all there is.
+    // A peer may propose large rings, but may not take all memory.
     let mut server = Node::new();
     let geometry = Geometry {
         cells: 4096,
@@ -89,7 +89,7 @@ fn who_offers_too_much_is_told_what_there_is_room_for() {
     assert_eq!(Rogue::hear(&socket), less);
     assert_eq!(server.port.stats().bytes, 0);
     assert_eq!(server.port.stats().asleep, 1);
-    // Between two of ours, one of which has less to give.
+    // Two correct ports, one with less memory.
     let mut small = node_with(room_for(1));
     let mut plenty = Node::new();
     link_up(&mut plenty, &mut small);

@@ -1,4 +1,4 @@
-//! Connecting of two ports: the listener, the caller, and failures between.
+//! Connecting two ports: the listener, the caller, and failures between.
 
 use super::limit::TCP;
 use super::{Event, Node, fresh_name, link_up};
@@ -35,7 +35,7 @@ fn without_a_listener_there_is_no_route() {
     assert_eq!(a.port.link_count(), 0);
 }
 
-/// A listener that takes one connection, which it has, and then none until it accepts.
+/// Creates a listener whose backlog is full with one connection.
 fn full_backlog() -> (Name, Socket, Socket) {
     let name = fresh_name();
     let listener = Socket::listen(name).unwrap();
@@ -107,7 +107,7 @@ fn links_beyond_the_limit_are_refused_on_either_side() {
     let second = a.connect(&b).unwrap();
     b.poll_until_idle();
     a.poll_until_idle();
-    // It listens, after all.
+    // The listener exists after all.
     assert_eq!(a.take(), [Event::Down(second, LinkDown::Unreachable)]);
     let Name {
         board, endpoint, ..

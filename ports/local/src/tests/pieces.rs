@@ -6,7 +6,7 @@ use crate::pieces::STREAMED_MAX;
 use mx_proto::LinkId;
 use mx_proto::port::{Body, LinkControl, LinkDown, Port, SendError, Sent};
 
-/// Bytes that say where they are.
+/// Returns bytes that identify their position.
 fn body(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at / 7 % 251) as u8).collect()
 }
@@ -20,7 +20,7 @@ fn send_long(from: &mut Node, link: LinkId, memory: &Vec<u8>) -> Result<Sent, Se
     from.port.send(link, &header(memory.len()), &body)
 }
 
-/// Sends it, and a packet behind it; the other side takes a few at a time.
+/// Sends a long body and a packet after it; the receiver takes a few pieces at a time.
 fn send_and_take(a: &mut Node, ab: LinkId, b: &mut Node, memory: &Vec<u8>) {
     let mut sent = match send_long(a, ab, memory) {
         Ok(Sent::Whole) => memory.len(),
@@ -110,7 +110,7 @@ fn armed_sleeping_sender_is_woken_for_room() {
     for long in [true, false] {
         let (mut a, ab, mut b, _) = linked();
         a.poll_until_idle();
-        // No far areas: to get them the sides talk over the socket.
+        // Prevents far areas, for which the sides would exchange messages over the socket.
         a.port.links.get_mut(ab).unwrap().streaming = true;
         assert!(a.port.arm());
         let memory = body(STREAMED_MAX);
@@ -127,7 +127,7 @@ fn armed_sleeping_sender_is_woken_for_room() {
 
 #[test]
 fn pieces_that_do_not_fit_together_end_their_link() {
-    // A piece that is longer than what is left; a body that is too long; two opinions about a length.
+    // A piece longer than the rest, a body that is too long, two inconsistent lengths.
     for (len, piece) in [(40_000, 10_000), (STREAMED_MAX + 1, 0), (4, 0), (33_000, 0)] {
         let (mut a, ab, mut b, ba) = linked();
         let first = body(32 << 10);

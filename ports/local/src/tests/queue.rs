@@ -7,7 +7,7 @@ use mx_proto::port::{Close, LinkControl, LinkDown, Sent};
 use mx_proto::round::{Next, PortEvent};
 use mx_proto::{Clock, LinkId, Source};
 
-/// Gives a link without rings a reason for attention, as far as possible as its peer does.
+/// Gives a link without rings a reason for attention, in the way its peer would if possible.
 fn give_reason(reason: Reason, node: &mut Node, link: LinkId, peer: &mut Node, back: LinkId) {
     match reason {
         Reason::Ended => node.port.fail(link),
@@ -102,7 +102,7 @@ fn the_next_link_with_its_place_does_not_inherit_them() {
         assert_eq!(b.take(), [Event::Up(bc)], "{reason:?}");
         assert!(b.port.queue.is_empty());
         a.poll_until_idle();
-        // A link that has ended says no Bye.
+        // A link that has ended sends no Bye.
         let down = match reason {
             Reason::Ended => LinkDown::Reset,
             _ => LinkDown::Closed,
@@ -111,7 +111,7 @@ fn the_next_link_with_its_place_does_not_inherit_them() {
     }
 }
 
-/// Begins a round, closes the link at its first packet, and returns the events that follow.
+/// Begins a round, closes the link at its first packet, and returns the number of later events.
 fn close_at_first_packet(node: &mut Node, link: LinkId) -> usize {
     node.port.begin_round(0, node.clock.now(), 64);
     let first = node.port.next_event();
@@ -130,7 +130,7 @@ fn close_at_first_packet(node: &mut Node, link: LinkId) -> usize {
 #[test]
 fn a_link_closed_while_its_socket_is_read_gives_nothing_more() {
     let (mut a, ab, mut b, ba) = asleep();
-    // From the side that hands no memory over.
+    // Sent by the side that offers no memory.
     for at in 0..3 {
         assert_eq!(b.send(ba, &[at]), Ok(Sent::Whole));
     }
@@ -172,7 +172,7 @@ fn the_ring_is_emptied_before_the_socket_is_read_on() {
         let mut body = [0];
         b.port.lent().copy_to(0, &mut body);
         assert_eq!(body, [at]);
-        // A link whose rings go has its packets first.
+        // Packets in the rings come before the rings are freed.
         assert_eq!(stage(&b, ba) == Stage::Suspending, at < 3);
     }
 }

@@ -1,4 +1,4 @@
-//! Peers whose messages about memory and suspension no peer of ours sends.
+//! Peers whose messages about memory and suspension violate the protocol.
 
 use super::idle::{IDLE, Stage, send_through, stage};
 use super::strangers::{GEOMETRY, HELLO, Rogue, pipe, sealed_memfd};
@@ -10,7 +10,7 @@ use mx_proto::port::{Close, LinkControl, LinkDown};
 use mx_proto::{Clock, LinkId};
 use std::os::fd::OwnedFd;
 
-/// A server with a link to a rogue that the endpoint knows of.
+/// Creates a server with a link to a rogue that the endpoint knows.
 fn with_rogue() -> (Node, Rogue, LinkId) {
     let mut server = Node::new();
     let rogue = Rogue::connect(&mut server);
@@ -22,7 +22,7 @@ fn with_rogue() -> (Node, Rogue, LinkId) {
 }
 
 impl Rogue {
-    /// Suspends the link, as a peer of ours would.
+    /// Suspends the link, as a correct peer would.
     fn suspend(&self, server: &mut Node, link: LinkId) {
         self.socket
             .send(&ControlMessage::Suspend(1).encode(), None)
@@ -37,13 +37,13 @@ fn offer_of(geometry: Geometry) -> [u8; MESSAGE_LEN] {
     ControlMessage::Offer(geometry).encode()
 }
 
-/// A packet as it comes over the socket.
+/// Builds a packet as sent over the socket.
 fn packet(len: usize, said: usize) -> Vec<u8> {
     [header(said).as_slice(), &vec![7; len]].concat()
 }
 
-/// A message and its descriptor; whether it is out of place while the link is up, while we suspend it, and when it
-/// has no rings.
+/// A message and its descriptor; whether it is a violation while the link is up, while we suspend it, and while it has
+/// no rings.
 type Case = (&'static str, Vec<u8>, Option<OwnedFd>, [bool; 3]);
 
 #[test]
@@ -144,7 +144,7 @@ fn control_messages_out_of_place_fail_their_peer_and_no_other() {
     drop((controls, pipe_write));
 }
 
-/// A peer that we have called answers out of place.
+/// A peer that we called answers out of order.
 #[test]
 fn answers_out_of_place_fail_their_peer() {
     let offer = offer_of(GEOMETRY);

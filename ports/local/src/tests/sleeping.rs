@@ -1,4 +1,4 @@
-//! Wake-ups of sleepers: none too many, none lost.
+//! Wake-ups of sleepers: no superfluous ones, none lost.
 
 use super::{Event, Node, link_up, linked, readable};
 use crate::link::UNREAD_MAX;
@@ -59,7 +59,7 @@ fn no_wake_up_is_lost_between_two_threads() {
     echo.join().unwrap();
 }
 
-/// Sleeps for the next packet at once, without polling more than it has to.
+/// Sleeps for the next packet immediately, with as few polls as possible.
 fn next_body(node: &mut Node) -> Vec<u8> {
     loop {
         node.poll();
@@ -75,8 +75,8 @@ fn next_body(node: &mut Node) -> Vec<u8> {
 
 #[test]
 fn no_wake_up_for_room_is_lost_between_two_threads() {
-    // The longer ones are more than what the reader gives back at a time, so that the first wake-up does
-    // not mean that there is room for the next one.
+    // The longer bodies exceed one batch of freed space, so the first wake-up does not mean that there is room for the
+    // next body.
     for len in [3_000, DATA_MAX] {
         wake_ups_for_room(len);
     }
@@ -154,7 +154,7 @@ fn doorbells_for_a_sleeper(clients: usize) {
         while !server.port.arm() {
             server.poll_until_idle();
         }
-        // The sleeper has not noticed yet; another thread polls meanwhile, and more than once.
+        // Another thread polls, repeatedly, before the sleeper reacts.
         for round in 0..3u8 {
             for (client, link) in clients.iter_mut().zip(&links) {
                 assert!(!readable(server.port.descriptors().data));
@@ -168,7 +168,7 @@ fn doorbells_for_a_sleeper(clients: usize) {
             }
         }
         server.port.disarm();
-        // Awake again: no link is forgotten, active or idle.
+        // After waking no link is forgotten, active or idle.
         for (client, link) in clients.iter_mut().zip(&links) {
             client.send(*link, b"x").unwrap();
             for _ in 0..LISTEN_EVERY_EMPTY {
@@ -179,7 +179,7 @@ fn doorbells_for_a_sleeper(clients: usize) {
     }
 }
 
-/// Wake-ups are not read: a socket full of them would not take the one that is needed.
+/// Unread wake-ups must not fill the socket, which would lose a later one.
 #[test]
 fn unread_wake_ups_never_keep_a_later_one_away() {
     let (mut a, ab, mut b, ba) = linked();
@@ -191,7 +191,7 @@ fn unread_wake_ups_never_keep_a_later_one_away() {
         }
         a.send(ab, &round.to_le_bytes()).unwrap();
         b.port.disarm();
-        // The packet is found without a look at the doorbells.
+        // The packet is found without reading the doorbells.
         b.port.note_told();
         while b.poll_active(8) {}
         let unread = b.port.links.get(ba).unwrap().unread;
@@ -208,7 +208,7 @@ fn unread_wake_ups_never_keep_a_later_one_away() {
     assert_eq!(b.bodies(), [b"last".to_vec()]);
 }
 
-/// A doorbell of a link that carries packets is not read, and anything else at once.
+/// Doorbells of a link that carries packets stay unread; any other message is read at once.
 #[test]
 fn a_control_message_behind_unread_wake_ups_is_heard() {
     let (mut a, ab, mut b, ba) = linked();

@@ -1,4 +1,4 @@
-//! Peers that do not play by the rules.
+//! Peers that violate the protocol.
 
 use super::cycles::Random;
 use super::limit::TCP;
@@ -14,7 +14,7 @@ use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// A hand-made initiator.
+/// Hand-made initiator.
 pub(super) struct Rogue {
     pub(super) socket: Socket,
     pub(super) region: Region,
@@ -44,7 +44,7 @@ impl Rogue {
         Self { socket, region }
     }
 
-    /// The next control message on `socket`, past doorbells and packets.
+    /// Returns the next control message on `socket`, skipping doorbells and packets.
     pub(super) fn hear(socket: &Socket) -> ControlMessage {
         let mut message = [0; 40_000];
         loop {
@@ -66,7 +66,7 @@ impl Rogue {
         }
     }
 
-    /// Puts a packet with an empty body into cell `cell` of the first lap.
+    /// Writes a packet with an empty body into cell `cell` of the first lap.
     pub(super) fn write_packet(&self, cell: usize) {
         let at = GEOMETRY.cells_at(0) + cell * CELL;
         self.write(at + 8, &header(0));
@@ -106,7 +106,7 @@ fn random_scribbling_never_hurts_more_than_its_own_link() {
         server.poll_until_idle();
         let from = last_link(&server.take());
         for _ in 0..50 {
-            // Mostly where it matters: the heads and the cells.
+            // Mostly in the heads and the cells.
             let span = if random() % 4 == 0 {
                 GEOMETRY.total()
             } else {
@@ -144,7 +144,7 @@ fn random_scribbling_never_hurts_more_than_its_own_link() {
             .count();
     }
     assert!(ended > 0);
-    // The last one's end may not have been seen yet.
+    // The last link's end may not have been noticed yet.
     for _ in 0..1000 {
         if server.port.link_count() == 1 {
             break;
@@ -167,7 +167,7 @@ fn scribbling_while_we_read_is_no_worse() {
             let mut random = Random(round * 2 + 1);
             for _ in 0..20_000 {
                 let seed = random.next();
-                // The flags, lengths and headers of a few cells, never quite as they should be.
+                // Slightly wrong flags, lengths and headers of a few cells.
                 let cell = (seed % 128) as usize;
                 let at = GEOMETRY.cells_at(0) + cell * CELL;
                 let len = seed >> 20 & 0xffff;
@@ -191,7 +191,7 @@ fn scribbling_while_we_read_is_no_worse() {
     }
 }
 
-/// Sends `message` with descriptors as the first message of a stranger; returns the socket.
+/// Sends `message` with a descriptor as a stranger's first message; returns the socket.
 fn say(to: &mut Node, message: &[u8], fd: Option<&OwnedFd>) -> Socket {
     let socket = Socket::new().unwrap();
     socket.connect(to.name()).unwrap();
@@ -236,7 +236,7 @@ fn bad_handshakes_are_refused_and_their_descriptors_closed() {
     let mut answer = [0; MESSAGE_LEN];
     assert!(matches!(socket.receive(&mut answer), Ok(Received::HangUp)));
     assert_eq!(server.port.stats().refused, 6);
-    // No memory at all, memory of another size, memory that is not sealed, no memory but a file.
+    // No memory, memory of another size, unsealed memory, a file.
     let small = sealed_memfd(4096);
     let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
     for fd in [None, Some(&small), Some(&pipe_write), Some(&file)] {
@@ -257,7 +257,7 @@ fn bad_handshakes_are_refused_and_their_descriptors_closed() {
     assert_eq!((server.port.link_count(), server.take()), (0, vec![]));
 }
 
-/// Bytes of version 4, which do not change when the version does.
+/// Hello of version 4, whose bytes never change.
 const KEPT_HELLO: [u8; MESSAGE_LEN] = *b"mx-hello\x04\0\0\0\x01\0\0\0\x03\0\0\0\0\0\0\0";
 
 #[test]
@@ -298,7 +298,7 @@ fn more_descriptors_than_expected_are_closed_and_refused() {
     }
 }
 
-/// All copies of a pipe's other end are closed.
+/// Checks that all copies of a pipe's write end are closed.
 pub(super) fn assert_ended(pipe_read: OwnedFd) {
     let mut rest = Vec::new();
     std::fs::File::from(pipe_read)
@@ -309,7 +309,7 @@ pub(super) fn assert_ended(pipe_read: OwnedFd) {
 
 pub(super) fn pipe() -> (OwnedFd, OwnedFd) {
     let mut fds = [0; 2];
-    // SAFETY: room for two descriptors, which are fresh and not owned elsewhere.
+    // SAFETY: `fds` is writable; the descriptors are fresh and not owned elsewhere.
     unsafe {
         assert_eq!(libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC), 0);
         (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1]))
@@ -360,7 +360,7 @@ fn a_silent_stranger_is_dropped_after_a_while() {
     server.clock.advance(Duration::from_millis(4999));
     server.poll_until_idle();
     assert_eq!(server.port.link_count(), 1);
-    // The last look came late: what it has sent may lie there unread.
+    // The last check came late: the stranger's messages may be unread.
     server.clock.advance(Duration::from_millis(1));
     server.poll_until_idle();
     assert_eq!(

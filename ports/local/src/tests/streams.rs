@@ -8,10 +8,10 @@ use mx_proto::LinkId;
 use mx_proto::port::{SendError, Sent};
 
 const CHUNK: usize = 32 * 1024;
-/// Bytes that a sender puts down, at least, before the receiver looks.
+/// Minimum number of bytes that a sender can send before the receiver looks.
 const AHEAD: usize = 2 << 20;
 
-/// Chunks that say which one they are.
+/// Numbered chunks.
 #[derive(Default)]
 struct Chunks {
     sent: u32,
@@ -19,7 +19,7 @@ struct Chunks {
 }
 
 impl Chunks {
-    /// Sends until there is no room; how many that were.
+    /// Sends until there is no room; returns the number of chunks.
     fn send(&mut self, from: &mut Node, link: LinkId) -> usize {
         let before = self.sent;
         loop {

@@ -1,4 +1,4 @@
-//! Another user of this machine: what it can hold, and whom it can speak for.
+//! Another user of this machine: its limits on memory, and on endpoints that it may claim.
 
 use super::strangers::Rogue;
 use super::{Event, Node, link_up};
@@ -10,8 +10,8 @@ use mx_proto::port::{LinkControl, Sent};
 use mx_proto::{Clock, LinkId};
 use std::time::{Duration, Instant};
 
-/// Runs `what` as another user, in a process of its own that lives until the guard goes. `None`, and
-/// a line that says so: we may not.
+/// Process of another user, which runs `what` and lives until the guard is dropped. `None`, with a message: not
+/// permitted.
 struct Other(i32);
 
 impl Other {
@@ -21,11 +21,11 @@ impl Other {
             eprintln!("SKIPPED: only root can be another user");
             return None;
         }
-        // SAFETY: the child uses nothing that another thread may have left locked but the allocator,
-        // which the C library hands over whole, and ends without returning.
+        // SAFETY: the child uses nothing that another thread may have left locked but the allocator, which the C
+        // library hands over consistent, and ends without returning.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: plain system calls; so that it does not outlive the test, either.
+            // SAFETY: plain system calls; the first ends the child with the test.
             unsafe {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 if libc::setuid(user) == 0 {
@@ -51,7 +51,7 @@ impl Drop for Other {
     }
 }
 
-/// Lets the server look until `done`, at most for 20 s.
+/// Polls the server until `done`, for at most 20 s.
 fn serve(server: &mut Node, mut done: impl FnMut(&mut Node) -> bool) -> Duration {
     let began = Instant::now();
     while !done(server) {
@@ -65,7 +65,7 @@ fn serve(server: &mut Node, mut done: impl FnMut(&mut Node) -> bool) -> Duration
     began.elapsed()
 }
 
-/// Keeps what a process has until it is killed.
+/// Keeps a value until the process is killed.
 fn stay<T>(_kept: T) {
     loop {
         std::thread::park();
@@ -91,7 +91,7 @@ fn another_user_that_attaches_without_end_keeps_no_peer_out() {
             rogue.clock.advance(Duration::from_millis(60));
             rogue.poll_until_idle();
         }
-        // They stay, with what they hold.
+        // The links stay, with their memory.
         loop {
             rogue.poll_until_idle();
             std::thread::yield_now();
@@ -103,7 +103,7 @@ fn another_user_that_attaches_without_end_keeps_no_peer_out() {
     serve(&mut server, |it| it.port.stats().over_share > 0);
     let held = server.port.stats().bytes;
     assert!(held > 4 << 20 && held <= 8 << 20, "{held} bytes");
-    // A third user gets in, while they are still there.
+    // A third user gets in meanwhile.
     let honest = move || {
         let mut honest = Node::new();
         let board = name.board;
@@ -124,8 +124,7 @@ fn another_user_that_attaches_without_end_keeps_no_peer_out() {
     let left = server.port.stats().bytes;
     eprintln!("another user held {held} bytes of 16 MiB; a third one got in after {took:?}");
     assert!(left >= held);
-    // The others were not introduced in time. Those that waited for a place come after them, and go,
-    // too.
+    // The strangers were not introduced in time; those that were still waiting to be accepted time out after them.
     serve(&mut server, |it| {
         it.clock.advance(Duration::from_millis(5001));
         it.poll_until_idle();
@@ -155,7 +154,7 @@ fn user_may_claim_only_endpoints_that_it_has_open() {
         std::thread::yield_now();
     }
     assert!(!server.port.user_has(65_532, theirs.endpoint));
-    // Root, and ourselves, may do anything here anyway.
+    // Root and our user may claim any endpoint.
     assert!(server.port.user_has(0, theirs.endpoint));
 }
 
@@ -177,15 +176,15 @@ fn who_is_asked_about_its_endpoint_is_not_disturbed() {
     assert_eq!(asked.bodies(), [b"on"]);
 }
 
-/// Makes this thread alone another user: really, effectively, and as its saved one. With
-/// `u32::MAX` that stays as it is. False: it may not.
+/// Makes only this thread another user: real, effective and saved; `u32::MAX` keeps one. Returns false if not
+/// permitted.
 fn become_user(real: u32, effective: u32, saved: u32) -> bool {
     // SAFETY: plain system call, which the C library does not repeat on other threads.
     unsafe { libc::syscall(libc::SYS_setresuid, real, effective, saved) == 0 }
 }
 
-/// The result of `what`, run as root on a thread of its own, which may become another user; the server
-/// looks meanwhile, and once more. `None`: we are not root.
+/// Returns the result of `what`, run as root on a thread of its own, which may become another user; polls the server
+/// meanwhile and once more. `None`: not root.
 fn beside_root<T: Send>(server: &mut Node, what: impl FnOnce() -> T + Send) -> Option<T> {
     // SAFETY: plain system call.
     if unsafe { libc::geteuid() } != 0 {
@@ -200,7 +199,7 @@ fn beside_root<T: Send>(server: &mut Node, what: impl FnOnce() -> T + Send) -> O
     })
 }
 
-/// A link to the server that is up, and whose first packet has been sent.
+/// Creates a link to the server that is up, and whose first packet has been sent.
 fn call(client: &mut Node, (board, endpoint): (u32, u32)) -> LinkId {
     let link = client.port.connect_to(board, endpoint, client.clock.now());
     let link = link.unwrap();
@@ -275,7 +274,7 @@ fn no_user_speaks_for_an_endpoint_of_another() {
             assert_eq!(say(of_mine, user).unwrap(), denied);
             assert_eq!(say(4_000_000_000, user).unwrap(), denied);
         }
-        // It is not root, and cannot say so.
+        // The process is not root, and cannot claim to be.
         for user in [0, 65_528] {
             let refused = say(of_mine, Some(user)).unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
