@@ -1,18 +1,18 @@
-//! Whether closing a registration ends the access to its memory: what this port's rule rests on, so every
-//! provider with reads is asked before it is given memory of messages.
+//! Checks that closing a registration ends access to its memory. The port's main rule depends on that, so every
+//! provider with reads is tested before it gets memory of messages.
 //!
 //! ```text
-//!   an endpoint that knows itself:   register, fi_read ........... gives what is there
-//!                                    fi_close(registration)
-//!                                    fi_read with the old key .... fails
+//!   an endpoint with its own address:   register, fi_read ........... returns the memory's contents
+//!                                       fi_close(registration)
+//!                                       fi_read with the old key .... fails
 //! ```
 //!
-//! A registration cache (`FI_MR_CACHE_MAX_COUNT`) only lays a closed registration aside, and the card goes on.
-//! Who loads libfabric first decides about the cache, so setting the variable is not enough.
+//! A registration cache (`FI_MR_CACHE_MAX_COUNT`) keeps a closed registration, so the card still has access. The first
+//! code to load libfabric decides about the cache, so setting the variable is not enough.
 //!
-//! Done in a domain of its own: a refused read breaks the connection that it goes over.
+//! Runs in a separate domain: a rejected read breaks its connection.
 //!
-//! Owns: the question. Out of scope: what follows from the answer (`provider`).
+//! Owns: the test. Out of scope: consequences of its result (`provider`).
 
 use super::ops::{Op, Ops};
 use super::provider::Choice;
@@ -22,12 +22,12 @@ use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Mr, OpenParams, Role, Wai
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Nothing if closing ends access, or the reason why that is not known.
+/// Returns `Ok` if closing ends access, or the reason why that is not known.
 pub(super) fn ends_with_registration(
     library: &Arc<Library>,
     choice: &Choice,
 ) -> Result<(), String> {
-    // Both outlive the domain.
+    // Declared first, so that both outlive the domain.
     let pages = Pages::new().ok_or("there is no memory to try it with")?;
     let mut ops = Ops::default();
     let terms = OpenParams {
@@ -38,7 +38,7 @@ pub(super) fn ends_with_registration(
     let domain = Domain::open(Arc::clone(library), &choice.info, terms).map_err(text)?;
     let main = domain.endpoint(Role::Main).map_err(text)?;
     if choice.plan.terms.provider == "efa" && main.emulates_reads() {
-        // The side that is read from would end the process.
+        // Emulated reads would abort the process of the side that is read.
         return Err("its reads are made by software".into());
     }
     let itself = domain.insert(main.address()).map_err(text)?;
@@ -60,7 +60,7 @@ pub(super) fn ends_with_registration(
         from: (itself, source.remote_base(pages.start(0)), source.key()),
     };
     pages.fill(0, b'a');
-    // What fails now and then says nothing.
+    // An occasional failure proves nothing.
     let mut first = Err(None);
     for _ in 0..TRIES {
         pages.fill(1, 0);
@@ -71,7 +71,7 @@ pub(super) fn ends_with_registration(
         }
     }
     if let Err(code) = first {
-        // A connection that comes up this late has messages of its own under way (`Ep::close`).
+        // A connection that comes up this late still exchanges messages of its own (`Ep::close`).
         (0..SETTLING).for_each(|_| drop(reader.events(Instant::now())));
         let why = code.map_or_else(
             || "it does not end".to_owned(),
@@ -91,7 +91,7 @@ pub(super) fn ends_with_registration(
     }
 }
 
-/// Reads of the endpoint from itself.
+/// Endpoint that reads from itself.
 struct Reader<'a> {
     domain: &'a Domain,
     main: &'a Ep,
@@ -102,7 +102,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Makes a read. Returns the error of a refused one, none if it does not end.
+    /// Reads once. Fails with the error of a rejected read, or `None` if the read does not end.
     fn read(&mut self) -> Result<(), Option<i32>> {
         let until = Instant::now() + TIME;
         let (into, landing) = self.into;
@@ -110,12 +110,11 @@ impl Reader<'_> {
         let (peer, remote, key) = self.from;
         let context = loop {
             let context = self.ops.begin(Op::Read(0));
-            // SAFETY: pages and contexts outlive the endpoint; the pages are only looked at when the
-            // read has ended.
+            // SAFETY: pages and contexts outlive the endpoint; the pages are accessed only after the read has ended.
             let posted = unsafe { self.main.read(into, LEN, desc, peer, remote, key, context) };
             match posted {
                 Ok(()) => break context,
-                // Connections are made by looking at the queue.
+                // Reading the queue makes progress on connecting.
                 Err(FI_EAGAIN) if Instant::now() < until => {
                     self.ops.end(context);
                     self.events(until);
@@ -147,13 +146,13 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The events in the queue now. After a while there is a pause before it is read.
+    /// Returns the events in the queue now, after a pause once [`BUSY`] is over.
     fn events(&self, until: Instant) -> Vec<CqEvent> {
         if until.saturating_duration_since(Instant::now()) < TIME - BUSY {
             std::thread::sleep(PAUSE);
         }
         let mut events = Vec::new();
-        // A queue that is broken ends nothing.
+        // A broken queue completes nothing.
         let _ = self.domain.read(&mut events, 16);
         events
     }
@@ -172,13 +171,13 @@ impl Pages {
     }
 
     fn fill(&self, page: usize, byte: u8) {
-        // SAFETY: within the region, which is ours; no Rust reference to it exists.
+        // SAFETY: within our region, to which no Rust reference exists.
         unsafe { std::ptr::write_bytes(self.start(page), byte, LEN) };
     }
 
     fn hold(&self, page: usize, byte: u8) -> bool {
         let start = self.start(page);
-        // SAFETY: as above, and written before.
+        // SAFETY: as above, and initialised before.
         (0..LEN).all(|at| unsafe { start.wrapping_add(at).read_volatile() } == byte)
     }
 }
@@ -189,20 +188,19 @@ impl Drop for Pages {
     }
 }
 
-/// Bytes of each.
+/// Bytes of each page.
 const LEN: usize = 4096;
 
-/// The time that a read may take, with the connection it makes: of which a packet may be lost, and sent again after
-/// four seconds.
+/// Time limit of a read, including connecting: a lost packet of which may be resent only after four seconds.
 const TIME: Duration = Duration::from_secs(10);
 
-/// So long the queue is looked at without pauses.
+/// Time for which the queue is read without pauses.
 const BUSY: Duration = Duration::from_millis(5);
 
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Reads of the queue, with pauses, before a connection is closed that may have just been made.
+/// Number of queue reads, with pauses, before a perhaps new connection is closed.
 const SETTLING: usize = 100;
 
-/// First reads that may fail.
+/// Maximum number of attempts at the first read.
 const TRIES: usize = 5;

@@ -1,10 +1,10 @@
-//! Peers' addresses in the provider's address vector, each once.
+//! Peers' addresses in the provider's address vector, each inserted once.
 //!
 //! ```text
 //!   [bytes of an endpoint address] --take--> number, used by n links --give--> (0 links) fi_av_remove
 //! ```
 //!
-//! Several links may lead to one address: both sides connected at once, or the peer reconnected.
+//! Several links may lead to one address, after simultaneous connects or a reconnect.
 //!
 //! Owns: the numbers and their reference counts.
 //! Out of scope: links.
@@ -12,7 +12,7 @@
 use mx_port_fabric::{Domain, FabricError};
 use std::collections::HashMap;
 
-/// The addresses in use.
+/// Addresses in use.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     numbers: HashMap<Vec<u8>, u64>,
@@ -20,7 +20,7 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// The provider's number for an address. [`Addresses::give`] gives it back.
+    /// Returns the provider's number for an address, and counts a user; [`Addresses::give`] releases it.
     pub(super) fn take(&mut self, domain: &Domain, bytes: &[u8]) -> Result<u64, FabricError> {
         if let Some(number) = self.numbers.get(bytes)
             && let Some((_, users)) = self.users.get_mut(number)
@@ -41,13 +41,13 @@ impl Addresses {
         }
     }
 
-    /// The address with a number.
+    /// Returns the address of a number.
     pub(super) fn bytes(&self, number: u64) -> Option<&[u8]> {
         let (bytes, _) = self.users.get(&number)?;
         Some(bytes)
     }
 
-    /// Removes a user of a number.
+    /// Removes a user of a number; the last removes the address from the vector.
     pub(super) fn give(&mut self, domain: &Domain, number: u64) {
         let Some((bytes, users)) = self.users.get_mut(&number) else {
             return;

@@ -1,27 +1,26 @@
-//! Bounce buffers: memory that cards read into if their access to application memory could not be
-//! ended.
+//! Bounce buffers: memory for reads whose access to application memory could not be ended.
 //!
 //! ```text
 //!   peer's memory --fi_read--> bounce buffer --copied--> the receive, unless it was cancelled
 //!                               |
-//!                               `-- cancelled: the bounce buffer waits for the card
+//!                               `-- cancelled: the bounce buffer waits for the completion
 //! ```
 //!
-//! A provider that asks for no local registration (`FI_MR_LOCAL`) has none that could be closed: it
-//! keeps the memory until the operation completes, which with a dead peer may be never.
+//! A provider that requires no local registration (`FI_MR_LOCAL`) has none to close: it uses the memory until the
+//! operation completes, which with a dead peer may be never.
 //!
 //! Owns: the memory. It must outlive the endpoint.
 //! Out of scope: reads.
-//! Cost: one copy; memory grows to what is under way at once, and to [`MOST`] buffers.
+//! Cost: one copy; memory grows with the concurrent reads, up to [`MOST`] buffers.
 
-/// Bytes of a buffer: the longest piece of a read through one. A card carries it in some
-/// microseconds, and it is still in a cache when it is copied.
+/// Bytes of a buffer: the longest piece of a read through one. A card transfers it in some microseconds, and it is
+/// still in a cache when copied.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
 
-/// Bounce buffers there may be: 128 MiB, reached only when many peers are read from at once.
+/// Maximum number of bounce buffers: 128 MiB, reached only by reads from many peers at once.
 pub(super) const MOST: usize = 512;
 
-/// All buffers of an endpoint.
+/// Bounce buffers of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct BounceBuffers {
     memory: Vec<Box<[u8]>>,
@@ -29,7 +28,7 @@ pub(super) struct BounceBuffers {
 }
 
 impl BounceBuffers {
-    /// A buffer and where it is; `None` when all are taken.
+    /// Takes a buffer; returns its number and address, or `None` if all are taken.
     pub(super) fn take(&mut self) -> Option<(u32, *mut u8)> {
         if self.free.is_empty() {
             if self.memory.len() >= MOST {
@@ -43,7 +42,7 @@ impl BounceBuffers {
         Some((buffer, memory.as_mut_ptr()))
     }
 
-    /// The bytes that have arrived in a buffer. The card must not be writing there.
+    /// Returns the bytes that have arrived in a buffer. The card must no longer write to it.
     pub(super) fn bytes(&self, buffer: u32, len: usize) -> &[u8] {
         self.memory
             .get(buffer as usize)
@@ -51,13 +50,13 @@ impl BounceBuffers {
             .unwrap_or(&[])
     }
 
-    /// Returns a buffer into which nothing is written any more.
+    /// Releases a buffer that is no longer written to.
     pub(super) fn give(&mut self, buffer: u32) {
         debug_assert!(!self.free.contains(&buffer), "buffer {buffer} twice");
         self.free.push(buffer);
     }
 
-    /// Bounce buffers that are taken.
+    /// Number of bounce buffers that are taken.
     #[cfg(test)]
     pub(super) fn taken(&self) -> usize {
         self.memory.len() - self.free.len()

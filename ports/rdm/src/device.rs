@@ -1,14 +1,14 @@
-//! The interface that a provider with IP addresses uses.
+//! Interface that a provider with IP addresses uses.
 //!
 //! ```text
-//!   asked for (an address, a board)   that one, and no other
-//!   nothing asked for                 the first of the machine's, in their order, that a provider offers
-//!   these change                      the same choice again; another result: everything is opened anew there
-//!   a first peer, nothing asked for   the one that leads to that peer
+//!   requested (an address, a board)   that interface only
+//!   not requested                     the first of the machine's, in their order, that a provider offers
+//!   interfaces change                 the choice is repeated; if it differs, everything is reopened there
+//!   a first peer, not requested       the interface that leads to that peer
 //! ```
 //!
-//! A domain is bound to one interface for its life. So a port that was opened before there was a network is on
-//! the loopback, and one whose address has gone is nowhere.
+//! A domain stays bound to one interface. So a port that was opened before there was a network is on the loopback, and
+//! one whose address has been removed is unreachable.
 //!
 //! Owns: the choice of the address. Out of scope: providers.
 
@@ -19,17 +19,17 @@ use mx_port_base::interfaces::{is_of_this_host, source_to};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// The interface to use.
+/// Request for an interface.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Device {
-    /// The address of the only one.
+    /// Address of the only interface to use; `None`: the best.
     pub bind: Option<IpAddr>,
-    /// The addresses of this machine's interfaces, the one to be preferred first.
+    /// Addresses of this machine's interfaces, in order of preference.
     pub order: Vec<IpAddr>,
 }
 
 impl Device {
-    /// The one with that address.
+    /// Requests the interface with that address.
     pub fn only(address: IpAddr) -> Self {
         Self {
             bind: Some(address),
@@ -37,13 +37,13 @@ impl Device {
         }
     }
 
-    /// The place of an address in the order; one that is not there comes last.
+    /// Returns the position of an address in the order; unknown addresses come last.
     pub(crate) fn place_of(&self, address: IpAddr) -> usize {
         let place = self.order.iter().position(|known| *known == address);
         place.unwrap_or(self.order.len())
     }
 
-    /// Whether what is at that address should be elsewhere.
+    /// Returns whether a port at `address` should move.
     fn wants_to_leave(&self, address: IpAddr) -> bool {
         match self.bind {
             Some(wanted) => wanted != address,
@@ -54,13 +54,13 @@ impl Device {
 }
 
 impl RdmPort {
-    /// The address that the port is at, where it has one of IP.
+    /// Address that the port is bound to; `None` without IP.
     pub fn device_address(&self) -> Option<IpAddr> {
         self.choice.address()
     }
 
-    /// The interfaces are others now: goes to the one that would be chosen today, if it cannot stay. Links end
-    /// with that, so it waits while there are some, unless it is `settled` that things stay as they are.
+    /// Follows a change of interfaces: moves to the interface that would be chosen now, if the current one cannot stay.
+    /// Moving ends all links, so a port with links waits until the change is `settled`.
     pub fn follow(&mut self, device: Device, settled: bool) {
         self.options.device = device;
         let device = &self.options.device;
@@ -76,8 +76,8 @@ impl RdmPort {
         }
     }
 
-    /// A link with a peer at that address is about to begin: without any so far, and if none in particular is
-    /// asked for, goes to the interface that leads there. Others of this machine's need not.
+    /// Prepares for a link to a peer at that address: a port without links and without a requested interface moves to
+    /// the interface that leads there. Addresses of this machine need no move.
     pub fn face(&mut self, peer: SocketAddr) {
         let device = &self.options.device;
         if device.bind.is_some() || self.links.len() > 0 {
@@ -86,7 +86,7 @@ impl RdmPort {
         let (Some(address), Some(source)) = (self.choice.address(), source_to(peer)) else {
             return;
         };
-        // Through the loopback all addresses of this machine are reached from all.
+        // Over the loopback all addresses of this machine reach each other.
         if source == address || source == peer.ip() || source.is_loopback() {
             return;
         }

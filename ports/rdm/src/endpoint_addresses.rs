@@ -1,4 +1,4 @@
-//! The begin of links, by addresses that go over a session that has been met elsewhere.
+//! Start of links, by addresses exchanged over a session that has begun on another port.
 //!
 //! ```text
 //!   called side: offer --> our address                    Hello with the caller's --> HelloAck, up
@@ -16,12 +16,12 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 impl RdmPort {
-    /// Whether a link can be begun or offered now: the fabric is opened again if it has broken down.
+    /// Returns whether a link can be started or offered now; reopens a broken fabric when due.
     pub fn is_ready(&mut self, now: Instant) -> bool {
         self.is_open(now) && !self.links.is_full()
     }
 
-    /// Makes an end of a link for a peer. Returns our address for it.
+    /// Creates the called side's end of a link. Returns our address for it.
     pub fn offer(&mut self, now: Instant) -> Result<(LinkId, Vec<u8>), MoveRefusal> {
         let cookie = self.cookie(now)?;
         let link = self.links.offer(cookie, now);
@@ -29,7 +29,7 @@ impl RdmPort {
         Ok((link, address.emit()))
     }
 
-    /// Begins a link to a peer that has [offered](Self::offer) one, with its address.
+    /// Starts a link to a peer that has [offered](Self::offer) one, with its address.
     pub fn call(&mut self, address: &[u8], now: Instant) -> Result<LinkId, MoveRefusal> {
         let cookie = self.cookie(now)?;
         let theirs = EndpointAddress::parse(address).ok_or(MoveRefusal::Differs)?;
@@ -51,7 +51,7 @@ impl RdmPort {
         Ok(link)
     }
 
-    /// The caller of a link that we have offered says where it is.
+    /// Handles the Hello of the caller of an offered link.
     pub(super) fn on_hello(&mut self, link: LinkId, theirs: Option<EndpointAddress>) {
         let Some(fabric) = &mut self.fabric else {
             return;
@@ -67,15 +67,15 @@ impl RdmPort {
         self.send_control(link, FrameKind::HelloAck, &[]);
     }
 
-    /// Sets the epoll instance on which threads sleep from now on. The port's descriptors are added
-    /// directly: providers nest their own three deep, and the kernel allows five.
+    /// Sets the epoll instance on which threads sleep from now on. The port's descriptors are added directly: providers
+    /// nest their own three deep, and the kernel allows five.
     pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
         self.let_go();
         self.nest = Epoll::of(epoll)?;
         Ok(())
     }
 
-    /// Draws the cookie of one more link, if there may be one.
+    /// Generates the cookie of another link, if one is possible.
     fn cookie(&mut self, now: Instant) -> Result<u64, MoveRefusal> {
         if !self.is_open(now) {
             return Err(MoveRefusal::Failed);
@@ -86,7 +86,7 @@ impl RdmPort {
         random::nonzero().map_err(|_| MoveRefusal::Failed)
     }
 
-    /// Our address for the peer of a link. `None` when the link or the fabric is gone.
+    /// Returns our address for the peer of a link; `None` if the link or the fabric is closed.
     fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
         let (fabric, link) = (self.fabric.as_ref()?, self.links.of(link)?);
         let terms = &fabric.plan().terms;

@@ -1,4 +1,4 @@
-//! An opened domain and all its objects.
+//! Open domain and all its objects.
 //!
 //! ```text
 //!   remote   registrations -----------.
@@ -7,11 +7,10 @@
 //!                                          closed from left to right, memory last
 //! ```
 //!
-//! If a provider fails, or keeps memory it must not keep, all of this is dropped and opened anew;
-//! the links go down.
+//! If a provider fails, or keeps memory that it must return, all of this is dropped and reopened; the links go down.
 //!
 //! Owns: libfabric's objects and their memory.
-//! Out of scope: links beyond their names, the endpoint.
+//! Out of scope: links beyond their ids, the endpoint.
 
 use super::addresses::Addresses;
 use super::bounce::BounceBuffers;
@@ -32,11 +31,10 @@ use mx_proto::LinkId;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Everything opened. The order of the members is that in which they go: all memory that a provider
-/// may have been given, contexts included, comes after what was opened, also after what would not be
-/// closed at once.
+/// All open objects. The fields are dropped in order: all memory that a provider may use, contexts included, comes
+/// after the objects, including those that fail to close at once.
 pub(super) struct Fabric {
-    /// `None` where the provider has no real RMA.
+    /// `None` if the provider has no real RMA.
     pub(super) remote: Option<Remote>,
     pub(super) main: Option<Ep>,
     pub(super) domain: Domain,
@@ -45,35 +43,35 @@ pub(super) struct Fabric {
     pub(super) bounce: BounceBuffers,
     pub(super) ops: Ops,
     pub(super) addresses: Addresses,
-    /// The paths of messages.
+    /// Paths of messages.
     plan: Plan,
-    /// Signs of life that wait for their link.
+    /// Progress reports that wait to be sent on their link.
     pub(super) out: VecDeque<(LinkId, Reading)>,
-    /// Events that have been read and not been handled, some of them out of turn by `remote`.
+    /// Completions that have been read and not handled, some of them by `remote`.
     pub(super) backlog: VecDeque<CqEvent>,
-    /// Links that have gone while the provider had slots of theirs: their address and how many.
+    /// Closed links whose frames the provider still holds: their address and number of slots.
     tombstones: HashMap<LinkId, (u64, u32)>,
-    /// There are too many tombstones.
+    /// True if tombstones hold too many slots.
     clogged: bool,
-    /// Buffer in which frames to be injected are put together.
+    /// Buffer in which injected frames are assembled.
     scratch: Vec<u8>,
 }
 
 /// Reasons why a frame was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotSent {
-    /// No room now.
+    /// There is no room now.
     Busy,
-    /// The provider will not send to that peer: its error number.
+    /// The provider rejects the send with this error number.
     Failed(i32),
 }
 
-/// Number of small frames of which one takes a slot. What is injected has no completion, and `tcp` takes any
-/// number for a peer that does not read; a slot that does not come back is the end of that.
+/// Every so many small frames, one takes a slot. Injections have no completion, and `tcp` accepts any number for a peer
+/// that does not read; a slot that stays taken stops that.
 const INJECT_RUN: u16 = 32;
 
 impl Fabric {
-    /// Opens what has been chosen.
+    /// Opens the chosen provider.
     pub(super) fn open(library: &Arc<Library>, choice: &Choice) -> Result<Self, RdmError> {
         let domain = Domain::open(Arc::clone(library), &choice.info, choice.plan.terms.clone())?;
         let main = domain.endpoint(Role::Main)?;
@@ -105,7 +103,7 @@ impl Fabric {
         Ok(fabric)
     }
 
-    /// Gives the provider every receive buffer it does not have.
+    /// Posts every receive buffer that the provider does not hold.
     pub(super) fn post_buffers(&mut self) -> Result<(), i32> {
         match &self.main {
             Some(main) => self.receive.post(main, &mut self.ops),
@@ -113,8 +111,8 @@ impl Fabric {
         }
     }
 
-    /// The peer of an endpoint address. The address is given back by [`Fabric::forget`]. `None`
-    /// when the provider refuses it.
+    /// Returns the peer of an endpoint address, whose address [`Fabric::forget`] releases; `None` if the provider
+    /// rejects it.
     pub(super) fn peer_of(&mut self, endpoint_address: &EndpointAddress) -> Option<Peer> {
         match self.addresses.take(&self.domain, &endpoint_address.address) {
             Ok(address) => Some(Peer::new(address, endpoint_address)),
@@ -132,19 +130,19 @@ impl Fabric {
         &self.plan
     }
 
-    /// The largest frame, its header included.
+    /// Largest frame in bytes, header included.
     pub(super) fn frame_max(&self) -> usize {
         self.plan().terms.frame_max
     }
 
-    /// A link can carry frames; `peer` is its address.
+    /// Records that a link to the peer with this address can carry frames.
     pub(super) fn on_link_up(&mut self, link: LinkId, peer: u64) {
         if let Some(remote) = &mut self.remote {
             remote.on_link_up(link, peer);
         }
     }
 
-    /// Lends `remote` what it needs.
+    /// Borrows `remote` and the objects that it needs.
     pub(super) fn remote(&mut self) -> Option<(&mut Remote, PortContext<'_>)> {
         let outlet = PortContext {
             domain: &self.domain,
@@ -157,7 +155,7 @@ impl Fabric {
         Some((self.remote.as_mut()?, outlet))
     }
 
-    /// Sends a frame to the peer of `link`: `len` bytes of body that `fill` writes.
+    /// Sends a frame to the peer of `link`, with `len` bytes of body that `fill` writes.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -173,7 +171,7 @@ impl Fabric {
         let plan = &self.plan;
         let (prefix, total) = (plan.prefix(), FRAME_LEN + len);
         debug_assert!(total <= plan.terms.frame_max, "a frame of {total} bytes");
-        // What is injected does not say when it has left.
+        // An injection does not report when it has left.
         let tracked = matches!(kind, FrameKind::Bye | FrameKind::Reset);
         let small = total <= plan.terms.inject_max && !tracked;
         if small && number % INJECT_RUN != INJECT_RUN - 1 {
@@ -193,8 +191,7 @@ impl Fabric {
         let bytes = &mut slot.bytes[..prefix + total];
         write(&mut bytes[prefix..], (kind, number), &peer, fill);
         let context = self.ops.begin(Op::Send(slot_number));
-        // SAFETY: the slot's memory is not touched before the completion, and outlives the
-        // endpoint.
+        // SAFETY: the slot's memory is not touched before the completion, and outlives the endpoint.
         let sent = unsafe {
             let memory = (bytes.as_ptr(), bytes.len());
             main.send(memory, slot.desc, peer.address, context, false)
@@ -209,7 +206,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Sends a frame that the provider copies at once, and never speaks of again.
+    /// Sends a frame that the provider copies at once, without a completion.
     #[inline]
     fn inject(
         &mut self,
@@ -230,7 +227,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// A slot has come back whose link is gone.
+    /// Counts a slot returned by the provider for a closed link.
     pub(super) fn tombstone_returned(&mut self, owner: LinkId) {
         let Some((address, left)) = self.tombstones.get_mut(&owner) else {
             return;
@@ -244,8 +241,7 @@ impl Fabric {
         self.count_tombstones();
     }
 
-    /// A link has been taken out of the table: what it still has here is let go of. Its memory has
-    /// been given back by `remote` already.
+    /// Releases what remains of a removed link. `remote` has already released its memory.
     pub(super) fn forget(&mut self, link: &Link) {
         self.out.retain(|(of, _)| *of != link.id);
         let Some(Peer { address, .. }) = link.peer else {
@@ -259,12 +255,12 @@ impl Fabric {
         }
     }
 
-    /// Dead peers' frames have taken up so much that the living suffer.
+    /// Returns true if frames to dead peers hold so many slots that others suffer.
     pub(super) fn is_clogged(&self) -> bool {
         self.clogged
     }
 
-    /// Slots with frames to peers that have gone.
+    /// Number of slots with frames to closed links.
     pub(super) fn lost_slots(&self) -> usize {
         let lost: u32 = self.tombstones.values().map(|(_, slots)| slots).sum();
         lost as usize
@@ -278,12 +274,12 @@ impl Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        // Registrations for peers.
+        // Closes registrations for peers first.
         self.remote = None;
         if !self.plan.terms.mr_endpoint {
             self.main = None;
         }
-        // Registrations that belong to the endpoint are closed before it.
+        // Registrations bound to the endpoint close before it.
         self.slots.close_registrations();
         self.receive.close_registrations();
         self.main = None;

@@ -1,4 +1,4 @@
-//! The header of every frame, with the link it is for.
+//! Header of every frame, with the link it is for.
 //!
 //! ```text
 //!  0      1         2        4                8                     16
@@ -7,70 +7,69 @@
 //!  |      |         | (u16)  | link (u32)     | for the link (u64)  |  little endian
 //!  +------+---------+--------+----------------+---------------------+
 //!
-//!  Packet    header of one packet of the endpoints, and its body or what fits of it
+//!  Packet    header of a packet, and its body or the part of it that fits
 //!  Rest      more of that body (see `incoming`)
-//!  Hello     does this reach you? My address  HelloAck   it does
-//!  Ping      are you there?                   Pong       I am: with the byte of the Ping, if it has one
-//!  Bye       the link is over
-//!  Reading   the sender is still reading what was registered (see `reading`)
+//!  Hello     request to open, with the caller's address    HelloAck   response
+//!  Ping      liveness probe                                Pong       response, with the Ping's byte if it has one
+//!  Bye       the link is closed
+//!  Reading   the sender is still reading registered memory (see `reading`)
 //! ```
 //!
-//! The cookie is drawn for each link, 64 bits from the kernel. That of the called side is sent only to its peer, over
-//! the session that has been met, and that of the caller in its Hello: frames of an earlier life of the peer, and those of
-//! strangers, do not have it and are dropped, whatever sender the fabric reports.
+//! Each link end has a random cookie of 64 bits. The called side sends its cookie only to its peer, over the session
+//! that began on another port, and the caller in its Hello. Frames of an earlier process of the peer, and those of
+//! strangers, lack the cookie and are dropped, whatever sender the fabric reports.
 //!
 //! Out of scope: links, libfabric.
 
-/// Bytes in front of a body. With a packet's 32 and a payload of 8 they make 56, which every
-/// provider we know injects.
+/// Bytes before a body. With a packet's header of 32 and a payload of 8 they make 56, which every known provider
+/// injects.
 pub(super) const FRAME_LEN: usize = 16;
 
-/// The version of this layout. Sides with different ones stay where they have met: an address has [`mx_port_fabric::endpoint_address::VERSION`].
+/// Version of this layout. Peers with different versions stay on the port where their session began: an address has
+/// [`mx_port_fabric::endpoint_address::VERSION`].
 const VERSION: u8 = 4;
 
-/// The body of a Ping to which only an answer that was not on its way before it will do.
+/// Body of a Ping that only a Pong sent in response clears.
 pub(super) const AT_ONCE: [u8; 1] = [1];
 
-/// The kind of a frame.
+/// Type of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum FrameKind {
-    /// A packet of the endpoints.
+    /// A packet, or its beginning.
     Packet = 1,
-    /// The fabric is tried.
+    /// Request to open the link, with the caller's address.
     Hello = 2,
-    /// The answer to a Hello: the link works.
+    /// Response to Hello: the link works.
     HelloAck = 3,
-    /// Nothing has been heard for a while.
+    /// Liveness probe after a silence.
     Ping = 4,
-    /// The answer to that.
+    /// Response to Ping.
     Pong = 5,
     /// The sender has closed the link.
     Bye = 6,
-    /// A read by RMA goes on.
+    /// Progress report of an RMA read.
     Reading = 7,
-    /// The sender's end of the link is no more. Taken out of turn, for what was sent before it may
-    /// never come.
+    /// The sender's end of the link no longer exists. Handled out of order, because earlier frames may never arrive.
     Reset = 8,
-    /// More of the body of the packet before it.
+    /// More of the body of the preceding packet.
     Rest = 9,
 }
 
-/// A frame's header.
+/// Header of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Frame {
-    /// The kind.
     pub(super) kind: FrameKind,
-    /// Its place in the order of the link's frames (see `sequence`).
+    /// Sequence number on the link (see `sequence`).
     pub(super) number: u16,
-    /// The receiver's number for the link.
+    /// Receiver's number for the link.
     pub(super) link: u32,
-    /// The receiver's cookie for it.
+    /// Receiver's cookie for the link.
     pub(super) cookie: u64,
 }
 
 impl Frame {
-    /// The header as it travels.
+    /// Encodes the header.
     #[inline]
     pub(super) fn emit(&self) -> [u8; FRAME_LEN] {
         let mut bytes = [0; FRAME_LEN];
@@ -82,7 +81,7 @@ impl Frame {
         bytes
     }
 
-    /// The header and what follows it; `None` when the bytes are no frame.
+    /// Returns the header and the body; `None` if the bytes are not a frame.
     #[inline]
     pub(super) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, body) = bytes.split_first_chunk::<FRAME_LEN>()?;

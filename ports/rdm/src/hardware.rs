@@ -1,4 +1,4 @@
-//! Adapters that need libfabric: which there are, and whether the one in use is there still.
+//! Adapters that need libfabric: detection, and checks that the one in use is still present.
 //!
 //! ```text
 //!   /sys/class/infiniband/mlx5_0/device      InfiniBand, RoCE, EFA      a port of it is active
@@ -8,8 +8,8 @@
 //!   /sys/class/hfi1/hfi1_0                   Omni-Path
 //! ```
 //!
-//! Detected before libfabric is loaded, so that a machine with only Ethernet never loads it. Looked at again
-//! afterwards because providers do not tell that a device has gone or lost its link.
+//! Adapters are detected before libfabric is loaded, so that a machine with only Ethernet never loads it. The one in
+//! use is checked again later, because providers do not report that a device was removed or lost its link.
 //!
 //! Out of scope: libfabric.
 
@@ -17,21 +17,21 @@ use libfabric_sys::is_software_rdma;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Classes whose devices count by being there.
+/// Classes whose devices count if they are present.
 const OTHERS: [&str; 3] = ["cxi", "hfi1", "hfi1_user"];
 
-/// Where the system shows devices.
+/// Directory in which the system lists devices.
 pub(crate) const CLASSES: &str = "/sys/class";
 
-/// Most devices looked at in one class.
+/// Maximum number of devices examined per class.
 const DEVICES: usize = 64;
 
-/// The adapters of this machine, as `class/device`, for people.
+/// Returns the adapters of this machine, as `class/device`, for display.
 pub fn adapters() -> Vec<String> {
     adapters_in(Path::new(CLASSES))
 }
 
-/// The adapters listed below `classes`, which is laid out like `/sys/class`.
+/// Returns the adapters below `classes`, which is laid out like `/sys/class`.
 pub fn adapters_in(classes: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for name in devices(&classes.join("infiniband")) {
@@ -46,7 +46,7 @@ pub fn adapters_in(classes: &Path) -> Vec<String> {
     found
 }
 
-/// The devices of a class; none if the class does not exist.
+/// Returns the devices of a class; none if the class does not exist.
 fn devices(class: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(class) else {
         return Vec::new();
@@ -59,7 +59,7 @@ fn devices(class: &Path) -> Vec<String> {
     names
 }
 
-/// Whether this is a device, not software on top of an Ethernet interface, and a port of it has a link.
+/// Returns whether this is a device, not software on top of Ethernet, with a port that has a link.
 fn is_usable(device: &Path) -> bool {
     !is_software_rdma(device) && has_link(&device.join("ports"))
 }
@@ -72,12 +72,12 @@ fn has_link(ports: &Path) -> bool {
     })
 }
 
-/// A device in use, where the system shows it.
+/// Device in use, by its system directory.
 #[derive(Debug)]
 pub(crate) struct DeviceInUse(PathBuf);
 
 impl DeviceInUse {
-    /// The one that a provider's domain is named after; `None` if the system has none of that name.
+    /// Returns the device that a provider's domain is named after; `None` if the system has none.
     pub(crate) fn of(classes: &Path, domain: &str) -> Option<Self> {
         let mut places = ["infiniband"].iter().chain(&OTHERS);
         let place = places.find_map(|class| {
@@ -87,13 +87,13 @@ impl DeviceInUse {
         place.filter(|_| !domain.is_empty()).map(Self)
     }
 
-    /// Whether the device has not been taken away.
+    /// Returns whether the device is still present.
     pub(crate) fn is_there(&self) -> bool {
         self.0.exists() && self.can_be_opened()
     }
 
-    /// The entry that verbs are used through is there. It goes first: some drivers keep the rest until the last process
-    /// has closed the device.
+    /// Returns whether the entry for verbs is present. It is removed first: some drivers keep the rest until the last
+    /// process has closed the device.
     fn can_be_opened(&self) -> bool {
         let class = self.0.parent();
         let class = class.filter(|class| class.ends_with("infiniband"));
@@ -108,7 +108,7 @@ impl DeviceInUse {
         })
     }
 
-    /// Whether the device is there, and where it has ports one of them has a link.
+    /// Returns whether the device is present and, if it has ports, one of them has a link.
     pub(crate) fn is_up(&self) -> bool {
         let ports = self.0.join("ports");
         self.is_there() && (!ports.exists() || has_link(&ports))
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// A directory that is gone when the test is over.
+    /// Directory that is removed after the test.
     struct Classes(PathBuf);
 
     impl Classes {
@@ -194,7 +194,7 @@ mod tests {
         assert!(rxe.is_up() && DeviceInUse::of(&classes.0, "cxi0").unwrap().is_up());
         fs::remove_dir_all(classes.0.join("infiniband_verbs/uverbs0")).unwrap();
         assert!(!rxe.is_there() && !rxe.is_up());
-        // It is back, under another number.
+        // The device is back, under another number.
         classes.put("infiniband_verbs/uverbs2/ibdev", "rxe0\n");
         assert!(rxe.is_up());
     }

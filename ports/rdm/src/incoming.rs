@@ -1,16 +1,17 @@
-//! Frames that have arrived: their order, their links, and packets whose body comes in several of them.
+//! Arrived frames: their order, their links, and packets whose body arrives in several of them.
 //!
 //! ```text
-//!   frame --> link --> turn --InOrder-> signal: handled here
-//!                       |  `-Early-.    Packet: header, body or its beginning  --> Packet, or Part
-//!                       `-Duplicate  Rest:   more of it                     --> Part
-//!                                 held until the frames before it have come
+//!   frame --> link --> order --InOrder--> signal: handled here
+//!                       |  |              Packet: header, body or its beginning  --> Packet, or Part
+//!                       |  |              Rest:   more of it                     --> Part
+//!                       |  `---Early----> held until the missing frames have arrived
+//!                       `---Duplicate---> dropped
 //! ```
 //!
-//! Pings may come between a packet's frames, other packets do not. The current frame's bytes stay where they came
-//! in while an event lends them.
+//! Pings may come between a packet's frames, other packets may not. The current frame's bytes stay in their receive
+//! buffer while an event lends them.
 //!
-//! Out of scope: putting the pieces together ([`Incoming`]), the order of frames (`sequence`).
+//! Out of scope: reassembly ([`Incoming`]), the order of frames (`sequence`).
 
 use super::RdmPort;
 use super::frame::{AT_ONCE, FRAME_LEN, Frame, FrameKind};
@@ -25,7 +26,7 @@ use mx_proto::LinkId;
 use mx_proto::port::{HEADER_LEN, LinkDown, body_len};
 use mx_proto::round::PortEvent;
 
-/// Bytes of the longest body that comes in several frames.
+/// Longest body that is sent in several frames, in bytes.
 pub(super) const STREAMED_MAX: usize = 256 << 10;
 
 impl RdmPort {
@@ -46,7 +47,7 @@ impl RdmPort {
     ) -> Option<PortEvent> {
         let fabric = self.fabric.as_mut()?;
         if len == 0 {
-            // A buffer returned without a message.
+            // The buffer was returned without a message.
             return None;
         }
         fabric.receive.arrived(number, start, len);
@@ -61,7 +62,7 @@ impl RdmPort {
         };
         let id = link.id;
         if link.state == State::Offered {
-            // Its caller sends nothing else before the answer.
+            // The caller sends nothing else before the answer.
             if (frame.kind, frame.number) == (FrameKind::Hello, 0) {
                 link.sequence.arrived(frame.number);
                 let theirs = EndpointAddress::parse(body);
@@ -72,7 +73,7 @@ impl RdmPort {
             return None;
         }
         if frame.kind == FrameKind::Reset {
-            // While connecting, time-outs decide.
+            // While connecting, timeouts decide.
             if matches!(link.state, State::Up | State::Closing { .. }) {
                 self.end(id, LinkDown::Reset);
             }
@@ -97,7 +98,7 @@ impl RdmPort {
         self.take_frame(id, frame.kind)
     }
 
-    /// Takes the current frame, whose turn it is.
+    /// Handles the current frame, which is next in sequence.
     #[inline]
     pub(super) fn take_frame(&mut self, id: LinkId, kind: FrameKind) -> Option<PortEvent> {
         self.round.phase = Phase::Held(id);
@@ -122,7 +123,7 @@ impl RdmPort {
         }
     }
 
-    /// Takes the current frame as one of a packet, and leaves the bytes of the body in it.
+    /// Handles the current frame as part of a packet, and leaves only body bytes in it.
     #[inline]
     fn take_packet(&mut self, id: LinkId, kind: FrameKind) -> Option<PortEvent> {
         let (fabric, link) = (self.fabric.as_mut()?, self.links.of_mut(id)?);
@@ -160,7 +161,7 @@ impl RdmPort {
         Incoming::end_piece(&mut self.links.of_mut(id)?.incoming, id)
     }
 
-    /// Ends the link of a peer that has sent what no peer of ours sends.
+    /// Ends the link of a peer that has violated the protocol.
     #[cold]
     fn violated(&mut self, id: LinkId) -> Option<PortEvent> {
         log::debug!("link {id:?}: not a packet of this protocol");
@@ -169,7 +170,7 @@ impl RdmPort {
         None
     }
 
-    /// Takes the frame that follows the current one, if it came before its turn and was held.
+    /// Handles the frame after the current one, if it arrived early and was held.
     #[inline]
     pub(super) fn take_held(&mut self, id: LinkId) -> Option<PortEvent> {
         self.round.phase = Phase::Completions;
@@ -178,7 +179,7 @@ impl RdmPort {
         self.take_frame(id, kind)
     }
 
-    /// Handles the current frame, which is not one of a packet.
+    /// Handles the current frame, which is not part of a packet.
     fn handle_signal(&mut self, id: LinkId, kind: FrameKind) {
         let Some(fabric) = &mut self.fabric else {
             return;

@@ -1,27 +1,25 @@
-//! The port over libfabric's reliable datagrams.
+//! Port over libfabric's reliable datagrams.
 //!
 //! ```text
-//!   HostPorts --- offer, call: links of sessions that were met over TCP
+//!   HostPorts --- offer, call: links of sessions that began over TCP
 //!       |
 //!   RdmPort  --- links     states, keep-alive
-//!       |    --- frame     the header of every frame
-//!       |    `-- fabric    one opened domain:
+//!       |    --- frame     header of every frame
+//!       |    `-- fabric    one open domain:
 //!       |            small    fi_inject                      (slots are not needed)
 //!       |            medium   slots, fi_send                 receive: multi-receive buffers
-//!       |            large    remote: RMA reads, where they are real; else as medium
+//!       |            large    remote: RMA reads, where they are real; else like medium
 //!       v
 //!   libfabric-sys --- libfabric.so.1, or the fake of the tests
 //! ```
 //!
-//! libfabric moves frames into posted buffers, and reads memory where the hardware does. Matching,
-//! flow control, cancellation and liveness are done here and in `mx-proto`, because no provider
-//! that was measured does them reliably.
+//! libfabric moves frames into posted buffers, and reads memory where the hardware does. Matching, flow control,
+//! cancellation and liveness are implemented here and in `mx-proto`, because no measured provider does them reliably.
 //!
-//! The rule of this port: **the provider gets application memory only where its access can be
-//! ended**. Data is copied, or goes through `remote`: registered, which ends when the registration
-//! is closed.
+//! Main rule: **the provider gets application memory only where its access can be ended**. Data is copied, or goes
+//! through `remote`: registered, with access ending when the registration closes.
 //!
-//! Owns: the links, and opening everything anew.
+//! Owns: the links, and reopening.
 //! Out of scope: TCP.
 
 mod access;
@@ -71,18 +69,18 @@ use std::time::Duration;
 /// Options for opening the port.
 #[derive(Clone, Debug)]
 pub struct RdmOptions {
-    /// The provider to use, by its exact name, and no other.
+    /// Exact name of the only provider to use; `None`: the best.
     pub provider: Option<String>,
-    /// Only providers of fabric hardware.
+    /// True to use only providers of fabric hardware.
     pub hardware_only: bool,
-    /// The interface to use.
+    /// Interface to use.
     pub device: Device,
-    /// A peer that has been silent for this long has gone.
+    /// Silence after which a peer counts as dead.
     pub keepalive: Duration,
-    /// The way in which threads wait. [`Wait::Poll`] saves `tcp;ofi_rxm` a microsecond a message,
-    /// and costs a sleeper up to some milliseconds.
+    /// Means by which threads wait. [`Wait::Poll`] saves `tcp;ofi_rxm` a microsecond a message, and delays a sleeper by
+    /// up to some milliseconds.
     pub wait: Wait,
-    /// The library, instead of the one that is installed.
+    /// libfabric to use; `None`: the installed one.
     pub library: Option<Library>,
 }
 
@@ -99,53 +97,53 @@ impl Default for RdmOptions {
     }
 }
 
-/// The links of an endpoint over a fabric.
+/// Links of an endpoint over a fabric.
 pub struct RdmPort {
     library: Arc<Library>,
-    /// As it was opened, but for the device.
+    /// Options of opening, with the current device.
     options: RdmOptions,
     choice: Choice,
-    /// `None` after a breakdown, until opening succeeds again.
+    /// `None` after a breakdown, until reopening succeeds.
     fabric: Option<Fabric>,
-    /// Its device, where the system shows that.
+    /// Device of the fabric; `None` if the system does not list it.
     in_use: Option<DeviceInUse>,
     links: Links,
-    /// Ends of links, and links with room again, that the endpoint has not been told of.
+    /// Events that the endpoint has not been told of: links that ended, or have room again.
     queued: VecDeque<PortEvent>,
-    /// The position in the round.
+    /// Position in the round.
     round: Round,
-    /// Links whose provider could not be brought to send; taken out when nothing is borrowed.
+    /// Links on which a send failed; they end when nothing is borrowed.
     broken: Vec<LinkId>,
-    /// Links that had no room, the one that has waited longest first.
+    /// Links without room, the longest waiting first.
     blocked: VecDeque<LinkId>,
-    /// The earliest time at which one of them may try again.
+    /// Earliest time at which one of them may retry.
     room_at: Instant,
-    /// The descriptor of sleepers; it stays when the fabric is opened anew. The provider's is in it
-    /// only during a sleep: providers' descriptors are epoll instances over epoll instances, and
-    /// every level above them costs each arriving message about half a microsecond.
+    /// Epoll instance of sleepers, which stays across reopening. The provider's descriptor is in it only during a
+    /// sleep: providers' descriptors are nested epoll instances, and every level above them costs each arriving message
+    /// about half a microsecond.
     nest: Epoll,
-    /// The member: the queue's descriptor.
+    /// Queue descriptor that is currently in `nest`.
     armed: Option<RawFd>,
-    /// Events could not be waited for: the port is looked at when its deadline says so.
+    /// True if waiting for events failed: the port is polled at its deadlines.
     polled_only: bool,
     now: Instant,
-    /// The time of the last poll.
+    /// Time of the last poll.
     polled: Instant,
-    /// The time of the last keep-alive to peers outside of polls.
+    /// Time of the last keep-alive sent outside of polls.
     signed: Instant,
-    /// Something arrived last then.
+    /// Time of the last round in which anything happened.
     busy: Instant,
-    /// The time before which the port is not opened anew.
+    /// Earliest time of the next attempt to reopen.
     retry_at: Instant,
-    /// Unused memory is given back then.
+    /// Time of the next release of unused memory.
     give_back_at: Instant,
     stats: RdmStats,
-    /// Kept for its memory.
+    /// Empty between polls; kept for its allocation.
     alarms: Vec<Alarm>,
 }
 
 mx_proto::counters! {
-    /// The counters.
+    /// Counters of a port.
     pub struct RdmStats("rdm_") {
         Count stale: u64 = "frames over a fabric that belong to no link",
         Count early: u64 = "frames over a fabric that arrived out of order",
@@ -156,17 +154,17 @@ mx_proto::counters! {
     }
 }
 
-/// While a link has no room, it is tried again after this time at the latest: not every provider
-/// says when there is some. A peer that has died may have none for as long as that is not noticed.
+/// Maximum pause before a link without room retries: not every provider reports room, and a dead peer may have none
+/// until its death is noticed.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// And after this time at first: a fabric carries a frame or two meanwhile.
+/// First such pause, in which a fabric carries a frame or two.
 const RETRY_FIRST: Duration = Duration::from_micros(10);
 
-/// Memory that has not been needed for this long is given back.
+/// Time after which unused memory is released.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 
-/// After a breakdown, time between two tries to open the fabric again.
+/// Time between two attempts to reopen a broken fabric.
 const RETRY_OPEN: Duration = Duration::from_secs(5);
 
 impl RdmPort {
@@ -210,22 +208,22 @@ impl RdmPort {
         })
     }
 
-    /// The provider's exact name.
+    /// Returns the provider's exact name.
     pub fn provider(&self) -> &str {
         self.choice.provider()
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn stats(&self) -> RdmStats {
         self.stats
     }
 
-    /// Send slots that the provider has and whose links are gone.
+    /// Number of send slots that the provider holds for closed links.
     pub fn lost_slots(&self) -> usize {
         self.fabric.as_ref().map_or(0, |fabric| fabric.lost_slots())
     }
 
-    /// Makes the provider's descriptor wake sleepers. False when it cannot, now or ever.
+    /// Makes the provider's descriptor wake sleepers. Returns false if it cannot, now or ever.
     fn hold_on(&mut self, fd: RawFd) -> bool {
         if self.armed == Some(fd) {
             return true;
@@ -243,21 +241,21 @@ impl RdmPort {
         !self.polled_only
     }
 
-    /// The descriptor to sleep on, if any.
+    /// Returns the descriptor to sleep on, if any.
     fn wait_fd(&self) -> Option<RawFd> {
         let fabric = self.fabric.as_ref().filter(|_| !self.polled_only)?;
         fabric.domain.wait_fd()
     }
 
-    /// The opposite of [`RdmPort::hold_on`].
+    /// Undoes [`RdmPort::hold_on`].
     fn let_go(&mut self) {
         if let Some(fd) = self.armed.take() {
             self.nest.remove(&fd);
         }
     }
 
-    /// Opens the fabric again if it has broken down and that is due. False where a peer could not be reached,
-    /// because the device has gone or has no link.
+    /// Reopens a broken fabric when due. Returns false if no peer can be reached, also if the device was removed or has
+    /// no link.
     fn is_open(&mut self, now: Instant) -> bool {
         self.watch_device();
         if self.in_use.as_ref().is_some_and(|device| !device.is_up()) {
@@ -270,7 +268,7 @@ impl RdmPort {
         self.fabric.is_some()
     }
 
-    /// A device that has been taken away is closed: over some providers nothing else happens then.
+    /// Closes a device that was removed: some providers do not report that.
     fn watch_device(&mut self) {
         if self.fabric.is_some() && self.has_lost_device() {
             log::error!("{}: the device has disappeared", self.choice.place());
@@ -283,7 +281,7 @@ impl RdmPort {
         device.is_some_and(|device| !device.is_there())
     }
 
-    /// Ends a link from this side. If the peer is alive after all, it need not find out by itself.
+    /// Ends a link from this side, and tells a peer that may still be alive.
     fn fail(&mut self, id: LinkId, reason: LinkDown) {
         let link = self.links.of(id);
         let peer = link.filter(|link| link.state == State::Up);
@@ -293,7 +291,7 @@ impl RdmPort {
         }
         let renewals = self.stats.renewals;
         self.end(id, reason);
-        // If the end caused a renewal, all peers have been told already.
+        // A renewal has already told all peers.
         if let Some(peer) = peer
             && self.stats.renewals == renewals
         {
@@ -301,8 +299,8 @@ impl RdmPort {
         }
     }
 
-    /// Ends a link whose connection below is dead: the provider makes another one, over which the peer is told,
-    /// when its address has been removed.
+    /// Ends a link whose underlying connection is dead, and tells the peer over a new connection, which the provider
+    /// makes after the address has been removed.
     fn disconnect(&mut self, id: LinkId) {
         let Some(link) = self.links.of(id) else {
             return;
@@ -320,7 +318,7 @@ impl RdmPort {
         }
     }
 
-    /// Tells a peer that its link is no more. Its address is kept for that already.
+    /// Tells a peer that its link has ended. The caller has counted a use of its address.
     fn tell(&mut self, peer: Peer) {
         if self.fabric.is_none() {
             return;
@@ -332,8 +330,8 @@ impl RdmPort {
         }
     }
 
-    /// Ends a link of which the peer knows. The endpoint is told at the next opportunity, unless it has done with
-    /// the link.
+    /// Ends a link that the peer knows. The endpoint is told at the next opportunity, unless it has closed the link
+    /// itself.
     fn end(&mut self, id: LinkId, reason: LinkDown) {
         let Some(link) = self.links.of(id) else {
             return;
@@ -344,8 +342,8 @@ impl RdmPort {
         }
     }
 
-    /// Takes a link out: memory is given back, nothing of it is sent any more. False when it went
-    /// with all others while that was being done.
+    /// Removes a link and releases its memory; nothing is sent on it any more. Returns false if all links were removed
+    /// meanwhile.
     fn drop_link(&mut self, id: LinkId) -> bool {
         self.with_remote(|remote, outlet| remote.on_link_down(outlet, id));
         let Some(link) = self.links.take(id) else {
@@ -354,7 +352,7 @@ impl RdmPort {
         if let Some(fabric) = &mut self.fabric {
             fabric.forget(&link);
             if self.links.len() == 0 {
-                // What was needed lately, and then what is needed now.
+                // Release recently used memory, then currently unused memory.
                 fabric.slots.give_back();
                 fabric.slots.give_back();
             }
@@ -362,7 +360,7 @@ impl RdmPort {
         true
     }
 
-    /// Calls `remote`, and opens everything anew if that is the only way for it to get memory back.
+    /// Calls `remote`, and reopens everything if only that makes the provider return memory.
     fn with_remote<T>(
         &mut self,
         call: impl FnOnce(&mut remote::Remote, &mut remote::PortContext<'_>) -> T,
@@ -380,7 +378,7 @@ impl RdmPort {
         Some(result)
     }
 
-    /// Closes the fabric, which gives back everything a provider has, and opens it anew.
+    /// Closes the fabric, which makes the provider return everything, and reopens it.
     #[cold]
     fn renew(&mut self) {
         self.stats.renewals += 1;
@@ -400,7 +398,7 @@ impl RdmPort {
         self.blocked.clear();
         self.broken.clear();
         self.reopen(self.now);
-        // Their datagrams go to an address that no longer exists.
+        // Frames of peers go to an address that no longer exists.
         for (bytes, peer) in peers {
             if let Some(fabric) = &mut self.fabric
                 && let Ok(address) = fabric.addresses.take(&fabric.domain, &bytes)
@@ -446,7 +444,7 @@ impl RdmPort {
         let Some(link) = self.links.of_mut(id) else {
             return;
         };
-        // One answer is enough for a peer that asks and does not read.
+        // A single queued response is enough for a peer that asks without reading.
         let once = !matches!(kind, FrameKind::Reading | FrameKind::Rest);
         let same = |waiting: &Control| waiting.kind == kind && waiting.body[..] == *body;
         if !once || !link.control.iter().any(same) {
@@ -477,7 +475,7 @@ impl RdmPort {
         sent
     }
 
-    /// A link waits for room.
+    /// Queues a link that waits for room.
     fn block(&mut self, id: LinkId) {
         self.stats.blocked += 1;
         if let Some(link) = self.links.of_mut(id)
@@ -548,7 +546,7 @@ mod tests {
         fake.first().put_back(0);
         plug("4: ACTIVE");
         assert!(port.is_open(now));
-        // Nor need there be a link.
+        // A device without links is watched, too.
         let renewals = port.stats.renewals;
         port.poll(now, 1, &mut mx_sim::Recorder::default());
         std::fs::remove_dir_all(&device).unwrap();

@@ -5,21 +5,21 @@
 //!  -------> Offered ---------------------.
 //!                                        v        Bye, silence, error
 //!                                       Up ----------------------------> down
-//!   call, the other's address    HelloAck ^ |
+//!   call, the peer's address     HelloAck ^ |
 //!  -------> Greeting ---------------------' | close
-//!              `---> down: no answer        `----> Closing ----> gone
-//!                                              what was accepted has left, or a second is over
+//!              `---> down: no answer        `----> Closing ----> removed
+//!                                              all accepted frames have left, or a second has passed
 //! ```
 //!
-//! A link belongs to a session that has been met elsewhere, and both its cookies have gone over that session: strangers
+//! A link belongs to a session that began on another port, and both its cookies were sent over that session: strangers
 //! have no link.
 //!
-//! A peer whose process may have gone ([`Links::probe_peer`]) is asked, and its link ends after a quarter of a second of
-//! silence, not after the time for keep-alive.
+//! A peer whose process may have ended ([`Links::probe_peer`]) is probed, and its link ends after a quarter of a second
+//! of silence instead of the keep-alive time.
 //!
-//! Owns: the table of links, their waiting frames, the time of the last frame from each peer.
+//! Owns: the table of links, their queued frames, the time of the last frame from each peer.
 //! Out of scope: libfabric's objects, the endpoint.
-//! Cost: a few hundred bytes a link; looking one up is O(1).
+//! Cost: a few hundred bytes a link; lookup is O(1).
 
 mod link;
 
@@ -34,39 +34,39 @@ use mx_proto::{Instant, LinkId};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The time-out of a Hello. rxm over TCP needs 130 ms on a busy machine.
+/// Timeout of a Hello. rxm over TCP needs 130 ms on a busy machine.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// The time that accepted packets have to leave a link that is being closed.
+/// Time for accepted packets to leave a link that is being closed.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Links of one port: more than the clients that one machine brings, 10 000.
+/// Maximum number of links of a port: more than the 10 000 clients that one machine runs.
 const LINKS_MAX: usize = 32 << 10;
 
-/// Bytes of frames before their turn, on all links: what a few fast senders have on the way.
+/// Maximum bytes of early frames on all links: as many as a few fast senders have in flight.
 const HELD_MAX: usize = 64 << 20;
 
-/// The meaning of a frame for its link.
+/// Meaning of a frame for its link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FrameEffect {
     /// The link carries packets.
     Carries,
-    /// The link carries packets from now on, and the endpoint waits for that.
+    /// The link has come up, which the endpoint is told.
     CameUp,
-    /// The frame is ignored: this side does not use the link.
+    /// The frame is ignored: this side has closed the link.
     Ignored,
-    /// Both sides have done with it.
+    /// Both sides have closed the link.
     Over,
 }
 
-/// Something a clock tick found out.
+/// Finding of [`Links::tick`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Alarm {
-    /// The peer is to be asked whether it is there.
+    /// The peer has to be pinged.
     Ping(LinkId),
-    /// The link is over; the endpoint has to be told.
+    /// The link has ended; the endpoint has to be told.
     Down(LinkId, LinkDown),
-    /// The link is over; it was never reported.
+    /// The link has ended; the endpoint need not be told.
     Gone(LinkId),
 }
 
@@ -74,24 +74,24 @@ pub(super) enum Alarm {
 #[derive(Debug)]
 pub(super) struct Links {
     table: Table<LinkId, Link>,
-    /// Links that are not up, or doubted, and have to be looked at often.
+    /// Links that are not up, or whose peer is being probed; checked often.
     young: Vec<LinkId>,
-    /// Bytes of frames that came before their turn, on all links.
+    /// Bytes of early frames on all links.
     held: usize,
     keepalive: Duration,
     next_look: Instant,
     next_round: Instant,
 }
 
-/// The silence after which the link of a doubted peer ends: what a dead process has sent last has come by
-/// then, and a living one has answered, unless it is stopped just when its TCP connection breaks.
+/// Silence after which the link of a probed peer ends: by then the last frames of a dead process have arrived, and a
+/// live one has answered, unless it is stopped just when its TCP connection breaks.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
-/// Time between two looks at links that are not up, or doubted.
+/// Interval of checks of links that are not up, or whose peer is being probed.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 impl Links {
-    /// A peer that has been silent for `keepalive` has gone.
+    /// Creates an empty table; `keepalive`: silence after which a peer counts as dead.
     pub(super) fn new(keepalive: Duration) -> Self {
         Self {
             table: Table::default(),
@@ -121,7 +121,7 @@ impl Links {
         self.table.get_mut(id)
     }
 
-    /// The link a frame is for. It has been heard.
+    /// Returns the link that a frame is for, and records that its peer is alive.
     #[inline]
     pub(super) fn addressed(&mut self, index: u32, cookie: u64, now: Instant) -> Option<&mut Link> {
         let link = self.table.at_mut(index)?;
@@ -133,12 +133,12 @@ impl Links {
         Some(link)
     }
 
-    /// There are as many links as there may be.
+    /// Returns true if there is no room for another link.
     pub(super) fn is_full(&self) -> bool {
         self.len() >= LINKS_MAX
     }
 
-    /// The called side's end of a link, whose peer says Hello.
+    /// Adds the called side's end of a link, whose peer will send Hello.
     pub(super) fn offer(&mut self, cookie: u64, now: Instant) -> LinkId {
         let id = self.add(State::Offered, cookie, None, now);
         if let Some(link) = self.of_mut(id) {
@@ -147,20 +147,20 @@ impl Links {
         id
     }
 
-    /// The caller's end of a link: its peer is to be greeted.
+    /// Adds the caller's end of a link, whose peer has to be sent Hello.
     pub(super) fn call(&mut self, cookie: u64, peer: Peer, now: Instant) -> LinkId {
         let until = now.after(GREETING);
         self.add(State::Greeting { until }, cookie, Some(peer), now)
     }
 
-    /// The caller of a link has said Hello.
+    /// Records the Hello of a link's caller.
     pub(super) fn greeted(&mut self, id: LinkId, peer: Peer) {
         if let Some(link) = self.of_mut(id) {
             (link.peer, link.state) = (Some(peer), State::Up);
         }
     }
 
-    /// Keeps the rest of a removed link until its peer has been told.
+    /// Keeps the remains of a removed link until its peer has been told.
     pub(super) fn depart(&mut self, peer: Peer, now: Instant) -> LinkId {
         let until = now.after(CLOSING);
         let state = State::Closing {
@@ -170,7 +170,7 @@ impl Links {
         self.add(state, peer.cookie, Some(peer), now)
     }
 
-    /// The peers that have a link with us.
+    /// Returns the peers with a link to us.
     pub(super) fn peers(&self) -> impl Iterator<Item = Peer> {
         let links = self.table.iter().map(|(_, link)| link);
         links
@@ -203,7 +203,7 @@ impl Links {
         id
     }
 
-    /// The peer's process may have gone. True: it has to be asked.
+    /// Starts probing a peer whose process may have ended. Returns true if it has to be pinged.
     #[cold]
     pub(super) fn probe_peer(&mut self, id: LinkId, now: Instant) -> bool {
         let Some(link) = self.of_mut(id) else {
@@ -225,7 +225,7 @@ impl Links {
         }
     }
 
-    /// The peer has answered at once.
+    /// Ends the probing of a peer that has responded.
     #[cold]
     pub(super) fn trust(&mut self, id: LinkId) {
         if let Some(link) = self.of_mut(id) {
@@ -233,7 +233,7 @@ impl Links {
         }
     }
 
-    /// A frame of that kind has come: what it means for its link.
+    /// Applies a frame of this kind to its link.
     #[inline]
     pub(super) fn on_frame(&mut self, id: LinkId, kind: FrameKind) -> FrameEffect {
         let Some(link) = self.of_mut(id) else {
@@ -250,15 +250,14 @@ impl Links {
         }
     }
 
-    /// Keeps a frame that came before its turn. False when it must not have been sent, or that is
-    /// one too many.
+    /// Keeps an early frame. Returns false if the peer must not have sent it, or if there are too many.
     #[cold]
     pub(super) fn hold(&mut self, id: LinkId, frame: &Frame, body: &[u8], now: Instant) -> bool {
         let Some(link) = self.of_mut(id) else {
             return true;
         };
         if !matches!(link.state, State::Up | State::Greeting { .. }) {
-            // Nothing follows an unanswered Hello, and a link that is being closed wants no more.
+            // Nothing follows an unanswered Hello, and a link that is being closed drops frames.
             return matches!(link.state, State::Closing { .. });
         }
         let before = link.sequence.held_bytes();
@@ -268,7 +267,7 @@ impl Links {
         few && self.held <= HELD_MAX
     }
 
-    /// The next frame of a link if it came before its turn, which is now.
+    /// Returns the next frame of a link, if it arrived early and is next in sequence now.
     #[inline]
     pub(super) fn next_held(&mut self, id: LinkId, now: Instant) -> Option<(FrameKind, Box<[u8]>)> {
         if self.held == 0 {
@@ -281,7 +280,8 @@ impl Links {
         next
     }
 
-    /// The endpoint has done with a link, but not all it accepted has left. Nothing of the link is told any more.
+    /// Marks a link as closed by the endpoint, while accepted frames are still leaving. Nothing of the link is reported
+    /// any more.
     pub(super) fn closing(&mut self, id: LinkId, now: Instant) {
         let Some(link) = self.of_mut(id) else { return };
         let until = now.after(CLOSING);
@@ -294,15 +294,15 @@ impl Links {
         self.young.push(id);
     }
 
-    /// Takes a link out.
+    /// Removes a link.
     pub(super) fn take(&mut self, id: LinkId) -> Option<Link> {
         let link = self.table.remove(id)?;
         self.held -= link.sequence.held_bytes();
         Some(link)
     }
 
-    /// After an absence of this process silence counts no more than [`Links::absence_max`]. (It
-    /// counts that much so that a process that is often absent detects dead peers, too.)
+    /// After an absence of this process, limits the silence that counts to [`Links::absence_max`] (which counts so that
+    /// a process that is often absent detects dead peers, too).
     pub(super) fn forgive(&mut self, away: Duration, now: Instant) {
         let excused = away.saturating_sub(self.absence_max());
         for (_, link) in self.table.iter_mut() {
@@ -317,17 +317,17 @@ impl Links {
         }
     }
 
-    /// The longest absence after which silence counts.
+    /// Longest absence that counts fully as silence.
     pub(super) fn absence_max(&self) -> Duration {
         self.keepalive / 8
     }
 
-    /// The interval of keep-alives while we do not poll.
+    /// Interval of keep-alives while this process does not poll.
     pub(super) fn sign_every(&self) -> Duration {
         self.keepalive / 4
     }
 
-    /// The time at which [`Links::tick`] should be called.
+    /// Time at which [`Links::tick`] is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.len() == 0 {
             return None;
@@ -336,13 +336,13 @@ impl Links {
         Instant::earliest([Some(self.next_round), look])
     }
 
-    /// Something may be due.
+    /// Returns true if [`Links::tick`] is due.
     #[inline]
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.deadline().is_some_and(|deadline| now >= deadline)
     }
 
-    /// Looks what time has done.
+    /// Checks links whose time has come, and appends the findings.
     pub(super) fn tick(&mut self, now: Instant, alarms: &mut Vec<Alarm>) {
         if now >= self.next_look {
             self.next_look = now.after(LOOK_EVERY);
@@ -351,7 +351,7 @@ impl Links {
         if now >= self.next_round {
             self.next_round = now.after(self.keepalive / 16);
             if let Some(due) = self.round(now, alarms) {
-                // Peers that fall silent at about the same time are found in the same round.
+                // Peers that fall silent at about the same time are found in one round.
                 let due = due.max(now.after(LOOK_EVERY));
                 self.next_round = self.next_round.min(due);
             }
@@ -389,7 +389,7 @@ impl Links {
         self.young.append(&mut young);
     }
 
-    /// Looks at every link that is up, and says when the first of them may have something due.
+    /// Checks every link that is up. Returns the time of the next finding.
     fn round(&mut self, now: Instant, alarms: &mut Vec<Alarm>) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         for (_, link) in self.table.iter_mut() {

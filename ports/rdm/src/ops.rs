@@ -9,28 +9,28 @@
 //!   ops    [ op | vacant | ... ]          the same numbers
 //! ```
 //!
-//! Owns: that memory. It must outlive the provider's endpoints.
-//! Cost: a few comparisons an operation; memory grows with what is outstanding at once.
+//! Owns: the contexts' memory. It must outlive the provider's endpoints.
+//! Cost: a few comparisons an operation; memory grows with the number outstanding at once.
 
 use libc::c_void;
 use mx_port_fabric::Contexts;
 use slab::Slab;
 
-/// The purpose of an operation.
+/// Purpose of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Op {
     /// A receive buffer, by number.
     Receive(u32),
     /// A send slot, by number.
     Send(u32),
-    /// A piece of a read by RMA, by number.
+    /// A piece of an RMA read, by number.
     Read(u32),
 }
 
-/// Contexts in a chunk.
+/// Contexts per chunk.
 const CHUNK: usize = 256;
 
-/// All outstanding operations of a domain.
+/// Outstanding operations of a domain.
 #[derive(Default)]
 pub(super) struct Ops {
     chunks: Vec<Contexts>,
@@ -38,13 +38,12 @@ pub(super) struct Ops {
 }
 
 impl Ops {
-    /// Operations outstanding.
+    /// Number of outstanding operations.
     pub(super) fn len(&self) -> usize {
         self.ops.len()
     }
 
-    /// Notes an operation that is about to be given to the provider. If the provider does not take
-    /// it, [`Ops::end`] undoes it.
+    /// Records an operation that is about to be posted. If the provider rejects it, [`Ops::end`] undoes this.
     pub(super) fn begin(&mut self, op: Op) -> *mut c_void {
         let number = self.ops.insert(op);
         if number / CHUNK == self.chunks.len() {
@@ -53,12 +52,12 @@ impl Ops {
         self.chunks[number / CHUNK].at(number % CHUNK)
     }
 
-    /// The operation behind a context that has come back. From here on the context is free.
+    /// Ends the operation of a returned context, and frees the context.
     pub(super) fn end(&mut self, context: *mut c_void) -> Option<Op> {
         self.ops.try_remove(self.number(context)?)
     }
 
-    /// The operation behind a context that the provider keeps.
+    /// Returns the operation of a context that the provider still holds.
     pub(super) fn of(&self, context: *mut c_void) -> Option<Op> {
         self.ops.get(self.number(context)?).copied()
     }

@@ -10,31 +10,31 @@
 
 use super::remote::Segments;
 
-/// Memory that is given out piece by piece, in order.
+/// Memory that is handed out piece by piece, in order.
 #[derive(Debug)]
 pub(super) struct Pieces {
     segments: Segments,
-    /// The segment the next piece is cut from, and where in it.
+    /// Segment of the next piece, and the offset in it.
     segment: usize,
     at: usize,
-    /// Bytes given out so far.
+    /// Bytes handed out so far.
     taken: usize,
     most: usize,
 }
 
-/// A run of memory.
+/// Contiguous memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Piece {
     pub(super) start: *mut u8,
     pub(super) len: usize,
-    /// Its offset from the beginning of the memory.
+    /// Offset from the beginning of the whole memory, in bytes.
     pub(super) offset: usize,
-    /// The segment it is part of.
+    /// Segment that contains the piece.
     pub(super) segment: usize,
 }
 
 impl Pieces {
-    /// `most` is at least 1, segments are not empty.
+    /// Creates pieces of at most `most` bytes, at least 1; segments must not be empty.
     pub(super) fn new(segments: Segments, most: usize) -> Self {
         Self {
             segments,
@@ -45,7 +45,7 @@ impl Pieces {
         }
     }
 
-    /// The number of remaining pieces.
+    /// Returns the number of remaining pieces.
     pub(super) fn left(&self) -> usize {
         let mut at = self.at;
         let mut count = 0;
@@ -56,7 +56,7 @@ impl Pieces {
         count
     }
 
-    /// The next piece.
+    /// Returns the next piece.
     pub(super) fn peek(&self) -> Option<Piece> {
         let &(start, len) = self.segments.get(self.segment)?;
         Some(Piece {
@@ -67,7 +67,7 @@ impl Pieces {
         })
     }
 
-    /// The piece that [`Pieces::peek`] showed has been given out.
+    /// Advances past the piece that [`Pieces::peek`] returned.
     pub(super) fn advance(&mut self) {
         let Some(piece) = self.peek() else {
             return;
@@ -80,7 +80,7 @@ impl Pieces {
         }
     }
 
-    /// Gives out nothing more.
+    /// Drops the remaining pieces.
     pub(super) fn finish(&mut self) {
         self.segment = self.segments.len();
     }

@@ -1,21 +1,21 @@
-//! The steps of a round: completions, then the clock, then work that waits for room.
+//! Steps of a round: completions, then the clock, then work that waits for room.
 //!
 //! ```text
 //!   begin --> Completions --none left--> clock, buffers --> Reports --none left--> room, broken links --> Over
 //!               |     ^
 //!       a frame |     | no held frame follows
 //!               v     |
-//!             Frame  Held <-.       Frame: left for the next step when its link has just come up
+//!             Frame  Held <-.       Frame: deferred to the next step if its link has just come up
 //!               |     ^ |   |
 //!               |     | `---' a held frame follows
 //!               `Part-'
 //! ```
 //!
-//! Queued events are given out before the next step. Between two events the endpoint may call the port in any way:
-//! each step looks its link up again.
+//! Queued events are handed out before the next step. Between two events the endpoint may call the port in any way, so
+//! each step looks up its link again.
 //!
-//! Everything that arrives is checked: a frame has to have a link and that link's cookie, a
-//! completion a known operation, and a position in a buffer has to be inside it.
+//! All input is checked: a frame must have a link and that link's cookie, a completion a known operation, and a
+//! position in a buffer must be inside it.
 
 use super::fabric::NotSent;
 use super::frame::FrameKind;
@@ -29,22 +29,22 @@ use mx_proto::port::{LinkDown, Place, RemoteUse};
 use mx_proto::round::{Next, PortEvent, Rounds};
 use mx_proto::{Instant, LinkId, Memory};
 
-/// Events taken from the queue at a time.
+/// Maximum number of completions read in one call.
 const BATCH: usize = 32;
 
-/// Frames that may wait on one link before it gets no more signs of life.
+/// Queued frames on a link above which it gets no more progress reports.
 const CONTROL_MAX: usize = 64;
 
-/// Links told in one round that there may be room again.
+/// Maximum number of blocked links that retry per round.
 const UNBLOCKED: usize = 32;
 
 /// Position in a round.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     pub(super) phase: Phase,
-    /// Number of completions that may still be taken in.
+    /// Number of completions that may still be handled.
     left: usize,
-    /// True once a completion has been taken in.
+    /// True once a completion has been handled.
     moved: bool,
     /// True once anything has happened.
     any: bool,
@@ -53,17 +53,16 @@ pub(super) struct Round {
 /// Next step of a round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Phase {
-    /// A completion to take in.
+    /// A completion to handle.
     Completions,
-    /// The current frame to take, whose link has just come up.
+    /// The current frame to handle, whose link has just come up.
     Frame(LinkId, FrameKind),
     /// The piece in the current frame to end, which the endpoint has read or not.
     Part(LinkId),
-    /// A held frame to take, if one follows the current frame.
+    /// A held frame to handle, if one follows the current frame.
     Held(LinkId),
-    /// A report of a remote read to give out.
+    /// A report of a remote read to hand out.
     Reports,
-    /// No step.
     #[default]
     Over,
 }
@@ -193,7 +192,7 @@ impl RdmPort {
             self.stats.strange += u64::from(!injected);
             return None;
         };
-        // An error ends one frame, not the buffer it was written to: others use that, too.
+        // An error concerns one frame; the multi-receive buffer stays in use for others.
         let last = !matches!(op, Op::Receive(_))
             || !fabric.plan().terms.multi_recv
             || flags & FI_MULTI_RECV != 0;
@@ -242,7 +241,7 @@ impl RdmPort {
         }
     }
 
-    /// Does what follows the last completion of a round.
+    /// Does the work after the last completion of a round.
     fn end_completions(&mut self) {
         self.round.phase = Phase::Reports;
         let now = self.now;
@@ -291,7 +290,7 @@ impl RdmPort {
         }
     }
 
-    /// Tells peers that they are being read. Where that waits already, more of it says nothing new.
+    /// Tells peers that their memory is being read; skipped on links where many frames wait.
     fn send_readings(&mut self) {
         while let Some((id, reading)) = self.fabric.as_mut().and_then(|f| f.out.pop_front()) {
             let full = |link: &Link| link.control.len() >= CONTROL_MAX;
@@ -327,7 +326,7 @@ impl RdmPort {
         }
     }
 
-    /// Does what follows the last report of a round.
+    /// Does the work after the last report of a round.
     fn end_reports(&mut self) {
         self.round.phase = Phase::Over;
         if self.round.moved || self.now >= self.room_at {
@@ -343,9 +342,9 @@ impl RdmPort {
         }
     }
 
-    /// Links that have waited longest for room try again: their small frames here, the rest in the
-    /// endpoint. If nothing has made room, only after their pause: the endpoint takes every try for
-    /// progress, and would never sleep.
+    /// Retries the links that have waited longest for room: small frames here, the rest in the endpoint. If nothing has
+    /// made room, a link waits for the end of its pause: the endpoint takes every attempt for progress, and would never
+    /// sleep.
     fn unblock(&mut self) {
         let mut tried = 0;
         self.room_at = Instant(u64::MAX);
@@ -376,7 +375,7 @@ impl RdmPort {
         }
     }
 
-    /// Sends what small frames wait on a link. False when there is no room for all of them.
+    /// Sends the queued small frames of a link. Returns false if there is no room for all.
     pub(super) fn flush_control(&mut self, id: LinkId) -> bool {
         loop {
             let Some(link) = self.links.of_mut(id) else {

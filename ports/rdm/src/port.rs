@@ -1,4 +1,4 @@
-//! The implementation of the port trait.
+//! Implementation of the port trait.
 
 use super::RdmPort;
 use super::fabric::NotSent;
@@ -15,15 +15,15 @@ use mx_proto::secret::Binding;
 use mx_proto::{Instant, LinkId, Memory, Target};
 use std::time::Duration;
 
-/// Bytes of a copied large message that the receiver requests at once; two such requests are outstanding for each message. A small
-/// message waits behind all of them in the provider: 2 ms for each large message at 1 Gbit/s.
+/// Bytes of a copied large message that the receiver requests at once; two requests per message are outstanding. A
+/// small message waits behind all of them in the provider: 2 ms for each large message at 1 Gbit/s.
 const PULL_BLOCK: usize = 128 << 10;
 
-/// A provider without a descriptor is looked at this often while there is traffic ...
+/// Polling interval of a provider without a descriptor while there is traffic ...
 const POLL_BUSY: Duration = Duration::from_millis(1);
-/// ... and this often when there has been none for a while: a look costs some microseconds.
+/// ... and when there has been none for [`BUSY_FOR`]: a poll costs some microseconds.
 const POLL_IDLE: Duration = Duration::from_millis(10);
-/// Time for which the port is busy after that.
+/// Time without traffic after which a port counts as idle.
 const BUSY_FOR: Duration = Duration::from_millis(200);
 
 impl LinkControl for RdmPort {
@@ -36,7 +36,7 @@ impl LinkControl for RdmPort {
         let reads = remote.is_some();
         Limits {
             packet_max: body,
-            // With remote reads those are better from two frames on.
+            // Remote reads are better for bodies of more than two frames.
             streamed_max: if reads { 2 * body } else { STREAMED_MAX },
             data_max: body,
             pull_block: PULL_BLOCK,
@@ -46,7 +46,7 @@ impl LinkControl for RdmPort {
         }
     }
 
-    /// Links begin with [`RdmPort::call`].
+    /// Fails always: links start with [`RdmPort::call`].
     fn connect(&mut self, _target: Target, _now: Instant) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoRoute)
     }
@@ -67,7 +67,7 @@ impl LinkControl for RdmPort {
         let Some(link) = self.links.of_mut(id) else {
             return;
         };
-        // Of a link that has had no answer the peer hears over the session that begins it, and nothing waits to leave.
+        // The session tells the peer of a link that never came up, and no frames wait to leave.
         let greeted = match link.state {
             State::Greeting { .. } => how == Close::Flush,
             state => state == State::Up,
@@ -81,7 +81,7 @@ impl LinkControl for RdmPort {
                 {
                     link.control.clear();
                 }
-                // Injections leave before it, in order; its completion covers them.
+                // Injections leave before the Bye, in order; its completion covers them.
                 self.queue_control(id, FrameKind::Bye, &[]);
                 if !self.flush_control(id) {
                     self.block(id);
@@ -105,7 +105,7 @@ impl LinkControl for RdmPort {
             _ => None,
         };
         let remote = fabric.and_then(|fabric| fabric.remote.as_ref()?.deadline());
-        // Without a link, nothing else shows that it has gone.
+        // Without links, nothing else detects a removed device.
         let device = (fabric.is_some() && self.in_use.is_some()).then_some(self.give_back_at);
         Instant::earliest([room, look, remote, device, self.links.deadline()])
     }
@@ -126,7 +126,7 @@ impl LinkControl for RdmPort {
                 .of(id)
                 .is_some_and(|link| link.state == State::Up)
             {
-                // It is not answered, so nothing accumulates.
+                // A Pong has no answer, so nothing accumulates.
                 self.send_control(id, FrameKind::Pong, &[]);
             }
         }
@@ -142,7 +142,7 @@ impl LinkControl for RdmPort {
             return false;
         }
         let Some(fd) = fd else {
-            // Due at its deadline.
+            // Polled at the deadline.
             return true;
         };
         fabric.domain.may_sleep() && self.hold_on(fd)
@@ -265,7 +265,7 @@ impl<M: Memory> RemoteMemory<M> for RdmPort {
 }
 
 impl RdmPort {
-    /// Bytes of a body that fit into a frame with their packet's header.
+    /// Maximum bytes of a body that fit into a frame with their packet's header.
     fn body_max(&self) -> usize {
         let frame = self.fabric.as_ref().map_or(0, super::Fabric::frame_max);
         // Providers with smaller messages are not used.
@@ -274,7 +274,7 @@ impl RdmPort {
             .max(PACKET_LEAST)
     }
 
-    /// Gives the provider a frame of a packet: `len` bytes that `fill` writes. Where there is no room, the
+    /// Passes a frame of a packet to the provider, with `len` bytes that `fill` writes. If there is no room, the
     /// endpoint is told when there is.
     #[inline]
     fn give(
@@ -312,8 +312,7 @@ impl RdmPort {
         }
     }
 
-    /// All of a packet has been sent, or waits with the small frames: the next one may follow, and
-    /// links that were refused are notified.
+    /// Marks a packet as sent or queued completely: the next may follow, and blocked links are notified.
     fn packet_ended(&mut self, id: LinkId) {
         let Some(link) = self.links.of_mut(id) else {
             return;

@@ -1,32 +1,32 @@
-//! The frame that reports progress of an RMA read to the side that is read.
+//! Frame that reports progress of an RMA read to the side that is read.
 //!
 //! ```text
-//!   0 address u64 | 8 key u64      little endian: "I am still reading this"
+//!   0 address u64 | 8 key u64      little endian: the sender is still reading this memory
 //! ```
 //!
-//! The body of a frame of kind `Reading` (see `frame`). A longer body, of a later version, is
-//! accepted; the rest is ignored.
+//! The body of a frame of kind `Reading` (see `frame`). A longer body, of a later version, is accepted; the excess is
+//! ignored.
 //!
-//! Owns: its layout.
+//! Owns: the layout.
 
 use mx_proto::port::RemoteKey;
 
-/// A sign of life: what the peer registered with this key is being read.
+/// Progress report: the peer is reading the memory registered with this key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Reading(pub(super) RemoteKey);
 
-/// Bytes of one.
+/// Bytes of a report.
 const LEN: usize = 16;
 
 impl Reading {
-    /// The bytes.
+    /// Encodes the report.
     pub(super) fn emit(self) -> [u8; LEN] {
         let Self(RemoteKey { address, key }) = self;
         let bytes = u128::from(key) << u64::BITS | u128::from(address);
         bytes.to_le_bytes()
     }
 
-    /// `None` when it is too short.
+    /// Parses a report; `None` if it is too short.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = u128::from_le_bytes(*bytes.first_chunk::<LEN>()?);
         Some(Self(RemoteKey {

@@ -1,4 +1,4 @@
-//! Buffers that frames arrive in.
+//! Receive buffers for frames.
 //!
 //! ```text
 //!   multi-receive:  [ frame | frame | frame | ...... free ]   the provider fills one after the
@@ -6,12 +6,11 @@
 //!   otherwise:      [ frame ]  [ frame ]  [ frame ]  ...      one receive each
 //! ```
 //!
-//! Frames are copied out or handled before the buffer is posted again, at the end of the round. So
-//! credits, not this memory, bound the messages of peers.
+//! Frames are copied out or handled before their buffer is posted again, at the end of the round. So credits, not this
+//! memory, bound the messages of peers.
 //!
-//! Owns: the memory and its registrations, and which bytes are those of the current frame. The memory must
-//! outlive the endpoint.
-//! Out of scope: what frames mean.
+//! Owns: the memory and its registrations, and the range of the current frame. The memory must outlive the endpoint.
+//! Out of scope: the meaning of frames.
 
 use super::ops::{Op, Ops};
 use super::plan::Plan;
@@ -19,26 +18,26 @@ use libc::c_void;
 use mx_port_fabric::{Buffers, Domain, Ep, FabricError};
 use std::ops::Range;
 
-/// Multi-receive buffers: while one is being used up, the next is there already.
+/// Number of multi-receive buffers: while one fills up, the next is already posted.
 const MULTI: usize = 4;
-/// Bytes of each at least: eight frames of hardware, or four thousand small messages.
+/// Minimum size of a multi-receive buffer in bytes: eight frames of hardware, or four thousand small messages.
 const MULTI_BYTES: usize = 256 << 10;
-/// Frames a multi-receive buffer holds at least, however large they are.
+/// Minimum number of frames, of any size, that a multi-receive buffer holds.
 const MULTI_FRAMES: usize = 4;
 
-/// Buffers of one frame each, where the provider knows nothing better.
+/// Number of buffers for one frame each, without multi-receive.
 const SINGLE: usize = 128;
 
-/// The receive buffers of one port.
+/// Receive buffers of a port.
 pub(super) struct Receive {
     buffers: Buffers,
     size: usize,
     multi: bool,
-    /// Buffers the provider would not take back; tried again in every round.
+    /// Buffers that the provider does not hold; posting is tried every round.
     owed: Vec<u32>,
-    /// The rest of the current frame: its place in the buffers, or in `early`.
+    /// Range of the rest of the current frame, in the buffers or in `early`.
     frame: Range<usize>,
-    /// The current frame, if it came before its turn and was held.
+    /// Current frame, if it arrived early and was held.
     early: Option<Box<[u8]>>,
 }
 
@@ -62,16 +61,15 @@ impl Receive {
         })
     }
 
-    /// Gives the provider every buffer it does not have, as far as it takes them now. No frame is current
-    /// any more.
+    /// Posts the buffers that the provider does not hold, as many as it accepts now. Ends the current frame.
     pub(super) fn post(&mut self, main: &Ep, ops: &mut Ops) -> Result<(), i32> {
         (self.frame, self.early) = (0..0, None);
         let desc = self.buffers.desc();
         while let Some(&number) = self.owed.last() {
             let start = self.buffers.bytes_mut()[number as usize * self.size..].as_mut_ptr();
             let context = ops.begin(Op::Receive(number));
-            // SAFETY: the buffer is not looked at while the provider has it but where it has
-            // reported data, and outlives the endpoint.
+            // SAFETY: while the provider holds the buffer, only reported data are read from it; it outlives the
+            // endpoint.
             let posted = unsafe { main.receive(start, self.size, desc, self.multi, context) };
             if let Err(error) = posted {
                 ops.end(context);
@@ -85,15 +83,15 @@ impl Receive {
         Ok(())
     }
 
-    /// The provider has done with a buffer, which is to be posted again. Its bytes stay until [`Self::post`].
+    /// Records that the provider has returned a buffer. Its bytes stay until [`Self::post`].
     pub(super) fn returned(&mut self, number: u32) {
         if !self.owed.contains(&number) {
             self.owed.push(number);
         }
     }
 
-    /// Makes the bytes that have arrived in a buffer the current frame. `start` is the provider's address for
-    /// them, used only for multi-receives. The frame is empty when they are outside the buffer.
+    /// Makes bytes that have arrived in a buffer the current frame. `start` is their address as reported by the
+    /// provider, used only for multi-receives. Bytes outside the buffer give an empty frame.
     #[inline]
     pub(super) fn arrived(&mut self, number: u32, start: *const c_void, len: usize) {
         self.early = None;
@@ -128,13 +126,13 @@ impl Receive {
         bytes.get(self.frame.clone()).unwrap_or(&[])
     }
 
-    /// Cuts the first `len` bytes off the current frame.
+    /// Removes the first `len` bytes of the current frame.
     #[inline]
     pub(super) fn cut(&mut self, len: usize) {
         self.frame.start = self.frame.end.min(self.frame.start + len);
     }
 
-    /// Gives up the registration; the memory stays.
+    /// Closes the registration; the memory stays.
     pub(super) fn close_registrations(&mut self) {
         self.buffers.close_registration();
     }

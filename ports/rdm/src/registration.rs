@@ -1,27 +1,26 @@
-//! Registrations for local use, of which some are kept.
+//! Registrations for local use, some of which are cached.
 //!
 //! ```text
 //!   lease(start, len)
-//!     in a Region (memalloc)   --> kept: registered once, the Region's Arc held as long
-//!     anywhere else            --> registered for this lease alone
-//!   give_back(lease)           --> kept for the next one, or closed
-//!   tidy                       --> closes what is kept of regions that only we still hold
+//!     in a Region (memalloc)   --> cached: registered once, together with the Region's Arc
+//!     any other memory         --> registered for this lease only
+//!   give_back(lease)           --> kept for the next lease, or closed
+//!   tidy                       --> closes cached registrations of released regions
 //! ```
 //!
-//! Registering costs microseconds to milliseconds, so registrations are worth keeping. But a
-//! registration is of pages, not of addresses: when memory is unmapped and something else mapped
-//! there, a kept registration still refers to the old pages, and data written by the card is lost
-//! silently. Some libraries hook `munmap` and its like to drop registrations in time, but no set of
-//! hooks is complete (a static `mmap`, a `brk` from the allocator, `mremap`, another library's
-//! hooks). So only registrations of `memalloc`ed memory are kept, which stays mapped while its
-//! [`Region`] is referenced (see `regions`). Other memory is registered for one operation, during
-//! which its owner promises that it stays.
+//! Registering costs microseconds to milliseconds, so caching is worthwhile. But a registration refers to pages, not
+//! addresses: when memory is unmapped and other memory mapped there, a cached registration still refers to the old
+//! pages, and data written by the card is lost silently. Some libraries hook `munmap` and similar calls to drop
+//! registrations in time, but no set of hooks is complete (a static `mmap`, a `brk` of the allocator, `mremap`, another
+//! library's hooks). So only registrations of `memalloc`ed memory are cached, which stays mapped while its [`Region`]
+//! is referenced (see `regions`). Other memory is registered for one operation, during which its owner guarantees that
+//! it stays mapped.
 //!
-//! Only registrations for this process's own operations are kept. Memory that a peer may read is
-//! registered for that one message, so that it cannot be read when the message is complete.
+//! Only registrations for this process's own operations are cached. Memory that a peer may read is registered for one
+//! message, so that it cannot be read once the message is complete.
 //!
-//! Owns: the kept registrations.
-//! Cost: a lease of kept memory is a search among at most [`KEPT_MAX`] entries.
+//! Owns: the cached registrations.
+//! Cost: a lease of cached memory is a search among at most [`KEPT_MAX`] entries.
 
 use libc::c_void;
 use libfabric_sys::abi::FI_READ;
@@ -33,34 +32,34 @@ use std::sync::Arc;
 /// Registrations of memory that our operations write to.
 pub(super) struct Registrations {
     kept: Slab<CachedRegistration>,
-    /// Registrations that the provider did not close; tried again from time to time.
+    /// Registrations that failed to close; retried by [`Self::tidy`].
     stuck: Vec<(Mr, Arc<Region>)>,
-    /// The sum of their lengths.
+    /// Total length of the cached registrations, in bytes.
     bytes: usize,
     limit: usize,
-    /// Grows with every lease.
+    /// Number of leases so far.
     turn: u64,
-    /// [`regions::released`] when it was last looked at.
+    /// Value of [`regions::released`] at the last check.
     seen: u64,
     complained: bool,
 }
 
 struct CachedRegistration {
-    /// Stands first, so that it goes before the memory. `None` once it was revoked.
+    /// First field, so that it closes before the memory is freed; `None` once revoked.
     mr: Option<Mr>,
     /// Keeps the memory mapped.
     region: Arc<Region>,
     leases: usize,
-    /// The turn in which it was leased last.
+    /// Value of `turn` at the last lease.
     used: u64,
 }
 
-/// Registered memory.
+/// Lease of registered memory.
 #[derive(Debug)]
 pub(super) enum Lease {
-    /// For this lease alone.
+    /// A registration for this lease only.
     Own(Mr),
-    /// A kept registration, by number.
+    /// A cached registration, by number.
     Kept(usize),
 }
 
@@ -85,7 +84,7 @@ impl Registrations {
     ///
     /// # Safety
     ///
-    /// The memory stays mapped until the lease is given back.
+    /// The memory must stay mapped until the lease is given back.
     pub(super) unsafe fn lease(
         &mut self,
         domain: &Domain,
@@ -99,11 +98,11 @@ impl Registrations {
         {
             return Ok(Lease::Kept(number));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.register(domain, ep, start, len, FI_READ) }.map(Lease::Own)
     }
 
-    /// The provider's descriptor of the memory.
+    /// Returns the provider's descriptor of the memory.
     pub(super) fn desc(&self, lease: &Lease) -> *mut c_void {
         match lease {
             Lease::Own(mr) => mr.desc(),
@@ -115,8 +114,8 @@ impl Registrations {
         }
     }
 
-    /// The memory is not needed any more, and the provider has no operation on it. An error brings
-    /// a registration that could not be closed.
+    /// Ends a lease; the provider must have no operation on the memory. Fails with a registration that could not be
+    /// closed.
     pub(super) fn give_back(&mut self, lease: Lease) -> Result<(), (Mr, i32)> {
         match lease {
             Lease::Own(mr) => mr.close(),
@@ -132,8 +131,8 @@ impl Registrations {
         }
     }
 
-    /// Closes the registration although operations use it: the provider refuses them access from
-    /// here on. An error brings the registration that could not be closed.
+    /// Closes the registration of a lease although operations use it: the provider denies them access from here on.
+    /// Fails with a registration that could not be closed.
     pub(super) fn revoke(&mut self, lease: Lease) -> Result<(), (Mr, i32)> {
         let kept = match &lease {
             Lease::Own(_) => None,
@@ -149,7 +148,7 @@ impl Registrations {
         }
     }
 
-    /// Closes what is kept of memory that has been freed. Costs one look at a number when none has.
+    /// Closes cached registrations of freed memory. Only compares a counter if no memory was freed.
     pub(super) fn tidy(&mut self) {
         for (mr, region) in std::mem::take(&mut self.stuck) {
             if let Err((mr, _)) = mr.close() {
@@ -170,7 +169,7 @@ impl Registrations {
         for number in tombstones {
             self.forget(number);
         }
-        // A leased one is found by a later call.
+        // A later call finds leased ones.
         if self
             .kept
             .iter()
@@ -180,11 +179,11 @@ impl Registrations {
         }
     }
 
-    /// Registers memory for one purpose. When there is no room, kept registrations make some.
+    /// Registers memory for one purpose; closes cached registrations if resources are short.
     ///
     /// # Safety
     ///
-    /// The memory stays mapped until the registration is closed.
+    /// The memory must stay mapped until the registration is closed.
     pub(super) unsafe fn register(
         &mut self,
         domain: &Domain,
@@ -194,7 +193,7 @@ impl Registrations {
         access: u64,
     ) -> Result<Mr, FabricError> {
         loop {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             match unsafe { domain.register(start, len, access, Some(ep)) } {
                 Ok(mr) => return Ok(mr),
                 Err(error) if is_shortage(error.code) && self.drop_oldest() => {}
@@ -206,7 +205,7 @@ impl Registrations {
         }
     }
 
-    /// The number of the region's registration; `None` when it cannot be kept.
+    /// Returns the number of the region's cached registration, registering it if new; `None` if it cannot be cached.
     fn keep(&mut self, domain: &Domain, ep: &Ep, region: Arc<Region>) -> Option<usize> {
         let known = self
             .kept
@@ -239,7 +238,7 @@ impl Registrations {
         }))
     }
 
-    /// Closes the one that has not been leased for the longest time. False when all are leased.
+    /// Closes the least recently leased registration. Returns false if all are leased.
     fn drop_oldest(&mut self) -> bool {
         let oldest = self
             .kept
@@ -257,7 +256,7 @@ impl Registrations {
         let CachedRegistration { region, mr, .. } = self.kept.remove(number);
         self.bytes -= region.len();
         if let Some(Err((mr, code))) = mr.map(Mr::close) {
-            // Its pages stay while it is registered, so it can be done later.
+            // The pages stay mapped while they are registered, so closing can be retried later.
             log::debug!("rdm: a kept registration is not closed yet (error {code})");
             self.stuck.push((mr, region));
         }
@@ -280,7 +279,7 @@ impl Registrations {
     }
 }
 
-/// Would fewer registrations help?
+/// Returns true if closing registrations might help.
 fn is_shortage(code: i32) -> bool {
     matches!(
         code,
@@ -288,12 +287,12 @@ fn is_shortage(code: i32) -> bool {
     )
 }
 
-/// The number of bytes to keep registered: half of the lockable memory, the other half being for
-/// registrations of single operations, and at most a gigabyte.
+/// Returns the maximum bytes to cache: half of the lockable memory, leaving the other half to registrations of single
+/// operations, and at most a gigabyte.
 fn bytes_max(memlock: Option<u64>) -> usize {
     let half = memlock.map_or(u64::MAX, |bytes| bytes / 2);
     usize::try_from(half).unwrap_or(usize::MAX).min(1 << 30)
 }
 
-/// Registrations kept at a time. Addresses have room for many thousands, a search for not so many.
+/// Maximum number of cached registrations: the search is linear.
 const KEPT_MAX: usize = 256;

@@ -3,26 +3,24 @@
 //! ```text
 //!   registering side                              reading side
 //!   registered for remote reading
-//!   RemoteKey, in the endpoint's offer -------> pieces, each an fi_read into place
+//!   RemoteKey, in the endpoint's offer -------> pieces, each an fi_read into the user's buffer
 //!        <======================================   at most WINDOW a link
 //!        <------------ Reading, every 2 s -------  (the card's reads are not visible here)
-//!   deregister                                  registered for local writing, if the plan needs it
+//!   deregister                                  registered for local writing, if the plan requires it
 //!                                               ReadDone, or recall
 //! ```
 //!
-//! Only over providers with real RMA ([`Plan`]). Elsewhere there is no [`Remote`], and the endpoint
-//! sends the message through the port's own buffers. Refusing is always allowed, and the endpoint
-//! repeats a failed read that way.
+//! Used only over providers with real RMA ([`Plan`]). Elsewhere there is no [`Remote`], and the endpoint sends messages
+//! through the port's own buffers. A call may always refuse, and the endpoint repeats a failed read that way.
 //!
-//! Three calls give memory back: `deregister`, `recall` and `on_link_down`. When one of them
-//! returns, the memory is not accessed any more, whatever the peer or the provider do: a closed
-//! registration cannot be read or written. Where reads need no local registration, the card reads
-//! into bounce buffers, which are then copied. If a provider does not close a registration,
-//! [`Remote::wants_renewal`] says so at once, and the caller has to close endpoint and domain before
-//! it returns itself.
+//! Three calls revoke memory: `deregister`, `recall` and `on_link_down`. Once one of them returns, the memory is not
+//! accessed any more, whatever the peer or the provider does: a closed registration cannot be read or written. If reads
+//! need no local registration, the card reads into bounce buffers, which are then copied. If a provider fails to close
+//! a registration, [`Remote::wants_renewal`] returns true at once, and the caller has to close endpoint and domain
+//! before it returns.
 //!
 //! Owns: registrations of sends, reads and their pieces.
-//! Out of scope: frames; links, of which it gets only a name and an address.
+//! Out of scope: frames; links, of which it knows only an id and an address.
 
 mod events;
 
@@ -47,7 +45,7 @@ pub(super) type Segments = SmallVec<[(*mut u8, usize); 2]>;
 
 /// Reads and registrations of all links.
 pub(super) struct Remote {
-    /// By the key of its registration.
+    /// Memory that peers may read, by the key of its registration.
     registered: HashMap<u64, Registered>,
     registrations: Registrations,
     links: HashMap<LinkId, Link>,
@@ -55,31 +53,30 @@ pub(super) struct Remote {
     posted: Slab<PostedRead>,
     /// Links that had no room.
     blocked: VecDeque<LinkId>,
-    /// The time of the next Reading frame to peers.
+    /// Time of the next Reading frames; `None` without reads.
     chime: Option<Instant>,
-    /// Operations need their memory registered. Where they do not, they go into bounce buffers.
+    /// True if operations need registered memory; otherwise they use bounce buffers.
     local: bool,
-    /// Bounce buffers that the provider may keep for links that are gone, before everything is opened anew.
+    /// Maximum number of bounce buffers held by the provider for closed links before everything is reopened.
     lost_max: usize,
     piece_max: usize,
-    /// [`Reads::connected`]
+    /// See [`Reads::connected`].
     connected: bool,
-    /// As of the last poll.
+    /// Time of the last poll.
     now: Instant,
     events: Events,
 }
 
-// SAFETY: pointers in it are to memory lent to the port, which one thread at a time may use,
-// whichever that is; they are only passed on.
+// SAFETY: its pointers are to memory lent to the port, which any one thread at a time may use; they are only passed on.
 unsafe impl Send for Remote {}
 
 struct Link {
     peer: u64,
-    /// Reads with pieces to post.
+    /// Reads with pieces to post, in turn.
     turn: VecDeque<usize>,
-    /// Pieces the provider has.
+    /// Number of pieces that the provider holds.
     posted: usize,
-    /// In `blocked`.
+    /// True if the link is in `blocked`.
     blocked: bool,
 }
 
@@ -97,58 +94,58 @@ struct Read {
     /// Address of the first byte at the peer.
     remote: u64,
     pieces: Pieces,
-    /// The lease of each segment, or none at all.
+    /// Lease of each segment; empty if none is needed.
     leases: SmallVec<[Lease; 1]>,
     posted: usize,
     failed: bool,
-    /// Something came in since the peer was told last.
+    /// True if a piece has arrived since the peer was last told.
     moved: bool,
 }
 
 struct PostedRead {
     link: LinkId,
-    /// `None`: its memory has been taken from it.
+    /// `None` once the read's memory has been revoked.
     read: Option<usize>,
     landing: Option<BounceTarget>,
 }
 
-/// The destination of a piece in a bounce buffer.
+/// Destination of a piece in a bounce buffer.
 struct BounceTarget {
     buffer: u32,
     start: *mut u8,
     len: usize,
 }
 
-/// The parts of the port that a call needs.
+/// Parts of the port that a call needs.
 pub(super) struct PortContext<'a> {
     pub(super) domain: &'a Domain,
-    /// The endpoint all links share.
+    /// Endpoint that all links share.
     pub(super) main: &'a Ep,
     pub(super) ops: &'a mut Ops,
-    /// Memory for cards that cannot be kept from writing.
+    /// Memory for reads that cannot be revoked.
     pub(super) bounce: &'a mut BounceBuffers,
-    /// Signs of life for peers, in order.
+    /// Progress reports to be sent to peers, in order.
     pub(super) out: &'a mut VecDeque<(LinkId, Reading)>,
-    /// Events of other operations that were met while looking for our own; the port handles them
-    /// next, in this order, before it reads the queue again.
+    /// Completions of other operations found while waiting for our own; the port handles them next, in order, before it
+    /// reads the queue again.
     pub(super) backlog: &'a mut VecDeque<CqEvent>,
 }
 
 /// Reports for the port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Report {
-    /// A read has ended; where not `ok`, nothing is known of what it wrote.
+    /// A read has ended; unless `ok`, its buffer's contents are undefined.
     ReadDone { link: LinkId, token: u64, ok: bool },
-    /// The peer is reading what was registered with this token.
+    /// The peer is reading the memory registered with this token.
     Registered { link: LinkId, token: u64 },
-    /// The read with this token gets on.
+    /// The read with this token makes progress.
     Reading { link: LinkId, token: u64 },
-    /// The connection below the link is dead: frames over it may vanish.
+    /// The connection below the link is dead: frames over it may be lost.
     Broken { link: LinkId },
 }
 
 impl Report {
-    /// The link that it is about.
+    /// Returns the link that the report is about.
     pub(super) fn link(self) -> LinkId {
         match self {
             Self::ReadDone { link, .. }
@@ -160,7 +157,7 @@ impl Report {
 }
 
 impl Remote {
-    /// `None`: the provider has no real RMA.
+    /// Creates the state; `None` if the provider has no real RMA.
     pub(super) fn new(plan: &Plan) -> Option<Self> {
         let Reads {
             max_read,
@@ -176,7 +173,7 @@ impl Remote {
             blocked: VecDeque::new(),
             chime: None,
             local: plan.mr_local,
-            // Reads of links that are gone occupy the provider's queue, too.
+            // Reads of closed links occupy the provider's queue, too.
             lost_max: bounce::MOST.min(plan.terms.tx_depth) / 2,
             connected,
             piece_max: if connected {
@@ -191,25 +188,24 @@ impl Remote {
         })
     }
 
-    /// Each peer has a connection, which a refused read ends.
+    /// Returns true if each peer has a connection, which a rejected read breaks.
     pub(super) fn is_connected(&self) -> bool {
         self.connected
     }
 
-    /// The provider did not give memory back that had to be: everything has to be closed and
-    /// opened anew, before the call that led to this returns to the endpoint.
+    /// Returns true if the provider kept memory that had to be returned: everything has to be closed and reopened
+    /// before the current call returns to the endpoint.
     pub(super) fn wants_renewal(&self) -> bool {
         self.events.renewal
     }
 
-    /// The next report, oldest first.
+    /// Returns the next report, oldest first.
     pub(super) fn next_report(&mut self) -> Option<Report> {
         self.events.reports.pop_front()
     }
 
-    /// Lets the peer read `memory` until [`Remote::deregister`]. `None`: it cannot be read this way,
-    /// as if it is not in one piece: a key names one registration. `token` comes back with
-    /// [`Report::Registered`].
+    /// Lets the peer read `memory` until [`Remote::deregister`]. `None`: not possible, for example because the memory
+    /// is in several pieces, and a key names one registration. `token` is returned with [`Report::Registered`].
     pub(super) fn register<M: Memory>(
         &mut self,
         outlet: &mut PortContext<'_>,
@@ -226,8 +222,8 @@ impl Remote {
         if !self.links.contains_key(&link) || self.registered.len() >= REGISTERED_MAX {
             return None;
         }
-        // SAFETY: the caller lends the memory until `deregister` has returned,
-        // which closes the registration, or has the endpoint closed if it cannot.
+        // SAFETY: the caller lends the memory until `deregister` returns, which closes the registration, or has the
+        // endpoint closed if it cannot.
         let mr = unsafe {
             self.registrations
                 .register(outlet.domain, outlet.main, start, len, FI_REMOTE_READ)
@@ -250,7 +246,7 @@ impl Remote {
         Some(RemoteKey { address, key })
     }
 
-    /// Ends a registration: when this returns, the memory is not read any more.
+    /// Ends a registration: once this returns, the memory is not read any more.
     pub(super) fn deregister(
         &mut self,
         outlet: &mut PortContext<'_>,
@@ -266,8 +262,7 @@ impl Remote {
         self.handle_met(outlet);
     }
 
-    /// Begins a read; [`Report::ReadDone`] follows. An error means that it does not go this way
-    /// now, and nothing has been begun.
+    /// Starts a read; [`Report::ReadDone`] follows. Fails if RMA is not possible now; then nothing has been started.
     pub(super) fn read<M: Memory>(
         &mut self,
         outlet: &mut PortContext<'_>,
@@ -328,7 +323,7 @@ impl Remote {
         Some(())
     }
 
-    /// A read need not go on: its report follows as soon as what is under way has ended.
+    /// Stops a read: its report follows once the pieces in flight have ended.
     pub(super) fn stop_reading(&mut self, outlet: &mut PortContext<'_>, link: LinkId, token: u64) {
         if let Some(id) = self.find(link, token) {
             self.reads[id].fail();
@@ -337,8 +332,7 @@ impl Remote {
         self.handle_met(outlet);
     }
 
-    /// Ends a read: when this returns, its memory is not written any more, and no report of it
-    /// follows.
+    /// Ends a read: once this returns, its memory is not written any more, and no report of it follows.
     pub(super) fn recall(&mut self, outlet: &mut PortContext<'_>, link: LinkId, token: u64) {
         if let Some(id) = self.find(link, token) {
             let looks = if self.connected {
@@ -352,7 +346,7 @@ impl Remote {
         self.events.forget_read(link, token);
     }
 
-    /// A link can carry frames; `peer` is its address on the shared endpoint.
+    /// Records that a link can carry frames; `peer` is its address on the shared endpoint.
     pub(super) fn on_link_up(&mut self, link: LinkId, peer: u64) {
         self.links.entry(link).or_insert(Link {
             peer,
@@ -362,7 +356,7 @@ impl Remote {
         });
     }
 
-    /// A link is gone: all memory of its reads and registrations is given back, without reports.
+    /// Ends all reads and registrations of a closed link, without reports.
     pub(super) fn on_link_down(&mut self, outlet: &mut PortContext<'_>, link: LinkId) {
         let reads: Vec<usize> = self
             .reads
@@ -388,7 +382,7 @@ impl Remote {
         self.events.forget_link(link);
     }
 
-    /// The peer says that it is reading. Nothing in it is to be trusted.
+    /// Handles the peer's report that it is reading. Its contents are not trusted.
     pub(super) fn on_reading(&mut self, link: LinkId, Reading(key): Reading) {
         if let Some(registered) = self.of(link, key) {
             let token = registered.token;
@@ -396,13 +390,13 @@ impl Remote {
         }
     }
 
-    /// A piece of ours has ended.
+    /// Handles the completion of a piece.
     pub(super) fn on_event(&mut self, outlet: &mut PortContext<'_>, piece: u32, outcome: Outcome) {
         self.ended(outlet, piece, outcome);
         self.handle_met(outlet);
     }
 
-    /// Handles completions met on the way. Each operation ends once, so this does too.
+    /// Handles completions found while waiting; handling one may find more.
     fn handle_met(&mut self, outlet: &mut PortContext<'_>) {
         while let Some((piece, outcome)) = self.events.met.pop_front() {
             self.ended(outlet, piece, outcome);
@@ -419,8 +413,8 @@ impl Remote {
         if let Some(BounceTarget { buffer, start, len }) = posted.landing {
             if posted.read.is_some() && outcome.is_ok() {
                 let bytes = outlet.bounce.bytes(buffer, len);
-                // SAFETY: the piece's memory is lent until its read has been reported or taken back;
-                // neither has happened, or `read` were none.
+                // SAFETY: the piece's memory is lent until its read has been reported or revoked; neither has happened,
+                // since `read` is some.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
             }
             outlet.bounce.give(buffer);
@@ -448,7 +442,7 @@ impl Remote {
         self.post(outlet, posted.link);
     }
 
-    /// Does due work: retries, keep-alives of reads.
+    /// Does due work: retries, and progress reports of reads.
     pub(super) fn poll(&mut self, outlet: &mut PortContext<'_>, now: Instant) {
         self.now = now;
         self.registrations.tidy();
@@ -472,7 +466,7 @@ impl Remote {
         self.handle_met(outlet);
     }
 
-    /// The time at which [`Remote::poll`] should be called although nothing happens.
+    /// Time at which [`Remote::poll`] is due even if nothing happens.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.blocked.is_empty() {
             self.chime
@@ -481,13 +475,13 @@ impl Remote {
         }
     }
 
-    /// Reads and registrations under way.
+    /// Numbers of reads and registrations.
     #[cfg(test)]
     fn counts(&self) -> (usize, usize) {
         (self.reads.len(), self.registered.len())
     }
 
-    /// Bounce buffers that the provider has for links that are gone, and may keep for ever.
+    /// Number of bounce buffers that the provider holds for closed links, perhaps forever.
     fn lost(&self) -> usize {
         let lost = self.posted.iter().filter(|(_, posted)| {
             posted.landing.is_some() && !self.links.contains_key(&posted.link)
@@ -495,7 +489,7 @@ impl Remote {
         lost.count()
     }
 
-    /// Ends reads without a report. Those that do not end within that limit lose their registrations.
+    /// Ends reads without a report. Those that do not end within the limit lose their registrations.
     fn take_back(&mut self, outlet: &mut PortContext<'_>, ids: &[usize], mut looks: LookLimit) {
         for id in ids {
             if let Some(read) = self.reads.get_mut(*id) {
@@ -532,7 +526,7 @@ impl Remote {
         }
     }
 
-    /// Registers all segments, or none; `None` when that does not go.
+    /// Registers all segments, or none; `None` if that fails.
     fn lease(
         &mut self,
         outlet: &mut PortContext<'_>,
@@ -543,8 +537,8 @@ impl Remote {
             return Some(leases);
         }
         for &(start, len) in segments {
-            // SAFETY: the caller of `read` lends the memory until the read has been
-            // reported or taken back, and before that the leases are given back or revoked.
+            // SAFETY: the caller of `read` lends the memory until the read has been reported or revoked, and before
+            // that the leases are given back or revoked.
             let lease = unsafe {
                 self.registrations
                     .lease(outlet.domain, outlet.main, start, len)
@@ -570,7 +564,7 @@ impl Remote {
         }
     }
 
-    /// Gives the provider as many pieces of a link's reads as it may have.
+    /// Posts pieces of a link's reads, as many as it may have outstanding.
     fn post(&mut self, outlet: &mut PortContext<'_>, link: LinkId) {
         while let Some(state) = self.links.get_mut(&link)
             && state.posted < WINDOW
@@ -599,9 +593,9 @@ impl Remote {
             let start = landing.map_or(piece.start, |(_, start)| start);
             let number = self.posted.vacant_key() as u32;
             let context = outlet.ops.begin(Op::Read(number));
-            // SAFETY: the memory is lent until the read is reported or taken back; before that
-            // this piece completes, or its registration or its endpoint is closed. A bounce buffer outlives
-            // the endpoint, and is not given out again until the completion.
+            // SAFETY: the memory is lent until the read is reported or revoked; before that this piece completes, or
+            // its registration or endpoint is closed. A bounce buffer outlives the endpoint, and is not reused until
+            // the completion.
             let posted = unsafe {
                 outlet.main.read(
                     start,
@@ -645,7 +639,7 @@ impl Remote {
         }
     }
 
-    /// Reports a read of which nothing is to come any more.
+    /// Reports a read that has no pieces left.
     fn end_read(&mut self, outlet: &mut PortContext<'_>, id: usize) {
         let ended = self
             .reads
@@ -663,7 +657,7 @@ impl Remote {
             ..
         } = read;
         if let Some(state) = self.links.get_mut(&link) {
-            // A later read may reuse its number, and must not have two turns.
+            // A later read may reuse the number, and must not be queued twice.
             state.turn.retain(|turn| *turn != id);
         }
         let ok = !failed;
@@ -684,7 +678,7 @@ impl Remote {
 }
 
 impl Link {
-    /// There is no room for it now.
+    /// Queues a link that had no room.
     fn block(&mut self, blocked: &mut VecDeque<LinkId>, id: LinkId) {
         if !self.blocked {
             self.blocked = true;
@@ -694,15 +688,14 @@ impl Link {
 }
 
 impl Read {
-    /// Nothing more is posted; what is under way ends by itself.
+    /// Posts no more pieces; those in flight end by themselves.
     fn fail(&mut self) {
         self.failed = true;
         self.pieces.finish();
     }
 }
 
-/// A registration has to be closed. Where the provider is still busy with it, that may change when
-/// it handles what has arrived.
+/// Closes a registration. If the provider is busy with it, handling arrivals may help.
 fn finish(outlet: &mut PortContext<'_>, events: &mut Events, closed: Result<(), (Mr, i32)>) {
     let mut closed = closed;
     let mut looks = LookLimit::last();
@@ -729,31 +722,30 @@ fn segments_of<M: Memory>(memory: &M) -> Segments {
     segments
 }
 
-/// Less than this is copied: asking for a piece and telling of its end costs about as much as
-/// copying this many bytes twice.
+/// Minimum length of a read, in bytes; shorter data is copied: requesting a piece and reporting its end costs about as
+/// much as copying this much twice.
 const READ_MIN: usize = 32 * 1024;
 
-/// If pieces are shorter than this on average, copying them together is cheaper than an operation
-/// for each.
+/// Minimum average length of pieces, in bytes; below it, copying is cheaper than an operation per piece.
 const PIECE_MIN: usize = 16 * 1024;
 
-/// The longest piece: a failure costs no more than this, and signs of life come often enough.
+/// Longest piece, in bytes: bounds the cost of a failure and the time between progress reports.
 const PIECE_MAX: usize = 4 << 20;
 
-/// Length of a piece where a cancel has to wait for those under way ([`Reads::connected`]).
+/// Longest piece, in bytes, where a cancel waits for pieces in flight ([`Reads::connected`]).
 const PIECE_CONNECTED: usize = 256 << 10;
 
-/// Pieces of one link under way: enough for a card that carries a piece in 80 us to find the next
-/// one, and few enough that a silent peer does not fill the queue of the endpoint all share.
+/// Maximum number of pieces in flight per link: enough for a card that transfers a piece in 80 us to find the next one,
+/// and few enough that a silent peer does not fill the shared endpoint's queue.
 const WINDOW: usize = 8;
 
-/// The interval of Reading frames. Time-outs of requests are tens of seconds.
+/// Interval of Reading frames; timeouts of requests are tens of seconds.
 const CHIME: Duration = Duration::from_secs(2);
 
-/// The pause before retrying what the provider had no room for, if nothing completes before.
+/// Pause before a rejected post is retried, if nothing completes before.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Registrations of all links: cards have a limited number of registrations.
+/// Maximum number of registrations of all links, which cards limit.
 const REGISTERED_MAX: usize = 16 * 1024;
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! The order of a link's frames.
+//! Order of a link's frames.
 //!
 //! ```text
-//!   sent:      0 1 2 3 4 5 ...            modulo 2^16, by the order the provider accepted them
+//!   sent:      0 1 2 3 4 5 ...            modulo 2^16, in the order of acceptance by the provider
 //!   arrives:   0 2 3   1
 //!              |  `-'  `--- delivered, and then 2 and 3 with it
 //!      delivered  held
 //! ```
 //!
-//! Providers match messages in order, but not all of them report so: where a longer message is
-//! fetched in several steps, a later shorter one may be reported first. An early frame is copied
-//! and held until its turn. A number that never comes means a lost frame, and the end of the link.
+//! Providers match messages in order, but not all report them so: if a longer message is fetched in several steps, a
+//! later, shorter one may be reported first. An early frame is copied and held until the missing ones arrive. A number
+//! that never arrives means a lost frame, and ends the link.
 //!
 //! Owns: both counters of a link, and held frames.
 //! Cost: a comparison a frame; memory only while frames are out of order.
@@ -19,59 +19,59 @@ use mx_proto::Instant;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// The positions of a link's frames.
+/// Sequence state of a link.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
-    /// The number of the next frame to be sent.
+    /// Number of the next frame to send.
     next_out: u16,
-    /// The number of the next frame to be taken.
+    /// Number of the next frame to deliver.
     next_in: u16,
     held: Option<Box<Held>>,
 }
 
-/// Frames before their turn.
+/// Frames that arrived early.
 #[derive(Debug)]
 struct Held {
     frames: HashMap<u16, (FrameKind, Box<[u8]>)>,
     bytes: usize,
-    /// For how long one has been missing.
+    /// Time since which a frame has been missing.
     since: Instant,
 }
 
-/// Whether it is a frame's turn.
+/// Position of a frame in the sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FrameOrder {
     /// The frame is next in sequence.
     InOrder,
     /// Earlier frames are still missing.
     Early,
-    /// The frame has come before.
+    /// The frame has already arrived.
     Duplicate,
 }
 
-/// Frames that may come early. Small ones are not limited by send slots, and many may overtake one
-/// long frame on a fabric that takes several ways.
+/// Maximum number of held frames of a link. Small ones are not limited by send slots, and many may overtake a long one
+/// on a multi-path fabric.
 const HELD_FRAMES: usize = 16 << 10;
-/// And their bytes.
+/// Maximum bytes of held frames of a link.
 const HELD_BYTES: usize = 4 << 20;
 
-/// The cost of a held frame beside its bytes.
+/// Memory cost of a held frame beside its bytes.
 const HELD_COST: usize = 64;
 
 impl Sequence {
-    /// The number for the next frame. It is used up by [`Sequence::sent`].
+    /// Returns the number for the next frame; [`Sequence::sent`] uses it up.
     #[inline]
     pub(super) fn number(&self) -> u16 {
         self.next_out
     }
 
-    /// The frame with that number has been taken by the provider.
+    /// Records that the provider has accepted the frame with that number.
     #[inline]
     pub(super) fn sent(&mut self) {
         self.next_out = self.next_out.wrapping_add(1);
     }
 
-    /// Whether a frame is to be taken; if so, it counts as taken.
+    /// Returns whether an arrived frame is next in sequence; if so, counts it as delivered.
     #[inline]
     pub(super) fn arrived(&mut self, number: u16) -> FrameOrder {
         if number == self.next_in {
@@ -84,7 +84,7 @@ impl Sequence {
         }
     }
 
-    /// Keeps a frame that came early. False when that is one too many.
+    /// Holds an early frame. Returns false if there are too many.
     #[cold]
     pub(super) fn hold(&mut self, number: u16, kind: FrameKind, body: &[u8], now: Instant) -> bool {
         let held = self.held.get_or_insert_with(|| {
@@ -101,7 +101,7 @@ impl Sequence {
         held.frames.len() <= HELD_FRAMES && held.bytes <= HELD_BYTES
     }
 
-    /// The next frame, if it has come early; it counts as taken.
+    /// Returns the next frame, if it has arrived early, and counts it as delivered.
     #[inline]
     pub(super) fn next_held(&mut self, now: Instant) -> Option<(FrameKind, Box<[u8]>)> {
         self.held.is_some().then(|| self.take_held(now))?
@@ -120,20 +120,20 @@ impl Sequence {
         Some((kind, body))
     }
 
-    /// Bytes of frames before their turn, and of what it takes to keep them.
+    /// Bytes of held frames, with their overhead.
     pub(super) fn held_bytes(&self) -> usize {
         let held = self.held.as_ref();
         held.map_or(0, |held| held.bytes + held.frames.len() * HELD_COST)
     }
 
-    /// Excuses a missing frame for a time in which this process did not look.
+    /// Excludes a time in which this process did not poll from the age of a missing frame.
     pub(super) fn exclude_pause(&mut self, excused: Duration, now: Instant) {
         if let Some(held) = &mut self.held {
             held.since = held.since.after(excused).min(now);
         }
     }
 
-    /// Since when a frame has been missing that others wait for.
+    /// Returns the time since which a frame has been missing that others wait for.
     pub(super) fn missing_since(&self) -> Option<Instant> {
         self.held.as_ref().map(|held| held.since)
     }

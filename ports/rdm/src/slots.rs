@@ -4,10 +4,9 @@
 //!   header + segments --gather--> slot --fi_send--> provider --completion--> free again
 //! ```
 //!
-//! No provider that was measured cancels a send, and some never complete one to a dead peer. So a
-//! frame that is not injected is copied into a slot, and the application's memory is free at once.
-//! The slots that a provider keeps for a dead peer are bounded by [`PER_LINK`], and are free again
-//! when the endpoint is closed.
+//! No measured provider cancels a send, and some never complete one to a dead peer. So a frame that is not injected is
+//! copied into a slot, and the application's memory is free at once. [`PER_LINK`] bounds the slots that a provider
+//! holds for a dead peer; closing the endpoint frees them.
 //!
 //! Owns: the memory and its registrations. The memory must outlive the endpoint.
 
@@ -15,48 +14,46 @@ use libc::c_void;
 use mx_port_fabric::{Buffers, Domain, Ep, FabricError};
 use mx_proto::LinkId;
 
-/// Slots that are allocated together.
+/// Slots per allocation.
 const CHUNK: usize = 32;
 
-/// Slots of one port. With the 64 KiB of software 32 MiB, reached only when many peers are slow at once.
+/// Maximum number of slots of a port: 32 MiB with software's 64 KiB, reached only if many peers are slow at once.
 const TOTAL: usize = 512;
 
-/// Providers' queues that are longer than this do not make us keep more for the dead: twice as many
-/// slots as half of it, with the 64 KiB of software 64 MiB.
+/// Cap on the queue depth of which dead peers may hold half: 1024 slots, 64 MiB with software's 64 KiB.
 const LOST_MAX: usize = 2048;
 
-/// Slots one link may have with the provider: enough to fill a fast fabric's pipe with small
-/// frames, and few enough that a dead peer cannot take them all.
+/// Maximum number of slots that a link may have with the provider: enough to fill a fast fabric with small frames, and
+/// few enough that a dead peer cannot take them all.
 const PER_LINK: usize = 64;
 
-/// The send slots of one port.
+/// Send slots of a port.
 pub(super) struct Slots {
-    /// Bytes of one.
+    /// Bytes of a slot.
     size: usize,
     chunks: Vec<Buffers>,
     free: Vec<u32>,
-    /// The link of the frame in a slot.
+    /// Link of the frame in each slot; `None` if free.
     owners: Vec<Option<LinkId>>,
     register: bool,
-    /// Sends the provider takes at once.
+    /// Maximum number of sends outstanding at the provider.
     depth: usize,
-    /// Slots with frames to peers that have gone; they do not count against the living.
+    /// Slots with frames to closed links; they do not count against the others.
     lost: usize,
-    /// The most slots in use at a time since [`Slots::give_back`].
+    /// Maximum number of slots in use at a time since [`Slots::give_back`].
     most: usize,
 }
 
-/// A slot to be filled and sent.
+/// Slot to be filled and sent.
 pub(super) struct FrameSlot<'a> {
     pub(super) number: u32,
     pub(super) bytes: &'a mut [u8],
-    /// The provider's descriptor of it.
+    /// Provider's descriptor of the slot.
     pub(super) desc: *mut c_void,
 }
 
 impl Slots {
-    /// Slots of `size` bytes, registered if the provider wants that, which takes `depth` sends at
-    /// once.
+    /// Creates slots of `size` bytes, to be registered if `register`; the provider accepts `depth` sends at once.
     pub(super) fn new(size: usize, register: bool, depth: usize) -> Self {
         Self {
             size,
@@ -70,12 +67,12 @@ impl Slots {
         }
     }
 
-    /// Slots there may be.
+    /// Maximum number of slots.
     fn room(&self) -> usize {
         (TOTAL + self.lost).min(self.depth)
     }
 
-    /// A free slot for a frame to `owner`; `None` when there is none, or no memory for more.
+    /// Takes a slot for a frame to `owner`; `None` if there is no slot, or no memory for more.
     pub(super) fn take(
         &mut self,
         domain: &Domain,
@@ -103,7 +100,7 @@ impl Slots {
         })
     }
 
-    /// A free slot is the link's.
+    /// Assigns a free slot to a link.
     #[inline]
     fn occupy(&mut self, owner: LinkId) -> Option<u32> {
         let number = self.free.pop()?;
@@ -112,23 +109,23 @@ impl Slots {
         Some(number)
     }
 
-    /// Slots one link may have now. The fewer are left, the fewer: peers that have stopped reading
-    /// never get all of them.
+    /// Maximum number of slots that a link may have now. The limit shrinks with the free slots, so that peers that have
+    /// stopped reading never get all of them.
     #[inline]
     pub(super) fn allowance(&self) -> u32 {
         let left = self.room().saturating_sub(self.taken());
         PER_LINK.min(1 + left / 4) as u32
     }
 
-    /// A slot is free again. Returns whose frame it held; `None` when it was free already.
+    /// Frees a slot. Returns the link of its frame; `None` if it was already free.
     pub(super) fn put(&mut self, number: u32) -> Option<LinkId> {
         let owner = self.owners.get_mut(number as usize)?.take()?;
         self.free.push(number);
         Some(owner)
     }
 
-    /// So many slots hold frames to peers that have gone. True when they fill so much of what the
-    /// provider takes at once that the living suffer.
+    /// Sets the number of slots with frames to closed links. Returns true if they fill so much of the provider's queue
+    /// that other links suffer.
     pub(super) fn lose(&mut self, lost: usize) -> bool {
         self.lost = lost;
         lost > self.depth.min(LOST_MAX) / 2
@@ -138,8 +135,7 @@ impl Slots {
         self.owners.len() - self.free.len()
     }
 
-    /// Gives back the memory that has not been needed since the last call, as far as none of it is in use
-    /// now.
+    /// Frees memory that has not been needed since the last call and is not in use now.
     pub(super) fn give_back(&mut self) {
         let needed = self.most.div_ceil(CHUNK).max(1);
         self.most = self.taken();
@@ -152,11 +148,11 @@ impl Slots {
         }
         let left = self.owners.len();
         self.free.retain(|number| (*number as usize) < left);
-        // The first are used first, so that the last fall free.
+        // Low slots are used first, so that the last chunks become free.
         self.free.sort_unstable_by(|a, b| b.cmp(a));
     }
 
-    /// Gives up the registrations; the memory stays.
+    /// Closes the registrations; the memory stays.
     pub(super) fn close_registrations(&mut self) {
         self.chunks.iter_mut().for_each(Buffers::close_registration);
     }
@@ -180,7 +176,7 @@ impl Slots {
 mod tests {
     use super::*;
 
-    /// So many slots in use, on chunks that are no larger than needed.
+    /// Creates slots of which `count` are in use, in chunks as small as possible.
     fn slots(count: usize) -> Slots {
         let mut slots = Slots::new(1, false, TOTAL);
         for _ in 0..count {
@@ -202,13 +198,13 @@ mod tests {
                 slots.put(number).unwrap();
             }
         }
-        // They were all needed since.
+        // All slots were needed since the last call.
         slots.give_back();
         assert_eq!(slots.chunks.len(), 4);
-        // The last one is with the provider, perhaps for ever: its memory has to stay.
+        // The provider holds the last slot, perhaps forever: its memory has to stay.
         slots.give_back();
         assert_eq!((slots.chunks.len(), slots.taken()), (4, 2));
-        // What lies low is used first.
+        // Low slots are used first.
         assert_eq!(slots.occupy(LinkId::new(0, 2)), Some(1));
         slots.put(1).unwrap();
         slots.put(last).unwrap();

@@ -13,44 +13,43 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A link.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) id: LinkId,
     pub(crate) state: State,
-    /// The cookie that frames to us must carry.
+    /// Cookie that frames to us must carry.
     pub(crate) cookie: u64,
-    /// `None` only while it is offered.
+    /// `None` only in state `Offered`.
     pub(crate) peer: Option<Peer>,
-    /// The peer began the link.
+    /// True if the peer started the link.
     pub(super) called: bool,
-    /// The order of its frames.
+    /// Order of the link's frames.
     pub(crate) sequence: Sequence,
-    /// The packet of which more is to come.
+    /// Packet that is partly received.
     pub(crate) incoming: Option<Incoming>,
-    /// The packet sent last has not left as a whole: the rest comes before any other.
+    /// True while the rest of a packet is unsent: it goes before any other.
     pub(crate) midway: bool,
-    /// Send slots with the provider.
+    /// Number of send slots held by the provider.
     pub(crate) slots: u32,
-    /// Small frames that wait to go out, before anything else.
+    /// Small frames to be sent before anything else.
     pub(crate) control: VecDeque<Control>,
-    /// The link stands in the port's queue of links that had no room.
+    /// True if the link is in the port's queue of links without room.
     pub(crate) blocked: bool,
-    /// The endpoint was refused room and has to be told when there is some.
+    /// True if the endpoint was refused room, and has to be told when there is some.
     pub(crate) wanted: bool,
-    /// Before that the provider is not asked for room again, unless something has happened ...
+    /// Earliest time to retry, unless something happens before ...
     pub(crate) retry_at: Instant,
-    /// ... and how long that was the last time. Nothing, once it has had room.
+    /// ... after this pause; zero once the provider had room.
     pub(crate) pause: Duration,
     pub(super) heard: Instant,
-    /// The peer has been asked whether it is there.
+    /// True if a Ping has not been answered.
     pub(super) pinged: bool,
-    /// Its process may have gone: it was asked for an answer at once, then.
+    /// Time of the last probe of a peer whose process may have ended; `None`: not probed.
     pub(super) doubted: Option<Instant>,
 }
 
 impl Link {
-    /// The reason of its end if a frame cannot be sent: if that is the first one, the fabric does not lead there.
+    /// Returns the reason to report if a frame cannot be sent: for the first frame, the fabric does not reach the peer.
     pub(crate) fn broken(&self) -> LinkDown {
         match self.state {
             State::Greeting { .. } => LinkDown::Unreachable,
@@ -58,7 +57,7 @@ impl Link {
         }
     }
 
-    /// A value that only both sides know: their cookies, the caller's first.
+    /// Returns a value that only both sides know: their cookies, the caller's first.
     pub(crate) fn binding(&self) -> Binding {
         match (self.peer, self.called) {
             (Some(peer), true) => [peer.cookie, self.cookie],
@@ -68,36 +67,36 @@ impl Link {
     }
 }
 
-/// The state of a link.
+/// State of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// The peer has our address, and has not said Hello.
+    /// The peer has our address, and has not sent Hello.
     Offered,
-    /// We have said Hello.
+    /// Hello has been sent, and not been answered.
     Greeting {
-        /// The end of this state.
+        /// Time at which this state ends.
         until: Instant,
     },
     /// The link carries packets.
     Up,
-    /// The endpoint has done with it; what it accepted is leaving.
+    /// The endpoint has closed the link; accepted frames are leaving.
     Closing {
-        /// The end of this state.
+        /// Time at which this state ends.
         until: Instant,
-        /// The peer has to answer the Bye. Closing a connection with unread bytes drops the Bye, so
-        /// frames are read until the answer comes.
+        /// True if the peer has to answer the Bye. Closing a connection with unread bytes drops the Bye, so frames are
+        /// read until the answer comes.
         answer: bool,
     },
 }
 
-/// The other side of a link.
+/// Peer of a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
-    /// Its address in the provider's address vector.
+    /// Peer's address in the provider's address vector.
     pub(crate) address: u64,
-    /// Its number for the link.
+    /// Peer's number for the link.
     pub(crate) link: u32,
-    /// The cookie that frames to it must carry.
+    /// Cookie that frames to the peer must carry.
     pub(crate) cookie: u64,
 }
 
@@ -111,7 +110,7 @@ impl Peer {
     }
 }
 
-/// A frame without a packet, waiting to be sent.
+/// Small frame that waits to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     pub(crate) kind: FrameKind,

@@ -1,4 +1,4 @@
-//! Links without a fabric, and time that goes by as told.
+//! Links without a fabric, in virtual time.
 
 use super::*;
 
@@ -116,7 +116,7 @@ fn an_absence_is_no_silence_of_anyone() {
     assert!(found.contains(&Alarm::Down(carries, LinkDown::Reset)));
 }
 
-/// Links that are up, with peers of their own.
+/// Creates links that are up, with separate peers.
 fn up<const N: usize>(links: &mut Links) -> [LinkId; N] {
     [(); N].map(|()| {
         let id = links.offer(7, at(0));
@@ -134,7 +134,7 @@ fn doubted_peer_without_an_answer_fails_when_silent() {
         assert!(links.probe_peer(id, at(1)));
         assert!(!links.probe_peer(id, at(1)), "asked twice");
     }
-    // What came before its death is not lost, and does not clear the doubt.
+    // Frames from before the peer's death arrive, and do not clear the suspicion.
     let later = at(1).after(LAST_WORDS / 2);
     links.addressed(talks.index(), 7, later).unwrap();
     links.trust(answers);
@@ -146,7 +146,7 @@ fn doubted_peer_without_an_answer_fails_when_silent() {
     links.take(dead).unwrap();
     assert_eq!(alarms(&mut links, second), [down(talks)]);
     links.take(talks).unwrap();
-    // Those that live are asked again when they have been silent for as long as all others.
+    // Live peers are pinged again only after the usual silence.
     let pings = [Alarm::Ping(answers), Alarm::Ping(idle)];
     assert_eq!(alarms(&mut links, at(6)), pings);
 }
@@ -160,7 +160,7 @@ fn only_links_on_which_a_peer_can_answer_are_doubted() {
     for id in [offered, closing, LinkId::new(99, 99)] {
         assert!(!links.probe_peer(id, at(0)));
     }
-    // Of a peer that has not said anything it is the fabric that is doubted.
+    // For a peer that has sent nothing, the fabric is in doubt.
     let greeting = links.call(9, PEER, at(0));
     assert!(!links.probe_peer(greeting, at(0)));
     let down = Alarm::Down(greeting, LinkDown::TimedOut);
@@ -178,7 +178,7 @@ fn both_ends_share_a_binding_unique_to_the_link() {
     let calls = links.call(7, peer(9), at(0));
     assert_eq!(of(&links, calls), [7, 9]);
     assert_eq!(of(&links, called), [7, 9]);
-    // A relay has a cookie of its own on each side.
+    // A relay has a separate cookie on each side.
     let relayed = links.offer(9, at(0));
     links.greeted(relayed, peer(8));
     assert_ne!(of(&links, calls), of(&links, relayed));

@@ -1,12 +1,12 @@
-//! The plan: the path of each class of message, from a provider's offer.
+//! Plan: the path of each class of message, derived from a provider's offer.
 //!
 //! ```text
-//!   Offer (what fi_info says)                Plan
+//!   Offer (from fi_info)                     Plan
 //!     caps, mode, mr_mode   --Plan::of-->      small    fi_inject up to `inject_max`
 //!     sizes, order, counts       |             medium   copied into a slot of `frame_max`
 //!                                |             large    RMA reads where registration is real,
 //!                                |                      else copied, slot by slot
-//!                                `-> why not: the first requirement that is not met
+//!                                `-> error: the first requirement that is not met
 //! ```
 //!
 //! Owns: the sizes and the choice of paths.
@@ -25,38 +25,36 @@ use std::ffi::c_int;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// The paths of messages over one provider.
+/// Paths of messages over a provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
-    /// The parameters for opening the provider's objects. [`OpenParams::prefix`] is the same both ways: who posts a
-    /// buffer keeps those bytes free and counts them in its length, and the length of a completed receive counts
-    /// them as well. RMA has none.
+    /// Parameters for opening the provider's objects. [`OpenParams::prefix`] is equal for both directions: a posted
+    /// buffer has those bytes free and counts them in its length, and so does the length of a completed receive. RMA
+    /// has no prefix.
     pub terms: OpenParams,
-    /// Contexts must point to an `fi_context2` of their own.
+    /// True if each context must point to its own `fi_context2`.
     pub context_bytes: bool,
-    /// Buffers of sends and receives must be registered, and their `desc` given.
+    /// True if buffers of sends and receives must be registered, and their `desc` passed.
     pub mr_local: bool,
-    /// The way in which a receiver reads large messages; `None`: they are copied as many medium
-    /// ones.
+    /// Properties of a receiver's reads of large messages; `None`: they are copied like many medium ones.
     pub rma: Option<Reads>,
-    /// Why there is none, though the provider has reads.
+    /// Reason why `rma` is `None` although the provider has reads.
     pub unread: Option<String>,
 }
 
-/// `fi_read` of registered memory.
+/// Properties of `fi_read` of registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reads {
-    /// Remote addresses are the peer's virtual ones; otherwise they count from 0 at the beginning of
-    /// the registration.
+    /// True if remote addresses are the peer's virtual addresses; otherwise offsets into the registration.
     pub virt_addr: bool,
-    /// The longest single read.
+    /// Longest single read, in bytes.
     pub max_read: usize,
-    /// A read that fails ends the connection to that peer, and what is sent over it afterwards may vanish.
+    /// True if a failed read breaks the connection to its peer, so that later sends over it may be lost.
     pub connected: bool,
 }
 
 impl Plan {
-    /// The plan for `offer`, or the reason why there is none.
+    /// Builds the plan for `offer`, or returns the reason why there is none.
     pub(crate) fn of(offer: &Offer) -> Result<Self, String> {
         let mr_mode = modern_mr_mode(offer.mr_mode);
         check(offer)?;
@@ -82,7 +80,7 @@ impl Plan {
                     send: prefix,
                     receive: prefix,
                 },
-                // The manual counts no prefix in this limit (fi_getinfo, FI_MSG_PREFIX).
+                // The manual does not count the prefix in this limit (fi_getinfo, FI_MSG_PREFIX).
                 inject_max: offer.inject_size.min(frame_max),
                 frame_max,
                 multi_recv: offer.caps & FI_MULTI_RECV != 0 && !loses_multi_receives(offer),
@@ -104,13 +102,13 @@ impl Plan {
         self.terms.prefix.send
     }
 
-    /// No reads: memory of messages would not be safe from them.
+    /// Gives up reads, because memory of messages would not be safe from them.
     pub(crate) fn copy_all(&mut self, why: String) {
         self.rma = None;
         self.unread = Some(why);
     }
 
-    /// The path of large messages, as text.
+    /// Returns the path of large messages, as text.
     pub(crate) fn large(&self) -> String {
         match (self.rma, &self.unread) {
             (Some(Reads { virt_addr, .. }), _) if virt_addr => {
@@ -123,20 +121,20 @@ impl Plan {
     }
 }
 
-/// Without required registrations, a read is done by the peer's processor, which closing the
-/// registration does not stop. That is so with software.
+/// Returns the reads of an offer. If registration is not required, as for software, the peer's processor does the read,
+/// which closing the registration does not stop.
 fn reads(offer: &Offer, mr_mode: c_int) -> Option<Reads> {
     let caps = FI_RMA | FI_READ | FI_REMOTE_READ;
     let real = mr_mode & (FI_MR_ALLOCATED | FI_MR_PROV_KEY) != 0 && !is_software(&offer.provider);
     (real && offer.caps & caps == caps).then(|| Reads {
         virt_addr: mr_mode & FI_MR_VIRT_ADDR != 0,
         max_read: offer.max_msg_size.min(READ_MAX),
-        // It makes a connection to each peer.
+        // rxm makes a connection to each peer.
         connected: matches!(offer.protocol, FI_PROTO_RXM | FI_PROTO_RXM_TCP),
     })
 }
 
-/// The first thing about `offer` that cannot be lived with.
+/// Returns the first property of `offer` that cannot be used.
 fn check(offer: &Offer) -> Result<(), String> {
     let address = offer.address_len;
     Err(if offer.ep_type != FI_EP_RDM {
@@ -164,15 +162,15 @@ fn check(offer: &Offer) -> Result<(), String> {
     })
 }
 
-/// Whether `provider` moves bytes with this host's processor and kernel only.
+/// Returns whether `provider` moves bytes only with this machine's processor and kernel.
 pub(crate) fn is_software(provider: &str) -> bool {
     let core = provider.split(';').next().unwrap_or(provider);
     SOFTWARE.contains(&core)
 }
 
-/// The multi-receives of 1.17's rxm lose messages when more arrive than the posted buffers hold:
-/// of twelve clients that sent at once, three to nine lost one, in every run; with a receive for
-/// each message none did, nor with 2.x. When it was mended is not known.
+/// Returns true for releases of rxm that lose multi-receives. With 1.17, messages are lost if more arrive than the
+/// posted buffers hold: of twelve clients that sent at once, three to nine lost one, in every run; with a receive per
+/// message none did, nor with 2.x. Which release fixed it is unknown.
 fn loses_multi_receives(offer: &Offer) -> bool {
     is_rxm(&offer.provider) && offer.release < (2, 0)
 }
@@ -181,16 +179,16 @@ fn is_rxm(provider: &str) -> bool {
     provider.split(';').any(|layer| layer == "ofi_rxm")
 }
 
-/// A frame of `ofi_rxm` with a body of up to `most` bytes, of which it sends as many at once as its variable
-/// says, 64 of them its own header's in older releases. It cuts longer ones into several messages; with
-/// 1.17, once a peer has died in the middle of one, later ones from others are lost.
+/// Returns the frame length of `ofi_rxm` for a body of up to `most` bytes. rxm sends as many bytes at once as its
+/// variable says, including 64 of its own header in older releases. It splits longer frames; with 1.17, after a peer
+/// has died within one, later ones from other peers are lost.
 fn rxm_frame(most: usize, set: Option<&str>) -> usize {
     let set = set.and_then(|text| text.parse::<usize>().ok());
     let most = HEADERS + most;
     set.map_or(most, |bytes| bytes.saturating_sub(RXM_HEADER).min(most))
 }
 
-/// The longest frame for what is offered.
+/// Returns the longest frame for an offer, in bytes.
 fn frame_max(
     Offer {
         provider, release, ..
@@ -237,48 +235,48 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Registration modes that we support. Not `FI_MR_RAW` (keys longer than 8 bytes), not
-/// `FI_MR_MMU_NOTIFY` (page tables are not watched), not `FI_MR_RMA_EVENT` (no counters).
+/// Supported registration modes. Not supported: `FI_MR_RAW` (keys longer than 8 bytes), `FI_MR_MMU_NOTIFY` (page tables
+/// are not watched), `FI_MR_RMA_EVENT` (no counters).
 pub(crate) const MR_MODES: c_int =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
 /// Core providers that are software.
 const SOFTWARE: [&str; 6] = ["tcp", "net", "udp", "sockets", "shm", "sm2"];
 
-/// Bytes before the body in a frame: its own header, and the packet's.
+/// Bytes before the body in a frame: the frame's header and the packet's.
 pub(crate) const HEADERS: usize = FRAME_LEN + HEADER_LEN;
 
-/// The longest body over `ofi_rxm`.
+/// Longest body over `ofi_rxm`, in bytes.
 const SLOT_RXM: usize = 16 * 1024;
 
 /// Releases that have [`RXM_EAGER_VARIABLE`].
 const RXM_EAGER: RangeInclusive<(u32, u32)> = (1, 13)..=(1, 18);
 
-/// Bytes of its header in older releases.
+/// Bytes of rxm's header in older releases.
 const RXM_HEADER: usize = 64;
 
-/// The longest body over other software.
+/// Longest body over other software, in bytes.
 const SLOT_SOFTWARE: usize = 64 * 1024;
 
-/// The longest body over other hardware: below the rendezvous thresholds of psm3 and efa (64 000 bytes),
-/// while cxi goes on in hardware above its own. Longer ones save little, and each multi-receive
-/// buffer loses up to this much at its end.
+/// Longest body over other hardware, in bytes: below the rendezvous thresholds of psm3 and efa (64 000 bytes), while
+/// cxi continues in hardware above its own. Longer bodies save little, and each multi-receive buffer loses up to this
+/// much at its end.
 const SLOT: usize = 32 * 1024;
 
-/// The shortest longest message: with the 4 KiB body that [`mx_proto::port::Limits::packet_max`]
+/// Minimum message length of a provider in bytes: fits the 4 KiB body that [`mx_proto::port::Limits::packet_max`]
 /// promises.
 const FRAME_MIN: usize = HEADERS + mx_proto::port::PACKET_LEAST;
 
-/// The longest read asked for at once; efa and verbs take at most 1 GiB.
+/// Longest single read, in bytes; efa and verbs take at most 1 GiB.
 const READ_MAX: usize = 1 << 30;
 
-/// A key travels in 8 bytes; longer ones are `FI_MR_RAW`.
+/// Size of a key on the wire, in bytes; longer ones are `FI_MR_RAW`.
 const KEY_BYTES_MAX: usize = 8;
 
-/// The longest address an endpoint address carries.
+/// Longest address in an endpoint address, in bytes.
 const ADDRESS_MAX: usize = 256;
 
-/// The longest prefix: what providers ask for is a header or two, far below this.
+/// Longest accepted prefix in bytes; providers ask for one or two headers, far less than this.
 const PREFIX_MAX: usize = 1024;
 
 #[cfg(test)]

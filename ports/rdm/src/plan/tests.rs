@@ -1,4 +1,4 @@
-//! Offers as measured, or as the manual describes hardware, and what becomes of them.
+//! Plans for offers as measured, or as the manual describes hardware.
 
 use super::*;
 use libfabric_sys::abi::FI_MR_HMEM;
@@ -12,7 +12,7 @@ use libfabric_sys::abi::{
 const MSG: u64 = FI_MSG | FI_MULTI_RECV;
 const READS: u64 = FI_RMA | FI_READ | FI_REMOTE_READ;
 
-/// `tcp` of 2.x, measured.
+/// `tcp` of 2.x, as measured.
 fn tcp() -> Offer {
     Offer {
         release: (2, 5),
@@ -36,7 +36,7 @@ fn tcp() -> Offer {
     }
 }
 
-/// `tcp;ofi_rxm` of 1.17 and 2.x, measured: they say the same.
+/// `tcp;ofi_rxm` of 1.17 and 2.x, as measured: they are equal.
 fn tcp_rxm() -> Offer {
     Offer {
         provider: "tcp;ofi_rxm".into(),
@@ -126,14 +126,14 @@ fn plan(offer: &Offer) -> Plan {
     Plan::of(offer).unwrap()
 }
 
-/// An offer with a change.
+/// Returns an offer with a change.
 fn with(mut offer: Offer, change: impl FnOnce(&mut Offer)) -> Offer {
     change(&mut offer);
     offer
 }
 
-/// The path of a plan: whether it reads by virtual address (if it reads), injects up to, frames, registers what is local,
-/// wants bytes in contexts.
+/// Path of a plan: whether it reads by virtual address (if it reads), `inject_max`, `frame_max`, whether it needs local
+/// registrations, and context bytes.
 type Path = (Option<bool>, usize, usize, bool, bool);
 
 #[test]
@@ -146,7 +146,7 @@ fn each_provider_has_the_path_that_it_can() {
         (verbs_rxm(), (Some(true), 64, rxm, true, false)),
         (cxi(), (Some(false), 192, hardware, false, false)),
         (efa(), (Some(true), 0, hardware, true, false)),
-        // Their registrations hold nothing.
+        // psm3 and opx do not require real registrations.
         (psm3(), (None, 64, hardware, false, true)),
         (opx(), (None, 128, hardware, false, true)),
     ];
@@ -252,7 +252,7 @@ fn no_frame_is_cut_by_ofi_rxm_and_16_kib_are_one() {
     ] {
         let mut defaults = libfabric_sys::ENVIRONMENT.into_iter();
         let (_, ours) = defaults.find(|(of, _)| *of == name).unwrap();
-        // What is not set yet will be.
+        // A variable that is not set yet will be.
         for set in [Some(ours), Some("1000000"), None] {
             assert_eq!(rxm_frame(body, set), HEADERS + body);
         }

@@ -12,10 +12,10 @@ use mx_proto::port::{
     Sent,
 };
 
-/// Rounds that are enough for anything to arrive.
+/// Number of rounds in which anything arrives.
 const MANY: usize = 20;
 
-/// Completions that a round takes in: no multiple of [`BATCH`].
+/// Completions that a round handles: no multiple of [`BATCH`].
 const BUDGET: usize = 50;
 
 /// Two ports with a link between them.
@@ -23,9 +23,9 @@ struct Pair {
     fake: Fake,
     caller: RdmPort,
     callee: RdmPort,
-    /// Name of the link at the caller.
+    /// Link id at the caller.
     to: LinkId,
-    /// Name of the link at the callee.
+    /// Link id at the callee.
     from: LinkId,
 }
 
@@ -41,7 +41,7 @@ fn body(port: &RdmPort) -> Vec<u8> {
     Rounds::<Vec<u8>>::body(port).to_vec()
 }
 
-/// Rounds until an event, which is returned in the middle of its round.
+/// Runs rounds up to an event, and returns it in the middle of its round.
 fn event(port: &mut RdmPort) -> PortEvent {
     for _ in 0..MANY {
         begin(port);
@@ -52,7 +52,7 @@ fn event(port: &mut RdmPort) -> PortEvent {
     panic!("nothing happens: {port:?}");
 }
 
-/// The other events of the round.
+/// Returns the other events of the round.
 fn rest(port: &mut RdmPort) -> Vec<PortEvent> {
     std::iter::from_fn(|| match next(port) {
         Next::Event(event) => Some(event),
@@ -81,7 +81,7 @@ fn part(link: LinkId, len: usize, begin: bool) -> PortEvent {
 }
 
 impl Pair {
-    /// The link is begun, and its first frame under way.
+    /// Creates a pair whose link has been started, with its first frame in flight.
     fn greeting() -> Self {
         let shape = Shape {
             connect_polls: 0,
@@ -107,7 +107,7 @@ impl Pair {
         }
     }
 
-    /// The link is up, and nothing under way.
+    /// Creates a pair whose link is up, with nothing in flight.
     fn up() -> Self {
         let mut pair = Self::greeting();
         for _ in 0..MANY {
@@ -127,7 +127,7 @@ impl Pair {
         assert_eq!(sent, Ok(Sent::Whole));
     }
 
-    /// Sends a body of three frames; its bytes.
+    /// Sends a body of three frames, and returns its bytes.
     fn send_long(&mut self) -> Vec<u8> {
         let frame = self.caller.limits(self.to).packet_max;
         let memory: Vec<u8> = (0..3 * frame).map(|at| (at % 251) as u8).collect();
@@ -142,7 +142,7 @@ impl Pair {
         memory
     }
 
-    /// A frame from the caller comes at the callee so many frames before its turn.
+    /// Delivers a frame from the caller to the callee, `by` frames early.
     fn overtake(&mut self, by: u16, kind: FrameKind, body: &[u8]) {
         let number = self.caller.links.of(self.to).unwrap().sequence.number();
         let frame = Frame {
@@ -155,7 +155,7 @@ impl Pair {
         assert!(self.callee.links.hold(self.from, &frame, body, now));
     }
 
-    /// Nothing of the link comes at the callee any more, and no rule of the provider was broken.
+    /// Checks that the callee reports nothing more of the link, and that no rule of the provider was broken.
     fn ends_silently(mut self) {
         assert_eq!(rest(&mut self.callee), []);
         for _ in 0..MANY {
@@ -255,7 +255,7 @@ fn held_frames_follow_in_their_round_unless_the_link_is_closed() {
             let down = PortEvent::Down(pair.from, LinkDown::Closed);
             assert_eq!(rest(&mut pair.callee), [down]);
         }
-        // Also a link that was closed before has ended with the peer's word.
+        // A link that was closed before has ended with the peer's Bye.
         assert!(pair.callee.links.of(pair.from).is_none());
     }
 }
@@ -264,7 +264,7 @@ fn held_frames_follow_in_their_round_unless_the_link_is_closed() {
 fn a_link_closed_as_it_comes_up_gives_no_packet() {
     for closed in [false, true] {
         let mut pair = Pair::greeting();
-        // A peer that sends a packet right behind its answer to the greeting.
+        // The peer sends a packet right after its HelloAck.
         while pair.callee.links.of(pair.from).unwrap().state != State::Up {
             begin(&mut pair.callee);
             assert_eq!(rest(&mut pair.callee), []);
@@ -288,7 +288,7 @@ fn link_closed_before_its_greeting_answer_is_gone() {
     let mut pair = Pair::greeting();
     pair.caller.close(pair.to, Close::Now);
     assert!(pair.caller.links.of(pair.to).is_none());
-    // Its Hello is on its way, and the called side closes its end with the session.
+    // The Hello is in flight, and the called side closes its end with the session.
     assert_eq!(rest(&mut pair.callee), []);
     pair.callee.close(pair.from, Close::Now);
     pair.ends_silently();

@@ -1,20 +1,19 @@
-//! The choice of a provider and of one of its offers.
+//! Choice of a provider and of one of its offers.
 //!
 //! ```text
-//!   MX_PROVIDER, or each of the preferred ones (standing)
+//!   MX_PROVIDER, or each preferred provider (rank)
 //!        |  hints: exact name, RDM, ordered messages, one profile of capabilities
 //!        v
 //!   fi_getinfo --> offers --> Plan::of, source address --> best --> Choice
 //!        ENODATA: plainer profile, next provider                      |
 //!        ^                                                          open: access, Fabric
 //!        `----------------------- it does not open -------------------'
-//!   survey: the same for every provider, with the results
+//!   survey: likewise for every provider, with the results
 //! ```
 //!
-//! Two sides with different choices find out when they exchange endpoint addresses, which contain
-//! the name.
+//! Two sides with different choices find out when they exchange endpoint addresses, which contain the provider's name.
 //!
-//! Owns: hints, and the choice among offers. What cannot be opened is not chosen.
+//! Owns: hints, and the choice among offers. Providers that fail to open are not chosen.
 //! Out of scope: peers.
 
 mod rank;
@@ -38,19 +37,19 @@ use rank::{ProviderRank, has_ip_addresses, preference};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A provider that was chosen: what it offers, and what is made of it.
+/// Chosen provider, its offer, and the plan for it.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    /// The entry of `fi_getinfo`.
+    /// Single entry of `fi_getinfo`.
     pub info: InfoList,
-    /// The paths of messages.
+    /// Paths of messages.
     pub plan: Plan,
 }
 
 impl Choice {
-    /// Chooses as the options say: the first that `open` succeeds with. Without an address to bind to, a
-    /// provider with IP addresses gets the first that other hosts can reach, in the order of the interfaces,
-    /// loopback only when there is nothing else.
+    /// Chooses by the options: the first provider for which `open` succeeds. Without an address to bind to, a provider
+    /// with IP addresses gets the first one that other machines can reach, in the order of the interfaces, and loopback
+    /// only if there is nothing else.
     pub(crate) fn make<T>(
         library: &Library,
         options: &RdmOptions,
@@ -91,7 +90,7 @@ impl Choice {
         })
     }
 
-    /// Without reads if memory might be accessible after them: to be asked before it is opened.
+    /// Gives up reads unless a test shows that closing a registration ends access. Call it before opening.
     pub(crate) fn tried(mut self, library: &Arc<Library>) -> Self {
         if self.plan.rma.is_some()
             && let Err(why) = access::ends_with_registration(library, &self)
@@ -103,32 +102,32 @@ impl Choice {
         self
     }
 
-    /// Tries and opens it.
+    /// Tests and opens the provider.
     pub(crate) fn open(self, library: &Arc<Library>) -> Result<(Self, Fabric), RdmError> {
         let choice = self.tried(library);
         let fabric = Fabric::open(library, &choice)?;
         Ok((choice, fabric))
     }
 
-    /// The address of its interface, where it has one of IP.
+    /// IP address of the interface, if there is one.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.info.first().and_then(|info| source(info.src_addr()))
     }
 
-    /// The device's name.
+    /// Name of the device.
     pub(crate) fn domain(&self) -> String {
         let first = self.info.first();
         first.map_or_else(String::new, |info| info.domain_name().into_owned())
     }
 
-    /// Provider and device, for people.
+    /// Returns provider and device, for logs.
     pub(crate) fn place(&self) -> String {
         let at = self.address().map(|address| format!(" at {address}"));
         let at = at.unwrap_or_default();
         format!("provider {}, device {}{at}", self.provider(), self.domain())
     }
 
-    /// The provider, layers joined by `;`.
+    /// Name of the provider, layers joined by `;`.
     pub(crate) fn provider(&self) -> &str {
         &self.plan.terms.provider
     }
@@ -158,11 +157,11 @@ impl Choice {
 enum Missing {
     /// The provider offers nothing here.
     Absent,
-    /// The provider offers something, but nothing that can be used.
+    /// The provider offers nothing usable, for this reason.
     Unfit(String),
 }
 
-/// The best offer of one provider.
+/// Returns the best offer of one provider.
 fn find(library: &Library, name: &str, device: &Device) -> Result<Choice, Missing> {
     let bind = device.bind.filter(|_| has_ip_addresses(name));
     let device = &Device {
@@ -187,7 +186,7 @@ fn find(library: &Library, name: &str, device: &Device) -> Result<Choice, Missin
                 continue;
             }
         };
-        // A provider asked for by name may also return providers layered over it.
+        // A request by name may also return providers layered over the named one.
         let its = list.iter().filter(|info| info.provider() == name);
         match offers::best(its, |info| judge(info, device)) {
             // Capabilities without a benefit are not requested.
@@ -215,10 +214,10 @@ fn has(offers: &InfoList, name: &str) -> bool {
     offers.iter().any(|info| info.provider() == name)
 }
 
-/// The rank of an offer; lower is better.
+/// Rank of an offer; lower is better.
 type Rank = (Copied, AddressPlace, usize);
 
-/// Large messages would be copied.
+/// True if large messages would be copied.
 type Copied = bool;
 
 fn judge(info: Info<'_>, device: &Device) -> Result<(Rank, Plan), String> {
@@ -231,7 +230,7 @@ fn judge(info: Info<'_>, device: &Device) -> Result<(Rank, Plan), String> {
     }
     let nowhere = || "it does not say at which IP address it is".to_owned();
     let place = match source {
-        // Peers need it; and `verbs` offers each device at an address of InfiniBand as well.
+        // Peers need the address; and `verbs` offers each device also at an InfiniBand address.
         Some(address) if address.is_unspecified() => return Err(nowhere()),
         None if has_ip_addresses(&plan.terms.provider) => return Err(nowhere()),
         Some(address) => place(address),
@@ -241,16 +240,15 @@ fn judge(info: Info<'_>, device: &Device) -> Result<(Rank, Plan), String> {
     Ok(((plan.rma.is_none(), place, nth), plan))
 }
 
-/// A set of capabilities to ask for.
+/// Set of capabilities to request.
 #[derive(Clone, Copy)]
 struct Profile {
     caps: u64,
-    /// The provider has no others to spare.
+    /// True if the profile is acceptable without reads.
     plain: bool,
 }
 
-/// The hints for a provider, the best first. Only capabilities that are used: providers may lack
-/// the tables of others.
+/// Returns the capabilities to request, best first. Only those in use: providers may lack the tables of others.
 fn profiles(name: &str) -> impl Iterator<Item = Profile> {
     let reads = FI_RMA | FI_READ | FI_REMOTE_READ;
     let messages = FI_MSG | FI_SEND | FI_RECV;
@@ -261,7 +259,7 @@ fn profiles(name: &str) -> impl Iterator<Item = Profile> {
     ]
     .map(|(caps, plain)| Profile { caps, plain })
     .into_iter()
-    // Its reads are never used.
+    // Reads of software are never used.
     .skip(usize::from(is_software(name)))
 }
 

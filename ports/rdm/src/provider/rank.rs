@@ -1,4 +1,4 @@
-//! The rating of a provider by its name.
+//! Rank of a provider by its name.
 //!
 //! ```text
 //!   hardware   cxi, opx, efa, verbs;ofi_rxm, psm3       first that works
@@ -12,19 +12,19 @@
 use crate::plan::is_software;
 use mx_port_fabric::offers;
 
-/// The rating of a provider.
+/// Rank of a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ProviderRank {
-    /// Chosen without being asked for, the lower first.
+    /// Chosen by default, the lowest number first.
     Preferred(usize),
-    /// Only when it is asked for by name.
+    /// Used only on request by name.
     OnRequest,
-    /// The provider is never used, and why.
+    /// Never used, for this reason.
     Never(&'static str),
 }
 
 impl ProviderRank {
-    /// The standing of the provider with this exact name, layers joined by `;`.
+    /// Returns the rank of the provider with this exact name, layers joined by `;`.
     pub(crate) fn of(name: &str) -> Self {
         if let Some(why) = offers::refused(name, NEVER) {
             return Self::Never(why);
@@ -36,22 +36,21 @@ impl ProviderRank {
     }
 }
 
-/// The providers that are chosen without being asked for, best first.
+/// Returns the providers that are chosen by default, best first.
 pub(crate) fn preference(hardware_only: bool) -> impl Iterator<Item = &'static str> {
     PREFERENCE
         .into_iter()
         .filter(move |name| !(hardware_only && is_software(name)))
 }
 
-/// Whether a provider's addresses are those of IP, so that an address to bind to means something.
+/// Returns whether a provider has IP addresses, so that it can be bound to one.
 pub(crate) fn has_ip_addresses(name: &str) -> bool {
     let core = name.split(';').next().unwrap_or(name);
     is_software(name) || core == "verbs"
 }
 
-/// A card's own provider comes before the ones that work with several makes: hfi1 cards appear
-/// under verbs too, and psm3 also goes over plain Ethernet. `tcp` before `tcp;ofi_rxm`, which is
-/// the same with a layer more.
+/// Default providers, best first. A card's own provider comes before those for several makes: hfi1 cards appear under
+/// verbs too, and psm3 also runs over plain Ethernet. `tcp` comes before `tcp;ofi_rxm`, which adds a layer.
 const PREFERENCE: [&str; 7] = [
     "cxi",
     "opx",
@@ -62,7 +61,7 @@ const PREFERENCE: [&str; 7] = [
     "tcp;ofi_rxm",
 ];
 
-/// Layers with which nothing is used, measured or by their own manual.
+/// Layers that are never used, by measurement or by their own manual.
 const NEVER: &[(&str, &str)] = &[
     (
         "shm",

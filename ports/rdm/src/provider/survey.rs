@@ -1,9 +1,9 @@
-//! A survey of every provider of this machine.
+//! Survey of every provider of this machine.
 //!
 //! ```text
-//!   fi_getinfo(no hints) --> names --> standing --> never: Refused
+//!   fi_getinfo(no hints) --> names --> rank --> never: Refused
 //!                                         `--> find, open --> Usable, or Refused with the reason
-//!                                                        `--> the most preferred: Chosen
+//!                                                        `--> the best rank: Chosen
 //! ```
 //!
 //! Owns: the list that error messages and the provider matrix show.
@@ -16,7 +16,7 @@ use libfabric_sys::abi::{FI_EP_RDM, fi_major, fi_minor};
 use mx_port_fabric::{Finding, Offer, Paths, Verdict};
 use std::sync::Arc;
 
-/// All providers that offer anything on this machine, in libfabric's order.
+/// Examines all providers of this machine, in libfabric's order.
 pub fn survey(library: &Library) -> Vec<Finding> {
     let shared = Arc::new(library.clone());
     survey_with(library, &Device::default(), |choice| {
@@ -26,18 +26,18 @@ pub fn survey(library: &Library) -> Vec<Finding> {
     })
 }
 
-/// Findings for endpoints on that interface, as far as can be told without opening anything.
+/// Examines providers for endpoints on that interface, without opening anything.
 pub(super) fn unopened(library: &Library, device: &Device) -> Vec<Finding> {
     survey_with(library, device, |choice| Ok((choice, false)))
 }
 
-/// `open` says whether there is a descriptor to sleep on.
+/// Examines providers; `open` also returns whether there is a descriptor to sleep on.
 fn survey_with(
     library: &Library,
     device: &Device,
     open: impl Fn(Choice) -> Result<(Choice, bool), RdmError>,
 ) -> Vec<Finding> {
-    // Without hints: all offers. An error is an empty list.
+    // Without hints libfabric lists all offers. An error counts as an empty list.
     let Ok(all) = library.query(None, None, 0, None) else {
         return Vec::new();
     };

@@ -1,4 +1,4 @@
-//! The choice, from offers that are put together here, and from what is installed.
+//! Choice of a provider, from made-up offers and from the installed library.
 
 use super::*;
 use libfabric_fake::{Call, Fake, Shape};
@@ -23,7 +23,7 @@ fn tcp<const N: usize>(at: [[u8; 4]; N]) -> Shape {
     }
 }
 
-/// Its registrations hold nothing, so its reads are not real.
+/// Does not require registrations, so its reads are not real.
 fn psm3() -> Shape {
     Shape {
         mr_mode: 0,
@@ -52,7 +52,7 @@ fn at_address(bind: &str) -> RdmOptions {
     }
 }
 
-/// Where the chosen endpoint will be.
+/// Address that the chosen endpoint will have.
 fn source_of(choice: &Choice) -> String {
     let first = choice.info.first().unwrap();
     source(first.src_addr()).unwrap().to_string()
@@ -70,7 +70,7 @@ fn hardware_is_chosen_before_tcp_whatever_the_order_of_offers() {
 
 #[test]
 fn only_what_will_be_used_is_asked_for() {
-    // Where reads are not real, or are copies themselves, messages are all there is to ask for.
+    // Where reads are not real, or are copies themselves, only messages are requested.
     for (shape, reads) in [
         (Shape::cxi(), FI_RMA),
         (psm3(), 0),
@@ -95,7 +95,7 @@ fn what_a_provider_lacks_is_done_without() {
 
 #[test]
 fn the_address_that_most_peers_can_reach_comes_first() {
-    // Among equals the provider's order counts, otherwise it does not.
+    // Among equals, and only there, the provider's order counts.
     let mut shape = tcp([
         [169, 254, 0, 1],
         [127, 0, 0, 1],
@@ -129,7 +129,7 @@ fn an_address_to_bind_to_is_kept_to() {
     let expected = "no matching libfabric provider (any provider at 127.0.0.1); found tcp: \
                     refused, it has nothing at 127.0.0.1, but elsewhere on this host; install";
     assert!(error.starts_with(expected), "{error}");
-    // An address of documentation, so no machine has it.
+    // A documentation address, which no machine has.
     let options = RdmOptions {
         provider: Some("tcp".into()),
         ..at_address("203.0.113.1")
@@ -137,7 +137,7 @@ fn an_address_to_bind_to_is_kept_to() {
     let error = refused(&both, &options);
     let expected = "provider tcp cannot be used: 203.0.113.1 is not an address of this host; set";
     assert!(error.starts_with(expected), "{error}");
-    // Without IP addresses there is nothing to bind to.
+    // Without IP addresses, binding does not apply.
     let choice = make(&[Shape::cxi()], &at_address("203.0.113.1")).unwrap();
     assert_eq!(choice.provider(), "cxi");
 }
@@ -194,7 +194,7 @@ fn a_forced_name_is_exact() {
         error.ends_with("; MX_PROVIDER can be tcp;ofi_rxm"),
         "{error}"
     );
-    // The library brings what is layered over `tcp` too.
+    // The library also returns providers layered over `tcp`.
     let fake = Fake::new(rxm.clone(), 1);
     let all = fake.library().query(None, None, 0, None).unwrap();
     assert!(!has(&all, "tcp"));
@@ -203,7 +203,7 @@ fn a_forced_name_is_exact() {
     for name in ["c\0xi", ""] {
         assert!(make(&[Shape::cxi()], &named(name)).is_err());
     }
-    // One without a name in our list can be asked for.
+    // A provider outside of our list can be requested.
     let ucx = [called("ucx", psm3())];
     assert!(make(&ucx, &RdmOptions::default()).is_err());
     assert_eq!(make(&ucx, &named("ucx")).unwrap().provider(), "ucx");
@@ -297,11 +297,11 @@ fn the_installed_library_has_a_provider_for_this_host() {
     let finding = found(choice.provider()).expect("it is there");
     let paths = finding.paths.as_ref().expect("it can be used");
     assert_eq!(paths.inject_max, choice.plan.terms.inject_max);
-    // Of this host's hardware nothing is known.
+    // Nothing is known of this machine's hardware.
     if is_software(choice.provider()) {
         assert!(paths.descriptor);
     }
-    // Debian's has these too, and neither is ever used.
+    // Debian's library has these too, and neither is ever used.
     for name in ["shm", "sockets"] {
         let refused = found(name).is_none_or(|it| matches!(it.verdict, Verdict::Refused(_)));
         assert!(refused, "{name}");
@@ -311,7 +311,7 @@ fn the_installed_library_has_a_provider_for_this_host() {
     let error = Choice::make(library, &named("no such provider"), Ok).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("(no such provider); found ") && text.contains("MX_PROVIDER can be"));
-    // Of the documentation, so not this host's.
+    // A documentation address, which is not this machine's.
     let error = Choice::make(library, &at_address("203.0.113.1"), Ok);
     if let Ok(choice) = &error {
         assert!(

@@ -1,7 +1,7 @@
-//! Completions and reports of remote reads, and the search for a completion that a call waits for.
+//! Completions and reports of remote reads, and waiting for a completion within a call.
 //!
 //! Owns: reports not yet fetched.
-//! Out of scope: what reads and registrations are.
+//! Out of scope: the meaning of reads and registrations.
 
 use super::{PortContext, Report};
 use crate::ops::{Op, Ops};
@@ -11,24 +11,23 @@ use nix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A completion: nothing, or the positive error number.
+/// Outcome of a completion: success, or the positive error number.
 pub(super) type Outcome = Result<(), i32>;
 
-/// Reports, and completions met out of turn.
+/// Reports, and completions found out of order.
 #[derive(Default)]
 pub(super) struct Events {
-    /// Oldest first.
+    /// Reports, oldest first.
     pub(super) reports: VecDeque<Report>,
-    /// Pieces whose end was taken from the queue while looking for something else; handled before the
-    /// call ends.
+    /// Completions of pieces found while waiting for another; handled before the call ends.
     pub(super) met: VecDeque<(u32, Outcome)>,
-    /// The provider keeps memory that has to be given back now.
+    /// True if the provider keeps memory that has to be returned now.
     pub(super) renewal: bool,
 }
 
 impl Events {
     pub(super) fn report(&mut self, report: Report) {
-        // Repeated signs of life are reported once.
+        // Repeated progress is reported once.
         let repeated = !matches!(report, Report::ReadDone { .. })
             && self.reports.back().is_some_and(|last| *last == report);
         if !repeated {
@@ -36,11 +35,11 @@ impl Events {
         }
     }
 
-    /// Takes what is in the queue; ours are kept here, others in the port's backlog.
+    /// Reads the queue; keeps completions of pieces here, others in the port's backlog.
     pub(super) fn look(&mut self, outlet: &mut PortContext<'_>) {
         let mut events = Vec::new();
         if outlet.domain.read(&mut events, LOOK_EVENTS).is_err() {
-            // The port meets the same error with its next read and handles it.
+            // The port's next read gets the same error and handles it.
             return;
         }
         for event in events {
@@ -50,7 +49,7 @@ impl Events {
         }
     }
 
-    /// Keeps an event that is about an operation of ours.
+    /// Keeps a completion of a piece. Returns false for other operations.
     fn meet(&mut self, ops: &mut Ops, event: &CqEvent) -> bool {
         let Some(Op::Read(piece)) = ops.of(event.context) else {
             return false;
@@ -78,15 +77,15 @@ impl Events {
     }
 }
 
-/// The limit of looks for completions in a call that gives memory back, before harsher means.
+/// Limit of queue reads in a call that revokes memory, before it takes harsher measures.
 pub(super) struct LookLimit {
-    /// `None` before the first look.
+    /// Time of the first read; `None` before.
     begun: Option<Duration>,
     span: Duration,
     looks: u32,
-    /// After the first looks there is one before each.
+    /// Pause before each read after the first [`LOOKS_MIN`].
     pause: Duration,
-    /// All of them.
+    /// Sum of the pauses.
     paused: Duration,
 }
 
@@ -95,12 +94,12 @@ impl LookLimit {
         Self::of(LOOKING_MAX)
     }
 
-    /// For when nothing milder is left than to close the endpoint that all links share.
+    /// Limit for when the only measure left is to close the shared endpoint.
     pub(super) fn last() -> Self {
         Self::of(LAST_LOOKING_MAX)
     }
 
-    /// For reads that will end if their peer lives, where ending them ends its connection.
+    /// Limit for reads that end if their peer is alive, where revoking them breaks its connection.
     pub(super) fn between_pieces() -> Self {
         Self {
             pause: PAUSE,
@@ -118,12 +117,12 @@ impl LookLimit {
         }
     }
 
-    /// Something was found.
+    /// Restarts the time after a completion.
     pub(super) fn begin_again(&mut self) {
         self.begun = None;
     }
 
-    /// May one look again?
+    /// Returns whether the queue may be read again.
     pub(super) fn again(&mut self) -> bool {
         self.looks += 1;
         let span = if self.looks < LOOKS_MIN {
@@ -140,27 +139,27 @@ impl LookLimit {
     }
 }
 
-/// The processor time of this thread. A process that was not scheduled for a while must not lose
-/// its links.
+/// Returns the processor time of this thread, so that a process that was not scheduled for a while does not lose its
+/// links.
 fn worked() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
-/// Events taken from the queue at a time.
+/// Maximum number of completions read in one call.
 const LOOK_EVENTS: usize = 64;
 
-/// A peer that says it is done has sent its transport's last word before, so it is there after a
-/// few looks, of about a microsecond each where nothing else has come.
+/// Number of reads to which only [`LAST_LOOKING_MAX`] applies. A peer's transport has sent its last message before the
+/// peer reports completion, so that arrives within a few reads, of about a microsecond each when the queue is empty.
 const LOOKS_MIN: u32 = 250;
 
-/// After so many looks, no more than this of a processor is spent on them: more find nothing either.
+/// Maximum processor time after [`LOOKS_MIN`] reads: more find nothing either.
 const LOOKING_MAX: Duration = Duration::from_micros(500);
 
-/// The limit for any number of them, as the call must not block.
+/// Maximum processor time for any number of reads, because the call must not block.
 const LAST_LOOKING_MAX: Duration = Duration::from_millis(4);
 
-/// The limit between the ends of two pieces: a peer that is silent so long may have gone.
+/// Maximum time between the ends of two pieces: a peer that is silent longer may be dead.
 const BETWEEN_PIECES_MAX: Duration = Duration::from_millis(250);
 
-/// The pause between looks for a piece that does not end at once.
+/// Pause between reads for a piece that does not end at once.
 const PAUSE: Duration = Duration::from_micros(200);

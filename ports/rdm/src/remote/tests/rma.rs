@@ -1,4 +1,4 @@
-//! RMA over made-up hardware, with everything that may go wrong.
+//! RMA over made-up hardware, including everything that may fail.
 
 use super::side::{Pair, Pieces, Side, pattern};
 use crate::RdmOptions;
@@ -12,7 +12,7 @@ use mx_proto::{LinkId, Memory};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Two machines on a made-up fabric.
+/// Creates two machines on a made-up fabric.
 fn made_up(shape: Shape, seed: u64) -> (Fake, Pair) {
     let options = RdmOptions {
         provider: Some(shape.provider.clone()),
@@ -31,7 +31,7 @@ fn made_up(shape: Shape, seed: u64) -> (Fake, Pair) {
     (fake, pair)
 }
 
-/// Hardware of every kind that reads.
+/// Returns hardware of every kind that reads.
 fn cards() -> Vec<Shape> {
     vec![
         Shape::verbs_rxm(),
@@ -41,7 +41,7 @@ fn cards() -> Vec<Shape> {
     ]
 }
 
-/// A pair, with memory that the second may read by a key, and what it reads it into.
+/// Creates a pair, memory that the second may read with a key, and its destination.
 fn offered(shape: Shape, seed: u64, len: usize) -> (Fake, Pair, RemoteKey, [Pieces; 2]) {
     let (fake, mut pair) = made_up(shape, seed);
     let [from, into] = [1, 2].map(|seed| pattern(seed, &[len]));
@@ -58,7 +58,7 @@ impl Pair {
         self.b.ended(self.at_b, token)
     }
 
-    /// Whether the read has ended well, once it has.
+    /// Waits for the end of the read; returns whether it succeeded.
     fn end(&mut self, token: u64) -> bool {
         self.until("the read ends", |pair| pair.ended(token).is_some());
         self.ended(token) == Some(true)
@@ -74,7 +74,7 @@ impl Pair {
     }
 }
 
-/// The key is given back and everything closed; no rule was broken.
+/// Deregisters the keys and closes everything; checks that no rule was broken.
 fn finish(fake: Fake, mut pair: Pair, keys: &[RemoteKey]) {
     for key in keys {
         pair.a.deregister(pair.at_a, *key);
@@ -170,7 +170,7 @@ fn completions_during_a_read_start_are_handled_in_it() {
         pair.read(key, &mut into, token);
         assert!(token == 1 || pair.end(token));
     }
-    // They are met where the registration of a first segment does not close at once.
+    // Completions are found when the registration of a first segment does not close at once.
     fake.faults(|faults| (faults.close_busy, faults.register_limit) = (0.9, Some(2)));
     let mut cut = pattern(4, &[1 << 19, 1 << 19]);
     let begun = (0..200).any(|_| {
@@ -194,7 +194,7 @@ fn a_recall_keeps_the_card_from_writing_at_every_moment() {
             let (at_a, at_b) = (pair.at_a, pair.at_b);
             let mut into = pattern(2, &[4 << 20, 2 << 20]);
             pair.read(key, &mut into, 5);
-            // The peer does not move, so that pieces are really under way.
+            // The peer does not poll, so that pieces are really in flight.
             for _ in 0..steps {
                 pair.b.poll();
                 if steps % 2 == 0 {
@@ -232,8 +232,8 @@ fn a_recall_keeps_the_card_from_writing_at_every_moment() {
     }
 }
 
-/// A recall of a read whose pieces are under way, of which a look leaves each as it is with probability `hold`; then
-/// they move. How often the provider was looked at in the recall, and whether the connection was given up.
+/// Recalls a read whose pieces are in flight; each queue read leaves each piece pending with probability `hold`.
+/// Returns the number of queue reads in the recall, and whether the connection was given up.
 fn recalled(seed: u64, hold: f64) -> (u64, bool) {
     let (fake, mut pair, key, [_from, mut into]) = offered(Shape::verbs_rxm(), seed, 8 << 20);
     pair.read(key, &mut into, 1);
@@ -256,7 +256,7 @@ fn recalled(seed: u64, hold: f64) -> (u64, bool) {
 #[test]
 fn recall_waits_for_pieces_if_ending_them_ends_the_link() {
     assert!(!recalled(3, 0.99).1);
-    // For those that do not come it leaves the processor to others, a quarter of a second.
+    // For pieces that never end, the recall yields the processor for a quarter of a second.
     let (looks, broken) = recalled(4, 1.0);
     assert!(looks < 2000 && broken, "{looks} looks");
 }
@@ -364,7 +364,7 @@ fn without_memory_nothing_is_registered_or_read() {
     finish(fake, pair, &[key]);
 }
 
-/// A buffer as an application has it from `memalloc`.
+/// Buffer as allocated by an application with `memalloc`.
 struct Given(*mut u8, usize);
 
 impl Given {
@@ -376,7 +376,7 @@ impl Given {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: initialised in `new`, and the test looks only while nothing is under way.
+        // SAFETY: initialised in `new`, and the test reads only while nothing is in flight.
         unsafe { std::slice::from_raw_parts(self.0, self.1) }
     }
 }
@@ -397,7 +397,7 @@ impl Memory for Given {
     }
 
     fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
-        // SAFETY: as in `bytes`, and `&mut self` is the only way to it.
+        // SAFETY: as in `bytes`, and `&mut self` is the only access.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.0, self.1) };
         visitor(&mut bytes[offset..offset + len]);
     }
@@ -410,15 +410,15 @@ fn memalloc_memory_is_registered_once_until_freed() {
     for token in 0..3 {
         pair.read(key, &mut into, token);
         assert!(pair.end(token) && from.bytes() == into.bytes());
-        // The registration, and the one that is kept.
+        // The peer's registration, and the cached one.
         assert_eq!(fake.registered().0, 2);
     }
-    // Freed: the pages stay until the registration is gone, which the next poll sees to.
+    // The pages stay until the next poll closes the registration of the freed memory.
     drop(into);
     assert_eq!(fake.registered().0, 2);
     pair.step();
     assert_eq!(fake.registered().0, 1);
-    // Freed while it is being read into: a mistake of the host.
+    // Freed while it is being read into: a bug of the host.
     let mut into = Given::new(2 << 20);
     fake.faults(|faults| faults.hold = 1.0);
     let wide = pattern(2, &[2 << 20]);
@@ -440,7 +440,7 @@ fn remapped_memory_is_registered_anew() {
         let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: fresh pages, or unused pages of this test's.
+        // SAFETY: fresh pages, or unused pages of this test.
         let start = unsafe { libc::mmap(at, len, protection, flags, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED);
         start
@@ -456,7 +456,7 @@ fn remapped_memory_is_registered_anew() {
         assert_eq!(fake.registered().0, 0);
         assert_eq!(map(start), start);
     }
-    // SAFETY: mapped above, and not used any more.
+    // SAFETY: mapped above, and no longer used.
     assert_eq!(unsafe { libc::munmap(start, len) }, 0);
     finish(fake, pair, &[]);
 }
@@ -524,7 +524,7 @@ fn reader_signals_only_while_bytes_move() {
         pair.steps(steps);
         assert_eq!(heard(&pair), 1);
     }
-    // A stranger's word is none.
+    // Reports of strangers are ignored.
     let mut wrong = key;
     wrong.key ^= 1;
     for (link, key) in [(LinkId::new(8, 8), key), (at_a, wrong)] {

@@ -1,4 +1,4 @@
-//! A side of a test, and two of them with what goes between.
+//! Side of a test, and two of them with a connection.
 
 use crate::bounce::BounceBuffers;
 use crate::ops::{Op, Ops};
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A side: a port as `Remote` needs it.
+/// The parts of a port that `Remote` needs.
 pub(super) struct Side {
     pub(super) remote: Remote,
     pub(super) main: Ep,
@@ -132,7 +132,7 @@ impl Side {
         }
     }
 
-    /// True if a read has ended well, false if it has failed.
+    /// Returns true if a read has succeeded, false if it has failed, `None` before its end.
     pub(super) fn ended(&self, link: LinkId, token: u64) -> Option<bool> {
         self.reports.iter().find_map(|report| match *report {
             Report::ReadDone {
@@ -145,11 +145,11 @@ impl Side {
     }
 }
 
-/// Two sides and the link between them, which has another name on each.
+/// Two sides and the link between them, which has another id on each.
 pub(super) struct Pair {
     pub(super) a: Side,
     pub(super) b: Side,
-    /// The link's id at `a` and at `b`.
+    /// Link's id at `a` and at `b`.
     pub(super) at_a: LinkId,
     pub(super) at_b: LinkId,
     started: std::time::Instant,
@@ -194,7 +194,7 @@ impl Pair {
     }
 }
 
-/// Pieces with bytes that differ everywhere.
+/// Creates pieces with bytes that differ everywhere.
 pub(super) fn pattern(seed: u8, lens: &[usize]) -> Pieces {
     let mut state = u64::from(seed) << 32 | 0x9e37_79b9;
     let mut byte = || {

@@ -1,7 +1,6 @@
-//! A provider that answers as it is told: what objects make of it.
+//! A scripted provider, and how objects handle its answers.
 //!
-//! Its objects do nothing but note what is called, and give the answers of a script, one after
-//! the other; when the script has none left, the answer is success.
+//! Its objects only record calls and return the answers of a script in order; when the script is empty, they succeed.
 
 use super::*;
 use crate::RdmOptions;
@@ -28,7 +27,7 @@ fn script(name: &'static str, answers: &[isize]) {
     SCRIPT.with_borrow_mut(|script| script.entry(name).or_default().extend(answers));
 }
 
-/// Notes a call; its answer, 0 when the script says nothing.
+/// Records a call and returns its answer; 0 if the script has none.
 fn answer(name: &'static str) -> isize {
     answer_or(name, 0)
 }
@@ -39,14 +38,14 @@ fn answer_or(name: &'static str, usual: isize) -> isize {
     SCRIPT.with_borrow_mut(scripted).unwrap_or(usual)
 }
 
-/// The calls noted since the last time, of those in `wanted`.
+/// Returns the calls in `wanted` recorded since the last time.
 fn calls(wanted: &[&str]) -> Vec<&'static str> {
     let mut calls = CALLS.with_borrow_mut(std::mem::take);
     calls.retain(|call| wanted.contains(call));
     calls
 }
 
-/// An object of the faulty provider's. Its name stands where the context would.
+/// Object of the scripted provider. Its context holds the index of its name.
 fn object(name: &'static str) -> fid {
     fid {
         fclass: 0,
@@ -55,7 +54,7 @@ fn object(name: &'static str) -> fid {
     }
 }
 
-/// Objects, and what closing them is noted as.
+/// Names of objects, and of closing them.
 const NAMES: [(&str, &str); 6] = [
     ("fabric", "close fabric"),
     ("domain", "close domain"),
@@ -65,7 +64,7 @@ const NAMES: [(&str, &str); 6] = [
     ("mr", "close mr"),
 ];
 
-/// Puts `object` into an output, unless the answer is an error.
+/// Writes `object` to an output, unless the answer is an error.
 unsafe fn give<T>(name: &'static str, out: *mut *mut T, object: T) -> c_int {
     let result = answer(name) as c_int;
     if result == 0 {
@@ -77,7 +76,7 @@ unsafe fn give<T>(name: &'static str, out: *mut *mut T, object: T) -> c_int {
 
 static OPS: fi_ops = {
     unsafe extern "C" fn close(object: *mut fid) -> c_int {
-        // SAFETY: an object of the faulty provider's.
+        // SAFETY: an object of the scripted provider.
         let index = unsafe { (*object).context } as usize;
         answer(NAMES[index].1) as c_int
     }
@@ -258,7 +257,7 @@ static CQ: fi_ops_cq = {
     unsafe extern "C" fn read(_: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
         let result = answer_or("read", -(FI_EAGAIN as isize));
         if let Ok(given) = usize::try_from(result) {
-            // SAFETY: no more than there is room for, whatever is claimed.
+            // SAFETY: at most as many as fit, whatever is claimed.
             unsafe { std::ptr::write_bytes(buf.cast::<fi_cq_tagged_entry>(), 0, given.min(count)) };
         }
         result
@@ -285,8 +284,8 @@ static AV: fi_ops_av = {
         _: *mut c_void,
     ) -> c_int {
         assert_eq!(count, 1);
-        // A provider may look at as many bytes as its longest address has.
-        // SAFETY: what is promised for that reason.
+        // A provider may read as many bytes as its longest address has.
+        // SAFETY: the caller guarantees as many.
         let bytes = unsafe { std::slice::from_raw_parts(addr.cast::<u8>(), 256 + 1) };
         assert_eq!(bytes[256], 0);
         // SAFETY: the caller's output.
@@ -302,7 +301,7 @@ static AV: fi_ops_av = {
 fn try_open(shape: Shape) -> Result<Domain, FabricError> {
     let fake = Fake::new(shape, 1);
     let offers = *fake.library().functions();
-    // SAFETY: the faulty provider's fabric has all the tables that are called here.
+    // SAFETY: the scripted fabric has all the tables that are called here.
     let library = unsafe { Library::from_functions(Functions { fabric, ..offers }) };
     let choice = Choice::make(&library, &RdmOptions::default(), Ok).unwrap();
     Domain::open(Arc::new(library), &choice.info, choice.plan.terms.clone())
@@ -353,7 +352,7 @@ fn what_was_opened_before_a_failure_is_closed() {
         ("domain", "fi_domain", &CLOSES[5..]),
         ("av", "fi_av_open", &CLOSES[3..]),
     ] {
-        // Where another way is tried, that fails as well.
+        // If there is an alternative, that fails as well.
         script(failing, &[no_memory, no_memory]);
         let error = try_open(Shape::cxi()).unwrap_err();
         assert_eq!((error.what, error.code), (what, FI_ENOMEM));
@@ -431,7 +430,7 @@ fn endless_error_announcements_end_the_queue() {
     let error = domain.read(&mut events, 10).unwrap_err();
     assert_eq!((error.what, error.code), ("fi_cq_readerr", FI_EAVAIL));
     assert!(events.is_empty());
-    // One that fails by itself is at once.
+    // A failure of readerr itself ends it at once.
     script("read", &[available]);
     script("readerr", &[-(FI_EINVAL as isize)]);
     assert_eq!(domain.read(&mut events, 10).unwrap_err().code, FI_EINVAL);
@@ -516,7 +515,7 @@ fn unclosed_objects_are_retried_before_their_parents() {
     script("close ep", &[busy]);
     let (mr, code) = mr.close().unwrap_err();
     assert_eq!((mr.key(), code), (0, FI_EBUSY));
-    // Given up: it is tried again with what it hangs on.
+    // The dropped registration is retried with its endpoint.
     drop(mr);
     assert_eq!(ep.close(), Err(FI_EBUSY));
     assert_eq!(
@@ -557,7 +556,7 @@ fn a_queue_of_its_own_goes_with_its_endpoint() {
     script("enable ep", &[-(FI_ENOMEM as isize)]);
     assert!(domain.endpoint(OWN).is_err());
     assert_eq!(calls(&CLOSES), ["close ep", "close cq"]);
-    // Stuck together, and tried again in the same order.
+    // Both fail to close, and are retried in order.
     let ep = domain.endpoint(OWN).unwrap();
     let busy = -(FI_EBUSY as isize);
     script("close ep", &[busy]);
@@ -610,6 +609,6 @@ fn an_address_counts_as_known_only_if_it_got_a_number() {
     assert_eq!(insert(0, 7), Err(FI_EINVAL));
     assert_eq!(insert(2, 7), Err(FI_EOTHER));
     assert_eq!(insert(-(FI_ENOMEM as isize), 7), Err(FI_ENOMEM));
-    // Nothing to remove it with: logged, and that is all.
+    // Without av_remove in the tables, removing only logs.
     domain.remove(3);
 }

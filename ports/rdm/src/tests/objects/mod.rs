@@ -1,7 +1,7 @@
-//! Objects of the libfabric that is installed, over 127.0.0.1.
+//! Objects of the installed libfabric, over 127.0.0.1.
 //!
-//! They need one: `apt-get install libfabric1`, or `MX_LIBFABRIC=/path/libfabric.so.1`. All
-//! software providers that the library has and that are chosen without asking are gone through.
+//! Requires one: `apt-get install libfabric1`, or `MX_LIBFABRIC=/path/libfabric.so.1`. The tests run with each default
+//! software provider that the library has.
 
 mod faulty;
 
@@ -17,7 +17,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Contexts that any provider may scribble into.
+/// Contexts that any provider may write into.
 struct Contexts(Vec<fi_context2>);
 
 impl Contexts {
@@ -31,7 +31,7 @@ impl Contexts {
     }
 }
 
-/// An open domain and its shared endpoint.
+/// Open domain and its shared endpoint.
 struct Side {
     domain: Domain,
     main: Ep,
@@ -40,7 +40,7 @@ struct Side {
 
 impl Side {
     fn open(library: &Arc<Library>, choice: &Choice) -> Self {
-        // Also where `rdm` does not use them: 1.17's `ofi_rxm`.
+        // Tested even where `rdm` does not use it: `ofi_rxm` 1.17.
         let multi_recv = true;
         let terms = OpenParams {
             multi_recv,
@@ -77,7 +77,7 @@ fn is_done(event: &CqEvent) -> bool {
     event.outcome.is_ok()
 }
 
-/// Calls `attempt` until it gives something.
+/// Calls `attempt` until it returns a value.
 fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -105,10 +105,10 @@ fn post(what: &str, poll: impl Fn(), mut attempt: impl FnMut() -> Result<(), i32
 ///
 /// # Safety
 ///
-/// `room` and `context` outlive `side`.
+/// `room` and `context` must outlive `side`.
 unsafe fn receive(side: &Side, room: &mut [u8], context: *mut c_void) {
     let (start, len) = (room.as_mut_ptr(), room.len());
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let posted = unsafe {
         side.main
             .receive(start, len, std::ptr::null_mut(), true, context)
@@ -137,7 +137,7 @@ fn choose(library: &Library, provider: &str) -> Option<Choice> {
     Choice::make(library, &options, Ok).ok()
 }
 
-/// Runs `test` with each provider that can be had here, at least one.
+/// Runs `test` with each provider available here, at least one.
 fn with_providers(test: impl Fn(&Arc<Library>, &Choice)) {
     let library = installed();
     let mut tried = Vec::new();
@@ -154,7 +154,7 @@ fn with_providers(test: impl Fn(&Arc<Library>, &Choice)) {
     println!("{library:?}: {}", tried.join(", "));
 }
 
-/// Two domains that know each other: the sides, and what `a` calls `b` and `b` calls `a`.
+/// Creates two domains that know each other: the sides, `b`'s address at `a`, and `a`'s address at `b`.
 fn pair(library: &Arc<Library>, choice: &Choice) -> (Side, Side, u64, u64) {
     let (a, b) = (Side::open(library, choice), Side::open(library, choice));
     let to_b = a.domain.insert(b.main.address()).unwrap();
@@ -162,7 +162,7 @@ fn pair(library: &Arc<Library>, choice: &Choice) -> (Side, Side, u64, u64) {
     (a, b, to_b, to_a)
 }
 
-/// Waits for the descriptor to become readable; whether it did.
+/// Waits for the descriptor to become readable; returns whether it did.
 fn sleep(fd: RawFd, timeout_ms: c_int) -> bool {
     let mut poll = libc::pollfd {
         fd,
@@ -207,7 +207,7 @@ fn one_sleeps_on_the_descriptor_until_a_message_comes() {
                 }
             });
         }
-        // It may have to be read a few times before it lies still; connections are being tidied.
+        // The descriptor may need a few reads until it is quiet, while connections settle.
         until("rest", || {
             b.poll();
             (b.domain.may_sleep() && !sleep(fd, 20)).then_some(())
@@ -272,7 +272,7 @@ fn what_was_not_asked_for_is_not_called() {
         let side = Side::open(library, choice);
         let mut byte = 0_u8;
         let none = std::ptr::null_mut();
-        // SAFETY: refused before anything is touched.
+        // SAFETY: rejected before anything is touched.
         let read = unsafe { side.main.read(&raw mut byte, 1, none, 0, 0, 0, none) };
         assert_eq!(read, Err(libfabric_sys::abi::FI_ENOSYS));
         let long = vec![0; choice.plan.prefix() + choice.plan.terms.inject_max + 1];
