@@ -1,54 +1,53 @@
-//! The port's timers.
+//! Timers of the port.
 //!
 //! ```text
 //!   set(at, alarm) --> [ earliest | ... ] --> ring(now): every alarm that is due
 //! ```
 //!
-//! Owns: the alarms. An obsolete alarm still fires and is ignored, so setting costs O(log n) and
-//! clearing nothing.
-//! Out of scope: links; it only stores their ids.
+//! Owns: the alarms. An obsolete alarm still fires and is ignored, so setting costs O(log n) and clearing nothing.
+//! Out of scope: links, except for their ids.
 
 use mx_proto::{Instant, LinkId};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The work to be done.
+/// Work to do at a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Alarm {
-    /// The end of the time that an attempt to connect has.
+    /// Timeout of an attempt to connect.
     Dial {
-        /// The link.
+        /// Link that is connecting.
         link: LinkId,
-        /// The attempt.
+        /// Number of the attempt.
         attempt: u32,
     },
-    /// A closed link has lingered long enough.
+    /// End of a closed link's lingering.
     Linger(LinkId),
-    /// Connections may be accepted again.
+    /// End of a pause in accepting.
     Accept,
-    /// Links that sent something are looked after.
+    /// Check of links that have sent something.
     Health,
 }
 
-/// Alarms, earliest first.
+/// Pending alarms, earliest first.
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
     heap: BinaryHeap<Reverse<(Instant, Alarm)>>,
 }
 
 impl Alarms {
-    /// Lets `alarm` ring at `at`.
+    /// Sets `alarm` for the time `at`.
     pub(super) fn set(&mut self, at: Instant, alarm: Alarm) {
         self.heap.push(Reverse((at, alarm)));
     }
 
-    /// The time of the next one.
+    /// Returns the time of the earliest alarm.
     #[inline]
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes out one that is due.
+    /// Removes and returns an alarm that is due.
     pub(super) fn ring(&mut self, now: Instant) -> Option<Alarm> {
         if self.next()? > now {
             return None;

@@ -1,12 +1,12 @@
-//! Small packets of one link that are held back, to leave in one call of the kernel.
+//! Small packets of one link that are held, to be sent in one system call.
 //!
 //! ```text
 //!   send while packets may be held --> batch --send_held, a round, a packet that does not fit--> kernel
-//!                                        `-- what it does not take --> the link's backlog
+//!                                        `-- bytes that it does not accept --> the link's backlog
 //! ```
 //!
 //! Owns: the bytes of held packets, all of one link.
-//! Out of scope: when packets may be held, which the endpoint's user says ([`LinkControl::hold`]).
+//! Out of scope: when packets may be held, which the endpoint's user decides ([`LinkControl::hold`]).
 //!
 //! [`LinkControl::hold`]: mx_proto::port::LinkControl::hold
 
@@ -16,19 +16,19 @@ use super::send::SCRATCH;
 use mx_proto::port::{Body, HEADER_LEN, HeaderBytes};
 use mx_proto::{LinkId, Memory};
 
-/// Held packets.
+/// Held packets of one link.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Packets may be held.
+    /// True if packets may be held.
     pub(super) open: bool,
     link: Option<LinkId>,
     bytes: Vec<u8>,
 }
 
-/// Longest packet that is held, header included: a longer one gains little from fewer calls.
+/// Longest packet that is held, in bytes with its header: a longer one gains little from fewer calls.
 const PACKET_MAX: usize = 4096;
 
-/// Most bytes that are held.
+/// Maximum bytes that are held.
 const BATCH_MAX: usize = SCRATCH;
 
 impl Batch {
@@ -36,13 +36,13 @@ impl Batch {
         self.bytes.is_empty()
     }
 
-    /// Whether a packet may be held, or held ones have to leave before it.
+    /// Returns true if a packet may be held, or held ones have to be sent before it.
     #[inline]
     pub(super) fn has_to_do(&self) -> bool {
         self.open || !self.is_empty()
     }
 
-    /// Adds a packet if it can be held, behind those of its own link only. False: it has not been added.
+    /// Adds a packet if it can be held, and only behind those of its own link. Returns false if it was not added.
     fn add<M: Memory>(&mut self, link: LinkId, header: &HeaderBytes, body: &Body<'_, M>) -> bool {
         let len = HEADER_LEN + body.len();
         let fits = len <= PACKET_MAX && self.bytes.len() + len <= BATCH_MAX;
@@ -72,7 +72,7 @@ impl Batch {
 }
 
 impl TcpPort {
-    /// Holds a packet if that may be. False: it is to be sent, and the held ones have been.
+    /// Holds a packet if possible. Otherwise sends the held ones and returns false: the caller sends the packet.
     #[inline(never)]
     pub(super) fn hold_packet<M: Memory>(
         &mut self,

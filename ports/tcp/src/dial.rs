@@ -1,4 +1,4 @@
-//! Making connections: listening, accepting, dialling.
+//! Setup of connections: listening, accepting, dialling.
 //!
 //! ```text
 //!   listeners --accept--> Greeting --preamble--> Open        strangers: 5 s, then dropped
@@ -6,10 +6,10 @@
 //! ```
 //!
 //! Owns: the setup of sockets.
-//! Out of scope: packets. Options are set on listeners, from which accepted sockets inherit them
-//! without a system call. All sockets begin with `reno`, which on one machine is twice as fast as a
-//! pacing algorithm; those to other machines return to the system's default when their peer is
-//! known. (The other way round a socket that once paced would continue to.)
+//! Out of scope: packets. Options are set on listeners, from which accepted sockets inherit them without a system call.
+//! All sockets start with `reno`, which on one machine is twice as fast as a pacing algorithm; those to other machines
+//! switch to the system's default once their peer is known. (The reverse does not work: a socket that once paced
+//! continues to.)
 
 use super::alarms::Alarm;
 use super::link::{Dial, Link, Phase};
@@ -31,35 +31,35 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Connections the kernel keeps for us until we accept them: as many as it will (`somaxconn`), so
-/// that of thousands that come at once none has to try again.
+/// Connections that the kernel queues until they are accepted: as many as it allows (`somaxconn`), so that none of
+/// thousands that arrive at once has to retry.
 const BACKLOG: i32 = 1 << 16;
 
-/// Connections accepted in one poll from one listener, so that packets get their turn.
+/// Maximum number of connections accepted per poll and listener, so that packets are not delayed.
 const ACCEPTS: usize = 32;
 
-/// Most strangers at a time, where places do not end before. Each has some hundred bytes.
+/// Maximum number of strangers, unless the link limit is lower. Each takes some hundred bytes.
 const STRANGERS_MAX: usize = 8192;
 
-/// The pause of accepting when descriptors or memory have run out.
+/// Pause of accepting when descriptors or memory have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Attempts to draw a port number that is free at all addresses.
+/// Attempts to find a port number that is free at all addresses.
 const DRAWS: usize = 16;
 
-/// Index of the names under which listeners are watched; no link reaches it.
+/// Index of the ids under which listeners are watched; no link has it.
 const LISTENER_INDEX: u32 = (1 << 29) - 1;
 
-/// Congestion control within a host.
+/// Congestion control for connections within a machine.
 const SAME_HOST: &[u8] = b"reno\0";
 
-/// The word under which the listener number `at` is watched.
+/// Returns the token under which listener number `at` is watched.
 pub(super) fn listener_word(at: usize) -> u64 {
     LinkId::new(LISTENER_INDEX, at as u32).to_word()
 }
 
-/// Listens on all `addresses` with one port number, which is returned, as is the congestion control for
-/// connections to other hosts.
+/// Listens on all `addresses` with one port number. Returns the listeners, the port number, and the congestion control
+/// for connections to other machines if it differs.
 pub(super) fn listen(
     addresses: &[SocketAddr],
     dead_after: Duration,
@@ -130,8 +130,8 @@ fn listener(address: &SocketAddr, dead_after: Duration) -> io::Result<sys::TcpSo
     Ok(fd)
 }
 
-/// The kernel's keep-alive for a silent peer, in whole seconds, which is its unit: the last probe
-/// is unanswered when `dead_after` is over; never less than two seconds.
+/// Returns the kernel's keep-alive settings, in its unit of whole seconds: the last probe has gone unanswered when
+/// `dead_after` is over; at least two seconds.
 fn questions(dead_after: Duration) -> TcpKeepalive {
     let (first, every, count) = within(dead_after);
     TcpKeepalive::new()
@@ -140,26 +140,25 @@ fn questions(dead_after: Duration) -> TcpKeepalive {
         .with_retries(count)
 }
 
-/// The first question, the time between two of them, and how many there are.
+/// Returns the time to the first probe and between probes, in seconds, and the number of probes.
 fn within(dead_after: Duration) -> (u64, u64, u32) {
-    // The kernel's limit.
+    // Limited by the kernel.
     let seconds = dead_after.as_secs().clamp(2, 32_767);
     let count = (seconds - 1).min(4);
     let every = (seconds / 8).max(1);
     (seconds - count * every, every, count as u32)
 }
 
-/// Options every socket of this port has.
+/// Sets the options of every socket of this port.
 fn prepare(fd: &Socket, dead_after: Duration) -> io::Result<()> {
-    // On dialled sockets too: otherwise one that was given the port number of a listener would keep
-    // that listener from opening.
+    // For dialled sockets, too: otherwise one that was given a listener's port number would keep that listener from
+    // opening.
     fd.set_reuse_address(true)?;
     fd.set_tcp_nodelay(true)?;
     fd.set_tcp_keepalive(&questions(dead_after))?;
-    // Otherwise probes to a peer with a closed window become so rare that its death goes unnoticed
-    // for minutes.
+    // Otherwise probes to a peer with a closed window become so rare that its death goes unnoticed for minutes.
     let _ = sys::set_longest_rto(fd, dead_after / 4);
-    // Not every kernel has or allows it; then the default is used.
+    // The default is used if the kernel lacks `reno` or does not allow it.
     let _ = fd.set_tcp_congestion(SAME_HOST);
     Ok(())
 }
@@ -186,7 +185,7 @@ impl TcpPort {
             until: PeerDeadline::new(now.after(self.options.dial_for)),
             worst: None,
         };
-        // The first socket, whether it begins to connect or not, belongs to the link.
+        // The link gets the first socket, even if connecting failed at once.
         let mut spare = None;
         let begun = self.try_next(&mut dial, &mut spare);
         let begun = begun.inspect_err(|_| self.report_shortage())?;
@@ -213,8 +212,8 @@ impl TcpPort {
         Ok(id)
     }
 
-    /// Begins to connect to the next address that lets itself be connected to. The last socket
-    /// with which that failed at once is left in `spare`.
+    /// Starts to connect to the next address for which that does not fail at once. Leaves the last socket that failed
+    /// at once in `spare`.
     fn try_next(
         &self,
         dial: &mut Dial,
@@ -258,7 +257,7 @@ impl TcpPort {
         }
     }
 
-    /// An attempt to connect has ended, or has lasted too long (`outcome` is why).
+    /// Handles the end of an attempt to connect; `outcome`: the reason if it has timed out.
     pub(super) fn dialled(&mut self, id: LinkId, outcome: Option<LinkDown>, now: Instant) {
         let Some(link) = self.links.get_mut(id) else {
             return;
@@ -271,7 +270,7 @@ impl TcpPort {
             log::debug!("tcp: {}: {error}", link.peer);
             Some(reason(&error))
         });
-        // On one machine the kernel may connect a socket to itself if nothing listens.
+        // Within one machine the kernel may connect a socket to itself if nothing listens.
         let local = sys::local_address(&link.fd).ok();
         let failed = failed.or_else(|| (local == Some(link.peer)).then_some(LinkDown::Refused));
         let Some(failed) = failed else {
@@ -329,7 +328,7 @@ impl TcpPort {
         }
     }
 
-    /// A link that was being made carries packets from now on.
+    /// Moves a link from connecting to carrying packets.
     pub(super) fn establish(&mut self, id: LinkId) -> bool {
         let Some(link) = self.links.get_mut(id) else {
             return false;
@@ -353,7 +352,7 @@ impl TcpPort {
         }
     }
 
-    /// Accepts what waits at listener number `at`.
+    /// Accepts the connections that wait at listener number `at`.
     pub(super) fn accept_some(&mut self, at: usize, now: Instant) {
         for _ in 0..ACCEPTS {
             if !mx_reserve::SUPPLY.is_ample() {
@@ -370,14 +369,14 @@ impl TcpPort {
                 Err(error) if is_shortage(&error) => {
                     self.report_shortage();
                     if !self.strangers.is_empty() {
-                        // They arrived in this poll and get their turn first.
+                        // The strangers arrived in this poll, and are read first.
                         self.poll_set.control_due = true;
                         return;
                     }
                     self.rest_from_accepting(&error, now);
                     return;
                 }
-                // The connection was gone before it was accepted.
+                // The connection was closed before it was accepted.
                 Err(error) => {
                     log::debug!("tcp: accept: {error}");
                     continue;
@@ -421,25 +420,25 @@ impl TcpPort {
             if link.tx.has_backlog() {
                 self.poll_set.block(id, link);
             }
-            // The preamble, and often the first packet, have arrived already.
+            // The preamble, and often the first packet, have already arrived.
             self.poll_set.queue(id, link);
         }
         self.poll_set.control_due = true;
     }
 
-    /// Asks the endpoint, once in a round, to give links up that it can do without.
+    /// Asks the endpoint, once per round, to give up links that it can do without.
     fn report_shortage(&mut self) {
         if self.events.back() != Some(&PortEvent::PlacesShort) {
             self.events.push_back(PortEvent::PlacesShort);
         }
     }
 
-    /// Most strangers at a time: those that come before older ones have had a turn are not let in.
+    /// Maximum number of strangers; further ones are rejected until the older have been read.
     fn strangers_max(&self) -> usize {
         (self.links_max / 2).clamp(1, STRANGERS_MAX)
     }
 
-    /// Names the limit that a caller is turned away for, and what raises it.
+    /// Returns the limit for which a caller is rejected, and how to raise it.
     fn full_because(&self, full: bool, has_share: bool) -> String {
         let (have, most, asked) = (self.links.len(), self.links_max, self.options.max_links);
         let limit = if most < asked {
@@ -467,7 +466,7 @@ impl TcpPort {
                 self.stats.starved
             );
         }
-        // Listeners stay readable, so every sleep would end at once.
+        // Listeners stay readable, which would end every sleep at once.
         for listener in &self.listeners {
             self.poll_set.control.remove(listener);
         }
@@ -477,7 +476,7 @@ impl TcpPort {
         }
     }
 
-    /// The pause is over.
+    /// Resumes accepting after the pause.
     pub(super) fn accept_again(&mut self) {
         self.accepting = true;
         for (at, listener) in self.listeners.iter().enumerate() {
@@ -488,7 +487,7 @@ impl TcpPort {
     }
 }
 
-/// The listener's number, when `id` stands for one.
+/// Returns the listener's number if `id` belongs to one.
 pub(super) fn as_listener(id: LinkId) -> Option<usize> {
     (id.index() == LISTENER_INDEX).then_some(id.generation() as usize)
 }
@@ -504,7 +503,7 @@ fn is_same_host(peer: IpAddr, local: Option<IpAddr>) -> bool {
     peer.is_loopback() || local == Some(peer)
 }
 
-/// The more specific reason: refused, then timed out, then unreachable.
+/// Returns the more specific reason: refused, then timed out, then unreachable.
 fn worse(known: Option<LinkDown>, new: LinkDown) -> Option<LinkDown> {
     let weight = |reason: LinkDown| match reason {
         LinkDown::Refused => 3,

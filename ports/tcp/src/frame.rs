@@ -6,39 +6,36 @@
 //!                           `- body length at 4, little endian
 //! ```
 //!
-//! Each side begins with the preamble, so that a connection to another program is recognised by its
-//! first bytes.
+//! Each side begins with the preamble, so that a connection of another program is recognised by its first bytes.
 
 use mx_proto::port::{HEADER_LEN, HeaderBytes};
 
-/// The version of the framing, the last two bytes of the preamble. A peer with another one is
-/// turned away.
+/// Version of the framing, the last two bytes of the preamble. A peer with another version is rejected.
 pub(super) const VERSION: u16 = 1;
 
 /// Bytes of a preamble.
 pub(super) const PREAMBLE_LEN: usize = 8;
 
-/// Bytes no text protocol begins with.
+/// Bytes with which no text protocol begins.
 const MAGIC: [u8; 6] = *b"\x93MXTCP";
 
-/// Largest body length that is accepted: a data packet is never longer, and a larger length is an
-/// error.
+/// Largest accepted body length in bytes: a data packet is never longer, so a larger length is an error.
 pub(super) const BODY_MAX: usize = 1 << 30;
 
-/// The result of checking a stream's first bytes.
+/// Result of checking a stream's first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Greeting {
-    /// Right so far, but not whole.
+    /// Correct so far, but not complete.
     Incomplete,
-    /// A preamble of ours.
+    /// A complete preamble of this version.
     Known,
-    /// A preamble of ours of another version.
+    /// A preamble of another version.
     OtherVersion(u16),
     /// Another protocol.
     Nonsense,
 }
 
-/// The first bytes of each direction.
+/// Returns the preamble, the first bytes of each direction.
 pub(super) fn preamble() -> [u8; PREAMBLE_LEN] {
     let mut bytes = [0; PREAMBLE_LEN];
     bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
@@ -46,7 +43,7 @@ pub(super) fn preamble() -> [u8; PREAMBLE_LEN] {
     bytes
 }
 
-/// Judges the first bytes of a stream, however few there are.
+/// Checks the first bytes of a stream, of any number.
 pub(super) fn judge(bytes: &[u8]) -> Greeting {
     let n = bytes.len().min(MAGIC.len());
     if bytes[..n] != MAGIC[..n] {
@@ -61,7 +58,7 @@ pub(super) fn judge(bytes: &[u8]) -> Greeting {
     }
 }
 
-/// The header at the beginning of `bytes`, when it is all there.
+/// Returns the header at the beginning of `bytes`, if it is complete.
 #[inline]
 pub(super) fn header(bytes: &[u8]) -> Option<HeaderBytes> {
     bytes.first_chunk::<HEADER_LEN>().copied()

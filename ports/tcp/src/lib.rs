@@ -5,25 +5,24 @@
 //!            --send-----> send (Tx) ---^   |   ^                        |
 //!            --next-----> round -----------'   |                  control epoll
 //!                         poll_set: which links   |
-//!            <--event---- a link's turn <----- receive (Rx) --> application memory
+//!            <--event---- visit of a link <---- receive (Rx) --> application memory
 //! ```
 //!
-//! Each direction is a preamble, then packets (`frame`). `receive` reads large bodies straight into
-//! application memory, `send` writes them straight from it. `round` gives out what has happened, one
-//! event at a time; `poll_set` selects the links to read without asking the kernel each time; `alarms`
-//! has the timers.
+//! Each direction is a preamble, then packets (`frame`). `receive` reads large bodies straight into application memory,
+//! `send` writes them straight from it. `round` hands out events one at a time; `poll_set` selects the links to read
+//! without asking the kernel each time; `alarms` has the timers.
 //!
 //! Owns: sockets, both epoll instances, the bytes in between.
-//! Out of scope: the contents of packets, peers, resolving names (see the resolver).
-//! Cost: a small packet is one `send` here and one successful `recv` there; an idle link costs no
-//! system call and less than 400 bytes.
+//! Out of scope: the contents of packets, peers, name resolution (see the resolver).
+//! Cost: a small packet is one `send` here and one successful `recv` there; an idle link costs no system call and less
+//! than 400 bytes.
 //!
-//! Detection of dead peers: `TCP_USER_TIMEOUT` would end the connection to a living process that
-//! does not read for that long (it counts time in a closed window). So this port asks the kernel
-//! from time to time whether data is unacknowledged and when the peer's last acknowledgement came.
+//! Detection of dead peers: `TCP_USER_TIMEOUT` would end the connection to a live process that does not read for that
+//! long (it counts time with a closed window). So this port periodically asks the kernel whether data is unacknowledged
+//! and when the peer's last acknowledgement arrived.
 //!
-//! The bytes of incomplete packets of all links are bounded: further packets stay in the kernel
-//! until they are complete (`unread`).
+//! The bytes of incomplete packets of all links are bounded: further packets stay in the kernel until they are complete
+//! (`unread`).
 
 mod alarms;
 mod batch;
@@ -70,23 +69,22 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 
-/// Largest body that is collected and delivered whole. With its header it fits into a staging
-/// buffer.
+/// Longest body that is collected and delivered whole, in bytes. With its header it fits into a staging buffer.
 const PACKET_MAX: usize = 48 * 1024;
 
-/// Largest body of a message that goes with its data, 128 KiB: asking for a smaller one first takes up to twice its time over
-/// loopback. A larger one is offered, so that no small message waits for it.
+/// Longest body of an eager message, in bytes: rendezvous takes up to twice the time of a smaller one over loopback.
+/// Larger messages use rendezvous, so that no small message waits for them.
 const EAGER_MAX: usize = 128 * 1024;
 
-/// Largest body of a data packet. Small packets wait behind at most this much, beside what the
-/// kernel holds.
+/// Longest body of a data packet, in bytes. Small packets wait for at most this much, in addition to the kernel's
+/// buffer.
 const DATA_MAX: usize = 1 << 20;
 
-/// Bytes of a large message that are requested at once: enough to keep a fast path busy for longer
-/// than a request takes.
+/// Bytes of a large message that are requested at once: enough to keep a fast path busy for longer than a request
+/// takes.
 const PULL_BLOCK: usize = 4 << 20;
 
-/// A port over kernel TCP.
+/// Port over kernel TCP.
 pub struct TcpPort {
     listeners: Vec<sys::TcpSocket>,
     local_port: u16,
@@ -94,7 +92,7 @@ pub struct TcpPort {
     links: Table,
     links_max: usize,
     strangers: Strangers,
-    /// Places of links that we began or the endpoint has bound.
+    /// Shares of links that this side started or the endpoint has bound.
     places: Shares,
     pool: Pool,
     scratch: Box<[u8]>,
@@ -102,27 +100,27 @@ pub struct TcpPort {
     poll_set: PollSet,
     alarms: Alarms,
     round: Round,
-    /// The turn of a link that is under way within a round.
+    /// Visit of a link in progress within a round.
     turn: Option<Turn>,
-    /// Links that came up, went down or have room, not given out yet.
+    /// Events not handed out yet: links that came up, went down or have room.
     events: VecDeque<PortEvent>,
-    /// Links that linger and have no alarm yet, because closing brings no clock.
+    /// Links that linger and have no alarm yet, because closing has no clock.
     closing: Vec<LinkId>,
-    /// Links with which something was sent since they were last looked after.
+    /// Links that have sent something since they were last checked.
     doubted: Vec<LinkId>,
-    /// The alarm for looking after links is set.
+    /// True if the alarm for checking links is set.
     vitals_set: bool,
-    /// `closing` or `doubted` want a clock.
+    /// True if `closing` or `doubted` need a clock.
     chores: bool,
-    /// Listeners are watched.
+    /// True if listeners are watched.
     accepting: bool,
-    /// Congestion control of sockets to other hosts, where it is another one than to this.
+    /// Congestion control of sockets to other machines, if it differs from that within this one.
     elsewhere: Option<Vec<u8>>,
     stats: TcpStats,
 }
 
 impl TcpPort {
-    /// Opens a port and listens. Fails with `AddrInUse` when another one listens there.
+    /// Opens a port and listens. Fails with `AddrInUse` if another socket listens there.
     pub fn open(options: TcpOptions) -> io::Result<Self> {
         let (listeners, local_port, elsewhere) = dial::listen(&options.listen, options.dead_after)?;
         let poll_set = PollSet::new()?;
@@ -157,24 +155,23 @@ impl TcpPort {
         })
     }
 
-    /// False when the host has closed a listener.
+    /// Returns false if the host has closed a listener.
     pub fn is_intact(&self) -> bool {
         self.listeners.iter().all(sys::TcpSocket::is_intact)
     }
 
-    /// The port number all listeners have; 0 when there are none.
+    /// Port number of all listeners; 0 without listeners.
     pub fn local_port(&self) -> u16 {
         self.local_port
     }
 
-    /// The thread that slept on the descriptors was told about the data descriptor, or that there
-    /// is nothing; the next poll need not ask. The control descriptor is as
-    /// [`LinkControl::note_control`] says.
+    /// Records that the thread that slept was told whether the data descriptor is readable; the next poll need not ask.
+    /// For the control descriptor see [`LinkControl::note_control`].
     pub fn note_told(&mut self, data: bool) {
         self.poll_set.told(data);
     }
 
-    /// Takes links down that go from an address which this machine has no more: nothing comes back to them.
+    /// Takes down links from addresses that this machine has lost: they receive nothing any more.
     pub fn leave_old_addresses(&mut self) {
         let mut known: Vec<(IpAddr, bool)> = Vec::new();
         let mut cut = Vec::new();
@@ -203,18 +200,18 @@ impl TcpPort {
         }
     }
 
-    /// The address at the other end of a link.
+    /// Returns the address of a link's peer.
     pub fn origin(&self, link: LinkId) -> Origin {
         let link = self.links.get(link);
         link.map_or(Origin::Unknown, |link| Origin::Address(link.peer))
     }
 
-    /// The figures of a link, for tools.
+    /// Returns the figures of a link, for tools.
     pub fn figures(&self, link: LinkId, now: Instant) -> Option<LinkFigures> {
         sys::figures(&self.links.get(link)?.fd, now)
     }
 
-    /// The port's counters.
+    /// Returns the port's counters.
     pub fn stats(&self) -> TcpStats {
         TcpStats {
             kept: self.pool.kept() as u64,
@@ -222,7 +219,7 @@ impl TcpPort {
         }
     }
 
-    /// The link is no stranger's any more. False: its source has too many of them already.
+    /// Binds a link, which ends its time as a stranger. Returns false if its source has too many links.
     fn keep(&mut self, id: LinkId) -> bool {
         let Some(link) = self.links.get_mut(id) else {
             return true;
@@ -237,11 +234,10 @@ impl TcpPort {
         may
     }
 
-    /// Takes a link out of everything but the lists, which recognise its name as stale.
+    /// Removes a link from everything but the lists, in which its id becomes stale.
     fn drop_link(&mut self, id: LinkId) -> Option<Box<Link>> {
         let link = self.links.remove(id)?;
-        // Removed explicitly: a child process may hold the same descriptor, and then closing ours
-        // does not remove it.
+        // Removed explicitly: a child process may hold the descriptor, and then closing ours does not remove it.
         match link.phase {
             Phase::Dialling(_) | Phase::Greeting => {
                 self.poll_set.control.remove(&link.fd);
@@ -277,7 +273,7 @@ impl TcpPort {
         }
     }
 
-    /// The endpoint wants to hear when there is room.
+    /// Records that the endpoint waits for room.
     fn wait_for_room(&mut self, id: LinkId) {
         if let Some(link) = self.links.get_mut(id) {
             link.waiting = true;
@@ -285,7 +281,7 @@ impl TcpPort {
         }
     }
 
-    /// A link can send nothing more; the next poll delivers what has arrived and takes it down.
+    /// Records that a link can send nothing more; the next poll delivers what has arrived and takes it down.
     fn sending_failed(&mut self, id: LinkId, error: &io::Error) {
         if let Some(link) = self.links.get_mut(id) {
             link.failed.get_or_insert_with(|| reason(error));
@@ -293,7 +289,7 @@ impl TcpPort {
         }
     }
 
-    /// The peer has to prove now and then that it is still there.
+    /// Lists a link whose peer has to be checked for liveness.
     #[inline]
     fn doubt(id: LinkId, link: &mut Link, doubted: &mut Vec<LinkId>, chores: &mut bool) {
         if !link.doubted {
@@ -311,7 +307,7 @@ impl LinkControl for TcpPort {
         Limits {
             packet_max: PACKET_MAX,
             streamed_max: EAGER_MAX,
-            // A packet that has begun is in front of others like what the kernel keeps.
+            // A started packet delays others like bytes in the kernel.
             data_max: bound.map_or(DATA_MAX, |bound| DATA_MAX.min(bound as usize / 2)),
             pull_block: PULL_BLOCK,
             remote_read: false,
@@ -333,14 +329,14 @@ impl LinkControl for TcpPort {
         self.start_dialling(SmallVec::from_slice(&[beside.peer]), now)
     }
 
-    /// The last places are for sessions' own links.
+    /// Returns true if links beside sessions' own are left.
     fn has_places_beside(&self, _link: LinkId) -> bool {
         has_places_beside(self.links.len(), self.links_max)
     }
 
     fn accept(&mut self, id: LinkId) {
         if self.links.get(id).is_some() && !self.keep(id) {
-            // It arrived with too many others.
+            // The link arrived with too many others of its source.
             self.announce_down(id, LinkDown::Reset);
         }
     }
@@ -361,7 +357,7 @@ impl LinkControl for TcpPort {
         }
         link.waiting = false;
         link.phase = Phase::Lingering;
-        // Everything that arrives is discarded.
+        // All arriving bytes are discarded.
         link.rx.stop_waiting(&link.fd);
         if link.watched_by_edge {
             self.poll_set.watch_waiting(id, link);
@@ -514,12 +510,12 @@ impl<M: Memory> Rounds<M> for TcpPort {
         self.read_part(place);
     }
 
-    /// A part that is not read is skipped.
+    /// Does nothing: a part that is not read is skipped.
     fn skip(&mut self) {}
 }
 
-/// Links that linger get no more polls. What they have sent reaches their peers all the same: the
-/// kernel goes on sending, unless something unread makes it reset the connection.
+/// Lingering links get no more polls. Their bytes still reach their peers: the kernel continues to send, unless unread
+/// bytes make it reset the connection.
 impl Drop for TcpPort {
     fn drop(&mut self) {
         for (_, link) in self.links.iter_mut() {
@@ -544,16 +540,16 @@ impl std::fmt::Debug for TcpPort {
     }
 }
 
-/// Links have indices below this: the bits above are for the port's number, and for other tokens.
+/// Limit of link indices: the bits above are for the port's number, and for other tokens.
 const INDEX_LIMIT: usize = 1 << 28;
 
-/// The number of links for a process with so many descriptors: some are left for itself.
+/// Returns the number of links for a process with this many descriptors, some of which are left to the process.
 fn places(wanted: usize, descriptors: usize) -> usize {
     let ours = descriptors - (descriptors / 8).min(64);
     wanted.min(ours).clamp(1, INDEX_LIMIT)
 }
 
-/// The reason for a link's end after an error of the kernel.
+/// Returns the reason for a link's end after an error of the kernel.
 fn reason(error: &io::Error) -> LinkDown {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => LinkDown::Refused,

@@ -1,14 +1,14 @@
 //! A TCP connection and its state.
 //!
 //! ```text
-//!   connect -> Dialling --+                      +--> Lingering --> gone
+//!   connect -> Dialling --+                      +--> Lingering --> removed
 //!                         +--> Open -- close ----+
-//!   accept  -> Greeting --+                      `--> gone
+//!   accept  -> Greeting --+                      `--> removed
 //! ```
 //!
-//! Owns: the descriptor, bytes received and not delivered, bytes accepted and not sent.
+//! Owns: the descriptor, received bytes not yet delivered, accepted bytes not yet sent.
 //! Out of scope: epoll, events.
-//! Cost: an idle link is one box of some 250 bytes beside its place in the table of all.
+//! Cost: an idle link is one box of some 250 bytes and its table entry.
 
 use super::receive::Rx;
 use super::send::Tx;
@@ -21,36 +21,36 @@ use mx_proto::{LinkId, table};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 
-/// The state of a link.
+/// State of a link.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// The kernel is connecting.
     Dialling(Box<Dial>),
-    /// Accepted, but it has not said yet that it is one of ours.
+    /// Accepted; the peer's preamble is not complete yet.
     Greeting,
     /// Carries packets.
     Open,
-    /// Closed by its owner; what was accepted still goes out.
+    /// Closed by the endpoint; accepted bytes are still sent.
     Lingering,
 }
 
-/// A connection being made.
+/// Connection attempt.
 #[derive(Debug)]
 pub(super) struct Dial {
     /// Addresses not tried yet, the next one last.
     pub(super) rest: SmallVec<[SocketAddr; 2]>,
-    /// The number of the attempt, by which an expired timer of an earlier one is recognised.
+    /// Number of the attempt, which identifies expired timers of earlier ones.
     pub(super) attempt: u32,
-    /// The time by which this attempt has to succeed.
+    /// Time by which this attempt has to succeed.
     pub(super) until: PeerDeadline,
-    /// The most telling reason why an address did not answer.
+    /// Most specific reason why an address did not answer.
     pub(super) worst: Option<LinkDown>,
 }
 
-/// All links of a port.
+/// Links of a port.
 pub(super) type Table = table::Table<LinkId, Box<Link>>;
 
-/// A TCP connection.
+/// TCP connection.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) fd: sys::TcpSocket,
@@ -59,35 +59,35 @@ pub(super) struct Link {
     pub(super) rx: Rx,
     pub(super) tx: Tx,
     pub(super) unsent: Unsent,
-    /// The peer began the link, and the endpoint has not bound it.
+    /// True for a link that the peer started until the endpoint binds it.
     pub(super) stranger: bool,
-    /// The source whose share it counts against.
+    /// Source whose share the link counts against.
     pub(super) source: Source,
-    /// The endpoint has heard of it: it asked for it, or a packet of it was delivered.
+    /// True once the endpoint knows the link: it requested it, or got a packet from it.
     pub(super) known: bool,
-    /// The link is in the list of links to read.
+    /// True if the link is queued to be read.
     pub(super) queued: bool,
-    /// The link is in the list of links read on each poll.
+    /// True if the link is read on each poll.
     pub(super) active: bool,
-    /// The number of reads since the port last slept, up to that which makes it active; and the
-    /// number of that sleep.
+    /// Number of reads since the port last slept, up to `poll_set::READS`, which makes the link active; and the number
+    /// of that sleep.
     pub(super) reads: u8,
     pub(super) read_after: u32,
-    /// The endpoint was told that there is no room and waits for [`mx_proto::round::PortEvent::Writable`].
+    /// True if the endpoint waits for [`mx_proto::round::PortEvent::Writable`].
     pub(super) waiting: bool,
-    /// The link waits for room, or the endpoint does.
+    /// True if the link or the endpoint waits for room.
     pub(super) blocked: bool,
-    /// The link is in the list of blocked links.
+    /// True if the link is in the list of blocked links.
     pub(super) listed: bool,
-    /// Its epoll interest includes room.
+    /// True if its epoll interest includes room.
     pub(super) watched_for_room: bool,
-    /// Its epoll interest is in what is new, because it waits for a whole packet.
+    /// True if the link is watched edge-triggered, because it waits for a whole packet.
     pub(super) watched_by_edge: bool,
-    /// Something was sent since the peer was last known to be alive.
+    /// True if something was sent since the peer was last known to be alive.
     pub(super) doubted: bool,
-    /// The time by which the peer has to acknowledge something, if the last check found that it owes that.
+    /// Time by which the peer has to acknowledge something; `None` unless the last check found that it is overdue.
     pub(super) owes_until: Option<PeerDeadline>,
-    /// Sending failed; what still arrives is delivered, then the link goes down over this.
+    /// Reason for a failure to send; arrived packets are still delivered, then the link goes down.
     pub(super) failed: Option<LinkDown>,
 }
 

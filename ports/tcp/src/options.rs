@@ -5,38 +5,38 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// As many links as an endpoint has remotes at most. Descriptors end long before, and the table of
+/// Default limit of links, equal to an endpoint's maximum of remotes. Descriptors run out long before, and the table of
 /// links grows with use.
 const MOST_LINKS: usize = 1 << 20;
 
 /// Options for opening a [`super::TcpPort`].
 pub struct TcpOptions {
-    /// The addresses to listen at. Port 0 lets the kernel choose; then all addresses get the same
-    /// one. Empty: no incoming connections.
+    /// Addresses to listen at. With port 0 the kernel chooses one port for all addresses. Empty: no incoming
+    /// connections.
     pub listen: Vec<SocketAddr>,
-    /// Finds the addresses of a target.
+    /// Resolver for the addresses of a target.
     pub resolver: Resolver,
-    /// Most links at a time, those under way included. A connection beyond it is turned away.
+    /// Maximum number of links, including connecting ones. Further connections are rejected.
     pub max_links: usize,
-    /// A silent peer is taken for dead after this time: its machine is gone, or the path to it. Not
-    /// below some seconds: a living kernel answers at most two questions a second.
+    /// Silence after which a peer counts as dead: its machine or the path has failed. At least some seconds: a live
+    /// kernel answers at most two probes a second.
     pub dead_after: Duration,
-    /// The time-out of a connection attempt to one address.
+    /// Timeout of a connection attempt to one address.
     pub dial_for: Duration,
-    /// Limit of data links that a session has; 0: none.
+    /// Maximum number of data links of a session; 0: none.
     pub data_links: u32,
-    /// Percent of the places that others leave which one source's links may have.
+    /// Share, in percent of the links left by others, that one source's links may have.
     pub source_share: u8,
-    /// Bytes of parts of packets that all links together keep. Above that they stay in the kernel until
-    /// their packets are whole.
+    /// Maximum bytes of incomplete packets kept for all links. Above that, packets stay in the kernel until they are
+    /// complete.
     pub kept_bytes: usize,
-    /// The time that a closed link may go on delivering.
+    /// Maximum time for which a closed link goes on sending.
     pub linger: Duration,
 }
 
 impl TcpOptions {
-    /// The usual values: links as long as there are descriptors, 20 s for dead hosts and for dialling, 1 s of
-    /// lingering.
+    /// Creates options with the usual values: as many links as descriptors allow, 20 s for dead peers and for dialling,
+    /// 1 s of lingering.
     pub fn new(listen: Vec<SocketAddr>, resolver: Resolver) -> Self {
         Self {
             listen,
@@ -63,7 +63,7 @@ impl fmt::Debug for TcpOptions {
 }
 
 mx_proto::counters! {
-    /// The port's counters and figures.
+    /// Counters and figures of the port.
     pub struct TcpStats("tcp_") {
         Count accepted: u64 = "TCP connections accepted",
         Count connected: u64 = "TCP connections established from this side",
@@ -79,7 +79,7 @@ mx_proto::counters! {
     }
 }
 
-/// True for the counts worth a line: each of the first few, then fewer and fewer.
+/// Returns true for the counts worth a log line: the first few, then ever fewer.
 pub(super) fn is_worth_a_line(count: u64) -> bool {
     count <= 8 || count.is_power_of_two()
 }

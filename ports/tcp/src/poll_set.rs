@@ -1,15 +1,15 @@
 //! Selection of the links to read: active links and two epoll instances.
 //!
 //! ```text
-//!   each poll           active links (at most 8, something came lately)      recv, no epoll;
+//!   each poll           active links (at most 8, read lately)                recv, no epoll;
 //!                       while they are busy they are not in the data epoll
-//!   each k-th poll      data epoll: links with something to read -------> queue -> active
-//!   each 256th poll     control epoll: listeners, links being made
+//!   each k-th poll      data epoll: readable links ---------------------> queue -> active
+//!   each 256th poll     control epoll: listeners, connecting links
 //!   after arm           everything
 //! ```
 //!
-//! Owns: both epoll instances and the lists of links: active, queued to be read, waiting for room.
-//! The lists hold ids; a link that is gone is recognised by its stale id.
+//! Owns: both epoll instances and the lists of links: active, queued to be read, waiting for room. The lists hold ids;
+//! those of removed links are stale.
 
 use super::dial;
 use super::link::{Link, Phase, Table};
@@ -25,88 +25,88 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
 
-/// Links read on each poll: each costs a system call when nothing is there.
+/// Maximum number of links read on each poll: each costs a system call even if nothing has arrived.
 const ACTIVE: usize = 8;
 
-/// Polls without anything after which a link is no longer active: about a millisecond.
+/// Consecutive empty polls after which a link is no longer active: about a millisecond.
 const IDLE_AFTER: u32 = 4096;
 
-/// Polls without anything after which an active link makes room for another one.
+/// Consecutive empty polls after which an active link may be replaced by another one.
 const YIELD_AFTER: u32 = 64;
 
-/// Polls with something after which an active link is taken out of the data epoll: being watched makes
-/// each segment that arrives some percent slower, and taking it out and back costs a microsecond.
+/// Successful polls after which an active link leaves the data epoll: being watched makes each arriving segment some
+/// percent slower, and leaving and returning costs a microsecond.
 const DETACH_AFTER: u32 = 64;
 
-/// A link becomes active when it was read so often between two sleeps, and stays so while it is.
+/// Number of reads between two sleeps that makes and keeps a link active.
 const READS: u8 = 2;
 
-/// Most polls between two looks at the data epoll, with active links (whose polls take longer) and
+/// Maximum number of polls between two looks at the data epoll, with active links (whose polls take longer) and
 /// without.
 const DATA_EVERY: (u32, u32) = (16, 64);
 
 /// Polls after a sleep that ended with data until the next look at the data epoll: a host makes a few before it sleeps
-/// again, and what comes meanwhile wakes it then.
+/// again, and later data wakes it then.
 const AFTER_SLEEP: u32 = 8;
 
-/// Polls between two looks at the control epoll, while links are being made and otherwise.
+/// Polls between two looks at the control epoll, while links are connecting and otherwise.
 const CONTROL_EVERY: (u32, u32) = (16, 256);
 
 /// Polls between two looks at the clock.
 pub(super) const CLOCK_EVERY: u32 = 64;
 
-/// Blocked links tried on each poll.
+/// Maximum number of blocked links that retry per poll.
 const TRIES: usize = 8;
 
-/// Events taken from an epoll instance by one look.
+/// Maximum number of events read from an epoll instance at once.
 const EVENTS: usize = 64;
 
-/// The ways in which a link becomes active.
+/// Reasons why a link becomes active.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Activation {
-    /// Something came from it.
+    /// Bytes arrived.
     Read,
-    /// Something will probably come from it.
+    /// Bytes will probably arrive soon.
     Expected,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct ActiveLink {
     id: LinkId,
-    /// Polls since anything came.
+    /// Consecutive polls without bytes.
     idle: u32,
-    /// Polls that brought something since the port last slept.
+    /// Number of polls with bytes since the port last slept.
     lively: u32,
-    /// The data epoll does not watch it.
+    /// True if the data epoll does not watch the link.
     detached: bool,
 }
 
-/// The watched descriptors.
+/// Watched descriptors.
 #[derive(Debug)]
 pub(super) struct PollSet {
-    /// Listeners, links being made.
+    /// Epoll instance of listeners and connecting links.
     pub(super) control: Epoll,
-    /// Links that carry packets.
+    /// Epoll instance of links that carry packets.
     pub(super) data: Epoll,
-    /// Links being made.
+    /// Number of connecting links.
     pub(super) pending: usize,
-    /// The next poll looks everywhere.
+    /// True if the next poll looks everywhere.
     pub(super) look: bool,
-    /// The next look at `data` is of a thread that was woken by it.
+    /// True if the next look at `data` is made by a thread that it woke.
     woken: bool,
-    /// The next poll looks at the clock.
+    /// True if the next poll looks at the clock.
     pub(super) alarms_due: bool,
-    /// The next poll looks at `control`.
+    /// True if the next poll looks at `control`.
     pub(super) control_due: bool,
     active: SmallVec<[ActiveLink; ACTIVE]>,
-    /// Links that have something to be read.
+    /// Links with bytes to read.
     pub(super) ready: VecDeque<LinkId>,
     blocked: VecDeque<LinkId>,
-    /// Blocked links of which the kernel said that they have room.
+    /// Blocked links for which the kernel reported room.
     roomy: Vec<LinkId>,
-    /// The number of sleeps.
+    /// Number of sleeps so far.
     sleeps: u32,
-    /// Polls until the next look at `data`, and how many there were before it.
+    /// Polls until the next look at `data`, and its initial value.
     countdown: u32,
     interval: u32,
 }
@@ -131,21 +131,21 @@ impl PollSet {
         })
     }
 
-    /// Gives back what its lists do not need.
+    /// Frees unused memory of the lists.
     pub(super) fn shrink(&mut self) {
         self.ready.shrink_to(2 * self.ready.len());
         self.blocked.shrink_to(2 * self.blocked.len());
         self.roomy.shrink_to(2 * self.roomy.len());
     }
 
-    /// The thread that slept on the descriptors was told about `data`, and the next poll of
-    /// `control` checks it anyway: nothing else need be asked.
+    /// Records that the thread that slept was told whether `data` is readable; the next poll of `control` checks that
+    /// anyway, so nothing else need be asked.
     pub(super) fn told(&mut self, data: bool) {
         (self.look, self.woken, self.alarms_due) = (false, data, true);
         self.countdown = if data { 0 } else { self.interval.max(1) };
     }
 
-    /// The next poll reads from this link.
+    /// Queues a link for reading in the next poll.
     pub(super) fn queue(&mut self, id: LinkId, link: &mut Link) {
         if !link.queued {
             link.queued = true;
@@ -173,13 +173,13 @@ impl PollSet {
         }
     }
 
-    /// True when a poll has something to do without asking the kernel.
+    /// Returns true if a poll has something to do without asking the kernel.
     pub(super) fn has_work(&self) -> bool {
         !self.ready.is_empty() || !self.roomy.is_empty() || self.control_due
     }
 
-    /// Lets the kernel report everything, room too, and gives back what active links hold. Returns
-    /// false when the kernel will not.
+    /// Makes the kernel report all events, room included, and frees buffers of active links. Returns false if the
+    /// kernel refuses.
     pub(super) fn prepare_to_sleep(&mut self, links: &mut Table, pool: &mut Pool) -> bool {
         let data = &self.data;
         self.sleeps = self.sleeps.wrapping_add(1);
@@ -194,8 +194,8 @@ impl PollSet {
                 attached = false;
                 return true;
             }
-            // Idle links, and those whose reader sleeps before each message, are left to epoll:
-            // polls between sleeps then cost nothing for them.
+            // Idle links, and those whose reader sleeps before each message, are left to epoll, so that polls between
+            // sleeps cost nothing for them.
             link.active = lively && active.idle < YIELD_AFTER;
             link.active
         });
@@ -215,7 +215,7 @@ impl PollSet {
         true
     }
 
-    /// Reads from this link on each poll from now on, as far as there is room for that.
+    /// Makes a link active, if there is room: each poll reads it from now on.
     pub(super) fn activate(
         &mut self,
         id: LinkId,
@@ -233,7 +233,7 @@ impl PollSet {
             (link.read_after, link.reads) = (self.sleeps, 0);
         }
         link.reads += u8::from(why == Activation::Read && link.reads < READS);
-        // If each message finds a sleeper, epoll reports it.
+        // If each message wakes a sleeper, epoll reports the link.
         if link.reads < READS {
             return;
         }
@@ -273,7 +273,7 @@ impl PollSet {
         self.active.len()
     }
 
-    /// Returns the active link that comes `at` places behind number `first`, counted around.
+    /// Returns the active link `at` places after number `first`, cyclically.
     #[inline]
     pub(super) fn active_at(&self, first: u32, at: usize) -> Option<LinkId> {
         let at = match self.active.len() {
@@ -283,7 +283,7 @@ impl PollSet {
         self.active.get(at).map(|active| active.id)
     }
 
-    /// Counts a turn of an active link. Returns true when the link has brought nothing for long.
+    /// Counts a read of an active link. Returns true if the link has been idle for long.
     #[inline]
     pub(super) fn note_active(&mut self, id: LinkId, anything: bool, links: &Table) -> bool {
         let Some(active) = self.active.iter_mut().find(|active| active.id == id) else {
@@ -306,7 +306,7 @@ impl PollSet {
         false
     }
 
-    /// Asks the data epoll when its turn has come, or everything is looked at.
+    /// Looks at the data epoll if that is due, or if everything is looked at.
     #[inline]
     pub(super) fn take_in_data(&mut self, look: bool, links: &mut Table) {
         if look || self.countdown == 0 {
@@ -332,7 +332,7 @@ impl PollSet {
                     self.unwatch_room(id, link);
                 }
             }
-            // New events are reported only once, so they are queued.
+            // Edge-triggered events are reported only once, so they are queued.
             if what != WRITABLE && (!link.active || link.watched_by_edge) {
                 found = true;
                 self.queue(id, link);
@@ -359,11 +359,11 @@ impl PollSet {
         }
     }
 
-    /// The link waits for a whole packet from now on, or no longer.
+    /// Starts or ends watching a link edge-triggered, while it waits for a whole packet.
     #[cold]
     pub(super) fn watch_waiting(&self, id: LinkId, link: &mut Link) {
         link.watched_by_edge = link.rx.is_waiting();
-        // Fails for an active link that is not watched now; this applies when it is watched again.
+        // Fails for an active link that is not watched now; the interest applies once it is watched again.
         let _ = self.rewatch(id, link);
     }
 
@@ -372,14 +372,14 @@ impl PollSet {
     }
 }
 
-/// The events of a link that `data` reports.
+/// Returns the events that `data` reports for a link.
 pub(super) fn interest(link: &Link) -> u32 {
     let room = if link.watched_for_room { WRITABLE } else { 0 };
     let edge = if link.watched_by_edge { ONCE } else { 0 };
     READABLE | room | edge
 }
 
-/// Lets `data` watch an active link again. Returns false when the kernel has no memory for that.
+/// Makes `data` watch an active link again. Returns false if the kernel has no memory for that.
 fn attach(data: &Epoll, active: &mut ActiveLink, link: &Link) -> bool {
     if active.detached {
         let added = data.add(&link.fd, active.id.to_word(), interest(link));
@@ -389,7 +389,7 @@ fn attach(data: &Epoll, active: &mut ActiveLink, link: &Link) -> bool {
 }
 
 impl TcpPort {
-    /// Ends the activity of links that have been idle for long.
+    /// Deactivates links that have been idle for long.
     #[cold]
     pub(super) fn cool_links(&mut self) {
         let Self {
@@ -410,7 +410,7 @@ impl TcpPort {
         });
     }
 
-    /// A link cannot go on: says why, once, and takes it down.
+    /// Takes down a link that cannot continue, and logs the reason.
     #[cold]
     pub(super) fn break_link(&mut self, id: LinkId, broken: LinkFailure) {
         let Some(link) = self.links.get_mut(id) else {
@@ -451,7 +451,7 @@ impl TcpPort {
         self.announce_down(id, down);
     }
 
-    /// Takes a link down, and announces that if the endpoint has heard of it and not closed it.
+    /// Takes down a link, and announces that if the endpoint knows the link and has not closed it.
     pub(super) fn announce_down(&mut self, id: LinkId, reason: LinkDown) {
         let Some(link) = self.drop_link(id) else {
             return;
@@ -462,7 +462,7 @@ impl TcpPort {
         }
     }
 
-    /// Sends waiting bytes, and announces the room of links that wait for it.
+    /// Sends backlogs, and announces the room of links that wait for it.
     #[inline]
     pub(super) fn use_room(&mut self) -> bool {
         if self.poll_set.blocked.is_empty() && self.poll_set.roomy.is_empty() {
@@ -487,7 +487,7 @@ impl TcpPort {
         did
     }
 
-    /// `sure`: the kernel has said that there is room.
+    /// Retries a blocked link; `sure`: the kernel has reported room.
     fn try_room(&mut self, id: LinkId, sure: bool) -> bool {
         let Some(link) = self.links.get_mut(id) else {
             return false;
@@ -521,7 +521,7 @@ impl TcpPort {
         true
     }
 
-    /// Accepts and makes links. What has come on a link that is not open yet is read in its turn.
+    /// Accepts and establishes connections, and queues links that are not open yet for reading.
     pub(super) fn look_at_control(&mut self, now: Instant) -> bool {
         self.poll_set.control_due = false;
         if self.poll_set.pending == 0 && self.listeners.is_empty() {

@@ -1,25 +1,25 @@
-//! The receiving half of a link: from bytes to packets and placed bodies.
+//! Receiving half of a link: from bytes to packets and placed bodies.
 //!
 //! ```text
 //!                 staging                         PortEvent
 //!   socket -----> [ packet | packet | pa...] --> Packet    whole in staging, and lent from there
 //!      |                              |
-//!      |                              `--------> Part      header there, body not
+//!      |                              `--------> Part      header complete, body not
 //!      `--------> application memory <---------- read: straight into it, then Placed
 //!                                                not read: collected in staging, or dropped
 //!
 //!   begin --> step --> event (what it lent is consumed by the next step) --> step --> ... --> end
 //! ```
 //!
-//! A link is read in turns. A [`Turn`] is left with each event, and the next step takes it up again.
+//! A [`Turn`] is one visit of a link. It is suspended at each event, and resumed by the next step.
 //!
-//! When the memory for incomplete packets is used up, staging only peeks at the socket: a packet is
-//! removed from it when it is delivered (`unread`).
+//! When the memory for incomplete packets is used up, staging only peeks at the socket: a packet leaves the socket when
+//! it is delivered (`unread`).
 //!
 //! Owns: a link's position in its stream.
-//! Out of scope: epoll, other links. A header is checked in staging, which no peer can write to. How
-//! much is read at a packet's boundary adapts: little when large bodies come (what is staged of them is
-//! copied twice), up to a buffer when small packets come.
+//! Out of scope: epoll, other links. A header is checked in staging, which no peer can write to. The size of a read at a
+//! packet boundary adapts: small while large bodies arrive (staged bytes of them are copied twice), up to a buffer while
+//! small packets arrive.
 
 use super::frame::{self, Greeting};
 use super::staging::{Pool, RetainedBytes, STAGING, Staging};
@@ -32,38 +32,36 @@ use socket2::Socket;
 use std::cell::Cell;
 use std::{fmt, io};
 
-/// Least that is read at a packet's boundary, and all that is read behind a placed body.
+/// Minimum read at a packet boundary in bytes, and all that is read after a placed body.
 const READ_MIN: usize = 4096;
 
-/// Most that is read into application memory by one call: a poll should not take longer than
-/// copying this.
+/// Maximum read into application memory by one call, in bytes: a poll should not take longer than copying this much.
 const READ_MAX: usize = 1 << 20;
 
-/// Bytes of large bodies after which other links get their turn.
+/// Bytes of large bodies after which other links are read.
 const TURN: usize = 2 << 20;
 
-/// Largest body of a packet on a link that the endpoint has not bound: a hello or an endpoint address, and what
-/// they may come to carry.
+/// Longest body of a packet on a link that the endpoint has not bound, in bytes: a hello or an endpoint address, with
+/// room for extensions.
 pub const STRANGER_MAX: usize = 1024;
 const _: () = assert!(STRANGER_MAX + HEADER_LEN < READ_MIN);
 
-/// Bodies up to this size are delivered whole: a place for less is not worth asking for.
+/// Longest body that is always delivered whole, in bytes: asking for its place would not pay.
 const PLACED_MIN: usize = 16 << 10;
 
-/// Pieces of application memory that are no larger, on average, are filled from staging.
+/// Average size in bytes up to which pieces of application memory are filled from staging.
 const COLLECT_MAX: usize = 256;
 
-/// A link's position in its stream, and the bytes that are not used yet.
+/// Link's position in its stream, and the unused bytes.
 #[derive(Debug)]
 pub(super) struct Rx {
     state: State,
     kept: RetainedBytes,
-    /// The number of bytes to read at the next boundary.
+    /// Bytes to read at the next boundary.
     want: u32,
     awaited: ReadThreshold,
-    /// The last read within a body found nothing. No further part is given out before something is
-    /// there: a part says that the message goes on, and would keep a peer that stopped in the middle
-    /// of it alive for ever.
+    /// True if the last read within a body found nothing. No further part is handed out until bytes arrive: a part
+    /// means progress, and would keep a peer that stopped in the middle of a body alive forever.
     dry: bool,
 }
 
@@ -71,13 +69,13 @@ pub(super) struct Rx {
 enum State {
     /// Before the preamble.
     Greeting,
-    /// At the beginning of a packet, which may be staged in part.
+    /// At the beginning of a packet, which may be partly staged.
     Boundary,
-    /// Within a body that goes into application memory; `got` bytes of it are there.
+    /// Within a body that goes into application memory; `got` bytes of it have arrived.
     Placing { header: HeaderBytes, got: u32 },
-    /// Behind a body that has been read, which is being given out.
+    /// After a body that has been read, which is being handed out.
     Placed { header: HeaderBytes },
-    /// Within a body without a destination; so many bytes of it are to come.
+    /// Within a body without a destination, of which `left` bytes are still to arrive.
     Dropping { left: u32 },
 }
 
@@ -93,14 +91,14 @@ impl Default for Rx {
     }
 }
 
-/// The fault of a stream.
+/// Protocol violation in a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Violation {
-    /// The stream does not begin with our preamble but with these bytes.
+    /// The stream begins with these bytes instead of the preamble.
     Nonsense(Box<[u8]>),
-    /// The stream begins with the preamble of another version.
+    /// The stream begins with the preamble of this other version.
     OtherVersion(u16),
-    /// A header announces a body of an impossible length.
+    /// A header announces a body of this impossible length.
     BodyLength(usize),
 }
 
@@ -121,64 +119,64 @@ impl fmt::Display for Violation {
 /// Reasons why a link cannot continue.
 #[derive(Debug)]
 pub(super) enum LinkFailure {
-    /// The peer has finished, in the middle of a packet or not.
+    /// The peer has closed, within a packet or not.
     Finished { midway: bool },
-    /// The kernel says so.
+    /// The kernel reported an error.
     Failed(io::Error),
-    /// The peer sent what no peer of ours sends.
+    /// The peer has violated the protocol.
     Violated(Violation),
 }
 
-/// The figures of one turn of a link.
+/// Figures of one visit of a link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TurnFigures {
-    /// Packets given out or placed.
+    /// Number of packets handed out or placed.
     pub(super) packets: usize,
-    /// Any byte came.
+    /// True if any byte arrived.
     pub(super) bytes: bool,
-    /// The turn ended although there may be more.
+    /// True if the visit ended although there may be more.
     pub(super) more: bool,
 }
 
-/// A turn of a link: at most about `quota` packets, read and given out one by one.
+/// A visit of a link: at most about `quota` packets, read and handed out one by one.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) link: LinkId,
     pub(super) served: TurnFigures,
     quota: usize,
-    /// The socket had nothing more.
+    /// True if the socket had nothing more.
     drained: bool,
     /// Bytes read into application memory.
     placed: usize,
     staging: Staging,
     reading: Reading,
-    /// Bytes at the front of `staging` that are the packet given out last; otherwise 0.
+    /// Bytes at the front of `staging` that are the packet handed out last; otherwise 0.
     lent: usize,
-    /// The last event is a part that has not been read; the next step skips its body.
+    /// True if the last event is a part that has not been read; the next step skips its body.
     unread: bool,
-    /// The reason why reading the last part has failed; the next step ends the link over it.
+    /// Reason why reading the last part failed; the next step ends the link.
     broken: Option<LinkFailure>,
-    /// There is no memory to keep a part of a packet.
+    /// True if there is no memory to keep a part of a packet.
     unkept: bool,
 }
 
-/// The result of one step of a turn.
+/// Result of one step of a visit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// A packet is staged.
     Packet,
-    /// Bytes of a body that has a place are at hand.
+    /// Bytes of a body that may have a place are available.
     Part { begin: bool },
-    /// All of a body has been read.
+    /// A body has been read completely.
     Placed,
     /// The preamble is complete; packets follow.
     Greeted,
-    /// The turn is over.
+    /// The visit is over.
     End,
 }
 
 impl Turn {
-    /// Lends the next packet, if it is staged whole and the quota allows it.
+    /// Lends the next packet, if it is staged whole and within the quota.
     #[inline]
     fn lend_packet(&mut self, stranger: bool) -> bool {
         let staged = self.staging.staged();
@@ -195,22 +193,22 @@ impl Turn {
         true
     }
 
-    /// Asks for the place of a part. Returns false when the last event has asked, and nothing was read.
+    /// Asks for the place of a part. Returns false if the last event has asked, and nothing was read.
     #[inline]
     fn asks(&mut self) -> bool {
         self.unread = !self.unread;
         self.unread
     }
 
-    /// Returns the body of the packet given out last.
+    /// Returns the body of the packet handed out last.
     #[inline]
     pub(super) fn body(&self) -> &[u8] {
         let staged = self.staging.staged();
         staged.get(HEADER_LEN..self.lent).unwrap_or(&[])
     }
 
-    /// Counts a read that had room for `asked` bytes. Returns the number that came. `midway`: an end here
-    /// cuts a packet.
+    /// Accounts for a read of up to `asked` bytes. Returns the number read. `midway`: an end of stream here truncates a
+    /// packet.
     #[inline]
     fn account(
         &mut self,
@@ -234,13 +232,13 @@ impl Turn {
         }
     }
 
-    /// Gives the buffer back, and returns the bytes that the link cannot use yet. `busy`: more is expected soon.
+    /// Returns the buffer to the pool, and the bytes that the link cannot use yet. `busy`: more is expected soon.
     #[inline]
     pub(super) fn end(&mut self, pool: &mut Pool, busy: bool) -> RetainedBytes {
         pool.give_back(std::mem::take(&mut self.staging), busy)
     }
 
-    /// Ends the turn of a link that has been closed: its bytes are forgotten.
+    /// Ends the visit of a link that has been closed, and drops its bytes.
     pub(super) fn abandon(&mut self, pool: &mut Pool) {
         self.staging.consume(self.staging.len());
         self.end(pool, false);
@@ -248,29 +246,29 @@ impl Turn {
 }
 
 impl Rx {
-    /// The link waits until all of a packet is in the kernel.
+    /// Returns true if the link waits until all of a packet is in the kernel.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         self.awaited.is_some()
     }
 
-    /// Any data is to be read again.
+    /// Ends the waiting: any data is read again.
     pub(super) fn stop_waiting(&mut self, fd: &Socket) {
-        // Fails if the connection is gone, which is reported anyway.
+        // Fails if the connection is broken, which is reported anyway.
         let _ = self.awaited.stop(fd);
     }
 
-    /// The link ends.
+    /// Releases the kept bytes of a link that ends.
     pub(super) fn forget(&self, pool: &mut Pool) {
         pool.forget(&self.kept);
     }
 
-    /// The link is quiet: it does with less memory.
+    /// Frees the buffer of a link that has become quiet.
     pub(super) fn retire(&mut self, pool: &mut Pool) {
         pool.retire(&mut self.kept);
     }
 
-    /// Begins a turn of at most about `quota` packets, unless the rest of a packet is awaited.
+    /// Begins a visit of at most about `quota` packets, unless the rest of a packet is awaited.
     #[inline]
     pub(super) fn begin(
         &mut self,
@@ -305,7 +303,7 @@ impl Rx {
         Ok(())
     }
 
-    /// Goes on with a turn. `known`: the endpoint has heard of the link.
+    /// Continues a visit. `known`: the endpoint knows the link.
     #[inline]
     pub(super) fn step(
         &mut self,
@@ -351,7 +349,7 @@ impl Rx {
         }
     }
 
-    /// Returns the header of the packet at which the stream is.
+    /// Returns the header of the current packet.
     #[inline]
     fn header(&self, turn: &Turn) -> Option<HeaderBytes> {
         match &self.state {
@@ -361,7 +359,7 @@ impl Rx {
         }
     }
 
-    /// Reads the bytes at hand of the part that the turn has given out to its place.
+    /// Reads the available bytes of the part handed out to its place.
     #[inline]
     pub(super) fn read<M: Memory>(&mut self, fd: &Socket, turn: &mut Turn, place: Place<'_, M>) {
         debug_assert!(turn.unread, "no part has been given out");
@@ -388,13 +386,13 @@ impl Rx {
         }
     }
 
-    /// Takes back the bytes that a turn has left over.
+    /// Keeps the bytes that a visit has left over.
     #[inline]
     pub(super) fn keep(&mut self, kept: RetainedBytes) {
         self.kept = kept;
     }
 
-    /// Reads and forgets what comes. `Ok(())`: nothing more at the moment.
+    /// Reads and drops arriving bytes. `Ok(())`: nothing more for now.
     pub(super) fn discard(&mut self, fd: &Socket, pool: &mut Pool) -> Result<(), LinkFailure> {
         let mut staging = pool.take(&mut self.kept);
         staging.consume(staging.len());
@@ -470,7 +468,7 @@ impl Rx {
         }
     }
 
-    /// Deals with what is staged.
+    /// Handles staged bytes.
     #[inline]
     fn deliver(
         &mut self,
@@ -570,7 +568,7 @@ impl Rx {
         }
     }
 
-    /// Reads into staging, until `whole` bytes are there or more.
+    /// Reads into staging, until at least `whole` bytes are there.
     #[inline]
     fn read_staged(
         &mut self,
@@ -590,7 +588,7 @@ impl Rx {
         };
         let staged = turn.staging.len();
         let want = want.max(whole.saturating_sub(staged));
-        // A packet that is peeked at has to fit whole, whatever its length.
+        // A peeked packet has to fit whole, whatever its length.
         let fits = if sparing { STAGING } else { whole };
         let room = turn.staging.room(fits, want);
         let asked = room.len();
@@ -618,8 +616,8 @@ impl Rx {
         *got += n as u32;
     }
 
-    /// Reads from the socket into application memory, and some further bytes into the empty staging
-    /// buffer. Returns how many bytes came.
+    /// Reads from the socket into application memory, and some further bytes into the empty staging buffer. Returns the
+    /// number of bytes read.
     #[inline]
     fn read_placed<M: Memory>(
         &mut self,
@@ -637,7 +635,7 @@ impl Rx {
         let at = place.offset + have;
         let rest = place.memory.len() - at;
         let cells = place.memory.cells(at, left);
-        // The pieces of all that follows, whether it belongs to this body or not.
+        // Pieces of the whole rest of the memory, beyond this body, too.
         let count = cells.size_hint().1.unwrap_or(usize::MAX);
         let mut places = sys::ReadVector::of(count);
         if rest > count.saturating_mul(COLLECT_MAX) || count == 1 {
@@ -651,7 +649,7 @@ impl Rx {
         }
         let of_body = places.len();
         if of_body == 0 {
-            // Small pieces, or memory that lends one at a time: filled from staging.
+            // Small pieces, or memory that lends one at a time, are filled from staging.
             let room = turn.staging.room(STAGING, left.min(STAGING) + ahead);
             let asked = room.len();
             let read = sys::recv(fd, room);
@@ -673,25 +671,25 @@ impl Rx {
     }
 }
 
-/// The result of dealing with what is staged.
+/// Result of handling staged bytes.
 enum Delivered {
-    /// The turn is left, or ends.
+    /// The visit is suspended, or ends.
     Step(Step),
-    /// Everything staged has been dealt with.
+    /// All staged bytes have been handled.
     All(Missing),
-    /// The turn's quota ended first.
+    /// The quota was used up first.
     Quota,
 }
 
-/// The data needed before a link can continue.
+/// Bytes needed before a link can continue.
 enum Missing {
-    /// Bytes in staging, until `whole` are there.
+    /// Bytes in staging, up to `whole`.
     Staged { whole: usize, at_boundary: bool },
-    /// Bytes of a body that goes into application memory; so many are to come.
+    /// Bytes of a body that goes into application memory, of which `left` are still to arrive.
     Placed { left: u32 },
 }
 
-/// Whether a body of `len` bytes fits into its place.
+/// Returns whether a body of `len` bytes fits into its place.
 fn fits<M: Memory>(place: &Place<'_, M>, len: usize) -> bool {
     let room = place.memory.len().saturating_sub(place.offset);
     debug_assert!(
@@ -708,7 +706,7 @@ mod tests {
     use mx_proto::port::{Body, Destination};
     use mx_sim::{Pieces, header_of};
 
-    /// The calls that a list takes to go out and to come in, which arrives as it was sent.
+    /// Returns the number of calls to send and to receive a list; checks its contents.
     fn calls(sizes: &[usize]) -> (usize, usize) {
         let (near, far) = Socket::pair(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
         for end in [&near, &far] {
@@ -771,7 +769,7 @@ mod tests {
             (vec![1 << 18], 1, 2),
             (vec![1 << 12; 64], 1, 2),
             (vec![1 << 12; 256], 1, 2),
-            // More than a vector may have.
+            // More pieces than a vector may have.
             (vec![512; 2048], 3, 4),
             (vec![257; 1023], 1, 2),
             // Copied through buffers of 16 and 64 KiB.

@@ -1,19 +1,19 @@
-//! Rounds of the port: events, given out one at a time.
+//! Rounds of the port: events, handed out one at a time.
 //!
 //! ```text
 //!   begin   control epoll, chores, alarms, data epoll ----------------> queue: Up, Down, Writable
 //!   next    1. the queue                                                  ^         ^
-//!           2. the turn of a link, left with each Packet, Part, Placed ---'         |
+//!           2. the visit of a link, suspended at Packet, Part, Placed ----'         |
 //!           3. the next link: queued ones, active ones; which come first alternates |
-//!           4. once no link is left: what waits for room is sent -------------------'
+//!           4. once no link is left: backlogs are sent -----------------------------'
 //!           5. End
 //! ```
 //!
-//! Between two calls of `next` the endpoint may call anything. A link that it closes is gone from the
-//! table, or lingers: its turn is abandoned, and its queued events are removed.
+//! Between two calls of `next` the endpoint may call anything. A link that it closes is removed or lingers: its visit
+//! is abandoned, and its queued events are removed.
 //!
 //! Owns: the position within a round.
-//! Out of scope: the links to be read (`poll_set`), their bytes (`receive`).
+//! Out of scope: the selection of links (`poll_set`), their bytes (`receive`).
 
 use super::TcpPort;
 use super::link::Phase;
@@ -29,19 +29,19 @@ pub(super) struct Round {
     /// Number of rounds so far.
     number: u32,
     stage: Stage,
-    /// Most packets of one link in this round.
+    /// Maximum number of packets of one link in this round.
     quota: usize,
-    /// Packets that may still be given out.
+    /// Packets that may still be handed out.
     left: usize,
-    /// Anything has happened.
+    /// True once anything has happened.
     any: bool,
-    /// An active link is gone, or has been idle for long.
+    /// True if an active link was removed, or has been idle for long.
     stale: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Stage {
-    /// The links of a group are read; `done` of `count` have had their turn.
+    /// The links of a group are read; `done` of `count` have been visited.
     Links {
         group: Group,
         done: usize,
@@ -55,7 +55,7 @@ enum Stage {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Group {
-    /// Links that have something to be read.
+    /// Links with bytes to read.
     Queued,
     /// Links that are read in every round.
     Active,
@@ -73,7 +73,7 @@ impl Round {
 }
 
 impl TcpPort {
-    /// Begins a round: takes in everything but what links bring.
+    /// Begins a round: handles everything but the bytes of links.
     #[inline]
     pub(super) fn begin_round(&mut self, now: Instant, budget: usize) {
         debug_assert!(self.turn.is_none(), "the last round has not ended");
@@ -108,7 +108,7 @@ impl TcpPort {
         self.begin_group(self.round.first());
     }
 
-    /// Returns true when no round is under way and no event waits for the next one.
+    /// Returns true if no round is in progress and no event is queued.
     pub(super) fn is_between_rounds(&self) -> bool {
         self.events.is_empty() && matches!(self.round.stage, Stage::Over)
     }
@@ -153,13 +153,13 @@ impl TcpPort {
         }
     }
 
-    /// Returns the body of the packet given out last.
+    /// Returns the body of the packet handed out last.
     #[inline]
     pub fn lent(&self) -> &[u8] {
         self.turn.as_ref().map_or(&[], |turn| turn.body())
     }
 
-    /// Reads the bytes of the part given out last to its place.
+    /// Reads the bytes of the part handed out last to its place.
     #[inline]
     pub(super) fn read_part<M: Memory>(&mut self, place: Place<'_, M>) {
         let Some(turn) = &mut self.turn else {
@@ -188,7 +188,7 @@ impl TcpPort {
         };
     }
 
-    /// Ends a group: the other one follows, then what waits for room.
+    /// Ends a group; the other group follows, then links that wait for room.
     #[inline]
     fn end_group(&mut self, group: Group) {
         if std::mem::take(&mut self.round.stale) {
@@ -201,7 +201,7 @@ impl TcpPort {
         }
     }
 
-    /// Begins the turn of link number `done` of a group.
+    /// Begins the visit of link number `done` of a group.
     #[inline]
     fn next_link(&mut self, group: Group, done: usize) {
         let next = match group {
@@ -218,7 +218,7 @@ impl TcpPort {
         };
         match group {
             Group::Queued => link.queued = false,
-            // Its turn is in the other group.
+            // The other group visits it.
             Group::Active if link.queued => return,
             Group::Active => {}
         }
@@ -242,7 +242,7 @@ impl TcpPort {
         }
     }
 
-    /// Goes on with the turn under way, until its next event or its end.
+    /// Continues the current visit, up to its next event or its end.
     #[inline]
     fn go_on(&mut self) -> Option<PortEvent> {
         let turn = self.turn.as_mut()?;
@@ -275,7 +275,7 @@ impl TcpPort {
         }
     }
 
-    /// Ends the turn under way, whose link the endpoint has closed.
+    /// Ends the current visit, whose link the endpoint has closed.
     #[cold]
     fn abandon_turn(&mut self) {
         if let Some(turn) = &mut self.turn {
@@ -286,7 +286,7 @@ impl TcpPort {
         }
     }
 
-    /// Ends the turn under way. `result`: the reason why the link cannot continue, if there is one.
+    /// Ends the current visit. `result`: the reason why the link cannot continue, if there is one.
     #[inline]
     fn end_turn(&mut self, result: Result<(), LinkFailure>) {
         if let Some(turn) = &mut self.turn
@@ -300,7 +300,7 @@ impl TcpPort {
         }
     }
 
-    /// Settles a turn that has ended or could not begin: announces the link's end, or queues what is left.
+    /// Finishes a visit that has ended or could not begin: announces the link's end, or queues it for the rest.
     #[inline(always)]
     fn turn_ended(&mut self, id: LinkId, served: TurnFigures, result: Result<(), LinkFailure>) {
         let mut anything = served.bytes || served.packets > 0;
@@ -328,7 +328,7 @@ impl TcpPort {
         self.note_served(id, served, anything);
     }
 
-    /// Counts a link's turn, which makes it active or idle.
+    /// Counts a link's visit, which makes the link active or idle.
     #[inline]
     fn note_served(&mut self, id: LinkId, served: TurnFigures, anything: bool) {
         self.round.any |= anything;

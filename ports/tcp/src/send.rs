@@ -1,4 +1,4 @@
-//! The sending half of a link: whole packets, parts of large ones, and the backlog.
+//! Sending half of a link: whole packets, parts of large ones, and the backlog.
 //!
 //! ```text
 //!   packet -- small: header and body in one buffer, one send ------------> kernel
@@ -8,8 +8,7 @@
 //!                      of a larger one               -> Sent::Part, then resume or detach
 //! ```
 //!
-//! Order on the wire: backlog, the rest of a body, the next packet; a packet is accepted only when
-//! the first two are empty.
+//! Order on the wire: backlog, the rest of a body, the next packet; a packet is accepted only if the first two are empty.
 //!
 //! Owns: the bytes that the port has accepted and the kernel has not.
 //! Out of scope: polling.
@@ -25,10 +24,10 @@ use std::io::{self, IoSlice};
 /// Bytes of the scratch buffer in which small pieces are collected.
 pub(super) const SCRATCH: usize = 16 * 1024;
 
-/// Up to this size copying a body behind its header is cheaper than a second `iovec`.
+/// Longest body in bytes that is copied behind its header, which is cheaper than a second `iovec`.
 const COPY_MAX: usize = 4096;
 
-/// Up to this size a piece between others is copied, too.
+/// Longest piece in bytes that is copied between others.
 const COLLECT_MAX: usize = 256;
 
 /// Reasons for refusing a packet.
@@ -36,40 +35,40 @@ const COLLECT_MAX: usize = 256;
 pub(super) enum Refusal {
     /// There is no room.
     Full,
-    /// The connection is gone.
+    /// The connection is broken.
     Failed(io::Error),
 }
 
-/// The data that a link still has to send.
+/// Data that a link still has to send.
 #[derive(Debug, Default)]
 pub(super) struct Tx {
-    /// The rest of a packet (or of the preamble) that was accepted.
+    /// Rest of an accepted packet, or of the preamble.
     backlog: Vec<u8>,
-    /// Bytes of `backlog` that the kernel has taken.
+    /// Bytes of `backlog` that the kernel has accepted.
     flushed: usize,
     /// Bytes of a body that its owner still has to bring.
     body_left: usize,
 }
 
 impl Tx {
-    /// True when the port itself has something to push out.
+    /// Returns true if accepted bytes are left to send.
     #[inline]
     pub(super) fn has_backlog(&self) -> bool {
         !self.backlog.is_empty()
     }
 
-    /// True when a body is only partly sent and its owner has to bring the rest.
+    /// Returns true if a body is partly sent and its owner has to bring the rest.
     pub(super) fn is_partial(&self) -> bool {
         self.body_left > 0
     }
 
-    /// True when the next packet goes to the kernel at once.
+    /// Returns true if the next packet goes to the kernel at once.
     #[inline]
     pub(super) fn is_clear(&self) -> bool {
         !self.has_backlog() && self.body_left == 0
     }
 
-    /// Pushes the backlog. `Ok(true)`: there is none left.
+    /// Sends the backlog. `Ok(true)`: none is left.
     pub(super) fn flush(&mut self, fd: &Socket) -> io::Result<bool> {
         while self.flushed < self.backlog.len() {
             match sys::send(fd, &self.backlog[self.flushed..]) {
@@ -83,20 +82,19 @@ impl Tx {
         Ok(true)
     }
 
-    /// Sends the preamble, or keeps what the kernel does not take.
+    /// Sends the preamble, or keeps what the kernel does not accept.
     pub(super) fn greet(&mut self, fd: &Socket, bytes: &[u8]) -> io::Result<()> {
         self.backlog.extend_from_slice(bytes);
         self.flush(fd).map(|_| ())
     }
 
-    /// Sends packets that have been held, and keeps what the kernel does not take. `Ok(true)`: it has taken all.
+    /// Sends packets that were held, and keeps what the kernel does not accept. `Ok(true)`: nothing was kept.
     pub(super) fn batch(&mut self, fd: &Socket, packets: &[u8]) -> io::Result<bool> {
         debug_assert!(self.is_clear());
         self.backlog.extend_from_slice(packets);
         self.flush(fd)
     }
 
-    /// Sends one packet.
     #[inline]
     pub(super) fn packet<M: Memory>(
         &mut self,
@@ -154,8 +152,7 @@ impl Tx {
         Ok(Sent::Whole)
     }
 
-    /// Sends more of a body of which a part was taken. [`Sent::Part`] counts the bytes of this
-    /// call.
+    /// Sends more of a partly sent body. [`Sent::Part`] counts the bytes of this call.
     pub(super) fn more<M: Memory>(
         &mut self,
         fd: &Socket,
@@ -181,7 +178,7 @@ impl Tx {
         })
     }
 
-    /// Copies the rest of a partly sent body, whose memory is about to go.
+    /// Copies the rest of a partly sent body, whose memory is about to be revoked.
     pub(super) fn detach<M: Memory>(&mut self, memory: &M, offset: usize, len: usize) {
         let left = std::mem::take(&mut self.body_left);
         debug_assert_eq!(left, len, "the rest is the rest");
@@ -189,13 +186,13 @@ impl Tx {
         memory.visit(offset, len.min(left), |piece| {
             self.backlog.extend_from_slice(piece)
         });
-        // Memory is never shorter than promised; if it is, the packet is ended.
+        // If the memory is shorter than promised, zeros complete the packet.
         self.backlog.resize(end, 0);
     }
 }
 
-/// Sends `ahead` bytes of `scratch` and then `len` bytes of `memory` from `offset` on. Returns how
-/// many bytes the kernel took of both together, at least one.
+/// Sends `ahead` bytes of `scratch` and then `len` bytes of `memory` from `offset` on. Returns the number of bytes that
+/// the kernel accepted, at least one.
 fn pieces<M: Memory>(
     fd: &Socket,
     scratch: &mut [u8],
@@ -236,8 +233,8 @@ fn pieces<M: Memory>(
     }
 }
 
-/// The next call's worth: `ahead` bytes of `scratch`, then pieces, the small ones collected in `scratch`. `next`:
-/// the first of them, and then the one that this call has no room for.
+/// Returns the vector of the next call: `ahead` bytes of `scratch`, then pieces, small ones collected in `scratch`.
+/// `next`: the first piece, and on return the first one that does not fit.
 fn gather<'v, 'm: 'v>(
     mut scratch: &'v mut [u8],
     ahead: usize,

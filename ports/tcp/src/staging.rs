@@ -6,9 +6,8 @@
 //!              <-- give back --      start        end
 //! ```
 //!
-//! An active link (there are few) has a buffer while bytes are staged in it. Staged bytes of other
-//! links are kept in a box of their size, so that a peer that stops in the middle of a packet costs
-//! only its bytes.
+//! An active link (there are few) has a buffer while bytes are staged in it. Other links keep staged bytes in a box of
+//! their size, so that a peer that stops in the middle of a packet costs only its bytes.
 //!
 //! Owns: the spare buffers.
 //! Out of scope: packets, sockets.
@@ -17,15 +16,15 @@ use super::PACKET_MAX;
 use super::receive::STRANGER_MAX;
 use mx_proto::port::HEADER_LEN;
 
-/// Bytes of a staging buffer: the largest packet that is delivered whole has to fit, and what
-/// follows it should be worth a system call.
+/// Bytes of a staging buffer: holds the largest packet that is delivered whole, and enough after it to be worth a
+/// system call.
 pub(super) const STAGING: usize = 64 * 1024;
 const _: () = assert!(STAGING > PACKET_MAX + HEADER_LEN);
 
-/// Spare buffers kept: more than this many links rarely hold one at the same time.
+/// Maximum number of spare buffers: more links rarely hold one at the same time.
 const SPARES: usize = 8;
 
-/// A buffer with bytes staged in the middle of it; the default has no room.
+/// Buffer with staged bytes in the middle; the default has no room.
 #[derive(Debug, Default)]
 pub(super) struct Staging {
     bytes: Box<[u8]>,
@@ -42,19 +41,18 @@ impl Staging {
         }
     }
 
-    /// The bytes that wait.
+    /// Staged bytes.
     #[inline]
     pub(super) fn staged(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// The number of staged bytes.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// The first `n` bytes have been dealt with. At most [`Self::len`].
+    /// Consumes the first `n` staged bytes, at most [`Self::len`].
     #[inline]
     pub(super) fn consume(&mut self, n: usize) {
         debug_assert!(n <= self.len());
@@ -65,21 +63,21 @@ impl Staging {
         }
     }
 
-    /// The last `n` bytes are staged no more. At most [`Self::len`].
+    /// Drops the last `n` staged bytes, at most [`Self::len`].
     pub(super) fn leave(&mut self, n: usize) {
         debug_assert!(n <= self.len());
         self.end -= n;
         self.consume(0);
     }
 
-    /// `n` bytes of the buffer that have been dealt with since they were last made room for.
+    /// Returns the last `n` consumed bytes of the buffer, as scratch memory.
     pub(super) fn spent(&mut self, n: usize) -> &mut [u8] {
         let from = self.start.saturating_sub(n);
         &mut self.bytes[from..from + n]
     }
 
-    /// The space for the next bytes, at most `want` of them, so that at least `whole` bytes counted
-    /// from the first staged one fit. `whole` is at most [`STAGING`].
+    /// Returns the space for the next bytes, at most `want`, so that at least `whole` bytes counted from the first
+    /// staged one fit. `whole` is at most [`STAGING`].
     #[inline]
     pub(super) fn room(&mut self, whole: usize, want: usize) -> &mut [u8] {
         if self.bytes.len() - self.start < whole || self.end == self.bytes.len() {
@@ -91,7 +89,7 @@ impl Staging {
         &mut self.bytes[self.end..end]
     }
 
-    /// `n` bytes have been written where [`Self::room`] said.
+    /// Stages `n` bytes that have been written to [`Self::room`].
     #[inline]
     pub(super) fn filled(&mut self, n: usize) {
         self.end += n;
@@ -99,20 +97,20 @@ impl Staging {
     }
 }
 
-/// The part of its stream that a link keeps between two polls.
+/// Bytes of its stream that a link keeps between two polls.
 #[derive(Debug, Default)]
 pub(super) enum RetainedBytes {
     /// No byte.
     #[default]
     Nothing,
-    /// So many bytes.
+    /// Bytes in a box of their size.
     Carried(Box<[u8]>),
-    /// Bytes in their buffer, because more are about to come.
+    /// Bytes in a buffer, because more are about to arrive.
     Staged(Staging),
 }
 
 impl RetainedBytes {
-    /// The counted part of it.
+    /// Bytes that count against the limit.
     fn counted(&self) -> usize {
         let len = match self {
             Self::Nothing => 0,
@@ -123,11 +121,11 @@ impl RetainedBytes {
     }
 }
 
-/// Bytes that each link may keep without being counted: as much as a stranger can leave, so that
-/// strangers, which have no share, do not make other links wait.
+/// Bytes that each link may keep uncounted: as much as a stranger can leave, so that strangers, which have no share, do
+/// not make other links wait.
 const UNCOUNTED: usize = STRANGER_MAX + HEADER_LEN;
 
-/// The spare buffers of a port, and how many bytes its links keep.
+/// Spare buffers of a port, and the number of bytes that its links keep.
 #[derive(Debug)]
 pub(super) struct Pool {
     spares: Vec<Staging>,
@@ -136,7 +134,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// For links that keep `limit` bytes together, and what one more turn leaves over.
+    /// Creates a pool for links that keep `limit` bytes together, and the rest of one more visit.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             spares: Vec::new(),
@@ -150,13 +148,13 @@ impl Pool {
         self.kept
     }
 
-    /// All links together keep as much as they may: what they cannot use yet is to stay where it is.
+    /// Returns true if links keep as much as they may: further incomplete packets stay in the kernel.
     #[inline]
     pub(super) fn is_short(&self) -> bool {
         self.kept >= self.limit
     }
 
-    /// A buffer that holds what `kept` held.
+    /// Returns a buffer with the bytes of `kept`.
     #[inline]
     pub(super) fn take(&mut self, kept: &mut RetainedBytes) -> Staging {
         self.kept -= kept.counted();
@@ -172,8 +170,8 @@ impl Pool {
         }
     }
 
-    /// Takes a buffer back; what is still staged in it is kept for its link. A `busy` link keeps
-    /// the buffer itself, because the rest of its bytes is on the way.
+    /// Takes back a buffer; bytes still staged are kept for its link. A `busy` link keeps the buffer itself, because
+    /// more bytes are on their way.
     #[inline]
     pub(super) fn give_back(&mut self, mut staging: Staging, busy: bool) -> RetainedBytes {
         let kept = match staging.len() {
@@ -195,7 +193,7 @@ impl Pool {
         kept
     }
 
-    /// A link that was busy no longer is.
+    /// Moves the bytes of a link that is no longer busy out of their buffer.
     pub(super) fn retire(&mut self, kept: &mut RetainedBytes) {
         if let RetainedBytes::Staged(_) = kept {
             let staging = self.take(kept);
@@ -203,18 +201,18 @@ impl Pool {
         }
     }
 
-    /// A link is gone.
+    /// Subtracts the bytes of a removed link.
     pub(super) fn forget(&mut self, kept: &RetainedBytes) {
         self.kept -= kept.counted();
     }
 
-    /// Gives spare buffers back.
+    /// Frees spare buffers.
     pub(super) fn shrink(&mut self) {
         self.spares.truncate(1);
         self.spares.shrink_to_fit();
     }
 
-    /// Spare buffers at the moment.
+    /// Number of spare buffers.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.spares.len()

@@ -1,4 +1,4 @@
-//! The system calls of this port that `socket2` and `nix` do not offer in this form.
+//! System calls of this port that `socket2` and `nix` do not offer in this form.
 //!
 //! ```text
 //!   sockets   socket, accept, connect, local_address, vitals, finish_sending
@@ -7,8 +7,7 @@
 //! ```
 //!
 //! Owns: nothing.
-//! Out of scope: links, packets, preambles. Every error is an [`io::Error`] made from `errno`, which
-//! allocates nothing.
+//! Out of scope: links, packets, preambles. Every error is an [`io::Error`] made from `errno`, without an allocation.
 
 use mx_port_base::close_on_fork::{CloseOnFork, no_fork};
 use mx_port_base::socket_option;
@@ -27,30 +26,29 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// A socket of this port.
+/// Socket of this port.
 pub(super) type TcpSocket = CloseOnFork<Socket>;
 
-/// Most runs of bytes in one call: `IOV_MAX`.
+/// Maximum number of segments in one call: `IOV_MAX`.
 pub(super) const VECTOR_MAX: usize = 1024;
 
-/// From linux/tcp.h.
+/// Socket option of linux/tcp.h.
 const TCP_RTO_MAX_MS: i32 = 44;
 
-/// A non-blocking TCP socket of the family of `address`.
+/// Opens a non-blocking TCP socket of the family of `address`.
 pub(super) fn socket(address: &SocketAddr) -> io::Result<TcpSocket> {
     let kind = Type::STREAM.nonblocking();
     let domain = Domain::for_address(*address);
     CloseOnFork::open(|| Socket::new(domain, kind, Some(Protocol::TCP)))
 }
 
-/// Takes one waiting connection, non-blocking, with its peer's address.
+/// Accepts one connection, non-blocking; returns it with its peer's address.
 pub(super) fn accept(listener: &Socket) -> io::Result<(TcpSocket, SocketAddr)> {
     let mut no_fork = no_fork();
     let (socket, address) = listener.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)?;
     Ok((no_fork.keep(socket)?, internet(&address)?))
 }
 
-/// Starts a connection.
 pub(super) fn connect(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     match socket.connect(&address.into()) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => {
@@ -60,7 +58,7 @@ pub(super) fn connect(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// The address a socket is bound to.
+/// Returns the address that a socket is bound to.
 pub(super) fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
     internet(&socket.local_addr()?)
 }
@@ -70,16 +68,16 @@ fn internet(address: &SockAddr) -> io::Result<SocketAddr> {
     address.as_socket().ok_or_else(unknown)
 }
 
-/// The kernel's state of a peer that owes an acknowledgement.
+/// Kernel's view of a peer that owes an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TcpHealth {
-    /// Something was sent, if only a question, that the peer has not answered.
+    /// True if something was sent, at least a probe, and not acknowledged.
     pub(super) unanswered: bool,
-    /// Time since the last acknowledgement came in.
+    /// Time since the last acknowledgement arrived.
     pub(super) silent: Duration,
 }
 
-/// Asks the kernel when a peer was last heard, if it owes anything.
+/// Returns when a peer was last heard; `None` if it owes no acknowledgement.
 pub(super) fn vitals(socket: &Socket) -> io::Result<Option<TcpHealth>> {
     // Bytes not sent or not acknowledged.
     if count(socket, libc::TIOCOUTQ)? == 0 {
@@ -92,11 +90,11 @@ pub(super) fn vitals(socket: &Socket) -> io::Result<Option<TcpHealth>> {
     }))
 }
 
-/// The kernel's figures of a connection.
+/// Returns the kernel's figures of a connection.
 fn tcp_info(socket: &Socket) -> io::Result<libc::tcp_info> {
     // SAFETY: `tcp_info` is plain integers, for which all zeros is a value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
-    // Older kernels write less of it.
+    // Older kernels write only a part.
     let mut len = size_of_val(&info) as libc::socklen_t;
     let at = (&raw mut info).cast();
     // SAFETY: `info` has room for the `len` bytes that the kernel may write.
@@ -112,7 +110,7 @@ fn tcp_info(socket: &Socket) -> io::Result<libc::tcp_info> {
     Ok(info)
 }
 
-/// The figures of a connection, for tools.
+/// Returns the figures of a connection, for tools.
 pub(super) fn figures(socket: &Socket, now: Instant) -> Option<LinkFigures> {
     let info = tcp_info(socket).ok()?;
     let since = Duration::from_millis(u64::from(info.tcpi_last_data_recv));
@@ -126,16 +124,16 @@ pub(super) fn figures(socket: &Socket, now: Instant) -> Option<LinkFigures> {
     })
 }
 
-/// Bytes that a connection has carried since it began, and the time which that took.
+/// Bytes that a connection has carried since its start, and the time it needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
     /// Bytes that the peer has acknowledged.
     pub(super) acked: u64,
-    /// The time in which there was something to send, in microseconds.
+    /// Time in which there was something to send, in microseconds.
     pub(super) busy_us: u64,
 }
 
-/// Returns the [`Progress`] of a connection. `None`: the kernel does not tell.
+/// Returns the [`Progress`] of a connection; `None` if the kernel does not report it.
 pub(super) fn progress(socket: &Socket) -> Option<Progress> {
     let info = tcp_info(socket).ok()?;
     Some(Progress {
@@ -144,32 +142,32 @@ pub(super) fn progress(socket: &Socket) -> Option<Progress> {
     })
 }
 
-/// Bounds the bytes that the kernel keeps and has not sent. 0: the bound of the machine, which is none as a rule.
+/// Sets the limit of unsent bytes in the kernel. 0: the machine's limit, which is usually none.
 pub(super) fn bound_unsent(socket: &Socket, bytes: u32) -> io::Result<()> {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
     socket_option::set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
-/// Longest time between two retransmissions or questions. Kernels before 6.15 do not know the option.
+/// Sets the longest time between two retransmissions or probes. Kernels before 6.15 lack the option.
 pub(super) fn set_longest_rto(socket: &Socket, longest: Duration) -> io::Result<()> {
     let milliseconds = i32::try_from(longest.as_millis()).unwrap_or(i32::MAX);
     let milliseconds = milliseconds.clamp(1000, 120_000);
     socket_option::set(socket, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, milliseconds)
 }
 
-/// Says that nothing more will be sent.
+/// Closes the sending direction.
 pub(super) fn finish_sending(socket: &Socket) {
-    // A failure means that the connection is gone.
+    // Fails only if the connection is broken.
     let _ = socket.shutdown(Shutdown::Write);
 }
 
 #[cfg(test)]
 thread_local! {
-    /// Calls of this thread that have sent or received bytes.
+    /// Number of calls of this thread that have sent or received bytes.
     pub(super) static CALLS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The result of a call that sends or receives: tests count them.
+/// Counts a call that sends or receives, in tests.
 #[inline(always)]
 fn counted(result: io::Result<usize>) -> io::Result<usize> {
     #[cfg(test)]
@@ -177,14 +175,14 @@ fn counted(result: io::Result<usize>) -> io::Result<usize> {
     result
 }
 
-/// Sends what fits.
+/// Sends as many bytes as fit.
 #[inline]
 pub(super) fn send(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
     counted(socket.send_with_flags(bytes, libc::MSG_NOSIGNAL))
 }
 
-/// Sends what fits of several runs of bytes, as one; at most [`VECTOR_MAX`]. `more`: another call follows
-/// at once, so the last segment may wait for it.
+/// Sends as many bytes as fit of at most [`VECTOR_MAX`] segments. `more`: another call follows at once, so the last TCP
+/// segment may wait for it.
 #[inline]
 pub(super) fn send_vectored(
     socket: &Socket,
@@ -195,13 +193,13 @@ pub(super) fn send_vectored(
     counted(socket.send_vectored_with_flags(runs, flags))
 }
 
-/// Receives what is there. `Ok(0)`: the peer has finished.
+/// Receives available bytes. `Ok(0)`: end of stream.
 #[inline]
 pub(super) fn recv(mut socket: &Socket, into: &mut [u8]) -> io::Result<usize> {
     counted(socket.read(into))
 }
 
-/// Where bytes are received to, one place after the other.
+/// Destinations of received bytes, in order.
 #[derive(Debug)]
 pub(super) struct ReadVector<'a> {
     vector: SmallVec<[libc::iovec; 4]>,
@@ -210,7 +208,7 @@ pub(super) struct ReadVector<'a> {
 }
 
 impl<'a> ReadVector<'a> {
-    /// Places for about so many pieces, and one more.
+    /// Creates a vector for about `count` pieces, and one more.
     #[inline]
     pub(super) fn of(count: usize) -> Self {
         Self {
@@ -220,17 +218,17 @@ impl<'a> ReadVector<'a> {
         }
     }
 
-    /// Bytes in all of them.
+    /// Total bytes of all pieces.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Only one more may be added.
+    /// Returns true if only one more piece may be added.
     pub(super) fn is_full(&self) -> bool {
         self.vector.len() + 1 >= VECTOR_MAX
     }
 
-    /// Adds one, behind the others.
+    /// Appends a piece.
     #[inline]
     pub(super) fn push(&mut self, place: &'a [Cell<u8>]) {
         self.len += place.len();
@@ -241,29 +239,29 @@ impl<'a> ReadVector<'a> {
     }
 }
 
-/// Receives what is there into several places, the first filled first.
+/// Receives available bytes into several pieces, in order.
 #[inline]
 pub(super) fn recv_into(socket: &Socket, places: &ReadVector<'_>) -> io::Result<usize> {
     let (at, count) = (places.vector.as_ptr(), places.vector.len() as i32);
-    // SAFETY: every entry is a run of cells that is lent until `places` is dropped, and at most as many as the
-    // kernel takes.
+    // SAFETY: every entry is a run of cells that is lent until `places` is dropped, and there are at most as many as
+    // the kernel takes.
     let read = Errno::result(unsafe { libc::readv(socket.as_raw_fd(), at, count) });
     counted(read.map(|n| n as usize).map_err(io::Error::from))
 }
 
-/// Reads what is there and leaves it there.
+/// Copies available bytes without removing them.
 pub(super) fn peek(socket: &Socket, into: &mut [u8]) -> io::Result<usize> {
     let n = nix::sys::socket::recv(socket.as_raw_fd(), into, MsgFlags::MSG_PEEK)?;
     Ok(n)
 }
 
-/// Throws away the first bytes of what is there, which [`peek`] has shown, and copies nothing.
+/// Discards the first available bytes, which [`peek`] has shown, without a copy.
 pub(super) fn skip(socket: &Socket, shown: &mut [u8]) -> io::Result<usize> {
     let n = nix::sys::socket::recv(socket.as_raw_fd(), shown, MsgFlags::MSG_TRUNC)?;
     Ok(n)
 }
 
-/// The number of bytes that can be read.
+/// Returns the number of bytes that can be read.
 pub(super) fn unread(socket: &Socket) -> io::Result<usize> {
     count(socket, libc::FIONREAD)
 }
@@ -275,25 +273,25 @@ fn count(socket: &Socket, request: libc::Ioctl) -> io::Result<usize> {
     Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
-/// From how many bytes on the socket is reported as readable, as a rule: sooner with the end, a failure,
-/// or a window that is nearly closed. The kernel makes its buffer large enough for so many.
+/// Sets the number of bytes from which the socket is reported as readable (`SO_RCVLOWAT`); an end, a failure, or a
+/// nearly closed window is reported sooner. The kernel enlarges its buffer accordingly.
 pub(super) fn readable_from(socket: &Socket, bytes: usize) -> io::Result<()> {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
     socket_option::set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }
 
-/// True when there is something to read, or the end, or a failure.
+/// Returns true on available bytes, end of stream, or a failure.
 pub(super) fn readable(socket: &Socket) -> bool {
     ready(socket, PollFlags::POLLIN)
 }
 
-/// True when nothing will come any more after what is there, or the socket has failed.
+/// Returns true if nothing will arrive after the available bytes, or the socket has failed.
 pub(super) fn finished(socket: &Socket) -> bool {
-    // `nix` has no name for it.
+    // `nix` lacks `POLLRDHUP`.
     ready(socket, PollFlags::from_bits_retain(libc::POLLRDHUP))
 }
 
-/// True when the socket has a good deal of room, or has failed.
+/// Returns true if the socket has plenty of room, or has failed.
 #[inline]
 pub(super) fn writable(socket: &Socket) -> bool {
     ready(socket, PollFlags::POLLOUT)
@@ -305,7 +303,7 @@ fn ready(socket: &Socket, events: PollFlags) -> bool {
     matches!(poll(&mut asked, PollTimeout::ZERO), Ok(1))
 }
 
-/// True when a call would have had to wait.
+/// Returns true if the call would have had to wait.
 #[inline]
 pub(super) fn would_block(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR))

@@ -3,12 +3,12 @@
 //! ```text
 //!   kernel    [ packet | packet | pa...  ]  -- peek -->  staging  --> deliver
 //!   skip        ------------------>
-//!   stays                          -----    read when all of it is there, or nothing more comes
+//!   stays                          -----    read when the packet is complete, or at the end of the stream
 //! ```
 //!
-//! So an incomplete packet costs only the socket's buffer in the kernel, and a complete one is read
-//! however short memory is. As the kernel reports readable sockets repeatedly, a link that waits is
-//! watched edge-triggered (`EPOLLET`).
+//! An incomplete packet then costs only the socket's buffer in the kernel, and a complete one is read however short
+//! memory is. Because the kernel reports readable sockets repeatedly, a waiting link is watched edge-triggered
+//! (`EPOLLET`).
 //!
 //! Owns: the number of peeked bytes in a buffer, and the number that a link waits for.
 //! Out of scope: packets, epoll.
@@ -18,18 +18,19 @@ use super::sys;
 use socket2::Socket;
 use std::io;
 
-/// The number of bytes that have to be in the kernel before a link reads on; 0: it does not wait.
+/// Number of bytes that have to be in the kernel before a link continues to read; 0: it does not wait.
 #[derive(Debug, Default)]
 pub(super) struct ReadThreshold(u32);
 
 impl ReadThreshold {
-    /// The link waits.
+    /// Returns true if the link waits.
     #[inline]
     pub(super) fn is_some(&self) -> bool {
         self.0 > 0
     }
 
-    /// All of it is there. `UnexpectedEof`: it will never be.
+    /// Returns whether all of the bytes have arrived, and then stops waiting. Fails with `UnexpectedEof` if they never
+    /// will.
     #[cold]
     pub(super) fn look(&mut self, fd: &Socket) -> io::Result<bool> {
         if sys::unread(fd)? < self.0 as usize {
@@ -43,7 +44,7 @@ impl ReadThreshold {
         Ok(true)
     }
 
-    /// The link waits no longer.
+    /// Stops waiting.
     pub(super) fn stop(&mut self, fd: &Socket) -> io::Result<()> {
         if std::mem::take(&mut self.0) > 0 {
             sys::readable_from(fd, 1)?;
@@ -51,7 +52,7 @@ impl ReadThreshold {
         Ok(())
     }
 
-    /// The link waits for so many bytes.
+    /// Starts to wait for `bytes`.
     fn start(&mut self, fd: &Socket, bytes: usize) -> io::Result<()> {
         self.0 = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
         // A large value first, so that the kernel enlarges its buffer.
@@ -60,19 +61,19 @@ impl ReadThreshold {
     }
 }
 
-/// Bytes for which a link that waits has room in the kernel. Of what has been taken in all counts there
-/// that lies in one piece with what has not (`sk_buff`, 17 pages of at most 32 KiB), and if that were all
-/// of the room, the rest would never come.
+/// Receive buffer in the kernel for a waiting link, in bytes. Delivered bytes still count while they share an `sk_buff`
+/// (17 pages of at most 32 KiB) with undelivered ones; if they filled the buffer, the rest of the packet would never
+/// arrive.
 const ROOM: usize = 1 << 20;
 
-/// The way in which one turn of a link reads into staging.
+/// State of the reads of one visit of a link.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// Undelivered data stays in the kernel.
+    /// True if undelivered data stays in the kernel.
     pub(super) sparing: bool,
-    /// So many bytes at the end of what is staged are the kernel's.
+    /// Number of bytes at the end of the staged ones that were only peeked.
     shown: usize,
-    /// The kernel had no more than that.
+    /// True if the kernel had no more than those.
     all: bool,
 }
 
@@ -85,13 +86,13 @@ impl Reading {
         }
     }
 
-    /// Something in staging is the kernel's.
+    /// Returns true if some staged bytes were only peeked.
     #[inline]
     pub(super) fn shows(&self) -> bool {
         self.shown > 0
     }
 
-    /// As [`sys::recv`].
+    /// Reads like [`sys::recv`], or only peeks.
     #[inline]
     pub(super) fn recv(&mut self, fd: &Socket, into: &mut [u8]) -> io::Result<usize> {
         if !self.sparing {
@@ -103,8 +104,8 @@ impl Reading {
         Ok(n)
     }
 
-    /// Removes delivered bytes from the kernel, and the others from staging. Returns the way to
-    /// continue. `whole`: the next packet begins in staging and has so many bytes.
+    /// Removes delivered bytes from the kernel, and undelivered ones from staging. `whole`: length of the next packet,
+    /// if it begins in staging.
     #[cold]
     pub(super) fn skip_delivered(
         &mut self,
@@ -130,12 +131,11 @@ impl Reading {
     }
 }
 
-/// The peeked bytes that are still in the kernel.
+/// State of peeked bytes that are still in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rest {
-    /// Nothing.
     Nothing,
-    /// Something to go on with.
+    /// Undelivered bytes with which to continue.
     Ready,
     /// A part of a packet, for the rest of which the link waits.
     Awaited,

@@ -1,43 +1,44 @@
-//! Bytes of a link that the kernel keeps and has not sent, bounded in time.
+//! Bound of the unsent bytes that the kernel keeps for a link.
 //!
 //! ```text
-//!   sendmsg --> [ not sent yet: what the link carries in 2 ms ] --> [ in flight ] --> peer
-//!                 `-- full: the port waits for room, and what is more urgent goes first
+//!   sendmsg --> [ not sent yet: as much as the link sends in 2 ms ] --> [ in flight ] --> peer
+//!                 `-- full: the port waits for room, and urgent packets go first
 //! ```
 //!
-//! The kernel lets a socket buffer grow to megabytes, which take tens of milliseconds over 1 Gbit/s; a short message that is
-//! posted meanwhile would wait behind all of them. So a link that has been full tells the kernel how much may wait there
-//! (`TCP_NOTSENT_LOWAT`), from the rate at which the peer has acknowledged bytes; packets of bulk data become half as long. What is
-//! in flight does not count. Over loopback and fast networks the bound lies above what the kernel keeps, and nothing changes.
+//! The kernel lets a socket buffer grow to megabytes, which take tens of milliseconds over 1 Gbit/s; a short message
+//! posted meanwhile would wait for all of them. So a link that has been full limits the unsent bytes in the kernel
+//! (`TCP_NOTSENT_LOWAT`), derived from the rate at which the peer has acknowledged bytes; packets of bulk data become
+//! half as long. Bytes in flight do not count. Over loopback and fast networks the bound exceeds the kernel's own
+//! limit, and nothing changes.
 //!
 //! Owns: the bound of one link.
-//! Cost: nothing for a link that has never been full; two system calls for 32 times that it is.
+//! Cost: nothing for a link that has never been full; two system calls for every 32 times that it is.
 
 use super::sys::{self, Progress};
 use socket2::Socket;
 
-/// The bound of a link; nothing is kept of one that has never been full.
+/// Bound of a link; allocated when the link is first full.
 #[derive(Debug, Default)]
 pub(super) struct Unsent(Option<Box<Bound>>);
 
 #[derive(Debug, Default)]
 struct Bound {
-    /// Bytes that may wait in the kernel; 0: as many as the kernel likes.
+    /// Maximum unsent bytes in the kernel; 0: no bound.
     bytes: u32,
-    /// Times that the kernel had no room.
+    /// Number of times that the kernel had no room.
     full: u32,
-    /// The state of the link when its rate was last measured.
+    /// Progress of the link when its rate was last measured.
     before: Progress,
 }
 
 impl Unsent {
-    /// Bytes that may wait in the kernel. `None`: as many as the kernel likes.
+    /// Returns the maximum of unsent bytes in the kernel; `None`: no bound.
     pub(super) fn bound(&self) -> Option<u32> {
         let bytes = self.0.as_ref()?.bytes;
         (bytes > 0).then_some(bytes)
     }
 
-    /// Records that the kernel has no room for more of a link's bytes, and adapts the bound now and then.
+    /// Counts that the kernel has no room for a link's bytes, and adapts the bound now and then.
     pub(super) fn note_full(&mut self, socket: &Socket) {
         self.0.get_or_insert_default().note_full(socket);
     }
@@ -57,14 +58,14 @@ impl Bound {
         };
         self.before = now;
         let differs = bytes.abs_diff(self.bytes) > self.bytes / 4;
-        // A kernel without the option keeps as much as it likes.
+        // A kernel without the option has no bound.
         if differs && sys::bound_unsent(socket, bytes).is_ok() {
             self.bytes = bytes;
         }
     }
 }
 
-/// The bound by the rate between two looks; 0: as many bytes as the kernel likes. `None`: too little time has passed.
+/// Returns the bound from the rate between two measurements; 0: no bound. `None`: too little time has passed.
 fn bound_after(before: Progress, now: Progress) -> Option<u32> {
     let busy_us = now.busy_us.wrapping_sub(before.busy_us);
     let bytes = now.acked.wrapping_sub(before.acked);
@@ -76,15 +77,16 @@ fn bound_after(before: Progress, now: Progress) -> Option<u32> {
     })
 }
 
-/// Milliseconds of a link's rate that may wait in the kernel: a thread that takes longer to bring more leaves the link idle.
+/// Milliseconds of a link's rate that may wait in the kernel: a thread that takes longer to send more leaves the link
+/// idle.
 const UNSENT_MS: u64 = 2;
-/// The least bound, so that slow links cost no more wake-ups than fast ones.
+/// Minimum bound in bytes, so that slow links cost no more wake-ups than fast ones.
 const BOUND_LEAST: u64 = 128 << 10;
-/// From here on the kernel's own limit (`tcp_wmem`, 4 MiB as a rule) bounds them.
+/// Bytes from which the kernel's own limit applies instead (`tcp_wmem`, usually 4 MiB).
 const BOUND_MOST: u64 = 3 << 20;
-/// The least time of sending from which a rate is taken: acknowledgements come in bursts.
+/// Minimum sending time for a measurement, in microseconds: acknowledgements arrive in bursts.
 const SPAN_US: u64 = 4000;
-/// Times that a link is full between two looks at its rate.
+/// Times that a link is full between two measurements.
 const LOOK_EVERY: u32 = 32;
 
 #[cfg(test)]

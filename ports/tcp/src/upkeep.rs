@@ -1,12 +1,12 @@
 //! Timed work: alarms, silent strangers, and peers with unacknowledged data.
 //!
 //! ```text
-//!   send --> doubted links --every quarter of the time a peer may be silent--> ask the kernel
-//!                  ^                                                             |
-//!                  `--- it has not acknowledged everything ----------------------'
+//!   send --> list of links --every dead_after / 4--> ask the kernel
+//!                  ^                                     |
+//!                  `--- unacknowledged data is left -----'
 //! ```
 //!
-//! Owns: the times of checks; only links on which something was sent are checked.
+//! Owns: the times of checks; only links that have sent something are checked.
 //! Out of scope: epoll.
 //! Cost: nothing for an idle link.
 
@@ -20,7 +20,7 @@ use mx_proto::time::PeerDeadline;
 use mx_proto::{Instant, LinkId};
 
 impl TcpPort {
-    /// Events that need a time and had none.
+    /// Sets the alarms of events that had no clock.
     #[cold]
     pub(super) fn do_chores(&mut self, now: Instant) {
         self.chores = false;
@@ -72,7 +72,7 @@ impl TcpPort {
         did
     }
 
-    /// A stranger's time is over.
+    /// Drops a stranger that has timed out.
     fn drop_unbound(&mut self, id: LinkId) {
         let Some(link) = self.links.get(id) else {
             return;
@@ -85,7 +85,7 @@ impl TcpPort {
         self.announce_down(id, LinkDown::TimedOut);
     }
 
-    /// Makes room for another one. False when no stranger can be asked to go.
+    /// Evicts a stranger. Returns false if none can be evicted.
     pub(super) fn evict(&mut self) -> bool {
         let links = &self.links;
         let said = |id| {
@@ -109,14 +109,14 @@ impl TcpPort {
         true
     }
 
-    /// A link is a stranger no more, because it is bound or gone.
+    /// Removes a link from the strangers, because it has been bound or closed.
     pub(super) fn unlist_stranger(&mut self, source: Source) {
         let links = &self.links;
         self.strangers
             .leave(source, |id| links.get(id).is_some_and(|link| link.stranger));
     }
 
-    /// Gives back what many links needed that have gone.
+    /// Frees memory that many links needed which have ended.
     pub(super) fn give_back_memory(&mut self) {
         self.poll_set.shrink();
         self.pool.shrink();
@@ -125,7 +125,7 @@ impl TcpPort {
         self.events.shrink_to(2 * self.events.len());
     }
 
-    /// Takes down links whose peer owes an acknowledgement for too long.
+    /// Takes down links whose peer's acknowledgement is overdue.
     fn look_after_links(&mut self, now: Instant) {
         let timeout = self.options.dead_after / 2;
         let mut dead = Vec::new();
@@ -149,7 +149,7 @@ impl TcpPort {
                 return false;
             };
             if vitals.silent < timeout || !vitals.unanswered {
-                // It is slow, not gone: it has answered every probe.
+                // The peer is slow, not dead: it has answered every probe.
                 link.owes_until = None;
                 return true;
             }
@@ -160,7 +160,7 @@ impl TcpPort {
             }
             true
         });
-        // Releases the memory of a busy time.
+        // Frees the memory of a busy time.
         doubted.shrink_to(2 * doubted.len());
         for id in dead {
             self.announce_down(id, LinkDown::TimedOut);
