@@ -1,4 +1,4 @@
-//! The operations of open objects, each one checked step through its table.
+//! Operations of open objects, each one a checked step through its table.
 //!
 //! ```text
 //!   fi_recv(ep, ...)
@@ -8,23 +8,20 @@
 //!     msg->recv(ep, ...)
 //! ```
 //!
-//! Owns: what libfabric's headers have as inline functions, under their names. Those that only step
-//! through a table are made with it, in [`crate::abi::tables`]. The operations are described in
-//! `fi_msg(3)` and the rest of the manual.
+//! Owns: the inline functions of libfabric's headers, under their names. Those that only step through a table are
+//! generated with it, in [`crate::abi::tables`]. `fi_msg(3)` and the rest of the manual describe the operations.
 //!
 //! # Safety
 //!
-//! All of these are unsafe for the same reasons, said once here. The object is open, and of the
-//! kind its type says; it may be used from this thread now, by the domain's threading model.
-//! Pointers point to what the manual wants, and memory given to an operation stays valid until
-//! its completion was read or the endpoint closed. An endpoint's `rma`, `tagged` and `cm` calls
-//! need the capability in the info it was opened with: a provider may have allocated no more of
-//! the object than that asked for.
+//! All of these functions have one safety contract. The object is open, and of its type's class; this thread may use it
+//! now, by the domain's threading model. Pointers satisfy the manual, and memory given to an operation stays valid
+//! until its completion was read or the endpoint closed. An endpoint's `rma`, `tagged` and `cm` calls require the
+//! capability in the info with which it was opened: a provider may have allocated nothing else.
 //!
-//! Calls return 0 or a count, or a negated `FI_E*`. `-FI_EAGAIN` of a message means: read the
-//! completion queue, try again.
+//! Calls return 0 or a count, or a negated `FI_E*`. `-FI_EAGAIN` of a message operation means: read the completion
+//! queue, try again.
 
-// One contract for all, above.
+// The module has one contract for all.
 #![allow(clippy::missing_safety_doc)]
 
 use std::ffi::c_char;
@@ -34,75 +31,75 @@ use libc::{c_int, c_void};
 pub use crate::abi::tables::operations::*;
 use crate::abi::*;
 
-/// The descriptor that becomes readable when there may be something: `FI_GETWAIT` of an object
-/// opened with `FI_WAIT_FD`. Sleep on it only after [`fi_trywait`].
+/// Returns the descriptor that becomes readable when there may be events: `FI_GETWAIT` of an object opened with
+/// `FI_WAIT_FD`. Sleep on it only after [`fi_trywait`].
 #[inline]
 pub unsafe fn fi_getwait(fid: *mut fid, fd: *mut c_int) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { fi_control(fid, FI_GETWAIT, fd.cast()) }
 }
 
-/// Joins an endpoint to a queue or an address vector, before it is enabled.
+/// Binds an endpoint to a queue or an address vector, before it is enabled.
 #[inline]
 pub unsafe fn fi_ep_bind(ep: *mut fid_ep, to: *mut fid, flags: u64) -> c_int {
     // SAFETY: an endpoint begins with its `fid`.
     unsafe { fi_bind(ep.cast(), to, flags) }
 }
 
-/// Makes an endpoint ready.
+/// Enables an endpoint.
 #[inline]
 pub unsafe fn fi_enable(ep: *mut fid_ep) -> c_int {
     // SAFETY: an endpoint begins with its `fid`.
     unsafe { fi_control(ep.cast(), FI_ENABLE, std::ptr::null_mut()) }
 }
 
-/// Joins a registration to an endpoint.
+/// Binds a registration to an endpoint.
 #[inline]
 pub unsafe fn fi_mr_bind(mr: *mut fid_mr, to: *mut fid, flags: u64) -> c_int {
     // SAFETY: a registration begins with its `fid`.
     unsafe { fi_bind(mr.cast(), to, flags) }
 }
 
-/// Makes a registration ready, once bound.
+/// Enables a registration, once bound.
 #[inline]
 pub unsafe fn fi_mr_enable(mr: *mut fid_mr) -> c_int {
     // SAFETY: a registration begins with its `fid`.
     unsafe { fi_control(mr.cast(), FI_ENABLE, std::ptr::null_mut()) }
 }
 
-/// The descriptor for local operations on the memory.
+/// Returns the descriptor for local operations on the memory.
 #[inline]
 pub unsafe fn fi_mr_desc(mr: *const fid_mr) -> *mut c_void {
     // SAFETY: an open registration.
     unsafe { (*mr).mem_desc }
 }
 
-/// The key for the peer's operations on the memory; `FI_KEY_NOTAVAIL` when it has none.
+/// Returns the key for the peer's operations on the memory; `FI_KEY_NOTAVAIL` without one.
 #[inline]
 pub unsafe fn fi_mr_key(mr: *const fid_mr) -> u64 {
     // SAFETY: an open registration.
     unsafe { (*mr).key }
 }
 
-/// Takes the failed operation out, after `-FI_EAVAIL`: 1 when there was one. The entry's
-/// `err_data` and `err_data_size` are read first; see [`fi_cq_err_entry`].
+/// Reads and removes the failed operation after `-FI_EAVAIL`; returns 1 if there was one. The call reads the entry's
+/// `err_data` and `err_data_size` first; see [`fi_cq_err_entry`].
 #[inline]
 pub unsafe fn fi_cq_readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, flags: u64) -> isize {
     if !buf.is_null() {
-        // A provider from before this member, or asked for an older interface, leaves it alone.
-        // SAFETY: a whole entry, by the caller's word.
+        // Providers older than this member, or asked for an older interface, do not write it.
+        // SAFETY: a whole entry, guaranteed by the caller.
         unsafe { (*buf).src_addr = FI_ADDR_NOTAVAIL };
     }
     // SAFETY: an open queue.
     let ops = unsafe { (*cq).ops };
     match operation!(get ops, fi_ops_cq, readerr) {
-        // SAFETY: the caller's word.
+        // SAFETY: guaranteed by the caller.
         Some(call) => unsafe { call(cq, buf, flags) },
         None => -FI_ENOSYS as _,
     }
 }
 
-/// The provider's words for its error, in `buf` or in memory of its own; null when it has none.
+/// Returns the provider's text for its error, in `buf` or in its own memory; null without one.
 pub unsafe fn fi_cq_strerror(
     cq: *mut fid_cq,
     prov_errno: c_int,
@@ -113,7 +110,7 @@ pub unsafe fn fi_cq_strerror(
     // SAFETY: an open queue.
     let ops = unsafe { (*cq).ops };
     match operation!(get ops, fi_ops_cq, strerror) {
-        // SAFETY: the caller's word.
+        // SAFETY: guaranteed by the caller.
         Some(call) => unsafe { call(cq, prov_errno, err_data, buf, len) },
         None => std::ptr::null(),
     }

@@ -1,74 +1,71 @@
-//! The providers' environment variables, set before they are read.
+//! Environment variables of the providers, set before they are read.
 //!
 //! ```text
-//!   MX_LIBFABRIC=/path/libfabric.so.1    read by us: which library
+//!   MX_LIBFABRIC=/path/libfabric.so.1    read here: the library to load
 //!
 //!   DEFAULTS  --unless set already-->  environ  --constructors, first fi_getinfo-->  providers
 //! ```
 //!
-//! Owns: the list, and the one moment at which it is applied: just before the first `dlopen`.
+//! Owns: the list, and the time at which it is applied: just before the first `dlopen`.
 //!
-//! Changing the environment of a process with threads is a race in C: `setenv` may move the
-//! table that another thread's `getenv` is walking. There is no other way to pass these
-//! settings (libfabric reads nothing else), and libfabric and its providers call `setenv`
-//! themselves while they load. So it is done once in a process, only for variables that are not
-//! there, and not at all when nothing is missing: a user that cannot accept the race sets all of
-//! [`DEFAULTS`] before starting the program. `std::env::set_var` is used rather than C's `setenv`
-//! because it does the same under the lock that Rust's own readers take.
+//! Changing the environment of a process with threads is a race in C: `setenv` may move the table that another thread's
+//! `getenv` is reading. There is no other way to pass these settings (libfabric reads nothing else), and libfabric and
+//! its providers call `setenv` themselves while they load. So it is done once per process, only for unset variables,
+//! and not at all if all are set: a user that cannot accept the race sets all of [`DEFAULTS`] before starting the
+//! program. `std::env::set_var` is used instead of C's `setenv` because it also takes the lock of Rust's own readers.
 //!
-//! None of this happens in an elevated process ([`is_elevated`]), which does not load libfabric.
+//! An elevated process ([`is_elevated`]) never loads libfabric, so none of this happens there.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Once;
 
-/// The variable that names the library to load, in place of the usual one.
+/// Variable with the path of the library to load instead of the default.
 pub const LIBRARY_VARIABLE: &str = "MX_LIBFABRIC";
 
-/// Bytes that `ofi_rxm` of 1.13 to 1.18 sends over `tcp` without cutting them.
+/// Variable of `ofi_rxm` 1.13 to 1.18: bytes that it sends over `tcp` without splitting them.
 pub const RXM_EAGER_VARIABLE: &str = "FI_OFI_RXM_EAGER_LIMIT";
 
-/// Bytes that `ofi_rxm` of other versions, or over other providers, sends without cutting them.
+/// Variable of `ofi_rxm` in other versions, or over other providers: bytes that it sends without splitting them.
 pub const RXM_BUFFER_VARIABLE: &str = "FI_OFI_RXM_BUFFER_SIZE";
 
-/// Variables that are set unless they are set already, and why.
+/// Variables to set unless they are already set, with the reasons.
 pub const DEFAULTS: [(&str, &str); 14] = [
-    // Without this, `tcp` stops reading a peer's connection after 64 unmatched messages, and
-    // with it everything else that peer sends. Large enough never to be met: what a peer may
-    // have outstanding is limited by our own credits.
+    // Otherwise `tcp` stops reading a peer's connection after 64 unmatched messages, and with it everything else that
+    // the peer sends. Never reached at this value: our own credits limit a peer's outstanding messages.
     ("FI_TCP_MAX_SAVED", "100000"),
-    // `ofi_rxm` fills a receive queue of this depth for every endpoint when it is enabled: 240 ms
-    // with its default, 9 ms with this.
+    // `ofi_rxm` fills a receive queue of this depth for every endpoint when it is enabled: 240 ms with its default, 9
+    // ms with this.
     ("FI_OFI_RXM_MSG_RX_SIZE", "64"),
     ("FI_OFI_RXM_MSG_TX_SIZE", "64"),
-    // Its buffers are of 16 KiB, so that a message of that length with its headers needs two. Older releases
-    // count 64 bytes of their own. Peers must agree.
+    // The default buffers have 16 KiB, so that a message of that length with its headers needs two. Older releases
+    // include 64 bytes of their own. Peers must agree.
     (RXM_BUFFER_VARIABLE, "16512"),
-    // Over `tcp` its releases 1.13 to 1.18 send up to this without cutting it, straight from the sender's
-    // buffer; with as much as above a message of 1 MiB takes twice the time. Peers must agree.
+    // Over `tcp`, releases 1.13 to 1.18 send up to this much without splitting it, straight from the sender's buffer;
+    // with the value above a message of 1 MiB takes twice the time. Peers must agree.
     (RXM_EAGER_VARIABLE, "65700"),
-    // PSM's constructor takes over SIGSEGV, SIGINT, SIGTERM and others to print a backtrace.
-    // Dispositions are restored as well, but a signal might arrive before that.
+    // PSM's constructor takes over SIGSEGV, SIGINT, SIGTERM and others to print a backtrace. Dispositions are restored
+    // as well, but a signal might arrive before that.
     ("IPATH_NO_BACKTRACE", "1"),
-    // PSM, PSM2 and PSM3 bind the thread that opens an endpoint to one processor; it is the
-    // application's thread, and whatever it starts inherits that.
+    // PSM, PSM2 and PSM3 bind the thread that opens an endpoint to one processor; it is the application's thread, and
+    // threads that it starts inherit that.
     ("IPATH_NO_CPUAFFINITY", "1"),
     ("HFI_NO_CPUAFFINITY", "1"),
     ("PSM3_NO_CPUAFFINITY", "1"),
-    // The next four end a peer's access when a registration is closed. Otherwise `verbs`, `cxi` and
-    // `efa` only put it on a list: its key stays valid, and a later registration of the same
-    // addresses may find old pages. See `CLOSING`.
+    // The next four end a peer's access when a registration is closed. Otherwise `verbs`, `cxi` and `efa` only cache
+    // the registration: its key stays valid, and a later registration of these addresses may find old pages. See
+    // `CLOSING`.
     ("FI_MR_CACHE_MAX_COUNT", "0"),
-    // `efa` does not open with its cache on and none of the above.
+    // `efa` fails to open with its cache enabled and the cache's size 0.
     ("FI_EFA_MR_CACHE_ENABLE", "0"),
-    // By its manual, for clients and servers; all that talk to each other must agree.
+    // For clients and servers, by the manual; all peers must agree.
     ("FI_CXI_MR_MATCH_EVENTS", "1"),
     ("FI_CXI_OPTIMIZED_MRS", "0"),
-    // Otherwise `efa` may end the process when it forks.
+    // Otherwise `efa` may abort the process when it forks.
     ("FI_EFA_FORK_SAFE", "1"),
 ];
 
-/// Variables with which closing a registration may not end the access to its memory, if they have other values.
+/// Variables that, with other values, may keep access to memory alive after its registration is closed.
 const CLOSING: [&str; 4] = [
     "FI_MR_CACHE_MAX_COUNT",
     "FI_EFA_MR_CACHE_ENABLE",
@@ -76,11 +73,11 @@ const CLOSING: [&str; 4] = [
     "FI_CXI_OPTIMIZED_MRS",
 ];
 
-/// Set as [`DEFAULTS`] where there is RDMA in software. `ofi_rxm` opens a queue of 128 completions (64
-/// of each of the above) for each peer in this number; soft-RoCE has 32767 at most.
+/// Set like [`DEFAULTS`] if there is RDMA in software. `ofi_rxm` opens a queue of 128 completions (64 for each of the
+/// two queues above) for each peer in this number; soft-RoCE has at most 32767.
 const WITH_SOFTWARE_RDMA: (&str, &str) = ("FI_UNIVERSE_SIZE", "255");
 
-/// Applies [`DEFAULTS`], the first time it is called.
+/// Applies [`DEFAULTS`] at the first call.
 pub(crate) fn prepare() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {
@@ -102,29 +99,29 @@ pub(crate) fn prepare() {
                 continue;
             }
             log::debug!("libfabric: {name}={value} for the providers");
-            // SAFETY: sound unless another thread uses C's environment functions at this moment;
-            // see the module's documentation for why that is accepted, and how to avoid it.
+            // SAFETY: sound unless another thread uses C's environment functions at this moment; see the module for why
+            // that is accepted, and how to avoid it.
             unsafe { std::env::set_var(name, value) };
         }
     });
 }
 
-/// An RDMA device in `/sys/class/infiniband` is software on top of another interface: no bus has it.
+/// Returns whether an RDMA device in `/sys/class/infiniband` is software on top of another interface: no bus has it.
 pub fn is_software_rdma(device: &Path) -> bool {
     !device.join("device").exists()
 }
 
-/// Returns whether this process is elevated: whether it has more rights than its caller, who chose its environment. The
-/// kernel says so (`AT_SECURE`) of programs with set-user-id, set-group-id or capabilities, and of those that a
+/// Returns whether this process is elevated: it has more rights than its caller, who chose its environment. The kernel
+/// reports this (`AT_SECURE`) for programs with set-user-id, set-group-id or capabilities, and for those to which a
 /// security module gives more rights.
 pub fn is_elevated() -> bool {
-    // nix has no name for it.
+    // nix lacks `getauxval`.
     // SAFETY: reads the process's auxiliary vector; always sound.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// The value of [`LIBRARY_VARIABLE`]; `None` when it is empty, and in an elevated process, which loads no library and
-/// names only the default one.
+/// Returns the value of [`LIBRARY_VARIABLE`]; `None` if it is empty, or if the process is elevated, which loads no
+/// library and names only the default one.
 pub(crate) fn chosen_library() -> Option<OsString> {
     if is_elevated() {
         return None;

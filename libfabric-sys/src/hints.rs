@@ -1,7 +1,7 @@
-//! Hints for the providers.
+//! Hints for queries of providers.
 //!
 //! ```text
-//!   Library::hints()      fi_dupinfo(NULL): all attributes there, all zero = "anything will do"
+//!   Library::hints()      fi_dupinfo(NULL): all attributes allocated, all zero = no constraint
 //!        |  set_caps, set_provider, ...
 //!        v
 //!   Library::query(.., Some(&hints))  ->  InfoList
@@ -9,7 +9,7 @@
 //!   drop: fi_freeinfo     frees the strings and the address as well, so they come from malloc
 //! ```
 //!
-//! Owns: one `fi_info`, and that every pointer in it is null or `malloc`ed.
+//! Owns: one `fi_info`, in which every pointer is null or `malloc`ed.
 
 use std::error::Error;
 use std::ffi::{CString, c_char};
@@ -24,16 +24,16 @@ use crate::library::Library;
 /// Hints for [`Library::query`].
 pub struct Hints {
     library: Library,
-    /// All five attribute pointers are valid.
+    /// Info whose five attribute pointers are valid.
     raw: NonNull<fi_info>,
 }
 
-// SAFETY: plain memory that only this has; the library's functions may be called anywhere.
+// SAFETY: plain memory with one owner; the library's functions may be called on any thread.
 unsafe impl Send for Hints {}
-// SAFETY: through a shared reference it is only read. `as_ptr` allows more, but unsafely.
+// SAFETY: through a shared reference it is only read. `as_ptr` allows more, but only with unsafe code.
 unsafe impl Sync for Hints {}
 
-/// A name that cannot be a C string.
+/// Error for a name that cannot be a C string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadName(pub String);
 
@@ -45,13 +45,13 @@ impl fmt::Display for BadName {
 
 impl Error for BadName {}
 
-/// Setters of members behind an attribute pointer.
+/// Defines setters of members behind an attribute pointer.
 macro_rules! setters {
     ($($(#[$doc:meta])* $name:ident = $($attr:ident . $member:ident),+ : $ty:ty;)+) => {$(
         $(#[$doc])*
         pub fn $name(&mut self, value: $ty) -> &mut Self {
             $(
-                // SAFETY: `new` saw that the attribute is there, and it is not shared.
+                // SAFETY: `new` checked that the attribute exists, and it is not shared.
                 unsafe { (*(*self.raw.as_ptr()).$attr).$member = value };
             )+
             self
@@ -66,12 +66,12 @@ impl Hints {
         let Some(raw) = NonNull::new(raw) else {
             return Err(FI_ENOMEM);
         };
-        // From here on it is freed whatever happens.
+        // From here on it is freed in all cases.
         let hints = Self {
             library: library.clone(),
             raw,
         };
-        // SAFETY: just made by the library.
+        // SAFETY: just allocated by the library.
         let info = unsafe { raw.as_ref() };
         let whole = !info.tx_attr.is_null()
             && !info.rx_attr.is_null()
@@ -82,57 +82,57 @@ impl Hints {
     }
 
     setters! {
-        /// `FI_EP_*`
+        /// Sets the endpoint type, `FI_EP_*`.
         set_ep_type = ep_attr.r#type: fi_ep_type;
-        /// `FI_THREAD_*`
+        /// Sets the threading model, `FI_THREAD_*`.
         set_threading = domain_attr.threading: fi_threading;
-        /// `FI_PROGRESS_*` of messages.
+        /// Sets the progress model of messages, `FI_PROGRESS_*`.
         set_data_progress = domain_attr.data_progress: fi_progress;
-        /// `FI_RM_*`
+        /// Sets the resource management, `FI_RM_*`.
         set_resource_mgmt = domain_attr.resource_mgmt: u32;
-        /// The `FI_MR_*` bits the user can honour.
+        /// Sets the registration modes that the user supports, `FI_MR_*` bits.
         set_mr_mode = domain_attr.mr_mode: c_int;
-        /// The order wanted, of sends and receives.
+        /// Sets the required order of sends and receives, `FI_ORDER_*`.
         set_msg_order = tx_attr.msg_order, rx_attr.msg_order: u64;
     }
 
-    /// Capabilities.
+    /// Sets the capabilities.
     pub fn set_caps(&mut self, caps: u64) -> &mut Self {
-        // SAFETY: a live info that only this has.
+        // SAFETY: a live info with one owner.
         unsafe { (*self.raw.as_ptr()).caps = caps };
         self
     }
 
-    /// The mode bits that the user can give the provider.
+    /// Sets the mode bits that the user supports.
     pub fn set_mode(&mut self, mode: u64) -> &mut Self {
-        // SAFETY: a live info that only this has.
+        // SAFETY: a live info with one owner.
         unsafe { (*self.raw.as_ptr()).mode = mode };
         self
     }
 
-    /// The provider: `tcp` and `tcp;ofi_rxm` do not understand each other, so say which.
+    /// Sets the provider. Name it exactly: `tcp` and `tcp;ofi_rxm` cannot communicate.
     ///
-    /// The name of one layer also brings offers in which it is below another: 1.17 answers `tcp`
-    /// with `tcp;ofi_rxm`. Compare [`crate::Info::provider`] where it matters.
+    /// The name of one layer also matches offers in which it is below another: 1.17 answers `tcp` with `tcp;ofi_rxm`.
+    /// Check [`crate::Info::provider`] where that matters.
     ///
     /// # Errors
     ///
-    /// [`BadName`] if the name cannot be a C string; the hints are as before.
+    /// [`BadName`] if the name cannot be a C string; the hints are unchanged.
     pub fn set_provider(&mut self, name: &str) -> Result<&mut Self, BadName> {
-        // SAFETY: `new` saw that the attribute is there.
+        // SAFETY: `new` checked that the attribute exists.
         let slot = unsafe { &raw mut (*(*self.raw.as_ptr()).fabric_attr).prov_name };
-        // SAFETY: a string of our info's, or null.
+        // SAFETY: a string of our info, or null.
         unsafe { replace(slot, name) }?;
         Ok(self)
     }
 
-    /// The library these are for.
+    /// Library that allocated the hints.
     pub fn library(&self) -> &Library {
         &self.library
     }
 
-    /// The info itself, to be handed to the library, or for what has no setter. Pointers put
-    /// there must come from `malloc`.
+    /// Returns the info itself, to pass to the library, or to set members without a setter. Pointers set there must
+    /// come from `malloc`.
     pub fn as_ptr(&self) -> *mut fi_info {
         self.raw.as_ptr()
     }
@@ -140,7 +140,7 @@ impl Hints {
 
 impl Drop for Hints {
     fn drop(&mut self) {
-        // SAFETY: this library's own, freed once.
+        // SAFETY: allocated by this library, freed once.
         unsafe { (self.library.functions().freeinfo)(self.raw.as_ptr()) };
     }
 }
@@ -157,22 +157,22 @@ impl fmt::Debug for Hints {
     }
 }
 
-/// Puts a copy of `name` in the place of a string.
+/// Replaces a string by a copy of `name`.
 ///
 /// # Safety
 ///
-/// `slot` holds null or a string from `malloc`, and is not shared.
+/// `slot` must hold null or a string from `malloc`, and must not be shared.
 unsafe fn replace(slot: *mut *mut c_char, name: &str) -> Result<(), BadName> {
     let text = CString::new(name).map_err(|_| BadName(name.to_owned()))?;
     let copy = allocate(text.as_bytes_with_nul()).ok_or_else(|| BadName(name.to_owned()))?;
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     let old = unsafe { slot.replace(copy.as_ptr().cast()) };
     // SAFETY: null or from `malloc`, and no longer reachable.
     unsafe { libc::free(old.cast()) };
     Ok(())
 }
 
-/// A copy from `malloc`, as `fi_freeinfo` frees it; `None` without memory.
+/// Returns a copy in memory from `malloc`, which `fi_freeinfo` frees; `None` without memory.
 fn allocate(bytes: &[u8]) -> Option<NonNull<u8>> {
     // SAFETY: any size is allowed.
     let copy = NonNull::new(unsafe { libc::malloc(bytes.len()) }.cast::<u8>())?;

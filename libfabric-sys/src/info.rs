@@ -1,4 +1,4 @@
-//! The providers' offers: a list of infos that frees itself.
+//! Offers of the providers: a list of infos that frees itself.
 //!
 //! ```text
 //!   InfoList ----> fi_info --next--> fi_info --next--> null      freed together, by fi_freeinfo
@@ -6,9 +6,9 @@
 //!   iter():        Info              Info                        borrowed, checked accessors
 //! ```
 //!
-//! Owns: the list, and reading from it without trusting a pointer to be there.
+//! Owns: the list, and checked access to its members.
 //!
-//! An attribute a provider left out reads as zero, a name as empty.
+//! An attribute that a provider left out reads as zero, a name as empty.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
@@ -20,26 +20,26 @@ use libc::c_int;
 use crate::abi::{FI_ENOMEM, fi_ep_type, fi_info};
 use crate::library::Library;
 
-/// Offers, best first.
+/// List of offers, best first.
 pub struct InfoList {
     library: Library,
     first: *mut fi_info,
 }
 
-// SAFETY: plain memory that only the list has; the library's functions may be called anywhere.
+// SAFETY: plain memory with one owner; the library's functions may be called on any thread.
 unsafe impl Send for InfoList {}
-// SAFETY: through a shared list it is only read. `Info::as_ptr` allows more, but unsafely.
+// SAFETY: through a shared list it is only read. `Info::as_ptr` allows more, but only with unsafe code.
 unsafe impl Sync for InfoList {}
 
 impl InfoList {
     /// # Safety
     ///
-    /// `first` is null, or a list that came from this library and that is not freed elsewhere.
+    /// `first` must be null, or a list of this library that is not freed elsewhere.
     pub(crate) unsafe fn from_raw(library: Library, first: *mut fi_info) -> Self {
         Self { library, first }
     }
 
-    /// All of them.
+    /// Iterates over the offers.
     pub fn iter(&self) -> Offers<'_> {
         Offers {
             next: NonNull::new(self.first),
@@ -47,25 +47,25 @@ impl InfoList {
         }
     }
 
-    /// The best, if there is one.
+    /// Returns the best offer, if there is one.
     pub fn first(&self) -> Option<Info<'_>> {
         self.iter().next()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no offers.
     pub fn is_empty(&self) -> bool {
         self.first.is_null()
     }
 
-    /// A list of one offer of this one, to be kept when the rest goes.
+    /// Copies one offer to a list of its own, which outlives this one.
     ///
     /// # Errors
     ///
-    /// There is no memory: `FI_ENOMEM`.
+    /// `FI_ENOMEM` without memory.
     pub fn keep(&self, info: Info<'_>) -> Result<Self, i32> {
-        // The offer's own, should a caller pass one of another list.
+        // The offer's library, in case the offer is of another list.
         let library = info.library();
-        // SAFETY: a live info of this library's.
+        // SAFETY: a live info of this library.
         let copy = unsafe { (library.functions().dupinfo)(info.as_ptr()) };
         if copy.is_null() {
             return Err(FI_ENOMEM);
@@ -78,7 +78,7 @@ impl InfoList {
 impl Drop for InfoList {
     fn drop(&mut self) {
         if !self.first.is_null() {
-            // SAFETY: this library's own list, freed once.
+            // SAFETY: allocated by this library, freed once.
             unsafe { (self.library.functions().freeinfo)(self.first) };
         }
     }
@@ -99,7 +99,7 @@ impl fmt::Debug for InfoList {
     }
 }
 
-/// The offers of a list, in order.
+/// Iterator over the offers of a list, in order.
 #[derive(Clone)]
 pub struct Offers<'a> {
     next: Option<NonNull<fi_info>>,
@@ -121,14 +121,14 @@ impl<'a> Iterator for Offers<'a> {
     }
 }
 
-/// An offer of a provider (`fi_info`).
+/// Offer of a provider (`fi_info`).
 #[derive(Clone, Copy)]
 pub struct Info<'a> {
     raw: NonNull<fi_info>,
     list: &'a InfoList,
 }
 
-/// Accessors of members behind an attribute pointer, zero where that is null.
+/// Defines accessors of members behind an attribute pointer, zero if that is null.
 macro_rules! attributes {
     ($($(#[$doc:meta])* $name:ident = $attr:ident . $member:ident : $ty:ty;)+) => {$(
         $(#[$doc])*
@@ -137,14 +137,14 @@ macro_rules! attributes {
             if attr.is_null() {
                 return 0;
             }
-            // SAFETY: not null, so allocated by the library with at least the members of `abi`,
-            // and alive as long as the list.
+            // SAFETY: not null, so allocated by the library with at least the members of `abi`, and alive as long as
+            // the list.
             unsafe { (*attr).$member }
         }
     )+};
 }
 
-/// Defines getters of names, which are empty where there is none.
+/// Defines accessors of names, empty if absent.
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident = $attr:ident . $member:ident;)+) => {$(
         $(#[$doc])*
@@ -155,7 +155,7 @@ macro_rules! names {
             }
             // SAFETY: as above.
             let name = unsafe { (*attr).$member };
-            // SAFETY: the library's string, alive as long as the list.
+            // SAFETY: a string of the library, alive as long as the list.
             unsafe { text(name) }
         }
     )+};
@@ -163,43 +163,43 @@ macro_rules! names {
 
 impl<'a> Info<'a> {
     attributes! {
-        /// The longest message that can be injected.
+        /// Longest message that can be injected, in bytes.
         inject_size = tx_attr.inject_size: usize;
-        /// The maximum number of outstanding sends.
+        /// Maximum number of outstanding sends.
         tx_size = tx_attr.size: usize;
-        /// The order sends keep.
+        /// Ordering guarantees of sends, `FI_ORDER_*`.
         tx_msg_order = tx_attr.msg_order: u64;
-        /// The maximum number of outstanding receives.
+        /// Maximum number of outstanding receives.
         rx_size = rx_attr.size: usize;
-        /// The order receives keep.
+        /// Ordering guarantees of receives, `FI_ORDER_*`.
         rx_msg_order = rx_attr.msg_order: u64;
-        /// The mode bits that sending wants of its user.
+        /// Mode bits that sends require.
         tx_mode = tx_attr.mode: u64;
-        /// The mode bits that receiving wants of its user.
+        /// Mode bits that receives require.
         rx_mode = rx_attr.mode: u64;
-        /// `FI_EP_*`
+        /// Endpoint type, `FI_EP_*`.
         ep_type = ep_attr.r#type: fi_ep_type;
-        /// `FI_PROTO_*`
+        /// Wire protocol, `FI_PROTO_*`.
         protocol = ep_attr.protocol: u32;
-        /// The longest message.
+        /// Longest message, in bytes.
         max_msg_size = ep_attr.max_msg_size: usize;
-        /// The bytes wanted before each buffer.
+        /// Bytes required before each buffer.
         msg_prefix_size = ep_attr.msg_prefix_size: usize;
-        /// `FI_RM_*`
+        /// Resource management, `FI_RM_*`.
         resource_mgmt = domain_attr.resource_mgmt: u32;
-        /// `FI_AV_*`
+        /// Type of address vectors, `FI_AV_*`.
         av_type = domain_attr.av_type: u32;
-        /// `FI_MR_*` bits.
+        /// Registration modes, `FI_MR_*` bits.
         mr_mode = domain_attr.mr_mode: c_int;
-        /// Bytes of a remote key.
+        /// Size of a remote key, in bytes.
         mr_key_size = domain_attr.mr_key_size: usize;
-        /// The provider's version.
+        /// Version of the provider.
         provider_version = fabric_attr.prov_version: u32;
-        /// The version of the interface the offer is for.
+        /// Version of the interface that the offer is for.
         api_version = fabric_attr.api_version: u32;
     }
 
-    /// The library the offer came from.
+    /// Library of the offer.
     pub fn library(self) -> &'a Library {
         &self.list.library
     }
@@ -214,38 +214,38 @@ impl<'a> Info<'a> {
         self.entry().mode
     }
 
-    /// The shape of addresses.
+    /// Format of addresses.
     pub fn addr_format(self) -> u32 {
         self.entry().addr_format
     }
 
     names! {
-        /// The provider, layers joined by `;`.
+        /// Name of the provider, layers joined by `;`.
         provider = fabric_attr.prov_name;
-        /// The fabric's name, usually a subnet.
+        /// Name of the fabric, usually a subnet.
         fabric_name = fabric_attr.name;
-        /// The domain's name, usually a device.
+        /// Name of the domain, usually a device.
         domain_name = domain_attr.name;
     }
 
-    /// Where an endpoint would be; empty when the offer does not say.
+    /// Address of a local endpoint; empty if the offer has none.
     pub fn src_addr(self) -> &'a [u8] {
         let fi_info {
             src_addr,
             src_addrlen,
             ..
         } = self.entry();
-        // SAFETY: the library's bytes, alive as long as the list.
+        // SAFETY: bytes of the library, alive as long as the list.
         unsafe { bytes(src_addr.cast(), src_addrlen) }
     }
 
-    /// The info itself, to be handed to the library. A caller that writes to it makes sure that it is
-    /// not read meanwhile, and leaves pointers as they are.
+    /// Returns the info itself, to pass to the library. A caller that writes to it must ensure that it is not read
+    /// meanwhile, and must not change pointers.
     pub fn as_ptr(self) -> *mut fi_info {
         self.raw.as_ptr()
     }
 
-    /// Its members. What they point to is alive as long as the list.
+    /// Returns a copy of the members, whose pointers are valid as long as the list.
     pub(crate) fn entry(self) -> fi_info {
         // SAFETY: an entry of a live list.
         unsafe { *self.as_ptr() }
@@ -266,28 +266,28 @@ impl fmt::Debug for Info<'_> {
 
 /// # Safety
 ///
-/// `start` is null, or a C string that lives for `'a`.
+/// `start` must be null, or a C string that lives for `'a`.
 unsafe fn text<'a>(start: *const c_char) -> Cow<'a, str> {
     if start.is_null() {
         return Cow::Borrowed("");
     }
-    // SAFETY: the caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(start) }.to_string_lossy()
 }
 
 /// # Safety
 ///
-/// `start` is null, or `len` bytes that live for `'a`.
+/// `start` must be null, or point to `len` bytes that live for `'a`.
 unsafe fn bytes<'a>(start: *const u8, len: usize) -> &'a [u8] {
     if start.is_null() || len > MAX_ADDRESS {
         return &[];
     }
-    // SAFETY: the caller's word, and a sane length.
+    // SAFETY: guaranteed by the caller, with a sane length.
     unsafe { std::slice::from_raw_parts(start, len) }
 }
 
-/// No fabric has addresses longer than this, by far (the longest, `shm`'s, are file names); a
-/// length beyond it is a mistake and not to be believed.
+/// Longest plausible address in bytes: no fabric's is nearly as long (the longest, `shm`'s, are file names), so a
+/// greater length is taken for an error.
 const MAX_ADDRESS: usize = 4096;
 
 #[cfg(test)]
@@ -299,12 +299,12 @@ mod tests {
     use crate::library::Functions;
     use libc::c_void;
 
-    /// The number of infos. The one test that looks at it is the one that uses this library.
+    /// Number of infos. Only the test that reads it uses this library.
     static ALIVE: AtomicUsize = AtomicUsize::new(0);
 
     fn info() -> *mut fi_info {
         ALIVE.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: room for one, which all zero is.
+        // SAFETY: memory for one, for which all zeroes is valid.
         unsafe { libc::calloc(1, size_of::<fi_info>()).cast() }
     }
 
@@ -376,7 +376,7 @@ mod tests {
             version,
             strerror,
         };
-        // SAFETY: they do what libfabric's do, as far as they are called here.
+        // SAFETY: they behave like libfabric's, as far as they are called here.
         let library = unsafe { Library::from_functions(functions) };
         assert_eq!(library.version(), (1, 12));
         assert_eq!(library.api_version(), fi_version(1, 12));

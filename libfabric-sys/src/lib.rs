@@ -5,7 +5,7 @@
 //!    |                                                             (not linked, not needed to build)
 //!    |-- Library::get() -----> environment, dlopen, dlvsym ------->  6 functions
 //!    |-- library.hints() ----> Hints -- fi_dupinfo(NULL) --------->  allocates fi_info
-//!    |-- library.query() ----> signals kept, fi_getinfo ---------->  providers
+//!    |-- library.query() ----> signals saved, fi_getinfo ---------->  providers
 //!    |<------ InfoList ------                                            |
 //!    |-- library.fabric() ---> fi_fabric ---------------------------> fid_fabric
 //!    |                                                                   |
@@ -13,20 +13,19 @@
 //!    |-- calls::fi_recv() ---> checked step through fi_ops_msg --------> provider
 //! ```
 //!
-//! Owns: the layouts ([`abi`]), finding and loading the library ([`Library`]), lists of offers
-//! ([`InfoList`], [`Hints`]), and calls through the tables ([`calls`]).
+//! Owns: the layouts ([`abi`]), finding and loading the library ([`Library`]), lists of offers ([`InfoList`], [`Hints`]),
+//! and calls through the tables ([`calls`]).
 //! Out of scope: ports, messages.
 //!
-//! A binary works with 1.9 to 2.x. Three things make that so:
+//! A binary works with 1.9 to 2.x, for three reasons:
 //!
-//! - `fi_info` is only ever allocated by the library, at its own size, and only members all
-//!   versions have are touched ([`abi::info`]);
-//! - what we allocate has the size of the newest version known ([`abi::attributes`],
-//!   [`abi::messages`]), and the version of the interface asked for is never newer than
-//!   [`Library::API_VERSION`], so that a still newer library does not write more than that;
-//! - an operation is called only if the table says that it has it ([`calls`]).
+//! - only the library allocates `fi_info`, at its own size, and only members of all versions are accessed ([`abi::info`]);
+//! - memory allocated here has the size of the newest version known ([`abi::attributes`], [`abi::messages`]), and the
+//!   requested version of the interface is never newer than [`Library::API_VERSION`], so that a still newer library does
+//!   not write more than that;
+//! - an operation is called only if it is in the table ([`calls`]).
 //!
-//! Nothing of libfabric is in a process that never calls [`Library::get`] or [`Library::load`].
+//! A process that never calls [`Library::get`] or [`Library::load`] contains nothing of libfabric.
 
 #[macro_use]
 pub mod abi;

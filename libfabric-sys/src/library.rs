@@ -1,7 +1,7 @@
-//! A loaded libfabric: six functions, and everything reached from them.
+//! A loaded libfabric: six functions, and everything reached through them.
 //!
 //! ```text
-//!   Library::get()              the process's one, loaded on first use
+//!   Library::get()              the process's library, loaded on first use
 //!   Library::load(path)         a given file
 //!   Library::from_functions     a fake provider in tests
 //!        |
@@ -10,10 +10,9 @@
 //!        `-- version, strerror
 //! ```
 //!
-//! Owns: the functions, and the rule that the first query runs with signals kept. The file is found
-//! by `load`.
+//! Owns: the functions, and the rule that the first query runs with signal dispositions saved. `load` finds the file.
 //!
-//! A `Library` is cheap to clone. It stays valid for ever: nothing is ever unloaded.
+//! A `Library` is cheap to clone, and stays valid forever: it is never unloaded.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
@@ -31,7 +30,7 @@ use crate::info::{Info, InfoList};
 use crate::load::{self, LoadError};
 use crate::signals::SignalDispositions;
 
-/// `fi_getinfo`
+/// Type of `fi_getinfo`.
 pub type GetInfo = unsafe extern "C" fn(
     version: u32,
     node: *const c_char,
@@ -40,64 +39,63 @@ pub type GetInfo = unsafe extern "C" fn(
     hints: *const fi_info,
     info: *mut *mut fi_info,
 ) -> c_int;
-/// `fi_freeinfo`
+/// Type of `fi_freeinfo`.
 pub type FreeInfo = unsafe extern "C" fn(info: *mut fi_info);
-/// `fi_dupinfo`
+/// Type of `fi_dupinfo`.
 pub type DupInfo = unsafe extern "C" fn(info: *const fi_info) -> *mut fi_info;
-/// `fi_fabric`
+/// Type of `fi_fabric`.
 pub type OpenFabric = unsafe extern "C" fn(
     attr: *mut fi_fabric_attr,
     fabric: *mut *mut fid_fabric,
     context: *mut c_void,
 ) -> c_int;
-/// `fi_version`
+/// Type of `fi_version`.
 pub type Version = unsafe extern "C" fn() -> u32;
-/// `fi_strerror`
+/// Type of `fi_strerror`.
 pub type StrError = unsafe extern "C" fn(errnum: c_int) -> *const c_char;
 
-/// The functions that are symbols of the library; all others are entries of operation tables.
+/// Functions that are symbols of the library; all others are entries of operation tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Functions {
-    /// Lists what the providers offer.
+    /// Lists the providers' offers.
     pub getinfo: GetInfo,
-    /// Frees a list, and with it every string and address in it, by `free`.
+    /// Frees a list, with every string and address in it, by `free`.
     pub freeinfo: FreeInfo,
-    /// Copies one entry; of null, makes an empty one with all its attributes.
+    /// Copies one entry; for null, allocates an empty one with all its attributes.
     pub dupinfo: DupInfo,
     /// Opens a fabric.
     pub fabric: OpenFabric,
-    /// The version of the library.
+    /// Returns the version of the library.
     pub version: Version,
-    /// The words for an error.
+    /// Returns the text for an error.
     pub strerror: StrError,
 }
 
-/// A libfabric that can be called.
+/// Loaded libfabric.
 #[derive(Clone)]
 pub struct Library {
     functions: Functions,
     version: (u32, u32),
-    /// The loaded file; empty for functions that came from elsewhere.
+    /// Loaded file; empty for [`Library::from_functions`].
     path: Arc<Path>,
-    /// The first query initialises the providers, with all their side effects.
+    /// Done once the first query has initialised the providers, with all their side effects.
     first_query: Arc<Once>,
 }
 
 impl Library {
-    /// The version of the interface that queries ask for; an older library is asked for its own.
+    /// Version of the interface that queries request; an older library is asked for its own.
     ///
-    /// The oldest version of those whose headers the layouts were compared with, on purpose: asked
-    /// for this, every later library writes completions, errors and infos as 1.17 did, whatever
-    /// its own have grown to.
+    /// Deliberately the oldest version whose headers the layouts were compared with: at this request, every later
+    /// library writes completions, errors and infos as 1.17 did, however much its own have grown.
     pub const API_VERSION: (u32, u32) = (1, 17);
 
-    /// The process's libfabric: what `MX_LIBFABRIC` names, or else `libfabric.so.1`. Loads it
-    /// the first time. Takes hundreds of milliseconds then where PSM is installed.
+    /// Returns the process's libfabric: the one that `MX_LIBFABRIC` names, or else `libfabric.so.1`. Loads it at the
+    /// first call, which takes hundreds of milliseconds where PSM is installed.
     ///
     /// # Errors
     ///
-    /// There is none, or none of use. An absent one is looked for again at the next call; that a
-    /// file is of no use is remembered.
+    /// Fails if it is absent or unusable. An absent one is looked for again at the next call; an unusable file is
+    /// remembered.
     pub fn get() -> Result<&'static Self, LoadError> {
         static LOADED: OnceLock<Library> = OnceLock::new();
         static FAILED: Mutex<Option<LoadError>> = Mutex::new(None);
@@ -125,25 +123,25 @@ impl Library {
         }
     }
 
-    /// Loads a certain file. Its constructors run: it is trusted as the system's own libraries
-    /// are. A name without a slash is looked for where the system looks.
+    /// Loads a certain file. Its constructors run: it is trusted like the system's own libraries. A name without a
+    /// slash is searched for where the system searches.
     ///
     /// # Errors
     ///
-    /// The file is absent, or of no use.
+    /// Fails if the file is absent or unusable.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
         let (functions, version) = load::load(path)?;
         Ok(Self::new(functions, version, path))
     }
 
-    /// A library made of functions from elsewhere. Its version is what they say.
+    /// Creates a library from given functions; they define its version.
     ///
     /// # Safety
     ///
-    /// The functions do what libfabric's do, with the layouts of [`crate::abi`], for as long as
-    /// the process lives; what they hand out comes from `malloc` where `fi_freeinfo` frees it.
+    /// The functions must behave like libfabric's, with the layouts of [`crate::abi`], as long as the process lives;
+    /// memory that `fi_freeinfo` frees must come from `malloc`.
     pub unsafe fn from_functions(functions: Functions) -> Self {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let number = unsafe { (functions.version)() };
         Self::new(
             functions,
@@ -166,23 +164,23 @@ impl Library {
         self.version
     }
 
-    /// The version of the interface queries ask for, as `fi_getinfo` takes it.
+    /// Version of the interface that queries request, in the format of `fi_getinfo`.
     pub fn api_version(&self) -> u32 {
         let (major, minor) = self.version.min(Self::API_VERSION);
         fi_version(major, minor)
     }
 
-    /// The file as it was asked for; `None` for [`Library::from_functions`].
+    /// File as requested; `None` for [`Library::from_functions`].
     pub fn path(&self) -> Option<&Path> {
         (!self.path.as_os_str().is_empty()).then_some(&*self.path)
     }
 
-    /// The functions themselves.
+    /// Functions of the library.
     pub fn functions(&self) -> &Functions {
         &self.functions
     }
 
-    /// The words for an error, which may be positive or negated.
+    /// Returns the text for an error, which may be positive or negated.
     pub fn strerror(&self, code: i32) -> String {
         // `i32::MIN` has no absolute value; no error has that code.
         let errnum = code.checked_abs().unwrap_or(FI_EOTHER);
@@ -191,28 +189,27 @@ impl Library {
         if text.is_null() {
             return format!("error {errnum}");
         }
-        // SAFETY: not null, and a C string: constant for libfabric's own numbers. For the
-        // system's it is `strerror`'s, constant as well for every number libfabric uses.
+        // SAFETY: not null, and a C string: constant for libfabric's own numbers. For the system's it is `strerror`'s,
+        // constant as well for every number that libfabric uses.
         unsafe { CStr::from_ptr(text) }
             .to_string_lossy()
             .into_owned()
     }
 
-    /// Empty hints, to fill in.
+    /// Returns empty hints, to fill in.
     ///
     /// # Errors
     ///
-    /// There is no memory: `FI_ENOMEM`.
+    /// `FI_ENOMEM` without memory.
     pub fn hints(&self) -> Result<Hints, i32> {
         Hints::new(self)
     }
 
-    /// `fi_getinfo`: what the providers offer for these hints, best first.
+    /// Returns the providers' offers for these hints, best first (`fi_getinfo`).
     ///
     /// # Errors
     ///
-    /// The error, positive; `FI_ENODATA` when nothing fits, `FI_EINVAL` for another library's
-    /// hints.
+    /// The error, positive; `FI_ENODATA` if no offer matches, `FI_EINVAL` for another library's hints.
     pub fn query(
         &self,
         node: Option<&CStr>,
@@ -226,7 +223,7 @@ impl Library {
         let mut list = std::ptr::null_mut();
         let mut code = 0;
         let mut ask = || {
-            // SAFETY: C strings or null, an info of this library's or null, and an output.
+            // SAFETY: C strings or null, an info of this library or null, and an output.
             code = unsafe {
                 (self.functions.getinfo)(
                     self.api_version(),
@@ -250,12 +247,11 @@ impl Library {
         if code != 0 {
             return Err(code.checked_abs().unwrap_or(FI_EOTHER));
         }
-        // SAFETY: the list that `fi_getinfo` gave on success, not shared.
+        // SAFETY: the list that `fi_getinfo` returned on success, not shared.
         Ok(unsafe { InfoList::from_raw(self.clone(), list) })
     }
 
-    /// `fi_fabric`: opens the fabric of an offer. Close it with `fi_close`, after everything that
-    /// was opened from it.
+    /// Opens the fabric of an offer (`fi_fabric`). Close it with `fi_close`, after everything that was opened from it.
     ///
     /// # Errors
     ///
@@ -276,7 +272,7 @@ impl Library {
 }
 
 impl Library {
-    /// Whether the two are one library, loaded once.
+    /// Returns whether both are clones of one loaded library.
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.first_query, &other.first_query)
     }

@@ -4,7 +4,7 @@
 //!   MX_LIBFABRIC or libfabric.so.1
 //!        |                an elevated process .. Elevated
 //!        | dlopen         no such file ......... NotFound
-//!        |                anything else ........ Unusable
+//!        |                any other failure .... Unusable
 //!        | dlvsym         fi_version ........... MissingSymbol
 //!        |                   < 1.9 ............. TooOld
 //!        |                the other five ....... MissingSymbol
@@ -13,10 +13,10 @@
 //! ```
 //!
 //! Owns: the six symbols and their versions, the oldest library accepted, the errors.
-//! Out of scope: of keeping what was loaded.
+//! Out of scope: keeping the loaded library.
 //!
-//! A file that was opened is never closed again: its constructors, and those of the provider
-//! libraries it pulls in, may have left behind threads and handlers that run its code.
+//! An opened file is never closed: its constructors, and those of the provider libraries that it loads, may have left
+//! threads and handlers that run its code.
 
 use std::error::Error;
 use std::ffi::{CStr, CString, OsStr};
@@ -34,46 +34,46 @@ use crate::signals::SignalDispositions;
 /// Errors of loading libfabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
-    /// There is no such file, or not where the system looks.
+    /// The file does not exist, or the system does not find it.
     NotFound {
-        /// The name or path asked for.
+        /// Requested name or path.
         asked: PathBuf,
-        /// The system's words.
+        /// System's error text.
         reason: String,
     },
-    /// There is one, but it cannot be loaded.
+    /// The file exists, but cannot be loaded.
     Unusable {
-        /// The name or path asked for.
+        /// Requested name or path.
         asked: PathBuf,
-        /// The system's words.
+        /// System's error text.
         reason: String,
     },
-    /// The process is elevated. libfabric and its providers read dozens of variables, of which some name
-    /// code to load, and do not tell their user's environment from another's.
+    /// The process is elevated. libfabric and its providers read dozens of variables, some of which name code to load,
+    /// and do not distinguish their user's environment from another's.
     Elevated {
-        /// The name or path asked for.
+        /// Requested name or path.
         asked: PathBuf,
     },
     /// The file is a library, but not libfabric.
     MissingSymbol {
-        /// The name or path asked for.
+        /// Requested name or path.
         asked: PathBuf,
-        /// The missing symbol.
+        /// Missing symbol.
         symbol: &'static str,
     },
-    /// The library is a libfabric from before what we need.
+    /// The library is a libfabric older than required.
     TooOld {
-        /// The name or path asked for.
+        /// Requested name or path.
         asked: PathBuf,
-        /// Its version.
+        /// Version of the library.
         found: (u32, u32),
-        /// The oldest that would do.
+        /// Oldest acceptable version.
         needed: (u32, u32),
     },
 }
 
 impl LoadError {
-    /// The name or path that was asked for.
+    /// Returns the requested name or path.
     pub fn asked(&self) -> &Path {
         match self {
             Self::NotFound { asked, .. }
@@ -123,15 +123,15 @@ impl fmt::Display for LoadError {
 
 impl Error for LoadError {}
 
-/// The oldest version accepted: it brought version 1.3 of the binary interface, the first in
-/// which `fi_tx_attr` and `fi_domain_attr` have their `tclass`, and so all members of
-/// [`crate::abi::info`]. Later members of the operation tables are at their ends, behind `size`.
+/// Oldest version accepted: it introduced version 1.3 of the binary interface, the first in which `fi_tx_attr` and
+/// `fi_domain_attr` have their `tclass`, and so all members of [`crate::abi::info`]. Later members of the operation
+/// tables are at their ends, beyond `size`.
 pub(crate) const OLDEST: (u32, u32) = (1, 9);
 
-/// The default file name.
+/// Default file name.
 pub(crate) const USUAL_NAME: &str = "libfabric.so.1";
 
-/// Loads `path`. A name without a slash is looked for where the system looks for libraries.
+/// Loads `path`. A name without a slash is searched for where the system searches for libraries.
 pub(crate) fn load(path: &Path) -> Result<(Functions, (u32, u32)), LoadError> {
     let Ok(name) = CString::new(path.as_os_str().as_bytes()) else {
         let reason = "the path has a zero byte in it".to_owned();
@@ -158,10 +158,10 @@ pub(crate) fn load(path: &Path) -> Result<(Functions, (u32, u32)), LoadError> {
         })
     };
     let version = symbol(c"fi_version", c"FABRIC_1.0")?;
-    // SAFETY: libfabric's declaration of the symbol; the file is trusted to be what its symbols
-    // say, as every library on the system's path is.
+    // SAFETY: libfabric's declaration of the symbol; the file is trusted to match its symbols, like every library on
+    // the system's path.
     let version = unsafe { std::mem::transmute::<*mut c_void, Version>(version) };
-    // SAFETY: it takes nothing and only returns a number.
+    // SAFETY: takes no argument and only returns a number.
     let number = unsafe { version() };
     let found = (fi_major(number), fi_minor(number));
     if found < OLDEST {
@@ -199,8 +199,8 @@ pub(crate) fn load(path: &Path) -> Result<(Functions, (u32, u32)), LoadError> {
 }
 
 fn open(path: &Path, name: &CStr) -> Result<*mut c_void, LoadError> {
-    // SAFETY: a C string; the constructors that run are the library's and its providers'.
-    // Local, so that two versions in one process do not take each other's symbols.
+    // SAFETY: a C string; the constructors that run are the library's and its providers'. Loaded locally, so that two
+    // versions in one process do not share symbols.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if !handle.is_null() {
         return Ok(handle);
@@ -219,8 +219,7 @@ fn open(path: &Path, name: &CStr) -> Result<*mut c_void, LoadError> {
     }
 }
 
-/// The symbol in the version its declaration belongs to, or else in the library's default, for
-/// builds without symbol versions.
+/// Returns the symbol in its declared version, or else in the library's default, for builds without symbol versions.
 fn find(handle: *mut c_void, name: &CStr, version: &CStr) -> Option<*mut c_void> {
     // SAFETY: a handle from `dlopen` that is never closed, and two C strings.
     let versioned = unsafe { libc::dlvsym(handle, name.as_ptr(), version.as_ptr()) };
@@ -232,29 +231,29 @@ fn find(handle: *mut c_void, name: &CStr, version: &CStr) -> Option<*mut c_void>
     (!default.is_null()).then_some(default)
 }
 
-/// Whether `dlopen` failed because `path` itself is not there, and not something it needs.
+/// Returns whether `dlopen` failed because `path` itself is absent, and not a dependency of it.
 fn is_absent(path: &Path, reason: &str) -> bool {
     if path.as_os_str().as_bytes().contains(&b'/') {
         return !path.exists();
     }
-    // The C library begins with the file it speaks of.
+    // The C library's text begins with the absent file.
     reason.starts_with(&*path.to_string_lossy())
         && reason.contains("cannot open shared object file")
 }
 
 fn last_error() -> String {
-    // SAFETY: called on the thread whose `dlopen` failed; the text is its own.
+    // SAFETY: called on the thread whose `dlopen` failed; the text belongs to that thread.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
         return "no reason given".to_owned();
     }
-    // SAFETY: not null, and a C string until the next such call of this thread.
+    // SAFETY: not null, and a C string until the thread's next such call.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// The file to load: the variable's value, or the default.
+/// Returns the file to load: the variable's value, or the default.
 pub(crate) fn wanted() -> PathBuf {
     environment::chosen_library().map_or_else(|| OsStr::new(USUAL_NAME).into(), PathBuf::from)
 }

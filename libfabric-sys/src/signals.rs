@@ -2,28 +2,29 @@
 //!
 //! ```text
 //!   save()            dlopen, fi_getinfo                drop
-//!   1..64 ---------->  SIGSEGV: PSM's handler ------->  SIGSEGV: as it was
+//!   1..64 ---------->  SIGSEGV: PSM's handler ------->  SIGSEGV: restored
 //!   sigaction          SIGTERM: PSM's handler           others: not touched
 //! ```
 //!
-//! Owns: reading all dispositions, and putting back those that changed.
+//! Owns: reading all dispositions, and restoring changed ones.
 //!
-//! A change that another thread of the program makes between `save` and `drop` is undone as
-//! well; there is no telling whose it was. Dispositions are rarely set while others run.
+//! A change that another thread of the program makes between `save` and `drop` is undone as well; the two cannot be
+//! told apart. Dispositions are rarely set while other threads run.
 
 use std::mem::MaybeUninit;
 
 use libc::{c_int, sigaction, sigset_t};
 
-/// The dispositions of all signals. Dropping it restores those that have changed since.
+/// Saved dispositions of all signals. Dropping it restores those that have changed since.
 #[must_use]
 pub struct SignalDispositions {
-    /// Signal `n` at `n - 1`; `None` for the two that the C library keeps for itself. Not on the stack: 10 KiB.
+    /// Disposition of signal `n` at `n - 1`; `None` for the two that the C library reserves. A vector, because the
+    /// stack should not hold 10 KiB.
     saved: Vec<Option<sigaction>>,
 }
 
 impl SignalDispositions {
-    /// Reads them all.
+    /// Reads all dispositions.
     pub fn save() -> Self {
         Self {
             saved: (1..=SIGNALS).map(disposition).collect(),
@@ -42,9 +43,9 @@ impl Drop for SignalDispositions {
                 continue;
             }
             log::debug!("libfabric: restored the disposition of signal {signal}");
-            // SAFETY: `before` is what `sigaction` itself gave for this signal.
+            // SAFETY: `before` is the result of `sigaction` for this signal.
             let result = unsafe { sigaction(signal, before, std::ptr::null_mut()) };
-            // Cannot fail for a signal that could be read and was changed by the same call.
+            // Cannot fail for a signal that `sigaction` could read and change.
             debug_assert_eq!(result, 0);
         }
     }
@@ -68,12 +69,12 @@ fn same(a: &sigaction, b: &sigaction) -> bool {
 }
 
 fn blocked(mask: &sigset_t, signal: c_int) -> bool {
-    // SAFETY: a whole set, and a number the call checks.
+    // SAFETY: a whole set, and a number that the call checks.
     unsafe { libc::sigismember(mask, signal) == 1 }
 }
 
-/// The C library sets this flag in everything it passes to the kernel, and shows it when read: a
-/// disposition that was never set differs in it from the same one set.
+/// Flag that the C library sets in everything it passes to the kernel, and shows when read: a disposition that was
+/// never set by it lacks the flag.
 const SA_RESTORER: c_int = 0x0400_0000;
 
 /// Linux has 64 signals, numbered from 1.
@@ -89,7 +90,7 @@ mod tests {
     fn a_changed_disposition_comes_back_and_an_unchanged_one_stays() {
         let before = disposition(libc::SIGURG).expect("SIGURG can be read");
         let saved = SignalDispositions::save();
-        // SAFETY: a handler that does nothing, for a signal nothing here sends.
+        // SAFETY: a handler that does nothing, for a signal that nothing here sends.
         unsafe { libc::signal(libc::SIGURG, nothing as *const () as libc::sighandler_t) };
         let during = disposition(libc::SIGURG).expect("SIGURG can be read");
         assert!(!same(&before, &during));

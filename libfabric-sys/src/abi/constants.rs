@@ -1,27 +1,27 @@
 //! libfabric's numbers: capabilities, flags, modes, enumerations, options, errors.
 //!
 //! ```text
-//!   u64 masks     caps  | op flags | mode | msg order        bit 59 and down: one call's own,
-//!                 one number space, so FI_CLAIM and          so a bit there has several names
-//!                 FI_DIRECTED_RECV are the same bit
+//!   u64 masks     caps  | op flags | mode | msg order        flags of single calls reuse bits,
+//!                 one number space, so FI_CLAIM and          so a bit may have several names
+//!                 FI_DIRECTED_RECV are one bit
 //!   u32 enums     ep type, progress, threading, wait object, address format, protocol ...
 //!   c_int         control commands, options, mr_mode bits, errno values (positive)
 //! ```
 //!
 //! Owns: the values, compared with the installed headers by `tests/layout.rs`.
 //!
-//! Names are libfabric's own and are described in its manual (`fi_getinfo`, `fi_endpoint`,
-//! `fi_domain`, `fi_cq`, `fi_mr`); a comment here says only what a reader of those would miss.
-//! Enumerations are plain numbers, so that a value from a newer library is not undefined.
+//! Names are libfabric's own and are described in its manual (`fi_getinfo`, `fi_endpoint`, `fi_domain`, `fi_cq`, `fi_mr`);
+//! comments here add only what a reader of those would miss. Enumerations are plain numbers, so that a value from a newer
+//! library is not undefined behaviour.
 
 #![allow(missing_docs)]
 
 use libc::c_int;
 
-/// An index or handle an address vector gave for a peer.
+/// Index or handle of a peer in an address vector.
 pub type fi_addr_t = u64;
 
-// C's enumerations, all of them unsigned.
+// C's enumerations, all unsigned.
 pub type fi_av_type = u32;
 pub type fi_progress = u32;
 pub type fi_threading = u32;
@@ -31,17 +31,17 @@ pub type fi_cq_format = u32;
 pub type fi_wait_obj = u32;
 pub type fi_cq_wait_cond = u32;
 
-/// `FI_VERSION(major, minor)`: how a version is passed and reported.
+/// Encodes a version as libfabric passes and reports it (`FI_VERSION(major, minor)`).
 pub const fn fi_version(major: u32, minor: u32) -> u32 {
     (major << 16) | (minor & 0xffff)
 }
 
-/// The major half of a version.
+/// Returns the major part of a version.
 pub const fn fi_major(version: u32) -> u32 {
     version >> 16
 }
 
-/// The minor half of a version.
+/// Returns the minor part of a version.
 pub const fn fi_minor(version: u32) -> u32 {
     version & 0xffff
 }
@@ -76,20 +76,20 @@ c_constants! {
         // Flags of one call each, sharing bits with the above.
         FI_CLAIM = 1 << 59;
 
-        // Mode: what the provider wants of its user.
+        // Mode bits: requirements of the provider.
         FI_CONTEXT = 1 << 59;
         FI_MSG_PREFIX = 1 << 58;
         FI_ASYNC_IOV = 1 << 57;
         FI_RX_CQ_DATA = 1 << 56;
         FI_LOCAL_MR = 1 << 55;
         FI_CONTEXT2 = 1 << 52;
-        /// Taken back by 2.x, still offered by `ofi_rxm` of 1.17.
+        /// Removed in 2.x, still offered by `ofi_rxm` of 1.17.
         [earlier] FI_BUFFERED_RECV = 1 << 51;
 
         // Message order.
         FI_ORDER_SAS = 1 << 8;
 
-        // Addresses and keys that are none.
+        // Values for "no address" and "no key".
         FI_ADDR_UNSPEC = u64::MAX;
         FI_ADDR_NOTAVAIL = u64::MAX;
         FI_KEY_NOTAVAIL = u64::MAX;
@@ -135,7 +135,7 @@ c_constants! {
         FI_EP_DGRAM = 2;
         FI_EP_RDM = 3;
 
-        // Protocols: two endpoints understand each other when theirs is the same.
+        // Protocols: two endpoints can communicate if theirs are equal.
         FI_PROTO_UNSPEC = 0;
         FI_PROTO_RDMA_CM_IB_RC = 1;
         FI_PROTO_RXM = 11;
@@ -163,7 +163,7 @@ c_constants! {
     }
 
     usize {
-        // Classes, as `fid.fclass` holds them.
+        // Object classes in `fid.fclass`.
         FI_CLASS_FABRIC = 1;
         FI_CLASS_DOMAIN = 2;
         FI_CLASS_EP = 3;
@@ -194,7 +194,7 @@ c_constants! {
         FI_OPT_ENDPOINT = 0;
         FI_OPT_MIN_MULTI_RECV = 0;
 
-        // Errors, positive; calls return them negated. Below 256 they are the system's.
+        // Errors, positive; calls return them negated. Below 256 they equal the system's.
         FI_EINTR = libc::EINTR;
         FI_EIO = libc::EIO;
         FI_EBADF = libc::EBADF;

@@ -1,5 +1,4 @@
-//! Macros for definitions that also record their layout, for a test that compares them with C's
-//! headers.
+//! Macros for definitions that also record their layout, for a test that compares them with C's headers.
 //!
 //! ```text
 //!   c_structs! { pub struct x { a: u64, } }      c_constants! { FI_MSG: u64 = 1 << 1; }
@@ -13,71 +12,71 @@
 //! Owns: the macros, and their records.
 //! Out of scope: libfabric.
 //!
-//! A definition cannot exist without its record: both come from one macro call, and each file of
-//! definitions is one call for its structs and one for its constants.
+//! A definition cannot exist without its record: one macro call generates both, and each file of definitions has one call
+//! for its structs and one for its constants.
 
-/// The versions of libfabric that have a member or constant, seen from 1.17.
+/// Versions of libfabric that have a member or constant, relative to 1.17.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Every version from the oldest we load to the newest we know.
+    /// In every version from the oldest that we load to the newest known.
     Always,
-    /// Came after 1.17.
+    /// Added after 1.17.
     Later,
-    /// Had gone from the headers of 2.x.
+    /// Removed from the headers of 2.x.
     Earlier,
 }
 
-/// The relation of the size of a struct of ours to the library's.
+/// Size of a struct of ours relative to the library's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All that the newest version we know has.
+    /// As large as in the newest version known.
     Whole,
-    /// The part that all versions have; the library allocates it, and more may follow.
+    /// The part that all versions have; the library allocates the struct, and more may follow.
     Prefix,
 }
 
-/// A member of a struct.
+/// Member of a struct.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// Its name, perhaps with Rust's `r#`.
+    /// Name of the member, perhaps with Rust's `r#`.
     pub name: &'static str,
-    /// Its offset.
+    /// Offset in the struct, in bytes.
     pub offset: usize,
-    /// Its size.
+    /// Size in bytes.
     pub size: usize,
-    /// Its type as Rust spells it.
+    /// Type, as Rust spells it.
     pub ty: &'static str,
-    /// The versions that have it.
+    /// Versions that have the member.
     pub presence: Presence,
 }
 
-/// A struct and its members.
+/// Struct and its members.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Its name, the same in C behind `struct`.
+    /// Name of the struct, equal to C's after `struct`.
     pub name: &'static str,
-    /// Its size here.
+    /// Size here, in bytes.
     pub size: usize,
-    /// Its alignment here.
+    /// Alignment here, in bytes.
     pub align: usize,
-    /// The relation of the size to the library's.
+    /// Size relative to the library's.
     pub extent: Extent,
-    /// Its members, in order.
+    /// Members, in order.
     pub members: &'static [Member],
 }
 
-/// A constant and its value.
+/// Constant and its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
-    /// Its name, the same in C.
+    /// Name of the constant, equal to C's.
     pub name: &'static str,
-    /// Its value, widened.
+    /// Value, widened.
     pub value: u64,
-    /// The versions that have it.
+    /// Versions that have the constant.
     pub presence: Presence,
 }
 
-/// The word before a name: none, `later` or `earlier`; `whole` or `prefix`.
+/// Converts the attribute before a name: none, `later` or `earlier`; `whole` or `prefix`.
 macro_rules! record {
     (presence) => {
         $crate::abi::layout::Presence::Always
@@ -96,7 +95,7 @@ macro_rules! record {
     };
 }
 
-/// Structs of data: `[whole] pub struct name { /// doc  member: type, [later] member: type, }`.
+/// Defines data structs: `[whole] pub struct name { /// doc  member: type, [later] member: type, }`.
 macro_rules! c_structs {
     ($(
         $(#[$meta:meta])*
@@ -113,13 +112,13 @@ macro_rules! c_structs {
             }
 
             impl $name {
-                /// All zero, and null.
+                /// All members zero or null.
                 // SAFETY: numbers, raw pointers and structs of these.
                 pub const EMPTY: Self = unsafe { std::mem::zeroed() };
             }
         )+
 
-        /// Every struct of this file.
+        /// Layouts of all structs of this file.
         pub(super) const LAYOUTS: &[$crate::abi::layout::Layout] = &[$(
             $crate::abi::layout::Layout {
                 name: stringify!($name),
@@ -140,9 +139,9 @@ macro_rules! c_structs {
     };
 }
 
-/// Operation tables: `pub struct name at object.member { /// doc  operation: (first; argument: type, ...) -> type => call, }`.
-/// Each gets the leading `size` that all of libfabric's tables have, `EMPTY`, to fill in, and the calls that
-/// are named. An operation without a signature is not called.
+/// Defines operation tables: `pub struct name at object.member { /// doc  operation: (first; argument: type, ...) ->
+/// type => call, }`. Each gets the leading `size` of all libfabric tables, `EMPTY`, and the named calls. An operation
+/// without a signature is never called.
 macro_rules! c_tables {
     ($(
         $(#[$meta:meta])*
@@ -158,8 +157,7 @@ macro_rules! c_tables {
             #[repr(C)]
             #[derive(Clone, Copy, Debug)]
             pub struct $name {
-                /// The bytes of the table as its provider was compiled: what lies beyond is not
-                /// there.
+                /// Bytes of the table as compiled into its provider; members beyond do not exist.
                 pub size: usize,
                 $(
                     $(#[$doc])*
@@ -168,13 +166,13 @@ macro_rules! c_tables {
             }
 
             impl $name {
-                /// A table of full size without a single operation.
+                /// Table of full size without any operation.
                 pub const EMPTY: Self = Self { size: size_of::<Self>(), $( $member: None, )+ };
             }
         )+
 
-        /// The calls through these tables; [`crate::calls`] says what they rely on.
-        // The argument lists are libfabric's.
+        /// Calls through these tables; [`crate::calls`] has their safety contract.
+        // libfabric defines the argument lists.
         #[allow(clippy::too_many_arguments, clippy::missing_safety_doc)]
         pub mod operations {
             use super::*;
@@ -184,7 +182,7 @@ macro_rules! c_tables {
             )?)?)+)+
         }
 
-        /// Every table of this file.
+        /// Layouts of all tables of this file.
         pub(super) const TABLES: &[$crate::abi::layout::Layout] = &[$(
             $crate::abi::layout::Layout {
                 name: stringify!($name),
@@ -214,7 +212,7 @@ macro_rules! c_tables {
     };
 }
 
-/// An operation: its type, the same as text, and its call; and `get`, an `Option` of the function in a table.
+/// Expands an operation to its type, its type as text, or its call; and `get` to the `Option` of a table's function.
 macro_rules! operation {
     (type) => {
         Option<unsafe extern "C" fn()>
@@ -238,8 +236,8 @@ macro_rules! operation {
             // SAFETY: an open object.
             let table = unsafe { (*object).$table };
             match operation!(get table, $name, $member) {
-                // SAFETY: the caller's word, as the documentation of `calls` has it; the first member
-                // of every object is its `fid`.
+                // SAFETY: guaranteed by the caller, as documented in `calls`; the first member of every object is its
+                // `fid`.
                 Some(call) => unsafe { call(object.cast() $(, $arg)*) },
                 None => -$crate::abi::FI_ENOSYS as _,
             }
@@ -257,21 +255,21 @@ macro_rules! operation {
             if size < end {
                 None
             } else {
-                // SAFETY: the member lies within the size the provider gave.
+                // SAFETY: the member lies within the size that the provider gave.
                 unsafe { (*table).$member }
             }
         }
     }};
 }
 
-/// Constants: `type { [later] NAME = value; ... }`, a group for each type.
+/// Defines constants: `type { [later] NAME = value; ... }`, a group per type.
 macro_rules! c_constants {
     ($( $(#[$group:meta])* $ty:ty {
         $( $(#[$doc:meta])* $([$when:ident])? $name:ident = $value:expr; )+
     } )+) => {
         $($( $(#[$doc])* pub const $name: $ty = $value; )+)+
 
-        /// Every constant of this file.
+        /// All constants of this file.
         pub const CONSTANTS: &[$crate::abi::layout::Constant] = &[$($(
             $crate::abi::layout::Constant {
                 name: stringify!($name),

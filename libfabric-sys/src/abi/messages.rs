@@ -4,106 +4,106 @@
 //!   post:      fi_msg    with iovec[], desc[]
 //!                 context ---+
 //!   complete:  fi_cq_entry  <  fi_cq_msg_entry  <  fi_cq_tagged_entry
-//!              op_context <--- each the beginning of the next, by the queue's format
-//!              fi_cq_err_entry: all of it, and what went wrong
+//!              op_context <--- each is a prefix of the next; the queue's format decides
+//!              fi_cq_err_entry: all members, and the error
 //! ```
 //!
-//! Owns: their layouts. `fi_cq_err_entry` is the one that grew.
+//! Owns: their layouts. Only `fi_cq_err_entry` has grown.
 
 use libc::{c_int, c_void, iovec};
 
 use super::constants::fi_addr_t;
 
 c_structs! {
-    /// A message, for `fi_sendmsg` and `fi_recvmsg`.
+    /// Message for `fi_sendmsg` and `fi_recvmsg`.
     [whole] pub struct fi_msg {
-        /// Its segments.
+        /// Segments of the message.
         msg_iov: *const iovec,
-        /// Descriptors from `fi_mr_desc`, one for each segment, or null.
+        /// Descriptors from `fi_mr_desc`, one per segment, or null.
         desc: *mut *mut c_void,
-        /// The number of segments.
+        /// Number of segments.
         iov_count: usize,
-        /// The peer.
+        /// Handle of the peer.
         addr: fi_addr_t,
-        /// Comes back with the completion.
+        /// Context that the completion returns.
         context: *mut c_void,
         /// Immediate data, with `FI_REMOTE_CQ_DATA`.
         data: u64,
     }
 
-    /// Room the provider uses while an operation is outstanding, with `FI_CONTEXT`.
+    /// Memory that the provider uses while an operation is outstanding, with `FI_CONTEXT`.
     [whole] pub struct fi_context {
-        /// The provider's.
+        /// Private to the provider.
         internal: [*mut c_void; 4],
     }
 
-    /// Room the provider uses while an operation is outstanding, with `FI_CONTEXT2`.
+    /// Memory that the provider uses while an operation is outstanding, with `FI_CONTEXT2`.
     [whole] pub struct fi_context2 {
-        /// The provider's.
+        /// Private to the provider.
         internal: [*mut c_void; 8],
     }
 
-    /// A completion, `FI_CQ_FORMAT_CONTEXT`.
+    /// Completion in `FI_CQ_FORMAT_CONTEXT`.
     [whole] pub struct fi_cq_entry {
-        /// The operation's context.
+        /// Context of the operation.
         op_context: *mut c_void,
     }
 
-    /// A completion, `FI_CQ_FORMAT_MSG`.
+    /// Completion in `FI_CQ_FORMAT_MSG`.
     [whole] pub struct fi_cq_msg_entry {
-        /// The operation's context.
+        /// Context of the operation.
         op_context: *mut c_void,
-        /// Flags: the kind of operation, and more.
+        /// Kind of operation, and other flags.
         flags: u64,
         /// Bytes received; undefined for sends.
         len: usize,
     }
 
-    /// A completion, `FI_CQ_FORMAT_TAGGED`.
+    /// Completion in `FI_CQ_FORMAT_TAGGED`.
     [whole] pub struct fi_cq_tagged_entry {
-        /// The operation's context.
+        /// Context of the operation.
         op_context: *mut c_void,
-        /// Flags: the kind of operation, and more.
+        /// Kind of operation, and other flags.
         flags: u64,
         /// Bytes received; undefined for sends.
         len: usize,
-        /// The address of the message in a multi-receive buffer; undefined otherwise.
+        /// Address of the message in a multi-receive buffer; undefined otherwise.
         buf: *mut c_void,
         /// Immediate data, with `FI_REMOTE_CQ_DATA` in `flags`.
         data: u64,
-        /// The tag of a received tagged message.
+        /// Tag of a received tagged message.
         tag: u64,
     }
 
-    /// A failed operation, from `fi_cq_readerr`. Versions before 1.20 write all but `src_addr`.
+    /// Failed operation, from `fi_cq_readerr`. Versions before 1.20 write all members but `src_addr`.
     ///
-    /// `err_data` and `err_data_size` are read by the library too: where the size is not zero it
-    /// copies there, where it is zero it points to memory of its own, valid until the next read
-    /// of the queue. Start from [`fi_cq_err_entry::EMPTY`].
+    /// The library also reads `err_data` and `err_data_size`: if the size is not zero, it copies data there; if it is
+    /// zero, it sets `err_data` to memory of its own, valid until the next read of the queue. Start from
+    /// [`fi_cq_err_entry::EMPTY`].
     [whole] pub struct fi_cq_err_entry {
-        /// The operation's context.
+        /// Context of the operation.
         op_context: *mut c_void,
-        /// Flags: the kind of operation, and more.
+        /// Kind of operation, and other flags.
         flags: u64,
         /// Bytes received.
         len: usize,
-        /// The address of the message in a multi-receive buffer.
+        /// Address of the message in a multi-receive buffer.
         buf: *mut c_void,
         /// Immediate data.
         data: u64,
-        /// The tag.
+        /// Tag of the message.
         tag: u64,
         /// Bytes that did not fit.
         olen: usize,
-        /// The error: `FI_E*`, positive by the manual; `shm` of 1.17 gives it negated.
+        /// Error `FI_E*`, positive by the manual; `shm` of 1.17 negates it.
         err: c_int,
-        /// The provider's code for it.
+        /// Provider's code for the error.
         prov_errno: c_int,
-        /// More about it.
+        /// Provider-specific data about the error.
         err_data: *mut c_void,
-        /// Bytes at `err_data`.
+        /// Size of `err_data`, in bytes.
         err_data_size: usize,
-        /// The sender, with `FI_SOURCE_ERR`.
+        /// Address of the sender, with `FI_SOURCE_ERR`.
         [later] src_addr: fi_addr_t,
     }
 }

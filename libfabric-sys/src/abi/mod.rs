@@ -1,4 +1,4 @@
-//! libfabric's binary interface: the types and numbers of its headers, as much as an RDM user needs.
+//! Binary interface of libfabric: the types and numbers of its headers that an RDM or DGRAM user needs.
 //!
 //! ```text
 //!   constants.rs   masks, enumerations, commands, options, errors
@@ -6,16 +6,16 @@
 //!   objects.rs     fid_*                               allocated by the provider
 //!   tables.rs      fi_ops_*, their operations          allocated by the provider
 //!   messages.rs    fi_msg*, completions, contexts      allocated by the user
-//!   attributes.rs  fi_cq_attr, fi_av_attr, fi_mr_attr  allocated by the user
-//!   layout.rs      what all of it looks like, for the test that compares it with C
+//!   attributes.rs  fi_cq_attr, fi_av_attr              allocated by the user
+//!   layout.rs      records of all layouts, for the test that compares them with C
 //! ```
 //!
-//! Owns: layouts that fit 1.9 to 2.x at once, on 64-bit Linux.
+//! Owns: layouts that suit 1.9 to 2.x at once, on 64-bit Linux.
 //! Out of scope: loading, calling, policy.
 
-// C's names are kept, so that the manual's and this code's say the same.
+// C's names are kept, so that they match the manual's.
 #![allow(non_camel_case_types)]
-// C's argument lists are as long as they are.
+// C's argument lists are long.
 #![allow(clippy::type_complexity)]
 
 #[macro_use]
@@ -36,7 +36,7 @@ pub use messages::*;
 pub use objects::*;
 pub use tables::*;
 
-// Offsets were compared on 64-bit only, and the casts of sizes rely on it.
+// Offsets were compared on 64-bit only, and casts of sizes rely on it.
 const _: () = assert!(size_of::<usize>() == 8);
 
 /// Every struct and table defined here, file by file.

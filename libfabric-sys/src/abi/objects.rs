@@ -3,20 +3,20 @@
 //! ```text
 //!   fid_ep                                     fi_ops_msg
 //!   +---------------------+                    +-----------+
-//!   | fid: class, context |                    | size      |  bytes the provider has
+//!   | fid: class, context |                    | size      |  bytes of the provider's table
 //!   |      ops -> fi_ops  |  close, bind,      | recv      |
 //!   | ops -> fi_ops_ep    |  control           | recvv     |
 //!   | cm, msg, rma,       |------------------->| ...       |
 //!   | tagged, ...         |                    | injectdata|
 //!   +---------------------+                    +-----------+  a member at or past `size`
-//!                                                             must not be looked at
+//!                                                             must not be read
 //! ```
 //!
-//! Owns: the objects, and the names of what is only ever passed on. None of them has grown. The
-//! tables' contents are in `tables.rs`.
+//! Owns: the objects, and opaque types that are only passed on. None of the objects has grown. The tables' contents are
+//! in `tables.rs`.
 //!
-//! A provider may allocate an object no longer than what its user asked for: an endpoint opened
-//! without `FI_RMA` need not have a `rma` table, and the pointer then is null or not there.
+//! A provider may allocate an object no larger than requested: an endpoint opened without `FI_RMA` may lack a `rma`
+//! table, and the pointer is then null or not even allocated.
 
 use libc::c_void;
 
@@ -25,7 +25,7 @@ use super::tables::{
     fi_ops_msg, fi_ops_rma, fi_ops_tagged,
 };
 
-/// Types of which only the address is ever passed on.
+/// Defines types of which only the address is passed on.
 macro_rules! opaque {
     ($($(#[$doc:meta])* $name:ident)+) => {$(
         $(#[$doc])*
@@ -38,84 +38,84 @@ macro_rules! opaque {
 }
 
 opaque! {
-    /// A wait set, no longer in use.
+    /// Wait set, no longer in use.
     fid_wait
-    /// A card.
+    /// Description of a card.
     fid_nic
-    /// A context on an accelerator.
+    /// Context on an accelerator.
     fid_xpu_ctx
 }
 
 c_structs! {
-    /// The beginning of every object.
+    /// Header of every object.
     [whole] pub struct fid {
-        /// `FI_CLASS_*`.
+        /// Class of the object, `FI_CLASS_*`.
         fclass: usize,
-        /// The user's.
+        /// Context of the user.
         context: *mut c_void,
         /// Operations of every object.
         ops: *mut fi_ops,
     }
 
-    /// An open fabric.
+    /// Open fabric.
     [whole] pub struct fid_fabric {
-        /// The common beginning.
+        /// Common header.
         fid: fid,
         /// Operations of a fabric.
         ops: *mut fi_ops_fabric,
-        /// The version of the interface it was opened with.
+        /// Version of the interface with which it was opened.
         api_version: u32,
     }
 
-    /// An open domain.
+    /// Open domain.
     [whole] pub struct fid_domain {
-        /// The common beginning.
+        /// Common header.
         fid: fid,
         /// Operations of a domain.
         ops: *mut fi_ops_domain,
-        /// Registrations.
+        /// Operations that register memory.
         mr: *mut fi_ops_mr,
     }
 
-    /// An open endpoint. Tables of operations that are not called follow.
+    /// Open endpoint. Tables of operations that are never called follow.
     [prefix] pub struct fid_ep {
-        /// The common beginning.
+        /// Common header.
         fid: fid,
         /// Operations of an endpoint.
         ops: *mut fi_ops_ep,
-        /// Names and connections.
+        /// Operations on names and connections.
         cm: *mut fi_ops_cm,
-        /// Messages.
+        /// Operations on messages.
         msg: *mut fi_ops_msg,
-        /// Remote memory.
+        /// Operations on remote memory.
         rma: *mut fi_ops_rma,
-        /// Tagged messages.
+        /// Operations on tagged messages.
         tagged: *mut fi_ops_tagged,
     }
 
-    /// An open completion queue.
+    /// Open completion queue.
     [whole] pub struct fid_cq {
-        /// The common beginning.
+        /// Common header.
         fid: fid,
         /// Operations of a completion queue.
         ops: *mut fi_ops_cq,
     }
 
-    /// An open address vector.
+    /// Open address vector.
     [whole] pub struct fid_av {
-        /// The common beginning.
+        /// Common header.
         fid: fid,
         /// Operations of an address vector.
         ops: *mut fi_ops_av,
     }
 
-    /// A registration of memory.
+    /// Memory registration.
     [whole] pub struct fid_mr {
-        /// The common beginning.
+        /// Common header.
         fid: fid,
-        /// Goes with the memory into local operations.
+        /// Descriptor for local operations on the memory.
         mem_desc: *mut c_void,
-        /// Goes with the memory into the peer's operations.
+        /// Key for the peer's operations on the memory.
         key: u64,
     }
 }

@@ -1,13 +1,13 @@
-//! The tables of operations, up to the last one that is called, and the calls.
+//! Tables of operations, up to the last one that is called, and the calls.
 //!
 //! ```text
 //!   every table:   size | operation | operation | ...  | operation | ...
 //!                   |                                  ^ ours ends
-//!                   `- says where this provider's ends; a member beyond it is not there
+//!                   `- gives the end of this provider's table; later members do not exist
 //! ```
 //!
-//! Owns: the place of these operations, and the signature of each that is called, under the name
-//! that libfabric's headers give the call. Tables have only ever grown at the end.
+//! Owns: the position of these operations, and the signature of each called one, under the name of libfabric's headers.
+//! Tables have only ever grown at the end.
 
 use libc::{c_char, c_int, c_void};
 
@@ -20,11 +20,11 @@ use super::objects::{fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric, fid_mr
 c_tables! {
     /// Operations of every object.
     pub struct fi_ops at fid.ops {
-        /// Ends the object, after all that was opened from it.
+        /// Closes the object, after all that was opened from it.
         close: (*mut fid;) -> c_int => fi_close,
-        /// Joins it to another.
+        /// Binds the object to another.
         bind: (*mut fid; bfid: *mut fid, flags: u64) -> c_int => fi_bind,
-        /// Gives it a command: `FI_ENABLE`, `FI_GETWAIT`.
+        /// Executes a command: `FI_ENABLE`, `FI_GETWAIT`.
         control: (*mut fid; command: c_int, arg: *mut c_void) -> c_int => fi_control,
     }
 
@@ -40,8 +40,8 @@ c_tables! {
         eq_open,
         /// Opens a wait set.
         wait_open,
-        /// Whether one may sleep on these objects' descriptors: 0, or `-FI_EAGAIN` when there is
-        /// something to be read first.
+        /// Returns 0 if a thread may sleep on these objects' descriptors, or `-FI_EAGAIN` if there are events to read
+        /// first.
         trywait: (*mut fid_fabric; fids: *mut *mut fid, count: c_int) -> c_int => fi_trywait,
     }
 
@@ -73,8 +73,8 @@ c_tables! {
 
     /// Operations of an endpoint.
     pub struct fi_ops_ep at fid_ep.ops {
-        /// Asks for the operation with this context to be given up. Whether it was shows in the
-        /// completion queue; that of a send usually is not.
+        /// Requests the cancellation of the operation with this context. The completion queue shows whether it was
+        /// cancelled; a send usually is not.
         cancel: (*mut fid; context: *mut c_void) -> isize => fi_cancel,
         /// Reads an option.
         getopt: (
@@ -88,10 +88,9 @@ c_tables! {
 
     /// Names and connections.
     pub struct fi_ops_cm at fid_ep.cm {
-        /// Chooses the endpoint's address.
+        /// Sets the endpoint's address.
         setname,
-        /// The endpoint's address. `-FI_ETOOSMALL` with the length it takes when there is too
-        /// little room.
+        /// Returns the endpoint's address; `-FI_ETOOSMALL` and the required length if the buffer is too small.
         getname: (*mut fid; addr: *mut c_void, addrlen: *mut usize) -> c_int => fi_getname,
     }
 
@@ -104,7 +103,7 @@ c_tables! {
         ) -> isize => fi_recv,
         /// Posts several segments.
         recvv,
-        /// Posts, with flags.
+        /// Posts a receive with flags.
         recvmsg: (*mut fid_ep; msg: *const fi_msg, flags: u64) -> isize => fi_recvmsg,
         /// Sends one buffer.
         send: (
@@ -113,9 +112,9 @@ c_tables! {
         ) -> isize => fi_send,
         /// Sends several segments.
         sendv,
-        /// Sends, with flags.
+        /// Sends with flags.
         sendmsg: (*mut fid_ep; msg: *const fi_msg, flags: u64) -> isize => fi_sendmsg,
-        /// Sends a copy; the buffer is free again, there is no completion.
+        /// Sends a copy; the buffer can be reused at once, and there is no completion.
         inject: (
             *mut fid_ep; buf: *const c_void, len: usize, dest_addr: fi_addr_t,
         ) -> isize => fi_inject,
@@ -130,7 +129,7 @@ c_tables! {
         ) -> isize => fi_trecv,
         /// Posts several segments.
         recvv,
-        /// Posts, with flags; also looks, claims and discards.
+        /// Posts a receive with flags; also peeks, claims and discards.
         recvmsg,
         /// Sends one buffer.
         send: (
@@ -139,15 +138,15 @@ c_tables! {
         ) -> isize => fi_tsend,
         /// Sends several segments.
         sendv,
-        /// Sends, with flags.
+        /// Sends with flags.
         sendmsg,
-        /// Sends a copy; the buffer is free again, there is no completion.
+        /// Sends a copy; the buffer can be reused at once, and there is no completion.
         inject: (
             *mut fid_ep; buf: *const c_void, len: usize, dest_addr: fi_addr_t, tag: u64,
         ) -> isize => fi_tinject,
     }
 
-    /// Remote memory.
+    /// Operations on remote memory.
     pub struct fi_ops_rma at fid_ep.rma {
         /// Reads remote memory into one buffer.
         read: (
@@ -158,19 +157,19 @@ c_tables! {
 
     /// Operations of a completion queue.
     pub struct fi_ops_cq at fid_cq.ops {
-        /// Takes up to `count` completions out.
+        /// Reads and removes up to `count` completions.
         read: (*mut fid_cq; buf: *mut c_void, count: usize) -> isize => fi_cq_read,
-        /// Takes completions out, with their senders.
+        /// Reads and removes completions, with their senders.
         readfrom,
-        /// Takes the failed one out, after `-FI_EAVAIL`.
+        /// Reads and removes the failed completion after `-FI_EAVAIL`.
         readerr: (*mut fid_cq; buf: *mut fi_cq_err_entry, flags: u64) -> isize,
-        /// Waits for completions and takes them out.
+        /// Waits for completions, and reads and removes them.
         sread,
-        /// Waits for completions and takes them out, with their senders.
+        /// Waits for completions, and reads and removes them, with their senders.
         sreadfrom,
         /// Wakes the waiters.
         signal,
-        /// The provider's words for its error.
+        /// Returns the provider's text for its error.
         strerror: (
             *mut fid_cq; prov_errno: c_int, err_data: *const c_void, buf: *mut c_char, len: usize,
         ) -> *const c_char,
@@ -178,8 +177,8 @@ c_tables! {
 
     /// Operations of an address vector.
     pub struct fi_ops_av at fid_av.ops {
-        /// Adds `count` addresses: how many were, each with its `fi_addr_t`, `FI_ADDR_NOTAVAIL` for
-        /// those that were not.
+        /// Adds `count` addresses; returns the number added, and each one's `fi_addr_t`, `FI_ADDR_NOTAVAIL` for failed
+        /// ones.
         insert: (
             *mut fid_av; addr: *const c_void, count: usize, fi_addr: *mut fi_addr_t, flags: u64,
             context: *mut c_void,
@@ -188,7 +187,7 @@ c_tables! {
         insertsvc,
         /// Adds a range of addresses by name.
         insertsym,
-        /// Takes addresses out.
+        /// Removes addresses.
         remove: (
             *mut fid_av; fi_addr: *mut fi_addr_t, count: usize, flags: u64,
         ) -> c_int => fi_av_remove,
