@@ -1,4 +1,4 @@
-//! Counters: each is declared once, with its label and its sentence.
+//! Counters: each is declared once, with its label and its description.
 //!
 //! ```text
 //!   counters! { pub struct Stats("") { Count matched: u64 = "messages that found ..", } }
@@ -11,24 +11,24 @@
 /// A counter, as tools show it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counter {
-    /// Its name: letters, digits and `_`, shorter than 32 bytes.
+    /// Name: letters, digits and `_`, shorter than 32 bytes.
     pub label: &'static str,
-    /// The way its value changes.
+    /// Kind: a count or a level.
     pub kind: CounterKind,
-    /// Its meaning, in one sentence without a full stop.
+    /// Meaning, in one sentence without a full stop.
     pub about: &'static str,
 }
 
-/// The kind of a value.
+/// Kind of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CounterKind {
-    /// Only up, from 0 when the endpoint is opened.
+    /// Counts up only, from 0 when the endpoint is opened.
     Count,
-    /// Up and down: what there is now.
+    /// Current value, which goes up and down.
     Level,
 }
 
-/// A structure of counters, whose labels have a prefix.
+/// Declares a structure of counters, whose labels have a prefix.
 #[macro_export]
 macro_rules! counters {
     (
@@ -44,14 +44,14 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// Each of them.
+            /// Descriptions of all counters.
             pub const COUNTERS: [$crate::Counter; [$(stringify!($field)),+].len()] = [$($crate::Counter {
                 label: concat!($prefix, stringify!($field)),
                 kind: $crate::CounterKind::$kind,
                 about: $about,
             }),+];
 
-            /// Their values, in the same order.
+            /// Returns the values, in the order of [`Self::COUNTERS`].
             pub const fn values(&self) -> [u64; Self::COUNTERS.len()] {
                 [$(self.$field as u64),+]
             }

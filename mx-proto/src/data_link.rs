@@ -1,11 +1,11 @@
-//! The data links of one session: their state, without what leads to it.
+//! State of the data links of one session.
 //!
 //! ```text
 //!   DataLinkSet --> DataLink, DataLink, ...      by number: 1, 2, 3, ... in the order in which they were begun
 //!                      `- stage, room        Open ones carry parts of large messages
 //! ```
 //!
-//! Owns: the links that a session has now, and the history that decides when the next one is dialled.
+//! Owns: the session's current data links, and the history that decides when the next one is dialled.
 //! Cost: a session without data links holds one empty pointer.
 
 use crate::ids::LinkId;
@@ -14,50 +14,48 @@ use crate::time::Instant;
 use smallvec::SmallVec;
 use std::time::Duration;
 
-/// The data links of a session, and what is known of its last ones.
+/// Data links of a session, and the history of its earlier ones.
 #[derive(Debug)]
 pub(crate) struct DataLinkSet {
-    /// The links, in the order in which they were begun.
+    /// Links, in the order in which they were begun.
     pub(crate) links: SmallVec<[DataLink; 1]>,
-    /// Number of the last one; 0: there has been none.
+    /// Number of the last link begun; 0: none so far.
     pub(crate) last: u32,
-    /// Limit of links at a time, the smaller one of both sides, once the first answer has told that of the peer; 1 before.
+    /// Maximum number of links at a time: the smaller limit of both sides, once the first answer has carried the
+    /// peer's; 1 before.
     pub(crate) most: usize,
-    /// Links that have failed one after the other.
+    /// Number of consecutive failed links.
     pub(crate) failures: u32,
-    /// The time before which none is dialled.
+    /// Earliest time to dial the next link.
     pub(crate) again_at: Instant,
-    /// A timer is set for the next look at the links.
+    /// Whether a timer is set for the next check of the links.
     pub(crate) watched: bool,
 }
 
-/// A data link of the session.
 #[derive(Debug)]
 pub(crate) struct DataLink {
     pub(crate) number: u32,
     pub(crate) tx: Tx,
     pub(crate) stage: Stage,
-    /// Looks since it opened.
+    /// Checks since the link opened.
     pub(crate) looks: u32,
-    /// Looks since bytes last came or went.
+    /// Checks since bytes last came or went.
     pub(crate) unused: u32,
-    /// Looks since bytes last came, while some were awaited.
+    /// Consecutive checks without a byte of the data awaited, or without the peer's answer.
     pub(crate) stalled: u32,
 }
 
-/// The state of a data link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// The port has not connected it yet.
+    /// Waiting for the port to connect the link.
     Dialled,
-    /// Its Attach has gone.
+    /// Attach sent; waiting for the answer.
     Asked,
-    /// Data goes over the link: both sides have proven that it is the session's.
+    /// Carrying data: both sides have proven that the link belongs to the session.
     Open,
 }
 
 impl DataLinkSet {
-    /// No link yet.
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             links: SmallVec::new(),
@@ -69,7 +67,7 @@ impl DataLinkSet {
         }
     }
 
-    /// Adds a link, whose number is the last one from now on.
+    /// Adds a link and records its number as the last one.
     pub(crate) fn add(&mut self, link: LinkId, number: u32, stage: Stage) {
         self.last = number;
         self.links.push(DataLink {
@@ -82,24 +80,22 @@ impl DataLinkSet {
         });
     }
 
-    /// The link of a number.
     pub(crate) fn of(&mut self, number: u32) -> Option<&mut DataLink> {
         self.links.iter_mut().find(|of| of.number == number)
     }
 
-    /// The link that the port calls `link`.
+    /// Returns the link that the port calls `link`.
     pub(crate) fn by_link(&mut self, link: LinkId) -> Option<&mut DataLink> {
         self.links.iter_mut().find(|of| of.tx.link() == link)
     }
 
-    /// Takes the link of a number out.
     pub(crate) fn take(&mut self, number: u32) -> Option<DataLink> {
         let nth = self.links.iter().position(|of| of.number == number)?;
         Some(self.links.remove(nth))
     }
 
-    /// Records that a link has failed: the next one is dialled at once, and after two failures in a row later and later. A
-    /// row ends when the session has worked for a while without another one.
+    /// Records that a link has failed. The next one is dialled at once after the first failure in a row, and after
+    /// growing pauses from the second on. A row ends when the session has worked for a while without another failure.
     pub(crate) fn fail(&mut self, now: Instant) {
         self.failures += 1;
         let pause = match self.failures {

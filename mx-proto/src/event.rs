@@ -3,48 +3,48 @@
 use crate::ids::{EndpointId, EntryId, MatchBits, NicId, RemoteId, SessionId};
 use crate::status::{DownReason, OpKind, Status};
 
-/// The identity of an endpoint.
+/// Identity of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// Its network interface.
+    /// Network interface of the endpoint.
     pub nic: NicId,
-    /// Its number there.
+    /// Number of the endpoint on that interface.
     pub endpoint: EndpointId,
     /// Number of this life of the endpoint.
     pub session: SessionId,
 }
 
 impl Identity {
-    /// The part that stays the same in all of its lives.
+    /// Returns the part that stays the same in all lives of the endpoint.
     pub(crate) fn name(&self) -> (NicId, EndpointId) {
         (self.nic, self.endpoint)
     }
 }
 
-/// The end of an operation.
+/// Result of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// The kind of operation.
+    /// Kind of the operation.
     pub kind: OpKind,
-    /// The result.
+    /// Result of the operation.
     pub status: Status,
-    /// The reason for the loss of the remote with which the operation ended; `None`: it ended for another reason.
+    /// Reason for the loss of the remote, if the operation ended with it; `None` otherwise.
     pub lost: Option<DownReason>,
-    /// The other side: destination of a send, source of a receive, peer of a connect.
+    /// Peer: destination of a send, source of a receive, peer of a connect.
     pub remote: RemoteId,
-    /// The message's match bits (a receive: as sent).
+    /// Match bits of the message; of a receive, as the sender gave them.
     pub bits: MatchBits,
-    /// Bytes of the message.
+    /// Length of the message in bytes.
     pub length: u32,
-    /// Bytes that were transferred.
+    /// Number of bytes transferred.
     pub transferred: u32,
-    /// A receive that had a message, whole or not. One that is called off without leaves its message,
-    /// should it still come, to others.
+    /// Whether a receive had matched a message, whole or not. If a receive is cancelled without a match, a message that
+    /// arrives later goes to other receives.
     pub matched: bool,
 }
 
 impl Outcome {
-    /// The outcome of a receive which has got `transferred` bytes of a message.
+    /// Returns the outcome of a receive that got `transferred` bytes of a message.
     #[inline]
     pub(crate) fn received(
         status: Status,
@@ -66,31 +66,32 @@ impl Outcome {
     }
 }
 
-/// The loss of a remote, whose id is stale.
+/// Loss of a remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Down {
-    /// The remote.
+    /// Id of the lost remote, which is stale.
     pub remote: RemoteId,
-    /// The word attached to it.
+    /// Owner's word for the remote.
     pub context: u64,
-    /// Its name and session.
+    /// Name and session of the remote.
     pub identity: Identity,
-    /// The reason.
+    /// Reason for the loss.
     pub reason: DownReason,
-    /// The name that its messages have from now on, if any stay.
+    /// Id under which the remote's messages continue to exist; `None` if there are none.
     pub tombstone: Option<RemoteId>,
 }
 
-/// An event of an endpoint that its owner polls out with [`crate::Endpoint::next_event`], in the order in which they happened.
+/// Event of an endpoint. The owner polls events with [`crate::Endpoint::next_event`], in the order in which they
+/// happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event<N> {
-    /// The owner has noted this when it was asked about a message or told of the end of an operation.
+    /// The owner added this event itself while it judged a message or handled the end of an operation.
     Owner(N),
-    /// A remote is gone, not by our own [`crate::Endpoint::disconnect`]; its operations have ended before.
+    /// A remote is lost, other than by our own [`crate::Endpoint::disconnect`]; its operations have ended before.
     Down(Down),
-    /// Two remotes are of one process; perhaps repeated. Both have one word from now on: that of `other`, or that of
-    /// `one` if `other` has none. If both sides join sessions, this comes, perhaps by way of a third remote, before
-    /// anything of a second remote of that process: a message, or a connect's end.
+    /// Two remotes belong to one process; the event may be repeated. Both have one word from now on: that of `other`,
+    /// or that of `one` if `other` has none. If both sides join sessions, this event, perhaps by way of a third remote,
+    /// comes before anything else of a second remote of that process: a message, or the end of a connect.
     Joined {
         /// The first remote.
         one: RemoteId,
@@ -99,90 +100,88 @@ pub enum Event<N> {
         /// Name and session of the first remote.
         who: Identity,
     },
-    /// An undecided message can perhaps be had from [`crate::Endpoint::next_deferred`], and could not before: the bytes of
-    /// one have been fetched.
+    /// [`crate::Endpoint::next_deferred`] may return a message now that it could not return before: its data has been
+    /// fetched.
     Decidable,
-    /// The time of the [reminder](crate::Endpoint::remind) with this word has come.
+    /// A [reminder](crate::Endpoint::remind) with this word is due.
     Due(u64),
 }
 
-/// A message for which there is no posted receive.
+/// Message for which no receive is posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// The sender.
+    /// Sender of the message.
     pub source: RemoteId,
-    /// The word attached to the sender, 0 if none.
+    /// Owner's word for the sender, 0 if none was set.
     pub source_context: u64,
-    /// The sender's name and session.
+    /// Name and session of the sender.
     pub identity: Identity,
-    /// Its match bits.
+    /// Match bits of the message.
     pub bits: MatchBits,
-    /// Its length.
+    /// Length of the message in bytes.
     pub length: u32,
 }
 
-/// The owner's decision about an [`Arrival`].
+/// Decision of the owner about an [`Arrival`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The message waits for a receive as an unexpected message.
     Continue,
     /// The message has been consumed, or is not wanted.
     Finished,
-    /// The message is decided later, see [`crate::Endpoint::next_deferred`]. What comes until then is deferred as
-    /// well, without asking, so that it does not overtake this one, even if there is a receive for it.
+    /// The message is decided later; see [`crate::Endpoint::next_deferred`]. Until then, all arriving messages are
+    /// deferred, too, without asking, so that none overtakes this one, even if a receive is posted for it.
     Defer,
-    /// The message goes to the inbox and is handed out whole by [`crate::Endpoint::next_message`]; an
-    /// offered message is fetched first. One that is larger than
-    /// [`Config::fetched_max`](crate::Config::fetched_max) is dropped.
+    /// The message goes to the inbox, and [`crate::Endpoint::next_message`] returns it whole; the data of an offered
+    /// message is fetched first. A message larger than [`Config::fetched_max`](crate::Config::fetched_max) is dropped.
     Inbox {
-        /// Among which others it has its turn: a small number.
+        /// Turn in the rotation: a small number shared by messages that keep their order.
         turn: u32,
     },
 }
 
-/// A message that is handed out.
+/// A message taken from the inbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message<M> {
-    /// The turn that it was for.
+    /// Turn in which the message waited.
     pub turn: u32,
-    /// The sender; stale if it is gone meanwhile.
+    /// Sender; a stale id if the remote has been removed meanwhile.
     pub source: RemoteId,
-    /// Its match bits.
+    /// Match bits of the message.
     pub bits: MatchBits,
-    /// All of its bytes.
+    /// Data of the message.
     pub memory: M,
 }
 
-/// A message that waits for a [`Decision`]. It has to come back to [`crate::Endpoint::decide`]: the
-/// endpoint takes nothing in before.
+/// A message that waits for a [`Decision`]. It must be returned to [`crate::Endpoint::decide`]; until then the endpoint
+/// receives nothing.
 #[derive(Debug)]
 #[must_use = "the endpoint stands still until the message is decided"]
 pub struct Deferred {
-    /// The message.
+    /// Description of the message.
     pub arrival: Arrival,
     pub(crate) id: EntryId,
     pub(crate) body: Option<Vec<u8>>,
 }
 
 impl Deferred {
-    /// All of its bytes; `None` for one that has been offered, and of which the bytes are still with its
-    /// sender: because they are more than [`PREVIEW_MAX`](crate::PREVIEW_MAX), or there is no memory
-    /// for them.
+    /// Returns the data of the message. `None` if the message was offered and its data is still with the sender,
+    /// because it is longer than [`PREVIEW_MAX`](crate::PREVIEW_MAX) or there is no memory for it.
     pub fn body(&self) -> Option<&[u8]> {
         self.body.as_deref()
     }
 
-    /// The bytes that have come with the message, writable, for an owner that hands out a pointer.
+    /// Returns the data of the message, writable, for an owner that hands out a pointer.
     pub fn body_mut(&mut self) -> Option<&mut [u8]> {
         self.body.as_deref_mut()
     }
 }
 
-/// The decision about a [`Deferred`] message.
+/// Decision about a [`Deferred`] message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// The message goes into the oldest posted receive that accepts it, if one has been posted meanwhile;
-    /// otherwise it waits for one as an unexpected message.
+    /// The message goes into the oldest posted receive that accepts it, if one has been posted meanwhile; otherwise it
+    /// waits as an unexpected message.
     Continue,
     /// The message has been consumed, or is not wanted. The sender of an offered message is told.
     Finished,

@@ -1,4 +1,4 @@
-//! Ids, a type for each kind.
+//! Ids: one type for each kind.
 //!
 //! ```text
 //!   machine - NicId         an interface of a machine ("board")
@@ -15,44 +15,44 @@
 use crate::table::Key;
 use std::fmt;
 
-/// A network interface of some host, 48 bits, the same number in every process of the cluster. Programs
-/// pass it on in two halves, of 16 and 32 bits.
+/// Network interface of a machine: 48 bits, the same number in every process of the cluster. Programs pass it on in two
+/// halves, of 16 and 32 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct NicId(pub u64);
 
 impl NicId {
-    /// The largest.
+    /// Largest id.
     pub const MAX: Self = Self((1 << 48) - 1);
 
-    /// An id from outside. `None` if it has more than 48 bits.
+    /// Makes an id from an outside value. `None` if the value has more than 48 bits.
     #[inline]
     pub fn new(id: u64) -> Option<Self> {
         (id <= Self::MAX.0).then_some(Self(id))
     }
 }
 
-/// An endpoint of a network interface, as in `mx://host:board:endpoint`.
+/// Endpoint number on a network interface, as in `mx://host:board:endpoint`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct EndpointId(pub u32);
 
-/// Number of a life of an endpoint: drawn at random when it is opened, so that a restarted peer is told
-/// from the one before it.
+/// Number of a life of an endpoint: drawn at random when the endpoint is opened, so that a restarted peer differs from
+/// its predecessor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SessionId(pub u64);
 
-/// The 64 bits a message carries for matching.
+/// Match bits of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MatchBits(pub u64);
 
-/// A mask of match bits.
+/// Mask of match bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MatchMask(pub u64);
 
 impl MatchMask {
-    /// Every bit counts.
+    /// Compares every bit.
     pub const EXACT: Self = Self(u64::MAX);
 
-    /// `bits` with everything that does not count set to zero.
+    /// Returns `bits` with all bits outside the mask set to zero.
     #[inline]
     pub fn apply(self, bits: MatchBits) -> MatchBits {
         MatchBits(bits.0 & self.0)
@@ -69,31 +69,32 @@ macro_rules! generational {
         }
 
         impl $name {
-            /// Puts a name together from the owner's slot number and that slot's generation.
+            /// Makes an id from a slot number and that slot's generation.
             #[inline]
             pub const fn new(index: u32, generation: u32) -> Self {
                 Self { index, generation }
             }
 
-            /// The owner's slot number.
+            /// Returns the slot number.
             #[inline]
             pub const fn index(self) -> u32 {
                 self.index & (u32::MAX >> (32 - $bits))
             }
 
-            /// The number of times the slot had been used before.
+            /// Returns the number of times the slot had been used before.
             #[inline]
             pub const fn generation(self) -> u32 {
                 self.generation
             }
 
-            /// Both in one word, for the wire and for foreign context fields.
+            /// Returns index and generation in one word, for the wire and for foreign context fields.
             #[inline]
             pub const fn to_word(self) -> u64 {
                 (self.generation as u64) << 32 | self.index as u64
             }
 
-            /// The inverse of [`Self::to_word`]; the result still has to be looked up.
+            /// Returns the id of a word made by [`Self::to_word`]; it may be stale or invented, and has to be looked
+            /// up.
             #[inline]
             pub const fn from_word(word: u64) -> Self {
                 Self { index: word as u32, generation: (word >> 32) as u32 }
@@ -126,15 +127,15 @@ macro_rules! generational {
 }
 
 generational! {
-    /// A path that a port opened, or accepted, to one remote endpoint.
+    /// A connection that a port opened, or accepted, to one remote endpoint.
     LinkId, 29
 }
 generational! {
-    /// A remote endpoint this endpoint talks to.
+    /// A session with a remote endpoint.
     RemoteId, 32
 }
 generational! {
-    /// A posted operation that has not completed yet.
+    /// A posted operation: a send, receive or connect.
     RequestId, 32
 }
 generational! {
@@ -143,8 +144,7 @@ generational! {
 }
 
 impl LinkId {
-    /// The name of a link of the port with that number, 0 to 7, among several. [`LinkId::new`] makes one of
-    /// port 0.
+    /// Returns the id of this link at the port with that number, 0 to 7. [`LinkId::new`] makes an id of port 0.
     #[inline]
     #[must_use]
     pub const fn at_port(self, port: u8) -> Self {
@@ -154,26 +154,26 @@ impl LinkId {
         }
     }
 
-    /// The number of its port.
+    /// Returns the number of the link's port.
     #[inline]
     pub const fn port(self) -> u8 {
         (self.index >> 29) as u8
     }
 }
 
-/// The address of a remote endpoint.
+/// Address of a remote endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
-    /// Its network interface.
+    /// Network interface of the endpoint.
     pub nic: NicId,
-    /// Its endpoint number there.
+    /// Number of the endpoint on that interface.
     pub endpoint: EndpointId,
-    /// The port to use.
+    /// Port to use.
     pub route: Route,
 }
 
 impl Target {
-    /// The target of an endpoint over whichever port.
+    /// Returns the target of an endpoint over any port.
     pub const fn auto(nic: NicId, endpoint: EndpointId) -> Self {
         Self {
             nic,
@@ -183,7 +183,7 @@ impl Target {
     }
 }
 
-/// A request which port carries the traffic to a peer; its meaning belongs to the ports.
+/// Choice of the port for the traffic to a peer; only the ports know its meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Route(pub u8);
 

@@ -13,9 +13,8 @@
 //!                           trait Port  (local, tcp, simulator, ...)
 //! ```
 //!
-//! No sockets, no clock, no threads, no locks, no pointers, no C: time comes from a [`Clock`],
-//! bytes from a [`Memory`], packets go through a [`Port`](port::Port). Two endpoints with equal inputs give
-//! equal outputs.
+//! No sockets, clock, threads, locks, pointers or C: time comes from a [`Clock`], bytes come from a [`Memory`], and
+//! packets go through a [`Port`](port::Port). Two endpoints with equal inputs give equal outputs.
 
 mod target_check;
 

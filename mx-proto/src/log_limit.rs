@@ -1,17 +1,17 @@
-//! Limits repeated log lines.
+//! Limits on repeated log lines.
 //!
-//! Owns: the number of occurrences of each event.
+//! Owns: the count of each event.
 //! Cost: one hash for each event; at most `ENTRIES_MAX` events are remembered.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Events that have been logged, and their numbers.
+/// Counts of events that have been logged.
 #[derive(Debug)]
 pub struct LogLimit<K>(HashMap<K, u64, RandomState>);
 
-/// The maximum number of remembered events. Beyond it all are forgotten and logged again.
+/// Maximum number of remembered events. Beyond it all counts are dropped, and the events are logged again.
 const ENTRIES_MAX: usize = 4096;
 
 impl<K> Default for LogLimit<K> {
@@ -21,17 +21,17 @@ impl<K> Default for LogLimit<K> {
 }
 
 impl<K: Eq + Hash> LogLimit<K> {
-    /// Whether the event happens for the first time.
+    /// Counts an event. Returns whether it is the first of its kind.
     pub fn is_first(&mut self, what: K) -> bool {
         self.count(what) == 1
     }
 
-    /// Returns the count of an event that happens for the first time, the second, the fourth, and so on.
+    /// Counts an event. Returns the count if it is a power of two; `None` otherwise.
     pub fn again(&mut self, what: K) -> Option<u64> {
         Some(self.count(what)).filter(|times| times.is_power_of_two())
     }
 
-    /// Whether the event has happened at most `few` times, or for the 2^n-th time.
+    /// Counts an event. Returns whether the count is at most `few`, or a power of two.
     pub fn is_rare(&mut self, what: K, few: u64) -> bool {
         let times = self.count(what);
         times <= few || times.is_power_of_two()
@@ -58,7 +58,7 @@ mod tests {
             assert!(logged.is_first(what));
             assert!(!logged.is_first(what));
         }
-        // Full: it begins again.
+        // The table is full and starts over.
         assert!(logged.is_first(ENTRIES_MAX));
         assert!(logged.is_first(0));
         assert_eq!(logged.0.len(), 2);

@@ -1,47 +1,47 @@
-//! Bytes of messages, without pointers.
+//! Memory: bytes of messages, without pointers.
 //!
 //! ```text
 //!   Memory   a posted operation's buffer: segments of the application (mx-sys),
-//!            or a Vec (simulator).   visit() lends its slices, visit_mut() to fill them,
-//!            pieces() and cells() all of them at a time
+//!            or a Vec (simulator).   visit() lends its slices, visit_mut() lends them for writing,
+//!            pieces() and cells() lend all of them at a time
 //!   Source   the body of a packet that has arrived: a slice, or bytes in memory
 //!            that another process can still change (copied out, never borrowed)
 //! ```
 
 use std::cell::Cell;
 
-/// The buffer of one posted operation: a list of segments seen as one run of bytes.
+/// Buffer of one posted operation: a list of segments seen as one run of bytes.
 ///
-/// An implementation lends its bytes only during a call. The endpoint drops the value when the
-/// operation completes; from then on the bytes must not be accessed.
+/// An implementation lends its bytes only during a call. The endpoint drops the value when the operation completes;
+/// afterwards the bytes must not be accessed.
 #[expect(
     clippy::len_without_is_empty,
     reason = "an empty buffer is like any other"
 )]
 pub trait Memory {
-    /// Bytes in all segments together.
+    /// Returns the number of bytes in all segments together.
     fn len(&self) -> usize;
 
-    /// Whether dropping it does nothing.
+    /// Returns whether dropping the value does nothing.
     #[inline]
     fn is_plain(&self) -> bool {
         false
     }
 
-    /// The bytes that [`Self::visit`] lends, if they lie in one piece and that is easily told.
+    /// Returns the bytes that [`Self::visit`] lends, if they are known cheaply to be one piece.
     #[inline]
     fn piece(&self, _offset: usize, _len: usize) -> Option<&[u8]> {
         None
     }
 
-    /// The bytes that [`Self::visit_mut`] lends, if they lie in one piece and that is easily told.
+    /// Returns the bytes that [`Self::visit_mut`] lends, if they are known cheaply to be one piece.
     #[inline]
     fn piece_mut(&mut self, _offset: usize, _len: usize) -> Option<&mut [u8]> {
         None
     }
 
-    /// Memory that consists of `len` of these bytes from `offset` on, for an access to registered memory: both are used,
-    /// but not after the region has been deregistered. `None`: this memory cannot be divided, or there is no room.
+    /// Returns a view of `len` bytes from `offset` on, for an access to registered memory. Both values are used, but
+    /// not after the region has been deregistered. `None`: this memory cannot be divided, or there is no room.
     fn part(&self, _offset: usize, _len: usize) -> Option<Self>
     where
         Self: Sized,
@@ -57,20 +57,19 @@ pub trait Memory {
     /// Bytes beyond the end are left out.
     fn visit_mut(&mut self, offset: usize, len: usize, visitor: impl FnMut(&mut [u8]));
 
-    /// The bytes that [`Self::visit`] lends, all pieces at a time: for a port that hands them to the kernel in one
-    /// call. Nothing, although there are bytes: this memory lends one piece at a time.
+    /// Returns the pieces that [`Self::visit`] lends, all at a time, for a port that hands them to the kernel in one
+    /// call. Empty although there are bytes: this memory lends only one piece at a time.
     fn pieces(&self, offset: usize, len: usize) -> impl Iterator<Item = &[u8]> {
         self.piece(offset, len).into_iter()
     }
 
-    /// The pieces that [`Self::visit_mut`] lends. Cells, for the pieces of a buffer may overlap.
+    /// Returns the pieces that [`Self::visit_mut`] lends, as cells because the pieces of a buffer may overlap.
     fn cells(&mut self, offset: usize, len: usize) -> impl Iterator<Item = &[Cell<u8>]> {
         let _ = (offset, len);
         std::iter::empty()
     }
 
-    /// Copies what `source` holds from `at` on to `offset`, at most `len` bytes.
-    /// Returns how many bytes were written.
+    /// Copies up to `len` bytes of `source` from `at` on to `offset`. Returns the number of bytes written.
     #[inline(always)]
     fn fill<S: Source + ?Sized>(
         &mut self,
@@ -92,12 +91,12 @@ pub trait Memory {
     }
 }
 
-/// Bytes that arrived and lie in the port's memory.
+/// Bytes that have arrived and lie in the port's memory.
 pub trait Source {
-    /// Their number.
+    /// Returns the number of bytes.
     fn len(&self) -> usize;
 
-    /// True when there is not one byte.
+    /// Returns true if there is no byte.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -105,7 +104,7 @@ pub trait Source {
     /// Copies `into.len()` bytes from offset `at`. Bytes past the end are left as they are.
     fn copy_to(&self, at: usize, into: &mut [u8]);
 
-    /// All bytes in a fresh vector.
+    /// Returns all bytes in a new vector.
     fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len()];
         self.copy_to(0, &mut bytes);
@@ -149,7 +148,7 @@ impl Source for Vec<u8> {
     }
 }
 
-/// A buffer of its own, for tests and for messages an endpoint keeps.
+/// Memory owned by itself, for tests and for messages that an endpoint keeps.
 impl Memory for Vec<u8> {
     fn len(&self) -> usize {
         Self::len(self)

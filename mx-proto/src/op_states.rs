@@ -1,4 +1,4 @@
-//! The states of an operation, and the legal transitions between them.
+//! States of an operation, and the legal transitions between them.
 //!
 //! ```text
 //!   New --> Queued ---> Offered --> Serving --> Done          a send
@@ -7,43 +7,43 @@
 //!   New --> Posted <--> Pulling --------------> Done          a receive
 //!   New --> Lending --------------------------> Done          a peer's get
 //!   New --> Connecting -----------------------> Done          a connect
-//!   New --> Pending --> where New goes, or Done                a send or a receive
+//!   New --> Pending --> any state that New leads to, or Done   a send or a receive
 //! ```
 //!
-//! `docs/states.md` shows the table; the test of the simulator's random operations fails unless
-//! every transition occurs.
+//! `docs/states.md` shows the table. A test with the simulator's random operations fails unless every transition
+//! occurs.
 //!
-//! Owns: the table, and in debug builds the transitions made.
+//! Owns: the table, and in debug builds the record of transitions made.
 
 use crate::transition_table;
 use std::fmt;
 
-/// The state of an operation; `ops/record.rs` has the data of each.
+/// State of an operation; `ops/record.rs` has the data of each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
     /// The operation is being posted.
     New,
-    /// Its remote is not known yet.
+    /// The operation's remote is not known yet.
     Pending,
-    /// A send waits for its turn.
+    /// The send waits for its turn.
     Queued,
-    /// The port has taken a part of a send with its data.
+    /// The port has taken a part of a send that carries its data.
     Draining,
-    /// The receiver knows of a send.
+    /// The receiver knows of the send.
     Offered,
-    /// The receiver has begun to ask for a send's data.
+    /// The receiver has begun to request the send's data.
     Serving,
-    /// A send is over as soon as the receiver does not read its memory any more.
+    /// The send completes once the receiver no longer reads its memory.
     Withdrawn,
-    /// A receive waits for a message.
+    /// The receive waits for a message.
     Posted,
-    /// A receive's data is on its way.
+    /// The receive's data is being transferred.
     Pulling,
     /// A peer reads a part of a registered region.
     Lending,
-    /// A connect waits for its answer.
+    /// The connect waits for its answer.
     Connecting,
-    /// The operation has completed, and is its owner's.
+    /// The operation has completed, and its owner has to free it.
     Done,
 }
 

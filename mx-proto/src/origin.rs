@@ -1,12 +1,12 @@
-//! The other end of a link, as the network knows it.
+//! Origin of a link: its other end, as the network knows it.
 //!
 //! ```text
 //!   port:  a connection, a session's datagrams, a process on this machine
 //!             |
 //!             `--> LinkOrigin { source   for shares of limited resources
 //!                               user     for the log
-//!                               nic      the peer's interface, proven: its name, with its endpoint number
-//!                               oneself }
+//!                               nic      the peer's proven interface, its name together with its endpoint number
+//!                               oneself  whether the peer is this endpoint }
 //! ```
 //!
 //! Out of scope: addresses, which only ports have.
@@ -14,32 +14,30 @@
 use crate::event::Identity;
 use crate::ids::NicId;
 
-/// The source of links as a number: one address of another machine, or one user of this one.
+/// Source of links, as a number: one address of another machine, or one user of this one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Source(pub u64);
 
 impl Source {
-    /// A source that shares do not limit: this process's own user, root, and sources that the port cannot tell
-    /// apart.
+    /// A source that shares do not limit: this process's own user, root, and sources that the port cannot distinguish.
     pub const TRUSTED: Self = Self(0);
 }
 
-/// The other end of a link, according to the network.
+/// Origin of a link, according to the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkOrigin {
-    /// Its source.
+    /// Source of the link.
     pub source: Source,
-    /// The user of this machine, if it is one.
+    /// User id on this machine; `None` if the peer is elsewhere.
     pub user: Option<u32>,
-    /// The interface that it comes from. `None`: the port cannot tell, or the interface's number is
-    /// another address's.
+    /// Interface that the peer uses. `None`: the port cannot tell, or the claimed number belongs to another address.
     pub nic: Option<NicId>,
-    /// The other end is this endpoint itself.
+    /// Whether the other end is this endpoint itself.
     pub oneself: bool,
 }
 
 impl LinkOrigin {
-    /// The peer that says it is `claimed`, at a port that cannot have strangers.
+    /// Returns the origin of a peer that claims to be `claimed`, at a port that cannot have strangers.
     pub fn trusted(claimed: &Identity) -> Self {
         Self {
             source: Source::TRUSTED,

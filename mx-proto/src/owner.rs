@@ -1,4 +1,4 @@
-//! The layer above an endpoint.
+//! Owner: the layer above an endpoint.
 //!
 //! ```text
 //!   caller ---- send recv end connect progress ------> Endpoint -- completed greeted arrived memory ready --> Owner
@@ -6,9 +6,9 @@
 //!     '-- next_event: Down Joined Decidable Due Owner -- queue <---------------------- owner events -----------'
 //! ```
 //!
-//! The endpoint owns its owner. In the call in which it happens it asks what it must know at once, and tells the ends of
-//! operations, which cost least that way. The functions of the owner cannot reach the endpoint: what one of them leaves to
-//! the caller of the endpoint it notes among the [events](Event), which that caller polls out afterwards.
+//! The endpoint owns its owner. It asks the owner within the call in which something happens, and reports the ends of
+//! operations to it directly, because that costs least. The owner's functions cannot reach the endpoint. Whatever they
+//! leave to the caller of the endpoint, they add to the [events](Event), which that caller polls afterwards.
 
 use crate::event::{Arrival, Event, Identity, Outcome, Verdict};
 use crate::flow::Lane;
@@ -22,33 +22,35 @@ use std::fmt;
 /// Events that have not been polled out, oldest first.
 pub type Events<O> = VecDeque<Event<<O as Owner>::OwnerEvent>>;
 
-/// The layer above an endpoint.
+/// Layer above an endpoint.
 pub trait Owner: Sized {
     /// Memory of operations.
     type Memory: Memory + fmt::Debug;
 
-    /// The owner's part of each operation.
+    /// Owner's data of each operation.
     type OpData: Default + fmt::Debug;
 
-    /// The storage of records, with the owner's words beside them.
+    /// Storage of records, with the owner's data beside them.
     type OpStorage: OpStorage<Self::Memory, Self::OpData>;
 
-    /// An event of the owner's own ([`Event::Owner`]).
+    /// Event of the owner's own ([`Event::Owner`]).
     type OwnerEvent: fmt::Debug;
 
-    /// Whether a session whose peer says this in its hello is joined with others of its process ([`Event::Joined`]).
+    /// Returns whether a session whose peer sends this greeting is joined with other sessions of its process
+    /// ([`Event::Joined`]).
     fn joins(_greeting: &[u8]) -> bool {
         false
     }
 
-    /// The bytes that this side says of itself in the hello of a call, or of its answer; more than
-    /// [`GREETING_MAX`](crate::wire::GREETING_MAX) are cut off.
+    /// Returns the greeting to send in the hello of a call or of its answer. More than
+    /// [`GREETING_MAX`](crate::wire::GREETING_MAX) bytes are cut off.
     fn greeting(&self, _ops: &Ops<Self>, _to: GreetingRole) -> Vec<u8> {
         Vec::new()
     }
 
-    /// The peer of a session that begins has said this of itself; it is empty if its owner says nothing. Returns the word that the
-    /// remote has from now on. An error refuses a peer that has called, with that status; of one that was called it ends the session.
+    /// Handles the greeting in the hello of a new session's peer, which is empty if its owner sends none. Returns the
+    /// word for the remote. An error refuses a peer that has called, with that status; for a peer that was called it
+    /// ends the session.
     fn greeted(
         &mut self,
         _ops: &Ops<Self>,
@@ -60,17 +62,17 @@ pub trait Owner: Sized {
         Ok(0)
     }
 
-    /// The lane of a message to be sent: matched, for a posted receive, or unexpected. Neither lane
-    /// waits for the other. An owner that sends only one kind uses one lane.
+    /// Returns the lane for a message to be sent: matched, for a posted receive, or unexpected. Neither lane waits for
+    /// the other. An owner that sends only one kind uses one lane.
     #[inline]
     fn lane(_bits: MatchBits) -> Lane {
         Lane::Matched
     }
 
-    /// An operation is over: once for every request that was `Pending`, but for those that
-    /// [`cancel_unmatched`](crate::Endpoint::cancel_unmatched) takes back. Its memory is let go of
-    /// when the call returns in which this happens, once a port that has it has been told. Its record, and the word with it, is the owner's until that [frees](Ops::free) it,
-    /// now or later.
+    /// Handles the end of an operation: called once for every request that was `Pending`, except those cancelled with
+    /// [`cancel_unmatched`](crate::Endpoint::cancel_unmatched). The endpoint releases its memory before the current
+    /// call returns, once a port that uses it has been told. The record and the data in it stay until the owner
+    /// [frees](Ops::free) them, now or later.
     fn completed(
         &mut self,
         ops: &mut Ops<Self>,
@@ -79,7 +81,8 @@ pub trait Owner: Sized {
         how: Outcome,
     );
 
-    /// [`Self::completed`] of a posted receive that has all of its message, whose outcome is `how`.
+    /// Handles the end of a posted receive that has got its whole message, as [`Self::completed`] does; `how` returns
+    /// the outcome.
     #[inline(always)]
     fn received(
         &mut self,
@@ -92,8 +95,7 @@ pub trait Owner: Sized {
         self.completed(ops, events, op, how());
     }
 
-    /// No posted receive accepts a message. `body` is there for messages that came with their data,
-    /// not for offered ones.
+    /// Judges a message that no posted receive accepts. `body`: the data of the message, `None` if it was only offered.
     fn arrived<B: Source + ?Sized>(
         &mut self,
         events: &mut Events<Self>,
@@ -101,38 +103,36 @@ pub trait Owner: Sized {
         body: Option<&B>,
     ) -> Verdict;
 
-    /// Memory of `len` bytes, with nothing particular in it: for a message of the [inbox](Verdict::Inbox), or
-    /// for a copy of a send. `None`: there is none now.
+    /// Returns memory of `len` bytes with any contents, for a message of the [inbox](Verdict::Inbox) or for a copy of a
+    /// send. `None`: there is none now.
     fn memory(&mut self, _len: usize) -> Option<Self::Memory> {
         None
     }
 
-    /// A message of this turn can be had from the inbox: told once for each that can, and could not
-    /// before.
+    /// Handles one more message of this turn that the inbox can return: called once for each message.
     #[inline]
     fn ready(&mut self, _turn: u32) {}
 }
 
-/// The other side of a session, whom a greeting goes to or comes from, with what the owner finds its peer by: the
-/// request id of our connect (`Called`), or the remote's context word, 0 before it has one (`Caller`).
+/// Direction of a greeting, with the means to find the peer: the request id of our connect (`Called`), or the owner's
+/// word for the remote, 0 before there is one (`Caller`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GreetingRole {
-    /// The side that is called, by this connect.
+    /// The greeting of or to the called side, with our connect.
     Called(RequestId),
-    /// The side that calls. In an answer: with the word that its remote has.
+    /// The greeting of or to the calling side, with the owner's word for the remote.
     Caller(u64),
 }
 
-/// The contents of an operation, moved into a record only if the operation does not complete at
-/// once.
+/// Contents of an operation, moved into a record only if the operation does not complete at once.
 pub trait Posting<O: Owner> {
-    /// Its bytes.
+    /// Returns the memory of the operation.
     fn memory(&mut self) -> &mut O::Memory;
 
-    /// Begins the operation: returns its bytes, and the owner's word for it.
+    /// Begins the operation: returns its memory and the owner's data for it.
     fn begin(self) -> (O::Memory, O::OpData);
 
-    /// The operation that it is already, with its word. Its remote was not known until now.
+    /// Returns the pending operation that this posting activates; `None`: it is a new one.
     #[inline]
     fn pending(&self) -> Option<RequestId> {
         None

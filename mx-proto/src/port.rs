@@ -1,4 +1,4 @@
-//! The interface between an endpoint and a port, which carries its packets.
+//! Port: the interface between an endpoint and a transport, which carries its packets.
 //!
 //! ```text
 //!             send / resume --> Whole, Part, WouldBlock, Down
@@ -6,12 +6,12 @@
 //!             begin, next   --> PortEvent (`round`)
 //! ```
 //!
-//! A port carries *packets* over *links*: a fixed header and a body. A link is reliable and keeps
-//! order: an accepted packet arrives once, complete and in sequence, or the link goes down. (Ports
-//! over datagrams use the reliability layer of this crate.)
+//! A port carries *packets* over *links*: a fixed header and a body. A link is reliable and ordered: an accepted packet
+//! arrives once, complete and in sequence, or the link goes down. (Ports over datagrams use the reliability layer of
+//! this crate.)
 //!
-//! A packet that `send` refused has had no effect, so there is nothing to undo when a port has no
-//! room. A port never calls the endpoint: its events are polled out ([`Rounds`]).
+//! A packet that `send` rejects has had no effect, so back-pressure needs no undo. A port never calls the endpoint: its
+//! events are polled ([`Rounds`]).
 
 use crate::config::SMALL_MAX;
 use crate::event::Identity;
@@ -25,97 +25,97 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
-/// Bytes of every packet's header.
+/// Length in bytes of every packet's header.
 pub const HEADER_LEN: usize = 32;
 
-/// Offset of the body's length (`u32`, little endian) in a header: the one field of a packet's
-/// header that a port over a byte stream has to understand.
+/// Offset of the body's length (`u32`, little endian) in a header: the only field of a header that a port over a byte
+/// stream has to understand.
 pub const BODY_LEN_AT: usize = 4;
 
-/// The length of its body, as a packet's header says.
+/// Returns the body's length, from a packet's header.
 #[inline]
 pub fn body_len(header: &HeaderBytes) -> usize {
     let [a, b, c, d] = [0, 1, 2, 3].map(|at| header[BODY_LEN_AT + at]);
     u32::from_le_bytes([a, b, c, d]) as usize
 }
 
-/// Bytes of a body that every link carries.
+/// Body size in bytes that every link carries.
 pub const PACKET_LEAST: usize = 4 << 10;
 
-/// Time after which a port drops an incoming link that has not been accepted ([`LinkControl::accept`]). A
-/// correct caller introduces itself as soon as it can; a lost packet is retransmitted half a dozen
-/// times in this time.
+/// Time after which a port drops an incoming link that has not been accepted ([`LinkControl::accept`]). A correct
+/// caller introduces itself as soon as it can, and a lost packet is retransmitted half a dozen times in this time.
 pub const ACCEPTED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A packet's header as it stands on the wire (see `wire`).
+/// Header of a packet in wire format (see `wire`).
 pub type HeaderBytes = [u8; HEADER_LEN];
 
-/// The network's figures of one link, for tools.
+/// Figures of one link's network path, for tools.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkFigures {
-    /// The smoothed round trip (RFC 6298), where the port measures one.
+    /// Smoothed round-trip time (RFC 6298); `None`: the port measures none.
     pub round_trip: Option<Duration>,
-    /// Retransmissions, of datagrams or of the kernel's segments.
+    /// Number of retransmissions, of datagrams or of the kernel's segments.
     pub resent: u32,
-    /// The time at which anything last came.
+    /// Time at which anything last came; `None`: never, or not known.
     pub heard_at: Option<Instant>,
-    /// Bytes that the peer has acknowledged, where the port counts them.
+    /// Bytes that the peer has acknowledged; `None`: the port does not count them.
     pub sent: Option<u64>,
-    /// Bytes that have come, where the port counts them.
+    /// Bytes received; `None`: the port does not count them.
     pub received: Option<u64>,
 }
 
-/// The limits of one link.
+/// Limits of one link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Largest body that is given out whole ([`PortEvent::Packet`](crate::round::PortEvent::Packet)). At least [`PACKET_LEAST`].
+    /// Largest body in bytes that is returned whole ([`PortEvent::Packet`](crate::round::PortEvent::Packet)); at least
+    /// [`PACKET_LEAST`].
     pub packet_max: usize,
-    /// Largest body of an eager message, which may be more than `packet_max`, of a port that gives
-    /// it out in parts ([`PortEvent::Part`](crate::round::PortEvent::Part)). 0: the port gives eager messages out whole.
+    /// Largest body in bytes of an eager message, which may exceed `packet_max`, of a port that returns it in parts
+    /// ([`PortEvent::Part`](crate::round::PortEvent::Part)). 0: the port returns eager messages whole.
     pub streamed_max: usize,
-    /// Largest body of a data packet, the kind whose place is known beforehand.
+    /// Largest body in bytes of a Data packet, whose destination is known beforehand.
     pub data_max: usize,
     /// Bytes of a large message that the receiver requests at once.
     pub pull_block: usize,
-    /// The port can read the peer's memory by itself ([`RemoteMemory::read`]).
+    /// Whether the port can read the peer's memory by itself ([`RemoteMemory::read`]).
     pub remote_read: bool,
-    /// A read that is refused ends the link: a peer is asked to stop before [`RemoteMemory::deregister`].
+    /// Whether a refused read ends the link, so that a peer must be asked to stop before [`RemoteMemory::deregister`].
     pub refusal_ends_link: bool,
-    /// Limit of data links that a session over this link has for its bulk data ([`LinkControl::connect_beside`]); 0: none.
+    /// Maximum number of data links for a session over this link ([`LinkControl::connect_beside`]); 0: none.
     pub data_links: u32,
 }
 
-/// Whether a port with so many links, of at most so many, has places for a session's second one: the last eighth is for
-/// sessions' own links.
+/// Returns whether a port with `links` of at most `most` links has slots for a session's second one: the last eighth is
+/// reserved for command links.
 pub fn has_places_beside(links: usize, most: usize) -> bool {
     links < most - most / 8
 }
 
 impl Limits {
-    /// The largest message that goes with its data.
+    /// Returns the size of the largest message that carries its data.
     pub fn eager_max(&self) -> usize {
         self.packet_max.min(SMALL_MAX).max(self.streamed_max)
     }
 }
 
-/// A packet's body, lent to the port for the time of one call.
+/// Body of a packet, lent to the port for one call.
 #[derive(Debug)]
 pub enum Body<'a, M> {
-    /// Bytes of the endpoint's own.
+    /// Bytes of the endpoint.
     Bytes(&'a [u8]),
-    /// Part of a posted operation's buffer.
+    /// Part of a posted operation's memory.
     Memory {
-        /// The buffer.
+        /// Memory of the operation.
         memory: &'a M,
-        /// First byte of it to send.
+        /// Offset of the first byte to send.
         offset: usize,
-        /// Their number.
+        /// Number of bytes to send.
         len: usize,
     },
 }
 
 impl<M: Memory> Body<'_, M> {
-    /// Its bytes, if they lie in one piece and that is easily told.
+    /// Returns the bytes of the body, if they are known cheaply to be one piece.
     #[inline]
     pub fn piece(&self) -> Option<&[u8]> {
         match self {
@@ -133,7 +133,7 @@ impl<M> Body<'_, M> {
     /// An empty body.
     pub const EMPTY: Self = Body::Bytes(&[]);
 
-    /// Bytes in the body.
+    /// Returns the length of the body in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         match self {
@@ -142,50 +142,49 @@ impl<M> Body<'_, M> {
         }
     }
 
-    /// True when there is not one byte.
+    /// Returns true if the body has no byte.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The part of a packet that the port accepted.
+/// Result of an accepted packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
-    /// All of it; the body's bytes are the caller's again.
+    /// The port has taken all of it; the body's memory can be reused.
     Whole,
-    /// The header and this many bytes of the body, which is less than all of them. The link takes
-    /// nothing else until [`Port::resume`] has brought the rest or [`Port::detach`] has taken it.
-    /// Only for a [`Body::Memory`] larger than [`Limits::packet_max`]: a smaller body is taken whole or
-    /// not at all.
+    /// The port has taken the header and this many bytes of the body, less than all. The link accepts nothing else
+    /// until [`Port::resume`] has sent the rest or [`Port::detach`] has handed it over. Only for a [`Body::Memory`]
+    /// larger than [`Limits::packet_max`]; a smaller body is taken whole or not at all.
     Part(usize),
 }
 
-/// Reasons for refusing a packet.
+/// Reason for rejecting a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendError {
-    /// No room now. [`PortEvent::Writable`](crate::round::PortEvent::Writable) follows when there is.
+    /// The link has no room now; [`PortEvent::Writable`](crate::round::PortEvent::Writable) follows when it has.
     WouldBlock,
-    /// The link is gone; [`PortEvent::Down`](crate::round::PortEvent::Down) says so too.
+    /// The link is down; [`PortEvent::Down`](crate::round::PortEvent::Down) reports it, too.
     Down,
 }
 
-/// Reasons for the end of a link.
+/// Reason for the end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkDown {
     /// No process listens there.
     Refused,
-    /// There is no route there.
+    /// The network has no route to the peer.
     Unreachable,
-    /// The peer does not see that we are who we say we are.
+    /// The peer cannot confirm that we are who we claim to be.
     Denied,
-    /// No answer in time.
+    /// The peer did not answer in time.
     TimedOut,
-    /// The peer closed it in order.
+    /// The peer closed the link in order.
     Closed,
-    /// The peer died or cut it.
+    /// The peer died or cut the link.
     Reset,
-    /// The peer sent what no peer of ours sends.
+    /// The peer violated the protocol.
     Protocol,
     /// The peer cannot be reached over this port, but perhaps over this route. Only for a link that
     /// [`LinkControl::connect`] started and that has not come up; the endpoint connects again.
@@ -207,18 +206,18 @@ impl fmt::Display for LinkDown {
     }
 }
 
-/// Reasons why a link could not be started.
+/// Reason why a link could not be started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectError {
-    /// The network interface is not known here.
+    /// The network interface is unknown.
     UnknownNic,
     /// The endpoint number is out of range.
     BadEndpoint,
-    /// The requested port cannot go there.
+    /// The requested port cannot reach the target.
     NoRoute,
-    /// No process has that endpoint open, and the port knows it at once.
+    /// No process has that endpoint open, as the port knows at once.
     Refused,
-    /// No descriptors or memory left.
+    /// Descriptors or memory are used up.
     NoResources,
 }
 
@@ -234,7 +233,7 @@ impl fmt::Display for ConnectError {
     }
 }
 
-/// The end of a link that could not even be started.
+/// Reports a link that could not be started as down.
 impl From<ConnectError> for LinkDown {
     fn from(error: ConnectError) -> Self {
         match error {
@@ -247,28 +246,28 @@ impl From<ConnectError> for LinkDown {
     }
 }
 
-/// Bit of the fabric of the rdm port, in hellos.
+/// Feature bit of the rdm port's fabric, in hellos.
 pub const FABRIC_RDM: u32 = 4;
-/// Bit of the fabric of the dgram port, likewise.
+/// Feature bit of the dgram port's fabric, in hellos.
 pub const FABRIC_DGRAM: u32 = 8;
 
-/// Reasons why a session does not move to a fabric.
+/// Reason why a session does not move to a fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MoveRefusal {
-    /// The peer does not have it.
+    /// The peer does not offer the fabric.
     NotOffered,
-    /// There is no room for another link.
+    /// No room for another link.
     Full,
-    /// The fabric has failed, or does not lead there.
+    /// The fabric has failed, or does not reach the peer.
     Failed,
-    /// The peer's address is none of our fabric.
+    /// The peer's address belongs to another fabric.
     Differs,
     /// The link over the fabric has ended.
     Ended(LinkDown),
 }
 
 impl MoveRefusal {
-    /// The reason as it travels.
+    /// Returns the code of the reason for the wire.
     pub(crate) fn code(self) -> u32 {
         match self {
             Self::Full => 1,
@@ -276,7 +275,7 @@ impl MoveRefusal {
         }
     }
 
-    /// The reason that has come.
+    /// Returns the reason of a code from the wire.
     pub(crate) fn of_code(code: u32) -> Self {
         match code {
             1 => Self::Full,
@@ -297,66 +296,67 @@ impl fmt::Display for MoveRefusal {
     }
 }
 
-/// Ways to close a link.
+/// Way to close a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Close {
-    /// Accepted packets are still delivered, for a bounded time.
+    /// Deliver accepted packets first, within a bounded time.
     Flush,
-    /// At once.
+    /// Close at once.
     Now,
 }
 
-/// A peer's memory that a port can read by itself.
+/// Peer's registration of memory that a port can read by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteKey {
-    /// Its beginning, in the port's terms.
+    /// Start of the memory, in the port's terms.
     pub address: u64,
-    /// The key for it, in the port's terms.
+    /// Key of the memory, in the port's terms.
     pub key: u64,
 }
 
-/// Descriptors that become readable when a port has something to do while it is armed.
+/// Descriptors that become readable when an armed port has something to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WakeDescriptors {
-    /// Links coming and going. Readable whether the port is armed or not.
+    /// Descriptor for links that come and go, readable whether the port is armed or not; `None`: there is none.
     pub control: Option<i32>,
-    /// Packets. Only to be trusted between [`LinkControl::arm`] and [`LinkControl::disarm`].
+    /// Descriptor for packets, valid only between [`LinkControl::arm`] and [`LinkControl::disarm`]; `None`: there is
+    /// none.
     pub data: Option<i32>,
 }
 
-/// The links of a port, who is at their other ends, and sleeping: all that has nothing to do with memory.
+/// Links of a port, their peers, and sleeping: everything that does not depend on the type of memory.
 pub trait LinkControl {
-    /// The limits of `link`; any value for a link that is gone.
+    /// Returns the limits of `link`; any value for a link that is down.
     fn limits(&self, link: LinkId) -> Limits;
 
-    /// Starts a link to `target`. [`PortEvent::Up`](crate::round::PortEvent::Up) or [`PortEvent::Down`](crate::round::PortEvent::Down) follows, in a later
-    /// round.
+    /// Starts a link to `target`. [`PortEvent::Up`](crate::round::PortEvent::Up) or
+    /// [`PortEvent::Down`](crate::round::PortEvent::Down) follows in a later round.
     fn connect(&mut self, target: Target, now: Instant) -> Result<LinkId, ConnectError>;
 
-    /// Starts another link to the address at the other end of `link`, which we began. [`PortEvent::Up`](crate::round::PortEvent::Up)
-    /// or [`PortEvent::Down`](crate::round::PortEvent::Down) follows.
+    /// Starts another link to the address at the other end of `link`, which we began.
+    /// [`PortEvent::Up`](crate::round::PortEvent::Up) or [`PortEvent::Down`](crate::round::PortEvent::Down) follows.
     fn connect_beside(&mut self, _link: LinkId, _now: Instant) -> Result<LinkId, ConnectError> {
         Err(ConnectError::NoRoute)
     }
 
-    /// Whether there are places enough that a session may have a second link, such as this one that a peer began.
+    /// Returns whether there are slots enough for a session's second link, such as this one that a peer began.
     fn has_places_beside(&self, _link: LinkId) -> bool {
         true
     }
 
-    /// Bits of the fabrics to which the session that is met on `link` may move. `called`: we have begun the link, and it is the one
-    /// that its target asks for.
+    /// Returns the feature bits of the fabrics to which the session on `link` may move. `called`: we began the link, as
+    /// the one that its target asks for.
     fn fabrics(&self, _link: LinkId, _called: bool) -> u32 {
         0
     }
 
-    /// Whether the target of a link that we began asks for a fabric and nothing else.
+    /// Returns whether the target of a link that we began asks for a fabric and nothing else.
     fn must_move(&self, _link: LinkId) -> bool {
         false
     }
 
-    /// Makes an end of a link over a fabric for the peer of `link`, if there has to be one before it is used. Returns our
-    /// address for that peer.
+    /// Prepares a link over a fabric to the peer of `link`: makes our end of it, if one is needed before use, and
+    /// returns our address for that peer.
     fn offer(
         &mut self,
         _link: LinkId,
@@ -378,111 +378,109 @@ pub trait LinkControl {
         Err(MoveRefusal::Failed)
     }
 
-    /// The session of a link that we began does not move.
+    /// Notes that the session of a link that we began does not move.
     fn decline_move(&mut self, _link: LinkId, _why: MoveRefusal) {}
 
-    /// Asks whether the process of the peer of `link` is still there, and ends the link soon if it does not answer. False: the port
-    /// cannot.
+    /// Asks whether the process of the peer of `link` is alive, and ends the link soon if it does not answer. Returns
+    /// false if the port cannot.
     fn probe_peer(&mut self, _link: LinkId, _now: Instant) -> bool {
         false
     }
 
-    /// Small packets that are sent from now on may be held, to leave together: with the next packet that is not held, the next
-    /// round, [`Self::arm`], [`Self::close`] or [`Self::send_held`]. They count as sent. `may` is false: no further ones.
+    /// Lets the port hold small packets from now on and send them together: with the next packet that is not held, the
+    /// next round, [`Self::arm`], [`Self::close`] or [`Self::send_held`]. Held packets count as sent. `may` false: hold
+    /// no further packets.
     #[inline]
     fn hold(&mut self, _may: bool) {}
 
-    /// Whether packets are held: [`Self::send_held`] has to be called soon, if no round begins.
+    /// Returns whether packets are held: [`Self::send_held`] must be called soon, unless a round begins.
     #[inline]
     fn holds(&self) -> bool {
         false
     }
 
-    /// Sends the packets that are held.
+    /// Sends the held packets.
     fn send_held(&mut self) {}
 
-    /// Accepts a link: its peer has been met. One that a stranger began and that is not accepted goes down
-    /// ([`ACCEPTED_WITHIN`]).
+    /// Accepts a link: its peer is known. A stranger's link that is not accepted goes down ([`ACCEPTED_WITHIN`]).
     fn accept(&mut self, _link: LinkId) {}
 
-    /// Whether a link that returned [`SendError::WouldBlock`] has room again. Called before a send;
-    /// implemented by ports that can find out cheaply. Others only call [`PortEvent::Writable`](crate::round::PortEvent::Writable).
+    /// Returns whether a link that returned [`SendError::WouldBlock`] has room again. Called before a send, and
+    /// implemented by ports that can find out cheaply; others only report
+    /// [`PortEvent::Writable`](crate::round::PortEvent::Writable).
     #[inline]
     fn has_room(&mut self, _link: LinkId) -> bool {
         false
     }
 
-    /// Ends a link. Nothing of it follows: no packet that came before and has not been given out, no
+    /// Closes a link. No event of it follows: no packet that arrived before and has not been returned, and no
     /// [`PortEvent::Down`](crate::round::PortEvent::Down). Unknown links are ignored.
     fn close(&mut self, link: LinkId, how: Close);
 
-    /// The time at which a round should begin although nothing arrives.
+    /// Returns the time at which a round should begin although nothing arrives; `None`: no such time.
     fn deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// Prepares for sleeping: from now on anything that arrives makes a descriptor of
-    /// [`LinkControl::descriptors`] readable. Returns false when something is already there, in which
-    /// case the caller polls again instead of sleeping.
+    /// Prepares for sleeping: from now on anything that arrives makes one of [`LinkControl::descriptors`] readable.
+    /// Returns false if something has arrived already; the caller then polls again instead of sleeping.
     fn arm(&mut self) -> bool;
 
-    /// The opposite of [`LinkControl::arm`]: the caller polls again, peers need not wake it.
+    /// Undoes [`LinkControl::arm`]: the caller polls again, and peers need not wake it.
     fn disarm(&mut self);
 
-    /// The descriptors to sleep on.
+    /// Returns the descriptors to sleep on.
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors::default()
     }
 
-    /// Number of links that others have an end of, those under way and those lingering included.
+    /// Returns the number of links with other processes, including those being set up and those lingering.
     fn link_count(&self) -> usize {
         0
     }
 
-    /// Makes the next round look for links coming and going, because the control descriptor is readable.
+    /// Makes the next round look for links that come and go, because the control descriptor is readable.
     fn note_control(&mut self) {}
 
-    /// The other end of `link`, according to the network. It says that it is `claimed`, and a port that
-    /// cannot have strangers believes that.
+    /// Returns the other end of `link`, according to the network. The peer claims to be `claimed`, and a port that
+    /// cannot have strangers believes it.
     fn link_origin(&self, _link: LinkId, claimed: &Identity) -> LinkOrigin {
         LinkOrigin::trusted(claimed)
     }
-    /// Whether that interface is one of this machine's. A peer says that it has called us there.
+    /// Returns whether an interface belongs to this machine. A peer says that it has called us there.
     fn has_interface(&self, _nic: NicId) -> bool {
         true
     }
 
-    /// A value that both ends of `link` know and that differs from that of any other link: proofs
-    /// of the site's secret cover it, so that they are not valid on another link. Constant while
-    /// the link is up.
+    /// Returns a value that both ends of `link` know and that no other link has. Proofs of the site's secret cover it,
+    /// so they are not valid on another link. Constant while the link is up.
     fn binding(&self, _link: LinkId) -> Binding {
         [0; 2]
     }
 
-    /// Says whether operations wait for the peer of `link`. A port whose peers' deaths show only
-    /// when something is sent to them then sends something now and then, where that tells.
+    /// Tells the port whether operations wait for the peer of `link`. If a peer's death shows only when something is
+    /// sent, the port then sends something from time to time.
     fn monitor(&mut self, _link: LinkId, _wanted: bool) {}
 
-    /// The time at which anything last came from the peer of `link`, also if no packet was
-    /// complete. `None`: the port knows only of packets.
+    /// Returns the time at which anything last came from the peer of `link`, even if no packet was complete. `None`:
+    /// the port knows only of packets.
     fn heard_at(&self, _link: LinkId) -> Option<Instant> {
         None
     }
 
-    /// The time at which [`LinkControl::keep_alive`] should be called instead of a round, by an
-    /// endpoint that polls no packets at present. `None`: peers do not time out silent links.
+    /// Returns the time at which an endpoint that polls no packets should call [`LinkControl::keep_alive`]. `None`:
+    /// peers do not time out silent links.
     fn keep_alive_due(&self) -> Option<Instant> {
         None
     }
 
-    /// Lets peers that would take silence for our end know that there is none, and takes nothing
-    /// in.
+    /// Sends keep-alives to peers that would otherwise time out this endpoint. Receives nothing.
     fn keep_alive(&mut self, _now: Instant) {}
 }
 
-/// Carries packets over links. `M` is the type of application memory bodies come from.
+/// Port: carries packets over links. `M` is the type of application memory that bodies come from.
 pub trait Port<M: Memory>: LinkControl + Rounds<M> {
-    /// Sends one packet. The body's length is already in the header.
+    /// Sends one packet. The header already contains the body's length.
     fn send(
         &mut self,
         link: LinkId,
@@ -490,8 +488,8 @@ pub trait Port<M: Memory>: LinkControl + Rounds<M> {
         body: Body<'_, M>,
     ) -> Result<Sent, SendError>;
 
-    /// Brings more of a body of which [`Sent::Part`] was taken: `len` bytes of `memory` from
-    /// `offset` on, which end where that body ends.
+    /// Sends more of a body of which a part was taken ([`Sent::Part`]): `len` bytes of `memory` from `offset` on, which
+    /// are all that is left of that body.
     fn resume(
         &mut self,
         link: LinkId,
@@ -500,78 +498,79 @@ pub trait Port<M: Memory>: LinkControl + Rounds<M> {
         len: usize,
     ) -> Result<Sent, SendError>;
 
-    /// The memory of a body of which [`Sent::Part`] was taken is about to go: the port copies the
-    /// rest, `len` bytes from `offset` on, sends it by itself, and does not read the memory again.
-    /// (The packet has to end, and with its true bytes: the receiver may be complete with it.)
+    /// Takes over the rest of a body of which a part was taken ([`Sent::Part`]), because its memory is about to be
+    /// released: the port copies `len` bytes from `offset` on, sends them by itself, and does not read the memory
+    /// again. (The packet must be completed with its true bytes, because they may complete the receive.)
     fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize);
 
-    /// The memory of the peer of `link` that the port reads by itself, and ours that it lets the peer read; `None`: it cannot.
+    /// Returns the access to memory of the peer of `link`, and of our memory to the peer; `None`: the port has none.
     fn remote_memory(&mut self, _link: LinkId) -> Option<&mut dyn RemoteMemory<M>> {
         None
     }
 }
 
-/// Memory that peers read by themselves: a link's messages without a copy ([`Limits::remote_read`]).
+/// Remote memory access: messages of a link without a copy ([`Limits::remote_read`]).
 pub trait RemoteMemory<M> {
-    /// Lets the peer of `link` read `memory` by itself, under `token`. `None`: it cannot.
+    /// Registers `memory` for reads by the peer of `link`, under `token`. `None`: the port cannot.
     fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey>;
 
-    /// Ends what [`Self::register`] began: when it returns, that memory is not read any more.
+    /// Undoes [`Self::register`]: when it returns, the memory is no longer read.
     fn deregister(&mut self, link: LinkId, key: RemoteKey);
 
-    /// Starts reading memory that the peer registered. [`PortEvent::RemoteRead`](crate::round::PortEvent::RemoteRead) follows with the
-    /// token. An error means that the port would rather not, now or for this message.
+    /// Starts to read memory that the peer registered. [`PortEvent::RemoteRead`](crate::round::PortEvent::RemoteRead)
+    /// follows with the token. On an error the port does not read now, or not this message.
     fn read(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError>;
 
-    /// The result of a [`Self::read`] is not wanted: it may end early, and is reported as always.
+    /// Notes that the result of a [`Self::read`] is not wanted. The read may end early, and its end is reported as
+    /// usual.
     fn stop(&mut self, link: LinkId, token: u64);
 
-    /// Lets go of the memory of a [`Self::read`]: when it returns, the
-    /// port touches it no more, and no report with that token follows. The link may go down over it.
+    /// Releases the memory of a [`Self::read`]: when it returns, the port no longer touches the memory, and no report
+    /// with that token follows. The link may go down over it.
     fn recall(&mut self, link: LinkId, token: u64);
 }
 
-/// A read of the peer's memory ([`RemoteMemory::read`]).
+/// Read of the peer's memory ([`RemoteMemory::read`]).
 #[derive(Debug)]
 pub struct RemoteRead<'a, M> {
-    /// The peer's registration.
+    /// Peer's registration.
     pub key: RemoteKey,
-    /// First byte of it to read.
+    /// Offset of the first byte to read.
     pub from: usize,
-    /// The destination.
+    /// Destination memory.
     pub memory: &'a mut M,
-    /// Their offset there.
+    /// Offset of the first byte in the destination.
     pub at: usize,
-    /// The length.
+    /// Number of bytes to read.
     pub len: usize,
-    /// Comes back with [`PortEvent::RemoteRead`](crate::round::PortEvent::RemoteRead).
+    /// Token that [`PortEvent::RemoteRead`](crate::round::PortEvent::RemoteRead) reports.
     pub token: u64,
 }
 
-/// An end of a remote read.
+/// Side of a remote read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemoteUse {
-    /// Ours: the token of [`RemoteMemory::read`].
+    /// A read by us: the token of [`RemoteMemory::read`].
     Reading(u64),
-    /// The peer's, of memory of ours: the token of [`RemoteMemory::register`].
+    /// A read by the peer, from our memory: the token of [`RemoteMemory::register`].
     Registered(u64),
 }
 
-/// The destination of a packet's body.
+/// Destination of a packet's body.
 #[derive(Debug)]
 pub struct Place<'a, M> {
-    /// The memory.
+    /// Memory to write to.
     pub memory: Destination<'a, M>,
-    /// The offset at which the body begins. All of the body fits.
+    /// Offset at which the body begins; the whole body fits.
     pub offset: usize,
 }
 
-/// Memory that a port reads a body into.
+/// Memory into which a port reads a body.
 #[derive(Debug)]
 pub enum Destination<'a, M> {
-    /// The posted receive's buffer, or memory of the owner's.
+    /// Memory of a posted receive, or of the owner.
     Memory(&'a mut M),
-    /// Bytes of the endpoint's own.
+    /// Bytes of the endpoint.
     Bytes(&'a mut Vec<u8>),
 }
 
@@ -609,7 +608,7 @@ impl<M: Memory> Memory for Destination<'_, M> {
     }
 }
 
-/// The cells of a [`Destination`].
+/// Cells of a [`Destination`].
 enum Cells<A, B> {
     Memory(A),
     Bytes(B),

@@ -1,22 +1,22 @@
-//! The send queues of one remote.
+//! Send queues of one remote.
 //!
 //! ```text
-//!   partials  rests of packets that a link has accepted in part: before everything on that link
+//!   partials  rests of packets that a link has taken in part: before everything else on that link
 //!   control   replies, pulls, notifies            first
 //!   lanes     messages, in the order posted       then these two
 //!   streams   parts of offered messages           take turns
-//!
-//! The stream of the message with the fewest bytes left goes first on a link: so a short message does not wait
-//! for long ones, and the first of several equal ones arrives while the others are still to be sent. The stream that has
-//! waited longest has a turn after [`PASSED_MAX`] bytes of others. Fairness is between remotes.
 //! ```
 //!
-//! A lane's messages keep their order, and both lanes are served in the order posted; but neither
-//! waits for credits, or the slot, of the other. Copies of completed sends are paid, and only
-//! copies stand before them in their lane: so they can always be sent.
+//! The stream of the message with the fewest bytes left goes first on a link, so a short message does not wait for long
+//! ones, and the first of several equal ones arrives while the others are still to be sent. The stream that has waited
+//! longest has a turn after [`PASSED_MAX`] bytes of others. Fairness is between remotes.
 //!
-//! Only remotes with waiting messages have queues; others keep one empty pointer. A few sets are
-//! kept for reuse, so that traffic allocates nothing.
+//! A lane's messages keep their order, and both lanes are served in the order posted, but neither waits for credits, or
+//! the slot, of the other. Copies of completed sends are paid for, and only copies stand before them in their lane, so
+//! they can always be sent.
+//!
+//! Only remotes with waiting messages have queues; others keep one empty pointer. A few sets are kept for reuse, so
+//! that traffic allocates nothing.
 //!
 //! Out of scope: operations' contents, the port.
 
@@ -29,74 +29,72 @@ use crate::wire::{Header, Kind};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// Everything that waits for one remote.
+/// Packets and messages that wait for one remote.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     /// Rests of packets, at most one for each link.
     partials: SmallVec<[Partial; 1]>,
     pub(crate) control: Controls,
-    /// The remote stands in the endpoint's queue of those with something to send.
+    /// Whether the remote is in the endpoint's queue of remotes with something to send.
     pub(crate) ready: bool,
-    /// Sends that are [queued](crate::ops::State::Queued).
+    /// Sends in state [`Queued`](crate::ops::State::Queued), by lane.
     pub(crate) lanes: [List; 2],
-    /// Nothing of them could go for want of credits, and nothing has since.
+    /// Whether messages could not be sent for lack of credits, and none has been since.
     pub(crate) stalled: bool,
-    /// The number of copies, which are the first ones of each lane.
+    /// Number of copies, which are the first messages of each lane.
     copies: [u32; 2],
-    /// The number of the message that joined a lane last.
+    /// Number of the message that joined a lane last.
     last: u64,
-    /// The cost of all waiting messages that have not been paid for.
+    /// Cost of all waiting messages that have not been paid for.
     pub(crate) cost: u32,
     pub(crate) streams: VecDeque<Stream>,
 }
 
-/// A message in a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct QueuePosition {
-    /// Its number among all that were posted to this remote while something waited.
+    /// Number among all messages queued for this remote.
     pub(crate) number: u64,
-    /// Credits it takes, with its data if it may go so. A copy has paid them.
+    /// Credits that the message costs, with its data if it may carry it. A copy has paid them.
     pub(crate) cost: u32,
     pub(crate) form: Form,
-    /// The time at which it joined.
+    /// Time at which the message joined the lane.
     pub(crate) since: Instant,
 }
 
-/// The rest of a data packet's body that the link has not taken yet.
+/// Rest of a data packet's body that the link has not taken yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Partial {
-    /// Number of the link.
     pub(crate) link: u32,
     pub(crate) request: RequestId,
     pub(crate) at: usize,
     pub(crate) end: usize,
 }
 
-/// A part of an offered message that the receiver asked for.
+/// Part of an offered message that the receiver has requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
     pub(crate) request: RequestId,
-    /// The receiver's id of it.
+    /// Receiver's id of its operation.
     pub(crate) recv_id: u64,
     /// Number of the Pull, which the data quotes.
     pub(crate) attempt: u32,
-    /// Number of the link that carries it.
+    /// Number of the link that carries the part.
     pub(crate) link: u32,
     pub(crate) at: usize,
     pub(crate) end: usize,
-    /// Bytes of the whole message.
+    /// Length of the whole message in bytes.
     pub(crate) length: usize,
-    /// Bytes of others that have gone since it became the one that has waited longest for its link, or had its turn.
+    /// Bytes of other streams sent since this one became the longest waiting of its link, or last had its turn.
     pub(crate) passed: usize,
 }
 
 impl Stream {
-    /// Returns the bytes that its message lacks from here on.
+    /// Returns the number of bytes from here to the end of the message.
     fn left(&self) -> usize {
         self.length - self.at
     }
 
-    /// Whether a part that a receiver asks for takes the place of this one.
+    /// Returns whether this newly requested part makes `other` obsolete.
     fn replaces(&self, other: &Self) -> bool {
         let overlaps = self.at < other.end && other.at < self.end;
         self.request == other.request && (self.recv_id != other.recv_id || overlaps)
@@ -106,7 +104,6 @@ impl Stream {
 /// Packets without message data that wait for a link, oldest first.
 pub(crate) type Controls = VecDeque<Control>;
 
-/// A packet without message data, ready but for its credits.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     pub(crate) header: Header,
@@ -127,11 +124,11 @@ impl Control {
     }
 }
 
-/// Bytes of a body that need no memory of their own: those of all that come in numbers.
+/// Body size in bytes up to which a packet needs no allocation: that of all frequent kinds.
 const CONTROL_USUAL: usize = 32;
 
 impl QueuePosition {
-    /// The position of a message that has not joined a lane yet.
+    /// Position of a message that has not joined a lane yet.
     pub(crate) const NOWHERE: Self = Self {
         number: 0,
         cost: 0,
@@ -149,22 +146,21 @@ impl Queues {
             && self.streams.is_empty()
     }
 
-    /// The packet of a kind of which one at a time is enough.
+    /// Returns the queued packet of a kind of which one at a time is enough.
     pub(crate) fn standing(&mut self, kind: Kind) -> Option<&mut Control> {
         let mut all = self.control.iter_mut();
         all.find(|control| control.header.kind == kind)
     }
 
-    /// The number of waiting packets of these kinds.
     pub(crate) fn count(&self, kinds: &[Kind]) -> usize {
         let all = self.control.iter();
         all.filter(|control| kinds.contains(&control.header.kind))
             .count()
     }
 
-    /// Adds a part that a receiver asks for. A part extends the waiting one of its number that it follows, so that they stay
-    /// in order. Waiting parts that it overlaps, and those of another receive, are not wanted any more. Returns false, and
-    /// drops the part, when the message has as many waiting as a receiver asks for at once.
+    /// Adds a part that a receiver has requested. If it directly follows a waiting part of the same number, it extends
+    /// that one, so that they stay in order. Waiting parts that it overlaps, and those of another receive, are dropped.
+    /// Returns false and drops the part if the message has as many waiting as a receiver may request.
     pub(crate) fn add_stream(&mut self, part: Stream) -> bool {
         self.streams.retain(|stream| !part.replaces(stream));
         let mut waiting = 0;
@@ -182,7 +178,7 @@ impl Queues {
         waiting < PARTS_MAX
     }
 
-    /// Returns the stream whose turn it is on a link.
+    /// Returns the index of the stream whose turn it is on a link.
     pub(crate) fn next_stream(&self, link: u32) -> Option<usize> {
         let all = self.streams.iter().enumerate();
         let mut of_link = all.filter(|(_, stream)| stream.link == link);
@@ -195,7 +191,7 @@ impl Queues {
         Some(shorter.map_or(first, |(nth, _)| nth))
     }
 
-    /// Counts bytes of a stream that have gone.
+    /// Counts bytes of a stream that have been sent.
     pub(crate) fn advance_stream(&mut self, nth: usize, len: usize) {
         let Some(stream) = self.streams.get_mut(nth) else {
             return;
@@ -212,24 +208,24 @@ impl Queues {
         }
     }
 
-    /// Whether a part of a message waits, or the rest of a packet of it.
+    /// Returns whether a part of a message waits, or the rest of one of its packets.
     pub(crate) fn carries(&self, request: RequestId) -> bool {
         self.streams.iter().any(|stream| stream.request == request)
             || self.partials.iter().any(|of| of.request == request)
     }
 
-    /// Removes a message that is over.
+    /// Removes the parts of a message that is over.
     pub(crate) fn forget(&mut self, request: RequestId) {
         self.streams.retain(|stream| stream.request != request);
     }
 
-    /// Removes all that a link was to carry. Its receiver asks again.
+    /// Removes everything that a lost link was to carry; the receiver requests it again.
     pub(crate) fn forget_link(&mut self, link: u32) {
         self.streams.retain(|stream| stream.link != link);
         self.end_partial(link);
     }
 
-    /// Removes the packets of a message of which links have half, and returns them.
+    /// Removes the packets of a message of which links have taken a part, and returns them.
     pub(crate) fn take_partials(&mut self, request: RequestId) -> SmallVec<[Partial; 1]> {
         let all = std::mem::take(&mut self.partials).into_iter();
         let (taken, kept) = all.partition(|partial| partial.request == request);
@@ -237,36 +233,35 @@ impl Queues {
         taken
     }
 
-    /// Returns the packet of which a link has half.
+    /// Returns the packet of which a link has taken a part.
     #[inline]
     pub(crate) fn partial(&self, link: u32) -> Option<Partial> {
         let mut all = self.partials.iter().copied();
         all.find(|partial| partial.link == link)
     }
 
-    /// Notes that a link has taken a part of a packet.
+    /// Records that a link has taken a part of a packet.
     pub(crate) fn set_partial(&mut self, partial: Partial) {
         self.end_partial(partial.link);
         self.partials.push(partial);
     }
 
-    /// Notes that a link has taken a packet to its end.
+    /// Removes the rest of a packet that a link has taken to its end.
     pub(crate) fn end_partial(&mut self, link: u32) {
         self.partials.retain(|partial| partial.link != link);
     }
 
-    /// Whether a part of a large message waits for a link, or the rest of a packet.
+    /// Returns whether a part of a large message waits for a link, or the rest of a packet.
     pub(crate) fn has_bulk(&self, link: u32) -> bool {
         self.partial(link).is_some() || self.streams.iter().any(|stream| stream.link == link)
     }
 
-    /// Whether a message waits in a lane.
     #[inline]
     pub(crate) fn has_messages(&self) -> bool {
         self.lanes.iter().any(|lane| !lane.is_empty())
     }
 
-    /// A message is about to join a lane.
+    /// Counts a message that is about to join a lane, and returns its position.
     pub(crate) fn enter(
         &mut self,
         lane: Lane,
@@ -287,7 +282,7 @@ impl Queues {
         }
     }
 
-    /// Records that a message is about to leave.
+    /// Counts a message that is about to leave its lane.
     pub(crate) fn exit(&mut self, lane: Lane, stand: QueuePosition) {
         self.stalled = false;
         match stand.form {
@@ -296,29 +291,27 @@ impl Queues {
         }
     }
 
-    /// Whether the first message of this lane is a copy.
+    /// Returns whether the first message of this lane is a copy.
     pub(crate) fn has_copy(&self, lane: Lane) -> bool {
         self.copies[lane as usize] > 0
     }
 
-    /// Whether any message is a copy.
     pub(crate) fn has_copies(&self) -> bool {
         self.copies != [0; 2]
     }
 
-    /// May one more copy join this lane? If there are fewer than `most`, and nothing else in it.
+    /// Returns whether one more copy may join this lane: there are fewer than `most`, and the lane holds nothing else.
     pub(crate) fn takes_copy(&self, lane: Lane, most: usize) -> bool {
         let copies = self.copies[lane as usize] as usize;
         copies == self.lanes[lane as usize].len()
             && self.copies.iter().sum::<u32>() < u32::try_from(most).unwrap_or(u32::MAX)
     }
 
-    /// Messages that wait for their turn.
     pub(crate) fn waiting(&self) -> usize {
         self.lanes.iter().map(List::len).sum()
     }
 
-    /// Gives back what a burst has made it grow to.
+    /// Frees memory that a burst has used.
     fn shrink(&mut self) {
         self.control.shrink_to(CONTROL_KEPT);
         self.streams.shrink_to(STREAMS_KEPT);
@@ -331,7 +324,7 @@ impl Queues {
 pub(crate) struct Spares(Vec<Box<Queues>>);
 
 impl Spares {
-    /// The set in `place`, put there if there is none.
+    /// Returns the set in `place`; puts a spare or new one there if there is none.
     pub(crate) fn get_or_alloc<'a>(
         &mut self,
         place: &'a mut Option<Box<Queues>>,
@@ -356,13 +349,13 @@ impl Spares {
     }
 }
 
-/// Parts of one message that may wait. A receiver of ours asks for two for each link.
+/// Maximum number of waiting parts of one message. A correct receiver requests two for each link.
 const PARTS_MAX: usize = 32;
-/// Bytes that pass the stream that has waited longest before it has a turn, of a packet: so it has a ninth of its link.
+/// Bytes that may pass the longest waiting stream before it may send a packet, which gives it a ninth of its link.
 const PASSED_MAX: usize = 8 << 20;
-/// Sets kept for the next remotes: as many as are busy at once without one waiting for the other.
+/// Number of sets kept: as many as remotes that are usually busy at once.
 const SPARES_KEPT: usize = 64;
-/// Entries of memory an empty queue of a kept set has: 64 sets have at most 100 KiB.
+/// Capacity that an empty queue of a kept set retains: 64 sets have at most 100 KiB.
 const CONTROL_KEPT: usize = 8;
 const STREAMS_KEPT: usize = 16;
 
@@ -456,7 +449,8 @@ mod tests {
         assert!(queues.is_empty());
     }
 
-    /// Sends everything that waits for link 0 in packets of so many bytes. Returns the messages in the order in which they go.
+    /// Sends everything that waits for link 0 in packets of `packet` bytes. Returns the messages in the order in which
+    /// they are sent.
     fn sent(queues: &mut Queues, packet: usize) -> Vec<u32> {
         let mut order = Vec::new();
         while let Some(nth) = queues.next_stream(0) {

@@ -1,16 +1,16 @@
-//! Memory of this process that peers may reach.
+//! Regions: memory of this process that peers may access.
 //!
 //! ```text
 //!   register --> Region: key, memory, rights <--key, offset, length-- Get or Put of a peer
 //!                   |                            `--> a part of the memory, or the reason for refusing it
-//!                   `-- accesses: operations of the endpoint's own that have such a part
-//!   deregister --> no region, and none of its accesses
+//!                   `-- accesses: internal operations that have such a part
+//!   deregister --> neither the region nor its accesses
 //! ```
 //!
-//! A key is a number of 64 bits that only the endpoint's key can make, so peers cannot guess it. A region is the same for
-//! all peers: who knows its key may reach it, within its bounds and rights.
+//! A key is a 64-bit number derived from the endpoint's secret key, so peers cannot guess it. A region is the same for
+//! all peers: whichever peer knows its key may access it, within its bounds and rights.
 //!
-//! Owns: the regions of an endpoint, and which operations have a part of them.
+//! Owns: the regions of an endpoint, and the list of accesses to each.
 //! Out of scope: packets, peers; `endpoint/regions.rs` has them.
 //! Cost: registering takes one HMAC, an access one hash.
 
@@ -24,20 +24,19 @@ use smallvec::SmallVec;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-/// The key of a region, by which peers name it.
+/// Key of a region, by which peers name it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegionKey(pub u64);
 
-/// The rights of peers in a region.
+/// Rights of peers in a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rights {
-    /// Peers may get bytes of it.
+    /// Peers may get bytes from the region.
     pub read: bool,
-    /// Peers may put bytes into it.
+    /// Peers may put bytes into the region.
     pub write: bool,
 }
 
-/// The kind of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
     /// The peer reads.
@@ -46,7 +45,6 @@ pub(crate) enum Access {
     Put,
 }
 
-/// Registered memory.
 #[derive(Debug)]
 struct Region<M> {
     memory: M,
@@ -55,11 +53,10 @@ struct Region<M> {
     accesses: List,
 }
 
-/// The regions of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Regions<M> {
     by_key: HashMap<u64, Region<M>, RandomState>,
-    /// The number of keys that have been drawn.
+    /// Number of keys that have been drawn.
     drawn: u64,
 }
 
@@ -73,7 +70,6 @@ impl<M> Default for Regions<M> {
 }
 
 impl<M> Regions<M> {
-    /// Returns the number of regions.
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
     }
@@ -84,7 +80,7 @@ impl<M> Regions<M> {
         lists.map(List::len).sum()
     }
 
-    /// Adds a region, with a key made with the endpoint's.
+    /// Adds a region, with a key derived from `secret`.
     pub(crate) fn add(&mut self, secret: &[u8; 16], memory: M, rights: Rights) -> RegionKey {
         let region = Region {
             memory,
@@ -101,7 +97,7 @@ impl<M> Regions<M> {
         }
     }
 
-    /// Removes a region that no operation has a part of.
+    /// Removes a region to which there is no access. Returns false if there is no such region.
     pub(crate) fn remove(&mut self, key: RegionKey) -> bool {
         let removed = self.by_key.remove(&key.0);
         debug_assert!(
@@ -112,22 +108,20 @@ impl<M> Regions<M> {
         removed.is_some()
     }
 
-    /// Returns the list of the operations that have a part of a region.
     pub(crate) fn accesses(&mut self, key: RegionKey) -> Option<&mut List> {
         self.by_key
             .get_mut(&key.0)
             .map(|region| &mut region.accesses)
     }
 
-    /// Forgets all regions, also those that operations have parts of.
     pub(crate) fn clear(&mut self) {
         self.by_key.clear();
     }
 }
 
 impl<M: Memory> Regions<M> {
-    /// Returns `len` bytes of a region from `offset` on, or the reason why that access is refused. Numbers come from the
-    /// wire, and no sum of them is trusted to fit.
+    /// Returns `len` bytes of a region from `offset` on, or the reason for refusing the access. The numbers come from
+    /// the wire, so no sum of them may be assumed to fit.
     pub(crate) fn part(
         &self,
         key: RegionKey,
@@ -153,29 +147,28 @@ impl<M: Memory> Regions<M> {
     }
 }
 
-/// The gets and puts between this endpoint and one remote.
+/// Gets and puts between this endpoint and one remote.
 #[derive(Debug, Default)]
 pub(crate) struct Transfers {
-    /// Own ones that the remote has been asked for, [`TRANSFERS_MAX`] at most.
+    /// Own transfers that have been requested from the remote, at most [`TRANSFERS_MAX`].
     asked: SmallVec<[Transfer; 2]>,
-    /// Own ones that wait for their turn, oldest first.
+    /// Own transfers that wait for their turn, oldest first.
     waiting: VecDeque<Transfer>,
-    /// Operations of the endpoint's own that serve the remote, [`SERVED_MAX`] at most.
+    /// Internal operations that serve the remote, at most [`SERVED_MAX`].
     served: SmallVec<[RequestId; 2]>,
 }
 
-/// A get or put of this endpoint.
+/// Get or put of this endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer {
     pub(crate) op: RequestId,
-    /// The remote's region.
     pub(crate) key: RegionKey,
-    /// The first byte there.
+    /// Offset of the first byte in the region.
     pub(crate) offset: u64,
 }
 
 impl Transfers {
-    /// Returns the next one to ask for, if as many are under way as may be or none waits.
+    /// Returns the next transfer to request; `None` if the maximum is in progress, or none waits.
     pub(crate) fn next(&mut self) -> Option<Transfer> {
         if self.asked.len() >= TRANSFERS_MAX {
             return None;
@@ -189,12 +182,11 @@ impl Transfers {
         self.waiting.push_back(transfer);
     }
 
-    /// Returns one that has been asked for.
     pub(crate) fn asked(&self, op: RequestId) -> Option<Transfer> {
         self.asked.iter().copied().find(|of| of.op == op)
     }
 
-    /// Removes one that is over. Returns whether another one may have its turn.
+    /// Removes a transfer that is over. Returns whether others wait.
     pub(crate) fn remove(&mut self, op: RequestId) -> bool {
         if let Some(nth) = self.asked.iter().position(|of| of.op == op) {
             self.asked.swap_remove(nth);
@@ -204,39 +196,36 @@ impl Transfers {
         !self.waiting.is_empty()
     }
 
-    /// Removes all that wait.
     pub(crate) fn take_waiting(&mut self) -> VecDeque<Transfer> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Returns the operations that serve the remote.
     pub(crate) fn served(&self) -> &[RequestId] {
         &self.served
     }
 
-    /// Adds an operation that serves the remote.
     pub(crate) fn serve(&mut self, op: RequestId) {
         self.served.push(op);
     }
 
-    /// Removes an operation that served the remote.
     pub(crate) fn end_served(&mut self, op: RequestId) {
         self.served.retain(|of| *of != op);
     }
 }
 
-/// Gets and puts under way to one peer; further ones wait for their turn. Part of the protocol: see [`SERVED_MAX`].
+/// Maximum number of gets and puts in progress to one peer; further ones wait. Part of the protocol: see
+/// [`SERVED_MAX`].
 pub(crate) const TRANSFERS_MAX: usize = 16;
-/// Parts of one get under way: two for each of four links.
+/// Maximum number of parts of one get in progress: two for each of four links.
 pub(crate) const PARTS_MAX: usize = 8;
-/// Accesses of one peer that are served at a time: all that a peer that keeps the limits above can ask for.
+/// Maximum number of accesses of one peer served at a time: all that a peer within the limits above can request.
 pub(crate) const SERVED_MAX: usize = TRANSFERS_MAX * PARTS_MAX;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Memory of so many bytes, of which a part is described only.
+    /// Memory with this start and length, and no bytes.
     #[derive(Debug, PartialEq)]
     struct Span(usize, usize);
 
@@ -315,7 +304,7 @@ mod tests {
         }
         while transfers.next().is_some() {}
         assert_eq!(transfers.asked.len(), TRANSFERS_MAX);
-        // One that waits is called off, then one that is under way.
+        // A waiting transfer is cancelled, then one in progress.
         assert!(transfers.remove(op(TRANSFERS_MAX as u32)));
         assert!(transfers.remove(op(3)));
         let next = transfers.next().map(|of| of.op);

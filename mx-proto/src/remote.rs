@@ -1,13 +1,13 @@
-//! A session with a remote endpoint, and its link.
+//! Remote: a session with a remote endpoint, and its link.
 //!
 //! ```text
-//!   by id:      table  --> Remote --> Queues, while something waits to go there
-//!   by target:  hash of (interface, number, route) --> id     of those called from here
+//!   by id:      table  --> Remote --> Queues, while something waits to be sent
+//!   by target:  hash of (interface, number, route) --> id     of sessions that this endpoint began
 //!   by name:    hash of (interface, number)        --> ids
-//!   by life:    hash of the life said              --> ids     of those met that are joined with others
+//!   by life:    hash of the peer's life            --> ids     of connected sessions that can be joined
 //! ```
 //!
-//! A remote has one link, and ends with it. Several may have one name or one life.
+//! A remote has one link, and ends with it. Several may have the same name or life.
 //!
 //! Out of scope: requests' contents, matching, the port.
 //! Cost: the memory of an idle remote is measured in `tests/bounds`.
@@ -31,48 +31,44 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The address of an endpoint.
 pub(crate) type Name = (NicId, EndpointId);
 
-/// A remote endpoint.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    /// Its address: the one that we have called, or the one that it has called from.
+    /// Address that we called, or from which the remote called.
     pub(crate) name: Name,
-    /// Our number for this association: credits count for the pair of it and the peer's.
+    /// Our number for this association: credits count for the pair of it and the peer's number.
     pub(crate) epoch: u16,
-    /// In whose share of the places it counts.
+    /// Source in whose share of slots the remote counts.
     pub(crate) source: Source,
-    /// The upper layer's word.
+    /// Word of the layer above; 0: none.
     pub(crate) context: u64,
-    /// The way on which it was called from here; `None`: it has called us.
+    /// Route on which we called the remote; `None`: it called us.
     pub(crate) called: Option<Route>,
     pub(crate) link: Option<Link>,
-    /// The credits lent to it.
     pub(crate) lends: Lender,
-    /// The credits lent to it first, as announced in our hellos.
+    /// Number of credits lent first, as announced in our hellos.
     pub(crate) opening: u32,
-    /// Waiting packets and messages; `None` when there are none, and sometimes an empty set.
+    /// Waiting packets and messages; `None` if there are none, though the set may be empty, too.
     pub(crate) queues: Option<Box<Queues>>,
     /// Connects that wait for an answer.
     pub(crate) connects: List,
-    /// All other operations with it, in the order in which they became that.
+    /// All other operations with the remote, in the order in which they were attached.
     pub(crate) operations: List,
-    /// Gets and puts of either side; `None`: there has not been any.
+    /// Gets and puts of either side; `None`: there have been none.
     pub(crate) transfers: Option<Box<Transfers>>,
     pub(crate) state: RemoteState,
 }
 
-/// The state of the association.
 #[derive(Debug)]
 pub(crate) enum RemoteState {
     /// The remote has not answered our call.
     Connecting {
-        /// The session on which its peer has said that this one is its, too.
+        /// Session on which the peer has claimed this one; `None`: no claim.
         claimed: Option<RemoteId>,
     },
     Connected(Connected),
-    /// The remote is only the name of a sender that has gone, on so many messages that wait here.
+    /// A tombstone: only the id of a lost sender, for its messages that wait here.
     Tombstone {
         session: SessionId,
         messages: u32,
@@ -80,7 +76,7 @@ pub(crate) enum RemoteState {
 }
 
 impl RemoteState {
-    /// The session on which the peer of a call without an answer has said that this one is its, too.
+    /// Returns the session on which the peer has claimed this unanswered call.
     pub(crate) fn claimed(&self) -> Option<RemoteId> {
         match self {
             Self::Connecting { claimed } => *claimed,
@@ -89,55 +85,53 @@ impl RemoteState {
     }
 }
 
-/// The state of a remote whose hello has come.
+/// State of a remote whose hello has come.
 #[derive(Debug)]
 pub(crate) struct Connected {
-    /// Its session.
+    /// Life of the peer, from its hello.
     pub(crate) session: SessionId,
-    /// The nonce that it has drawn for this session: that of its call, or of its answer.
+    /// Nonce that the peer has drawn for this session: that of its call, or of its answer.
     pub(crate) nonce: Nonce,
-    /// Its number for this association.
+    /// Peer's number for this association.
     pub(crate) epoch: u16,
-    /// The link on which the two sides have met: our nonce is about it.
+    /// Link on which the session was established; our nonce covers it.
     pub(crate) meeting_link: LinkId,
-    /// The command link.
     pub(crate) tx: Tx,
-    /// Its data links; `None`: it has never had one.
+    /// Data links; `None`: there has been none.
     pub(crate) data: Option<Box<DataLinkSet>>,
-    /// Our limit of data links at a time; 0: one side offers none.
+    /// Maximum number of data links at a time on this side; 0: one side offers none.
     pub(crate) data_links: u32,
-    /// Pulls have numbers, as both sides offered data links when they met.
+    /// Whether Pulls have numbers, because both sides offered data links in their hellos.
     pub(crate) numbered: bool,
     pub(crate) link_limits: LinkLimits,
-    /// The credits it lends us.
+    /// Credits that the remote lends us.
     pub(crate) borrows: Borrower,
-    /// The longest time that a message waited before it was sent with its data, in microseconds.
+    /// Longest time that an eager message waited before it was sent, in microseconds.
     pub(crate) longest_wait: u32,
-    /// Steps that have ended since something came from it; see `endpoint/liveness.rs`.
+    /// Number of steps without a packet from the remote; see `endpoint/liveness.rs`.
     pub(crate) silent: u8,
-    /// The end of the present step, while it is monitored.
+    /// Timer of the present step; `None`: the remote is not monitored.
     pub(crate) step: Option<TimerId>,
-    /// The remote has been asked whether it is there, as another one has come with its name.
+    /// Whether the remote is being asked if it is alive, because another peer came under its name.
     pub(crate) asked: bool,
-    /// The session is joined with others of its process.
+    /// Whether the session is joined with others of its process.
     pub(crate) joins: bool,
-    /// Each side may reach registered memory of the other one.
+    /// Whether each side may access registered memory of the other.
     pub(crate) regions: bool,
 }
 
-/// The sending link.
+/// Sending link, and whether it accepts packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tx {
     /// The link has room, as far as we know.
     Open(LinkId),
     /// The link has no room.
     Blocked(LinkId),
-    /// Our Fence has been sent there: nothing else is.
+    /// Our Fence has been sent on the link; nothing else may follow it.
     Fenced(LinkId),
 }
 
 impl Tx {
-    /// The link, in any state.
     pub(crate) fn link(self) -> LinkId {
         let (Self::Open(link) | Self::Blocked(link) | Self::Fenced(link)) = self;
         link
@@ -148,29 +142,28 @@ impl Tx {
     }
 }
 
-/// Number of the command link among those of a session.
+/// Number of the command link among the links of a session.
 pub(crate) const COMMAND_LINK: u32 = 0;
 
-/// A link to a remote, and how far it has got.
 pub(crate) type Link = (LinkId, LinkState);
 
-/// None goes back.
+/// State of a link; never moves backwards.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum LinkState {
-    /// Ours, and cannot carry packets yet.
+    /// We began the link, and it cannot carry packets yet.
     Dialled,
-    /// We have introduced ourselves there.
+    /// We have introduced ourselves on the link.
     Up,
-    /// The peer has called there, or has proven the site's secret; skipped without a secret.
+    /// The peer has called on the link, or has proven the site's secret; skipped without a secret.
     Proven,
 }
 
-/// The part of a link's [`Limits`] that is needed with each message; sizes are at least 1.
+/// Part of a link's [`Limits`] that each message needs; sizes are at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LinkLimits {
-    /// Largest message that goes with its data.
+    /// Largest message in bytes that is sent eagerly.
     pub(crate) eager_max: u32,
-    /// Largest part of a message in a packet of this link.
+    /// Largest part of a message in bytes in one packet of this link.
     pub(crate) data_max: u32,
     pub(crate) pull_block: u32,
     pub(crate) remote_read: bool,
@@ -178,7 +171,7 @@ pub(crate) struct LinkLimits {
 }
 
 impl LinkLimits {
-    /// The limits of a link that has not been asked yet.
+    /// Limits of a link before they are known.
     pub(crate) const UNKNOWN: Self = Self {
         eager_max: 0,
         data_max: u32::MAX,
@@ -187,8 +180,9 @@ impl LinkLimits {
         refusal_ends_link: false,
     };
 
-    /// `eager_max`: what we send with its data at most, wherever it goes. `data_links`: the session may have data links; then
-    /// small messages wait for no larger packet of data than for a message that goes with its data.
+    /// Makes the limits of a link. `eager_max`: our limit for eager messages over any link. `data_links`: the session
+    /// may have data links; data packets of the command link are then no larger than eager messages, because small
+    /// messages wait behind them.
     pub(crate) fn of(limits: Limits, eager_max: usize, data_links: bool) -> Self {
         // No message is longer than 2^32 - 1 bytes.
         let size = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
@@ -226,7 +220,6 @@ impl Remote {
         }
     }
 
-    /// The name that stays on messages of this one.
     pub(crate) fn tombstone(&self) -> Self {
         let (session, messages) = (self.identity().session, 0);
         Self {
@@ -236,7 +229,7 @@ impl Remote {
         }
     }
 
-    /// The state once its hello has come.
+    /// Returns the state of a remote whose hello has come; `None` otherwise.
     #[inline]
     pub(crate) fn connected(&self) -> Option<&Connected> {
         match &self.state {
@@ -245,19 +238,19 @@ impl Remote {
         }
     }
 
-    /// Whether it is met, and its silence is watched.
+    /// Returns whether the remote is connected and its silence is monitored.
     #[inline]
     pub(crate) fn is_monitored(&self) -> bool {
         self.connected().is_some_and(|met| met.step.is_some())
     }
 
-    /// Whether it is the tombstone of a gone sender.
+    /// Returns whether this is the tombstone of a lost sender.
     #[inline]
     pub(crate) fn is_tombstone(&self) -> bool {
         matches!(self.state, RemoteState::Tombstone { .. })
     }
 
-    /// The link, if it is this remote's, has got that far by now.
+    /// Advances the state of a link, if it is this remote's.
     pub(crate) fn advance(&mut self, link: LinkId, state: LinkState) {
         if let Some((own, known)) = &mut self.link
             && *own == link
@@ -266,14 +259,15 @@ impl Remote {
         }
     }
 
-    /// The state of that link; `None` if it is not the link of this remote.
+    /// Returns the state of a link; `None` if it is not the link of this remote.
     #[inline]
     pub(crate) fn state_of(&self, link: LinkId) -> Option<LinkState> {
         let (own, state) = self.link?;
         (own == link).then_some(state)
     }
 
-    /// Notes that a packet has come from it, with these credit fields, once it is met. Returns whether it has its turn now.
+    /// Notes that a packet with these credit fields has come from the remote, if it is connected. Returns whether the
+    /// remote gets a turn now.
     #[inline(always)]
     pub(crate) fn hears(&mut self, fields: &CreditFields) -> bool {
         if let RemoteState::Connected(met) = &mut self.state {
@@ -282,7 +276,8 @@ impl Remote {
         self.takes_turn_for(fields)
     }
 
-    /// Reads credit fields that have come from it. Returns whether it has its turn now, as there are credits for what waits.
+    /// Applies credit fields from the remote. Returns whether the remote gets a turn now, because there are credits for
+    /// waiting messages.
     #[inline(always)]
     pub(crate) fn takes_turn_for(&mut self, fields: &CreditFields) -> bool {
         let RemoteState::Connected(met) = &mut self.state else {
@@ -291,30 +286,29 @@ impl Remote {
         met.borrows.on_credit_fields(fields) && self.has_pending() && self.takes_turn()
     }
 
-    /// Whether this is its link.
     #[inline]
     pub(crate) fn owns(&self, link: LinkId) -> bool {
         self.state_of(link).is_some()
     }
 
-    /// The link, if we have introduced ourselves on it.
+    /// Returns the link, if we have introduced ourselves on it.
     pub(crate) fn link_up(&self) -> Option<LinkId> {
         let (link, state) = self.link?;
         (state >= LinkState::Up).then_some(link)
     }
 
-    /// The sending link, once its hello has come.
+    /// Returns the sending link of a connected remote.
     #[inline]
     pub(crate) fn tx(&self) -> Option<Tx> {
         self.connected().map(|met| met.tx)
     }
 
-    /// The link of that.
+    /// Returns the id of the sending link of a connected remote.
     pub(crate) fn tx_link(&self) -> Option<LinkId> {
         Some(self.tx()?.link())
     }
 
-    /// Something can go out, and it has no place yet among those that wait for their turn.
+    /// Gives the remote a turn if something can be sent. Returns true if it had none yet.
     pub(crate) fn takes_turn(&mut self) -> bool {
         let Some(queues) = &mut self.queues else {
             return false;
@@ -329,7 +323,7 @@ impl Remote {
         takes
     }
 
-    /// The link of a call without an answer on which something is still to be said.
+    /// Returns the link of an unanswered call on which packets wait to be sent.
     pub(crate) fn introduces(&self) -> Option<LinkId> {
         let RemoteState::Connecting { .. } = self.state else {
             return None;
@@ -338,7 +332,7 @@ impl Remote {
         self.link_up().filter(|_| waits)
     }
 
-    /// Whether its link has room and there are no credits for the waiting messages.
+    /// Returns whether the link has room but there are no credits for the waiting messages.
     pub(crate) fn is_stalled(&self) -> bool {
         let (Some(met), Some(queues)) = (self.connected(), self.queues()) else {
             return false;
@@ -346,12 +340,12 @@ impl Remote {
         matches!(met.tx, Tx::Open(_)) && queues.has_messages() && !met.moves(queues)
     }
 
-    /// The packet of that kind that waits, if one at a time is enough of it.
+    /// Returns the queued packet of a kind of which one at a time is enough.
     pub(crate) fn standing(&mut self, kind: Kind) -> Option<&mut Control> {
         self.queues_mut()?.standing(kind)
     }
 
-    /// A message posted now would not overtake another.
+    /// Returns whether a message posted now would not overtake another.
     #[inline]
     pub(crate) fn is_clear(&self) -> bool {
         let clear = |queues: &Queues| {
@@ -362,25 +356,21 @@ impl Remote {
         self.queues.as_deref().is_none_or(clear)
     }
 
-    /// The queues, if anything waits.
     #[inline]
     pub(crate) fn queues(&self) -> Option<&Queues> {
         self.queues.as_deref()
     }
 
-    /// The queues, if anything waits, to take something out.
     #[inline]
     pub(crate) fn queues_mut(&mut self) -> Option<&mut Queues> {
         self.queues.as_deref_mut()
     }
 
-    /// Messages wait for their turn.
     #[inline]
     pub(crate) fn has_pending(&self) -> bool {
         self.queues().is_some_and(Queues::has_messages)
     }
 
-    /// To call it.
     pub(crate) fn target(&self, route: Route) -> Target {
         Target {
             nic: self.name.0,
@@ -403,12 +393,12 @@ impl Remote {
 }
 
 impl Connected {
-    /// A hello is of this session.
+    /// Returns whether a hello belongs to this session.
     pub(crate) fn is(&self, hello: &Hello) -> bool {
         (self.session, self.epoch) == (hello.identity.session, hello.epoch)
     }
 
-    /// The open data links, by number.
+    /// Returns the open data links, by number.
     #[inline]
     pub(crate) fn open_links(&self) -> impl Iterator<Item = (u32, Tx)> {
         let all = self.data.as_deref().map_or(&[][..], |of| &of.links);
@@ -416,14 +406,14 @@ impl Connected {
         open.map(|of| (of.number, of.tx))
     }
 
-    /// The open data links for parts of a message of that length: none if it is small, even if it is offered, as one is that
-    /// must be matched or for which there are no credits.
+    /// Returns the open data links for parts of a message of this length: none if it is small, even if it was offered
+    /// because it must be matched or for lack of credits.
     pub(crate) fn links_for(&self, length: u32) -> impl Iterator<Item = (u32, Tx)> {
         let apart = length > self.link_limits.eager_max;
         self.open_links().filter(move |_| apart)
     }
 
-    /// Whether the session may have data links, and none has failed lately: one is soon to be there.
+    /// Returns whether the session may have data links and none has failed lately, so that one will soon be open.
     pub(crate) fn expects_link(&self) -> bool {
         self.data_links > 0 && self.data.as_ref().is_none_or(|of| of.failures == 0)
     }
@@ -435,20 +425,19 @@ impl Connected {
             .chain(self.open_links())
     }
 
-    /// Returns the link of that number, if there is one.
     pub(crate) fn link(&self, number: u32) -> Option<Tx> {
         let (_, tx) = self.links().find(|(of, _)| *of == number)?;
         Some(tx)
     }
 
-    /// Records that data has gone on a data link.
+    /// Records that data has been sent on a data link.
     pub(crate) fn note_sent(&mut self, number: u32) {
         if let Some(of) = self.data.as_mut().and_then(|of| of.of(number)) {
             of.unused = 0;
         }
     }
 
-    /// Notes whether a link has room.
+    /// Records whether a link has room.
     pub(crate) fn set_tx(&mut self, now: Tx) {
         if self.tx.link() == now.link() {
             if !self.tx.is_fenced() {
@@ -459,7 +448,7 @@ impl Connected {
         }
     }
 
-    /// Something of these could go out, or is worth a packet that says so.
+    /// Returns whether something in these queues can be sent, or a request for credits is due.
     fn may_send(&self, queues: &Queues) -> bool {
         let commands = matches!(self.tx, Tx::Open(_))
             && (!queues.control.is_empty() || self.moves(queues) || self.borrows.asks(queues.cost));
@@ -467,7 +456,7 @@ impl Connected {
         commands || self.links().any(has_bulk)
     }
 
-    /// A message of these could go.
+    /// Returns whether a message in these queues can be sent.
     fn moves(&self, queues: &Queues) -> bool {
         Lane::ALL.iter().any(|lane| {
             let any = !queues.lanes[*lane as usize].is_empty();
@@ -476,7 +465,7 @@ impl Connected {
     }
 }
 
-/// All remotes of one endpoint, by id, target, name and life.
+/// Remotes of one endpoint, by id, target, name and life.
 #[derive(Debug)]
 pub(crate) struct Remotes {
     table: Table<RemoteId, Remote>,
@@ -488,11 +477,11 @@ pub(crate) struct Remotes {
     room: Claim,
 }
 
-/// The remotes with each key, oldest first.
+/// Remotes with each key, oldest first.
 #[derive(Debug)]
 struct Index<K> {
     first: HashMap<K, RemoteId, RandomState>,
-    /// More than one with a key are few, and rare.
+    /// Further remotes with a key; rarely any.
     others: HashMap<K, Vec<RemoteId>, RandomState>,
 }
 
@@ -513,14 +502,12 @@ impl<K: Eq + Hash + Copy> Index<K> {
         self.get(key).into_iter().chain(others.copied())
     }
 
-    /// Adds a remote with that key.
     fn add(&mut self, key: K, id: RemoteId) {
         if *self.first.entry(key).or_insert(id) != id {
             self.others.entry(key).or_default().push(id);
         }
     }
 
-    /// Removes a remote that is gone.
     fn remove(&mut self, key: K, id: RemoteId) {
         let is_first = self.get(key) == Some(id);
         let Some(others) = self.others.get_mut(&key) else {
@@ -553,7 +540,7 @@ impl Remotes {
         }
     }
 
-    /// Whether there is room for another remote of that source, and memory.
+    /// Returns whether there is a slot and memory for another remote of that source.
     pub(crate) fn may_add(&mut self, source: Source) -> bool {
         self.places.may_take(source, 1) && self.room.admits(self.table.len())
     }
@@ -562,12 +549,13 @@ impl Remotes {
         self.table.len()
     }
 
-    /// The end of the places of [`Self::at`].
+    /// Returns the end of the slots of [`Self::at`].
     pub(crate) fn places_end(&self) -> u32 {
         self.table.capacity() as u32
     }
 
-    /// A new session, which is lent so much first. `called`: the way on which we call it; `None`: it has called us.
+    /// Adds a session, with this many credits lent first. `called`: the route on which we call it; `None`: it called
+    /// us.
     pub(crate) fn add(
         &mut self,
         name: Name,
@@ -596,7 +584,6 @@ impl Remotes {
         self.table.insert(tombstone)
     }
 
-    /// The remote's hello has come.
     pub(crate) fn set_connected(&mut self, id: RemoteId, met: Connected) {
         let (session, joins) = (met.session, met.joins);
         if let Some(remote) = self.of_mut(id) {
@@ -617,18 +604,17 @@ impl Remotes {
         self.table.get_mut(id)
     }
 
-    /// The remote of an id, if it is not only a name.
+    /// Returns a remote that is no tombstone.
     pub(crate) fn living(&self, id: RemoteId) -> Option<&Remote> {
         self.of(id).filter(|remote| !remote.is_tombstone())
     }
 
-    /// The state of a remote once its hello has come.
     #[inline]
     pub(crate) fn connected(&self, id: RemoteId) -> Option<&Connected> {
         self.of(id)?.connected()
     }
 
-    /// The state of a remote once its hello has come, to change it.
+    /// Returns the state of a remote whose hello has come, for changing.
     #[inline]
     pub(crate) fn connected_mut(&mut self, id: RemoteId) -> Option<&mut Connected> {
         match &mut self.of_mut(id)?.state {
@@ -637,13 +623,13 @@ impl Remotes {
         }
     }
 
-    /// The data links of a remote that has had one.
+    /// Returns the data links of a remote that has had one.
     pub(crate) fn data_mut(&mut self, id: RemoteId) -> Option<&mut DataLinkSet> {
         self.connected_mut(id)?.data.as_deref_mut()
     }
 
-    /// The state, the queues and the lent credits of a remote whose hello has come, for sending to it. `None`: it has not, or
-    /// nothing waits.
+    /// Returns the state, the queues and the lent credits of a connected remote, for sending to it. `None`: it is not
+    /// connected, or nothing waits.
     #[inline]
     pub(crate) fn sending(
         &mut self,
@@ -656,33 +642,31 @@ impl Remotes {
         }
     }
 
-    /// The limits of a remote's sending link.
     pub(crate) fn link_limits(&self, id: RemoteId) -> LinkLimits {
         let met = self.of(id).and_then(Remote::connected);
         met.map_or(LinkLimits::UNKNOWN, |met| met.link_limits)
     }
 
-    /// The remote at a place in the table.
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut Remote> {
         self.table.at_mut(index)
     }
 
-    /// The remote at an index of the table.
+    /// Returns the id of the remote in a slot of the table.
     pub(crate) fn at(&self, index: u32) -> Option<RemoteId> {
         Some(self.table.at(index)?.0)
     }
 
-    /// The session that was begun from here with that target.
+    /// Returns the session that this endpoint began with that target.
     pub(crate) fn called(&self, target: Target) -> Option<RemoteId> {
         self.calls.get(&target).copied()
     }
 
-    /// All remotes with that name, oldest first.
+    /// Returns all remotes with that name, oldest first.
     pub(crate) fn all_named(&self, name: Name) -> impl Iterator<Item = RemoteId> {
         self.by_name.all(name)
     }
 
-    /// All remotes that say they are of that life and are joined with others of it, oldest first.
+    /// Returns the remotes of a life that can be joined with others, oldest first.
     pub(crate) fn all_of_life(&self, session: SessionId) -> impl Iterator<Item = RemoteId> {
         self.by_life.all(session)
     }

@@ -1,21 +1,18 @@
-//! Lists of the places of a slab that belong to each remote.
+//! Lists of the slots of a slab that belong to each remote.
 //!
 //! ```text
-//!   place of a remote:  first, last      place of the slab:  neighbours
+//!   slot of a remote:  first, last      slot of the slab:  neighbours
 //!         #0  ------------>  #4 <-> #7 <-> #2                 in the order they joined
 //!         #1  ------------>  (none)
 //! ```
 //!
-//! A remote's list must be empty when the remote is removed from its table, because its place is
-//! reused.
+//! A remote's list must be empty when the remote is removed from its table, because its slot is reused.
 //!
-//! Cost: join and leave are O(1) and allocate nothing once everything has grown to its size; 8 bytes a
-//! place on either side.
+//! Cost: join and leave are O(1) and allocate nothing once everything has grown; 8 bytes for each slot on either side.
 
 use crate::ids::RemoteId;
 use crate::matching::{ChainEnds, Chains};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct RemoteLists {
     ends: Vec<ChainEnds>,
@@ -23,7 +20,7 @@ pub(crate) struct RemoteLists {
 }
 
 impl RemoteLists {
-    /// Adds `place`, which must be in no list, to the list of `remote`.
+    /// Adds slot `place`, which must be in no list, to the list of `remote`.
     #[inline]
     pub(crate) fn join(&mut self, remote: RemoteId, place: u32) {
         let at = remote.index() as usize;
@@ -33,7 +30,7 @@ impl RemoteLists {
         self.chains.append(&mut self.ends[at], place);
     }
 
-    /// Removes `place` from the list of `remote`.
+    /// Removes slot `place` from the list of `remote`.
     #[inline]
     pub(crate) fn leave(&mut self, remote: RemoteId, place: u32) {
         match self.ends.get_mut(remote.index() as usize) {
@@ -42,7 +39,7 @@ impl RemoteLists {
         }
     }
 
-    /// All of a remote's, in the order they joined.
+    /// Returns the slots in a remote's list, in the order in which they joined.
     pub(crate) fn of(&self, remote: RemoteId) -> impl Iterator<Item = u32> {
         let ends = self.ends.get(remote.index() as usize);
         self.chains.walk(ends.copied().unwrap_or(ChainEnds::EMPTY))

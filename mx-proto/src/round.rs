@@ -1,72 +1,72 @@
-//! Events of a port, polled out one at a time.
+//! Rounds: events of a port, polled one at a time.
 //!
 //! ```text
 //!   begin(now, budget) --> next --> Event --> handled: any call of the port is legal --> next --> ... --> End
 //!                                    |
 //!                                    |-- Packet: `body` lends its bytes
-//!                                    `-- Part:   `read` copies its bytes to their place, or `skip` drops the body
+//!                                    `-- Part:   `read` copies its bytes to their destination, or `skip` drops the body
 //! ```
 //!
-//! A round takes in what has happened since the last one, and has an end. The bytes of a packet or a part lie
-//! in the port's memory until the next call of [`Rounds::next`]; they are read or skipped before it. While an
-//! event is handled its link may be closed: then nothing of it follows.
+//! A round returns what has happened since the last one, and then ends. The bytes of a packet or a part lie in the
+//! port's memory until the next call of [`Rounds::next`]; they must be read or skipped before. The link of an event may
+//! be closed while the event is handled; then no further event of it follows.
 //!
-//! Owns: nothing; the position within a round is the port's.
+//! Owns: nothing; the port keeps the position within a round.
 
 use crate::ids::LinkId;
 use crate::memory::{Memory, Source};
 use crate::port::{HeaderBytes, LinkDown, Place, RemoteUse};
 use crate::time::Instant;
 
-/// An event at a port.
+/// Event at a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortEvent {
     /// A link that [`connect`](crate::port::LinkControl::connect) started can carry packets.
     Up(LinkId),
-    /// A link is gone. Everything that arrived on it has been given out before.
+    /// A link is down. Everything that arrived on it has been returned before.
     Down(LinkId, LinkDown),
     /// A link that had no room has some again.
     Writable(LinkId),
-    /// A packet arrived, and all of its body is at hand ([`Rounds::body`]). Links from strangers begin with their
-    /// first packet.
+    /// A packet arrived, and its whole body is at hand ([`Rounds::body`]). A stranger's link begins with its first
+    /// packet.
     Packet {
-        /// The link on which it came.
+        /// Link on which the packet came.
         link: LinkId,
-        /// The packet's header.
+        /// Header of the packet.
         header: HeaderBytes,
     },
-    /// Bytes of a body that arrives in parts, of a port that can read into application memory. Answered with
-    /// [`Rounds::read`] or [`Rounds::skip`].
+    /// Bytes of a body that arrives in parts, from a port that can read into application memory. The endpoint answers
+    /// with [`Rounds::read`] or [`Rounds::skip`].
     Part {
-        /// The link on which they came.
+        /// Link on which the bytes came.
         link: LinkId,
-        /// The packet's header.
+        /// Header of the packet.
         header: HeaderBytes,
-        /// All before the packet has been given out, and a message that comes with its data is matched now. When
-        /// it is read, its other parts come without that word, and no other packet of the link comes before its
-        /// [`PortEvent::Placed`].
+        /// Whether everything before the packet has been returned, so that a message that carries its data is matched
+        /// now. If this part is read, the other parts come with `begin` false, and no other packet of the link comes
+        /// before its [`PortEvent::Placed`].
         begin: bool,
     },
     /// The whole body of a packet has been read.
     Placed {
-        /// The link on which it came.
+        /// Link on which the packet came.
         link: LinkId,
-        /// The packet's header.
+        /// Header of the packet.
         header: HeaderBytes,
     },
-    /// Bytes are moving in a read of memory, ours or the peer's, that has not ended. Given out often enough for
-    /// time-outs of seconds.
+    /// A read of memory, ours or the peer's, has made progress and has not ended. Reported often enough for time-outs
+    /// of seconds.
     RemoteActivity(LinkId, RemoteUse),
-    /// A [`read`](crate::port::RemoteMemory::read) of the peer's memory has ended; `ok` is false when it failed.
+    /// A [`read`](crate::port::RemoteMemory::read) of the peer's memory has ended.
     RemoteRead {
-        /// The link over which it went.
+        /// Link of the read.
         link: LinkId,
-        /// The token it was started with.
+        /// Token with which the read was started.
         token: u64,
-        /// All bytes are there.
+        /// Whether all bytes have been read; false: the read failed.
         ok: bool,
     },
-    /// Few places or descriptors are left for new links: links that a session can do without should go.
+    /// Few slots or descriptors are left for new links: links that sessions can do without should be closed.
     PlacesShort,
 }
 
@@ -87,83 +87,83 @@ impl PortEvent {
     }
 }
 
-/// The answer of [`Rounds::next`].
+/// Result of [`Rounds::next`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Something has happened.
+    /// An event.
     Event(PortEvent),
     /// The round is over, and no memory of the port is lent any more.
     End {
-        /// There was anything in this round, an event or not.
+        /// Whether there was anything in this round, an event or not.
         any: bool,
     },
 }
 
-/// The answer of [`Rounds::begin_active`].
+/// Result of [`Rounds::begin_active`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Begun {
-    /// Nothing has come over the links that were active lately: the round is over.
+    /// Nothing has come over the active links: the round is over.
     Nothing,
-    /// A round over these links has begun.
+    /// A round over the active links has begun.
     Active,
-    /// [`Rounds::begin`] is to begin a round.
+    /// The caller must begin a round with [`Rounds::begin`].
     Elsewhere,
 }
 
-/// The answer of [`Rounds::next_packet`].
+/// Result of [`Rounds::next_packet`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Front {
-    /// [`PortEvent::Packet`], whose body is as long as its header says.
+    /// A [`PortEvent::Packet`] whose body is as long as its header says.
     Packet {
-        /// The link on which it came.
+        /// Link on which the packet came.
         link: LinkId,
-        /// The packet's header.
+        /// Header of the packet.
         header: HeaderBytes,
     },
-    /// [`Next::End`].
+    /// The round is over; see [`Next::End`].
     End {
-        /// There was anything in this round, an event or not.
+        /// Whether there was anything in this round, an event or not.
         any: bool,
     },
-    /// [`Rounds::next`] has the answer.
+    /// The caller must call [`Rounds::next`].
     Other,
 }
 
-/// A port whose events are polled out.
+/// Port whose events are polled.
 pub trait Rounds<M: Memory> {
-    /// The bytes of a packet, lent.
+    /// Bytes of a packet, lent by the port.
     type Lent<'a>: Source
     where
         Self: 'a + Sized;
 
-    /// Begins a round over what was active lately and costs next to nothing to look at: links through memory. No
-    /// clock is read for it, and the kernel is not asked. [`Begun::Elsewhere`]: there is no such link, something else is known
-    /// to have happened, or there have been such rounds and nothing else for a while; then comes [`Self::begin`], and
-    /// with it all that is done now and then.
+    /// Begins a round over active links that cost next to nothing to check: links through shared memory. Reads no clock
+    /// and makes no system call. [`Begun::Elsewhere`]: there is no such link, something else is known to have happened,
+    /// or there have been only such rounds for a while. The caller then calls [`Self::begin`] and does its own
+    /// occasional work.
     #[inline]
     fn begin_active(&mut self, _budget: usize) -> Begun {
         Begun::Elsewhere
     }
 
-    /// Begins a round of at most about `budget` packets. Never blocks.
+    /// Begins a round of about `budget` packets at most. Never blocks.
     fn begin(&mut self, now: Instant, budget: usize);
 
-    /// The next event of the round. Called until the [`Next::End`].
+    /// Returns the next event of the round. Called until [`Next::End`].
     fn next(&mut self) -> Next;
 
-    /// The front of [`Self::next`]: answers if the event is a whole packet, or the round is over, and that is easily told. After
-    /// [`Front::Other`] nothing has been taken, and [`Self::next`] is called.
+    /// Returns the next event as [`Self::next`] does, if it is known cheaply to be a whole packet or the end of the
+    /// round. After [`Front::Other`] nothing has been taken, and the caller calls [`Self::next`].
     #[inline]
     fn next_packet(&mut self) -> Front {
         Front::Other
     }
 
-    /// The body of the [`PortEvent::Packet`] that [`Self::next`] has given last; no bytes after another event.
+    /// Returns the body of the [`PortEvent::Packet`] that [`Self::next`] returned last; empty after another event.
     fn body(&self) -> Self::Lent<'_>
     where
         Self: Sized;
 
-    /// The body of the [`Front::Packet`] that [`Self::next_packet`] has given last.
+    /// Returns the body of the [`Front::Packet`] that [`Self::next_packet`] returned last.
     #[inline]
     fn front_body(&self) -> Self::Lent<'_>
     where
@@ -172,12 +172,12 @@ pub trait Rounds<M: Memory> {
         self.body()
     }
 
-    /// Reads the bytes of the [`PortEvent::Part`] that [`Self::next`] has given last to `place`, which is where the
-    /// packet's whole body belongs. The port knows how much of it is there.
+    /// Reads the bytes of the [`PortEvent::Part`] that [`Self::next`] returned last to `place`, the destination of the
+    /// packet's whole body. The port knows how much of it has been read.
     fn read(&mut self, place: Place<'_, M>);
 
-    /// The body of that part has no place now. Of a packet that may be given out whole
-    /// ([`Limits::packet_max`](crate::port::Limits::packet_max)) and of which nothing has been read, a
-    /// [`PortEvent::Packet`] follows when all of it is there; the rest of any other is dropped.
+    /// Answers that the body of the last part has no destination now. If the packet may be returned whole
+    /// ([`Limits::packet_max`](crate::port::Limits::packet_max)) and nothing of it has been read, a
+    /// [`PortEvent::Packet`] follows when it is complete; the rest of any other body is dropped.
     fn skip(&mut self);
 }

@@ -1,16 +1,16 @@
-//! The secret of a site, and proofs of knowing it.
+//! Secret of a site, and proofs of knowing it.
 //!
 //! ```text
 //!   caller                               called
-//!   what it says, with a nonce  -------> what it says, with a nonce of its own
+//!   hello, with a nonce         -------> hello, with a nonce
 //!                               <------- mac(Called)
 //!   mac(Caller)                 ------->
 //!
 //!   mac(role) = HMAC-SHA-256(secret, label, purpose, role,
-//!                            the caller's words, the called one's, binding of the link)
+//!                            the caller's hello, the called side's, binding of the link)
 //! ```
 //!
-//! A proof is valid once: for one role, one nonce, the hellos of both sides, and one link.
+//! A proof is valid only once: for one role, one nonce, the hellos of both sides, and one link.
 //!
 //! Out of scope: files, packets.
 
@@ -20,23 +20,22 @@ use sha2::Sha256;
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// Bytes of a proof.
+/// Length of a proof in bytes.
 pub const PROOF_LEN: usize = 32;
 
-/// Bytes of a nonce.
+/// Length of a nonce in bytes.
 pub const NONCE_LEN: usize = 16;
 
-/// A proof of knowing the secret.
+/// Proof of knowing the secret.
 pub type ProofBytes = [u8; PROOF_LEN];
 
-/// A value that identifies a link for both of its ends, the caller's part first; zeros where a port
-/// has none.
+/// Value that identifies a link at both ends, the caller's part first; zeros if a port has none.
 pub type Binding = [u64; 2];
 
-/// A number that makes a proof valid only once.
+/// Number that makes a proof valid only once.
 pub type Nonce = [u8; NONCE_LEN];
 
-/// Never printed, and overwritten when the last copy is dropped.
+/// Secret of a site; never printed, and overwritten when the last copy is dropped.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
@@ -46,43 +45,42 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The purpose of a proof; a proof is not valid for another one.
+/// Purpose of a proof, which is not valid for any other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Purpose {
     /// Two endpoints introduce themselves.
     Introduction = 1,
-    /// A request for a card.
+    /// A request in an address exchange.
     Question = 2,
-    /// The answer to a request for a card.
+    /// The answer in an address exchange.
     Answer = 3,
 }
 
-/// The role of the prover.
+/// Role of the prover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Role {
-    /// The side that began the link.
+    /// Side that began the link.
     Caller = 1,
-    /// The other side.
+    /// Side that was called.
     Called = 2,
 }
 
-/// The input of a proof, besides the secret and the role: its purpose, the hellos of both sides with their nonces,
-/// and the binding, a value that identifies the link at both ends.
+/// Input of a proof besides the secret and the role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProofTranscript<'a> {
-    /// For what.
+    /// Purpose of the proof.
     pub purpose: Purpose,
-    /// The caller's hello, its nonce included.
+    /// Caller's hello, its nonce included.
     pub caller: &'a [u8],
-    /// The called side's, its nonce included.
+    /// Called side's hello, its nonce included.
     pub called: &'a [u8],
     /// Binding of the link.
     pub binding: Binding,
 }
 
-/// No other program's proofs begin like this, nor those of another layout.
+/// Labels that distinguish the inputs from those of other programs, uses and layouts.
 const LABEL: &[u8] = b"bmi_mx site secret 1\0";
 const NONCE_LABEL: &[u8] = b"bmi_mx nonce 1\0";
 const CALL_LABEL: &[u8] = b"bmi_mx call 1\0";
@@ -91,17 +89,17 @@ const REGION_LABEL: &[u8] = b"bmi_mx region 1\0";
 const DATA_LINK_LABEL: &[u8] = b"bmi_mx data link 1\0";
 
 impl Secret {
-    /// The secret of these bytes, all of which count.
+    /// Makes a secret of these bytes, all of which count.
     pub fn new(bytes: Zeroizing<Vec<u8>>) -> Self {
         Self(bytes)
     }
 
-    /// The proof of one side.
+    /// Returns the proof of one side.
     pub fn prove(&self, role: Role, words: &ProofTranscript<'_>) -> ProofBytes {
         self.mac(role, words).finalize().into_bytes().into()
     }
 
-    /// The proof is that side's. Takes as long whatever is wrong with it.
+    /// Returns whether this is the proof of that side. The time does not depend on what is wrong with it.
     pub fn verify(&self, role: Role, words: &ProofTranscript<'_>, proof: &[u8]) -> bool {
         self.mac(role, words).verify_slice(proof).is_ok()
     }
@@ -110,7 +108,7 @@ impl Secret {
         let mut mac = keyed(&self.0);
         mac.update(LABEL);
         mac.update(&[words.purpose as u8, role as u8]);
-        // With their lengths: no two pairs of words look alike.
+        // With their lengths, so that no two pairs of hellos look alike.
         for said in [words.caller, words.called] {
             mac.update(&(said.len() as u64).to_le_bytes());
             mac.update(said);
@@ -122,8 +120,7 @@ impl Secret {
     }
 }
 
-/// The nonce with that number, which cannot be predicted without the key. Numbers must not be
-/// reused.
+/// Returns the nonce with this number, which cannot be predicted without the key. Numbers must not be reused.
 pub fn nonce(key: &[u8; 16], number: u64) -> Nonce {
     let mut mac = keyed(key);
     mac.update(NONCE_LABEL);
@@ -134,8 +131,8 @@ pub fn nonce(key: &[u8; 16], number: u64) -> Nonce {
     nonce
 }
 
-/// The number of a call, which is in its hello. The endpoint finds the call in it; only the endpoint's
-/// key makes it. `call` and `link` together are not repeated.
+/// Returns the nonce of a call, for its hello. It contains the number of the call, and only the endpoint's key makes
+/// it. `call` and `link` together must not be reused.
 pub(crate) fn call_nonce(key: &[u8; 16], call: u64, link: u64) -> Nonce {
     let mut mac = keyed(key);
     mac.update(CALL_LABEL);
@@ -149,14 +146,14 @@ pub(crate) fn call_nonce(key: &[u8; 16], call: u64, link: u64) -> Nonce {
     nonce
 }
 
-/// The number of the call in its nonce.
 pub(crate) fn call_of(nonce: &Nonce) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&nonce[..8]);
     u64::from_le_bytes(bytes)
 }
 
-/// The key of the region of that number, which cannot be predicted without the endpoint's key. Numbers must not be reused.
+/// Returns the key of the region with this number, which cannot be predicted without the endpoint's key. Numbers must
+/// not be reused.
 pub(crate) fn region_key(key: &[u8; 16], number: u64) -> u64 {
     let mut mac = keyed(key);
     mac.update(REGION_LABEL);
@@ -167,9 +164,9 @@ pub(crate) fn region_key(key: &[u8; 16], number: u64) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// The proof that a session is of the same process as another: of knowing the nonce that the receiver has drawn for
-/// the other. `nonces`: those of the session, the receiver's and the prover's; `called`: the receiver's names, as the
-/// prover knows them from the session and from the other.
+/// Returns the proof that one session belongs to the same process as another: a proof of knowing `of`, the nonce that
+/// the receiver has drawn for the other. `nonces`: those of the session, the receiver's and the prover's; `called`: the
+/// receiver's names, as the prover knows them from the session and from the other.
 pub(crate) fn claim_proof(
     of: &Nonce,
     nonces: [&Nonce; 2],
@@ -190,8 +187,8 @@ pub(crate) fn claim_proof(
     proof
 }
 
-/// The proof of one side that the data link of that number is the session's with these nonces, the caller's first. It covers the
-/// link's binding and the site's secret, where there are such.
+/// Returns the proof of one side that the data link with this number belongs to the session with these nonces, the
+/// caller's first. It covers the link's binding and the site's secret, if there are any.
 pub(crate) fn data_link_proof(
     secret: Option<&Secret>,
     role: Role,
@@ -319,7 +316,7 @@ mod tests {
                 purpose: Purpose::Answer,
                 ..WORDS
             },
-            // The same bytes, parted elsewhere.
+            // Equal bytes, divided elsewhere.
             ProofTranscript {
                 caller: b"hello from A, nonce 1h",
                 called: b"ello from B, nonce 2",

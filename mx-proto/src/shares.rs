@@ -1,12 +1,12 @@
 //! Shares of limited resources (links, peers, bytes) for each source.
 //!
 //! ```text
-//!   limit   [ others' ........ | left for this source .............................. ]
-//!                              [ its share: so many percent of that ]
+//!   limit   [ others ........... | left for this source ............................. ]
+//!                              [ its share: a percentage of that ]
 //! ```
 //!
-//! A source can take a part of what the others leave, never all: however many greedy sources
-//! there are, some is left for the next. (Dynamic thresholds: Choudhury and Hahne, 1998.)
+//! A source can take only a part of what the others leave: however many greedy sources there are, some is left for the
+//! next. (Dynamic thresholds: Choudhury and Hahne, 1998.)
 //!
 //! Owns: the counts.
 //! Cost: one hash of a source for each change; no memory for a source that has nothing.
@@ -15,7 +15,7 @@ use crate::origin::Source;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// The counts of one limit.
+/// Counts of one limit.
 #[derive(Debug)]
 pub struct Shares {
     limit: usize,
@@ -25,8 +25,8 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// `limit` for all together, of which one source may have `percent` (1 to 100) of what the others
-    /// leave. 100: first come, first served.
+    /// Makes the counts of a limit for all sources together. One source may have `percent` (1 to 100) of what the
+    /// others leave. 100: first come, first served.
     pub fn new(limit: usize, percent: u8) -> Self {
         Self {
             limit,
@@ -36,13 +36,13 @@ impl Shares {
         }
     }
 
-    /// Nothing taken yet of one in so many of these, shared in the same way.
+    /// Makes empty counts for one of `parts` equal parts of the limit, with the same percentage.
     pub fn part(&self, parts: usize) -> Self {
         Self::new(self.limit / parts, self.percent)
     }
 
-    /// Would so much more for `source` be within the limit, and within its share? The first unit is
-    /// always within the share.
+    /// Returns whether `amount` more for `source` is within the limit and within its share. The first unit is always
+    /// within the share.
     pub fn may_take(&self, source: Source, amount: usize) -> bool {
         let total = self.used.checked_add(amount);
         if total.is_none_or(|total| total > self.limit) {
@@ -54,18 +54,18 @@ impl Shares {
         self.of(source).saturating_add(amount) <= self.share(source)
     }
 
-    /// The limit of `source`, given what the others have; at least one.
+    /// Returns the share of `source`, given what the others have; at least one.
     pub fn share(&self, source: Source) -> usize {
         let left = (self.limit + self.of(source)).saturating_sub(self.used);
         if source == Source::TRUSTED {
             return left;
         }
         let share = left as u128 * u128::from(self.percent) / 100;
-        // Not above `left`.
+        // `share` is not above `left`.
         (share as usize).max(1)
     }
 
-    /// `source` has so much more, whether it may or not.
+    /// Adds to the amount of `source`, allowed or not.
     pub fn take(&mut self, source: Source, amount: usize) {
         self.used = self.used.saturating_add(amount);
         if source != Source::TRUSTED && amount > 0 {
@@ -73,7 +73,7 @@ impl Shares {
         }
     }
 
-    /// `source` has so much less.
+    /// Subtracts from the amount of `source`.
     pub fn give_back(&mut self, source: Source, amount: usize) {
         debug_assert!(self.used >= amount);
         self.used = self.used.saturating_sub(amount);
@@ -85,12 +85,12 @@ impl Shares {
         }
     }
 
-    /// The amount that `source` has.
+    /// Returns the amount that `source` has.
     pub fn of(&self, source: Source) -> usize {
         self.by_source.get(&source).copied().unwrap_or(0)
     }
 
-    /// The sum of all sources.
+    /// Returns the sum of all sources.
     pub fn used(&self) -> usize {
         self.used
     }

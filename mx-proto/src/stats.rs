@@ -33,7 +33,7 @@ crate::counters! {
 }
 
 crate::counters! {
-    /// The inbox as it is.
+    /// Present figures of the inbox.
     pub struct InboxStats("inbox_") {
         Level messages: usize = "unexpected messages that can be handed out",
         Level bytes: usize = "bytes of unexpected messages that can be handed out",
@@ -43,13 +43,12 @@ crate::counters! {
 }
 
 crate::counters! {
-    /// Flow control:
+    /// Counters of flow control, and the balance of credits:
     ///
     /// ```text
     ///   total = free + lent + drawn + copies + tombstones      lent = sum of all accounts' credit limits
     /// ```
     ///
-    /// The balance, and how often what happened since the beginning.
     pub struct FlowStats("flow_") {
         Level total: u32 = "total number of credits, of 512 bytes each",
         Level free: u32 = "credits neither lent nor held by messages",

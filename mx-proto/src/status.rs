@@ -3,48 +3,48 @@
 use crate::port::LinkDown;
 use std::fmt;
 
-/// The result of one posted operation. The names are MX's.
+/// Result of a posted operation. The names are MX's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Status {
-    /// All of the message was transferred.
+    /// The whole message was transferred.
     Success,
-    /// The receiver's buffer was smaller than the message; it was filled.
+    /// The receiver's buffer was smaller than the message, and was filled.
     Truncated,
-    /// No progress within the request time-out.
+    /// There was no progress within the request time-out.
     Timeout,
-    /// Cancelled by its owner, or the sender withdrew the message.
+    /// The owner cancelled the operation, or the sender withdrew the message.
     Cancelled,
-    /// There is no such endpoint.
+    /// The endpoint does not exist.
     EndpointUnknown,
     /// No process has that endpoint open.
     EndpointClosed,
-    /// The remote went away or was disconnected.
+    /// The remote was lost or disconnected.
     Unreachable,
-    /// The remote is another one than before.
+    /// The remote is in another life than before.
     BadSession,
-    /// The connection key does not fit.
+    /// The connection key does not match.
     BadKey,
-    /// The endpoint number is out of range or the peer speaks another protocol version.
+    /// The endpoint number is out of range, or the peer uses another protocol version.
     BadEndpoint,
-    /// The receiver called off a receive that had already matched this message.
+    /// The receiver cancelled a receive that had already matched this message.
     Aborted,
     /// The peer has no room for another remote.
     NoResources,
-    /// A side does not know the site's secret, or has none.
+    /// Either side does not know the site's secret, or has none.
     BadSecret,
-    /// The peer does not accept us: the network does not tell it who we are.
+    /// The peer refuses us, because its network does not confirm our address.
     Refused,
-    /// No registered region of memory has that key, or it has been deregistered meanwhile.
+    /// No registered region has that key, or the region has been deregistered meanwhile.
     NoRegion,
-    /// The bytes are not all within the region.
+    /// The range is not within the region.
     OutOfRange,
     /// The region may not be read, or not be written.
     NotAllowed,
-    /// The peer does not know of registered memory.
+    /// The peer does not support registered memory.
     Unsupported,
 }
 
-/// The kind of operation of a request.
+/// Kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpKind {
     /// A send.
@@ -55,7 +55,7 @@ pub enum OpKind {
     Connect,
 }
 
-/// The way in which a peer broke the protocol, which ends its link. Its texts say what each one is.
+/// Protocol violation by a peer, which ends its link; the texts below explain each.
 #[expect(missing_docs, reason = "their texts")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Violation {
@@ -63,10 +63,10 @@ pub enum Violation {
     Oversized,
     TooEarly,
     Length,
-    /// Match bits of such receives are given to one remote each.
+    /// Match bits of such receives belong to one remote each.
     Foreign,
     NoCredit,
-    /// Or in a slot that is in use, or too large for one, or in two.
+    /// No slot, a slot in use, a message too large for a slot, or two slots.
     NoSlot,
     NotAsked,
     NotHad,
@@ -75,11 +75,11 @@ pub enum Violation {
     Claim,
     Challenge,
     Proof,
-    /// A link says wrongly that it is a data link of a session, or carries something else than data.
+    /// A link falsely claims to be a data link of a session, or carries something other than data.
     Attach,
     /// A packet that has no place in a session's move to a fabric.
     Move,
-    /// An access to memory is malformed, or neither side has offered such.
+    /// An access to memory is malformed, or was not offered.
     Access,
     Introduction,
     AnotherName,
@@ -121,23 +121,23 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The reason for the loss of a remote.
+/// Reason for the loss of a remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DownReason {
-    /// The remote said goodbye.
+    /// The remote disconnected.
     Disconnected,
-    /// Its link ended.
+    /// The remote's link ended.
     Link(LinkDown),
-    /// The remote, or this endpoint, did not prove to know the site's secret.
+    /// The remote, or this endpoint, did not prove that it knows the site's secret.
     Secret,
-    /// There is no memory for its messages.
+    /// No memory for the remote's messages.
     NoMemory,
-    /// The remote broke the protocol.
+    /// The remote violated the protocol.
     Protocol(Violation),
 }
 
 impl DownReason {
-    /// The result of the operations that were under way.
+    /// Returns the status of the operations that were in progress.
     pub fn status(self) -> Status {
         match self {
             Self::Link(LinkDown::Refused) => Status::EndpointClosed,

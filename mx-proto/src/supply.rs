@@ -1,4 +1,4 @@
-//! The memory available for new work of an endpoint.
+//! Supply: the memory available for new work of an endpoint.
 //!
 //! ```text
 //!               Ample              Short                      Critical
@@ -7,31 +7,31 @@
 //!   messages    kept               kept                       their peer's links are closed
 //! ```
 //!
-//! A table doubles when it is full, so one more entry can need a large block of memory where
-//! nothing can be refused. A [`Claim`] is made beforehand, where it can be refused: it covers the
-//! growth of all tables with entries of one kind, and the supply reserves what it covers.
+//! A table doubles when it is full, so one more entry may need a large block of memory where nothing can be rejected. A
+//! [`Claim`] is therefore made beforehand, where rejection is possible: it covers the growth of all tables with entries
+//! of one kind, and the supply reserves what it covers.
 //!
-//! Cost: a call and a comparison for each entry; a claim is raised by a quarter at a time.
+//! Cost: a call and a comparison for each entry; a claim grows by a quarter at a time.
 
-/// The level of free memory.
+/// Level of free memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum MemoryLevel {
-    /// Nothing is missing of what is kept back.
+    /// The reserve is complete.
     Ample,
-    /// Some of that has been used: nothing new is taken on.
+    /// Some of the reserve has been used: no new work is accepted.
     Short,
-    /// Only what ends things is left.
+    /// Only the memory for ending work is left.
     Critical,
 }
 
-/// The source of memory.
+/// Source of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Supply {
-    /// The level of free memory.
+    /// Returns the level of free memory.
     pub level: fn() -> MemoryLevel,
-    /// Keeps so many bytes back, on top of what is. False: there are not so many.
+    /// Reserves this many bytes more. Returns false if there are not enough.
     pub claim: fn(usize) -> bool,
-    /// Takes a claim back.
+    /// Releases this many reserved bytes.
     pub release: fn(usize),
 }
 
@@ -43,13 +43,13 @@ impl Supply {
         release: |_| {},
     };
 
-    /// May something new be taken on?
+    /// Returns whether new work may be accepted.
     #[inline]
     pub fn is_ample(&self) -> bool {
         (self.level)() == MemoryLevel::Ample
     }
 
-    /// Whether memory is left only to end work under way.
+    /// Returns whether memory is left only for ending work.
     #[inline]
     pub fn is_critical(&self) -> bool {
         (self.level)() == MemoryLevel::Critical
@@ -66,19 +66,18 @@ impl PartialEq for Supply {
 
 impl Eq for Supply {}
 
-/// The growth of all tables with entries of one kind.
+/// Reservation for the growth of all tables with entries of one kind.
 #[derive(Debug)]
 pub struct Claim {
     supply: Supply,
-    /// Bytes of one thing in all tables, while these grow: twice its entries, and once more while they
-    /// are copied.
+    /// Bytes of one entry in all tables while they grow: twice its size, and once more while they are copied.
     each: usize,
-    /// Things that are covered.
+    /// Number of entries that are covered.
     covered: usize,
 }
 
 impl Claim {
-    /// For things that take up to `each` bytes.
+    /// Makes a claim for entries of up to `each` bytes.
     pub fn new(supply: Supply, each: usize) -> Self {
         Self {
             supply,
@@ -87,7 +86,7 @@ impl Claim {
         }
     }
 
-    /// May there be one more than `count`? If so, nothing it needs is refused.
+    /// Returns whether there may be one more entry than `count`, with all memory that it needs.
     #[inline(always)]
     pub fn admits(&mut self, count: usize) -> bool {
         if self.supply.is_ample() {
@@ -97,7 +96,8 @@ impl Claim {
         false
     }
 
-    /// Memory is short, and there are `count`: what was claimed for many more is not needed to begin again.
+    /// Releases most of what was claimed for many more than `count` entries, so that it is available when memory is
+    /// short.
     #[cold]
     fn shrink(&mut self, count: usize) {
         let enough = count.saturating_mul(2).max(FREE);
@@ -107,7 +107,7 @@ impl Claim {
         }
     }
 
-    /// Whether there may be one more than `count`, also when memory is short.
+    /// Returns whether there may be one more entry than `count`, even if memory is short.
     #[inline(always)]
     pub fn covers(&mut self, count: usize) -> bool {
         count < self.covered || self.grow()
@@ -130,7 +130,7 @@ impl Drop for Claim {
     }
 }
 
-/// The number of entries of each kind that need no claim: their tables are small.
+/// Number of entries of each kind that need no claim, because their tables are small.
 const FREE: usize = 1024;
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
-//! A slab with generations, so that stale keys are recognised: the table of links, remotes and peers.
+//! Table: a slab with generations, so that stale keys are recognised; used for links, remotes and peers.
 //!
 //! ```text
 //!   insert -> key = (index, generation)      get(key) -> Some
-//!   remove(key)                              get(key) -> None, for ever
+//!   remove(key)                              get(key) -> None from now on
 //! ```
 //!
 //! Owns: the values.
-//! Cost: insert, look up and remove are O(1); memory is reused. Generations are handed out from one
-//! counter per table, so a key comes back only after 2^32 inserts that all hit the same slot.
+//! Cost: insert, look up and remove are O(1); memory is reused. Generations come from one counter for each
+//! table, so a key is repeated only if the same slot is used again after 2^32 inserts.
 
 use slab::Slab;
 use std::marker::PhantomData;
 
-/// A name for a value in a [`Table`].
+/// Key of a value in a [`Table`].
 pub trait Key: Copy {
-    /// Puts a name together.
+    /// Makes a key.
     fn new(index: u32, generation: u32) -> Self;
-    /// The place in the table.
+    /// Returns the slot in the table.
     fn index(self) -> u32;
-    /// The number that distinguishes it from others that had the place. Never 0 in a key that a table made.
+    /// Returns the number that distinguishes the key from others of its slot. Never 0 in a key that a table made.
     fn generation(self) -> u32;
 }
 
@@ -47,30 +47,30 @@ impl<K, T> Default for Table<K, T> {
 }
 
 impl<K: Key, T> Table<K, T> {
-    /// The number of values.
+    /// Returns the number of values.
     #[inline]
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// True when there is none.
+    /// Returns true if there is no value.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Places that there is memory for.
+    /// Returns the number of slots for which there is memory.
     pub fn capacity(&self) -> usize {
         self.slots.capacity()
     }
 
-    /// Stores `value`.
+    /// Stores `value` and returns its key.
     #[inline]
     pub fn insert(&mut self, value: T) -> K {
         self.insert_with(|_| value)
     }
 
-    /// Stores a value that knows its key.
+    /// Stores a value made from its own key, and returns the key.
     #[inline]
     pub fn insert_with(&mut self, value: impl FnOnce(K) -> T) -> K {
         let generation = self.next_generation;
@@ -86,8 +86,8 @@ impl<K: Key, T> Table<K, T> {
         key
     }
 
-    /// A large table grows by a quarter: what doubling has in reserve would be most of what each of
-    /// ten thousand values costs.
+    /// Grows a large table by a quarter: the unused half of a doubled one would be most of the cost of each of ten
+    /// thousand values.
     #[cold]
     fn grow(&mut self) {
         let len = self.slots.len();
@@ -96,7 +96,7 @@ impl<K: Key, T> Table<K, T> {
         }
     }
 
-    /// The value of that name; `None` when it has been removed.
+    /// Returns the value of a key; `None` if it has been removed.
     #[inline]
     pub fn get(&self, key: K) -> Option<&T> {
         match self.slots.get(key.index() as usize) {
@@ -105,7 +105,7 @@ impl<K: Key, T> Table<K, T> {
         }
     }
 
-    /// The entry of a key, to change it.
+    /// Returns the value of a key for changing; `None` if it has been removed.
     #[inline]
     pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
         match self.slots.get_mut(key.index() as usize) {
@@ -114,28 +114,28 @@ impl<K: Key, T> Table<K, T> {
         }
     }
 
-    /// The value at a place, whichever it is.
+    /// Returns the value in a slot, with its key.
     #[inline]
     pub fn at(&self, index: u32) -> Option<(K, &T)> {
         let slot = self.slots.get(index as usize)?;
         Some((K::new(index, slot.generation), &slot.value))
     }
 
-    /// The entry at an index, to change it.
+    /// Returns the value in a slot for changing.
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> Option<&mut T> {
         let slot = self.slots.get_mut(index as usize)?;
         Some(&mut slot.value)
     }
 
-    /// Takes a value out; its name is stale from now on.
+    /// Removes a value and returns it; its key is stale from now on.
     #[inline]
     pub fn remove(&mut self, key: K) -> Option<T> {
         self.get(key)?;
         Some(self.slots.remove(key.index() as usize).value)
     }
 
-    /// Every value with its key.
+    /// Returns all values with their keys.
     pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
         self.slots.iter().map(|(index, slot)| {
             let key = K::new(index as u32, slot.generation);
@@ -143,7 +143,7 @@ impl<K: Key, T> Table<K, T> {
         })
     }
 
-    /// All entries with their keys, to change them.
+    /// Returns all values with their keys, for changing.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
         self.slots.iter_mut().map(|(index, slot)| {
             let key = K::new(index as u32, slot.generation);
@@ -151,7 +151,7 @@ impl<K: Key, T> Table<K, T> {
         })
     }
 
-    /// Gives back the memory of a table that has become empty. Keys stay stale.
+    /// Frees the memory of a table that has become empty. Keys stay stale.
     pub fn forget_places(&mut self) {
         if self.is_empty() {
             self.slots = Slab::new();
@@ -159,7 +159,7 @@ impl<K: Key, T> Table<K, T> {
     }
 }
 
-/// Below so many values a table doubles when it is full.
+/// Number of values below which a full table doubles.
 const DOUBLED: usize = 1024;
 
 #[cfg(test)]

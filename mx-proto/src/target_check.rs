@@ -1,6 +1,6 @@
-//! Machines that nothing here is for. Every crate of ours needs this one, so they are refused once, first.
+//! Check of the target: machines for which this code is not written are rejected. Every crate of ours depends on this one.
 //!
-//! Lengths of messages are of 64 bits and are used as lengths in memory; no big-endian machine ever ran this.
+//! Lengths of messages have 64 bits and are used as lengths in memory; this code has never run on a big-endian machine.
 //! Tested by `testing/lints`.
 
 #[cfg(not(target_pointer_width = "64"))]

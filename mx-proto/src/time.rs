@@ -1,16 +1,16 @@
-//! Points in time as numbers: nanoseconds since an arbitrary start.
+//! Time: points in time as numbers, nanoseconds since an arbitrary start.
 //!
-//! Nothing here reads a clock. An endpoint is given its [`Clock`], the real one in `mx-sys` or a virtual one
-//! in the simulator, and tells its port the time.
+//! No function here reads a clock. An endpoint is given its [`Clock`], the real one in `mx-sys` or a virtual one in the
+//! simulator, and tells its port the time.
 
 use std::time::Duration;
 
-/// A point in time, in nanoseconds since an arbitrary start that all parts of one run share.
+/// Point in time, in nanoseconds since an arbitrary start that all parts of one run share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Instant(pub u64);
 
 impl Instant {
-    /// `self + span`, at most the end of time.
+    /// Returns `self + span`, at most the end of time.
     #[inline]
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
@@ -18,7 +18,7 @@ impl Instant {
         Self(self.0.saturating_add(nanos))
     }
 
-    /// `self - span`, at least the beginning of time.
+    /// Returns `self - span`, at least the beginning of time.
     #[inline]
     #[must_use]
     pub fn before(self, span: Duration) -> Self {
@@ -26,7 +26,7 @@ impl Instant {
         Self(self.0.saturating_sub(nanos))
     }
 
-    /// The first multiple of `grain` that is not before it: what need not be exact comes together then.
+    /// Returns the first multiple of `grain` not before `self`, so that inexact deadlines expire together.
     #[inline]
     #[must_use]
     pub fn up_to(self, grain: Duration) -> Self {
@@ -34,7 +34,7 @@ impl Instant {
         Self(self.0.div_ceil(grain).saturating_mul(grain))
     }
 
-    /// The time from `earlier` to `self`; zero when `earlier` is later.
+    /// Returns the time from `earlier` to `self`; zero if `earlier` is later.
     #[inline]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -53,10 +53,10 @@ impl Instant {
     }
 }
 
-/// The time by which a peer is to have answered.
+/// Deadline for an answer of a peer.
 ///
-/// A look that comes [`LATE`] or more after it shows nothing of the peer: the process was stopped, or the
-/// clock jumped forward. Such a look puts the deadline off, once, so that what the peer has sent can be read.
+/// A check that comes [`LATE`] or more after the deadline shows nothing about the peer: this process was stopped, or
+/// the clock jumped forward. Such a check postpones the deadline once, so that what the peer has sent can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerDeadline {
     at: Instant,
@@ -64,18 +64,19 @@ pub struct PeerDeadline {
 }
 
 impl PeerDeadline {
-    /// The peer is to have answered by `at`.
+    /// Makes a deadline at `at`.
     pub fn new(at: Instant) -> Self {
         let put_off = false;
         Self { at, put_off }
     }
 
-    /// The time of the next look.
+    /// Returns the time of the next check.
     pub fn at(&self) -> Instant {
         self.at
     }
 
-    /// Returns true if the peer has had its time, and otherwise when the deadline was put off or is ahead.
+    /// Returns whether the peer has run out of time; false if the deadline is ahead, or has been postponed by this
+    /// check.
     pub fn is_over(&mut self, now: Instant) -> bool {
         if self.put_off || now.since(self.at) < LATE {
             return now >= self.at;
@@ -86,13 +87,13 @@ impl PeerDeadline {
     }
 }
 
-/// Delay of a look after which its process counts as having been away: many times any delay of
-/// scheduling, and short beside the time-outs.
+/// Delay of a check after which this process counts as having been stopped: many times any delay of scheduling, and
+/// short compared with the time-outs.
 pub const LATE: Duration = Duration::from_secs(1);
 
-/// A source of time.
+/// Source of time.
 pub trait Clock {
-    /// Now. Never goes backwards.
+    /// Returns the present time. Never goes backwards.
     fn now(&self) -> Instant;
 }
 

@@ -2,43 +2,40 @@
 
 use std::time::Duration;
 
-/// The time that an operation may go without progress, in four bytes: whole milliseconds, rounded
-/// up; 0: unlimited.
+/// Time that an operation may go without progress, in four bytes: whole milliseconds, rounded up; 0: unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Timeout(u32);
 
 impl Timeout {
     pub(crate) const FOR_EVER: Self = Self(0);
 
-    /// Spans of more than 49 days are for ever, those below a millisecond are one.
+    /// Makes a time-out. Spans above 49 days are unlimited, those below a millisecond are one millisecond.
     pub(crate) fn new(span: Option<Duration>) -> Self {
         let millis = span.map(|span| span.as_nanos().div_ceil(1_000_000).max(1));
         Self(millis.map_or(0, |millis| u32::try_from(millis).unwrap_or(0)))
     }
 
-    /// `None`: for ever.
+    /// Returns the span; `None`: unlimited.
     pub(crate) fn span(self) -> Option<Duration> {
         (self.0 != 0).then(|| Duration::from_millis(self.0.into()))
     }
 }
 
-/// The two time-outs of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimeOuts {
-    /// Time-out of a transfer, or a connect.
+    /// Time-out of a transfer or a connect.
     pub(crate) transfer: Timeout,
     /// Time-out of an operation that waits to be matched.
     pub(crate) waiting: Timeout,
 }
 
 impl TimeOuts {
-    /// No time-outs.
     pub(crate) const NONE: Self = Self {
         transfer: Timeout::FOR_EVER,
         waiting: Timeout::FOR_EVER,
     };
 
-    /// The limits of a new posted receive: unlimited.
+    /// Returns the time-outs of a new posted receive, whose wait is unlimited.
     #[inline]
     pub(crate) fn of_receive(self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Deadlines of requests, remotes or links: a hierarchical timer wheel (Varghese and Lauck, 1987).
+//! Timer wheel for deadlines of requests, remotes or links: hierarchical (Varghese and Lauck, 1987).
 //!
 //! ```text
 //!   level 0    64 slots of a tick           | x |   | x | x | ...     the 64 ticks around now
@@ -6,33 +6,32 @@
 //!   level 2    64 slots of 4096 ticks       |   | x |   |   | ...
 //!     ...      up to the end of time
 //!                            when time reaches a slot, its entries move down; those of a slot of
-//!                            level 0 come out
+//!                            level 0 expire
 //! ```
 //!
-//! An entry is on the level of the highest group of six bits in which its tick differs from the
-//! present one. So all of a level come before all of the next, and the lowest bit that is set in
-//! the lowest level's map is the next slot.
+//! An entry is on the level of the highest group of six bits in which its tick differs from the present one. So all
+//! entries of a level expire before those of the next, and the lowest bit set in the lowest level's map is the next
+//! slot.
 //!
-//! Deadlines of one tick come out in the order in which they were set.
+//! Deadlines of one tick expire in the order in which they were set.
 //!
 //! Owns: the deadlines.
-//! Cost: set and clear are O(1), 24 bytes and a key an entry; an entry moves down at most once a level,
-//! and no time is spent on slots without one. 2.9 KiB for the slots. A deadline is met up to one tick
-//! late, never early.
+//! Cost: set and clear are O(1), 24 bytes and a key for each entry; an entry moves down at most once for each level,
+//! and slots without entries take no time. 2.9 KiB for the slots. A deadline expires up to one tick late, never early.
 
 use crate::time::{Instant, PeerDeadline};
 use slab::Slab;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Names an entry; only its holder may clear it. Its number and one, so that having none takes no
-/// room in every request.
+/// Name of an entry; only its holder may clear it. The value is the index plus one, so that an `Option` of it takes no
+/// more room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimerId(NonZeroU32);
 
 impl TimerId {
     fn of(index: u32) -> Self {
-        // The slab has fewer than 2^32 - 1 entries: they would not fit into memory.
+        // The slab has fewer than 2^32 - 1 entries: more would not fit into memory.
         Self(NonZeroU32::MIN.saturating_add(index))
     }
 
@@ -45,13 +44,13 @@ impl TimerId {
 struct Entry<K> {
     deadline: Instant,
     key: K,
-    /// The first one's is the last of its slot.
+    /// Previous entry of the slot; of the first entry, the last one.
     prev: u32,
-    /// The last one's is none.
+    /// Next entry of the slot; of the last entry, none.
     next: u32,
-    /// Its level and slot.
+    /// Level and slot of the entry.
     slot: TimerSlot,
-    /// A late look has put it off ([`Wheel::expired_or_put_off`]).
+    /// Whether a late check has postponed the entry ([`Wheel::expired_or_put_off`]).
     put_off: bool,
 }
 
@@ -61,27 +60,25 @@ struct TimerSlot {
     index: u8,
 }
 
-/// The wheel, of things called `K`.
 #[derive(Debug)]
 pub(crate) struct Wheel<K> {
     levels: Box<[Level; LEVELS]>,
     entries: Slab<Entry<K>>,
-    /// Nanoseconds of a tick.
+    /// Length of a tick in nanoseconds.
     tick: u64,
-    /// The tick up to which everything has come out, except what is in its own slot of level 0. No
-    /// entry is before it.
+    /// Tick up to which everything has expired, except the entries in its own slot of level 0. No entry is before it.
     current: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Level {
-    /// Bit `i`: there is something in slot `i`.
+    /// Bit `i` is set if slot `i` has an entry.
     map: u64,
     heads: [u32; SLOTS],
 }
 
 impl<K: Copy> Wheel<K> {
-    /// Nothing to be looked at, in ticks as long as deadlines may be late.
+    /// Makes an empty wheel. Deadlines may expire up to one `tick` late.
     pub(crate) fn new(tick: Duration) -> Self {
         let empty = Level {
             map: 0,
@@ -100,7 +97,7 @@ impl<K: Copy> Wheel<K> {
         self.entries.is_empty()
     }
 
-    /// Asks for `key` to come out of [`Self::expired`] once `deadline` has passed.
+    /// Adds an entry: [`Self::expired`] returns `key` once `deadline` has passed.
     pub(crate) fn set(&mut self, now: Instant, deadline: Instant, key: K) -> TimerId {
         if self.entries.is_empty() {
             self.current = self.current.max(now.0 / self.tick);
@@ -113,28 +110,25 @@ impl<K: Copy> Wheel<K> {
             slot: TimerSlot { level: 0, index: 0 },
             put_off: false,
         });
-        // A deadline that is over comes out with the next tick: a caller that sets it again each time
-        // it comes out must not do so for ever.
+        // A deadline that is over expires with the next tick, so a caller that sets it again each time does not loop
+        // for ever.
         let present = self.current.max(now.0 / self.tick);
         let tick = self.tick_of(deadline).max(present.saturating_add(1));
         self.link(index as u32, tick);
         TimerId::of(index as u32)
     }
 
-    /// The time of an entry.
     pub(crate) fn due(&self, timer: TimerId) -> Option<Instant> {
         let entry = self.entries.get(timer.index())?;
         Some(entry.deadline)
     }
 
-    /// Forgets an entry.
     #[inline(never)]
     pub(crate) fn clear(&mut self, timer: TimerId) {
         self.unlink(timer.index());
         self.entries.try_remove(timer.index());
     }
 
-    /// Takes an entry out of its slot.
     fn unlink(&mut self, index: usize) {
         let Some(entry) = self.entries.get(index) else {
             return;
@@ -157,8 +151,7 @@ impl<K: Copy> Wheel<K> {
         }
     }
 
-    /// Forgets an entry that may have come out already, if it is still the one for `key`: its name may be
-    /// another's by now.
+    /// Removes an entry that may have expired already, if it still has this `key`: its name may have been reused.
     pub(crate) fn clear_of(&mut self, timer: TimerId, key: K)
     where
         K: PartialEq,
@@ -169,12 +162,12 @@ impl<K: Copy> Wheel<K> {
         }
     }
 
-    /// Takes out one whose deadline has passed, and says when that was.
+    /// Removes an expired entry. Returns its key and its deadline.
     pub(crate) fn expired(&mut self, now: Instant) -> Option<(K, Instant)> {
         self.expired_or_put_off(now, |_| false)
     }
 
-    /// Takes out an expired entry as [`Self::expired`] does, but puts deadlines of peers (`of_peer`) off as
+    /// Removes an expired entry as [`Self::expired`] does, but postpones deadlines of peers (`of_peer`) as
     /// [`PeerDeadline`] does.
     pub(crate) fn expired_or_put_off(
         &mut self,
@@ -203,7 +196,7 @@ impl<K: Copy> Wheel<K> {
         None
     }
 
-    /// Puts an entry off if the look comes late.
+    /// Postpones an entry if the check comes late. Returns whether it did.
     fn put_off(&mut self, index: u32, now: Instant) -> bool {
         let Some(entry) = self.entries.get_mut(index as usize) else {
             return false;
@@ -218,14 +211,14 @@ impl<K: Copy> Wheel<K> {
         true
     }
 
-    /// The time at which [`Self::expired`] has something to do: never later than the earliest
-    /// deadline's tick, and earlier only to move down distant entries.
+    /// Returns the time at which [`Self::expired`] has something to do: never later than the earliest deadline's tick,
+    /// and earlier only to move distant entries down.
     pub(crate) fn next(&self) -> Option<Instant> {
         let (_, start) = self.first()?;
         Some(Instant(start.saturating_mul(self.tick)))
     }
 
-    /// The first slot that is not empty, and the tick with which it begins.
+    /// Returns the first slot that is not empty, and the tick with which it begins.
     fn first(&self) -> Option<(TimerSlot, u64)> {
         let level = self.levels.iter().position(|level| level.map != 0)?;
         let index = self.levels[level].map.trailing_zeros();
@@ -240,7 +233,7 @@ impl<K: Copy> Wheel<K> {
         Some((slot, start))
     }
 
-    /// Time has come to the beginning of this slot.
+    /// Moves the entries of a slot down when time has reached its beginning.
     fn move_down(&mut self, slot: TimerSlot) {
         let level = &mut self.levels[usize::from(slot.level)];
         level.map &= !(1 << slot.index);
@@ -272,14 +265,14 @@ impl<K: Copy> Wheel<K> {
         }
     }
 
-    /// The first tick that is not before `at`.
+    /// Returns the first tick that is not before `at`.
     fn tick_of(&self, at: Instant) -> u64 {
         at.0.div_ceil(self.tick)
     }
 }
 
 impl TimerSlot {
-    /// The slot of `tick`, which is not before `current`.
+    /// Returns the slot of `tick`, which is not before `current`.
     fn of(tick: u64, current: u64) -> Self {
         let level = (tick ^ current | 1).ilog2() / BITS;
         Self {
@@ -289,11 +282,11 @@ impl TimerSlot {
     }
 }
 
-/// Bits of a tick's number that choose the slot on a level.
+/// Number of bits of a tick's number that choose the slot on a level.
 const BITS: u32 = 6;
-/// As many as a word has bits, so that the next one is found at once.
+/// Number of slots on a level: as many as a word has bits, so that the next one is found at once.
 const SLOTS: usize = 1 << BITS;
-/// Enough for all 64 bits: nothing is too far away.
+/// Number of levels: enough for all 64 bits.
 const LEVELS: usize = u64::BITS.div_ceil(BITS) as usize;
 const NONE: u32 = u32::MAX;
 
@@ -323,7 +316,7 @@ mod tests {
                 };
                 assert_eq!(due, ms(start + span));
                 assert!(now >= start + span, "{start} + {span} early at {now}");
-                // A deadline that is over when it is set waits for the next tick.
+                // A deadline that is over when it is set expires with the next tick.
                 let late = if span == 0 { 128 } else { 64 };
                 assert!(now < start + span + late + 7, "{start} + {span} at {now}");
                 assert!(wheel.is_empty());
@@ -336,7 +329,7 @@ mod tests {
         for span in [300, 5_000, 300_000, 20_000_000] {
             let mut wheel = Wheel::new(TICK);
             let mut timers: Vec<_> = (0..40).map(|n| wheel.set(ms(0), ms(span), n)).collect();
-            // Half of the time passes, and some of them move down before the others are set.
+            // Half of the time passes, and some entries move down before the others are set.
             let half = ms(span / 2 + 64);
             wheel.set(ms(0), ms(span / 2), 100);
             assert_eq!(wheel.expired(half), Some((100, ms(span / 2))));
@@ -463,7 +456,7 @@ mod tests {
         assert!(wheel.expired(ms(10_200)).is_some());
     }
 
-    /// Against an ordered map, with times of all orders of magnitude.
+    /// Compares the wheel with an ordered map, with times of all orders of magnitude.
     #[test]
     fn any_sequence_does_what_an_ordered_map_does() {
         let mut chance = 1u64;

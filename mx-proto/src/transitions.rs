@@ -1,20 +1,20 @@
-//! Tables of legal transitions between states, and the transitions made.
+//! Transitions: tables of legal transitions between states, and the record of transitions made.
 //!
 //! ```text
 //!   transition_table! { State { Init => Wait: "a message is posted", ... } }
 //!      TRANSITIONS        the table: docs/states.md shows it, and a test compares both
 //!      note(from, to)   debug builds only: checks the transition and records it
-//!      recorded::take()      transitions made by this thread since it last asked, for tests
+//!      recorded::take()      transitions made by this thread since the last call, for tests
 //! ```
 
-/// A legal transition.
+/// Legal transition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transition<S> {
-    /// The state before.
+    /// State before.
     pub from: S,
-    /// The state after.
+    /// State after.
     pub to: S,
-    /// The cause.
+    /// Cause of the transition.
     pub when: &'static str,
 }
 
@@ -27,7 +27,8 @@ macro_rules! transition_table {
             $crate::transitions::Transition { from: $stage::$from, to: $stage::$to, when: $when },
         )*];
 
-        /// Notes a transition, which must be a legal one, if it is one. Nothing in release builds.
+        /// Records a transition and checks that it is legal; does nothing if the state stays. Nothing in release
+        /// builds.
         #[inline]
         pub(crate) fn note(from: $stage, to: $stage) {
             #[cfg(debug_assertions)]
@@ -42,20 +43,20 @@ macro_rules! transition_table {
             let _ = (from, to);
         }
 
-        /// The transitions made by this thread.
+        /// Transitions made by this thread.
         #[cfg(debug_assertions)]
         pub mod recorded {
             use super::$stage;
             use std::cell::{Cell, RefCell};
             use std::collections::BTreeMap;
 
-            /// The number of times each was made.
+            /// Number of times that each transition was made.
             pub type Recorded = BTreeMap<($stage, $stage), u64>;
 
             thread_local! {
                 static RECORDED: RefCell<Recorded> = const { RefCell::new(Recorded::new()) };
-                /// Only a thread that has asked counts: RECORDED has a destructor, and where there is no memory to
-                /// register it the C library ends the process.
+                /// Whether this thread counts. RECORDED has a destructor, and if there is no memory to register it, the
+                /// C library ends the process.
                 static ASKED: Cell<bool> = const { Cell::new(false) };
             }
 
@@ -65,7 +66,7 @@ macro_rules! transition_table {
                 }
             }
 
-            /// Gives out those since the last time; the first time begins.
+            /// Returns the counts since the last call; the first call begins counting.
             pub fn take() -> Recorded {
                 ASKED.set(true);
                 RECORDED.take()

@@ -1,13 +1,13 @@
-//! The packets of the MX protocol: the only place that parses them.
+//! Wire: the packets of the MX protocol; the only place that parses them.
 //!
 //! ```text
 //!  0      1      2             4                           8
 //!  +------+------+-------------+---------------------------+
 //!  | kind |epoch | magic "MX"  | body length (u32)         |
 //!  +------+------+-------------+---------------------------+
-//!  | word: match bits, or the request this is about (u64)  |
+//!  | word: match bits, or the id of a request (u64)        |
 //!  +---------------------------+---------------------------+
-//!  | length: of message / at   | aux: status, or slot      |
+//!  | length: of message, offset| aux: status, or slot      |
 //!  +---------------------------+---------------------------+
 //!  | credit: running total     | slots (8) | wanted (24)   |
 //!  +---------------------------+---------------------------+
@@ -21,9 +21,9 @@
 //! | Eager      | match bits   | message len | slot   | the message                   |
 //! | Offer      | match bits   | message len | slot   | send id, remote key           |
 //! | Pull       | send id      | offset      | number | receive id, length, perhaps a link |
-//! | Data       | receive id   | offset      | that of the Pull | bytes               |
+//! | Data       | receive id   | offset      | number of the Pull | bytes             |
 //! | Notify     | send id      | transferred | status | -                             |
-//! | Withdraw   | send id      | -           | 1: answer | -                          |
+//! | Withdraw   | send id, or receive id of a get | - | 1: answer, 2: of a get | -     |
 //! | Credit     | -            | -           | -      | -                             |
 //! | Disconnect | -            | -           | -      | -                             |
 //! | Ping       | question     | -           | -      | -                             |
@@ -34,18 +34,17 @@
 //! | Challenge  | -            | -           | -      | identity, nonce, proof of the secret |
 //! | Prove      | -            | -           | -      | proof of the secret           |
 //! | Attach     | session      | link number | -      | proof of the session          |
-//! | Attached   | -            | link number | links at most | proof of the session   |
+//! | Attached   | -            | link number | maximum number of links | proof of the session |
 //! | Lost       | -            | link number | -      | -                             |
-//! | Upgrade    | -            | fabric      | why not | address on the fabric        |
+//! | Upgrade    | -            | fabric      | reason for refusal | address on the fabric |
 //! | Fence      | -            | -           | -      | -                             |
 //! | Get        | region's key | offset      | number | receive id, length, link, offset in the region, length of the whole |
 //! | Put        | region's key | length      | -      | send id, offset in the region |
 //!
-//! Epoch, credit, slots and wanted are the sender's [`CreditFields`]: credits that the other side may have
-//! used in all, its slot messages that have been received, and credits that the sender requests.
-//! All packets of a session carry them except introductions: Connect and Reply carry the initial
-//! credits, the others none. A Revoke asks for unused credits; the answer, a Return, says how many
-//! count as used.
+//! Epoch, credit, slots and wanted are the sender's [`CreditFields`]: the total of credits that the other side's
+//! messages may have cost, its slot messages that have been taken, and the credits that the sender requests. All
+//! packets of a session carry them except introductions: Connect and Reply carry the initial credits, the others none.
+//! A Revoke requests unused credits back; the answer, a Return, says how many count as used.
 //!
 //! Out of scope: remotes, requests, ports.
 
@@ -56,100 +55,100 @@ use crate::port::{BODY_LEN_AT, FABRIC_DGRAM, FABRIC_RDM, HEADER_LEN, HeaderBytes
 use crate::secret::{NONCE_LEN, Nonce, PROOF_LEN, ProofBytes};
 use crate::status::Violation;
 
-/// Version of everything in this file.
+/// Version of the packet format.
 pub const VERSION: u16 = 8;
 
-/// The oldest version that this one understands. Two sides speak the older one of theirs; if one of them does not
+/// Oldest version that this one understands. Both sides use the older one of their versions; if one of them does not
 /// understand that, the call is refused.
 pub const OLDEST: u16 = 8;
 
-/// The most bytes that an owner says of itself in a hello.
+/// Maximum length in bytes of an owner's greeting in a hello.
 pub const GREETING_MAX: usize = 64;
 
 const MAGIC: [u8; 2] = *b"MX";
 const HELLO_MAGIC: u32 = u32::from_le_bytes(*b"MXs1");
 
-/// Bytes of a hello body.
+/// Length in bytes of a hello body.
 pub const HELLO_LEN: usize = 64;
-/// The first bytes of it, which every version has.
+/// Length of its first part, which every version has.
 const HELLO_LEAST: usize = 32;
-/// Bytes of a challenge's body, and of what its sender says in it.
+/// Length in bytes of a challenge's body; `SAID_LEN`: of its part before the proof.
 const CHALLENGE_LEN: usize = SAID_LEN + PROOF_LEN;
 pub(crate) const SAID_LEN: usize = 40;
-/// Bytes of a claim.
+/// Length in bytes of a claim.
 pub(crate) const CLAIM_LEN: usize = 40;
-/// Bytes of an offer's body without and with a remote key.
+/// Length in bytes of an offer's body without a remote key; `OFFER_KEY_LEN`: with one.
 const OFFER_LEN: usize = 8;
 const OFFER_KEY_LEN: usize = 24;
-/// Bytes of a pull's body without and with a link's number.
+/// Length in bytes of a pull's body without a link number; `PULL_LINK_LEN`: with one.
 const PULL_LEN: usize = 12;
 const PULL_LINK_LEN: usize = 16;
-/// Bytes of the bodies of a get and a put.
+/// Lengths in bytes of the bodies of a get and a put.
 const GET_LEN: usize = 28;
 const PUT_LEN: usize = 16;
-/// In `aux` of a Withdraw: its sender waits for a Notify, after which its memory is not read. (Who does not
-/// know of it answers nothing, and is not waited for for long.)
+/// `aux` of a Withdraw whose sender waits for a Notify, after which its memory is not read. (A peer that does not know
+/// of it sends none, and the wait is short.)
 pub(crate) const ANSWER: u32 = 1;
-/// In `aux` of a Withdraw: its word is the receive id of a get, of which no more is wanted.
+/// `aux` of a Withdraw whose word is the receive id of a cancelled get.
 pub(crate) const OF_GET: u32 = 2;
-/// The feature of a hello: data links beside the session's own.
+/// Feature of a hello: data links beside the session's command link.
 pub(crate) const DATA_LINKS: u32 = 1;
-/// The feature of a hello: memory registered for the peer to reach.
+/// Feature of a hello: registered memory that the peer may access.
 pub(crate) const REGIONS: u32 = 2;
 /// Features of a hello: moves to these fabrics.
 pub(crate) const FABRICS: u32 = FABRIC_RDM | FABRIC_DGRAM;
 
-/// The kind of a packet.
+/// Kind of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// I want to talk to you.
+    /// Request to begin a session.
     Connect = 1,
-    /// The answer to that.
+    /// Answer to a Connect.
     Reply = 2,
-    /// A message with its data.
+    /// Message with its data.
     Eager = 3,
-    /// A message whose data is to be pulled.
+    /// Message whose data is to be pulled.
     Offer = 4,
-    /// Send me this part of an offered message.
+    /// Request for a part of an offered message.
     Pull = 5,
-    /// A part of a pulled message.
+    /// Part of a pulled message.
     Data = 6,
-    /// I have what I want of an offered message.
+    /// End of an offered message: the receiver wants no more of it.
     Notify = 7,
-    /// An offered message is called off.
+    /// Withdrawal of an offered message.
     Withdraw = 8,
-    /// Nothing but the credit fields of its header.
+    /// Packet with nothing but the credit fields of its header.
     Credit = 9,
-    /// Goodbye.
+    /// End of the session.
     Disconnect = 10,
-    /// Asks for a Pong.
+    /// Request for a Pong.
     Ping = 11,
-    /// The answer to that; one to several is enough.
+    /// Answer to a Ping; one Pong may answer several.
     Pong = 12,
-    /// A request to give back so many credits that the receiver does not need, as others want them.
+    /// Request to return this many unneeded credits, because other peers want them.
     Revoke = 13,
-    /// The answer to that: so many are given back, perhaps none.
+    /// Answer to a Revoke: the number of credits returned, perhaps none.
     Return = 14,
-    /// Another session of yours is with me, too.
+    /// Claim that another session of the receiver's belongs to the sender, too.
     Claim = 15,
-    /// Asks the caller for a proof of the site's secret, and proves it.
+    /// Request for a proof of the site's secret, with the sender's own proof.
     Challenge = 17,
-    /// The answer to that.
+    /// Answer to a Challenge.
     Prove = 18,
-    /// The caller's word that this link is a data link of a session.
+    /// Claim by the caller that this link is a data link of a session.
     Attach = 19,
-    /// The answer to that.
+    /// Answer to an Attach.
     Attached = 20,
-    /// A data link is lost; number 0: the session does not move.
+    /// Loss of a data link; number 0: the session does not move.
     Lost = 21,
-    /// The sender's address on a fabric to which the session may move.
+    /// Sender's address on a fabric to which the session may move.
     Upgrade = 22,
-    /// Nothing of the sender's follows on this link; on a fabric's link: that has been read.
+    /// Last packet of the sender on this link; on a fabric's link: confirms that the other side's Fence has been read.
     Fence = 23,
-    /// Send me this part of a region of yours.
+    /// Request for a part of a region of the receiver's.
     Get = 24,
-    /// A message whose data is to be pulled into a region of yours.
+    /// Message whose data is to be pulled into a region of the receiver's.
     Put = 25,
 }
 
@@ -184,7 +183,7 @@ impl Kind {
         })
     }
 
-    /// Whether its header has the sender's credit fields. Introductions come before there are any.
+    /// Returns whether the header has the sender's credit fields. Introductions come before there are any.
     #[inline]
     pub(crate) fn has_credit_fields(self) -> bool {
         !matches!(
@@ -200,25 +199,25 @@ impl Kind {
     }
 }
 
-/// A packet's header, parsed.
+/// Parsed header of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// The kind of packet.
+    /// Kind of the packet.
     pub kind: Kind,
-    /// Bytes of the body.
+    /// Length of the body in bytes.
     pub body_len: u32,
     /// Match bits or a request id.
     pub word: u64,
-    /// Message length, offset or bytes transferred.
+    /// Message length, offset or number of bytes transferred.
     pub length: u32,
-    /// A status; of a message, the slot it is in; of a Withdraw, whether an answer is wanted.
+    /// Status; of a message, the slot that it is in; of a Withdraw, whether an answer is wanted.
     pub aux: u32,
-    /// The sender's credit fields.
+    /// Sender's credit fields.
     pub credit_fields: CreditFields,
 }
 
 impl Header {
-    /// A header with everything but kind, word and length zero.
+    /// Makes a header with everything zero but kind, word and length.
     #[inline]
     pub fn new(kind: Kind, word: u64, length: u32) -> Self {
         Self {
@@ -231,7 +230,7 @@ impl Header {
         }
     }
 
-    /// The header as it goes over the wire.
+    /// Returns the header in wire format.
     #[inline]
     pub fn emit(&self) -> HeaderBytes {
         let mut bytes = [0; HEADER_LEN];
@@ -247,7 +246,7 @@ impl Header {
         bytes
     }
 
-    /// `None` when the bytes are no header of ours.
+    /// Parses a header. `None`: the bytes are no header of this protocol.
     #[inline]
     pub fn parse(bytes: &HeaderBytes) -> Option<Self> {
         // Whole words, which stay in registers.
@@ -269,25 +268,25 @@ impl Header {
     }
 }
 
-/// The first part of the body of Connect and Reply: the identity of the sender, and its destination. The greeting
-/// of the sender's owner and, in a Reply, a claim may follow.
+/// First part of the body of Connect and Reply: the identity of the sender, and its destination. The greeting of the
+/// sender's owner and, in a Reply, a claim may follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
     pub(crate) version: u16,
-    /// The oldest version that the sender understands.
+    /// Oldest version that the sender understands.
     pub(crate) oldest: u16,
     /// Abilities of the sender beyond its version, a bit each.
     pub(crate) features: u32,
-    /// Bytes of the greeting.
+    /// Length of the greeting in bytes.
     pub(crate) greeting: u8,
-    /// The number of the association at the sender.
+    /// Sender's number of the association.
     pub(crate) epoch: u16,
     pub(crate) key: u32,
-    /// Its interface is what the sender believes it to be: for log lines only.
+    /// Identity of the sender; its interface is what the sender believes it to be, for log lines only.
     pub(crate) identity: Identity,
-    /// Under which name the receiver was called, or has called.
+    /// Name under which the receiver was called, or has called.
     pub(crate) to: (NicId, EndpointId),
-    /// In a Connect, and in a Reply that accepts: a number that no other remote of the sender's has.
+    /// Number that no other remote of the sender has; in a Connect, and in a Reply that accepts.
     pub(crate) nonce: Nonce,
 }
 
@@ -300,7 +299,7 @@ impl Hello {
         bytes[8..12].copy_from_slice(&self.key.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.identity.endpoint.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.identity.nic.0.to_le_bytes());
-        // Interfaces have 48 bits; what stands above them are other fields.
+        // Interfaces have 48 bits; the bits above are other fields.
         bytes[22..24].copy_from_slice(&self.oldest.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.identity.session.0.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.to.0.0.to_le_bytes());
@@ -311,21 +310,21 @@ impl Hello {
         bytes
     }
 
-    /// Whether both sides understand a version.
+    /// Returns whether there is a version that both sides understand.
     pub(crate) fn is_understood(&self) -> bool {
         self.oldest <= VERSION && self.version >= OLDEST
     }
 
-    /// The parts of a body behind the hello: the greeting, and what follows it. A later version's greeting may be
-    /// longer than ours: its first bytes count. `None`: the greeting is longer than the body.
+    /// Returns the parts of a body after the hello: the greeting, and what follows it. Only the first bytes count if a
+    /// later version's greeting is longer than ours can be. `None`: the greeting is longer than the body.
     pub(crate) fn behind<'a>(&self, body: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         let behind = body.get(HELLO_LEN..).unwrap_or_default();
         let (greeting, rest) = behind.split_at_checked(self.greeting.into())?;
         Some((&greeting[..greeting.len().min(GREETING_MAX)], rest))
     }
 
-    /// Parses the body. A later version may append to it; the first 32 bytes keep their meaning, so
-    /// that a peer of a version that is not understood can be told so. Missing fields count as zeros.
+    /// Parses the body. A later version may append to it; the first 32 bytes keep their meaning, so that a peer with an
+    /// unknown version can be told so. Missing fields count as zeros.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, Violation> {
         let mut bytes = [0; HELLO_LEN];
         let len = body.len().min(HELLO_LEN);
@@ -360,18 +359,16 @@ impl Hello {
     }
 }
 
-/// The body of a challenge. Its answer is nothing but a proof.
+/// Body of a challenge. The body of its answer is just a proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ChallengeBody {
-    /// The identity of the called endpoint.
     pub(crate) identity: Identity,
     pub(crate) nonce: Nonce,
-    /// Its proof.
     pub(crate) proof: ProofBytes,
 }
 
 impl ChallengeBody {
-    /// All of it but the proof, which is about that.
+    /// Returns the part before the proof, which the proof covers.
     pub(crate) fn said(identity: &Identity, nonce: &Nonce) -> [u8; SAID_LEN] {
         let mut bytes = [0; SAID_LEN];
         bytes[0..8].copy_from_slice(&identity.nic.0.to_le_bytes());
@@ -406,12 +403,12 @@ impl ChallengeBody {
     }
 }
 
-/// A process says that another session is its, too: behind the hello of a Reply, or in a Claim.
+/// Claim of a process that another session belongs to it, too: after the hello of a Reply, or in a Claim packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ClaimBody {
-    /// The receiver's number of that session.
+    /// Receiver's number of that session.
     pub(crate) number: u64,
-    /// The receiver's interfaces, as the sender knows them from this session and from that one.
+    /// Receiver's interfaces, as the sender knows them from this session and from that one.
     pub(crate) called: [NicId; 2],
     pub(crate) proof: Nonce,
 }
@@ -439,7 +436,6 @@ impl ClaimBody {
     }
 }
 
-/// The body of an offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OfferBody {
     pub(crate) send_id: u64,
@@ -447,7 +443,7 @@ pub(crate) struct OfferBody {
 }
 
 impl OfferBody {
-    /// The bytes, of which as many count as the second value says.
+    /// Returns the bytes in wire format, and how many of them count.
     pub(crate) fn emit(&self) -> ([u8; OFFER_KEY_LEN], usize) {
         let mut bytes = [0; OFFER_KEY_LEN];
         bytes[0..8].copy_from_slice(&self.send_id.to_le_bytes());
@@ -477,17 +473,16 @@ impl OfferBody {
     }
 }
 
-/// The body of a pull.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PullBody {
     pub(crate) recv_id: u64,
     pub(crate) len: u32,
-    /// Number of the link that the data is to come on, 0 for the command link; `None` without data links.
+    /// Number of the link for the data, 0 for the command link; `None` without data links.
     pub(crate) link: Option<u32>,
 }
 
 impl PullBody {
-    /// Returns the bytes, of which as many count as the second value says.
+    /// Returns the bytes in wire format, and how many of them count.
     pub(crate) fn emit(&self) -> ([u8; PULL_LINK_LEN], usize) {
         let mut bytes = [0; PULL_LINK_LEN];
         bytes[0..8].copy_from_slice(&self.recv_id.to_le_bytes());
@@ -513,16 +508,15 @@ impl PullBody {
     }
 }
 
-/// The body of a get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct GetBody {
     pub(crate) recv_id: u64,
     pub(crate) len: u32,
-    /// Number of the link that the data is to come on, 0 for the command link.
+    /// Number of the link for the data, 0 for the command link.
     pub(crate) link: u32,
     /// Offset in the region of the first byte of the whole get.
     pub(crate) offset: u64,
-    /// Bytes of the whole get.
+    /// Length of the whole get in bytes.
     pub(crate) whole: u32,
 }
 
@@ -549,7 +543,6 @@ impl GetBody {
     }
 }
 
-/// The body of a put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PutBody {
     pub(crate) send_id: u64,
@@ -574,7 +567,7 @@ impl PutBody {
     }
 }
 
-/// Callers pass an `at` that lies within the fixed-size array they hold.
+/// Reads a number. Callers pass an `at` that lies within the fixed-size array they hold.
 #[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -665,7 +658,7 @@ mod tests {
         let said = [0; HELLO_LEN + GREETING_MAX + 3];
         let parts = (&[0; GREETING_MAX][..], &[0; 2][..]);
         assert_eq!(longer.behind(&said), Some(parts));
-        // Another version is recognised by what all have.
+        // Another version is recognised by the part that all have.
         for (version, oldest) in [(4, 0), (60_000, 60_000)] {
             let other = Hello {
                 version,
