@@ -1,25 +1,25 @@
-//! The remote of each link.
+//! Table from each link to its remote.
 //!
 //! ```text
-//!   no entry     a stranger's: its packets may introduce their sender
-//!   a remote     it called there, or has been met there
+//!   no entry     a stranger's link: its packets may introduce their sender
+//!   a remote     the remote was called over this link, or connected on it
 //! ```
 //!
-//! Owns: the table. An entry goes when its link is closed or down.
-//! Cost: a look-up is two indices and a comparison; 16 bytes for each place of a port's links.
+//! Owns: the table. An entry is removed when its link is closed or down.
+//! Cost: a look-up is two indexings and a comparison; 16 bytes for each slot of a port's links.
 
 use crate::ids::{LinkId, RemoteId};
 
-/// The remotes of links, by the links' ports and places.
+/// Remotes of links, by port and slot.
 #[derive(Debug, Default)]
 pub(super) struct BoundLinks {
     ports: Vec<Vec<Option<(LinkId, RemoteId)>>>,
-    /// The entry that was found last, if it is there still.
+    /// Entry found last; `None` after a change of the table.
     last: Option<(LinkId, RemoteId)>,
 }
 
 impl BoundLinks {
-    /// Returns the remote of a link. `None`: it is a stranger's.
+    /// Returns the remote of a link. `None`: the link is a stranger's.
     #[inline]
     pub(super) fn get(&self, link: LinkId) -> Option<RemoteId> {
         let places = self.ports.get(usize::from(link.port()))?;
@@ -29,7 +29,7 @@ impl BoundLinks {
         }
     }
 
-    /// [`Self::get`], which is faster for the link that was asked for last.
+    /// Returns the remote of a link as [`Self::get`] does; faster for the link looked up last.
     #[inline(always)]
     pub(super) fn find(&mut self, link: LinkId) -> Option<RemoteId> {
         match self.last {
@@ -45,7 +45,6 @@ impl BoundLinks {
         Some(remote)
     }
 
-    /// Notes that a link is this remote's.
     pub(super) fn bind(&mut self, link: LinkId, remote: RemoteId) {
         self.last = None;
         let (port, place) = (usize::from(link.port()), link.index() as usize);
@@ -59,7 +58,7 @@ impl BoundLinks {
         places[place] = Some((link, remote));
     }
 
-    /// Forgets a link that is no more.
+    /// Removes a link that is closed or down.
     pub(super) fn forget(&mut self, link: LinkId) {
         self.last = None;
         if self.get(link).is_some() {
@@ -67,7 +66,6 @@ impl BoundLinks {
         }
     }
 
-    /// Forgets all links.
     pub(super) fn clear(&mut self) {
         (self.last, self.ports) = (None, Vec::new());
     }
@@ -95,7 +93,7 @@ mod tests {
         bound.bind(later, remote);
         bound.forget(link);
         assert_eq!((bound.find(link), bound.find(later)), (None, Some(remote)));
-        // The one that was found last is forgotten, and is another remote's.
+        // The cached entry is forgotten, and then replaced by another remote's.
         bound.forget(later);
         assert_eq!(bound.find(later), None);
         bound.bind(later, remote);

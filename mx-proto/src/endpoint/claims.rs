@@ -1,21 +1,21 @@
-//! Sessions that are of one process: each side says so of its own.
+//! Claims: proofs that two sessions belong to the same process.
 //!
 //! ```text
 //!   us                                                them
-//!   session x, just met; y is of the life that x says
+//!   session x has just connected; the peer's hello says that sessions x and y are of one life
 //!   Reply of x, or Claim on x: "y is mine, too" ----> proof right: joined(x, y)
-//!        joined(x, y) <------------------------------ the same
+//!        joined(x, y) <------------------------------ Claim on x: "y is mine, too"
 //! ```
 //!
-//! Two sessions between two processes arise when both call. A claim goes before every message on its session, in the
-//! Reply or right behind it, and so each side is told that two are one before anything of the second one is seen.
-//! A claim counts for who makes it only: a proof needs the nonce that the receiver has drawn for y, which the other end
-//! of y alone knows, and is about the nonces of x, so it is of no use on another session. It is about the name, too,
-//! by which the claimant knows the receiver in each of the two: where a relay passes on what both say, that is the
-//! relay's. (A name that a translator has changed is not the receiver's either: such sessions are not joined.)
+//! Two sessions between two processes arise when both call. A process sends its claim before every message on the
+//! session, in the Reply or right after it, so its peer learns that two sessions are one before it sees anything of the
+//! second. A claim speaks only for its sender. The proof needs the nonce that the receiver has drawn for y, which only
+//! the other end of y knows. It covers the nonces of x, so it is of no use on another session, and the names by which
+//! the claimant knows the receiver in each session: if a relay passes on what both say, that name is the relay's. (A
+//! name changed by an address translator is not the receiver's either, so such sessions are not joined.)
 //!
-//! Only for sessions that their owner [joins](crate::Owner::joins). One that hears no claim of a session has it as another
-//! peer's.
+//! Only sessions that their owner [joins](crate::Owner::joins) are claimed. An endpoint that receives no claim for a
+//! session treats the session as another peer's.
 
 use super::Endpoint;
 use crate::event::Event;
@@ -29,8 +29,9 @@ use crate::wire::{self, ClaimBody, Header};
 use smallvec::SmallVec;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Claims to be made on a session that has been met: on the others of the life that its peer says. Those of the
-    /// peer's name come first, so that others that say its life cannot crowd them out.
+    /// Returns the claims to send on a session that has just connected: one for each other session of the life that its
+    /// peer names. Sessions under the peer's own name come first, so that impostors naming the same life cannot crowd
+    /// them out.
     pub(super) fn claims_of(&self, id: RemoteId) -> impl Iterator<Item = ClaimBody> {
         let name_of = |id| self.remotes.of(id).map(|remote| remote.name);
         let name = name_of(id);
@@ -48,7 +49,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             .filter_map(move |other| self.claim_on(id, other))
     }
 
-    /// A session has been met: if that is with ourselves, no peer has to claim it.
+    /// Joins a session that has just connected to this endpoint itself; no claim is needed.
     pub(super) fn join_own(&mut self, id: RemoteId) {
         let life = self.identity.session;
         let is_own = |met: &Connected| met.joins && met.session == life;
@@ -60,7 +61,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Makes the claims on a session, but for the first ones that have been `made`.
+    /// Sends the claims on a session, except the first `made`, which have been sent already.
     pub(super) fn send_claims(&mut self, id: RemoteId, made: usize) {
         let claims: SmallVec<[_; OTHERS_MAX]> = self.claims_of(id).skip(made).collect();
         for claim in claims {
@@ -69,7 +70,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The claim on a session that another one is ours, too.
+    /// Returns the claim on session `id` that session `other` is ours, too.
     fn claim_on(&self, id: RemoteId, other: RemoteId) -> Option<ClaimBody> {
         let (remote, other) = (self.remotes.of(id)?, self.remotes.of(other)?);
         let of = other.connected()?.nonce;
@@ -82,8 +83,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         })
     }
 
-    /// Our call has been accepted, perhaps with a claim: says what else is ours. `claimed`: its peer has claimed it on
-    /// that session before.
+    /// Handles the acceptance of our call, perhaps with a claim, and sends our own claims. `claimed`: the session on
+    /// which the peer claimed this one before.
     pub(super) fn claim_others(
         &mut self,
         id: RemoteId,
@@ -121,8 +122,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         });
     }
 
-    /// The receive at this place is for messages of another session. If that is joined with the one of `from`, the
-    /// receive is for the messages of `from` from now on.
+    /// Hands the receive at this slot, posted for messages of another session, to `from` if the two sessions are
+    /// joined. Returns false if they are not.
     #[cold]
     pub(super) fn is_also_for(&mut self, place: u32, from: RemoteId) -> bool {
         let joined = self.are_joined(self.ops.record(place).remote, from);
@@ -134,7 +135,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// Whether two sessions have been joined, or are one; their owner gives words to those that it joins.
+    /// Returns whether two sessions are joined, or are one. Joined sessions have the same context, which their owner
+    /// sets.
     pub fn are_joined(&self, one: RemoteId, other: RemoteId) -> bool {
         let word = |id| self.remotes.of(id).map(|remote| remote.context);
         let (joined, words) = (self.joins(one) && self.joins(other), [one, other].map(word));
@@ -145,12 +147,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.remotes.connected(id).is_some_and(|met| met.joins)
     }
 
-    /// The sessions that say this life, and that are joined with others, oldest first.
+    /// Returns the sessions of a life that can be joined, oldest first.
     pub fn joined_of(&self, life: SessionId) -> impl Iterator<Item = RemoteId> {
         self.remotes.all_of_life(life)
     }
 
-    /// The peer of a session says that another one is its, too.
+    /// Handles a peer's claim that another session is its own, too.
     pub(super) fn on_claim(&mut self, id: RemoteId, claim: &ClaimBody) {
         let other = RemoteId::from_word(claim.number);
         if !self.joins(id) || other == id || !self.is_right(id, other, claim) {
@@ -165,7 +167,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         match &mut remote.state {
             RemoteState::Connected(met) if met.session == session => self.join(id, other),
-            // The answer to our call is on its way.
+            // The answer to our call is still on its way.
             RemoteState::Connecting { claimed } => *claimed = Some(id),
             _ => {}
         }
@@ -184,5 +186,5 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// Sessions of one life that are claimed: two processes have two at most that are of use.
+/// Maximum number of sessions claimed for one life. Two processes have at most two sessions of use.
 const OTHERS_MAX: usize = 4;

@@ -1,4 +1,4 @@
-//! The calls of the application to an endpoint.
+//! Calls of the application to an endpoint.
 
 use super::Endpoint;
 use crate::event::{Down, Event, Outcome};
@@ -20,50 +20,49 @@ use crate::wire;
 use std::fmt;
 use std::time::Duration;
 
-/// The result of posting a send.
+/// Result of posting a send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendPosted {
-    /// The send is complete and the memory is the caller's again; no completion follows.
+    /// The send is complete and the memory can be reused; no completion follows.
     Complete,
     /// A completion follows.
     Pending(RequestId),
 }
 
-/// The result of posting a receive.
+/// Result of posting a receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReceivePosted {
-    /// A message was there already: there is no operation.
+    /// A message had already arrived; no operation was made and no completion follows.
     Complete(Outcome),
     /// A completion follows.
     Pending(RequestId),
 }
 
-/// The moment at which a send is complete.
+/// Condition for the completion of a send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendMode {
-    /// When its memory is no longer needed.
+    /// Complete when the send's memory is no longer needed.
     Standard,
-    /// At once, from a copy, if it is small and only its link keeps it from going: credits for its data
-    /// are there, and what waits before it in its lane are copies. Nothing that is sent later can be
-    /// received before it. A copy has no time-out, and is given up only with its remote. Otherwise as
-    /// `Standard`.
+    /// Complete at once, from a copy, if the message is small and waits only for its link: there are credits for its
+    /// data, and everything queued before it in its lane is a copy. No message sent later can be received before it. A
+    /// copy has no time-out and is dropped only with its remote. Other messages are sent as `Standard`.
     Buffered,
-    /// When a receive has matched the message (MPI's synchronous mode).
+    /// Complete only after a receive has matched the message (MPI's synchronous mode).
     Synchronous,
 }
 
-/// Reasons for refusing a post.
+/// Reason for refusing a post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PostError {
     /// The remote id is stale.
     UnknownRemote,
-    /// A message has at most 2^32 - 1 bytes; this one has so many.
+    /// The message has this many bytes, more than 2^32 - 1.
     TooLarge(usize),
     /// The match bits have bits outside the mask.
     BadMask,
-    /// There are as many operations as there can be.
+    /// The table of operations is full.
     TooMany,
-    /// The remote does not know of registered memory.
+    /// The remote does not support registered memory.
     NoRegions,
 }
 
@@ -80,7 +79,7 @@ impl fmt::Display for PostError {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Sends all of `memory` to a remote. `word`: the owner's, of the operation that it becomes.
+    /// Sends all of `memory` to a remote. `word`: the owner's data of the operation, if one is made.
     #[inline]
     pub fn send(
         &mut self,
@@ -93,7 +92,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.send_new(to, bits, (memory, word), mode)
     }
 
-    /// Sends a message that becomes an operation only if it has to.
+    /// Sends a message; makes an operation only if the send cannot complete at once.
     #[inline(always)]
     pub fn send_new(
         &mut self,
@@ -111,7 +110,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             remote = self.remotes.of_mut(to).ok_or(gone)?;
         }
         let (ops, flow) = (&mut self.ops, &self.flow);
-        // A message that the port takes a part of needs a record.
+        // If the port takes only a part, the rest needs a record.
         if what.pending().is_none() && !ops.has_room() {
             return Err(PostError::TooMany);
         }
@@ -134,8 +133,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.queue(to, bits, what, mode)
     }
 
-    /// Sends a small message at once, if nothing is in its way: the remote is met, nothing waits for it, and there are room in
-    /// its link and credits. Otherwise returns false, nothing has been sent, and [`Self::send_new`] is to be called.
+    /// Sends a small message at once if nothing is in its way: the remote is connected, nothing is queued for it, its
+    /// link has room, and there are credits. Otherwise returns false without having sent anything, and the caller
+    /// continues with [`Self::send_new`].
     #[inline(always)]
     pub fn send_at_once(&mut self, to: RemoteId, bits: MatchBits, body: &[u8]) -> bool {
         let Some(remote) = self.remotes.of_mut(to) else {
@@ -182,10 +182,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         mode: SendMode,
     ) -> Result<SendPosted, PostError> {
         let small_max = self.config.small_max();
-        // The link may not be known yet, and then its limits are not.
+        // Before the link is known, so are not its limits.
         let most = small_max.max(self.remotes.link_limits(to).eager_max as usize);
         let memory = what.memory();
-        // Not above the largest eager one.
+        // No more than the cost of the largest eager message.
         let cost = if mode != SendMode::Synchronous && memory.len() <= most {
             flow::cost(memory.len() as u32)
         } else {
@@ -247,7 +247,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(id)
     }
 
-    /// The link had no room when it was last asked. If it has some now, what waits goes first.
+    /// Checks again a link that had no room. If it has some now, queued messages are sent first.
     #[cold]
     fn look_for_room(&mut self, to: RemoteId, link: LinkId) {
         if self.port.has_room(link) {
@@ -256,8 +256,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Receives the oldest message whose bits agree with `bits` where `mask` has ones. `word`: the
-    /// owner's, of the operation that it becomes.
+    /// Receives the oldest message whose bits agree with `bits` where `mask` has ones. `word`: the owner's data of the
+    /// operation, if one is made.
     #[inline]
     pub fn recv(
         &mut self,
@@ -269,9 +269,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.recv_from(NO_REMOTE, bits, mask, (memory, word))
     }
 
-    /// Posts a receive that becomes an operation only if it has to, for messages of one remote only: the
-    /// receive ends with that remote. Another remote that sends a message that it would accept commits a
-    /// violation.
+    /// Posts a receive for messages of one remote; makes an operation only if no message has arrived yet. The receive
+    /// ends with that remote. Another remote commits a violation if it sends a message that the receive would accept.
     #[inline(always)]
     pub fn recv_from(
         &mut self,
@@ -317,8 +316,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(ReceivePosted::Pending(id))
     }
 
-    /// The front of [`Self::recv_from`], for a post that is no operation yet: the remote is met and monitored, and no message
-    /// waits for a receive. Otherwise returns `None`, nothing has been posted, and [`Self::recv_from`] is to be called.
+    /// Posts a receive as [`Self::recv_from`] does, if it is the ordinary case: the remote is connected and monitored,
+    /// and no message waits for a receive. Otherwise returns `None` without having posted anything, and the caller
+    /// continues with [`Self::recv_from`].
     #[inline(always)]
     pub fn recv_at_once(
         &mut self,
@@ -348,13 +348,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     ) -> Option<EntryId> {
         let early = self.find_unexpected(from, bits, mask);
         if early.is_none() && self.has_work() {
-            // Others' messages have been refused.
+            // Messages of other remotes have been refused.
             self.flush();
         }
         early
     }
 
-    /// The receives for messages of one remote only, oldest first.
+    /// Returns the receives posted for messages of this remote only, oldest first.
     pub fn receives_from(&self, remote: RemoteId) -> impl Iterator<Item = RequestId> {
         let ops = &self.ops;
         let remote = self.remotes.of(remote);
@@ -364,9 +364,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         kin.filter(|id| ops.record(id.index()).from_one)
     }
 
-    /// Throws away the oldest message that is here already and agrees. The send of one that was only
-    /// offered ends with `told`: [`Status::Truncated`] or [`Status::Aborted`]. False when there is no
-    /// such message.
+    /// Discards the oldest waiting message that matches. If it was only offered, its send ends as `told`:
+    /// [`Status::Truncated`] or [`Status::Aborted`]. Returns false if there is no such message.
     pub fn discard(&mut self, bits: MatchBits, mask: MatchMask, told: Status) -> bool {
         let Some(early) = self.unexpected.front(bits, mask) else {
             return false;
@@ -378,7 +377,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// Receives a message that is here already.
+    /// Receives a message that has already arrived.
     #[inline(never)]
     fn recv_unexpected(
         &mut self,
@@ -412,7 +411,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 let id = self.ops.enter(what, (own, timeouts), state);
                 let id = id.ok_or(PostError::TooMany)?;
                 if from != NO_REMOTE {
-                    // Of a joined session it may be another one.
+                    // A joined session's message may be of another remote than `from`.
                     self.ops.record_mut(id.index()).from_one = true;
                     self.attach_op(id, source);
                 }
@@ -434,12 +433,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(done)
     }
 
-    /// Calls an operation off. It completes as `status`, and its memory will not be touched again: before
-    /// this returns, but for a send that its receiver may be reading, over a port where refusing that ends
-    /// the link ([`refusal_ends_link`](crate::port::Limits::refusal_ends_link)). That one completes when the receiver has stopped, or after 2 s,
-    /// as `status` or as the receiver says that it has ended.
-    /// The sender of a message that had been matched learns that it was not wanted. False when there
-    /// is no such operation: it has completed, or never was.
+    /// Cancels an operation. The operation completes as `status`, and its memory is not touched after this returns. The
+    /// exception is a send that its receiver may be reading, over a port where refusing that ends the link
+    /// ([`refusal_ends_link`](crate::port::Limits::refusal_ends_link)): it completes when the receiver has stopped, or
+    /// after 2 s, as `status` or as the receiver reports. The sender of a matched message is told that the message was
+    /// not wanted. Returns false if there is no such operation, for example because it has completed.
     pub fn end(&mut self, request: RequestId, status: Status) -> bool {
         let known = self.ops.get(request).is_some();
         if known {
@@ -450,10 +448,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         known
     }
 
-    /// Calls a request off if nothing has come of it: a receive that no message has matched, a
-    /// connect without an answer. It is then gone as if it had never been posted, without a
-    /// completion; what ends with it, as sends to a remote whose last connect it was, has its own.
-    /// False, and nothing has changed, for any other request.
+    /// Cancels a request that has had no effect yet: a receive that no message has matched, or a connect without an
+    /// answer. The request disappears without a completion. Operations that end with it, such as sends to a remote
+    /// whose last connect it was, complete as usual. Returns false for any other request and changes nothing.
     pub fn cancel_unmatched(&mut self, request: RequestId) -> bool {
         let Some(record) = self.ops.get(request) else {
             return false;
@@ -473,15 +470,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// Sends to a remote that wait for their turn, for the link or for credit.
+    /// Returns the number of sends to a remote that wait for their turn, the link or credits.
     pub fn queued_for(&self, remote: RemoteId) -> usize {
         let remote = self.remotes.of(remote);
         let queues = remote.and_then(Remote::queues);
         queues.map_or(0, Queues::waiting)
     }
 
-    /// Sets the time that operations posted from now on may go without any progress: sends, whether
-    /// they have been matched or not, connects, and matched receives. `None`: unlimited.
+    /// Sets the longest time without progress of operations posted from now on: sends, matched or not, connects, and
+    /// matched receives. `None`: unlimited.
     pub fn set_request_timeout(&mut self, timeout: Option<Duration>) {
         let timeout = Timeout::new(timeout);
         self.timeouts = TimeOuts {
@@ -490,7 +487,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
     }
 
-    /// Sets the time-out of an operation, counted from now. False when it has completed.
+    /// Sets the time-out of an operation, counted from now. Returns false if the operation has completed.
     pub fn set_timeout_of(&mut self, request: RequestId, timeout: Option<Duration>) -> bool {
         let Some(posted) = self.ops.get_mut(request) else {
             return false;
@@ -507,10 +504,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// Limits the time that one operation waits for its counterpart, counted from now: a send for
-    /// its turn and a receiver, a receive for a message. Then it ends as [`Status::Timeout`], and
-    /// the remote stays. `None`: unlimited. A receive whose message is withdrawn waits from the
-    /// beginning. Returns false if the operation is matched or has completed.
+    /// Limits the time, counted from now, that an operation waits for its counterpart: a send for its turn and a
+    /// receiver, a receive for a message. An operation that exceeds it ends as [`Status::Timeout`]; the remote stays.
+    /// `None`: unlimited. A receive whose message is withdrawn waits from the beginning. Returns false if the operation
+    /// is matched or has completed.
     pub fn limit_waiting(&mut self, request: RequestId, limit: Option<Duration>) -> bool {
         let Some(posted) = self.ops.get_mut(request) else {
             return false;
@@ -540,7 +537,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.begin_connect(to, key, bits, word)
     }
 
-    /// Connects over the session that was begun from here with that target; if there is none, [calls](Self::call).
+    /// Connects over the session that this endpoint began with that target, or [begins one](Self::call).
     pub fn connect(
         &mut self,
         target: Target,
@@ -554,7 +551,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Connects over a session that stands; one that has called us need not be reachable under its name.
+    /// Connects over an existing session. A peer that has called us may not be reachable under its name.
     pub fn connect_over(
         &mut self,
         to: RemoteId,
@@ -586,7 +583,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(id)
     }
 
-    /// The connect is told to the remote, now or when a link is up.
+    /// Sends the connect to the remote, now or when a link is up.
     fn introduce(&mut self, to: RemoteId, id: RequestId) {
         let Self { ops, remotes, .. } = self;
         if let Some(remote) = remotes.of_mut(to) {
@@ -598,9 +595,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A connect whose remote has gone goes to the endpoint's next life, if there is one.
+    /// Retries a connect whose remote was removed with the endpoint's next life, if there is one.
     fn connect_again(&mut self, id: RequestId, target: Target) {
-        // It may have been cancelled meanwhile.
+        // The connect may have been cancelled meanwhile.
         if self.ops.get(id).is_none() {
             return;
         }
@@ -637,7 +634,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.bind(link, id);
     }
 
-    /// Connects over `route`, which the port named when its own failed.
+    /// Connects over `route`, which the port named when the first route failed.
     pub(super) fn connect_elsewhere(&mut self, id: RemoteId, route: Route) {
         let Some(remote) = self.remotes.of(id) else {
             return;
@@ -652,15 +649,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Ends the session with a remote: its operations complete as unreachable, its unreceived
-    /// messages are dropped, it is told, and `remote` becomes stale.
+    /// Ends the session with a remote: its operations complete as unreachable, its unreceived messages are dropped, the
+    /// peer is notified, and `remote` becomes stale.
     pub fn disconnect(&mut self, remote: RemoteId) {
         self.part(remote, Status::Unreachable);
         self.flush();
     }
 
     fn part(&mut self, id: RemoteId, status: Status) {
-        // There may be room by now for what is complete for its sender.
+        // Copies are complete for their sender: send them if the link has room by now.
         let copies = |remote: &Remote| Some(remote.queues()?.has_copies());
         if self.remotes.of(id).and_then(copies) == Some(true) {
             self.stay_to_part(id);
@@ -671,13 +668,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         if let Some(link) = remote.tx_link() {
             let header = wire::Header::new(wire::Kind::Disconnect, 0, 0).emit();
-            // Without room for it, the closed link says the same.
+            // If the link has no room, its end tells the peer.
             let _ = self.port.send(link, &header, Body::EMPTY);
         }
         self.close_link_of(&remote, Close::Flush);
     }
 
-    /// Ends everything: remotes are told, links closed, every request completes as closed.
+    /// Ends everything: peers are notified, links closed, and every request completes as closed.
     pub fn close(&mut self) {
         for remote in self.remotes.ids() {
             self.part(remote, Status::EndpointClosed);
@@ -689,7 +686,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.flush();
     }
 
-    /// A copy of a message that can go as soon as its link has room, paid for; see [`SendMode::Buffered`].
+    /// Copies a message that waits only for its link, and pays its credits; see [`SendMode::Buffered`]. `None`: no copy
+    /// was made.
     fn copy(
         &mut self,
         to: RemoteId,
@@ -707,7 +705,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let goes = memory.len() <= met.link_limits.eager_max as usize
             && cost <= met.borrows.free()
             && queues.map_or(most > 0, |all| all.takes_copy(lane, most));
-        // An owner that keeps a record of a completed operation has room for that one, too.
+        // Leave room for one more record: the owner may keep the completed operation's.
         if !goes || !self.ops.has_room_for(2) || !flow.copy(cost) {
             return None;
         }
@@ -724,7 +722,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Some(copy)
     }
 
-    /// A copy has gone, or its remote has.
+    /// Frees a copy that has been sent, or whose remote has been removed.
     #[cold]
     pub(super) fn copy_over(&mut self, id: RequestId, how: &Outcome) {
         self.flow.uncopy(flow::cost(how.length));
@@ -735,7 +733,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.ops.free(id);
     }
 
-    /// The link to a remote has taken a part of a packet.
+    /// Queues the rest of a packet that the link has taken a part of, and marks the link as blocked.
     pub(super) fn save_partial_packet(&mut self, to: RemoteId, rest: Partial) {
         if let Some(remote) = self.remotes.of_mut(to) {
             self.spares
@@ -747,7 +745,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A new operation with a remote, which is no connect. `None`: there can be no more.
+    /// Makes an operation with a remote, other than a connect. `None`: the table is full.
     pub(super) fn begin(
         &mut self,
         to: RemoteId,
@@ -760,15 +758,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Some(id)
     }
 
-    /// Takes a remote out of everything; its operations complete with this result, and the reason if it is lost. Its
-    /// messages stay if `keep`, those that may.
+    /// Removes a remote from everything. Its operations complete with this status, and the reason if the remote is
+    /// lost. With `keep`, its messages stay as far as a tombstone may hold them.
     pub(super) fn remove_remote(
         &mut self,
         id: RemoteId,
         (status, lost): (Status, Option<DownReason>),
         keep: bool,
     ) -> Option<Remote> {
-        // Its place may be another's by now.
+        // The slot may have been reused.
         self.remotes.of(id)?;
         while let Some(op) = self.next_of(id) {
             self.complete_for(op, status, lost, 0);
@@ -792,16 +790,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Some(remote)
     }
 
-    /// The oldest of a remote's operations, connects last.
+    /// Returns the oldest operation of a remote; connects come last.
     fn next_of(&self, id: RemoteId) -> Option<RequestId> {
         let remote = self.remotes.of(id)?;
         let op = self.ops.first(&remote.operations);
         op.or_else(|| self.ops.first(&remote.connects))
     }
 
-    /// Do connects go on that went to a session which turns out to have ended? An endpoint may be
-    /// opened again right after it was closed, and is meant then. None of them was this remote's
-    /// first, so each answers for the end of another session.
+    /// Returns whether connects to a session that turns out to have ended are retried. An endpoint may be reopened
+    /// right after it was closed, and the connects then mean the new one. None of them was this remote's first, so each
+    /// answers for the end of another session.
     fn connects_again(&self, id: RemoteId, reason: DownReason) -> bool {
         self.remotes.of(id).is_some_and(|remote| {
             self.config.connect_again
@@ -810,7 +808,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         })
     }
 
-    /// A remote is gone, for a reason of its own. Connects to it may go on with its address's next life.
+    /// Ends a remote for this reason. Connects to it may be retried with the endpoint's next life.
     pub(super) fn fail_remote(&mut self, id: RemoteId, reason: DownReason) {
         let mut again = List::EMPTY;
         if self.connects_again(id, reason)
@@ -828,8 +826,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.close_link_of(&remote, Close::Now);
     }
 
-    /// Dissolves a remote that is gone, and says so. Its link is the caller's; its messages stay if
-    /// `keep`, those that may.
+    /// Removes a lost remote and reports the loss. The caller closes its link; its messages stay if `keep`, as far as a
+    /// tombstone may hold them.
     pub(super) fn end_remote(
         &mut self,
         id: RemoteId,
@@ -854,7 +852,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// The result of a receive that got `transferred` of `length` bytes.
+/// Returns the status of a receive that got `transferred` of `length` bytes.
 pub(super) fn inbound_status(transferred: u32, length: u32) -> Status {
     if transferred < length {
         Status::Truncated
@@ -863,7 +861,7 @@ pub(super) fn inbound_status(transferred: u32, length: u32) -> Status {
     }
 }
 
-/// Sends a message with its data to a remote for which nothing waits, if its link has room and there are credits. `None`:
+/// Sends a message eagerly to a remote for which nothing is queued, if its link has room and there are credits. `None`:
 /// nothing has been sent.
 #[inline(always)]
 fn send_eager<P: Port<O::Memory>, O: Owner>(
@@ -879,7 +877,7 @@ fn send_eager<P: Port<O::Memory>, O: Owner>(
     let Tx::Open(link) = met.tx else {
         return None;
     };
-    // Messages have at most 2^32 - 1 bytes.
+    // Cannot truncate: messages have at most 2^32 - 1 bytes.
     let len = body.len() as u32;
     let cost = flow::cost(len);
     if len > met.link_limits.eager_max {

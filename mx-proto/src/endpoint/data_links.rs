@@ -1,18 +1,19 @@
-//! Data links: further links of a session, for bulk data.
+//! Data links: additional links of a session, for bulk data.
 //!
 //! ```text
 //!   caller:  none --> Dialled --Attach--> Asked --Attached--> Open      the Data of large messages goes here;
 //!              ^          |                 |                  |        all else on the command link
 //!              `----------+-----------------+------------------'
-//!                 lost, unused             Lost, Pull again ------> on another link
-//!   called:  none --Attach, a right proof--> Open
+//!              lost, unused             Lost, Pull again ------> on another link
+//!   called:  none --Attach, right proof--> Open
 //! ```
 //!
-//! A packet of a data link is about a part of a message, which its receiver has asked for on this link, so its order towards
-//! other links does not matter. The end of a data link is no end of its session: parts that were to come on it are asked for
-//! again. Each side says on the command link that a data link is lost, so that both forget what was under way on it.
+//! A packet on a data link belongs to a part of a message that its receiver has requested on this link, so its order
+//! relative to other links does not matter. Losing a data link does not end the session: the receiver requests the
+//! outstanding parts again. Each side reports the loss of a data link on the command link, so that both drop what was
+//! under way on it.
 //!
-//! Owns: the names of data links, by port.
+//! Owns: the session of each data link.
 //! Out of scope: the state of a session's links (`crate::data_link`), the choice of a link for each part (`rendezvous`).
 //! Cost: an entry in a hash table for each data link, and a look-up for each packet of one.
 
@@ -35,22 +36,20 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// The data links of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct DataLinks {
     /// The number of the last Pull.
     attempts: u32,
-    /// The session of each of them.
+    /// Session of each data link.
     sessions: HashMap<LinkId, RemoteId, RandomState>,
 }
 
 impl DataLinks {
-    /// The session of a data link, whose packets these are.
     pub(super) fn session_of(&self, link: LinkId) -> Option<RemoteId> {
         self.sessions.get(&link).copied()
     }
 
-    /// The number of one more Pull.
+    /// Returns a new number for a Pull.
     pub(super) fn next_attempt(&mut self) -> u32 {
         self.attempts = self.attempts.wrapping_add(1);
         self.attempts
@@ -58,7 +57,7 @@ impl DataLinks {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// The features that we offer in a hello on that link.
+    /// Returns the features to offer in a hello on a link.
     pub(super) fn features(&self, link: LinkId) -> u32 {
         let remote = self.remotes.of(self.remote_on(link));
         let called = remote.is_some_and(|remote| remote.called.is_some());
@@ -71,8 +70,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         offered.fold(fabrics, |all, (_, feature)| all | feature)
     }
 
-    /// Bytes of large messages are to be sent to a remote, or pulled from it: for so many the session should have a data
-    /// link, or one more. The side that has called dials it.
+    /// Dials a data link, or one more, if the bytes about to move to or from a remote call for it. Only the side that
+    /// began the session dials.
     #[inline]
     pub(super) fn want_data_link(&mut self, id: RemoteId, bytes: u64) {
         if let Some(remote) = self.remotes.of(id)
@@ -94,7 +93,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         let links = &session.links;
-        // One at a time.
+        // Dial one link at a time.
         let is_enough = self.moves.is_moving(id)
             || links.iter().any(|of| of.stage != Stage::Open)
             || links.len() >= session.most
@@ -114,14 +113,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Whether so much waits to be read by a remote that it gets no further data link: for each one that is lost, packets
-    /// are added.
+    /// Returns whether so many packets to a remote wait unread that it gets no further data link; each lost data link
+    /// adds packets.
     fn is_unread(&self, id: RemoteId) -> bool {
         let queues = self.remotes.of(id).and_then(Remote::queues);
         queues.is_some_and(|queues| queues.control.len() > unread_max(self.controls, UNREAD_ALL))
     }
 
-    /// Ends a data link whose peer does not speak our protocol there. Returns false if the link is none.
+    /// Closes a data link whose peer violates the protocol there. Returns false if the link is no data link.
     pub(super) fn distrust_data_link(&mut self, link: LinkId) -> bool {
         let Some((id, of)) = self.data_link(link) else {
             return false;
@@ -131,20 +130,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// The session of a data link, and its state there.
+    /// Returns the session of a data link and the link's state.
     fn data_link(&mut self, link: LinkId) -> Option<(RemoteId, &mut DataLink)> {
         let id = self.data_links.session_of(link)?;
         Some((id, self.remotes.data_mut(id)?.by_link(link)?))
     }
 
-    /// Takes a data link out of its session.
     fn take_data_link(&mut self, id: RemoteId, number: u32) -> Option<DataLink> {
         let taken = self.remotes.data_mut(id)?.take(number)?;
         self.data_links.sessions.remove(&taken.tx.link());
         Some(taken)
     }
 
-    /// A data link that we have dialled can carry packets: says whose it is.
+    /// Sends the Attach on a data link that we dialled and that is up now.
     pub(super) fn data_link_up(&mut self, link: LinkId) {
         let Some((id, of)) = self.data_link(link) else {
             return;
@@ -162,7 +160,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Sends a packet whose body is our proof. False: it has not gone.
+    /// Sends a packet whose body is our proof. Returns false if it was not sent.
     pub(super) fn send_proof(
         &mut self,
         link: LinkId,
@@ -179,7 +177,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         sent.is_ok()
     }
 
-    /// The proof of one side that a data link is that session's.
+    /// Returns one side's proof that a data link belongs to the session.
     pub(super) fn data_link_proof(
         &self,
         link: LinkId,
@@ -201,7 +199,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         ))
     }
 
-    /// A stranger's link says that it is a data link of a session.
+    /// Handles an Attach: a stranger's link says that it is a data link of a session.
     #[cold]
     pub(super) fn on_attach(&mut self, link: LinkId, header: &Header, proof: &[u8]) {
         let (id, number) = (RemoteId::from_word(header.word), header.length);
@@ -218,7 +216,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let session = met.and_then(|met| met.data.as_deref());
         let last = session.map_or(0, |session| session.last);
         let open = session.map_or(0, |session| session.links.len());
-        // A link of which a hello waits for its proof is to be a session's own.
+        // A link with a hello that waits for its proof will become a session's command link.
         let right = most > 0
             && (last + 1..NO_LINK).contains(&number)
             && !self.introductions.has(link)
@@ -228,7 +226,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !right {
             return self.violation(link, Violation::Attach);
         }
-        // The peer may have said that another one is lost, and it is not read yet.
+        // The peer may have reported another data link as lost in a packet not read yet.
         if open > most as usize || !self.port.has_places_beside(link) || self.is_unread(id) {
             log::debug!("no room for a data link to remote {id:?}");
             return self.close_link(link, Close::Now);
@@ -248,7 +246,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A packet that is no data has come on a data link.
+    /// Handles a packet other than Data on a data link.
     #[cold]
     pub(super) fn on_data_link(&mut self, link: LinkId, header: &Header) {
         let Some((id, of)) = self.data_link(link) else {
@@ -271,7 +269,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Bulk data may be asked for on that link from now on.
+    /// Opens a data link: bulk data may be requested on it from now on.
     fn open_data_link(&mut self, link: LinkId) {
         let Some((id, of)) = self.data_link(link) else {
             return;
@@ -282,7 +280,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.stats.data_links += 1;
     }
 
-    /// Sets the time of the next look at the data links of a session.
+    /// Sets the timer for the next check of a session's data links.
     fn watch_data_links(&mut self, id: RemoteId) {
         if let Some(session) = self.remotes.data_mut(id)
             && !std::mem::replace(&mut session.watched, true)
@@ -293,12 +291,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Whether each part that is asked of a remote has a number and a link: it may have data links.
+    /// Whether each part requested from a remote has a number and a link, because the session may have data links.
     pub(super) fn numbers_parts(&self, id: RemoteId) -> bool {
         self.remotes.connected(id).is_some_and(|met| met.numbered)
     }
 
-    /// The remote whose data comes on a link, and the link's number.
+    /// Returns the remote whose data comes on a link, and the link's number.
     #[inline]
     pub(super) fn sender_of_data(&mut self, link: LinkId) -> Option<(RemoteId, u32)> {
         let bound = self.remote_on(link);
@@ -310,7 +308,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         (of.stage == Stage::Open).then_some((id, of.number))
     }
 
-    /// A data link is down. The caller closes one that is not used.
+    /// Handles the end of a data link. The calling side closes data links that are not used.
     pub(super) fn data_link_down(&mut self, link: LinkId, reason: LinkDown) {
         let Some((id, of)) = self.data_link(link) else {
             return;
@@ -323,21 +321,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.lose_data_link(id, number, true);
     }
 
-    /// Ends a data link that is not used.
     fn retire_data_link(&mut self, id: RemoteId, number: u32) {
         if let Some(of) = self.take_data_link(id, number) {
             self.port.close(of.tx.link(), Close::Flush);
         }
     }
 
-    /// Whether bulk data is awaited on a link, or waits to be sent there.
+    /// Whether bulk data is awaited on a link, or is queued for it.
     fn is_used(&self, id: RemoteId, number: u32) -> bool {
         let queues = self.remotes.of(id).and_then(Remote::queues);
         queues.is_some_and(|queues| queues.has_bulk(number))
             || self.open_parts(id).any(|(_, part)| part.link == number)
     }
 
-    /// The peer says that a data link is lost.
+    /// Handles the peer's report that a data link is lost.
     pub(super) fn on_lost(&mut self, id: RemoteId, number: u32) {
         if number == COMMAND_LINK {
             return self.on_stays(id);
@@ -345,8 +342,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.lose_data_link(id, number, false);
     }
 
-    /// Ends a data link of a session, if there is one of that number: parts that were to come on it are asked for again.
-    /// `tells`: the peer may not know.
+    /// Ends the data link with this number, if there is one, and requests the outstanding parts again. `tells`: the
+    /// peer may not know of the loss.
     fn lose_data_link(&mut self, id: RemoteId, number: u32, tells: bool) {
         let Some(lost) = self.take_data_link(id, number) else {
             return;
@@ -377,7 +374,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A session is over, and its data links with it.
+    /// Closes the data links of a session that is over.
     pub(super) fn end_data_links(&mut self, id: RemoteId) {
         let session = self
             .remotes
@@ -391,7 +388,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Looks after the data links of a session: whether they are used, and whether what is awaited comes.
+    /// Checks the data links of a session: whether they are used, and whether awaited data comes.
     pub(super) fn look_at_data_links(&mut self, id: RemoteId) {
         let remote = self.remotes.of(id);
         let called = remote.is_some_and(|remote| remote.called.is_some());
@@ -411,7 +408,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 continue;
             };
             let answered = of.stage == Stage::Open;
-            // What has gone may not have come: its receiver would have given the link up by now.
+            // Bytes that were sent may not have arrived, but then the receiver would have given the link up by now.
             works |= of.unused == 0 && answered && of.looks > STALLED;
             of.looks += 1;
             of.unused += 1;
@@ -441,7 +438,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if asks {
             self.ask(id);
         }
-        // A message that nothing is asked of needs no link.
+        // A message without requested parts needs no link.
         let queues = self.remotes.of(id).and_then(Remote::queues);
         let waits = queues.is_some_and(|queues| !queues.streams.is_empty());
         if waits || self.open_parts(id).next().is_some() {
@@ -449,7 +446,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Bytes of the large messages that move to and from a remote.
+    /// Returns the number of bytes of large messages that are moving to and from a remote.
     fn bulk_with(&self, id: RemoteId) -> u64 {
         let Some(remote) = self.remotes.of(id) else {
             return 0;
@@ -464,7 +461,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         sizes.filter(|size| *size > small).map(u64::from).sum()
     }
 
-    /// The parts of messages that a remote has been asked for and that have not come.
+    /// Returns the parts of messages that have been requested from a remote and have not arrived.
     fn open_parts(&self, id: RemoteId) -> impl Iterator<Item = (RequestId, Part)> {
         let remote = self.remotes.of(id);
         let all = remote
@@ -480,7 +477,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// The state of a session's data links, made at the first use; `None`: the remote has not been met.
+/// Returns the state of a session's data links, allocated at first use. `None`: the remote is not connected.
 fn data_of(remotes: &mut Remotes, id: RemoteId, now: Instant) -> Option<&mut DataLinkSet> {
     let met = remotes.connected_mut(id)?;
     Some(
@@ -489,13 +486,13 @@ fn data_of(remotes: &mut Remotes, id: RemoteId, now: Instant) -> Option<&mut Dat
     )
 }
 
-/// The time between two looks at a data link.
+/// Time between two checks of a data link.
 const LOOK: Duration = Duration::from_secs(3);
-/// Looks without data that is awaited after which a data link counts as lost.
+/// Number of checks without awaited data after which a data link counts as lost.
 const STALLED: u32 = 2;
-/// Looks without use after which a data link is closed.
+/// Number of checks without use after which the calling side closes a data link.
 const UNUSED: u32 = 3;
-/// Bytes that are under way for each data link before there is one more.
+/// Bytes that must be moving for each data link, the next one included, before another is dialled.
 const BYTES_A_LINK: u64 = 1 << 20;
-/// Silent steps of a command link that is healthy (see `liveness`).
+/// Maximum number of silent liveness steps of a healthy command link (see `liveness`).
 const HEALTHY: u8 = 4;

@@ -1,15 +1,16 @@
-//! All deadlines of an endpoint, in one timer wheel.
+//! Deadlines of an endpoint, in one timer wheel.
 //!
 //! ```text
 //!   operations' time-outs  --.
-//!   silence of remotes    --+
-//!   Pings to remotes      --+--> wheel --> expire, in full polls
+//!   silence of remotes     --+
+//!   checks of data links   --+
+//!   time for a move        --+--> wheel --> expire, in full polls
 //!   epochs of flow control --+
 //!   memory for the inbox   --+
-//!   what the owner set     --'
+//!   the owner's reminders  --'
 //! ```
 //!
-//! The clock is read when there is a deadline, and only by full polls.
+//! Only full polls look at the wheel, so other polls read no clock for it.
 //!
 //! Owns: the deadlines.
 
@@ -24,54 +25,53 @@ use crate::time::{Clock, Instant};
 use crate::timer::TimerId;
 use std::time::Duration;
 
-/// The resolution of deadlines.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 
-/// The resolution of operations' time-outs, so that many expire in one wake-up.
+/// Resolution of operations' time-outs: coarse, so that many expire in one wake-up.
 pub(super) const OPS: Duration = Duration::from_millis(64);
 
-/// The subject of a deadline; ignored if it is gone when the deadline comes.
+/// Subject of a deadline. A deadline whose subject no longer exists is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Deadline {
-    /// An operation has taken too long.
+    /// An operation has run out of time.
     Op(RequestId),
-    /// A step of the time ends in which a remote may be silent.
+    /// A step in the monitoring of a silent remote ends.
     Silence(RemoteId),
-    /// The data links of a session are to be looked at.
+    /// The data links of a session are due for a check.
     DataLinks(RemoteId),
-    /// A session has to have moved.
+    /// The time for a session's move is over.
     Move(RemoteId),
     /// An epoch of flow control has lasted long enough.
     Epoch,
-    /// There was no memory for a message of the inbox.
+    /// Memory for a message of the inbox, refused before, may be requested again.
     Memory,
-    /// The owner's own.
+    /// A reminder of the owner, with its word.
     Owner(u64),
 }
 
-/// A deadline of the owner's own.
+/// Handle of a deadline that the owner has set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reminder(TimerId);
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// At `at`, or a little later, there is an [`Event::Due`] with `word`, once.
+    /// Reports an [`Event::Due`] with `word` once, at `at` or a little later.
     pub fn remind(&mut self, at: Instant, word: u64) -> Reminder {
         let now = self.clock.now();
         Reminder(self.wheel.set(now, at, Deadline::Owner(word)))
     }
 
-    /// No [`Event::Due`] with that word is wanted any more. It may have come already; then no other deadline may have the
-    /// same word.
+    /// Cancels a reminder. Its event may have been reported already; `word` protects the deadline that has taken its
+    /// slot since, so no two deadlines may have the same word.
     pub fn forget_reminder(&mut self, reminder: Reminder, word: u64) {
         let Reminder(timer) = reminder;
         self.wheel.clear_of(timer, Deadline::Owner(word));
     }
 
-    /// Handles expired deadlines.
+    /// Handles expired deadlines. Returns true if anything happened.
     #[cold]
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let mut busy = false;
-        // Silence counts in steps of its own (`liveness`).
+        // Monitoring counts silence in steps of its own (`liveness`).
         let of_peer = |deadline| matches!(deadline, Deadline::Op(_) | Deadline::Owner(_));
         while let Some((deadline, due)) = self.wheel.expired_or_put_off(now, of_peer) {
             match deadline {
@@ -96,7 +96,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         busy
     }
 
-    /// An operation's time is over. False: it goes on.
+    /// Handles the end of an operation's time. Returns false if the operation goes on.
     fn end_late(&mut self, id: RequestId, now: Instant) -> bool {
         let Some(record) = self.ops.get_mut(id) else {
             return false;

@@ -1,4 +1,4 @@
-//! Messages about which the layer above decides outside of [`Endpoint::progress`].
+//! Deferred messages: the layer above decides about them outside of [`Endpoint::progress`].
 //!
 //! ```text
 //!                      progress                next_deferred                  decide
@@ -8,14 +8,14 @@
 //!                 received                      received          consumed      received   unexpected
 //! ```
 //!
-//! A message of at most [`PREVIEW_MAX`] bytes is shown with its data. If it was only offered, these are
-//! fetched first, and its sender is told nothing before the decision. Messages of other remotes pass
-//! meanwhile, so that a stopped one delays no other.
+//! A message of at most [`PREVIEW_MAX`] bytes is shown with its data. The data of an offered one is fetched first, and
+//! its sender learns nothing before the decision. Messages of other remotes are shown meanwhile, so a stopped remote
+//! delays no other.
 //!
-//! While a message is undecided, those that come are undecided, too, so none overtakes it. The sender
-//! has credits for them, as for unexpected ones: a layer that decides late stalls them no earlier
-//! than one that receives late. While one is shown no packets are polled. Posting, cancelling, connecting
-//! and disconnecting continue, also from inside the handler.
+//! While any message is undecided, every arriving message becomes undecided, too, so none overtakes it. Its sender has
+//! credits for these messages, as for unexpected ones: a layer that decides late stalls senders no earlier than one
+//! that receives late. While a message is shown, no packets are polled. Posting, cancelling, connecting and
+//! disconnecting continue to work, also from inside the handler.
 
 use super::Endpoint;
 use super::commands::inbound_status;
@@ -28,18 +28,17 @@ use crate::time::{Clock, Instant};
 use crate::unexpected::Body;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// The number of undecided messages: those that wait for [`Self::next_deferred`] and the one
-    /// that has not come back to [`Self::decide`]. While the latter is out, [`Self::progress`] does
-    /// nothing.
+    /// Returns the number of undecided messages: those that wait for [`Self::next_deferred`], and the shown one, which
+    /// has not come back to [`Self::decide`]. While a message is shown, [`Self::progress`] does nothing.
     #[inline]
     pub fn undecided(&self) -> usize {
         self.unexpected.undecided()
     }
 
-    /// The oldest undecided message; `None` when there is none, and while another one is out. While the
-    /// bytes of a message are on their way it is passed by, with those behind it from the same remote;
-    /// [`Event::Decidable`](crate::Event::Decidable) follows. A message for which a receive has been posted
-    /// meanwhile goes into that receive instead, so this may cause completions.
+    /// Returns the oldest undecided message; `None` if there is none, or while another is shown. A message whose data
+    /// is being fetched is skipped, with all later ones of its remote; [`Event::Decidable`](crate::Event::Decidable)
+    /// follows. A message for which a receive has been posted meanwhile goes into that receive instead, so the call may
+    /// cause completions.
     pub fn next_deferred(&mut self) -> Option<Deferred> {
         let mut next = None;
         let now = self.clock.now();
@@ -61,8 +60,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         next
     }
 
-    /// Decides about all that wait for it, in their order: [`Decision::Continue`]. The one that is out, if
-    /// any, is decided by [`Self::decide`].
+    /// Decides [`Decision::Continue`] about all undecided messages, in their order, except a shown one, which is left
+    /// to [`Self::decide`].
     pub fn keep_undecided(&mut self) {
         while let Some(oldest) = self.unexpected.oldest_undecided() {
             self.stop_fetch(oldest);
@@ -73,8 +72,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Carries out the decision about a message from [`Self::next_deferred`]. A message of a remote
-    /// that is gone is dropped, and so is one from before [`Self::inherit`].
+    /// Carries out the decision about a message from [`Self::next_deferred`]. A message is dropped if its
+    /// remote has been removed, or if it was shown before [`Self::inherit`].
     pub fn decide(&mut self, deferred: Deferred, decision: Decision) {
         let Deferred { id, body, .. } = deferred;
         if self.unexpected.out() != Some(id) {
@@ -95,8 +94,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A message goes into a receive, or is unexpected. Only credits limit those: bytes that have been
-    /// fetched are not kept.
+    /// Hands a message to a posted receive, or keeps it as unexpected. Fetched data is dropped, because credits limit
+    /// the data of unexpected messages.
     fn go_on(&mut self, id: EntryId) {
         if self.receive(id) {
             return;
@@ -110,7 +109,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.unexpected.await_receive(id);
     }
 
-    /// Gives a message to the oldest posted receive that accepts it, if there is one. True: it has gone.
+    /// Gives a message to the oldest posted receive that accepts it. Returns true if the message is settled.
     fn receive(&mut self, id: EntryId) -> bool {
         let Some(message) = self.unexpected.get(id) else {
             return true;
@@ -126,7 +125,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// The next message to be shown. The bytes of those before it are asked for, or on their way.
+    /// Returns the next message to show, and begins to fetch the data of those before it.
     fn next_to_show(&mut self, now: Instant) -> Option<EntryId> {
         loop {
             let next = self.unexpected.next_undecided()?;
@@ -143,5 +142,5 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// Bytes of the largest message that is always shown with its data. Programs for MX count on as much.
+/// Size in bytes of the largest message that is always shown with its data. Programs for MX rely on this much.
 pub const PREVIEW_MAX: u32 = 4096;

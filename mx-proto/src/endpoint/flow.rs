@@ -7,8 +7,8 @@
 //!   Revoke, Return ---------------'          `-- credit_fields, in every packet
 //! ```
 //!
-//! Owns nothing: accounts are in their remotes, everything else in [`Flow`](crate::flow::Flow). The
-//! time of an epoch is measured here, while a remote waits for credits.
+//! Owns nothing: accounts are in their remotes, everything else is in [`Flow`](crate::flow::Flow). While a remote waits
+//! for credits, this module measures the time of an epoch.
 
 use super::Endpoint;
 use super::deadlines::Deadline;
@@ -33,26 +33,26 @@ impl Accounts for Remotes {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// The balance and counters of flow control.
+    /// Returns the balance and counters of flow control.
     pub fn flow_stats(&self) -> FlowStats {
         self.flow.stats()
     }
 
-    /// Bytes of unexpected and undecided messages that wait here with their data.
+    /// Returns the number of bytes of unexpected and undecided messages held here.
     pub fn unexpected_bytes(&self) -> usize {
         self.unexpected.bytes()
     }
 
-    /// Bytes that are lent to remotes or taken by their messages, bookkeeping included, and the
-    /// limit ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes)). Beyond it there are at
-    /// most two messages of a credit each of every remote.
+    /// Returns the number of bytes lent to remotes or used by their messages, bookkeeping included, and the limit
+    /// ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes)). Up to two messages of one credit from each
+    /// remote are not included.
     #[inline]
     pub fn unexpected_usage(&self) -> (usize, usize) {
         let (used, total) = self.flow.used();
         (used as usize * CREDIT, total as usize * CREDIT)
     }
 
-    /// The credits between a remote and us; `None` when the id is stale.
+    /// Returns the credits between a remote and this endpoint; `None` if the id is stale.
     pub fn account(&self, remote: RemoteId) -> Option<Account> {
         let remote = self.remotes.of(remote)?;
         let lends = &remote.lends;
@@ -69,16 +69,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         })
     }
 
-    /// Remotes to which sends wait for credits.
+    /// Returns the number of remotes to which sends wait for credits.
     pub fn stalled(&self) -> usize {
         let remotes = self.remotes.ids().into_iter();
         let remotes = remotes.filter_map(|id| self.remotes.of(id));
         remotes.filter(|remote| remote.is_stalled()).count()
     }
 
-    /// Whether messages without a receive take most of a remote's credit limit, while no more can
-    /// be lent to it. When all of it is used, it cannot send any more. Cost: O(n) for n such
-    /// messages.
+    /// Returns whether unexpected messages use most of a remote's credit limit while no more can be lent to it. When
+    /// they use all of it, the remote cannot send any more. Cost: O(n) for n such messages.
     pub fn is_over_quota(&self, remote: RemoteId) -> bool {
         let held = self.unexpected.held_of(remote);
         let flow = &self.flow;
@@ -87,32 +86,32 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// The credits between one remote and us.
+/// Credits between one remote and this endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Account {
-    /// Lent to it, wherever they are.
+    /// Credits lent to the remote, used or not.
     pub credit_limit: u32,
-    /// Credits of the limit that the remote can use now, as far as is known here.
+    /// Credits of the limit that the remote can use now, as far as this side knows.
     pub free: u32,
-    /// Credits that messages of the remote use which wait here.
+    /// Credits used by messages of the remote that wait here.
     pub waiting: u32,
-    /// Credits that the remote has not been told of yet.
+    /// Credits of the limit that the remote has not been told of yet.
     pub owed: u32,
-    /// The credits it requests besides.
+    /// Further credits that the remote requests.
     pub wanted: u32,
-    /// The remote has been asked for credits and has not answered.
+    /// Whether the remote has been asked to return credits and has not answered.
     pub asked: bool,
-    /// Free credits that the remote lends us.
+    /// Free credits that the remote lends to this endpoint.
     pub send_free: u32,
-    /// Sends to it that wait for the link or for credits.
+    /// Sends to the remote that wait for the link or for credits.
     pub send_waiting: u32,
-    /// Messages for the remote wait for credits.
+    /// Whether sends to the remote wait for credits.
     pub send_stalled: bool,
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// A new remote gets its first credits. It counts as told at once, so that each of many that come
-    /// together counts with those before it.
+    /// Adds a remote and lends it its first credits. They count as told at once, so that each of many remotes that
+    /// connect together gets its share of what is left.
     pub(super) fn add_remote(
         &mut self,
         name: Name,
@@ -126,7 +125,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         id
     }
 
-    /// A remote waits for credits: the present epoch ends by time, too.
+    /// Starts the timer that ends the present epoch, because a remote waits for credits.
     #[cold]
     pub(super) fn begin_epoch(&mut self, now: Instant) {
         self.epoch_ends = true;
@@ -134,7 +133,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.wheel.set(now, end, Deadline::Epoch);
     }
 
-    /// Ends an epoch whose time is over.
     pub(super) fn end_epoch(&mut self, now: Instant) {
         self.epoch_ends = false;
         if self.flow.is_waited_for() {
@@ -143,7 +141,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Handles the credit fields of a remote's header, except new credits.
+    /// Handles a remote's request for credits in a header.
     #[cold]
     pub(super) fn note_request(&mut self, from: RemoteId, fields: &CreditFields) {
         if self
@@ -154,7 +152,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A message came: how it was paid for.
+    /// Charges an arrived message to its remote, and returns how it was paid for.
     #[inline]
     pub(super) fn received(
         &mut self,
@@ -171,7 +169,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(paid)
     }
 
-    /// A message of `source` takes no more room here.
+    /// Returns the credits of a message of `source` that no longer uses memory here.
     #[inline(always)]
     pub(super) fn consumed(&mut self, source: RemoteId, paid: Payment) {
         let Self { remotes, flow, .. } = self;
@@ -187,7 +185,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The remote is to be told our totals, in a packet of their own if no other is sent.
+    /// Makes sure that the remote is told our totals: with another packet, or with a Credit if no other is sent.
     #[cold]
     pub(super) fn tell(&mut self, id: RemoteId) {
         if let Some(remote) = self.remotes.of_mut(id)
@@ -197,7 +195,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Redistributes credits: so many steps at most, and more the next time.
+    /// Redistributes credits in a bounded number of steps; the rest follows next time.
     pub(super) fn move_credits(&mut self) -> bool {
         let mut busy = false;
         for _ in 0..MOVES_AT_ONCE {
@@ -218,8 +216,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         busy
     }
 
-    /// A remote has answered a Ping: what it has been asked for before has come, or will not. What waits
-    /// for credits is announced.
+    /// Handles an answer to a Ping: the credits requested before it have come, or will not. Messages that waited for
+    /// them are announced.
     pub(super) fn on_answer(&mut self, from: RemoteId) {
         if let Some(met) = self.remotes.connected_mut(from)
             && met.borrows.on_answer()
@@ -228,13 +226,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A remote wants credits back. While messages wait for it they are kept.
+    /// Handles a Revoke: returns credits, except those that queued messages need.
     pub(super) fn on_revoke(&mut self, from: RemoteId, header: &Header) {
         let Some(remote) = self.remotes.of_mut(from) else {
             return;
         };
         if remote.standing(Kind::Return).is_some() {
-            // One of ours waits for the answer before it asks again.
+            // Our peers wait for the answer before they revoke again.
             self.stats.stale += 1;
             return;
         }
@@ -244,7 +242,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.push_control(from, Header::new(Kind::Return, 0, credits), &[]);
     }
 
-    /// A remote has answered a Revoke.
+    /// Handles the answer to a Revoke.
     pub(super) fn on_return(&mut self, link: LinkId, from: RemoteId, header: &Header) {
         let back = self
             .flow
@@ -255,5 +253,5 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// Messages about credits that one step makes.
+/// Maximum number of credit messages made in one step.
 const MOVES_AT_ONCE: usize = 8;

@@ -1,4 +1,4 @@
-//! The front of a poll: whatever there is to do beside looking at the port is done in the poll that finds it.
+//! Tests of the front of a poll: each kind of work beside looking at the port is done in the poll that finds it.
 
 use super::Endpoint;
 use crate::config::Config;
@@ -17,7 +17,7 @@ use crate::round::{Begun, Front, Next, Rounds};
 use crate::status::Status;
 use crate::time::{Clock, Instant};
 
-/// A port whose active links are there, and over which nothing comes.
+/// A port with active links, on which nothing arrives.
 #[derive(Debug)]
 struct Still;
 
@@ -139,7 +139,8 @@ fn remote(endpoint: &mut Idle) -> RemoteId {
     endpoint.remotes.add(name, Source::TRUSTED, None, 0)
 }
 
-/// Work that `make` gives to an idle endpoint is found by a look, and is over after one poll and `rest`.
+/// Checks that a look finds the work which `make` gives to an idle endpoint, and that it is done after one poll and
+/// `rest`.
 fn is_seen_to(make: impl FnOnce(&mut Idle), rest: impl FnOnce(&mut Idle)) {
     let mut endpoint = idle();
     assert_eq!(endpoint.look(), Begun::Nothing);
@@ -210,6 +211,6 @@ fn a_remote_that_waits_for_credits_is_seen_to() {
         flow.wants(remotes, poor, 100);
         assert!(flow.is_waited_for());
     };
-    // An epoch ends by the clock, which a look does not read.
+    // The clock ends the epoch, and a look does not read it.
     is_seen_to(make, |it| assert!(it.epoch_ends));
 }

@@ -1,4 +1,4 @@
-//! Events of the port: incoming packets, and what happens to links.
+//! Events of the port: incoming packets and changes of links.
 //!
 //! ```text
 //!   header --parse--> session packet?  -> sessions
@@ -6,8 +6,8 @@
 //!                     about a request? -> look it up, check it belongs to this remote
 //! ```
 //!
-//! Everything from the wire is checked before it is used. A packet about a request or remote that
-//! has ended is counted and dropped; a violation of the protocol ends the link.
+//! Everything from the wire is checked before use. A packet about an ended request or remote is counted and dropped; a
+//! protocol violation ends the link.
 
 use super::Endpoint;
 use super::commands::inbound_status;
@@ -29,7 +29,7 @@ use crate::unexpected::{self, UnexpectedMessage};
 use crate::wire::{self, ClaimBody, Header, PullBody};
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Handles an event of the port that is no packet ([`Self::on_packet`]).
+    /// Handles an event of the port other than a packet ([`Self::on_packet`]).
     #[cold]
     #[inline(never)]
     pub(super) fn on_event(&mut self, event: PortEvent) {
@@ -74,7 +74,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Handles a packet.
     #[inline]
     pub(super) fn on_packet(&mut self, link: LinkId, bytes: &HeaderBytes) {
         self.stats.packets_in += 1;
@@ -86,8 +85,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// [`Self::on_packet`] of a [`Front::Packet`](crate::round::Front). Its front is that of a message that has come with its data
-    /// and cost credits, from a remote that is met and wants none.
+    /// Handles a [`Front::Packet`](crate::round::Front). The ordinary packet is a message with its data, paid in
+    /// credits, of a connected remote that requests no credits, without a site secret; all others are left to
+    /// [`Self::on_rare_packet`].
     #[inline(always)]
     pub(super) fn on_front_packet(&mut self, link: LinkId, bytes: &HeaderBytes) {
         self.stats.packets_in += 1;
@@ -111,7 +111,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.on_header(link, header);
     }
 
-    /// Handles a packet whatever it is.
     #[inline(always)]
     fn on_header(&mut self, link: LinkId, header: &Header) {
         if let Some(from) = self.sender(link, header) {
@@ -123,7 +122,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Bytes of a body that comes in parts: they go where they belong, or nowhere.
+    /// Handles a part of a body: places its bytes where they belong, or skips them.
     #[inline(never)]
     fn on_part(&mut self, link: LinkId, bytes: &HeaderBytes, begin: bool) {
         let read = Header::parse(bytes).is_some_and(|header| match header.kind {
@@ -147,8 +146,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.data_placed(link, &header);
     }
 
-    /// The remote that a packet is from; its credit fields have been read. `None`: there is none, or none that may send
-    /// the packet, which has been dealt with.
+    /// Returns the remote that sent a packet, with the packet's credit fields applied. `None`: no remote may send this
+    /// packet, and it has been dealt with.
     fn sender(&mut self, link: LinkId, header: &Header) -> Option<RemoteId> {
         let from = self.remote_on(link);
         let Some(remote) = self.remotes.of_mut(from) else {
@@ -179,7 +178,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if remote.hears(&header.credit_fields) {
             self.ready.push_back(from);
         }
-        // A remote may end over a request, so it is looked up once more.
+        // A remote may end over a request, so look it up once more.
         if header.credit_fields.wanted > 0 {
             self.note_request(from, &{ header.credit_fields });
             return self.remotes.of(from).map(|_| from);
@@ -187,8 +186,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Some(from)
     }
 
-    /// A message that has come with its data. `front`: nothing has been done about its packet, which is an ordinary one if its
-    /// remote is met.
+    /// Handles a message that carries its data. `front`: nothing has been done about its packet yet, which is an
+    /// ordinary one if its remote is connected.
     #[inline(always)]
     fn eager(&mut self, link: LinkId, from: RemoteId, header: &Header, front: bool) {
         let remote = self.remotes.of_mut(from);
@@ -223,7 +222,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Err(violation) => return self.violation(link, violation),
         }
         let bits = MatchBits(header.word);
-        // Nothing overtakes an undecided message.
+        // No message may overtake an undecided one.
         if self.unexpected.undecided() == 0
             && let Some(place) = self.posted.take(&mut self.ops, bits)
         {
@@ -264,7 +263,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.unmatched(from, &{ *header }, paid);
     }
 
-    /// A message that has come with its data goes into the receive at a place, which waits for others to be reported.
+    /// Copies a message that carries its data into the receive at a slot, which is reported after earlier ones of its
+    /// line.
     #[cold]
     fn hold_eager(&mut self, place: u32, from: RemoteId, bits: MatchBits, overdue: bool) {
         if let Some(id) = self.ops.at(place) {
@@ -304,7 +304,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Reads the credit fields of a header. Gives its remote, if that is still there.
+    /// Applies the credit fields of a header. Returns the remote if it still exists.
     pub(super) fn apply_credit_fields(
         &mut self,
         from: RemoteId,
@@ -320,7 +320,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.remotes.of(from).map(|_| from)
     }
 
-    /// A message that has come with its data, for which there is no receive.
+    /// Handles a message with its data for which no receive is posted.
     #[inline(never)]
     fn unmatched(&mut self, from: RemoteId, header: &Header, paid: Payment) {
         if !self.has_room(from, paid) {
@@ -351,8 +351,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.keep(id, verdict);
     }
 
-    /// Returns the question to the owner about a message that has no receive or has to wait for its turn as an error;
-    /// or the verdict, where there is no question.
+    /// Returns, as the error, the arrival that the owner has to judge; or the verdict, if the owner need not be asked.
     #[inline]
     pub(super) fn arrival_to_judge(
         &mut self,
@@ -366,8 +365,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             .map_or(Ok(Verdict::Finished), Err)
     }
 
-    /// Whether there is memory for a paid message without a receive. It cannot be left out: without, its
-    /// sender's session ends, and may begin anew.
+    /// Returns whether there is memory for a paid message without a receive. If there is none, the sender's session
+    /// ends, because a message must not be left out; the peer may connect again.
     #[inline]
     pub(super) fn has_room(&mut self, from: RemoteId, paid: Payment) -> bool {
         let room = !self.config.supply.is_critical() && self.messages.covers(self.unexpected.len());
@@ -378,7 +377,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         room
     }
 
-    /// A message has come that a receive for another remote's messages accepts.
+    /// Handles a message that only a receive for another remote's messages accepts.
     #[cold]
     pub(super) fn foreign(&mut self, link: LinkId, from: RemoteId, paid: Payment) {
         self.consumed(from, paid);
@@ -409,7 +408,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             wire::Kind::Disconnect => self.fail_remote(from, DownReason::Disconnected),
             wire::Kind::Ping => self.on_ping(from, header.word),
             wire::Kind::Pong => self.on_answer(from),
-            // That it has come is all it says.
+            // The credit fields have been applied, and there is nothing else in it.
             wire::Kind::Credit => {}
             wire::Kind::Claim => match ClaimBody::parse(bytes) {
                 Some(claim) => self.on_claim(from, &claim),
@@ -426,12 +425,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             wire::Kind::Get => self.on_get(link, from, header, bytes),
             wire::Kind::Put => self.on_put(link, from, header, bytes),
             wire::Kind::Attach | wire::Kind::Attached => self.violation(link, Violation::Attach),
-            // These two never get here; see `on_packet`.
+            // Other functions handle these kinds; see `on_header` and `control`.
             wire::Kind::Eager | wire::Kind::Data | wire::Kind::Upgrade => {}
         }
     }
 
-    /// The remote of a link. A stranger's has none.
+    /// Returns the remote of a link; [`NO_REMOTE`] if the link is a stranger's.
     #[inline]
     pub(super) fn remote_on(&self, link: LinkId) -> RemoteId {
         let id = self.bound.get(link).unwrap_or(NO_REMOTE);
@@ -439,28 +438,28 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         id
     }
 
-    /// The peer does not speak our protocol: its link ends, and the remote with its command link.
+    /// Ends a link because its peer violated the protocol. The remote ends with its command link.
     #[cold]
     pub(super) fn violation(&mut self, link: LinkId, what: Violation) {
         self.stats.malformed += 1;
         log::debug!("link {link:?}: {what}; closing it");
         let remote = self.remote_on(link);
         if self.remotes.of(remote).is_some() {
-            // Its link is closed with it.
+            // The remote's link is closed with it.
             self.fail_remote(remote, DownReason::Protocol(what));
         } else if !self.distrust_data_link(link) {
             self.close_link(link, Close::Now);
         }
     }
 
-    /// There is no memory for a message of that remote's.
+    /// Ends a remote because there is no memory for its message.
     #[cold]
     pub(super) fn out_of_room(&mut self, from: RemoteId) {
         self.stats.out_of_memory += 1;
         self.fail_remote(from, DownReason::NoMemory);
     }
 
-    /// The description of an unexpected message for the owner.
+    /// Returns the description of an unexpected message for the owner.
     pub(super) fn arrival_of(&self, id: EntryId) -> Option<Arrival> {
         let message = self.unexpected.get(id)?;
         self.arrival(message.source, message.bits, message.length)
@@ -478,7 +477,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         })
     }
 
-    /// The whole of a message has been copied into a posted receive, whose record and timer are these.
+    /// Reports a posted receive into which a message has been copied; `(id, transferred, timer)` come from its record.
     #[inline(always)]
     fn has_filled(
         &mut self,
@@ -500,7 +499,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The whole of a message goes into a receive that may still be among what ends with its remote.
+    /// Copies a whole message into a receive, which may still be among the operations of its remote.
     pub(super) fn fill_receive(
         &mut self,
         id: RequestId,
@@ -519,19 +518,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// The result of a search among the posted receives.
+/// Result of a search among the posted receives.
 pub(super) enum MatchResult {
-    /// The message is for this receive, which is in no list now.
+    /// A receive, which has been taken out of the index, gets the message.
     Receive(RequestId),
-    /// The message matches only a receive for another remote's messages.
+    /// Only a receive for another remote's messages matches.
     Foreign,
-    /// None accepts it.
+    /// No receive matches.
     Nothing,
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// The oldest posted receive that accepts a message. One that is for another remote's messages stays
-    /// where it is.
+    /// Takes the oldest posted receive that accepts a message. A receive for another remote's messages stays posted.
     pub(super) fn find_receive(&mut self, from: RemoteId, bits: MatchBits) -> MatchResult {
         let taken = self.posted.take(&mut self.ops, bits);
         let Some(id) = taken.and_then(|place| self.ops.at(place)) else {
@@ -545,8 +543,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         MatchResult::Receive(id)
     }
 
-    /// The oldest unexpected message that is accepted by a receive for messages from `from`, [`NO_REMOTE`]
-    /// for any remote.
+    /// Returns the oldest unexpected message that a receive for messages from `from` accepts; [`NO_REMOTE`] stands for
+    /// any remote. Messages of other remotes that match are refused.
     pub(super) fn find_unexpected(
         &mut self,
         from: RemoteId,
@@ -562,14 +560,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// An unexpected message turns out to be accepted by a receive for another remote's messages.
+    /// Refuses an unexpected message that only a receive for another remote's messages accepts.
     #[cold]
     pub(super) fn refuse_unexpected(&mut self, early: EntryId) {
         let Some(source) = self.unexpected.get(early).map(|message| message.source) else {
             return;
         };
         self.finish(early, Status::Aborted);
-        // The message of a gone sender may be of an old life.
+        // A message without a living remote may be of an old life of its peer.
         if self.remotes.living(source).is_some() {
             self.stats.malformed += 1;
             self.fail_remote(source, DownReason::Protocol(Violation::Foreign));
@@ -577,5 +575,5 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// Larger than any control packet's body today, so that a later version may append to them.
+/// Maximum body length of a control packet: larger than any today, so that a later version may append to them.
 const CONTROL_BODY_MAX: usize = 256;

@@ -1,10 +1,10 @@
-//! Messages that are handed out in turns ([`crate::unexpected`]), and when offered ones of them are fetched.
+//! Inbox: messages handed out in turns ([`crate::unexpected`]), and the fetching of offered ones.
 //!
 //! ```text
-//!   Verdict::Inbox  --with its data--> memory of the owner's, filled  ---------.
-//!        |                `-- none: its bytes are kept -------------------------+--> next_message
-//!        `--offered--> line --draw, memory--> Pulling --all there--------------'       credits free
-//!                        ^   none: 10 ms later   `-- withdrawn, failed --> gone
+//!   Verdict::Inbox  --with its data--> filled memory of the owner's  ---------.
+//!        |                `-- no memory: its bytes are kept ------------------+--> next_message
+//!        `--offered--> queue --draw, memory--> Pulling --all bytes here-------'       credits free
+//!                        ^   no memory: again after 10 ms   `-- withdrawn, failed --> dropped
 //!                        `-- the first waits for its credits
 //! ```
 
@@ -23,8 +23,8 @@ use crate::unexpected::{Body, UnexpectedMessage};
 use std::time::Duration;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// The turn of the message that [`Self::next_message`] gives: the next that is `wanted`. Turns whose
-    /// message the owner has no memory for now are passed by.
+    /// Returns the turn of the message that [`Self::next_message`] returns: the next one that is `wanted`. Skips turns
+    /// whose message the owner has no memory for now.
     #[inline]
     pub fn next_turn(&mut self, wanted: impl Fn(u32) -> bool) -> Option<u32> {
         let first = self.unexpected.turn()?;
@@ -39,8 +39,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Some(turn)
     }
 
-    /// Takes the oldest message of the turn whose turn it is; its credits are free then. `None` when
-    /// there is none, and while the owner has no memory for any.
+    /// Takes the oldest message of the current turn and frees its credits. `None` if there is none, and while the owner
+    /// has no memory for any.
     pub fn next_message(&mut self) -> Option<Message<O::Memory>> {
         self.next_turn(|_| true)?;
         let (turn, message) = self.unexpected.take()?;
@@ -60,21 +60,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         })
     }
 
-    /// Messages that can be had in turn: those that [`Self::next_message`] gives.
+    /// Returns the number of messages that [`Self::next_message`] can return.
     #[inline]
     pub fn messages(&self) -> usize {
         self.unexpected.ready()
     }
 
-    /// Whether there is a message of this turn, here or to be fetched.
+    /// Returns whether there is a message of this turn, arrived or still to be fetched.
     pub fn holds_messages(&self, turn: u32) -> bool {
         self.unexpected.holds(turn)
     }
 
-    /// Throws all messages of a turn away. The sends of those that were only offered, or are on their
-    /// way, end as aborted.
+    /// Discards all messages of a turn. The sends of messages that were only offered, or are being fetched, end as
+    /// aborted.
     pub fn forget_messages(&mut self, turn: u32) {
-        // From behind: so none can be had because another is gone.
+        // From the back, so that no message moves up when another is removed.
         while let Some(id) = self.unexpected.last(turn) {
             match self.unexpected.get(id).and_then(UnexpectedMessage::fetch) {
                 Some(op) => {
@@ -89,12 +89,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The figures of the inbox.
+    /// Returns the counters of the inbox.
     pub fn inbox_stats(&self) -> InboxStats {
         self.unexpected.inbox_stats()
     }
 
-    /// Begins to fetch what there is room for.
+    /// Begins to fetch the messages for which there is room. Returns true if there was one.
     pub(super) fn fetch(&mut self) -> bool {
         let mut busy = false;
         while let Some((id, drawn)) = self.draw() {
@@ -111,7 +111,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         busy
     }
 
-    /// Whether the next message is in memory of the owner.
+    /// Returns whether the next message is in memory of the owner, and moves it there if possible.
     fn is_at_hand(&mut self) -> bool {
         let Self {
             owner, unexpected, ..
@@ -128,19 +128,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// The message that is to be fetched now, and the credits that have been drawn for it.
+    /// Returns the next message to fetch, and the credits that have been drawn for it.
     fn draw(&mut self) -> Option<(EntryId, u32)> {
         let id = self.unexpected.to_fetch().filter(|_| !self.starved)?;
         let drawn = cost(self.unexpected.get(id)?.length) - 1;
         self.flow.draw(drawn).then_some((id, drawn))
     }
 
-    /// Perhaps there is memory now.
+    /// Allows fetching again, because there may be memory now.
     pub(super) fn ask_again(&mut self) {
         self.starved = false;
         self.flow.await_draw();
     }
 }
 
-/// The pause before memory is requested again.
+/// Pause before memory is requested again.
 const AGAIN: Duration = Duration::from_millis(10);

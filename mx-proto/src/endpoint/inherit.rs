@@ -1,13 +1,13 @@
-//! An endpoint of which a process has a copy that is to go on there: a child of `fork`.
+//! Inheritance: a child of `fork` goes on with its copy of an endpoint.
 //!
 //! ```text
-//!   process: endpoint --- goes on ------------------------------------------------>
+//!   parent: endpoint --- goes on ------------------------------------------------->
 //!               `- fork - copy: inherit --> operations have ended, no remotes, --> reopen: another port,
-//!                                           nothing of the port is used            another session
+//!                                           the port is not used                   another session
 //! ```
 //!
-//! Links are the first process's, and so is what came over them. The port of the copy is not even told: what
-//! it would close or send is not the copy's.
+//! Links, and everything that arrived over them, belong to the parent. The copy does not call its old port, because
+//! whatever that port would close or send is the parent's.
 //!
 //! Knows nothing of: processes.
 
@@ -30,9 +30,9 @@ use crate::unexpected::UnexpectedQueue;
 use std::mem::ManuallyDrop;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Ends everything without the port: every operation completes as unreachable, as if all links had been
-    /// reset, and messages that have not been received are gone. What is complete for its sender already leaves
-    /// from the first process. Until [`Self::reopen`] only what is complete may be taken.
+    /// Ends everything without using the port: every operation completes as unreachable, as if all links had been
+    /// reset, and messages that have not been received are dropped. Buffered copies end as sent, because the parent
+    /// sends them. Until [`Self::reopen`], only completed operations may be taken.
     pub fn inherit(&mut self) {
         self.drop_empty_tombstones();
         self.inherited = true;
@@ -56,8 +56,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.forget_links();
     }
 
-    /// Goes on over `port` after [`Self::inherit`], with settings that differ from those of before in
-    /// secrets only. The port of before comes back.
+    /// Goes on over `port` after [`Self::inherit`]. The new settings may differ from the old ones in secrets only.
+    /// Returns the old port.
     pub fn reopen(&mut self, config: Config, identity: Identity, port: P) -> P {
         debug_assert!(self.remotes.len() == 0);
         self.inherited = false;
@@ -67,14 +67,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         std::mem::replace(&mut self.port, port)
     }
 
-    /// Drops everything but the port, which stays in memory as it is.
+    /// Drops everything but the port, which stays in memory untouched.
     pub fn leave_port(self) {
         let _ = ManuallyDrop::new(self.port);
     }
 
-    /// Forgets everything of links, and all that is still to be done with them.
+    /// Drops all state of links, and all work still to be done with them.
     fn forget_links(&mut self) {
-        // All by name, so that no new field is left out.
+        // Every field is named, so that no new one is left out.
         let Self {
             port: _,
             clock: _,
@@ -115,7 +115,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         *spares = Spares::default();
         *unexpected = UnexpectedQueue::default();
         *tombstones = tombstones::Tombstones::default();
-        // Keys are the first process's.
+        // Keys belong to the parent.
         regions.clear();
         *refused_accesses = regions::Refusals::default();
         *flow = Flow::new(&config.flow());

@@ -1,7 +1,7 @@
-//! The first hello on a stranger's link, until there is a remote.
+//! Introductions: the first hello on a stranger's link, until a remote is made.
 //!
 //! ```text
-//!   hello --the network bears its name out, version and key are ours--> admit: remote, Reply (sessions.rs)
+//!   hello --the network confirms its name, version and key match--> admit: remote, Reply (sessions.rs)
 //!     |        secret |                                                   ^
 //!     |               v                                                   |
 //!     |          CHALLENGED ---------right--------------------------------'
@@ -9,9 +9,9 @@
 //!   refused, closed <-'
 //! ```
 //!
-//! Without a secret an introduction is over with the hello. The secret is checked in `challenges`.
+//! Without a secret the introduction ends with the hello. `challenges` checks the secret.
 //!
-//! Owns: introductions that wait for a proof, refusals that have been logged.
+//! Owns: introductions that wait for a proof, and the record of logged refusals.
 //! Out of scope: addresses.
 //! Cost: O(1) for each introduction.
 
@@ -37,21 +37,20 @@ use foldhash::fast::RandomState;
 use reasons::Rejection;
 use std::collections::HashMap;
 
-/// All introductions of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Introductions {
-    /// Links of strangers that have been refused in this round.
+    /// Links of strangers refused in this round.
     refused_links: Vec<LinkId>,
     /// Introductions that wait for a proof of the site's secret.
     challenged: HashMap<LinkId, Introduction, RandomState>,
-    /// Refusals by source and claim, and by source.
+    /// Logged refusals, by source and claimed name.
     refused: LogLimit<(Source, Name)>,
     sources: LogLimit<Source>,
-    /// Refusals of our calls.
+    /// Logged refusals of our own calls.
     pub(super) refused_us: LogLimit<(Name, Status)>,
 }
 
-/// A link whose peer has sent a hello.
+/// Introduction of a peer that has sent a hello.
 #[derive(Debug)]
 struct Introduction {
     header: Header,
@@ -59,31 +58,30 @@ struct Introduction {
     greeting: Vec<u8>,
     /// Further Connects of the same stranger.
     more: Vec<(Header, Hello)>,
-    /// The stranger's source, as the port says.
+    /// The stranger's source, from the port.
     source: Source,
-    /// The stranger's user, likewise.
+    /// The stranger's user id on this machine, from the port; `None` if the port does not know it.
     user: Option<u32>,
-    /// The stranger's interface, likewise.
+    /// The stranger's interface, from the port if known, otherwise from the hello.
     nic: NicId,
-    /// The number of the nonce in the challenge, and the link that a proof is to be about.
+    /// Number of the nonce in the challenge, and the binding of the link that the proof must cover.
     challenge: (u64, Binding),
-    /// The challenge has been sent.
+    /// Whether the challenge has been sent.
     asked: bool,
 }
 
 impl Introductions {
-    /// Whether a stranger has been refused in this round.
+    /// Returns whether a stranger has been refused in this round.
     #[inline]
     pub(super) fn has_refused(&self) -> bool {
         !self.refused_links.is_empty()
     }
 
-    /// The number of waiting links.
     pub(super) fn len(&self) -> usize {
         self.challenged.len()
     }
 
-    /// Whether a stranger has sent a hello on that link: it waits for a proof, or has been refused in this round.
+    /// Returns whether a stranger has sent a hello on a link that waits for a proof, or has been refused in this round.
     pub(super) fn has(&self, link: LinkId) -> bool {
         self.challenged.contains_key(&link) || self.refused_links.contains(&link)
     }
@@ -98,7 +96,7 @@ impl Introductions {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// A stranger introduces itself.
+    /// Handles the hello of a stranger.
     pub(super) fn on_introduction(
         &mut self,
         link: LinkId,
@@ -141,7 +139,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.put_off(link, &introduction, Status::BadKey, Rejection::Key);
         }
         if hello.identity.session == self.identity.session {
-            // Our own hello: on a link to ourselves, or passed on by another.
+            // Our own hello: on a link to ourselves, or passed on by a relay.
             let call = self.call_with(&hello.nonce).filter(|_| seen.oneself);
             let Some(call) = call.and_then(|id| self.remotes.of_mut(id)) else {
                 return self.violation(link, Violation::OwnHello);
@@ -160,7 +158,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.admit_all(link, introduction);
     }
 
-    /// A stranger becomes a remote, and its further Connects are that remote's.
+    /// Makes a stranger a remote, and handles its further Connects as that remote's.
     fn admit_all(&mut self, link: LinkId, introduction: Introduction) {
         let Introduction {
             header,
@@ -181,8 +179,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Asks all remotes with that name whether they are still there: `newcomer` may be the same process in its
-    /// next life.
+    /// Asks all other remotes of that name whether they are still alive: `newcomer` may be the next life of the same
+    /// process.
     pub(super) fn ping_remotes_named(&mut self, newcomer: RemoteId, name: Name, now: Instant) {
         let is_to_be_asked = |id: &RemoteId| {
             *id != newcomer && self.remotes.connected(*id).is_some_and(|met| !met.asked)
@@ -195,7 +193,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Refuses a Connect that no proof could make good. Another one may follow on the link.
+    /// Refuses a Connect that no proof could make acceptable. Another Connect may follow on the link.
     fn put_off(
         &mut self,
         link: LinkId,
@@ -207,14 +205,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.refuse(link, introduction.header.word, status);
     }
 
-    /// Refuses a Connect of a stranger. Its link ends with the round, unless another Connect there is better.
+    /// Refuses a Connect of a stranger. Its link is closed at the end of the round, unless another Connect on it is
+    /// accepted.
     pub(super) fn refuse(&mut self, link: LinkId, connect: u64, status: Status) {
         self.stats.refused += 1;
         self.introductions.refused_links.push(link);
         self.send_reply(None, link, connect, status);
     }
 
-    /// Ends the links of strangers that have been refused in this round.
+    /// Closes the links of strangers refused in this round. Returns true if there were any.
     pub(super) fn close_refused(&mut self) -> bool {
         let any = self.introductions.has_refused();
         while let Some(link) = self.introductions.refused_links.pop() {
@@ -226,7 +225,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         any
     }
 
-    /// Sends a packet to a stranger at once. Nothing is kept for one whose link has no room.
+    /// Sends a packet to a stranger at once. If the link has no room, the packet is not kept.
     pub(super) fn answer(
         &mut self,
         link: LinkId,
@@ -239,7 +238,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(())
     }
 
-    /// Refuses an introduction: its peer is told, and the link ends.
+    /// Refuses an introduction: tells its peer and closes the link.
     fn turn_away(
         &mut self,
         link: LinkId,
@@ -255,18 +254,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.close_link(link, Close::Flush);
     }
 
-    /// The nonce of our call of a remote, on that link, or of our answer.
+    /// Returns the nonce of our call of a remote on that link, or of our answer to its call.
     pub(super) fn call_nonce(&self, id: RemoteId, link: LinkId) -> secret::Nonce {
         secret::call_nonce(&self.config.key.0, id.to_word(), link.to_word())
     }
 
-    /// The remote for which we have drawn that nonce.
+    /// Returns the remote for which we have drawn that nonce.
     pub(super) fn call_with(&self, nonce: &secret::Nonce) -> Option<RemoteId> {
         let id = RemoteId::from_word(secret::call_of(nonce));
         (self.nonce_of(id)? == *nonce).then_some(id)
     }
 
-    /// The nonce that we have drawn for a remote.
+    /// Returns the nonce that we have drawn for a remote.
     pub(super) fn nonce_of(&self, id: RemoteId) -> Option<secret::Nonce> {
         let remote = self.remotes.of(id)?;
         let met_on = remote.connected().map(|met| met.meeting_link);
@@ -274,7 +273,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Some(self.call_nonce(id, link))
     }
 
-    /// A link is no more, perhaps because its peer has been asked for the site's secret.
+    /// Logs that a stranger's link closed before it was introduced, as the link of a peer without the site's secret
+    /// does.
     pub(super) fn log_silent(&mut self, link: LinkId, reason: LinkDown) {
         if let LinkDown::Closed | LinkDown::Reset = reason
             && let Some(introduction) = self.introductions.take(link)
@@ -284,14 +284,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The link of an introduction is no more, or is about to be closed.
+    /// Forgets the introduction on a link that is down or about to be closed.
     pub(super) fn forget_introduction(&mut self, link: LinkId) {
         self.introductions.take(link);
         self.introductions.refused_links.retain(|of| *of != link);
     }
 
-    /// Logs the refusal of an introduction: each claim of a source once and then at growing intervals,
-    /// and of a source with many claims ever fewer.
+    /// Logs the refusal of an introduction: each claim of a source once and then at growing intervals, and ever fewer
+    /// of a source with many claims.
     fn log_refusal(&mut self, introduction: &Introduction, why: Rejection) {
         let Introductions {
             refused, sources, ..
@@ -310,11 +310,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// Remotes of one name that are asked for a newcomer.
+/// Maximum number of remotes of one name that are asked because of a newcomer.
 const ASKED_MAX: usize = 8;
-/// Connects that wait behind the first of the same stranger.
+/// Maximum number of Connects that wait behind a stranger's first.
 const MORE_MAX: usize = 16;
-/// Claims of one source that are logged each; from then on ever fewer.
+/// Number of claims of one source that are each logged; later ones ever more rarely.
 const CLAIMS_MAX: u64 = 64;
-/// Places kept when none waits.
+/// Capacity kept when no introduction waits.
 const KEPT: usize = 64;

@@ -1,4 +1,4 @@
-//! Detection of dead remotes, while there are operations with them.
+//! Liveness: detection of dead remotes, while there are operations with them.
 //!
 //! ```text
 //!   step  |  0  |  1  |  2  |  3  |  4  |  5  | ... | 15  |      1/16 of the time-out each
@@ -7,18 +7,17 @@
 //!                                                         after the last packet
 //! ```
 //!
-//! A packet sets a mark at its remote and reads no clock. The mark is checked at the end of each
-//! step. If it is missing, the port is asked too: over a network with loss it may have received
-//! datagrams although no packet is complete. A late check counts as one step, so that time in which
-//! this process did not run is not counted.
+//! Handling a packet sets a mark at its remote and reads no clock. The end of each step checks the mark. If the mark is
+//! missing, the port is asked, too, because over a lossy network it may have received datagrams although no packet is
+//! complete. A late check counts as one step, so time in which this process did not run does not count.
 //!
-//! The port of the sending link is told to monitor the peer: if a dead peer shows only when
-//! something is sent, the port sends something.
+//! The port is told to monitor the peer of the sending link: if a dead peer shows only when something is sent, the port
+//! sends something.
 //!
-//! A remote without operations has no timer. A running timer is not stopped, but ends at its next
-//! step if there are no operations any more.
+//! A remote without operations has no timer. A running timer is not stopped; it ends at its next step if no operations
+//! are left.
 //!
-//! Owns: how long a step is.
+//! Owns: the length of a step.
 
 use super::Endpoint;
 use super::deadlines::Deadline;
@@ -31,10 +30,10 @@ use crate::time::{Clock, Instant};
 use crate::wire;
 use std::time::Duration;
 
-/// The limits of a remote's silence.
+/// Limit of a remote's silence.
 #[derive(Debug)]
 pub(super) struct Liveness {
-    /// `None`: no remote is monitored.
+    /// Length of a step; `None`: no remote is monitored.
     step: Option<Duration>,
 }
 
@@ -47,7 +46,7 @@ impl Liveness {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// There is something with a remote from now on.
+    /// Monitors a remote with which there are operations from now on.
     #[cold]
     pub(super) fn begin_monitoring(&mut self, remote: RemoteId) {
         if self.liveness.step.is_some() {
@@ -56,7 +55,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A step has ended, which was to be at `due`.
+    /// Handles the end of a step that was due at `due`.
     pub(super) fn end_step(&mut self, id: RemoteId, due: Instant, now: Instant) {
         let Some(remote) = self.remotes.of_mut(id) else {
             return;
@@ -88,9 +87,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.next_step(id, due, now);
     }
 
-    /// Begins to monitor a remote, unless that has been done.
     pub(super) fn monitor(&mut self, id: RemoteId, now: Instant) {
-        // One that has never answered is what connects have a time-out for.
+        // A remote that has never answered is left to the time-outs of its connects.
         if self.liveness.step.is_some()
             && let Some(met) = self.remotes.connected_mut(id)
             && met.step.is_none()
@@ -101,8 +99,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Asks a remote whether it is still there, as another one has come with its name. An answer has the time that every
-    /// silent remote has; a peer in its next life says at once that there is no such session.
+    /// Asks a remote whether it is still alive, because another peer has connected under its name. The answer has as
+    /// much time as every silent remote has; a peer in its next life answers at once that there is no such session.
     pub(super) fn ask_whether_there(&mut self, id: RemoteId, now: Instant) {
         self.monitor(id, now);
         let Some(remote) = self.remotes.of_mut(id) else {
@@ -111,13 +109,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let RemoteState::Connected(met) = &mut remote.state else {
             return;
         };
-        // Where silence has no end the next newcomer asks once more.
+        // Without a peer time-out, the next newcomer asks once more.
         met.asked = met.step.is_some();
         met.silent = met.silent.max(1);
         self.ask(id);
     }
 
-    /// Sends a remote a Ping, unless one waits.
+    /// Sends a Ping to a remote, unless one is queued.
     pub(super) fn ask(&mut self, id: RemoteId) {
         if let Some(remote) = self.remotes.of_mut(id)
             && remote.standing(wire::Kind::Ping).is_none()
@@ -126,26 +124,26 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The step that was to end at `due` has.
+    /// Begins the step after the one that was due to end at `due`.
     fn next_step(&mut self, id: RemoteId, due: Instant, now: Instant) {
         let (Some(step), Some(met)) = (self.liveness.step, self.remotes.connected_mut(id)) else {
             return;
         };
-        // Small delays must not add up, and a long one must not make the next step a short one.
+        // Small delays must not add up, and a long delay must not shorten the next step.
         let began = if now.since(due) < step / 2 { due } else { now };
         let end = began.after(step).up_to(step / PARTS);
         met.silent += 1;
         met.step = Some(self.wheel.set(now, end, Deadline::Silence(id)));
     }
 
-    /// The remote wants to know whether we are there, and says which question that is. One answer at a
-    /// time is enough, to the last question, and all that is kept for a remote that reads none.
+    /// Answers a Ping, whose word identifies the question. Only one answer is queued at a time, to the latest question,
+    /// so a remote that reads nothing costs no more memory.
     pub(super) fn on_ping(&mut self, from: RemoteId, question: u64) {
         let Some(remote) = self.remotes.of_mut(from) else {
             return;
         };
         match remote.standing(wire::Kind::Pong) {
-            // One of those that watch has no number.
+            // A Ping of the liveness timer has no number.
             Some(pong) if question != 0 => pong.header.word = question,
             Some(_) => {}
             None => {
@@ -156,18 +154,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// Steps in a time-out.
+/// Number of steps in a time-out.
 const STEPS: u32 = 16;
 
-/// Silent steps after which a Ping is sent: late enough that an active peer gets none, early enough
-/// for several round trips of a bad network.
+/// Number of silent steps before a Ping is sent: late enough that an active peer gets none, early enough for several
+/// round trips over a bad network.
 const PING: u32 = 4;
 
-/// Silent steps after which it is lost. With the one in which it was last heard, a time-out.
+/// Number of silent steps after which a remote is lost. With the step in which it was last heard, they make one
+/// time-out.
 const LOST: u32 = STEPS - 1;
 
-/// A step ends at a multiple of so many parts of it, with those of other remotes.
+/// Number of parts of a step. A step ends at a multiple of such a part, together with steps of other remotes.
 const PARTS: u32 = 8;
 
-/// The shortest step: timers do not get finer.
+/// Shortest step: timers are no finer.
 const SHORTEST: Duration = Duration::from_millis(1);

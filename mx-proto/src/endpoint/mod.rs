@@ -7,18 +7,17 @@
 //!     Endpoint  <-------------- inbound <------------------ Port::begin, next
 //!        |
 //!        +--> outbound ------------------------------------> Port::send, resume
-//!        +--> whatever an event leads to ------------------> Port::close, accept, connect, ...
+//!        +--> as an event requires --------------------------> Port::close, accept, connect, ...
 //!        +--> Owner: completed, arrived, memory, ready
 //!        +--> next_event: Down, Joined, Due, ...
 //! ```
 //!
-//! Owns: operations, remotes, matching, timers, the port, events that have not been polled out, and its own owner, the
-//! layer above.
+//! Owns: operations, remotes, matching, timers, the port, events not polled out yet, and its owner, the layer above.
 //! Out of scope: locks, threads.
 //!
-//! Order of calls: any. No call blocks, and an owner cannot call its endpoint. The port hands its events out one at
-//! a time, so the endpoint calls it at once when an event leads to that: a link that is to end is closed, and memory
-//! recalled, before the completion is reported.
+//! Order of calls: any. No call blocks, and an owner cannot call its endpoint. The port returns its events one at a
+//! time, so the endpoint acts on an event by calling the port directly: it closes a link, or recalls memory, before it
+//! reports the completion.
 
 mod bound;
 mod claims;
@@ -84,36 +83,35 @@ use std::time::Duration;
 pub struct Endpoint<P, C, O: Owner> {
     port: P,
     clock: C,
-    /// The last poll has looked at everything.
+    /// Whether the last poll looked at all ports and the clock.
     looked_around: bool,
-    /// The port is another process's: it is told nothing ([`Self::inherit`]).
+    /// Whether the port belongs to the parent process and must not be used ([`Self::inherit`]).
     inherited: bool,
     owner: O,
     events: Events<O>,
     config: Config,
     identity: Identity,
     key: u32,
-    /// All operations.
+    /// Operations.
     ops: Ops<O>,
     remotes: Remotes,
-    /// Queues for remotes that have none yet.
+    /// Spare queues for remotes that have none yet.
     spares: Spares,
     posted: matching::PostedReceives,
-    /// Messages that came before their reader.
     unexpected: UnexpectedQueue<O::Memory>,
-    /// There is no memory for one that has a turn: no more is asked for until that deadline.
+    /// Whether the owner had no memory for a message to fetch; no more is requested until the deadline.
     starved: bool,
-    /// Room for one more of them.
+    /// Claim on memory for one more unexpected message.
     messages: Claim,
     tombstones: tombstones::Tombstones,
     /// Memory that peers may reach.
     regions: Regions<O::Memory>,
-    /// Refused accesses that have been logged.
+    /// Logged refusals of accesses.
     refused_accesses: regions::Refusals,
-    /// The time-outs of what is posted from now on.
+    /// Time-outs of operations posted from now on.
     timeouts: TimeOuts,
     flow: Flow,
-    /// The end of its present epoch is a deadline.
+    /// Whether a deadline is set for the end of the present epoch.
     epoch_ends: bool,
     wheel: Wheel<Deadline>,
     liveness: liveness::Liveness,
@@ -123,19 +121,18 @@ pub struct Endpoint<P, C, O: Owner> {
     data_links: data_links::DataLinks,
     moves: moves::Moves,
     order: order::MatchOrder,
-    /// Messages whose bodies are coming, by the link on which they come.
+    /// Messages whose bodies are arriving, by link.
     streamed: streamed::AllStreamed,
     bodies: streamed::BodyPool,
     introductions: introductions::Introductions,
     challenges: introductions::Challenges,
-    /// Packets without message data that wait for remotes, all together.
+    /// Number of queued packets without message data, of all remotes together.
     controls: usize,
     stats: Stats,
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Opens an endpoint with this `identity`, which accepts peers with `key` and reports to
-    /// `owner`.
+    /// Opens an endpoint with this `identity`, which accepts peers with `key` and reports to `owner`.
     pub fn new(config: Config, identity: Identity, key: u32, port: P, clock: C, owner: O) -> Self {
         let share = config.source_share;
         let flow = Flow::new(&config.flow());
@@ -183,36 +180,36 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The identity of this endpoint.
+    /// Returns the identity of this endpoint.
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// The supply of memory ([`Config::supply`]).
+    /// Returns the supply of memory ([`Config::supply`]).
     pub fn supply(&self) -> Supply {
         self.config.supply
     }
 
-    /// Its settings.
+    /// Returns the settings.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The time after which a silent remote is lost ([`Config::peer_timeout`]).
+    /// Returns the time after which a silent remote is lost ([`Config::peer_timeout`]).
     pub fn peer_timeout(&self) -> Option<Duration> {
         self.config.peer_timeout
     }
 
-    /// Takes in what has arrived and gives out what can go. Returns true when anything happened.
-    /// Never blocks. While a message is [being decided](Self::next_deferred) it does nothing.
+    /// Handles arrived packets and sends what can be sent. Returns true if anything happened. Never blocks. Does
+    /// nothing while a message is [being decided](Self::next_deferred).
     #[inline(always)]
     pub fn progress(&mut self) -> bool {
         let begun = self.look();
         self.progress_from(begun)
     }
 
-    /// The front of [`Self::progress`], which [`Self::progress_from`] goes on with. [`Begun::Nothing`]: there is nothing to do,
-    /// and no need to go on.
+    /// Does the first part of [`Self::progress`]: begins a round of the port's active links. [`Begun::Nothing`]: there
+    /// is nothing to do. Otherwise the caller goes on with [`Self::progress_from`].
     #[inline(always)]
     pub fn look(&mut self) -> Begun {
         if self.unexpected.out().is_some() {
@@ -226,12 +223,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Does what [`Self::look`] has found to be done.
+    /// Does the work that [`Self::look`] has found.
     #[inline(always)]
     pub fn progress_from(&mut self, begun: Begun) -> bool {
         let busy = match begun {
             Begun::Nothing => return false,
-            // At its end if there is nothing but other work.
+            // The round is over at once if all the work is elsewhere.
             Begun::Active => self.take_in(),
             Begun::Elsewhere => self.poll_all_ports(),
         };
@@ -241,7 +238,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.catch_up() | busy
     }
 
-    /// A round of the port over everything, and what is due by the clock.
+    /// Polls all ports, and handles expired deadlines.
     #[inline(never)]
     fn poll_all_ports(&mut self) -> bool {
         let now = self.clock.now();
@@ -254,7 +251,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.expire(now) | busy
     }
 
-    /// Does what is to be done beside looking at the port.
+    /// Does the work that is due beside looking at the port.
     #[inline(never)]
     fn catch_up(&mut self) -> bool {
         self.drop_empty_tombstones();
@@ -270,21 +267,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.flow.is_waited_for() & !self.epoch_ends
     }
 
-    /// Whether there is nothing to do but to look at the port.
+    /// Returns whether there is no work beside looking at the port.
     #[inline(always)]
     fn is_quiet(&self) -> bool {
         let due = self.has_work() | self.must_begin_epoch();
         !(due | self.has_events() | self.tombstones.has_spent())
     }
 
-    /// Has the last [`Self::progress`] looked at everything, and not only at what is most often active? Then
-    /// it is time for what the layer above does now and then.
+    /// Returns whether the last [`Self::progress`] looked at all ports, and not only at active links. The layer above
+    /// then does its own occasional work.
     #[inline]
     pub fn looked_around(&self) -> bool {
         self.looked_around
     }
 
-    /// Handles the events of a round of the port.
+    /// Handles the events of a round of the port. Returns true if there were any.
     #[inline(never)]
     fn take_in(&mut self) -> bool {
         loop {
@@ -300,7 +297,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Handles one event of a round of the port. Returns its end, if it is over.
+    /// Handles one event of a round of the port. At the end of the round returns whether it had any events.
     #[inline(never)]
     fn take_other(&mut self) -> Option<bool> {
         match self.port.next() {
@@ -311,8 +308,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         None
     }
 
-    /// The time at which [`Self::progress`] should be called although nothing arrives. `None` while
-    /// it would do nothing.
+    /// Returns the time at which [`Self::progress`] should be called although nothing arrives. `None` if there is none,
+    /// or while it would do nothing.
     pub fn deadline(&self) -> Option<Instant> {
         if self.unexpected.out().is_some() {
             return None;
@@ -320,80 +317,80 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Instant::earliest([self.wheel.next(), self.port.deadline()])
     }
 
-    /// See [`crate::port::LinkControl::keep_alive_due`].
+    /// Returns [`crate::port::LinkControl::keep_alive_due`] of the port.
     pub fn keep_alive_due(&self) -> Option<Instant> {
         self.port.keep_alive_due()
     }
 
-    /// Lets peers know that we are there although no packets are polled: for callers that take long to
-    /// decide about a [message](Self::next_deferred), or do not call [`Self::progress`].
+    /// Shows peers that this endpoint is alive without polling packets: for callers that take long to decide about a
+    /// [message](Self::next_deferred), or do not call [`Self::progress`].
     pub fn keep_alive(&mut self) {
         self.port.keep_alive(self.clock.now());
     }
 
-    /// Prepares for sleeping on [`Self::descriptors`]. False when there is something to do first.
+    /// Prepares for sleeping on [`Self::descriptors`]. Returns false if there is work to do first.
     pub fn arm(&mut self) -> bool {
         !self.has_events() && self.ready.is_empty() && !self.flow.is_ready() && self.port.arm()
     }
 
-    /// The opposite of [`Self::arm`].
+    /// Undoes [`Self::arm`].
     pub fn disarm(&mut self) {
         self.port.disarm();
     }
 
-    /// The descriptors to sleep on.
+    /// Returns the descriptors to sleep on.
     pub fn descriptors(&self) -> WakeDescriptors {
         self.port.descriptors()
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> &P {
         &self.port
     }
 
-    /// The port, to tell it what only its own type knows.
+    /// Returns the port, for calls that only its own type has.
     pub fn port_mut(&mut self) -> &mut P {
         &mut self.port
     }
 
-    /// The layer above.
+    /// Returns the owner, the layer above.
     #[inline]
     pub fn owner(&self) -> &O {
         &self.owner
     }
 
-    /// The layer above, to look at what it has been told.
+    /// Returns the owner, to look at what has been reported to it.
     #[inline]
     pub fn owner_mut(&mut self) -> &mut O {
         &mut self.owner
     }
 
-    /// All operations that have not completed, and those that have and that the owner has not freed.
+    /// Returns all operations that have not completed, and completed ones that the owner has not freed.
     #[inline]
     pub fn ops(&self) -> &Ops<O> {
         &self.ops
     }
 
-    /// The layer above and the operations, to take from the lists of those that have completed.
+    /// Returns the owner and the operations, to take from the lists of completed ones.
     #[inline]
     pub fn split(&mut self) -> (&mut O, &mut Ops<O>) {
         (&mut self.owner, &mut self.ops)
     }
 
-    /// Polls out the oldest event. To be called until there is none after every call that may cause events: operations
-    /// that the owner does not know to have ended wait in them.
+    /// Returns the oldest event. After every call that may cause events, call this until it returns `None`: the events
+    /// may hold operations that the owner does not know to have ended.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event<O::OwnerEvent>> {
         self.events.pop_front()
     }
 
-    /// Whether events wait to be polled out; then a thread must not sleep.
+    /// Returns whether events wait to be polled out; a thread must not sleep then.
     #[inline]
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// The loss of a remote, if it has not been polled out.
+    /// Returns the loss of a remote, if the event has not been polled out.
     pub fn loss_of(&self, remote: RemoteId) -> Option<&Down> {
         self.events.iter().find_map(|event| match event {
             Event::Down(down) if down.remote == remote => Some(down),
@@ -401,49 +398,48 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         })
     }
 
-    /// The clock.
+    /// Returns the clock.
     pub fn clock(&self) -> &C {
         &self.clock
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Receives posted and not matched.
+    /// Returns the number of posted receives that are not matched.
     pub fn posted_receives(&self) -> usize {
         self.posted.len()
     }
 
-    /// Remote endpoints known.
+    /// Returns the number of remotes.
     pub fn remotes(&self) -> usize {
         self.remotes.len()
     }
 
-    /// Introductions of strangers under way.
+    /// Returns the number of introductions that wait for a proof.
     pub fn introductions(&self) -> usize {
         self.introductions.len()
     }
 
-    /// Operations that have not completed.
+    /// Returns the number of operations that have not completed.
     pub fn requests(&self) -> usize {
         self.ops.under_way()
     }
 
-    /// Looks at the oldest unexpected message that a receive with `bits` and `mask` would accept.
-    /// It stays where it is.
+    /// Returns the oldest unexpected message that a receive with `bits` and `mask` would accept, without taking it.
     pub fn probe(&mut self, bits: MatchBits, mask: MatchMask) -> Option<Arrival> {
         let oldest = self.unexpected.front(bits, mask)?;
         self.arrival_of(oldest)
     }
 
-    /// The word attached to a remote, 0 if none was; `None` when the id is stale.
+    /// Returns the owner's word for a remote, 0 if none was set; `None` if the id is stale.
     pub fn remote_context(&self, remote: RemoteId) -> Option<u64> {
         self.remotes.of(remote).map(|remote| remote.context)
     }
 
-    /// Attaches a word to a remote. False when the id is stale.
+    /// Sets the owner's word for a remote. Returns false if the id is stale.
     pub fn set_remote_context(&mut self, remote: RemoteId, context: u64) -> bool {
         let Some(remote) = self.remotes.of_mut(remote) else {
             return false;
@@ -452,29 +448,28 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// All remotes of that name, oldest first, also those that have not answered yet.
+    /// Returns all remotes of that name, oldest first, including those that have not answered yet.
     pub fn remotes_of(&self, nic: NicId, endpoint: EndpointId) -> impl Iterator<Item = RemoteId> {
         self.remotes.all_named((nic, endpoint))
     }
 
-    /// The session that was begun from here with that target.
+    /// Returns the session that this endpoint began with that target.
     pub fn called(&self, target: Target) -> Option<RemoteId> {
         self.remotes.called(target)
     }
 
-    /// A remote's name and session; `None` when the id is stale.
+    /// Returns a remote's name and session; `None` if the id is stale.
     pub fn remote_identity(&self, remote: RemoteId) -> Option<Identity> {
         self.remotes.of(remote).map(Remote::identity)
     }
 
     #[inline]
     fn has_work(&self) -> bool {
-        // Usually nothing is due, so everything is checked without branches in between.
+        // Usually nothing is due, so all conditions are checked without branches.
         !self.ready.is_empty() | self.introductions.has_refused() | self.flow.is_ready()
     }
 
-    /// Does the work noted during calls and polls: deferred actions first, as they free memory and
-    /// links.
+    /// Does the work noted during calls and polls. Deferred actions come first, because they free memory and links.
     #[inline(never)]
     fn flush(&mut self) -> bool {
         let mut busy = self.close_refused();
@@ -483,14 +478,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         busy | self.transmit()
     }
 
-    /// Ends a link, and what came on it that has not been looked at: also what came behind the reason.
+    /// Closes a link, and drops a message whose body is still arriving on it.
     fn close_link(&mut self, link: LinkId, how: Close) {
         let cut = self.forget_link(link);
         self.port.close(link, how);
         self.lose(cut, LinkDown::Closed);
     }
 
-    /// Ends the link of a remote that has been removed.
     fn close_link_of(&mut self, remote: &Remote, how: Close) {
         if let Some((link, _)) = remote.link {
             self.close_link(link, how);
@@ -508,8 +502,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Starts the time-out that an operation has in its present state, if any, afresh; and looks
-    /// after its remote.
+    /// Starts the time-out of an operation's present state afresh, if it has one, and monitors its remote.
     fn start_timer(&mut self, id: RequestId, now: Instant) {
         let Some(record) = self.ops.get_mut(id) else {
             return;
@@ -527,7 +520,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// An operation, which is no connect, is with a remote from now on.
+    /// Lists an operation other than a connect with its remote.
     fn attach_op(&mut self, id: RequestId, to: RemoteId) {
         let Self { ops, remotes, .. } = self;
         match remotes.of_mut(to) {
@@ -536,7 +529,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The opposite.
+    /// Takes an operation off its remote's list.
     fn detach_op(&mut self, id: RequestId) {
         let Self { ops, remotes, .. } = self;
         let record = ops.record_mut(id.index());
@@ -553,12 +546,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             .completed(&mut self.ops, &mut self.events, id, outcome);
     }
 
-    /// Ends an operation and reports it. From here on its memory is not touched.
+    /// Ends an operation and reports it. Its memory is not touched afterwards.
     fn complete(&mut self, id: RequestId, status: Status, transferred: u32) {
         self.complete_for(id, status, None, transferred);
     }
 
-    /// Ends an operation, perhaps because its remote is lost, and reports it; then the receives that have waited for it.
+    /// Ends an operation, perhaps because its remote is lost, and reports it; then reports the receives that have
+    /// waited for it.
     #[inline]
     fn complete_for(
         &mut self,
@@ -574,7 +568,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Ends an operation and reports it.
     #[inline]
     fn end_one(
         &mut self,
@@ -587,14 +580,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.end_fetch(id, fetch, status);
         }
         if let Some(outcome) = self.finish_op(id, status, transferred) {
-            // A withdrawn send ends with the result that it was withdrawn for.
+            // A withdrawn send ends with the status for which it was withdrawn.
             let lost = lost.filter(|_| outcome.status == status);
             let outcome = Outcome { lost, ..outcome };
             self.report(id, outcome);
         }
     }
 
-    /// Ends an operation whose end the caller reports. `None`: it is an internal operation.
+    /// Ends an operation; the caller reports it. `None`: it was a buffered copy, or it does not exist.
     fn finish_op(&mut self, id: RequestId, status: Status, transferred: u32) -> Option<Outcome> {
         let record = self.ops.get(id)?;
         let state = &record.state;
@@ -606,10 +599,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             _ => (OpKind::Send, state.room(), record.bits),
         };
         let (status, transferred) = match (state, status) {
-            // The receiver has it after all.
+            // The receiver did get the message.
             (State::Withdrawn { .. }, Status::Success | Status::Truncated) => (status, transferred),
             (State::Withdrawn { status, .. }, _) => (*status, transferred),
-            // Only the report has waited.
+            // All bytes had arrived; only the report had to wait.
             (State::Pulling(pulling), _) if pulling.is_whole() => {
                 let received = pulling.wanted;
                 (commands::inbound_status(received, pulling.length), received)
@@ -642,8 +635,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Some(outcome)
     }
 
-    /// Lets go of everything an operation still holds but its memory, and takes it out of all lists.
-    /// Returns the packets that links have half of.
+    /// Releases everything that an operation holds but its memory, and takes it out of all lists. Returns the packets
+    /// of which links have taken a part.
     fn release(&mut self, id: RequestId) -> SmallVec<[(LinkId, Partial); 1]> {
         let Self {
             port,
@@ -725,7 +718,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         rests
     }
 
-    /// Ends an operation that has not run its course, and tells the other side what it must know.
+    /// Ends an operation early, and tells the peer if it must know.
     fn end_unexpected(&mut self, id: RequestId, status: Status, now: Instant) {
         let Some(record) = self.ops.get(id) else {
             return;
@@ -752,7 +745,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 header.aux = wire::OF_GET;
                 Some(header)
             }
-            // Its sender has nothing more to do with what came at once.
+            // A message that came with its data needs no Notify.
             State::Pulling(pulling) if pulling.send_id != STREAMED => {
                 let mut header = wire::Header::new(wire::Kind::Notify, pulling.send_id, 0);
                 header.aux = rendezvous::notify_code(Status::Aborted);
@@ -790,8 +783,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Queues what a remote must know of an operation that is over here. One that has read nothing
-    /// through thousands of them ends like one that is silent.
+    /// Queues a packet about an operation that has ended here. A remote that leaves thousands of them unread ends like
+    /// a silent one.
     fn push_farewell(&mut self, to: RemoteId, header: wire::Header) {
         self.push_control(to, header, &[]);
         let queues = self.remotes.of(to).and_then(Remote::queues);
@@ -804,13 +797,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The link is a remote's from now on.
     fn bind(&mut self, link: LinkId, id: RemoteId) {
         self.bound.bind(link, id);
         self.port.accept(link);
     }
 
-    /// A link is no more, or is about to be closed. Gives the sender of what was coming on it.
+    /// Forgets a link that is down or about to be closed. Returns the sender of a message whose body was arriving on
+    /// it.
     fn forget_link(&mut self, link: LinkId) -> Option<RemoteId> {
         self.bound.forget(link);
         self.challenges.forget(link);
@@ -818,7 +811,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.cut(link)
     }
 
-    /// A remote's link has room again.
+    /// Marks a remote's link as having room again.
     fn open(&mut self, id: RemoteId, link: LinkId) {
         if let Some(met) = self.remotes.connected_mut(id) {
             met.set_tx(Tx::Open(link));
@@ -826,7 +819,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.make_ready(id);
     }
 
-    /// Notes that a remote may have something that can go out.
+    /// Gives a remote a turn to send, unless it has one.
     fn make_ready(&mut self, id: RemoteId) {
         if let Some(remote) = self.remotes.of_mut(id)
             && remote.takes_turn()
@@ -836,11 +829,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// The cost of a waiting message in the tables, beside its bytes ([`Claim::new`]).
+/// Bytes that an unexpected message may need in the tables, beside its data ([`Claim::new`]).
 const MESSAGE_COST: usize = 512;
-/// The cost of a remote and its link in the tables, including those of the port and of the layer
-/// above.
+/// Bytes that a remote and its link may need in the tables, including those of the port and of the layer above.
 const REMOTE_COST: usize = 4 << 10;
 
-/// Limit of waiting packets to one remote about operations that are over: half a megabyte.
+/// Maximum number of packets about ended operations that wait for one remote: half a megabyte.
 const FAREWELLS_MAX: usize = 4096;

@@ -1,4 +1,4 @@
-//! The move of a session from the link on which its two sides have met to one over a fabric.
+//! Moves of sessions from their meeting link, a TCP link, to a link over a fabric.
 //!
 //! ```text
 //!   caller   Expected --Upgrade--> Calling --the fabric answers: Attach, Fence--> Fenced --Fence--> Moved
@@ -8,12 +8,12 @@
 //!   called   Offered --Attach, and Fence on the meeting link--> Answered --Fence over the fabric--> Moved
 //! ```
 //!
-//! A fabric's endpoint cannot hold one peer back, so nothing comes over it before all of the meeting link has been read: a
-//! Fence is the last packet of its sender there, and its answer opens the fabric's link. Until the caller has the called
-//! side's Fence the session can stay where it is; from then on it ends with the fabric's link.
+//! A fabric's endpoint cannot hold one peer back, so no packet may come over it before the whole meeting link has been
+//! read: a Fence is its sender's last packet there, and the answer to it opens the fabric's link. Until the caller has
+//! received the called side's Fence, the session can stay where it is; after that it ends with the fabric's link.
 //!
-//! After the move the meeting link carries nothing. Its end is a reason to ask the peer over the fabric. Where places for
-//! links are short, the oldest meeting links go.
+//! After the move the meeting link carries nothing. If it ends, the peer is probed over the fabric. If slots for links
+//! run short, the oldest meeting links are closed.
 //!
 //! Owns: the added link of each session until it is the command link, and the meeting link from then on.
 //! Out of scope: addresses of a fabric, which the port makes and reads.
@@ -36,44 +36,43 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// The moves of an endpoint's sessions.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     sessions: HashMap<RemoteId, Move, RandomState>,
-    /// Links of sessions that are not their command links: over a fabric before the move, meeting links after it.
+    /// Sessions by their link that is not the command link: the fabric's before the move, the meeting link after it.
     by_link: HashMap<LinkId, RemoteId, RandomState>,
 }
 
-/// The move of one session.
 #[derive(Debug)]
 struct Move {
     stage: Stage,
     /// Feature bit of the fabric.
     fabric: u32,
-    /// The session ends if it cannot move.
+    /// Whether the session ends if it cannot move.
     strict: bool,
-    /// Accepted connects that end with the move.
+    /// Accepted connects that complete with the move.
     held: SmallVec<[RequestId; 1]>,
 }
 
-/// Stages of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// The caller waits for an address.
     Expected,
-    /// The caller's link over the fabric has had no answer.
+    /// The caller waits for an answer on its link over the fabric.
     Calling(LinkId),
-    /// The caller's Attach and Fence have been sent.
+    /// The caller has sent its Attach and its Fence.
     Fenced(LinkId),
     /// The called side has sent an address.
     Offered {
-        /// The link over the fabric; `None` until one is attached, over a fabric that needs no place for it before.
+        /// Link over the fabric. `None` until the caller's link is attached, over a fabric that needs no slot for it
+        /// before.
         link: Option<LinkId>,
         attached: bool,
-        /// The caller's Fence has come.
+        /// Whether the caller's Fence has come.
         fenced: bool,
     },
-    /// The called side has answered the Fence; `None`: its link over the fabric is lost, and the caller says whether it has moved.
+    /// The called side has answered the Fence. `None`: its link over the fabric is lost, and the caller reports whether
+    /// it has moved.
     Answered(Option<LinkId>),
     /// The fabric's link is the command link.
     Moved {
@@ -84,7 +83,7 @@ enum Stage {
 }
 
 impl Stage {
-    /// The session's link that is not its command link.
+    /// Returns the session's link that is not its command link.
     fn link(self) -> Option<LinkId> {
         match self {
             Self::Expected => None,
@@ -103,18 +102,17 @@ impl Moves {
         self.by_link.get(&link).copied()
     }
 
-    /// Whether a session may still move.
     pub(super) fn is_moving(&self, id: RemoteId) -> bool {
         let stage = self.stage_of(id);
         stage.is_some_and(|stage| !matches!(stage, Stage::Moved { .. }))
     }
 
-    /// Whether connects to a session end only when it has moved.
+    /// Returns whether connects to a session complete only when it has moved.
     pub(super) fn holds(&self, id: RemoteId) -> bool {
         self.is_moving(id) && self.sessions.get(&id).is_some_and(|of| of.strict)
     }
 
-    /// Keeps an accepted connect until the session has moved.
+    /// Holds an accepted connect until the session has moved.
     pub(super) fn hold(&mut self, id: RemoteId, connect: RequestId) {
         if let Some(of) = self.sessions.get_mut(&id) {
             of.held.push(connect);
@@ -137,7 +135,6 @@ impl Moves {
         self.by_link.extend(stage.link().map(|link| (link, id)));
     }
 
-    /// Notes the next stage.
     fn advance(&mut self, id: RemoteId, stage: Stage) {
         if let Some(of) = self.sessions.get_mut(&id) {
             of.stage = stage;
@@ -145,7 +142,6 @@ impl Moves {
         }
     }
 
-    /// Forgets a move and its link.
     fn take(&mut self, id: RemoteId) -> Option<Move> {
         let of = self.sessions.remove(&id)?;
         if let Some(link) = of.stage.link() {
@@ -156,14 +152,14 @@ impl Moves {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// The fabric to which the session that is met on a link may move, given the peer's features; 0: none.
+    /// Returns the feature bit of the fabric to which a session on `link` may move, given the peer's features; 0: none.
     pub(super) fn common_fabric(&self, link: LinkId, features: u32) -> u32 {
         let common = features & self.features(link) & wire::FABRICS;
-        // A peer of ours offers one.
+        // A correct peer offers one fabric.
         common & common.wrapping_neg()
     }
 
-    /// Our call has been accepted: the session may move. False: it has to, and cannot.
+    /// Prepares for a move after our call has been accepted. Returns false if the session must move and cannot.
     pub(super) fn expect_move(&mut self, id: RemoteId, link: LinkId, features: u32) -> bool {
         let fabric = self.common_fabric(link, features);
         let strict = self.port.must_move(link);
@@ -177,7 +173,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         !strict
     }
 
-    /// A peer has called: it is told our address on the fabric that both sides have.
+    /// Sends a caller our address on the fabric that both sides have.
     pub(super) fn offer_move(&mut self, id: RemoteId, link: LinkId, features: u32) {
         let fabric = self.common_fabric(link, features);
         if fabric == 0 {
@@ -205,7 +201,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.push_control(id, header, &address);
     }
 
-    /// The called side's address on the fabric, or the reason why there is none.
+    /// Handles the called side's address on the fabric, or the reason why there is none.
     #[cold]
     pub(super) fn on_upgrade(&mut self, link: LinkId, id: RemoteId, header: &Header) {
         let expected = self.moves.sessions.get(&id).filter(|of| {
@@ -232,14 +228,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The time for a move is over.
+    /// Ends a move that has taken too long.
     pub(super) fn end_move_time(&mut self, id: RemoteId) {
         if let Some(Stage::Calling(_) | Stage::Fenced(_)) = self.moves.stage_of(id) {
             self.stay(id, MoveRefusal::Ended(LinkDown::TimedOut), true);
         }
     }
 
-    /// A link over a fabric that we have begun can carry packets, or has room again.
+    /// Sends the Attach when our link over a fabric is up, or has room again.
     #[cold]
     pub(super) fn added_link_ready(&mut self, link: LinkId) {
         let Some(id) = self.moves.session_of(link) else {
@@ -257,14 +253,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             session.unwrap_or_default(),
             COMMAND_LINK,
         );
-        // Without room it says when there is some.
+        // If the link has no room, the port reports when it has.
         if self.send_proof(link, id, Role::Caller, header) {
             self.moves.advance(id, Stage::Fenced(link));
             self.push_control(id, Header::new(wire::Kind::Fence, 0, 0), &[]);
         }
     }
 
-    /// A caller's link over the fabric, with the proof that it is this session's.
+    /// Handles the Attach on a caller's link over the fabric, with its proof.
     pub(super) fn on_attach_move(&mut self, link: LinkId, header: &Header, proof: &[u8]) {
         let id = RemoteId::from_word(header.word);
         let stage = self.moves.stage_of(id);
@@ -290,13 +286,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A Fence has come on a command link.
+    /// Handles a Fence on a command link.
     #[cold]
     pub(super) fn on_fence(&mut self, link: LinkId, id: RemoteId) {
         match self.moves.stage_of(id) {
             Some(Stage::Fenced(added)) => {
                 self.move_to(id, added);
-                // Nothing comes there before the called side knows that it may.
+                // The called side accepts no packet on the new link before this Fence.
                 let answer = Control::new(Header::new(wire::Kind::Fence, 0, 0), &[]);
                 self.push_control_first(id, answer);
             }
@@ -320,7 +316,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The called side answers the caller's Fence when the fabric's link has come, too.
+    /// Answers the caller's Fence once the fabric's link has come, too.
     fn answer_fence(&mut self, id: RemoteId) {
         if let Some(Stage::Offered {
             link,
@@ -333,7 +329,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Our Fence has been sent on a link. True: nothing else is.
+    /// Notes that our Fence has been sent on a link. Returns true if nothing else may be sent there.
     pub(super) fn fence(&mut self, id: RemoteId, link: LinkId) -> bool {
         let fences = matches!(
             self.moves.stage_of(id),
@@ -345,7 +341,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         fences
     }
 
-    /// A packet on a link of a session that is not its command link.
+    /// Handles a packet on a link of a session that is not its command link.
     #[cold]
     pub(super) fn on_added_link(&mut self, link: LinkId, header: &Header) {
         let Some(id) = self.moves.session_of(link) else {
@@ -368,7 +364,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Ends such a link, on which something has come that no peer of ours sends.
+    /// Closes an added link whose peer violates the protocol there.
     fn added_link_violation(&mut self, link: LinkId) {
         self.stats.malformed += 1;
         log::debug!("link {link:?}: {}; closing it", Violation::Move);
@@ -378,7 +374,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The fabric's link takes the place of the command link.
+    /// Replaces the command link with the fabric's link.
     fn move_to(&mut self, id: RemoteId, added: LinkId) {
         let Some(of) = self.moves.take(id) else {
             return;
@@ -410,7 +406,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Closes the oldest eighth of the meeting links that sessions have kept, one at least.
+    /// Closes the oldest eighth of the meeting links kept, but at least one.
     #[cold]
     pub(super) fn give_up_meeting_links(&mut self) {
         let kept = self.moves.sessions.iter();
@@ -423,12 +419,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         kept.truncate(kept.len().div_ceil(8));
         for (_, id, meeting) in kept {
             self.moves.take(id);
-            // Both Fences have been read, and nothing has followed them.
+            // Both Fences have been read, and nothing follows them.
             self.port.close(meeting, Close::Now);
         }
     }
 
-    /// A link of a session that is not its command link is down.
+    /// Handles the end of a link that is not the session's command link.
     pub(super) fn added_link_down(&mut self, link: LinkId, reason: LinkDown) {
         let Some(id) = self.moves.session_of(link) else {
             return;
@@ -439,7 +435,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 self.port.close(link, Close::Now);
                 self.probe_peer(id);
             }
-            // If the caller has moved, it ends the session; otherwise it says that the session stays.
+            // The caller ends the session if it has moved; otherwise it reports that the session stays.
             Some(Stage::Answered(_)) => {
                 self.moves.by_link.remove(&link);
                 self.moves.advance(id, Stage::Answered(None));
@@ -449,8 +445,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The meeting link of a session is down. True: the session goes on over the fabric, as the caller has read our Fence if it
-    /// is still there.
+    /// Handles the end of a session's meeting link. Returns true if the session continues over the fabric: the caller,
+    /// if it is alive, has read our Fence.
     pub(super) fn moves_without_meeting_link(&mut self, id: RemoteId) -> bool {
         let fenced = self
             .remotes
@@ -466,7 +462,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The process of a peer may have gone.
+    /// Checks whether the peer's process is still alive.
     fn probe_peer(&mut self, id: RemoteId) {
         let now = self.clock.now();
         let link = self.remotes.of(id).and_then(|remote| remote.tx_link());
@@ -475,10 +471,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The peer says that the session stays where it is.
+    /// Handles the peer's report that the session stays where it is.
     pub(super) fn on_stays(&mut self, id: RemoteId) {
         match self.moves.stage_of(id) {
-            // Both sides may say so at once.
+            // Both sides may report this at once.
             None => self.stats.stale += 1,
             Some(Stage::Moved { .. }) => {
                 self.fail_remote(id, DownReason::Protocol(Violation::Move));
@@ -487,7 +483,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The session stays on the link on which it was met, and goes on there. `tells`: the peer may not know.
+    /// Ends a move: the session stays on its meeting link. `tells`: the peer may not know.
     fn stay(&mut self, id: RemoteId, why: MoveRefusal, tells: bool) {
         let Some(of) = self.moves.take(id) else {
             return;
@@ -519,20 +515,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A session is about to end: what waits for the answer to the caller's Fence can leave at once if the session stays.
+    /// Ends a move because the session is about to end: packets held until the caller's Fence is answered can then
+    /// leave at once.
     pub(super) fn stay_to_part(&mut self, id: RemoteId) {
         if let Some(Stage::Fenced(_)) = self.moves.stage_of(id) {
             self.stay(id, MoveRefusal::Ended(LinkDown::Closed), true);
         }
     }
 
-    /// A session is over, and with it its link that is not the command link.
+    /// Closes the link other than the command link of a session that is over.
     pub(super) fn end_move(&mut self, id: RemoteId) {
         if let Some(of) = self.moves.take(id)
             && let Some(link) = of.stage.link()
             && !self.inherited
         {
-            // Nothing has gone over a fabric before the move.
+            // Nothing has been sent over the fabric before the move.
             let how = match of.stage {
                 Stage::Moved { .. } => Close::Flush,
                 _ => Close::Now,
@@ -542,7 +539,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// The time in which a fabric has to answer the caller, and the called side its Fence.
+/// Time in which the fabric has to answer the caller, and the called side has to answer its Fence.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Largest address on a fabric that is taken from a peer.
+/// Maximum size in bytes of a fabric address accepted from a peer.
 const ADDRESS_MAX: usize = 512;

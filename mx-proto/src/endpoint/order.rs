@@ -1,14 +1,15 @@
-//! The order in which receives are reported.
+//! Order in which receives are reported.
 //!
 //! ```text
 //!   matched, in this order:   A: pulled      B: with its data      C: pulled        equal bits, one remote
 //!   all bytes there:          3rd            1st                   2nd
-//!   reported:                 A, B, C when those of A are there
+//!   reported:                 A, B, C when all bytes of A are there
 //! ```
 //!
-//! Programs post several receives with one tag and count on that order. Bytes of large messages have other links than small
-//! messages, and come in turns. A receive whose bytes are all there waits for those of its line that were matched
-//! before it; it is reported as what it is, whatever ends it.
+//! Programs post several receives with one tag and rely on that order. Large messages are pulled in parts, partly over
+//! other links than small messages, so their bytes may be complete later. A receive whose bytes are all there waits
+//! until every receive of its line that was matched earlier has ended. If it ends before, for whatever reason, it is
+//! reported as received.
 //!
 //! Owns: lines of receives, by remote and bits. A line begins with a pulled message.
 //! Cost: an entry in a hash table for each message that is being pulled; nothing for others.
@@ -27,17 +28,16 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// The remote and the match bits of the messages of a line.
 type MatchKey = (RemoteId, MatchBits);
 
-/// Receives that have been matched and not reported, by line, in the order in which they were matched.
+/// Matched receives that have not been reported, by line, in the order in which they were matched.
 #[derive(Debug, Default)]
 pub(super) struct MatchOrder {
     lines: HashMap<MatchKey, SmallVec<[RequestId; 2]>, RandomState>,
 }
 
 impl MatchOrder {
-    /// Whether a message of that line has to wait for others.
+    /// Returns whether a message of that line must wait for others.
     #[inline(always)]
     pub(super) fn holds(&self, from: RemoteId, bits: MatchBits) -> bool {
         !self.lines.is_empty() && self.has(from, bits)
@@ -52,7 +52,6 @@ impl MatchOrder {
         self.lines.entry(line).or_default().push(id);
     }
 
-    /// Removes a receive from its line.
     fn leave(&mut self, line: MatchKey, id: RequestId) {
         if let Entry::Occupied(mut entry) = self.lines.entry(line) {
             entry.get_mut().retain(|other| *other != id);
@@ -62,14 +61,13 @@ impl MatchOrder {
         }
     }
 
-    /// The receive whose turn it is to be reported.
     fn first(&self, line: MatchKey) -> Option<RequestId> {
         self.lines.get(&line)?.first().copied()
     }
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// A receive has matched a message.
+    /// Enters a receive that has matched a message into its line, unless it fetches for the inbox.
     fn enter_order(&mut self, id: RequestId, from: RemoteId) {
         if let State::Pulling(pulling) = &self.ops.record(id.index()).state
             && pulling.fetch.is_none()
@@ -78,7 +76,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A receive that is in no list has matched a message that is here, and is to wait for others of its line.
+    /// Fills a receive, which is in no list, with a matched message and holds the report until earlier ones of its line
+    /// have ended.
     #[cold]
     pub(super) fn hold(
         &mut self,
@@ -98,7 +97,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.stop_timer(id);
     }
 
-    /// A receive has matched a message, and is to be reported in its turn.
+    /// Lists a receive that has matched a message with its remote and its line.
     pub(super) fn wait_in_order(&mut self, id: RequestId, from: RemoteId, now: Instant) {
         if !self.ops.record(id.index()).from_one {
             self.attach_op(id, from);
@@ -107,7 +106,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.start_timer(id, now);
     }
 
-    /// All bytes of a receive are there: it is reported, or waits for others of its line.
+    /// Reports a receive whose bytes are all there, or leaves it waiting for earlier ones of its line.
     pub(super) fn arrived_whole(&mut self, id: RequestId, from: RemoteId) {
         let Some(State::Pulling(pulling)) = self.ops.get_mut(id).map(|record| &mut record.state)
         else {
@@ -118,13 +117,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.order.first(line).is_none_or(|first| first == id) {
             self.complete(id, inbound_status(received, length), received);
         } else {
-            // Those before it have time-outs.
+            // Earlier receives of the line have time-outs.
             self.stop_timer(id);
             self.forget_name(id);
         }
     }
 
-    /// A receive is about to end, or to wait for another message. Returns its line, if others of it may be reported then.
+    /// Removes a receive that is about to end, or to wait for another message, from its line. Returns the line if later
+    /// receives may be reported then.
     #[inline]
     pub(super) fn leave_order(&mut self, id: RequestId) -> Option<MatchKey> {
         if self.order.lines.is_empty() {
@@ -139,7 +139,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Some(line)
     }
 
-    /// Reports those first ones of a line whose bytes are all there.
+    /// Reports the receives at the head of a line whose bytes are all there.
     pub(super) fn report_in_order(&mut self, line: MatchKey) {
         while let Some(id) = self.order.first(line)
             && let Some(State::Pulling(pulling)) = self.ops.get(id).map(|record| &record.state)

@@ -2,13 +2,12 @@
 //!
 //! ```text
 //!   ready remotes, one burst each, round robin
-//!     burst: partial -> control -> (message, part of a stream)*        over the command link
-//!            partial -> part of a stream*                              over each data link
-//!            control                                                   before it has been met
+//!     burst: partial -> control -> (message, packet of a stream)*      over the command link
+//!            partial -> packet of a stream*                            over each data link
+//!            control                                                   before the remote is connected
 //! ```
 //!
-//! A packet that the port refuses stays where it was, and its remote leaves the round until the
-//! port reports room.
+//! A packet that the port rejects stays where it was, and its remote gets no turn until the port reports room.
 
 use super::Endpoint;
 use crate::flow::{self, Borrower, Flow, Lane, Payment};
@@ -23,31 +22,29 @@ use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody};
 
-/// The end of a remote's burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Burst {
-    /// Nothing more to send.
+    /// Nothing is left to send.
     Done,
-    /// Its turn is over, it has more.
+    /// The turn is over, and more is left.
     More,
     /// The link has no room.
     Blocked,
 }
 
-/// The message whose turn it is.
 #[derive(Clone, Copy, Debug)]
 struct Next {
     send: RequestId,
     lane: Lane,
     paid: Payment,
-    /// The message goes with its data.
+    /// Whether the message carries its data.
     eager: bool,
 }
 
 impl Next {
-    /// Returns the first message of both lanes that was posted first, or the other, if for that there
-    /// are neither credits nor its slot. `most`: bytes of the largest that goes with its data. `patient`:
-    /// such a one is not announced while there may be credits for it.
+    /// Returns the older of the first messages of both lanes; or the other, if there are neither credits nor a free
+    /// slot for the older. `most`: size of the largest message that carries its data. `patient`: such a message is not
+    /// announced while its remote may still grant credits for it.
     pub(super) fn of<O: Owner>(
         queues: &Queues,
         ops: &Ops<O>,
@@ -70,8 +67,7 @@ impl Next {
             .find_map(|(send, lane, stand, len)| {
                 let whole = match stand.form {
                     Form::Copied => Some(Payment::Credits(stand.cost)),
-                    // The cost was counted when it was posted, perhaps before the link's limits
-                    // were known.
+                    // The cost was computed at posting, perhaps before the link's limits were known.
                     Form::Plain if len <= most as usize && stand.cost == flow::cost(len as u32) => {
                         let payment = borrows.payment(stand.cost, lane);
                         if payment.is_none() && patient && !borrows.is_refused() {
@@ -92,13 +88,13 @@ impl Next {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Sends what can be sent, fairly: at most about two polls' worth, and two bursts for each
-    /// remote, so that a busy remote does not keep the endpoint from receiving.
+    /// Sends what can be sent, fairly: at most about two polls' worth, and two bursts for each remote, so that a busy
+    /// remote does not keep the endpoint from receiving.
     pub(super) fn transmit(&mut self) -> bool {
         let mut busy = false;
         let most = 2 * self.config.poll_budget / self.config.burst.max(1) + 1;
         let mut bursts = most.min(2 * self.ready.len());
-        // Small packets of one remote leave in one call of the kernel.
+        // Send small packets of one remote with one system call.
         self.port.hold(true);
         while bursts > 0
             && let Some(id) = self.ready.pop_front()
@@ -121,7 +117,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         busy
     }
 
-    /// Sends some of what waits for a remote whose links have room.
+    /// Sends some of the packets queued for a remote over its links that have room.
     fn burst(&mut self, id: RemoteId) -> Burst {
         if self.remotes.connected(id).is_none() {
             return self.burst_of(id, COMMAND_LINK);
@@ -142,7 +138,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         burst
     }
 
-    /// Sends some of what waits for a link of a remote, whether it had room or not.
+    /// Sends some of the packets queued for one link of a remote, without checking for room first.
     pub(super) fn burst_of(&mut self, id: RemoteId, number: u32) -> Burst {
         let patient = self.config.ask_before_announcing;
         for turn in 0..self.config.burst {
@@ -191,7 +187,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                         Ok(())
                     }
                     (None, None) if patient && queues.cost > 0 && met.borrows.awaits_answer() => {
-                        // What it lends comes before the answer, or with it.
+                        // Credits that the remote grants arrive before the answer, or with it.
                         let question = Header::new(wire::Kind::Ping, 0, 0);
                         self.push_control(id, question, &[]);
                         Ok(())
@@ -203,7 +199,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 }
             };
             if sent.is_err() {
-                // A link that is down says so by itself.
+                // The port reports a link that is down.
                 self.block(id, link);
                 return Burst::Blocked;
             }
@@ -211,14 +207,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Burst::More
     }
 
-    /// A link of a remote has no room.
     fn block(&mut self, id: RemoteId, link: LinkId) {
         if let Some(met) = self.remotes.connected_mut(id) {
             met.set_tx(Tx::Blocked(link));
         }
     }
 
-    /// Sends the first control packet for a remote.
+    /// Sends the first control packet queued for a remote.
     fn send_control(&mut self, id: RemoteId, link: LinkId) -> Result<(), SendError> {
         let Self {
             remotes,
@@ -246,7 +241,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let mut updated = true;
         if let Some((lends, borrows, cost)) = &account {
-            // A remote that does not read its answers gets no credits for more.
+            // A remote that does not read its answers gets no credits for more requests.
             let fields = if unread {
                 flow.same_credit_fields(lends, borrows, *cost)
             } else {
@@ -336,7 +331,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.serving(send);
             return Err(SendError::WouldBlock);
         }
-        // A small one is soon pulled.
+        // A small message is pulled soon.
         let registered = if met.link_limits.remote_read && len as usize > register_from {
             let remote = self.port.remote_memory(link);
             remote.and_then(|it| it.register(link, memory, send.to_word()))
@@ -383,8 +378,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Some((record.state.memory()?, eager))
         });
         let Some((memory, eager)) = memory else {
-            // `release` takes care of what a request leaves behind, so this is a fault of ours;
-            // a packet that cannot be ended ends the link.
+            // `release` removes the partial packet of an ended request, so this is a bug; a packet that cannot be
+            // finished ends the link.
             debug_assert!(false, "a partial packet without its request");
             queues.end_partial(partial.link);
             self.close_link(link, Close::Now);
@@ -412,8 +407,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// Limit of what may wait for a remote before it gets no more credits, when there are `all` packets for all of
-/// them, of which `many` are enough.
+/// Returns the number of packets that may wait for one remote before it gets no more credits. `all`: packets that wait
+/// for all remotes, which are too many from `many` on.
 #[inline]
 pub(super) fn unread_max(all: usize, many: usize) -> usize {
     if all < many {
@@ -423,9 +418,9 @@ pub(super) fn unread_max(all: usize, many: usize) -> usize {
     }
 }
 
-/// Packets without data that may wait for a remote before it is granted nothing more: far more than
-/// one that reads has there, as each of its messages may cost an answer.
+/// Maximum number of packets without data that may wait for a remote before it is granted nothing more: far more than a
+/// remote that reads has, although each of its messages may cause an answer.
 const UNREAD_MAX: usize = 256;
-/// Limit of waiting packets once there are [`UNREAD_ALL`] for all remotes together, about two megabytes.
+/// Maximum number once [`UNREAD_ALL`] packets wait for all remotes together, about two megabytes.
 const UNREAD_WHEN_FULL: usize = 4;
 pub(super) const UNREAD_ALL: usize = 16 * 1024;

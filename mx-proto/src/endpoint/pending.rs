@@ -1,14 +1,14 @@
-//! Operations that are posted before their remote is known.
+//! Pending operations: posted before their remote is known.
 //!
 //! ```text
-//!   post ----> Pending: a record, its memory, and in no list of the endpoint's
+//!   post ----> Pending: a record and its memory, in no list of the endpoint
 //!                 | send_pending, recv_pending: as if it were posted now
 //!                 v
 //!              Queued, Draining, Posted, Pulling, or done at once
 //! ```
 //!
-//! The layer above keeps them in its own lists; they end like all others. Their waiting time is
-//! limited as for all others ([`Endpoint::limit_waiting`]) and continues after they are activated.
+//! The layer above keeps pending operations in its own lists; they end like all others. Their waiting time can be
+//! limited as usual ([`Endpoint::limit_waiting`]), and the limit continues after they are activated.
 
 use super::Endpoint;
 use super::commands::{PostError, ReceivePosted, SendMode, SendPosted};
@@ -22,7 +22,7 @@ use crate::status::{OpKind, Status};
 use crate::time::{Clock, Instant};
 use std::time::Duration;
 
-/// An operation that was pending, and the memory that it had.
+/// A pending operation that is activated, and its memory.
 struct Pending<M>(RequestId, M);
 
 impl<O: Owner> Posting<O> for Pending<O::Memory> {
@@ -40,8 +40,8 @@ impl<O: Owner> Posting<O> for Pending<O::Memory> {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Makes an operation that nothing is done about: a send, or with `receives` a receive. It has no
-    /// time-out. `None` when there are as many as there can be.
+    /// Makes a pending operation: a send, or with `receives` a receive. It has no time-out. `None`: the table of
+    /// operations is full.
     pub fn post_pending(
         &mut self,
         memory: O::Memory,
@@ -56,8 +56,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.ops.add(word, MatchBits(0), timeouts, state)
     }
 
-    /// Sends what was pending, as [`Self::send`] does. It may complete within this call. After an error
-    /// it is pending as before, but for its memory.
+    /// Activates a pending send, as [`Self::send`] does; it may complete within this call. After an error it is still
+    /// pending, without its memory.
     pub fn send_pending(
         &mut self,
         op: RequestId,
@@ -87,8 +87,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(())
     }
 
-    /// Receives into what was pending, as [`Self::recv`] does, or [`Self::recv_from`]. It may complete
-    /// within this call. After an error it is pending as before, but for its memory.
+    /// Activates a pending receive, as [`Self::recv`] or [`Self::recv_from`] does; it may complete within this call.
+    /// After an error it is still pending, without its memory.
     pub fn recv_pending(
         &mut self,
         op: RequestId,
@@ -111,13 +111,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     fn limit_rest(&mut self, op: RequestId, due: Option<Instant>) {
         if let Some(due) = due {
-            // In whole milliseconds, and none more than it had.
+            // Round down to whole milliseconds, so that the rest does not exceed the limit.
             let rest = due.since(self.clock.now()).as_millis() as u64;
             self.limit_waiting(op, Some(Duration::from_millis(rest)));
         }
     }
 
-    /// Tells when it would have run out.
+    /// Stops an operation's timer. Returns its deadline, if it had one.
     pub(super) fn stop_timer(&mut self, op: RequestId) -> Option<Instant> {
         let timer = self.ops.get_mut(op)?.timer.take()?;
         let due = self.wheel.due(timer);

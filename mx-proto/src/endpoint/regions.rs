@@ -1,4 +1,4 @@
-//! Gets from and puts into registered memory of peers.
+//! Gets and puts: access to registered memory of peers.
 //!
 //! ```text
 //!   get: a receive whose Pulls name a region                 put: an offer whose target is a region
@@ -6,13 +6,13 @@
 //!   Pulling --Get: key, offset ------> Lending               Offered --Put: key, offset ------> Pulling
 //!     | <------------- Data ... Data ----' Done              Serving <---------------- Pull ------'
 //!     |                                                        | ------------- Data ... Data ---> Done
-//!   over with its last byte                                  over <----------------- Notify ------'
+//!   complete with its last byte                             complete <----------------- Notify ------'
 //!
-//!   refused, or deregistered meanwhile: <--- Notify: the reason, for both
+//!   rejected, or deregistered meanwhile: <--- Notify with the reason, for both
 //! ```
 //!
-//! Everything between these packets is the rendezvous of large messages: parts, data links, packets of data, calling off.
-//! The target's operations are the endpoint's own: its owner is not told of them. They end with the region, before
+//! Everything between these packets is the rendezvous of large messages: parts, data links, data packets, cancellation.
+//! The target's operations are internal: its owner is not told of them. They end with the region, before
 //! [`Endpoint::deregister`] returns, and with the peer.
 //!
 //! Owns: nothing; regions are in `regions`, gets and puts in the records of operations.
@@ -36,20 +36,20 @@ use crate::unexpected::OfferTarget;
 use crate::wire::{self, GetBody, Header, PutBody};
 use smallvec::SmallVec;
 
-/// Refusals by peer, reason, and who has refused.
+/// Logged refusals, by peer, reason, and whether this side refused.
 pub(super) type Refusals = LogLimit<(RemoteId, Status, bool)>;
 
-/// Registered memory.
+/// Registration, and the side that gets or puts.
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Lets peers that know the key reach this memory, as far as the rights go, until it is [deregistered](Self::deregister).
-    /// Needs [`Config::regions`](crate::Config::regions).
+    /// Registers memory: peers that know the key may access it, as far as `rights` allow, until it is
+    /// [deregistered](Self::deregister). Needs [`Config::regions`](crate::Config::regions).
     pub fn register(&mut self, memory: O::Memory, rights: Rights) -> RegionKey {
         debug_assert!(self.config.regions, "no peer is offered the region");
         self.regions.add(&self.config.key.0, memory, rights)
     }
 
-    /// Ends all access to a region: when it returns, no peer reads or writes its memory, and what was under way has ended.
-    /// Returns false when there is no such region.
+    /// Deregisters a region. When this returns, no peer reads or writes its memory, and accesses in progress have
+    /// ended. Returns false if there is no such region.
     pub fn deregister(&mut self, key: RegionKey) -> bool {
         while let Some(list) = self.regions.accesses(key)
             && let Some(op) = self.ops.first(list)
@@ -63,18 +63,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         known
     }
 
-    /// Regions that are registered.
+    /// Returns the number of registered regions.
     pub fn regions(&self) -> usize {
         self.regions.len()
     }
 
-    /// Accesses of peers that are under way.
+    /// Returns the number of peers' accesses in progress.
     pub fn accesses(&self) -> usize {
         self.regions.in_use()
     }
 
-    /// Fills `memory` from a region of a remote, from `offset` on. It completes like a receive of its bytes alone; a
-    /// refusal is its status. A get of no bytes is complete at once.
+    /// Reads from a region of a remote, from `offset` on, until `memory` is full. Completes like a receive as soon as
+    /// all bytes have arrived; a refusal is its status. A get of no bytes is complete at once.
     pub fn get(
         &mut self,
         from: RemoteId,
@@ -94,8 +94,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.transfer_new(from, (key, offset), what, begins)
     }
 
-    /// Copies `memory` into a region of a remote, from `offset` on. It completes like a send, when the bytes are there; a
-    /// refusal is its status. A put of no bytes is complete at once.
+    /// Writes `memory` into a region of a remote, from `offset` on. Completes like a send, once the bytes have been
+    /// written; a refusal is its status. A put of no bytes is complete at once.
     pub fn put(
         &mut self,
         to: RemoteId,
@@ -138,7 +138,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(SendPosted::Pending(op))
     }
 
-    /// Asks a remote that has been met for the gets and puts whose turn it is.
+    /// Starts the gets and puts of a connected remote whose turn it is.
     pub(super) fn begin_transfers(&mut self, with: RemoteId) {
         let Some(regions) = self.remotes.connected(with).map(|met| met.regions) else {
             return;
@@ -176,13 +176,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.remotes.of_mut(with)?.transfers.as_deref_mut()
     }
 
-    /// Returns the region that an operation with a remote is a get from.
+    /// Returns the get that this operation is; `None` if it is no get that has been started.
     pub(super) fn transfer(&self, with: RemoteId, op: RequestId) -> Option<Transfer> {
         let transfers = self.remotes.of(with)?.transfers.as_deref()?;
         transfers.asked(op)
     }
 
-    /// Asks for a part of a region.
     pub(super) fn ask_region(&mut self, from: RemoteId, get: Transfer, part: &Part) {
         let record = self.ops.get(get.op);
         let body = GetBody {
@@ -197,7 +196,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.push_control(from, header, &body.emit());
     }
 
-    /// Counts and logs that a remote has refused an access.
+    /// Counts and logs that a remote refused an access.
     pub(super) fn note_refusal(&mut self, by: RemoteId, status: Status) {
         if is_refusal(status) {
             self.stats.refused_accesses += 1;
@@ -226,9 +225,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// The side whose memory it is.
+/// The side whose memory is accessed.
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// A peer reads a part of a region.
+    /// Handles a Get: a peer reads a part of a region.
     pub(super) fn on_get(&mut self, link: LinkId, from: RemoteId, header: &Header, body: &[u8]) {
         let Some(get) = GetBody::parse(body).filter(|_| self.offers_regions(from)) else {
             return self.violation(link, Violation::Access);
@@ -238,7 +237,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(end) = end.filter(|end| *end > at) else {
             return self.refuse_access(from, get.recv_id, Status::OutOfRange);
         };
-        // A part takes the place of those that it overlaps.
+        // A new part replaces the earlier parts that it overlaps.
         self.end_lent(from, get.recv_id, |other| at < other.1 && other.0 < end);
         let range = (get.offset, get.whole.into());
         let memory = self.serve(from, key, Access::Get, range);
@@ -278,7 +277,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.make_ready(from);
     }
 
-    /// A peer writes into a region: its bytes are pulled there.
+    /// Handles a Put: a peer writes into a region, and its bytes are pulled into it.
     pub(super) fn on_put(&mut self, link: LinkId, from: RemoteId, header: &Header, body: &[u8]) {
         let Some(put) = PutBody::parse(body).filter(|_| self.offers_regions(from)) else {
             return self.violation(link, Violation::Access);
@@ -305,7 +304,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.remotes.connected(to).is_some_and(|met| met.regions)
     }
 
-    /// Returns the memory that a peer may reach, or the reason for refusing it.
+    /// Returns the memory that a peer may access, or the reason for refusing.
     fn serve(
         &self,
         from: RemoteId,
@@ -323,7 +322,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.regions.part(key, access, range)
     }
 
-    /// Begins an operation of the endpoint's own that has a part of a region.
+    /// Begins the internal operation of an access to a part of a region.
     fn begin_served(
         &mut self,
         from: RemoteId,
@@ -347,7 +346,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(op)
     }
 
-    /// Tells a peer that its get or put of this id has failed.
+    /// Tells a peer that its get or put with this id has failed.
     fn refuse_access(&mut self, from: RemoteId, id: u64, status: Status) {
         self.stats.accesses_refused += 1;
         self.log_refused_access(from, status, true);
@@ -356,7 +355,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.push_farewell(from, header);
     }
 
-    /// Ends an access that is under way, and tells the peer.
     fn refuse_served(&mut self, op: RequestId, status: Status) {
         let Some(record) = self.ops.get(op) else {
             return;
@@ -370,7 +368,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.refuse_access(from, id, status);
     }
 
-    /// The last bytes of a part that a peer reads have gone.
+    /// Completes the operation of a part that a peer reads, if its last bytes have been sent.
     pub(super) fn end_if_lent(&mut self, to: RemoteId, op: RequestId) {
         let state = self.ops.get(op).map(|record| &record.state);
         if !matches!(state, Some(State::Lending { .. })) {
@@ -382,12 +380,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A peer has called its get off.
+    /// Handles the cancellation of a peer's get.
     pub(super) fn on_withdrawn_get(&mut self, from: RemoteId, id: u64) {
         self.end_lent(from, id, |_| true);
     }
 
-    /// Ends the parts of a peer's get that `ends` says.
+    /// Ends those parts of a peer's get for which `ends` returns true.
     fn end_lent(&mut self, from: RemoteId, id: u64, ends: impl Fn((u32, u32)) -> bool) {
         let Some(transfers) = self.transfers(from) else {
             return;
@@ -404,7 +402,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// An operation that had a part of a region is over.
     pub(super) fn end_access(&mut self, op: RequestId) {
         let Some(record) = self.ops.get(op) else {
             return;
@@ -431,7 +428,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// Whether a status is the refusal of an access.
+/// Returns whether a status means that an access was refused.
 fn is_refusal(status: Status) -> bool {
     matches!(
         status,

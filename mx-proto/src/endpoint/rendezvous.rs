@@ -1,23 +1,23 @@
-//! Large messages: offered by the sender, pulled or read by the receiver.
+//! Rendezvous: large messages are offered by the sender, and pulled or read by the receiver.
 //!
 //! ```text
 //!   sender                                             receiver
-//!   Queued --Offer: id, length, key ------------------> match: Pulling; no receive: early
+//!   Queued --Offer: id, length, key ------------------> match: Pulling; no receive: unexpected
 //!   Offered
 //!     |   <------------- Pull: two blocks a link ------ without a key
 //!   Serving --Data ... Data --------------------------> into the receive's memory
-//!     |   <............. the port reads by itself ..... with a key; if that fails, Pull
-//!     |   <------------- Notify: status, length ------- all has come, or nothing more is wanted
-//!   over
+//!     |   <............. the port reads by itself ..... with a key; if reading fails, Pull
+//!     |   <------------- Notify: status, length ------- all bytes arrived, or no more are wanted
+//!   complete
 //!
 //!   Withdrawn --Withdraw -----------------------------> the receive returns to its position
-//!     |   <------------- Notify, if asked for --------- once nothing reads the sender's memory
-//!   over
+//!     |   <------------- Notify, if requested --------- once nothing reads the sender's memory
+//!   complete
 //! ```
 //!
 //! Owns: nothing; a message's state is in the records of its send ([`State::Offered`], `Serving`, `Withdrawn`)
 //! and its receive ([`State::Pulling`]), and in `unexpected` before a receive is found.
-//! Cost: one control packet for two blocks of data; none of the data is copied by the endpoint.
+//! Cost: one control packet for each block of data; the endpoint copies none of the data.
 
 use super::Endpoint;
 use super::commands::inbound_status;
@@ -39,7 +39,7 @@ use crate::unexpected::{self, OfferTarget, Stage, UnexpectedMessage};
 use crate::wire::{self, Header, OfferBody, PullBody};
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Sends a packet of a stream over the link of that number.
+    /// Sends a packet of a stream over the link with this number.
     pub(super) fn send_data(
         &mut self,
         id: RemoteId,
@@ -74,7 +74,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             met.link_limits.data_max as usize
         };
         let len = most.min(stream.end - stream.at);
-        // Offsets of a message stay below 2^32, and so do parts of it.
+        // Messages are shorter than 2^32 bytes, and so are their parts.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
         (header.body_len, header.aux) = (len as u32, stream.attempt);
         if !apart {
@@ -112,7 +112,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Reads a message that its sender has registered.
+    /// Starts to read a message that its sender has registered; pulls it if that fails.
     pub(super) fn read_remote(&mut self, id: RequestId) {
         let Self {
             port, ops, remotes, ..
@@ -186,7 +186,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.keep(id, verdict);
     }
 
-    /// Handles a packet of data that has come on the link of that number.
+    /// Handles a Data packet that arrived on the link with this number.
     pub(super) fn data(&mut self, from: RemoteId, link: u32, header: &Header) {
         if let Some((touched, pulling, nth)) = next_part(&mut self.ops, from, header) {
             let memory = &mut pulling.memory;
@@ -202,7 +202,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Reads bytes of a message that is being pulled to where they belong. False: they are not wanted.
+    /// Reads data of a message that is being pulled into its receive. Returns false if the data is not wanted.
     pub(super) fn read_data(&mut self, link: LinkId, header: &Header) -> bool {
         let Some((from, _)) = self.sender_of_data(link) else {
             return false;
@@ -215,7 +215,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         *touched = true;
         if let Some(met) = remotes.connected_mut(from) {
-            // A packet of which nothing but parts arrives for long.
+            // Parts of a large packet may arrive for long before the packet is complete.
             met.silent = 0;
         }
         port.read(Place {
@@ -225,7 +225,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// All bytes of a part of a message have been read ([`Self::read_data`]).
+    /// Handles the end of a Data packet whose bytes have all been read ([`Self::read_data`]).
     pub(super) fn data_placed(&mut self, link: LinkId, header: &Header) {
         self.stats.packets_in += 1;
         let Some((from, number)) = self.sender_of_data(link) else {
@@ -242,7 +242,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Bytes of a message are being read by the port, here or at the peer's.
+    /// Notes that the port is reading a message, here or at the peer.
     pub(super) fn being_read(&mut self, what: RemoteUse) {
         let id = match what {
             RemoteUse::Reading(token) => reader(token),
@@ -266,7 +266,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The port has read a message, or failed.
+    /// Handles the end of a read by the port, successful or not.
     pub(super) fn has_read(&mut self, token: u64, ok: bool) {
         let id = reader(token).filter(|id| {
             let record = self.ops.get(*id);
@@ -290,7 +290,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             return;
         }
-        // If reading failed, Pull is used instead.
+        // If reading failed, pull instead.
         pulling.requested = if ok { pulling.wanted } else { 0 };
         self.continue_pull(id);
     }
@@ -298,7 +298,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
 /// The receiver's side.
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// A message that `from` has offered goes into a receive that is in no list.
+    /// Matches an offered message of `from` with a receive that is in no list.
     pub(super) fn match_offer(
         &mut self,
         id: RequestId,
@@ -316,7 +316,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.begin_pull(id, from, now);
     }
 
-    /// The data of a receive that has become `Pulling` is on its way, or will be.
+    /// Begins the transfer into a receive that has become `Pulling`.
     pub(super) fn begin_pull(&mut self, id: RequestId, from: RemoteId, now: Instant) {
         let reach = self.remotes.link_limits(from);
         let State::Pulling(pulling) = &mut self.ops.record_mut(id.index()).state else {
@@ -333,7 +333,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.continue_pull(id);
     }
 
-    /// Asks for more of a message, or finishes it.
+    /// Requests more of a message, or completes its receive.
     pub(super) fn continue_pull(&mut self, id: RequestId) {
         let Some(record) = self.ops.get_mut(id) else {
             return;
@@ -350,7 +350,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if pulling.is_whole() {
             let received = pulling.wanted;
             let status = inbound_status(received, pulling.length);
-            // The sender is told when it has been decided what becomes of it.
+            // While a message is undecided, its sender is not told the result.
             let fetches = pulling.fetch.is_some();
             let message = pulling.fetch.and_then(|it| self.unexpected.at(it.place()));
             let undecided = message.is_some_and(|(_, it)| it.stage == Stage::Undecided);
@@ -378,7 +378,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.pull(id, from);
     }
 
-    /// Asks for as much of a message as may be outstanding: two parts for each data link.
+    /// Requests as much of a message as may be outstanding: two parts for each link.
     pub(super) fn pull(&mut self, id: RequestId, from: RemoteId) {
         let get = self.transfer(from, id);
         let numbered = get.is_some() || self.numbers_parts(from);
@@ -391,7 +391,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let block = match links {
                 0 if met.is_some_and(Connected::expects_link) => COMMAND_BLOCK,
                 0 | 1 => pull_block,
-                // What is left is spread over all links, and the last parts are small.
+                // Spread the rest over all links; the last parts are small.
                 _ => (pulling.missing() / (2 * links as u32)).max(STRIPE_LEAST),
             };
             let block = block.min(pull_block);
@@ -440,20 +440,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Asks again for what was to come on a link that is lost.
+    /// Requests again the parts that were to come on a lost link.
     pub(super) fn pull_again(&mut self, id: RequestId, from: RemoteId, lost: u32) {
         if let Some(State::Pulling(pulling)) = self.ops.get_mut(id).map(|record| &mut record.state)
         {
             let parts = pulling.parts.open_mut().iter_mut();
             for part in parts.filter(|part| part.link == lost) {
-                // Bytes that quote the old number do not count any more.
+                // Data with the old number is stale from now on.
                 (part.attempt, part.link) = (self.data_links.next_attempt(), NO_LINK);
             }
             self.pull(id, from);
         }
     }
 
-    /// Tells the sender of an offer that no more of its bytes are wanted, and how its send ends.
+    /// Tells the sender of an offer that no more of its data is wanted, and how its send ends.
     pub(super) fn finish_offer(
         &mut self,
         source: RemoteId,
@@ -466,15 +466,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.push_control(source, done, &[]);
     }
 
-    /// The sender calls an offered message off. A receive that had matched it goes back to where
-    /// it was, as if the message had never been.
+    /// Handles the withdrawal of an offered message. A receive that had matched it returns to its position, as if the
+    /// message had never existed.
     pub(super) fn on_withdraw(&mut self, from: RemoteId, header: &Header, now: Instant) {
         if header.aux == wire::OF_GET {
             return self.on_withdrawn_get(from, header.word);
         }
         let (send_id, answer) = (header.word, header.aux == wire::ANSWER);
         let Some(named) = self.unexpected.names.get(&(from, send_id)).copied() else {
-            // It has been answered already.
+            // The offer has been answered already.
             self.stats.stale += 1;
             return;
         };
@@ -498,8 +498,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A message that is called off, and that the port may be reading into its receive's memory: it reports when
-    /// it has stopped. False: it does not read it.
+    /// Asks the port to stop reading a withdrawn message; the port reports when it has. Returns false if the port is
+    /// not reading it.
     fn stops_reading(&mut self, id: RequestId, from: RemoteId, answer: bool) -> bool {
         let state = self.ops.get_mut(id).map(|record| &mut record.state);
         let Some(State::Pulling(pulling)) = state.filter(|state| state.is_reading()) else {
@@ -539,7 +539,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The sender of a receive's message has been told its end: nothing that it says of the message counts any more.
+    /// Forgets the message of a receive: its sender has been told the result, so later packets about it are stale.
     pub(super) fn forget_name(&mut self, id: RequestId) {
         if let Some(record) = self.ops.get(id)
             && let State::Pulling(pulling) = &record.state
@@ -549,15 +549,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A receive whose message was withdrawn waits again, unless another message has come
-    /// meanwhile that it would have taken. Those that are undecided find it when it is their turn.
+    /// Reposts a receive whose message was withdrawn, unless an unexpected message that it accepts has arrived
+    /// meanwhile. Undecided messages look for a receive later.
     fn repost(&mut self, id: RequestId, position: Position, now: Instant) {
         let record = self.ops.record(id.index());
         let (from, bits) = (record.remote, record.bits);
         if let Some(early) = self.find_unexpected(from, bits, position.mask) {
             return self.fill_unexpected(id, early, now);
         }
-        // The link of another remote may have ended, but not that of the receive's own.
+        // `find_unexpected` may have ended another remote, but not the receive's own.
         let record = self.ops.record_mut(id.index());
         record.become_next(|memory| State::Posted {
             memory,
@@ -571,7 +571,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
 /// The sender's side.
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// A send has been matched: the time-out of transfers counts from now on, if it is another one.
+    /// Restarts the timer of a send that has been matched, if the time-out of transfers differs.
     pub(super) fn serving(&mut self, id: RequestId) {
         if let Some(record) = self.ops.get_mut(id)
             && record.waiting != record.timeout
@@ -582,7 +582,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The receiver asks for a part of an offered message.
+    /// Handles a Pull: the receiver requests a part of an offered message.
     pub(super) fn on_pull(&mut self, from: RemoteId, header: &Header, pull: PullBody) {
         let id = RequestId::from_word(header.word);
         let asked = self.ops.get_mut(id).filter(|asked| asked.remote == from);
@@ -613,7 +613,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.remotes.of_mut(from) else {
             return;
         };
-        // A link that only the receiver has as yet, or only had.
+        // Only the receiver may have this link yet, or still.
         let link = pull.link.unwrap_or(COMMAND_LINK);
         let is_there = remote
             .connected()
@@ -633,7 +633,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             .get_or_alloc(&mut remote.queues)
             .add_stream(part)
         {
-            // More at once than a receiver of ours has outstanding.
+            // A correct receiver does not have so many parts outstanding.
             self.stats.stale += 1;
             return;
         }
@@ -649,7 +649,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             && header.length <= record.state.room()
             && match &record.state {
                 State::Offered { .. } | State::Serving { .. } | State::Withdrawn { .. } => true,
-                // A get is over with its last byte; its refusal is told.
+                // A get completes with its last byte; only its refusal is notified.
                 State::Pulling(pulling) => pulling.is_get() && status != Status::Success,
                 _ => false,
             }
@@ -661,8 +661,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Asks the receiver of a send not to read it any more; with its answer, or without it a little later,
-    /// the send is over.
+    /// Asks the receiver to stop reading a send. The send completes with the answer, or without it a little later.
     pub(super) fn withdraw(
         &mut self,
         id: RequestId,
@@ -687,8 +686,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// Returns the number of the link that a part is asked for on: the data link that has to bring the fewest bytes of the
-/// message; of equal ones the one whose turn it is, so that short messages are spread, too.
+/// Returns the number of the data link for the next part: the link with the fewest outstanding bytes of the message.
+/// Ties are broken in turn, so that short messages are spread, too.
 fn best_link(parts: &Parts, (met, length): (&Connected, u32), turn: usize) -> u32 {
     let count = met.links_for(length).count();
     let links = met.links_for(length).map(|(number, _)| number).enumerate();
@@ -699,8 +698,8 @@ fn best_link(parts: &Parts, (met, length): (&Connected, u32), turn: usize) -> u3
     best.map_or(COMMAND_LINK, |(_, number)| number)
 }
 
-/// Returns the receive for which a packet from `from` brings the next bytes of a part, the part's place, and whether the
-/// receive has been touched. `None`: no such part is open, or not any more.
+/// Returns the receive for which a packet from `from` brings the next bytes of a part, with its progress mark and the
+/// index of the part. `None`: no such part is open.
 fn next_part<'a, O: Owner>(
     ops: &'a mut Ops<O>,
     from: RemoteId,
@@ -715,7 +714,7 @@ fn next_part<'a, O: Owner>(
     (record.remote == from).then_some((&mut record.touched, pulling, nth))
 }
 
-/// A receive's end as the number it has in a notify packet.
+/// Returns a receive's status as its code in a Notify packet.
 pub(super) fn notify_code(status: Status) -> u32 {
     match status {
         Status::Success => 0,
@@ -728,7 +727,7 @@ pub(super) fn notify_code(status: Status) -> u32 {
     }
 }
 
-/// The inverse; what it does not know counts as aborted.
+/// Returns the status of a code; unknown codes mean aborted.
 pub(super) fn notify_status(code: u32) -> Status {
     match code {
         0 => Status::Success,
@@ -741,20 +740,20 @@ pub(super) fn notify_status(code: u32) -> Status {
     }
 }
 
-/// The token of an operation's read of remote memory: none of a port's own.
+/// Returns the token of an operation's read of remote memory, distinct from a port's own tokens.
 pub(super) fn read_token(id: RequestId) -> u64 {
     READS | id.to_word()
 }
 
-/// The inverse. `None`: it is a port's.
+/// Returns the operation of a token; `None` if the token is a port's own.
 pub(super) fn reader(token: u64) -> Option<RequestId> {
     (token & READS != 0).then(|| RequestId::from_word(token & !READS))
 }
 
-/// Bytes that are asked for at once over the command link while a data link is soon to be there: 1 ms of 1 Gbit/s, for small
-/// messages wait behind them.
+/// Bytes requested at once over the command link while a data link is being set up: 1 ms at 1 Gbit/s, because small messages
+/// wait behind them.
 const COMMAND_BLOCK: u32 = 128 << 10;
-/// Bytes of a part at least, where a message comes over several links: its Pull costs nothing beside it.
+/// Minimum size in bytes of a part when a message uses several links; the cost of its Pull is then negligible.
 const STRIPE_LEAST: u32 = 256 << 10;
-/// Names of operations stay below it.
+/// Bit that marks the token of a read; operation ids stay below it.
 const READS: u64 = 1 << 63;

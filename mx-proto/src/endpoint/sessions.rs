@@ -1,15 +1,15 @@
-//! Connecting and disconnecting.
+//! Sessions: connecting and disconnecting.
 //!
 //! ```text
 //!   us                                    them
 //!   connect(): link --------------------> (a stranger's link)
-//!   on_up: Connect(who, nonce) ---------> version, key, source, room? -> remote
+//!   link_up: Connect(who, nonce) -------> version, key, source, room? -> remote
 //!   remote <------- Reply(accepted, who) -
 //! ```
 //!
-//! A remote is one session: credits begin and end with it, and with its link. The side that was called answers on
-//! it and never calls back. Two that call each other have two sessions; `claims` lets an owner know that they are of
-//! one process.
+//! A remote is one session: credits begin and end with it, and with its link. The called side answers on that link and
+//! never calls back. Two endpoints that call each other have two sessions; `claims` tells their owners that both belong
+//! to one process.
 
 use super::Endpoint;
 use super::introductions::Distrust;
@@ -29,7 +29,7 @@ use crate::wire::{self, ClaimBody, GREETING_MAX, Header, Hello, OLDEST, VERSION}
 use smallvec::SmallVec;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// A link we asked for can carry packets: introduce ourselves.
+    /// Handles a link that we dialled and that can carry packets: introduces this endpoint.
     pub(super) fn link_up(&mut self, link: LinkId, id: RemoteId) {
         match self.remotes.of_mut(id) {
             Some(remote) if remote.owns(link) => {
@@ -40,7 +40,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Sends the Connects of all connects that wait for an answer.
+    /// Sends the Connect packet of every connect that waits for an answer.
     pub(super) fn introduce_all(&mut self, id: RemoteId, link: LinkId) {
         for connect in self.connects_to(id) {
             self.send_connect(id, link, connect);
@@ -55,7 +55,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let (RemoteState::Connecting { .. }, LinkDown::Elsewhere(route)) =
             (&remote.state, reason)
         {
-            // What has not been said there is said anew.
+            // Packets not sent on the old link are built again for the new one.
             let queues = remote.queues_mut();
             let unsaid = queues.map(|queues| std::mem::take(&mut queues.control).len());
             self.controls -= unsaid.unwrap_or(0);
@@ -65,7 +65,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Sends the Connect packet that belongs to one connect request.
+    /// Sends the Connect packet of one connect request.
     pub(super) fn send_connect(&mut self, id: RemoteId, link: LinkId, connect: RequestId) {
         let key = match self.ops.get(connect).map(|record| &record.state) {
             Some(State::Connecting { key, .. }) => *key,
@@ -81,7 +81,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.push_control(id, header, &body);
     }
 
-    /// A hello with the owner's greeting and perhaps a claim behind it.
+    /// Returns the body of a hello: the hello, the owner's greeting, and perhaps a claim.
     fn hello_body(&self, hello: Hello, to: GreetingRole, claim: Option<ClaimBody>) -> Vec<u8> {
         let mut greeting = self.owner.greeting(&self.ops, to);
         greeting.truncate(GREETING_MAX);
@@ -97,7 +97,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         body
     }
 
-    /// Our hello in the call of a remote, on that link.
+    /// Returns our hello for the call of a remote on that link.
     pub(super) fn hello_of_call(
         &self,
         id: RemoteId,
@@ -112,7 +112,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// `name`: its destination.
+    /// Returns a hello without nonce and key. `name`: the peer that it is for.
     fn hello(&self, epoch: u16, name: Option<Name>, link: LinkId) -> Hello {
         Hello {
             version: VERSION,
@@ -127,7 +127,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Handles a hello. `from` is the remote the link already belongs to.
+    /// Handles a hello. `from`: the remote to which the link already belongs.
     pub(super) fn on_connect(
         &mut self,
         link: LinkId,
@@ -158,7 +158,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.connect_on(link, from, header, &hello);
     }
 
-    /// Handles a hello on a link of a remote's.
+    /// Handles a further hello on the link of a remote.
     pub(super) fn connect_on(
         &mut self,
         link: LinkId,
@@ -176,7 +176,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.reply_to(from, link, header.word, hello.key);
     }
 
-    /// Answers a hello on a link of a remote's: only its key can be wrong.
+    /// Answers a hello on the link of a remote: only its key can be wrong.
     pub(super) fn reply_to(&mut self, to: RemoteId, link: LinkId, connect: u64, key: u32) {
         let status = if key == self.key {
             Status::Success
@@ -187,7 +187,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.send_reply(Some(to), link, connect, status);
     }
 
-    /// A stranger's source is proven, and its hello has that as its name.
+    /// Makes a stranger a remote: its source is proven, and its hello carries the confirmed name.
     pub(super) fn admit(
         &mut self,
         link: LinkId,
@@ -217,7 +217,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 return self.refuse(link, header.word, status);
             }
         }
-        // With the first claim in it.
+        // The reply carries the first claim.
         self.send_reply(Some(id), link, header.word, Status::Success);
         self.send_claims(id, 1);
         self.offer_move(id, link, hello.features);
@@ -225,7 +225,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.ping_remotes_named(id, name, now);
     }
 
-    /// The remote's first hello has come on this link, with its initial credits.
+    /// Handles a remote's first hello, on this link, with its initial credits.
     fn establish(
         &mut self,
         id: RemoteId,
@@ -263,7 +263,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.begin_transfers(id);
     }
 
-    /// The answer to a Connect of ours.
     pub(super) fn on_reply(
         &mut self,
         link: LinkId,
@@ -316,8 +315,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.make_ready(from);
     }
 
-    /// Our connect is answered by a peer that has not proven the site's secret: only a refusal is
-    /// accepted.
+    /// Handles the answer of a peer that has not proven the site's secret: only a refusal is accepted.
     fn refused_by(&mut self, from: RemoteId, header: &Header, hello: &Hello) {
         let status = reply_status(header.aux);
         if status == Status::Success {
@@ -329,7 +327,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.end_connect(from, RequestId::from_word(header.word), status);
     }
 
-    /// Our call of a remote has been accepted for the first time. False: it is over.
+    /// Handles the first acceptance of our call of a remote. Returns false if the remote has been removed.
     fn answered(
         &mut self,
         link: LinkId,
@@ -338,7 +336,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         (hello, (greeting, behind)): (&Hello, (&[u8], &[u8])),
         now: Instant,
     ) -> bool {
-        // Our own life answers only a call that has come here.
+        // Our own life is a right answer only to a call that came to this endpoint.
         let life = self.identity.session;
         let is_called = |of| {
             self.remotes
@@ -378,7 +376,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// Says why a peer has refused our call, each reason once and then at growing intervals.
+    /// Logs why a peer refused our call: each reason once, and then at growing intervals.
     fn log_refused(&mut self, id: RemoteId, status: Status) {
         let Some(remote) = self.remotes.of(id) else {
             return;
@@ -390,7 +388,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A connect is over, unless it has been before.
     pub(super) fn end_connect(&mut self, id: RemoteId, connect: RequestId, status: Status) {
         if !self.awaits(id, connect) {
             self.stats.stale += 1;
@@ -403,20 +400,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.drop_if_unwanted(id);
     }
 
-    /// Connects that wait for a remote's answer, oldest first.
+    /// Returns the connects that wait for a remote's answer, oldest first.
     fn connects_to(&self, id: RemoteId) -> SmallVec<[RequestId; 1]> {
         let remote = self.remotes.of(id);
         let connects = remote.map_or(List::EMPTY, |remote| remote.connects);
         self.ops.of_list(ListKind::State, &connects).collect()
     }
 
-    /// Whether this connect waits for a remote's answer.
+    /// Returns whether this connect waits for a remote's answer.
     fn awaits(&self, id: RemoteId, connect: RequestId) -> bool {
         let record = self.ops.get(connect).filter(|record| record.remote == id);
         record.is_some_and(|record| matches!(record.state, State::Connecting { .. }))
     }
 
-    /// Removes a remote that never answered, or has not moved as it has to, and to which no connect waits any more.
+    /// Removes a remote to which no connect waits any more, if it has never answered, or still has to move.
     pub(super) fn drop_if_unwanted(&mut self, id: RemoteId) {
         let held = self.moves.holds(id);
         let unwanted = |it: &Remote| (held || it.connected().is_none()) && it.connects.is_empty();
@@ -425,7 +422,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Removes a remote that the owner does not know.
     pub(super) fn leave(&mut self, id: RemoteId) {
         if let Some(remote) = self.remove_remote(id, (Status::Unreachable, None), false) {
             self.close_link_of(&remote, Close::Now);
@@ -467,10 +463,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Whether so many session packets wait for a remote that it cannot be reading. They cost
-    /// no credits, so an answer to each must not be kept without limit.
+    /// Returns whether so many session packets wait for a remote that it cannot be reading. They cost no credits, so
+    /// answers must not be kept without limit.
     pub(super) fn unread_sessions(&self, from: RemoteId) -> bool {
-        // Packets for our own operations do not count.
+        // Other control packets do not count.
         let most = unread_max(self.controls, UNREAD_ALL);
         let queues = self.remotes.of(from).and_then(Remote::queues);
         queues.is_some_and(|queues| {
@@ -479,11 +475,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// The packets that answer others of the peer's and cost no credits.
+/// Packets that answer the peer's and cost no credits.
 const SESSION_PACKETS: [wire::Kind; 3] =
     [wire::Kind::Connect, wire::Kind::Reply, wire::Kind::Prove];
 
-/// The reason in a reply that refuses, in words.
+/// Returns the reason for a refusal, for the log.
 fn refusal(status: Status) -> &'static str {
     match status {
         Status::BadKey => "connection keys differ",
@@ -496,7 +492,7 @@ fn refusal(status: Status) -> &'static str {
     }
 }
 
-/// A connect's end as the number it has in a reply packet.
+/// Returns a connect's status as its code in a Reply packet.
 fn reply_code(status: Status) -> u32 {
     match status {
         Status::Success => 0,
@@ -508,7 +504,7 @@ fn reply_code(status: Status) -> u32 {
     }
 }
 
-/// The inverse; what it does not know counts as a want of resources.
+/// Returns the status of a code; unknown codes mean a lack of resources.
 fn reply_status(code: u32) -> Status {
     match code {
         0 => Status::Success,

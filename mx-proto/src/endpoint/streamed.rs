@@ -1,16 +1,15 @@
-//! Eager messages that have arrived only in part.
+//! Streamed messages: eager messages that have arrived only in part.
 //!
 //! ```text
-//!   header --begin--> a receive accepts it and has room: Pulling ---> read into its memory --> complete
+//!   header --begin--> a receive matches and is large enough: Pulling ---> read into its memory --> complete
 //!             |
-//!             `---->  none: bytes that its credits cover --------> whole: as any unexpected message
+//!             `---->  otherwise: memory that its credits cover -------> complete: unexpected message
 //! ```
 //!
-//! Matching is done when the header comes, so that the body is written once, into its receive. If
-//! that is cancelled meanwhile, its memory is free at once, and the port drops the rest of the
-//! body.
+//! Matching happens when the header arrives, so that the body is written only once, into its receive. If that receive
+//! is cancelled meanwhile, its memory is free at once, and the port drops the rest of the body.
 //!
-//! Owns: the messages in progress, at most one a link.
+//! Owns: the messages in progress, at most one for each link.
 //! Cost: an entry in a hash table for each.
 
 use super::Endpoint;
@@ -32,17 +31,17 @@ use crate::wire::Header;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// Memory of such messages that came before their receives, for the next ones: to have it mapped and zeroed
-/// anew costs more than the copy.
+/// Spare memory of streamed messages without a receive, for later ones: mapping and zeroing new memory costs more than
+/// the copy.
 #[derive(Debug, Default)]
 pub(super) struct BodyPool(Vec<Vec<u8>>);
 
-/// So many are kept, of [`Config::eager_max`](crate::Config::eager_max) bytes at most.
+/// Maximum number of spare bodies, each of at most [`Config::eager_max`](crate::Config::eager_max) bytes.
 const BODIES_KEPT: usize = 8;
 
 impl BodyPool {
-    /// Memory for a body. What is in it is from an earlier one, if anything, and none of it is read before
-    /// all has been written over.
+    /// Returns memory for a body. It may hold bytes of an earlier body, and none of it is read before all has been
+    /// overwritten.
     fn take(&mut self, len: usize) -> Vec<u8> {
         match self.0.pop() {
             Some(mut body) if body.capacity() >= len => {
@@ -53,7 +52,7 @@ impl BodyPool {
         }
     }
 
-    /// A body has been read.
+    /// Takes back the memory of a body that has been read.
     pub(super) fn give_back(&mut self, body: Vec<u8>) {
         if body.capacity() > SMALL_MAX && self.0.len() < BODIES_KEPT {
             self.0.push(body);
@@ -61,27 +60,24 @@ impl BodyPool {
     }
 }
 
-/// By the link on which they come.
 pub(super) type AllStreamed = HashMap<LinkId, Streamed, RandomState>;
 
-/// A message whose body is coming.
 #[derive(Debug)]
 pub(super) struct Streamed {
     from: RemoteId,
     into: BodyDestination,
 }
 
-/// The destination of the body.
 #[derive(Debug)]
 enum BodyDestination {
-    /// Into the memory of this receive, which is `Pulling`.
+    /// Memory of this receive, which is `Pulling`.
     Receive(RequestId),
-    /// Into the bytes of this unexpected message.
+    /// Bytes of this unexpected message.
     Unexpected(EntryId),
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// The first bytes of a message have come: reads them to where its body belongs. False: that is nowhere.
+    /// Handles the first bytes of a message: matches it and reads them. Returns false if the body has no destination.
     pub(super) fn begin_streamed(&mut self, link: LinkId, header: &Header) -> bool {
         let from = self.remote_on(link);
         // A stranger's message is examined when it is complete.
@@ -113,7 +109,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Matches a message whose sender is known. `Ok(None)`: the link ends, for another reason.
+    /// Matches a message whose sender is known. `Ok(None)`: its session has ended for lack of memory.
     fn match_streamed(
         &mut self,
         from: RemoteId,
@@ -122,7 +118,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let (len, bits) = (header.body_len, MatchBits(header.word));
         let paid = self.received(from, header.aux, cost(len));
         let paid = paid?;
-        // Nothing overtakes an undecided message.
+        // No message may overtake an undecided one.
         if self.unexpected.undecided() == 0 {
             match self.find_receive(from, bits) {
                 MatchResult::Receive(id) if self.ops.record(id.index()).state.room() >= len => {
@@ -131,7 +127,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     self.receive_streamed(id, from, bits, len);
                     return Ok(Some(BodyDestination::Receive(id)));
                 }
-                // It gets what fits when all of it is here.
+                // A receive that is too small gets its part when the whole message has arrived.
                 MatchResult::Receive(id) => self.posted.enter(&mut self.ops, id.index()),
                 MatchResult::Foreign => {
                     self.consumed(from, paid);
@@ -150,7 +146,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         )))
     }
 
-    /// The message goes into this receive, which is in no list.
+    /// Makes this receive, which is in no list, the destination of a message.
     fn receive_streamed(&mut self, id: RequestId, from: RemoteId, bits: MatchBits, len: u32) {
         let record = self.ops.record_mut(id.index());
         record.become_next(|memory| {
@@ -160,7 +156,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.wait_in_order(id, from, now);
     }
 
-    /// Reads more of the body that is arriving on this link. False: it has no place any more.
+    /// Reads more of the body that is arriving on this link. Returns false if its destination no longer exists.
     pub(super) fn read_streamed(&mut self, link: LinkId) -> bool {
         let Self {
             port,
@@ -198,7 +194,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// All of it is there.
+    /// Handles the end of a body: the message is complete.
     pub(super) fn end_streamed(&mut self, link: LinkId, header: &Header) {
         let Some(Streamed { from, into }) = self.streamed.remove(&link) else {
             self.stats.stale += 1;
@@ -217,7 +213,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A message without a receive is complete.
+    /// Handles a complete message that had no receive when it began.
     fn whole(&mut self, link: LinkId, from: RemoteId, id: EntryId) {
         let Some(message) = self.unexpected.get(id) else {
             return;
@@ -252,21 +248,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.keep(id, verdict);
     }
 
-    /// The rest of what is coming on a link never will. The sender of such a message: it is to be lost
-    /// with it.
+    /// Drops the message whose body was arriving on a link. Returns its sender, whose session must end, too.
     pub(super) fn cut(&mut self, link: LinkId) -> Option<RemoteId> {
         Some(self.streamed.remove(&link)?.from)
     }
 
-    /// The sender of a message that has been cut believes that it has arrived: its session ends. The message
-    /// and a receive end with it.
+    /// Ends the session of a sender whose message was cut off, because it believes that the message has arrived. The
+    /// message and its receive end with the session.
     pub(super) fn lose(&mut self, cut: Option<RemoteId>, reason: LinkDown) {
         if let Some(from) = cut {
             self.fail_remote(from, DownReason::Link(reason));
         }
     }
 
-    /// Cuts the message that comes on the link of a remote that is about to go.
+    /// Drops the message that is arriving on the link of a remote about to be removed.
     pub(super) fn cut_all(&mut self, id: RemoteId) {
         if let Some((link, _)) = self.remotes.of(id).and_then(|remote| remote.link) {
             self.streamed.remove(&link);

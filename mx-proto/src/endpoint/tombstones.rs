@@ -1,18 +1,18 @@
-//! Messages whose sender is gone before they were received.
+//! Tombstones: messages whose sender was lost before they were received.
 //!
 //! ```text
-//!   remote fails --> its complete messages get the name of a tombstone  (offers go: their bytes are gone)
+//!   remote fails --> its complete messages get the id of a tombstone  (offers are dropped: their data is lost)
 //!           |           tombstone: the same identity and context, an id of its own, no link
-//!           `------> those that have a turn, or are out, keep its id, which is stale
-//!   the last one is received --> the tombstone goes with the next progress,
-//!                                so that its receiver can still look the sender up
+//!           `------> inbox messages, and a shown one, keep its id, which is stale
+//!   the last one is received --> the next progress removes the tombstone,
+//!                                so that the receiver can still look the sender up
 //! ```
 //!
 //! A tombstone cannot be found by name or sent to: the peer's next life is another remote. Our own
 //! [`Endpoint::disconnect`] leaves no tombstone.
 //!
-//! Owns: the number of such messages. They wait in the same queues as all others, and their credits
-//! are a tombstone of the pool until then.
+//! Owns: the number of such messages. They wait in the same queues as all others, and until they are received the pool
+//! counts their credits as a tombstone's.
 
 use super::Endpoint;
 use crate::flow::Payment;
@@ -24,23 +24,22 @@ use crate::status::Status;
 use crate::time::Clock;
 use crate::unexpected::Stage;
 
-/// Messages without a sender.
 #[derive(Debug, Default)]
 pub(super) struct Tombstones {
     count: usize,
-    /// Tombstones that have lost their last message.
+    /// Tombstones without messages, to be removed by the next progress.
     spent: Vec<RemoteId>,
-    /// The tombstone of the remote which is being dissolved.
+    /// Tombstone of the remote that is being removed; `None` until it has a message.
     pub(super) made: Option<RemoteId>,
 }
 
 impl Tombstones {
-    /// So many have left.
+    /// Subtracts messages that have left.
     pub(super) fn gone(&mut self, left: u32) {
         self.count = self.count.saturating_sub(left as usize);
     }
 
-    /// Whether some have no message any more.
+    /// Returns whether tombstones without messages wait for their removal.
     #[inline]
     pub(super) fn has_spent(&self) -> bool {
         !self.spent.is_empty()
@@ -48,7 +47,7 @@ impl Tombstones {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// The tombstones with that name, of whichever life.
+    /// Returns the tombstones with that name, of all lives.
     pub fn tombstones_of(&self, nic: NicId, endpoint: EndpointId) -> Vec<RemoteId> {
         let remotes = &self.remotes;
         let is_one = |id: &RemoteId| {
@@ -58,21 +57,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         remotes.ids().into_iter().filter(is_one).collect()
     }
 
-    /// Throws away what a sender has left behind when it went.
+    /// Discards the messages of a tombstone.
     pub fn forget_tombstone(&mut self, tombstone: RemoteId) {
         if self.is_tombstone(tombstone) {
             self.remove_remote(tombstone, (Status::Unreachable, None), false);
         }
     }
 
-    /// Whether it is the tombstone of a gone sender.
+    /// Returns whether a remote is a tombstone.
     pub fn is_tombstone(&self, remote: RemoteId) -> bool {
         let remote = self.remotes.of(remote);
         remote.is_some_and(Remote::is_tombstone)
     }
 
-    /// The account of a remote that goes is closed. What is complete of what it has left here stays as
-    /// messages of a tombstone, if `keep` and if there is room, or goes; what is here and has a turn stays.
+    /// Closes the account of a remote that is removed. Complete messages stay as a tombstone's if `keep` and if there
+    /// is room, and are dropped otherwise; complete messages of the inbox always stay.
     pub(super) fn close_account(&mut self, id: RemoteId, keep: bool) {
         let Some(remote) = self.remotes.of(id) else {
             return;
@@ -91,7 +90,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             let in_slot = message.paid.slot().is_some();
             if message.stage == Stage::Out {
-                // It goes when it has been decided; its slot is free now.
+                // A shown message leaves when it has been decided; its slot is free now.
                 if let (Payment::Slot(_), false) = (message.paid, is_tombstone) {
                     self.consumed(id, message.paid);
                     self.unexpected.forgive(it);
@@ -116,7 +115,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
         }
         if !is_tombstone && !self.flow.close(&mut self.remotes, id.index()) {
-            // There is no room for them.
+            // The pool has no room for them.
             for it in in_slots {
                 self.unexpected.forgive(it);
                 self.take_out(it);
@@ -124,7 +123,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A message gets the name of its sender's tombstone.
+    /// Gives a message to the tombstone of its sender.
     fn leave_to_tombstone(&mut self, message: EntryId, id: RemoteId) {
         if self.tombstones.made.is_none() {
             let tombstone = self.remotes.of(id).map(Remote::tombstone);
@@ -140,7 +139,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Records that a message of a tombstone's has been received.
+    /// Records that a message of a tombstone has been received.
     #[cold]
     pub(super) fn tombstone_read(&mut self, tombstone: RemoteId) {
         self.tombstones.gone(1);
@@ -154,7 +153,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Tombstones without messages go.
     #[inline]
     pub(super) fn drop_empty_tombstones(&mut self) {
         while let Some(tombstone) = self.tombstones.spent.pop() {

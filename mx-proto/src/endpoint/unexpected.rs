@@ -1,17 +1,17 @@
-//! The endpoint's side of unexpected messages ([`crate::unexpected`]): keeps them, fetches offered ones, and pays back.
+//! Unexpected messages in the endpoint ([`crate::unexpected`]): keeps them, fetches offered ones, and returns their
+//! credits.
 //!
 //! ```text
-//!   arrives --Verdict--> keep                            finish, fill_early, throw_away: taken out, paid back
-//!                         |                                                  ^
-//!        undecided, small |                         .-- undecided: shown ----+
+//!   arrives --Verdict--> keep                          finish, fill_unexpected: taken out, credits returned
+//!                         |                                               ^
+//!        undecided, small |                         .-- undecided: shown -+
 //!        in a turn, drawn `--> begin_fetch --> end_fetch -- in a turn: next_message
 //! ```
 //!
-//! A fetch is an internal operation: its end is not reported to the owner, and it has the default
-//! word.
+//! A fetch is an internal operation: its end is not reported to the owner, and its owner's data is the default.
 //!
-//! A message's credits are free when it is taken out; if its sender is gone before that, they are a
-//! tombstone of the pool.
+//! A message's credits become free when it is taken out. If its sender is lost before, they are a tombstone's in the
+//! pool.
 
 use super::Endpoint;
 use super::commands::inbound_status;
@@ -27,7 +27,7 @@ use crate::time::{Clock, Instant};
 use crate::timeouts::TimeOuts;
 use crate::unexpected::{Body, Stage, UnexpectedMessage};
 
-/// Memory of the owner's with these bytes in it. `None`: there is none.
+/// Returns memory of the owner filled with these bytes. `None`: the owner has none.
 pub(super) fn filled<O: Owner, B: Source + ?Sized>(owner: &mut O, body: &B) -> Option<O::Memory> {
     let len = body.len();
     let mut memory = owner.memory(len)?;
@@ -37,7 +37,7 @@ pub(super) fn filled<O: Owner, B: Source + ?Sized>(owner: &mut O, body: &B) -> O
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// A message that is in no stage goes where the owner wants it.
+    /// Puts a new message where the owner's verdict wants it.
     pub(super) fn keep(&mut self, id: EntryId, verdict: Verdict) {
         let Some(message) = self.unexpected.get(id) else {
             return;
@@ -70,7 +70,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A message goes into a receive that is in no list.
+    /// Copies a message into a receive that is in no list, or begins to pull it.
     pub(super) fn fill_unexpected(&mut self, op: RequestId, id: EntryId, now: Instant) {
         let Some(message) = self.take_out(id) else {
             return;
@@ -89,8 +89,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.bodies.give_back(data);
     }
 
-    /// A message has been consumed by other means than a receive, or is not wanted. The send of one that was
-    /// only offered ends with `told`.
+    /// Removes a message that has been consumed by other means than a receive, or is not wanted. If it was offered, its
+    /// send ends with `told`.
     pub(super) fn finish(&mut self, id: EntryId, told: Status) {
         if let Some(message) = self.take_out(id)
             && let Some(send_id) = message.send_id
@@ -99,7 +99,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Takes a message out, wherever it is: it takes no more room here. Its sender does not learn of it.
+    /// Removes a message in any stage and returns its credits. The sender is not told.
     pub(super) fn take_out(&mut self, id: EntryId) -> Option<UnexpectedMessage<O::Memory>> {
         let turn = self
             .unexpected
@@ -113,7 +113,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Some(message)
     }
 
-    /// A message takes no more room here.
+    /// Returns the credits of a message that has been taken out.
     pub(super) fn pay_back(&mut self, message: &UnexpectedMessage<O::Memory>) {
         if message.drawn != 0 {
             self.flow.undraw(message.drawn);
@@ -124,7 +124,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// So many more of a turn's can be had, and what comes behind them may be fetched.
+    /// Tells the owner that `count` more messages of a turn are ready. Messages behind them may be fetched now.
     pub(super) fn on_ready(&mut self, turn: u32, count: u32) {
         for _ in 0..count {
             self.owner.ready(turn);
@@ -134,8 +134,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Begins to fetch the bytes of a message, for `drawn` credits. False: there is no memory for it, or for
-    /// an operation.
+    /// Begins to fetch the data of a message, for which `drawn` credits have been drawn. Returns false if there is no
+    /// memory for the data, or no room for an operation.
     pub(super) fn begin_fetch(&mut self, id: EntryId, drawn: u32, now: Instant) -> bool {
         let Some(message) = self.unexpected.get(id).filter(|_| self.ops.has_room()) else {
             return false;
@@ -144,7 +144,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let mut offer = message.offer();
         let mut timeouts = self.timeouts;
         if message.stage == Stage::Undecided {
-            // What is only to be shown is not read from remote memory.
+            // The data of a message that is only shown is not read from remote memory.
             (offer.1, timeouts) = (None, TimeOuts::NONE);
         }
         let Some(memory) = self.owner.memory(length as usize) else {
@@ -164,7 +164,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// A fetch is over. A message that cannot be had stays only if it is undecided.
+    /// Handles the end of a fetch. A message whose data cannot be had stays only if it is undecided.
     pub(super) fn end_fetch(&mut self, op: RequestId, fetch: Fetch, status: Status) {
         if fetch == Fetch::ACCESS {
             return self.end_access(op);
@@ -199,7 +199,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The bytes of a message are not wanted any more, if they are on their way. One that has a turn goes.
+    /// Stops a fetch in progress. A message of the inbox is dropped with it.
     pub(super) fn stop_fetch(&mut self, id: EntryId) {
         if let Some(op) = self.unexpected.get(id).and_then(UnexpectedMessage::fetch) {
             self.complete(op, Status::Cancelled, 0);

@@ -1,7 +1,7 @@
-//! Remotes as tools show them.
+//! Views of remotes, for tools.
 //!
 //! ```text
-//!   place 0 .. view_places --> Remote --> RemoteView     copies of a few words, no list is walked
+//!   slot 0 .. view_places --> Remote --> RemoteView     copies of a few words, no list is walked
 //! ```
 
 use super::Endpoint;
@@ -13,46 +13,45 @@ use crate::remote::{Remote, RemoteState, Tx};
 use crate::time::Clock;
 use std::time::Duration;
 
-/// A remote at one moment.
+/// State of a remote at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteView {
-    /// The interface it goes under.
+    /// Interface under which the remote is known.
     pub nic: NicId,
-    /// Its number.
+    /// Endpoint number of the remote on that interface.
     pub endpoint: EndpointId,
-    /// The state of the association.
+    /// State of the association.
     pub phase: Phase,
-    /// The link that messages take.
+    /// Link that carries messages; `None` if there is none now.
     pub link: Option<LinkId>,
-    /// Operations with it that have not completed.
+    /// Number of operations with the remote that have not completed.
     pub operations: u32,
-    /// Sends of which nothing has gone yet.
+    /// Number of sends of which nothing has been sent yet.
     pub queued: u32,
-    /// Differs as soon as the operation that has been under way the longest is another one. 0: there is none.
+    /// Id of the oldest operation in progress, so it changes when that one ends; 0: there is none.
     pub oldest: u64,
-    /// Credits that it lends us and that are not in use.
+    /// Free credits that the remote lends to this endpoint.
     pub credits: u32,
-    /// The longest time that a message that goes with its data has waited for its link or for credits, since the
-    /// peer was connected.
+    /// Longest time that an eager message has waited for its link or for credits since the session began.
     pub longest_wait: Duration,
 }
 
-/// The state of the association with a remote, and the obstacle to its sends.
+/// State of the association with a remote, and the obstacle to its sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Phase {
     /// The remote has not answered our call.
     Connecting = 1,
-    /// Messages can go.
+    /// Messages can be sent.
     Connected = 2,
-    /// Its link takes nothing at present.
+    /// The remote's link has no room at present.
     LinkFull = 3,
     /// The remote lends too few credits for the first send.
     NoCredits = 4,
 }
 
 impl Phase {
-    /// The inverse of `as u8`.
+    /// Returns the phase of a number made with `as u8`; `None` for any other number.
     pub fn from_word(word: u8) -> Option<Self> {
         let all = [
             Self::Connecting,
@@ -65,12 +64,13 @@ impl Phase {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// The end of the places that [`Self::view_at`] has remotes at.
+    /// Returns the end of the slots at which [`Self::view_at`] may find remotes.
     pub fn view_places(&self) -> u32 {
         self.remotes.places_end()
     }
 
-    /// The remote at that place. `None`: there is none, or only the name of one that has gone.
+    /// Returns the view of the remote at a slot. `None`: the slot is empty or holds a tombstone, or the remote has no
+    /// link.
     pub fn view_at(&self, place: u32) -> Option<RemoteView> {
         let remotes = &self.remotes;
         let remote = remotes.of(remotes.at(place)?)?;
@@ -98,7 +98,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         })
     }
 
-    /// The links that carry the data of large messages to the remote at that place, beside that of its view.
+    /// Returns the data links of the remote at a slot, which carry large messages beside the link in its view.
     pub fn data_links_at(&self, place: u32) -> impl Iterator<Item = LinkId> {
         let remotes = &self.remotes;
         let remote = remotes.at(place).and_then(|id| remotes.of(id));

@@ -6,12 +6,12 @@
 //!   on_challenge <--- Challenge(who, nonce, proof)
 //!      | right: the link is proven                  | on_prove
 //!      `----------------------- Prove(proof) -----> right: admitted
-//!   wrong: distrusted, left                         wrong: refused, closed
+//!   wrong: distrusted, dropped                      wrong: refused, closed
 //! ```
 //!
-//! On a link begun here only a refusal is accepted before a right Challenge.
+//! On a link that we began, only a refusal is accepted before a right Challenge.
 //!
-//! Owns: what has been proven on links, the count of nonces.
+//! Owns: identities that have proven the secret, and the count of nonces.
 //! Cost: nothing without a secret, and nothing once a link is proven.
 
 use super::Introduction;
@@ -30,20 +30,19 @@ use crate::wire::{self, ChallengeBody, HELLO_LEN, Header, Hello};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// Challenges of our calls.
 #[derive(Debug, Default)]
 pub(in crate::endpoint) struct Challenges {
-    /// The identity that has proven the secret on a link, until its hello comes there.
+    /// Identity that has proven the secret on a link, until its hello arrives there.
     vouched: HashMap<LinkId, Identity, RandomState>,
-    /// The number of the last nonce.
+    /// Number of the last nonce.
     nonces: u64,
-    /// The interfaces that we have called in vain.
+    /// Logged failures, by the interface called.
     distrusted: LogLimit<NicId>,
 }
 
 impl Challenges {
-    /// Whether a hello on a link that we have begun is from the endpoint that has proven the secret
-    /// there. `settled`: the proof is not needed any more.
+    /// Returns whether a hello on a link that we began is from the endpoint that has proven the secret there.
+    /// `settled`: the proof is not needed any more.
     pub(in crate::endpoint) fn vouches(
         &mut self,
         link: LinkId,
@@ -57,7 +56,7 @@ impl Challenges {
         right
     }
 
-    /// A link is no more.
+    /// Forgets a link that is down or about to be closed.
     #[inline]
     pub(in crate::endpoint) fn forget(&mut self, link: LinkId) {
         self.vouched.remove(&link);
@@ -65,7 +64,7 @@ impl Challenges {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Asks a stranger for the site's secret.
+    /// Asks a stranger to prove that it knows the site's secret.
     pub(super) fn challenge(&mut self, link: LinkId, mut introduction: Introduction) {
         self.challenges.nonces += 1;
         introduction.challenge = (self.challenges.nonces, self.port.binding(link));
@@ -73,8 +72,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.send_challenge(link);
     }
 
-    /// Sends the challenge of an introduction on that link, if there is one and it has not been sent yet. Where there is no
-    /// room for it, it goes when there is.
+    /// Sends the challenge of the introduction on a link, if one waits to be sent. If the link has no room, the
+    /// challenge is sent when there is room.
     pub(in crate::endpoint) fn send_challenge(&mut self, link: LinkId) {
         let challenged = self.introductions.challenged.get(&link);
         let challenged = challenged.filter(|introduction| !introduction.asked);
@@ -98,7 +97,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// A stranger answers that.
+    /// Handles a stranger's answer to the challenge.
     pub(in crate::endpoint) fn on_prove(&mut self, link: LinkId, proof: &[u8]) {
         let asked = self.introductions.take(link);
         let (Some(secret), Some(introduction)) = (&self.config.secret, asked) else {
@@ -114,7 +113,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.turn_away(link, introduction, Status::BadSecret, Rejection::Secret);
     }
 
-    /// The peer that we connected to sends a challenge.
+    /// Handles the challenge of a peer that we called.
     pub(in crate::endpoint) fn on_challenge(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
         if self.unread_sessions(from) {
             return self.violation(link, Violation::UnreadQuestions);
@@ -125,7 +124,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.answer_challenge(link, from, &body);
     }
 
-    /// Handles the peer's proof that it knows the secret.
+    /// Checks the peer's proof that it knows the secret, and answers with ours.
     fn answer_challenge(&mut self, link: LinkId, from: RemoteId, body: &ChallengeBody) {
         let binding = self.port.binding(link);
         let Some(remote) = self.remotes.of(from) else {
@@ -158,14 +157,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.push_control(from, header, &proof);
     }
 
-    /// May what comes on this link of a remote's be believed, as far as the site's secret goes?
+    /// Returns whether packets on this link of a remote may be believed, as far as the site's secret goes.
     #[inline]
     pub(in crate::endpoint) fn trusts(&self, link: LinkId, from: RemoteId) -> bool {
         let proven = |remote: &Remote| remote.state_of(link) >= Some(LinkState::Proven);
         self.config.secret.is_none() || self.remotes.of(from).is_some_and(proven)
     }
 
-    /// Our connect has reached a peer without the site's secret.
+    /// Ends a remote that we called and that does not know the site's secret.
     #[cold]
     pub(in crate::endpoint) fn distrust(
         &mut self,
@@ -178,7 +177,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.fail_remote(from, DownReason::Secret);
     }
 
-    /// Says what to do about the secret, once for each interface called and then ever more rarely.
+    /// Logs how to fix the secret: once for each interface called, and then ever more rarely.
     pub(in crate::endpoint) fn log_distrust(
         &mut self,
         who: Option<Identity>,
@@ -202,7 +201,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 }
 
-/// A caller's words. Key and greeting are no part of them: a link has one proof, and may have several of each.
+/// Returns the caller's part of the transcript. Key and greeting are left out, because a link has one proof and may
+/// have several of each.
 fn caller(hello: &Hello) -> [u8; HELLO_LEN] {
     Hello {
         key: 0,

@@ -1,15 +1,15 @@
-//! Reasons for refusing a peer that connected, and for leaving one that we connected to.
+//! Reasons for refusing a peer that called, and for dropping a peer that we called.
 
 use crate::wire::VERSION;
 use std::fmt;
 
-/// A peer that connected is refused. Its texts say what each one is.
+/// Reason for refusing a peer that called; the texts below explain each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::endpoint) enum Rejection {
     Unproven,
     Relayed,
     Key,
-    /// Its version, and the oldest that it understands.
+    /// The peer's version, and the oldest version that it understands.
     Version(u16, u16),
     Secret,
     Silent,
@@ -45,7 +45,7 @@ impl fmt::Display for Rejection {
     }
 }
 
-/// A peer that we connected to has not proven the site's secret. Its texts say how.
+/// Reason for distrusting a peer that we called; the texts below explain each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::endpoint) enum Distrust {
     Unasked,
