@@ -1,64 +1,63 @@
-//! The credits that one remote lends us.
+//! Borrower: the credits that one remote lends to this endpoint.
 //!
 //! ```text
 //!   sent ................ allowed            running totals, modulo 2^32
 //!     |<----- free ------->|
-//!     |<- low ->|                            the least that was free in this epoch of the lender's, and
-//!                                            in the one before: what was never needed
+//!     |<- low ->|                            least that was free in this epoch of the lender, and
+//!                                            in the one before: credits that were never needed
 //!
-//!   Free --- means: no, wanted: some ---> Short --- a header allows more ---> Free
+//!   enough --- payment: None; a header requests more ---> short --- a header allows more ---> enough
 //! ```
 //!
-//! A message is paid for when it is sent, or when it is copied and reported complete; so a send
-//! cancelled before that costs nothing, and a copy always has its credits. A Revoke gets the
-//! credits that were not needed in two epochs, and none while messages wait.
+//! A message is paid for when it is sent, or when it is copied and reported complete. A send cancelled before that
+//! costs nothing, and a copy always has its credits. A Revoke gets the credits that were not needed for two epochs, and
+//! none while messages wait.
 //!
-//! A header requests credits when twice as many are wanted as were requested since the lender's
-//! epoch began; so a lasting want is renewed once an epoch.
+//! A header requests credits when at least twice as many are missing as were last requested in the lender's epoch. A
+//! lasting shortage is therefore reported once an epoch.
 //!
-//! Totals from the lender need no check here: if it allows too much, messages are only sent
-//! earlier.
+//! Totals from the lender need no check here: if it allows too much, messages are only sent earlier.
 //!
-//! Cost: 24 bytes a remote; `means` and `pay` together are a subtraction, a comparison, a minimum and
+//! Cost: 24 bytes for each remote; `payment` and `pay` together are a subtraction, a comparison, a minimum and
 //! an addition.
 
 use super::credit_fields::{CreditFields, Payment};
 use super::slots::{Lane, Slots};
 
-/// The credits one remote has lent us. The default is one that has lent us none: there are its slots.
+/// Credits that one remote lends to this endpoint. The default has no credits, only the slots.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Borrower {
-    /// Running totals: the credits that our messages may have cost, and those that they have.
+    /// Running total of the credits that our messages may cost; `sent`: that they have cost.
     allowed: u32,
     sent: u32,
-    /// The least that was free: in the epoch before, and in this one. Neither is above what is free.
+    /// Least number of free credits in the previous epoch, and in this one; neither exceeds `free`.
     low: [u32; 2],
-    /// The credits requested in this epoch and not lent at once.
+    /// Credits last requested in this epoch and not granted at once; 0: none.
     said: u32,
-    /// The lender's, as it was last told.
+    /// Epoch of the lender, as it was last reported.
     epoch: u8,
-    /// Messages that went in slots, and those the remote has taken.
+    /// Messages sent in slots; `slots_taken`: those that the remote has taken.
     slots_sent: Slots,
     slots_taken: Slots,
     answer: Answer,
 }
 
-/// The remote's answer to a request for credits, as far as it counts.
+/// State of the answer to a request for credits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Answer {
     /// The remote has not been asked since it last allowed more.
     #[default]
     None,
-    /// The remote has been asked, and has not answered.
+    /// The remote has been asked and has not answered.
     Awaited,
-    /// The remote has been asked, but has allowed more meanwhile: its answer is not for the next request.
+    /// The remote has been asked, but has allowed more meanwhile, so its answer does not concern the next request.
     Outrun,
-    /// The remote has answered, and allowed no more: for now there are none.
+    /// The remote has answered without allowing more: no credits for now.
     Refused,
 }
 
 impl Borrower {
-    /// The remote said, when it introduced itself or answered, what it lends us first.
+    /// Makes the account with the credits that the remote lent in its hello.
     pub fn open(opening: u32) -> Self {
         let allowed = opening.min(WANTED_MAX);
         Self {
@@ -68,14 +67,14 @@ impl Borrower {
         }
     }
 
-    /// Credits that may be used now.
+    /// Returns the number of credits that may be used now.
     #[inline]
     pub fn free(&self) -> u32 {
         self.allowed.wrapping_sub(self.sent)
     }
 
-    /// The way to pay for a message that costs `cost`, if there is one: credits, or else, if it
-    /// costs one, the slot of its lane. An announcement costs one.
+    /// Returns how to pay for a message that costs `cost`: with credits, or with the slot of its lane if it costs one.
+    /// An announcement costs one. `None`: it must wait.
     #[inline]
     pub fn payment(&self, cost: u32, lane: Lane) -> Option<Payment> {
         if cost <= self.free() {
@@ -90,7 +89,7 @@ impl Borrower {
         free.then_some(Payment::Slot(lane))
     }
 
-    /// The message has left, or been copied. To be called with what [`Self::payment`] has just given.
+    /// Pays for a message that has been sent or copied, with the payment that [`Self::payment`] has just returned.
     #[inline(always)]
     pub fn pay(&mut self, paid: Payment) {
         match paid {
@@ -103,8 +102,8 @@ impl Borrower {
         }
     }
 
-    /// The credits to request in the next header, if all waiting messages, including that of this
-    /// header, cost `waiting`; 0 if nothing new is wanted.
+    /// Returns the credits to request in the next header, if all waiting messages, including that of this header, cost
+    /// `waiting`; 0 if no request is due.
     #[inline(always)]
     pub fn wanted(&self, waiting: u32) -> u32 {
         if waiting <= self.free() {
@@ -114,12 +113,12 @@ impl Borrower {
         if missing >= 2 * self.said { missing } else { 0 }
     }
 
-    /// True if there is a request: it is worth a packet of its own if no other can be sent.
+    /// Returns whether a request is due, which is worth a packet of its own if no other can be sent.
     pub fn asks(&self, waiting: u32) -> bool {
         self.wanted(waiting) > 0
     }
 
-    /// True if an answer is to be asked for, as more credits may come with it.
+    /// Returns whether to ask the remote for an answer, because more credits may come with it.
     pub fn awaits_answer(&mut self) -> bool {
         let first = self.answer == Answer::None;
         if first {
@@ -128,7 +127,7 @@ impl Borrower {
         first
     }
 
-    /// The remote has answered. True if what waits may go on: be announced, or asked for.
+    /// Handles the remote's answer. Returns true if waiting messages may go on: be announced, or ask again.
     pub fn on_answer(&mut self) -> bool {
         self.answer = match self.answer {
             Answer::Awaited => Answer::Refused,
@@ -138,12 +137,12 @@ impl Borrower {
         true
     }
 
-    /// True if there is nothing to wait for.
+    /// Returns whether the remote has answered that it has no more credits for now.
     pub fn is_refused(&self) -> bool {
         self.answer == Answer::Refused
     }
 
-    /// A header that said so has left.
+    /// Records that a header with this request has been sent.
     #[inline(always)]
     pub fn on_said(&mut self, wanted: u32) {
         if wanted > 0 {
@@ -152,7 +151,7 @@ impl Borrower {
         }
     }
 
-    /// A header of the remote's. True when more may be sent than before.
+    /// Applies the credit fields of the remote's header. Returns true if more may be sent than before.
     #[inline]
     pub fn on_credit_fields(&mut self, fields: &CreditFields) -> bool {
         let updated = fields.epoch != self.epoch || fields.slots != self.slots_taken;
@@ -160,11 +159,11 @@ impl Borrower {
         if fields.credit == self.allowed {
             return freed;
         }
-        // Totals only grow: anything else is older, or no sense.
+        // Totals only grow: any other value is older, or invalid.
         let free = fields.credit.wrapping_sub(self.sent);
         let more = free > self.free() && free <= WANTED_MAX;
         if more {
-            // All that was wanted has come at once: as much may be wanted again.
+            // All requested credits have come at once, so as many may be requested again.
             if free - self.free() >= self.said {
                 self.said = 0;
             }
@@ -177,14 +176,14 @@ impl Borrower {
         more || freed
     }
 
-    /// True when a slot is free again.
+    /// Applies a new epoch or new slots. Returns true if a slot is free again.
     #[cold]
     fn on_update(&mut self, fields: &CreditFields) -> bool {
         let free = self.free();
         match fields.epoch.wrapping_sub(self.epoch) {
             0 => {}
             1 => (self.low, self.said) = ([self.low[1], free], 0),
-            // A remote that is not told for a whole epoch has not sent enough to be told.
+            // A remote that was told of no change for a whole epoch has sent little.
             _ => (self.low, self.said) = ([free; 2], 0),
         }
         self.epoch = fields.epoch;
@@ -193,8 +192,8 @@ impl Borrower {
         freed
     }
 
-    /// The remote asks for so many back, while messages that cost `waiting` wait to go there. Returns
-    /// the number that it gets, 0 too.
+    /// Handles a Revoke of `asked` credits, while messages that cost `waiting` are queued for the remote. Returns the
+    /// number given back, perhaps 0.
     pub fn give_back(&mut self, asked: u32, waiting: u32) -> u32 {
         if waiting > 0 {
             return 0;
@@ -206,13 +205,13 @@ impl Borrower {
     }
 }
 
-/// The largest request that fits a header. No lender allows so many at once, which distinguishes an
-/// older total from a newer one.
+/// Largest request that fits a header. No lender allows more at once, which distinguishes an older total from a newer
+/// one.
 pub const WANTED_MAX: u32 = (1 << 24) - 1;
 
 #[cfg(test)]
 impl Borrower {
-    /// The borrower with totals that are larger by `by`.
+    /// Returns the borrower with totals larger by `by`.
     pub(super) fn shifted(self, by: u32) -> Self {
         Self {
             allowed: self.allowed.wrapping_add(by),
@@ -285,7 +284,8 @@ mod tests {
         assert!(us.is_refused(), "no more than before");
         us.on_credit_fields(&credit_fields(2, 1, 0));
         assert!(!us.is_refused());
-        // Credits that come before the answer are one, and what comes then is not for the next request.
+        // Credits that come before the answer are an answer themselves, and the late answer does not concern the next
+        // request.
         assert!(us.awaits_answer());
         us.on_credit_fields(&credit_fields(3, 1, 0));
         assert!(!us.awaits_answer() && !us.is_refused());
@@ -298,7 +298,7 @@ mod tests {
         let mut us = Borrower::open(100);
         spend(&mut us, 60);
         us.on_credit_fields(&credit_fields(160, 0, 0));
-        // 40 were free at the least in this epoch, 100 in the one before.
+        // At least 40 were free in this epoch, and 100 in the one before.
         assert_eq!(us.give_back(10, 1), 0, "something waits");
         assert_eq!(us.give_back(10, 0), 10);
         us.on_credit_fields(&credit_fields(160, 1, 0));

@@ -1,31 +1,31 @@
-//! The credit fields of every header, and the payment of one message.
+//! Credit fields of every header, and the payment for one message.
 //!
 //! ```text
-//!   byte 1   epoch (8)                     the sender's, as a lender
-//!   24..28   credit (32)                   running total that the other side may have used
-//!   28..32   slots (2 x 4) | wanted (24)   slot messages received; credits requested, once an epoch
-//!   aux      of an Eager or Offer: bit 0 or 1 when it came in the slot of the matched or unexpected lane
+//!   byte 1   epoch (8)                     of the sender, as a lender
+//!   24..28   credit (32)                   running total that the other side's messages may have cost
+//!   28..32   slots (2 x 4) | wanted (24)   slot messages taken; credits requested, once an epoch
+//!   aux      of an Eager or Offer: bit 0 or 1 if it came in the slot of the matched or unexpected lane
 //! ```
 
 use super::borrower::WANTED_MAX;
 use super::slots::{Lane, Slots};
 use crate::status::Violation;
 
-/// The part of a header about credits.
+/// Credit fields of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CreditFields {
-    /// Running total of the credits that the other side's messages may have cost.
+    /// Running total of the credits that the receiver's messages may have cost.
     pub credit: u32,
-    /// Its messages in slots that have been taken.
+    /// Counts of the receiver's slot messages that the sender has taken.
     pub slots: Slots,
-    /// Our epoch, as a lender.
+    /// Epoch of the sender, as a lender.
     pub epoch: u8,
-    /// Credits that we miss; 0: nothing new.
+    /// Credits that the sender requests; 0: no request.
     pub wanted: u32,
 }
 
 impl CreditFields {
-    /// The words of a header, and its byte for the epoch.
+    /// Returns two words of a header and its byte for the epoch.
     #[inline]
     pub fn words(&self) -> (u32, u32, u8) {
         let wanted = self.wanted.min(WANTED_MAX);
@@ -36,7 +36,7 @@ impl CreditFields {
         )
     }
 
-    /// The inverse.
+    /// Returns the fields in two words of a header and its byte for the epoch.
     #[inline]
     pub fn from_words(credit: u32, more: u32, epoch: u8) -> Self {
         Self {
@@ -48,18 +48,18 @@ impl CreditFields {
     }
 }
 
-/// The payment of a message.
+/// Payment for a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Payment {
-    /// By so many credits.
+    /// Number of credits.
     Credits(u32),
-    /// The message is in the slot of this lane.
+    /// The slot of this lane.
     Slot(Lane),
 }
 
 impl Payment {
-    /// The payment of a message that arrived: `aux` of its header, and what it costs by its length (an announced
-    /// one 1).
+    /// Returns the payment of an arrived message, from `aux` of its header and the cost of its length (1 for an
+    /// announcement).
     #[inline]
     pub fn of(aux: u32, cost: u32) -> Result<Self, Violation> {
         if Self::is_in_credits(aux) {
@@ -68,7 +68,7 @@ impl Payment {
         Self::in_slot(aux & 3, cost)
     }
 
-    /// Whether [`Self::of`] that `aux` are credits.
+    /// Returns whether `aux` means a payment in credits.
     #[inline]
     pub fn is_in_credits(aux: u32) -> bool {
         aux & 3 == 0
@@ -83,7 +83,7 @@ impl Payment {
         }
     }
 
-    /// The slot, if it is in one.
+    /// Returns the slot, if the message was sent in one.
     #[inline]
     pub fn slot(self) -> Option<Lane> {
         match self {
@@ -92,7 +92,7 @@ impl Payment {
         }
     }
 
-    /// The inverse: bits of `aux`.
+    /// Returns the bits of `aux` for this payment.
     #[inline]
     pub fn aux(self) -> u32 {
         match self {

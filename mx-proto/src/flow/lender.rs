@@ -1,4 +1,4 @@
-//! The credits lent to one remote.
+//! Lender: the credits lent to one remote.
 //!
 //! ```text
 //!   taken ........ arrived ........ told ........ taken + credit limit       running totals, modulo 2^32
@@ -6,39 +6,38 @@
 //!     |<------------------- credit limit --------------->|                   what the pool counts
 //! ```
 //!
-//! *Unused* credits the remote may spend at any time; *waiting* ones are in its messages here;
-//! *due* ones it has yet to be told of, as many as may be on their way at once. The remote's own
-//! count of unused lags behind by those on their way, and is never ahead. Messages in slots are not
-//! counted here.
+//! The remote may spend *unused* credits at any time. *Waiting* credits are held by its messages here. *Due* credits
+//! have yet to be announced to it, as far as the limit on credits in flight allows. The remote's own count of unused
+//! credits may lag behind, but is never ahead. Messages in slots are not counted here.
 //!
 //! Out of scope: the pool, other remotes; [`super::Flow`] keeps them consistent.
 //!
-//! Cost: 32 bytes a remote. `arrive` is a subtraction, a comparison and an addition.
+//! Cost: 32 bytes for each remote. `arrive` is a subtraction, a comparison and an addition.
 
 use super::credit_fields::Payment;
 use super::lists::Lists;
 use super::slots::{Lane, Slots};
 use crate::status::Violation;
 
-/// The account of one remote. The default is one that has been lent nothing, and is not open.
+/// Account of one remote. The default has no credits and is not open.
 #[derive(Clone, Copy, Debug)]
 pub struct Lender {
-    /// Running totals: credits it has been told of, those of its messages and Returns, and those of
-    /// received ones.
+    /// Running total of the credits the remote has been told of. `arrived`: those of its messages and Returns; `taken`:
+    /// those of messages that have been received or dropped.
     pub(super) told: u32,
     pub(super) arrived: u32,
     pub(super) taken: u32,
-    /// Neighbours in its list; see `lists`.
+    /// Neighbours in the remote's list; see `lists`.
     pub(super) before: u32,
     pub(super) next: u32,
     pub(super) credit_limit: u16,
-    /// The credits it requests besides; not 0 exactly while it is in a list of those that want.
+    /// Further credits that the remote requests; 0 unless it is in a list of remotes that wait.
     pub(super) wanted: u16,
-    /// A Revoke for so many is under way.
+    /// Credits in a Revoke that has not been answered; 0: none.
     pub(super) asked: u16,
-    /// The epoch, modulo 2^16, in which a message of its last came, or a request.
+    /// Epoch, modulo 2^16, of the remote's last message or request.
     pub(super) used: u16,
-    /// Its messages in slots that have been taken, and what it has been told of that.
+    /// Counts of slot messages that have been taken; `slots_told`: as last told to the remote.
     slots_taken: Slots,
     slots_told: Slots,
     pub(super) place: AccountList,
@@ -46,21 +45,20 @@ pub struct Lender {
     kept: u8,
 }
 
-/// The list that an account is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum AccountList {
-    /// Quiet, with more than the minimum; front: longest not used.
+    /// Does not wait, has more than the minimum; front: longest not used.
     Above,
-    /// Quiet, with some.
+    /// Does not wait, has the minimum or less.
     Within,
-    /// Has its share, and wants more; front: longest waiting.
+    /// Has its share and waits for more; front: longest waiting.
     Wanting,
-    /// Has some, less than its share, and wants more.
+    /// Has less than its share and waits for more.
     Short,
-    /// Has none and wants some.
+    /// Has nothing and waits for credits.
     Poor,
-    /// None: it has nothing, or is being asked.
+    /// In no list: the remote has nothing, or has been sent a Revoke.
     Nowhere,
 }
 
@@ -85,7 +83,7 @@ impl Default for Lender {
 }
 
 impl Lender {
-    /// The account of a remote that has been told this credit limit, and has used nothing since that epoch.
+    /// Makes the account of a remote that has been told this credit limit and last used credits in epoch `used`.
     pub(super) fn open(credit_limit: u16, used: u16) -> Self {
         Self {
             told: credit_limit.into(),
@@ -95,46 +93,45 @@ impl Lender {
         }
     }
 
-    /// Credits that have been lent to it, wherever they are.
+    /// Returns the credits lent to the remote.
     pub fn credit_limit(&self) -> u32 {
         self.credit_limit.into()
     }
 
-    /// Credits of the limit that messages hold which wait here.
+    /// Returns the credits of the limit that waiting messages hold.
     #[inline]
     pub fn waiting(&self) -> u32 {
         self.arrived.wrapping_sub(self.taken)
     }
 
-    /// Credits of the limit that the remote may use at any time.
+    /// Returns the credits of the limit that the remote may use at any time.
     #[inline]
     pub fn unused(&self) -> u32 {
         self.told.wrapping_sub(self.arrived)
     }
 
-    /// Credits of the limit that the remote has not been told of.
+    /// Returns the credits of the limit that the remote has not been told of.
     #[inline]
     pub fn due(&self) -> u32 {
         let most = self.taken.wrapping_add(self.credit_limit.into());
         most.wrapping_sub(self.told)
     }
 
-    /// The credits it requests besides and waits for.
+    /// Returns the further credits that the remote requests.
     pub fn wanted(&self) -> u32 {
         self.wanted.into()
     }
 
-    /// Whether the remote has been asked for credits in this epoch, and has not answered.
+    /// Returns whether the remote has been sent a Revoke and has not answered.
     pub fn is_asked(&self) -> bool {
         self.asked > 0
     }
 
-    /// Messages of its in slots that wait here.
+    /// Returns the number of the remote's slot messages that wait here.
     pub fn in_slots(&self) -> u32 {
         self.kept.count_ones()
     }
 
-    /// A message came.
     #[inline]
     pub(super) fn arrive(&mut self, paid: Payment) -> Result<(), Violation> {
         match paid {
@@ -147,8 +144,8 @@ impl Lender {
         }
     }
 
-    /// A slot is free again when its remote has been told so: a remote that reads nothing has one
-    /// message.
+    /// Books a message that arrived in a slot. A slot is free again only when its remote has been told so, so a remote
+    /// that reads nothing has one message.
     #[cold]
     fn arrive_in(&mut self, lane: Lane) -> Result<(), Violation> {
         let bit = 1 << lane as u8;
@@ -159,7 +156,7 @@ impl Lender {
         Ok(())
     }
 
-    /// Records that a message of the remote is over.
+    /// Books the end of a message: it has been received or dropped.
     #[inline]
     pub(super) fn take(&mut self, paid: Payment) {
         match paid {
@@ -175,45 +172,45 @@ impl Lender {
         }
     }
 
-    /// The credits it could be told of, if one remote may have so many on their way at once.
+    /// Returns the credits that the remote could be told of, if each remote may have `at_once` in flight.
     #[inline]
     pub(super) fn tellable(&self, at_once: u32) -> u32 {
         self.due().min(at_once.saturating_sub(self.unused()))
     }
 
-    /// The total for a header that leaves now, and the slots.
+    /// Returns the total and the slot counts for a header that is sent now.
     #[inline]
     pub(super) fn total(&self, at_once: u32) -> (u32, Slots) {
         let total = self.told.wrapping_add(self.tellable(at_once));
         (total, self.slots_taken)
     }
 
-    /// The totals of the header before.
+    /// Returns the totals of the previous header.
     pub(super) fn same_total(&self) -> (u32, Slots) {
         (self.told, self.slots_told)
     }
 
-    /// A header that says so has left.
+    /// Records that a header with these totals has been sent.
     #[inline(always)]
     pub(super) fn on_told(&mut self, total: u32, slots: Slots) {
         (self.told, self.slots_told) = (total, slots);
     }
 
-    /// True if the remote should be told at once, by a packet of its own: more is due than it has
-    /// unused, and that is little; or a slot is free again.
+    /// Returns whether to tell the remote at once, in a packet of its own: more is due than it has unused, and that is
+    /// little; or a slot is free again.
     #[inline]
     pub(super) fn is_overdue(&self, at_once: u32) -> bool {
         self.slots_told != self.slots_taken
             || (self.due() > self.unused() && self.has_little(at_once))
     }
 
-    /// True if it has few unused credits, compared with those that may be in flight.
+    /// Returns whether the remote has few unused credits, compared with those that may be in flight.
     #[inline]
     pub(super) fn has_little(&self, at_once: u32) -> bool {
         self.unused() < at_once / 4
     }
 
-    /// Has nothing come of it for so many epochs, when this is the number of the present one?
+    /// Returns whether the remote has sent nothing for this many epochs; `epoch` is the present one.
     #[inline]
     pub(super) fn is_idle_for(&self, epochs: u16, epoch: u16) -> bool {
         epoch.wrapping_sub(self.used) >= epochs
@@ -245,7 +242,7 @@ mod tests {
             assert!(them.in_slots() == 2 && !them.is_overdue(80));
             them.take(Payment::Slot(Lane::Unexpected));
             assert!(them.is_overdue(80));
-            // Before it is told it is not free again.
+            // Until the remote is told, the slot is not free again.
             assert_eq!(them.same_total(), (0, them.slots_told));
             let early = them.arrive(Payment::Slot(Lane::Unexpected));
             assert_eq!(early, Err(Violation::NoSlot));

@@ -1,10 +1,10 @@
-//! Lists of remotes, in the order in which they are asked for credits or lent some.
+//! Lists of remotes, in the order in which they are sent a Revoke or lent credits.
 //!
 //! ```text
-//!   Above    more than the minimum         front: longest not used     asked first
-//!   Within   the minimum or less           front: longest not used     asked when a remote has none
-//!   Wanting  its share, and wants more     front: longest waiting      served last
-//!   Short    less than that                front: longest waiting      served second
+//!   Above    more than the minimum         front: longest not used     revoked first
+//!   Within   the minimum or less           front: longest not used     revoked when a remote has none
+//!   Wanting  its share, and waits for more front: longest waiting      served last
+//!   Short    less than its share           front: longest waiting      served second
 //!   Poor     none at all                   front: longest waiting      served first
 //! ```
 //!
@@ -27,7 +27,7 @@ struct Ends {
 }
 
 impl Lists {
-    /// No remote: a table does not grow so far.
+    /// Stands for no remote; no table grows this large.
     pub(super) const NO_REMOTE: u32 = u32::MAX;
 
     pub(super) fn new() -> Self {
@@ -39,7 +39,6 @@ impl Lists {
         Self { ends: [empty; 5] }
     }
 
-    /// The first of a list.
     pub(super) fn front(&self, place: AccountList) -> Option<u32> {
         let ends = self.ends.get(place as usize)?;
         (ends.front != Self::NO_REMOTE).then_some(ends.front)
@@ -49,7 +48,7 @@ impl Lists {
         self.ends.get(place as usize).map_or(0, |ends| ends.len)
     }
 
-    /// Puts a remote at the back of a list, or in none, out of the one that it was in.
+    /// Moves a remote to the back of a list, or out of all lists.
     pub(super) fn put(&mut self, all: &mut impl Accounts, remote: u32, place: AccountList) {
         self.remove(all, remote);
         let Some((account, _)) = all.account(remote) else {
@@ -68,7 +67,6 @@ impl Lists {
         }
     }
 
-    /// Takes a remote out of the list that it is in.
     fn remove(&mut self, all: &mut impl Accounts, remote: u32) {
         let Some((account, _)) = all.account(remote) else {
             return;

@@ -1,45 +1,44 @@
-//! The balance of all credits.
+//! Pool: the balance of all credits.
 //!
 //! ```text
-//!                lend                  bequeath (the remote is gone, its messages wait)
+//!                lend                  close (the remote is lost, its messages wait)
 //!         .-----------> lent ---------------------.
 //!       free <----------'  take back              v
 //!        | ^ <--------------------------------- tombstones     reclaim
-//!        | |`---------> drawn     fetching what was only announced, until it is taken
-//!        | `----------> copies    of our own sends, until they have gone
+//!        | |`---------> drawn     fetching an offered message, until it is taken
+//!        | `----------> copies    of our own sends, until they have been sent
 //!        v
 //!       total = free + lent + drawn + copies + tombstones                       always
 //!       lent + copies <= total - reserve                                     when lending, copying
 //! ```
 //!
-//! The reserve is never lent, and drawn credits and tombstones become free when messages are
-//! received: so a draw of up to the reserve always succeeds in time.
+//! The reserve is never lent, and drawn credits and tombstones become free when messages are received. So a draw of up
+//! to the reserve always succeeds in time.
 //!
-//! A source borrows at most its [share](Shares) of the credits that the others leave; tombstones
-//! of its gone remotes count.
+//! A source borrows at most its [share](Shares) of the credits that the others leave; tombstones of its lost remotes
+//! count, too.
 //! Out of scope: remotes.
 
 use super::settings::Settings;
 use crate::origin::Source;
 use crate::shares::Shares;
 
-/// Bytes of one credit: the small messages of a request and its answer, with what the tables have
-/// for a message ([`OVERHEAD`]).
+/// Size of one credit in bytes: the small messages of a request and its answer, with the bookkeeping of a message
+/// ([`OVERHEAD`]).
 pub const CREDIT: usize = 512;
 
-/// Bytes that a waiting message takes besides its contents; `tests/bounds` measures them.
+/// Bytes of bookkeeping for a waiting message; `tests/bounds` measures them.
 pub const OVERHEAD: usize = 320;
 
-/// Credits of a message of `len` bytes that comes with its data: one at least. One that is only
-/// announced costs one.
+/// Returns the credits for a message of `len` bytes that carries its data, at least one. An offer costs one.
 #[inline]
 pub const fn cost(len: u32) -> u32 {
     const BESIDES: u64 = (OVERHEAD + CREDIT - 1) as u64;
-    // At most 2^23 + 2.
+    // The result is at most 2^23 + 2.
     ((len as u64 + BESIDES) / CREDIT as u64) as u32
 }
 
-/// The balance.
+/// Balance of all credits.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) total: u32,
@@ -52,7 +51,6 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Everything is free.
     pub(super) fn new(settings: &Settings) -> Self {
         let (total, reserve) = (settings.total(), settings.reserve());
         Self {
@@ -76,19 +74,19 @@ impl Pool {
         self.lent + self.drawn + self.copies + self.tombstones
     }
 
-    /// The credits that could be lent if none were.
+    /// Returns the credits that could be lent if none were.
     pub(super) fn lendable(&self) -> u32 {
         self.total - self.reserve
     }
 
-    /// The credits that can be lent.
+    /// Returns the credits that can be lent now.
     #[inline]
     pub(super) fn available(&self) -> u32 {
         let unlent = self.total - self.lent - self.copies;
         unlent.saturating_sub(self.reserve).min(self.free())
     }
 
-    /// Credits that may be lent to a source.
+    /// Returns the credits that may be lent to a source.
     pub(super) fn room(&self, source: Source) -> u32 {
         let available = self.available();
         if source == Source::TRUSTED {
@@ -99,26 +97,25 @@ impl Pool {
         available.min(left.try_into().unwrap_or(u32::MAX))
     }
 
-    /// Lends what there is [room](Self::room) for.
+    /// Lends credits for which there is [room](Self::room).
     pub(super) fn lend(&mut self, source: Source, credits: u32) {
         debug_assert!(credits <= self.room(source));
         self.lent += credits;
         self.shares.take(source, credits as usize);
     }
 
-    /// Credits of a credit limit are here again.
     pub(super) fn take_back(&mut self, source: Source, credits: u32) {
         self.lent -= credits;
         self.shares.give_back(source, credits as usize);
     }
 
-    /// Moves credits of a credit limit to a tombstone.
+    /// Moves credits of a credit limit to tombstones.
     pub(super) fn move_to_tombstones(&mut self, credits: u32) {
         self.lent -= credits;
         self.tombstones += credits;
     }
 
-    /// Adds slot messages of a gone remote as tombstones; false if there is no room for them.
+    /// Adds slot messages of a lost remote as tombstones. Returns false if there is no room for them.
     pub(super) fn inherit(&mut self, source: Source, credits: u32) -> bool {
         if credits > self.free() {
             return false;
@@ -128,7 +125,6 @@ impl Pool {
         true
     }
 
-    /// Frees credits of a tombstone, when its message has been received.
     pub(super) fn reclaim(&mut self, source: Source, credits: u32) {
         debug_assert!(
             credits <= self.tombstones,
@@ -139,20 +135,21 @@ impl Pool {
         self.shares.give_back(source, credits as usize);
     }
 
-    /// Takes credits for a message that is fetched; false when there are not enough.
+    /// Takes credits for a message to be fetched. Returns false if there are not enough.
     pub(super) fn draw(&mut self, credits: u32) -> bool {
         let there = credits <= self.free();
         self.drawn += if there { credits } else { 0 };
         there
     }
 
-    /// A message that was fetched has been taken, or fetching it failed.
+    /// Returns the credits of a fetched message that has been taken, or whose fetch has failed.
     pub(super) fn undraw(&mut self, credits: u32) {
         debug_assert!(credits <= self.drawn, "undrawn {credits} of {self:?}");
         self.drawn -= credits.min(self.drawn);
     }
 
-    /// Credits for a copy of a send of ours. An eighth of all may be copies.
+    /// Takes credits for a copy of our own send; copies may use an eighth of all credits. Returns false if there are
+    /// not enough.
     pub(super) fn copy(&mut self, credits: u32) -> bool {
         let most = (self.total / 8).saturating_sub(self.copies);
         let there = credits <= most.min(self.available());
@@ -160,7 +157,7 @@ impl Pool {
         there
     }
 
-    /// A copy has gone.
+    /// Returns the credits of a copy that has been sent or dropped.
     pub(super) fn uncopy(&mut self, credits: u32) {
         debug_assert!(credits <= self.copies, "uncopied {credits} of {self:?}");
         self.copies -= credits.min(self.copies);
@@ -174,7 +171,7 @@ mod tests {
     const A: Source = Source(1);
     const B: Source = Source(2);
 
-    /// 1000 credits, of which 125 are reserve.
+    /// Makes a pool of 1000 credits, of which 125 are reserve.
     fn pool() -> Pool {
         Pool::new(&Settings {
             bytes: 1000 * CREDIT,
@@ -218,11 +215,11 @@ mod tests {
         assert_eq!((pool.room(A), pool.room(B)), (0, 219));
         pool.lend(B, 219);
         assert_eq!(pool.room(Source::TRUSTED), 875 - 437 - 219);
-        // Tombstones of its remotes count in its share.
+        // Tombstones of a source's remotes count in its share.
         pool.move_to_tombstones(400);
         assert_eq!(pool.room(A), 0);
         pool.reclaim(A, 400);
-        // At most what is free can be lent now.
+        // Only free credits can be lent now.
         assert_eq!(pool.room(A), 291);
         pool.take_back(A, 37);
         pool.take_back(B, 219);

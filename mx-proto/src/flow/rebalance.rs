@@ -1,23 +1,23 @@
-//! Moves credits to the remotes that request them.
+//! Rebalancing: moves credits to the remotes that request them.
 //!
 //! ```text
 //!   poll:  serve     lends to Poor, then Short, then Wanting, each in order
-//!            |  nothing is left to lend, and requests are
+//!            |  nothing is left to lend, but remotes wait
 //!            v
-//!          ask       a Revoke to a quiet remote at the front of Above, for all above the minimum;
-//!            |       to one of Within, for everything, while a remote has none;
-//!            |       to the front of Above for all above its share, if it has been idle in this epoch
-//!            |       and another one has less than its share
+//!          revoke    from a quiet remote at the front of Above: everything above the minimum;
+//!            |       from one of Within: everything, while a remote has none;
+//!            |       from the front of Above: everything above its share, if it has been idle in this epoch
+//!            |       and another remote has less than its share
 //!            v
-//!          narrow    no remote to ask, and one is Poor or Short: credits received from a remote with
-//!                    more than its share are not granted again
+//!          narrow    no remote can be sent a Revoke, and one is Poor or Short: credits received from a remote
+//!                    with more than its share are not granted again
 //! ```
 //!
-//! Without requests, a remote that uses most of its credit limit at a time is lent more (`enlarge`).
+//! A remote that uses most of its credit limit at a time is lent more even without a request (`enlarge`).
 //!
-//! The *share* is the even part of each active remote. This terminates: while others have less than
-//! their share, a served remote gets at most its own; requests beyond the share get only free credits,
-//! and no remote is narrowed for them.
+//! The *share* is the even part of each active remote. Rebalancing terminates: while others have less than their share,
+//! a served remote gets at most its own; requests beyond the share get only free credits, and no remote is narrowed for
+//! them.
 
 use super::credit_fields::Payment;
 use super::lender::{AccountList, Lender};
@@ -27,7 +27,7 @@ use crate::origin::Source;
 use crate::status::Violation;
 
 impl Flow {
-    /// Marks the remote as active in this epoch: it has sent something.
+    /// Marks the remote as active in this epoch, after it has sent something.
     #[cold]
     pub fn note_use(&mut self, all: &mut impl Accounts, remote: u32) {
         if self.counts.messages >= self.epochs.until {
@@ -48,7 +48,7 @@ impl Flow {
         }
     }
 
-    /// Moves a remote to the back of the list for its state, as one that has just used its credits.
+    /// Moves a remote that has just used its credits to the back of the list for its state.
     fn refresh(&mut self, all: &mut impl Accounts, remote: u32) {
         if let Some((account, _)) = all.account(remote) {
             account.used = self.epochs.number();
@@ -57,7 +57,8 @@ impl Flow {
         self.file(all, remote);
     }
 
-    /// Ends the epoch: [`EPOCH_TIME`](super::EPOCH_TIME) has passed while a remote waited.
+    /// Ends the epoch: it has had enough messages, or [`EPOCH_TIME`](super::EPOCH_TIME) has passed while a remote
+    /// waited.
     pub fn end_epoch(&mut self) {
         self.counts.epochs += 1;
         self.epochs.end(self.counts.messages);
@@ -66,7 +67,7 @@ impl Flow {
         self.wake();
     }
 
-    /// Handles a header's request for credits. True if the remote should be told its due ones at once.
+    /// Handles a header's request for credits. Returns true if the remote should be told of its due credits at once.
     #[cold]
     pub fn wants(&mut self, all: &mut impl Accounts, remote: u32, credits: u32) -> bool {
         self.counts.wants += 1;
@@ -75,7 +76,7 @@ impl Flow {
         let Some((account, _)) = all.account(remote) else {
             return false;
         };
-        // The remote has not been told of these.
+        // The remote has not been told of these yet.
         let due = account.due();
         let told = account.tellable(self.at_once) > 0;
         let room = most.saturating_sub(account.credit_limit());
@@ -110,7 +111,7 @@ impl Flow {
         let asked = std::mem::take(&mut account.asked);
         account.arrived = account.arrived.wrapping_add(credits);
         account.taken = account.taken.wrapping_add(credits);
-        // At most what is unused, which is a part of the credit limit.
+        // `credits` is at most `unused`, which is a part of the credit limit.
         account.credit_limit -= credits as u16;
         // A remote that keeps some counts as having just used them.
         if credits < asked.into() {
@@ -124,14 +125,13 @@ impl Flow {
         Ok(())
     }
 
-    /// True if there is something to [poll](Self::poll).
+    /// Returns whether [`Self::poll`] may have something to do.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// Moves credits; returns the next remote to tell. Called while it [may](Self::is_ready) return
-    /// one, a few times a step.
+    /// Moves credits and returns the next message to send. Called a few times in a row while [`Self::is_ready`].
     pub fn poll(&mut self, all: &mut impl Accounts) -> Option<(u32, CreditMessage)> {
         for _ in 0..LOOKED_AT {
             let told = if !self.ready {
@@ -151,7 +151,7 @@ impl Flow {
         None
     }
 
-    /// The first remote that waits, if there are credits for it or its request is to be forgotten.
+    /// Returns the first waiting remote, if there are credits for it or its request is stale.
     fn servable(&self, all: &mut impl Accounts) -> Option<u32> {
         let places = [AccountList::Poor, AccountList::Short, AccountList::Wanting];
         let remote = places.iter().find_map(|place| self.lists.front(*place))?;
@@ -160,7 +160,7 @@ impl Flow {
         (stale || self.pool.available() > 0).then_some(remote)
     }
 
-    /// Lends to a waiting remote.
+    /// Lends credits to a waiting remote, or drops its request.
     fn serve(&mut self, all: &mut impl Accounts, remote: u32) -> Option<(u32, CreditMessage)> {
         let (epoch, share) = (self.epochs.number(), self.share());
         let others = self.lists.len(AccountList::Poor) + self.lists.len(AccountList::Short) > 1;
@@ -180,14 +180,14 @@ impl Flow {
         // `wanted` was bounded so that the sum is at most the largest credit limit.
         self.lend(account, source, credits);
         self.set_wanted(account, account.wanted() - credits);
-        // The remote waits for them, unless it has plenty.
+        // The remote waits for the credits, unless it has plenty.
         let told = account.has_little(self.at_once) && account.tellable(self.at_once) > 0;
-        // It goes to the back if it wants more, and a Revoke must not ask for what was just lent.
+        // If the remote wants more, it goes to the back; a Revoke must not ask for credits that were just lent.
         self.refresh(all, remote);
         told.then_some((remote, CreditMessage::Credit))
     }
 
-    /// Selects a remote to ask, if too few credits are free, and what it may keep.
+    /// Selects a remote to revoke credits from, if too few are free. Returns it and the number it may keep.
     fn find(&self, all: &mut impl Accounts) -> Option<(u32, u32)> {
         let enough = self.pool.available() + self.expected;
         if self.asked >= ASKED_AT_ONCE || self.wanted <= enough.into() {
@@ -211,8 +211,8 @@ impl Flow {
         (credit_limit > share && self.is_any_remote_short()).then_some((remote, share))
     }
 
-    /// Takes from a remote what it has above `floor`: without asking what is due, as the remote has
-    /// not been told of it, and the rest by a Revoke.
+    /// Takes back what a remote has above `floor`: due credits without asking, as the remote has not been told of them,
+    /// and the rest by a Revoke.
     fn ask(
         &mut self,
         all: &mut impl Accounts,
@@ -228,7 +228,7 @@ impl Flow {
             self.refresh(all, remote);
             return None;
         }
-        // At most the credit limit.
+        // `asked` is at most the credit limit.
         account.asked = asked as u16;
         self.counts.revoked += u64::from(asked);
         self.asked += 1;
@@ -237,8 +237,8 @@ impl Flow {
         Some((remote, CreditMessage::Revoke(asked)))
     }
 
-    /// A message was taken, while no remote is asked and one has less than its share: a credit limit
-    /// above the share falls by what the message cost.
+    /// Lowers a credit limit above the share by the cost of a message that has been taken. Called while no Revoke is
+    /// outstanding and a remote has less than its share.
     #[cold]
     pub(super) fn narrow_to_share(&mut self, account: &mut Lender, source: Source, paid: Payment) {
         let Payment::Credits(cost) = paid else { return };
@@ -248,7 +248,7 @@ impl Flow {
         }
     }
 
-    /// Takes so many of the due credits back, if there are so many; returns their number.
+    /// Takes back up to `credits` of the due credits and returns their number.
     fn narrow(&mut self, account: &mut Lender, source: Source, credits: u32) -> u32 {
         let less = credits.min(account.due());
         account.credit_limit -= less as u16;
@@ -257,7 +257,7 @@ impl Flow {
         less
     }
 
-    /// Lends the difference to a remote with less unused than due, so that next time the update can be
+    /// Lends the difference to a remote that has fewer unused than due credits, so that the next update can be
     /// piggybacked. Only while no remote waits, and a new one would get all of the first credits.
     #[cold]
     pub(super) fn enlarge(&mut self, account: &mut Lender, source: Source) {
@@ -280,7 +280,7 @@ impl Flow {
         account.credit_limit += credits as u16;
     }
 
-    /// Puts the remote in the list for its state; it keeps its place if it is already there.
+    /// Puts the remote in the list for its state; it keeps its position if it is in that list already.
     pub(super) fn file(&mut self, all: &mut impl Accounts, remote: u32) {
         let share = self.share();
         let Some((account, _)) = all.account(remote) else {
@@ -289,7 +289,7 @@ impl Flow {
         let place = if account.wants() {
             match account.credit_limit() {
                 0 => AccountList::Poor,
-                // A quarter of tolerance: the share changes a little all the time.
+                // Tolerate a quarter, because the share changes a little all the time.
                 credit_limit if credit_limit < share - share / 4 => AccountList::Short,
                 _ => AccountList::Wanting,
             }
@@ -308,17 +308,17 @@ impl Flow {
     pub(super) fn set_wanted(&mut self, account: &mut Lender, credits: u32) {
         self.wanted += u64::from(credits);
         self.wanted -= u64::from(account.wanted);
-        // At most the largest credit limit.
+        // `credits` is at most the largest credit limit.
         account.wanted = credits as u16;
     }
 
-    /// Ends the wait for a remote's answer to a Revoke, of this epoch or an earlier one.
+    /// Ends the wait for a remote's answer to a Revoke of this or an earlier epoch.
     pub(super) fn forget_asked(&mut self, credits: u16) {
         self.asked = self.asked.saturating_sub(1);
         self.expected = self.expected.saturating_sub(credits.into());
     }
 
-    /// Requests a poll after credits came free or were requested.
+    /// Requests a poll after credits became free or were requested.
     pub(super) fn wake(&mut self) {
         self.ready |= self.wanted != 0 || self.missing != 0;
     }
@@ -327,15 +327,15 @@ impl Flow {
         self.lists.len(AccountList::Poor) + self.lists.len(AccountList::Short) > 0
     }
 
-    /// The even share of each active remote in all lendable credits.
+    /// Returns the even share of each active remote in all lendable credits.
     fn share(&self) -> u32 {
         (self.pool.lendable() / self.epochs.active()).max(1)
     }
 }
 
-/// Granularity of requests. One credit is not worth an update, and a remote with exactly what it uses
-/// would miss one whenever its messages change a little.
+/// Granularity of requests. One credit is not worth an update, and a remote with exactly what it uses would lack one
+/// whenever its messages change a little.
 const GRAIN: u32 = 8;
 
-/// Remotes looked at in one step; many requests may be stale.
+/// Maximum number of remotes examined in one poll; many requests may be stale.
 const LOOKED_AT: u32 = 64;

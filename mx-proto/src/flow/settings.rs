@@ -1,27 +1,27 @@
 //! Settings and constants of flow control.
 //!
 //! ```text
-//!   total   [ reserve, an eighth or the largest that is fetched | may be lent ................. ]
-//!                                                               [ at connect: half of the total ]
-//!   a credit limit   0 .. MINIMUM .. first .. most: AT_ONCE, a quarter of what may be lent
+//!   total   [ reserve: an eighth, or the largest fetched message | may be lent ................. ]
+//!                                                                [ at connect: half of the total ]
+//!   a credit limit   0 .. MINIMUM .. first .. most: AT_ONCE or a quarter of what may be lent
 //! ```
 //!
 //! The table of credits in bench/RESULTS.md was measured with these constants.
 
 use super::pool::{CREDIT, cost};
 
-/// The limits of an endpoint's flow control.
+/// Limits of an endpoint's flow control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Bytes, bookkeeping included; see [`CREDIT`]. Not in it are two messages of at most one credit
-    /// of every remote.
+    /// Size of the pool in bytes, bookkeeping included; see [`CREDIT`]. Up to two messages of at most one credit from
+    /// each remote are not included.
     pub bytes: usize,
-    /// Bytes of the largest message that is fetched for the inbox. At most seven eighths of `bytes`
-    /// are kept free for it.
+    /// Size in bytes of the largest message that is fetched for the inbox. At most seven eighths of `bytes` are kept
+    /// free for it.
     pub largest: u32,
-    /// Credits that a remote is lent at connect, while there is room.
+    /// Credits lent to a remote at connect, while there is room.
     pub first: u16,
-    /// Percent of what others leave that remotes from one source may borrow.
+    /// Percentage of the credits left by other sources that the remotes of one source may borrow.
     pub source_share: u8,
 }
 
@@ -38,7 +38,7 @@ impl Default for Settings {
 
 impl Settings {
     pub(super) fn total(&self) -> u32 {
-        // Running totals of 32 bits keep apart what is less than 2^31.
+        // Running totals of 32 bits can distinguish differences below 2^31.
         (self.bytes / CREDIT).clamp(1, 1 << 30) as u32
     }
 
@@ -48,7 +48,6 @@ impl Settings {
         cost(self.largest).max(total / 8).min(most)
     }
 
-    /// The largest credit limit.
     pub(super) fn most(&self) -> u32 {
         let lendable = self.total() - self.reserve();
         AT_ONCE.min(lendable / 4).max(1)
@@ -59,26 +58,25 @@ impl Settings {
     }
 }
 
-/// The first credits: twenty requests of a kilobyte and more, or eighty small ones. A program of MX
-/// counts on more.
+/// Credits lent at connect: twenty requests of more than a kilobyte, or eighty small ones. Programs for MX rely on
+/// more.
 pub const FIRST: u16 = 80;
 
-/// Credits that may be on their way at once, of all remotes together: eight messages of 512 KiB or four of 1 MiB.
-/// With many senders it is little for each. A single credit limit is not larger: more would only wait here.
+/// Maximum number of credits in flight, of all remotes together: eight messages of 512 KiB or four of 1 MiB. With many
+/// senders it is little for each. A single credit limit is not larger, because more would only wait here.
 pub const AT_ONCE: u32 = 8 * cost(512 << 10);
 
-/// The credits that a quiet remote may keep as long as every other has some (GASNet's
-/// `MIN_CREDITS`).
+/// Credits that a quiet remote may keep as long as every other has some (GASNet's `MIN_CREDITS`).
 pub(super) const MINIMUM: u32 = 4;
 
-/// Messages of an epoch, at least, and for each remote: a busy one sends more than this.
+/// Number of messages in an epoch, at least; `EPOCH_EACH`: for each remote. A busy remote sends more than this.
 pub(super) const EPOCH: u64 = 4096;
 pub(super) const EPOCH_EACH: u64 = 4;
 
-/// Epochs after which a remote is quiet, and a request forgotten: at least one whole one.
+/// Number of epochs after which a remote is quiet, and a request stale: at least one whole epoch.
 pub(super) const QUIET: u16 = 2;
 
-/// Remotes that are asked for credits at once. Those that do not answer count for one epoch.
+/// Maximum number of unanswered Revokes. Remotes that do not answer count for one epoch only.
 pub(super) const ASKED_AT_ONCE: u32 = 32;
 
 #[cfg(test)]

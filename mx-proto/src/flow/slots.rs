@@ -1,50 +1,48 @@
-//! Slots: one small message in each lane that needs no credit.
+//! Slots: each lane has one for a small message that needs no credit.
 //!
 //! ```text
 //!   sender      sent  3 ------ message, slot bit of its lane ------> arrived 3
-//!   may use it again  <------- header: taken 3 --------------------- taken   3
+//!   may send again    <------- header: taken 3 --------------------- taken   3
 //! ```
 //!
-//! Counts are running, modulo 16, two in a byte of every header; one is under way or waits at a time.
+//! Counts are running, modulo 16, two in a byte of every header; one message per lane is in flight or waits at a time.
 
-/// Messages that wait apart from each other: those that a receive is expected for, and the others.
+/// Queue of messages: those for which a receive is expected, and unexpected ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Lane {
-    /// Messages that a receive takes.
+    /// Messages that match a posted receive.
     Matched = 0,
     /// Unexpected messages (BMI's word).
     Unexpected = 1,
 }
 
 impl Lane {
-    /// Both.
+    /// Both lanes.
     pub const ALL: [Self; 2] = [Self::Matched, Self::Unexpected];
 }
 
-/// A count for each lane.
+/// Message count of each lane.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Slots(u8);
 
 impl Slots {
-    /// As it stands in a header.
+    /// Makes the counts from their byte in a header.
     #[inline]
     pub fn from_byte(byte: u8) -> Self {
         Self(byte)
     }
 
-    /// For a header.
+    /// Returns the byte for a header.
     #[inline]
     pub fn byte(self) -> u8 {
         self.0
     }
 
-    /// Are the counts of this lane the same?
     #[inline]
     pub(super) fn agree(self, other: Self, lane: Lane) -> bool {
         (self.0 ^ other.0) & mask(lane) == 0
     }
 
-    /// Counts a message in a slot.
     #[inline]
     pub(super) fn count(&mut self, lane: Lane) {
         let mask = mask(lane);

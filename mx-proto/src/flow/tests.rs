@@ -1,8 +1,8 @@
-//! The rules of a lender and all its remotes, one by one; and random programs.
+//! Tests of the rules of a lender and all its remotes, one by one, and of random programs.
 //!
 //! ```text
-//!   lending    first credits, wants, the first to be served, slots, draws, tombstones, shares of sources
-//!   taking     the quiet: those asked, for how much, when again; epochs; what is narrowed
+//!   lending    first credits, requests, order of service, slots, draws, tombstones, shares of sources
+//!   taking     Revokes: to which remotes, for how much, when again; epochs; narrowing
 //!   model      many lenders and borrowers, honest and hostile, any order of events
 //! ```
 
@@ -12,11 +12,11 @@ mod taking;
 
 use super::*;
 
-/// 1000 credits, of which 200 are never lent; credit limits up to 200, and no credits at connect.
+/// Settings with 1000 credits, of which 200 are never lent; credit limits up to 200, and no credits at connect.
 fn scarce() -> Settings {
     Settings {
         bytes: 1000 * CREDIT,
-        // 200 credits.
+        // A reserve of 200 credits.
         largest: 102_080,
         first: 0,
         source_share: 50,
@@ -32,7 +32,7 @@ impl Accounts for Table {
     }
 }
 
-/// A lender and its remotes, which are told at once.
+/// A lender and its remotes, which receive every update at once.
 struct Town {
     flow: Flow,
     all: Table,
@@ -73,7 +73,7 @@ impl Town {
         self.remotes[remote as usize].free()
     }
 
-    /// A packet from us to the remote.
+    /// Sends credit fields from the lender to the remote.
     fn tell(&mut self, remote: u32) -> CreditFields {
         let (account, _) = &mut self.all.0[remote as usize];
         let mut ours = Borrower::default();
@@ -105,14 +105,14 @@ impl Town {
         self.flow.taken(account, *source, paid)
     }
 
-    /// A message that is taken and answered.
+    /// Has a message sent, taken and answered.
     fn message(&mut self, remote: u32, cost: u32) {
         let paid = self.send(remote, cost);
         self.take(remote, paid);
         self.tell(remote);
     }
 
-    /// Has a remote miss so many credits; nothing follows yet.
+    /// Has a remote request credits that it lacks; the lender does not act yet.
     fn miss(&mut self, remote: u32, credits: u32) {
         let borrower = &mut self.remotes[remote as usize];
         let wanted = borrower.wanted(borrower.free() + credits);
@@ -121,13 +121,13 @@ impl Town {
         self.flow.wants(&mut self.all, remote, wanted);
     }
 
-    /// Has a remote miss so many credits. Returns all that follows.
+    /// Has a remote request credits that it lacks. Returns all messages that follow.
     fn want(&mut self, remote: u32, credits: u32) -> Vec<(u32, CreditMessage)> {
         self.miss(remote, credits);
         self.run_until_idle()
     }
 
-    /// Says all there is to say, and remotes answer.
+    /// Sends all messages that are due and has remotes answer them.
     fn run_until_idle(&mut self) -> Vec<(u32, CreditMessage)> {
         let mut said = Vec::new();
         while let Some((remote, say)) = self.flow.poll(&mut self.all) {
@@ -142,14 +142,14 @@ impl Town {
         said
     }
 
-    /// So many epochs pass in which nothing happens.
+    /// Lets epochs pass in which nothing happens.
     fn epochs(&mut self, count: u32) {
         for _ in 0..count {
             self.flow.end_epoch();
         }
     }
 
-    /// The Revokes in `said`: remotes and credits.
+    /// Returns the Revokes in `said`: remotes and credits.
     fn revoked(said: &[(u32, CreditMessage)]) -> Vec<(u32, u32)> {
         let revoke = |(remote, say): &(u32, CreditMessage)| match say {
             CreditMessage::Revoke(credits) => Some((*remote, *credits)),

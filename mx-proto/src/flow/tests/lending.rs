@@ -1,4 +1,4 @@
-//! Lending: first credits, wants, and what is beside them.
+//! Tests of lending: first credits, requests, slots, draws, copies.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn no_remote_needs_a_credit_to_get_through() {
                 Err(Violation::NoSlot)
             );
         }
-        // One lane moves though the other stands.
+        // One lane makes progress while the other is blocked.
         for _ in 0..100 {
             assert!(
                 town.take(remote, Payment::Slot(Lane::Matched)),
@@ -85,7 +85,7 @@ fn draws_have_the_reserve_and_copies_what_could_be_lent() {
         town.run_until_idle();
     }
     assert_eq!(town.credit_limit(4), 200);
-    // An eighth at most, while there is room.
+    // Copies may use an eighth at most, while there is room.
     assert!(town.flow.copy(120) && !town.flow.copy(6) && town.flow.copy(5));
     let stats = town.flow.stats();
     assert_eq!((stats.free, stats.lent, stats.copies), (75, 600, 125));
@@ -115,7 +115,7 @@ fn remotes_of_one_source_have_half_of_what_the_others_leave() {
         .map(|remote| town.credit_limit(*remote))
         .collect();
     assert_eq!(credit_limits, [200, 200, 0, 0, 0]);
-    // Remotes whose source has its share wait for nothing, and hold up no others.
+    // Remotes whose source has its share do not wait, and delay no others.
     assert!(!town.flow.is_waited_for());
     let other = town.open(Source(2));
     town.want(other, 100);
@@ -131,13 +131,13 @@ fn three_quarters_of_a_credit_limit_fill_it_unless_it_can_grow() {
     };
     town.want(0, 200);
     town.want(1, 100);
-    // The largest limit, and there is more for others.
+    // The limit is the largest possible, and others could still be lent more.
     assert!(filled(&town, 0, 150) && !filled(&town, 0, 149));
     assert!(!filled(&town, 1, 100));
     for remote in 2..5 {
         town.want(remote, 200);
     }
-    // Nothing is left.
+    // Nothing is left to lend.
     assert_eq!(town.flow.stats().lent, 800);
     let most = (3 * town.credit_limit(1)).div_ceil(4);
     assert!(filled(&town, 1, most) && !filled(&town, 1, most - 1));

@@ -1,13 +1,13 @@
-//! Random programs of a few nodes, each a lender and a borrower of every other.
+//! Model test: random programs of a few nodes, each a lender to and a borrower from every other.
 //!
 //! ```text
 //!   node: lanes -> Borrower --- packets with credit fields, in order, delayed ---> Lender -> here -> taken
 //!         some are hostile: any message, any credit fields, any Return, at any time
 //! ```
 //!
-//! After every step: no credit is made or lost, what is here is within what was lent and two slots a
-//! remote, and both ends agree but for what is under way. No honest node ever breaks a rule, and the
-//! first breach of a hostile one ends its link. At the end every lane moves in every round.
+//! After every step: no credit is made or lost, waiting messages are within the credits lent and two slots for each
+//! remote, and both ends agree except for what is in flight. No honest node breaks a rule, and the first breach of a
+//! hostile one ends its link. At the end every lane makes progress in every round.
 
 use super::*;
 use mx_sim::{Rng, seeds};
@@ -18,13 +18,13 @@ struct Message {
     number: u32,
     cost: u32,
     lane: Lane,
-    /// The payment of a message that has been copied.
+    /// Payment of a message that has been copied; `None` for others.
     copied: Option<Payment>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// A message with `aux` of its header, and the part of it that is to be fetched.
+    /// A message with `aux` of its header, and the credits to draw for fetching it (0: it carries its data).
     Message {
         message: Message,
         aux: u32,
@@ -35,21 +35,20 @@ enum What {
     Credit,
 }
 
-/// A message that waits.
 #[derive(Clone, Copy, Debug)]
 struct Here {
     paid: Payment,
     fetch: u32,
 }
 
-/// The state of a node for another node.
+/// State of a node with respect to another node.
 #[derive(Default)]
 struct Side {
     open: bool,
     borrower: Borrower,
     lanes: [VecDeque<Message>; 2],
     next: u32,
-    /// The last of each lane that has come from there.
+    /// Number of the last message of each lane that has come from that node.
     seen: [u32; 2],
     out: VecDeque<(What, CreditFields)>,
     here: Vec<Here>,
@@ -59,7 +58,7 @@ struct Side {
 }
 
 impl Side {
-    /// The cost of the messages that wait for their turn and are not paid for.
+    /// Returns the cost of the queued messages that are not paid for.
     fn waiting(&self) -> u32 {
         let plain = |message: &&Message| message.copied.is_none();
         let all = self.lanes.iter().flatten().filter(plain);
@@ -73,7 +72,7 @@ struct Node {
     all: Table,
     sides: Vec<Side>,
     hostile: bool,
-    /// Payments of waiting messages from nodes that are gone, and draws for nothing.
+    /// Payments of waiting messages from lost nodes; `drawn`: draws without a message.
     gone: Vec<(Source, Payment)>,
     drawn: Vec<u32>,
 }
@@ -89,7 +88,7 @@ impl Program {
         let mut rng = Rng::new(seed);
         let count = rng.within(2..=5);
         let mut nodes: Vec<Node> = (0..count).map(|_| Node::new(&mut rng, count)).collect();
-        // One is honest at least.
+        // At least one node is honest.
         for node in nodes.iter_mut().skip(1) {
             node.hostile = hostile && rng.chance(0.5);
         }
@@ -106,13 +105,13 @@ impl Program {
         program
     }
 
-    /// Two make an association: each lends to the other.
+    /// Connects two nodes: each lends to the other.
     fn meet(&mut self, a: usize, b: usize) {
         for (from, to) in [(a, b), (b, a)] {
             let node = &mut self.nodes[from];
             let credit_limit = node.flow.first_credits(node.all.0[to].1);
             assert!(node.flow.open(&mut node.all, to as u32, credit_limit));
-            // Totals are about to wrap, sometimes.
+            // Sometimes totals are about to wrap.
             let near = self.rng.pick(&[0, u32::MAX - 10, u32::MAX - 200]);
             let account = &mut node.all.0[to].0;
             for total in [&mut account.told, &mut account.arrived, &mut account.taken] {
@@ -125,7 +124,6 @@ impl Program {
         }
     }
 
-    /// And end it.
     fn part(&mut self, a: usize, b: usize) {
         for (from, to) in [(a, b), (b, a)] {
             let node = &mut self.nodes[from];
@@ -143,7 +141,7 @@ impl Program {
             (side.revoke, side.answer, side.credit) = (None, None, false);
             side.out.clear();
             let (account, source) = &mut node.all.0[to];
-            // Their data cannot be fetched any more.
+            // The data of offered messages cannot be fetched any more.
             let (fetch, stay): (Vec<Here>, Vec<Here>) =
                 side.here.drain(..).partition(|here| here.fetch > 0);
             for here in fetch {
@@ -212,7 +210,6 @@ impl Program {
         });
     }
 
-    /// The next packet leaves, if there is one.
     fn transmit(&mut self, a: usize, b: usize) -> bool {
         let node = &mut self.nodes[a];
         let side = &mut node.sides[b];
@@ -244,7 +241,7 @@ impl Program {
         true
     }
 
-    /// The oldest packet from a node to another arrives.
+    /// Delivers the oldest packet from one node to another. Returns false if there is none.
     fn deliver(&mut self, a: usize, b: usize) -> bool {
         let Some((what, fields)) = self.nodes[a].sides[b].out.pop_front() else {
             return false;
@@ -252,7 +249,7 @@ impl Program {
         let (credit, more, epoch) = fields.words();
         assert_eq!(CreditFields::from_words(credit, more, epoch), fields);
         if let Err(violation) = self.nodes[b].receive(a, what, &fields) {
-            // A node with false credits may break a rule itself, and be found by the hostile one.
+            // A node with false credits may break a rule itself, and be caught by the hostile one.
             let honest = !self.nodes[a].hostile && !self.nodes[b].hostile;
             assert!(!honest, "{violation:?}: {what:?}");
             self.part(a, b);
@@ -295,7 +292,6 @@ impl Program {
         }
     }
 
-    /// A message of a node that is gone is taken.
     fn reclaim(&mut self, a: usize) {
         let node = &mut self.nodes[a];
         if !node.gone.is_empty() {
@@ -305,7 +301,7 @@ impl Program {
         }
     }
 
-    /// Sends a packet that no honest node sends, or a false one.
+    /// Sends a packet that no honest node sends, or one with false fields.
     fn lie(&mut self, a: usize, b: usize) {
         if !self.nodes[a].sides[b].open {
             return;
@@ -336,7 +332,7 @@ impl Program {
         self.nodes[a].sides[b].out.push_back((what, fields));
     }
 
-    /// A borrower's count and its lender's differ by what is under way.
+    /// Checks that the counts of a borrower and its lender differ only by what is in flight.
     fn agree(&self, a: usize, b: usize) {
         let (side, lender) = (&self.nodes[a].sides[b], &self.nodes[b]);
         if !side.open || self.nodes[a].hostile || lender.hostile {
@@ -363,11 +359,11 @@ impl Program {
         let kept = copied.map(|m| m.cost).sum::<u32>() + side.answer.unwrap_or(0);
         let ahead = side.borrower.sent().wrapping_sub(account.arrived);
         assert_eq!(ahead, under_way + kept);
-        // It never uses more than it has been told.
+        // The borrower never uses more than it has been told.
         assert!(ahead + side.borrower.free() <= account.unused());
     }
 
-    /// Everything that can happen by itself does, again and again: every lane moves in every round.
+    /// Lets everything happen that needs no new message, again and again: every lane makes progress in every round.
     fn finish(&mut self) {
         let count = self.nodes.len();
         for node in &mut self.nodes {
@@ -383,7 +379,7 @@ impl Program {
         let lanes = self.nodes.iter().flat_map(|node| &node.sides);
         let longest = lanes.flat_map(|side| &side.lanes).map(VecDeque::len).max();
         for round in 0..longest.unwrap_or(0) + 3 {
-            // All credits told in one round are known before the next one begins.
+            // Credits told in one round are known before the next one begins.
             for (a, b) in pairs.iter().chain(&pairs) {
                 while self.transmit(*a, *b) {}
                 while self.deliver(*a, *b) {}
@@ -415,15 +411,14 @@ impl Program {
             node.reclaim_all();
             let stats = node.flow.stats();
             assert_eq!((stats.drawn, stats.tombstones), (0, 0));
-            // A hostile one may hold up what is for it.
+            // A hostile node may block copies for it.
             assert!(stats.copies == 0 || !honest);
         }
     }
 }
 
 impl Side {
-    /// The message whose turn it is: of the two lanes that which was posted first, or the other if that
-    /// cannot go.
+    /// Returns the next message: the older one of the two lanes' first, or the other if that cannot be sent.
     fn next_message(&mut self) -> Option<What> {
         let mut heads: Vec<Message> = self
             .lanes
@@ -516,14 +511,13 @@ impl Node {
         Ok(())
     }
 
-    /// Whatever the gone have left is taken.
     fn reclaim_all(&mut self) {
         for (source, paid) in self.gone.drain(..) {
             self.flow.reclaim(source, paid);
         }
     }
 
-    /// A message that waits is taken, if there is one and what it needs.
+    /// Takes a waiting message, if there is one and credits to fetch it. Returns whether it did.
     fn take(&mut self, from: usize, at: usize) -> bool {
         let side = &mut self.sides[from];
         let Some(here) = side.here.get(at).copied() else {
@@ -539,7 +533,7 @@ impl Node {
         true
     }
 
-    /// No credit is made or lost, and all that is here is within what was lent.
+    /// Checks that no credit is made or lost, and that waiting messages are within what was lent.
     fn check(&self) {
         let stats = self.flow.stats();
         assert_eq!(
@@ -587,7 +581,7 @@ impl Node {
     }
 }
 
-/// Programs of so many steps; how many messages were taken, and violations found.
+/// Runs programs of `steps` steps. Returns the number of messages taken and of violations found.
 fn run(seed: u64, hostile: bool, steps: u32) -> (u64, u64) {
     let mut program = Program::new(seed, hostile);
     for _ in 0..steps {

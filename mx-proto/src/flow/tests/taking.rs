@@ -1,8 +1,8 @@
-//! Taking back: from which remotes, when, how much.
+//! Tests of Revokes and narrowing: from which remotes, when, how much.
 
 use super::*;
 
-/// Remotes of which the first four have what may be lent.
+/// Makes a lender whose first four remotes have been lent everything.
 fn rich(remotes: u32) -> Town {
     let mut town = Town::new(&scarce(), remotes);
     for remote in 0..4 {
@@ -20,13 +20,13 @@ fn the_longest_quiet_is_asked_for_what_is_above_the_minimum() {
         town.message(remote, 1);
     }
     town.epochs(1);
-    // The second has used nothing since the first epoch: it is the only quiet one. As another one has
-    // none, it keeps none.
+    // The second remote has used nothing since the first epoch: it is the only quiet one. As another remote has none,
+    // it may keep none.
     let said = town.want(4, 20);
     assert_eq!(Town::revoked(&said), [(1, 200)]);
     assert_eq!((town.credit_limit(1), town.credit_limit(4)), (0, 24));
     assert_eq!(town.flow.stats().revoked, 200);
-    // There are some left over, and no other remote is asked.
+    // Some credits are left over, so no other remote is asked.
     assert_eq!(town.want(4, 170), [(4, CreditMessage::Credit)]);
     assert_eq!((town.credit_limit(4), town.flow.stats().free), (200, 200));
 }
@@ -51,7 +51,7 @@ fn remote_keeps_needed_credits_and_is_asked_when_quiet() {
     for remote in 1..4 {
         town.message(remote, 1);
     }
-    // The first has something that it cannot send, and answers so.
+    // The first remote has a message that it cannot send, and returns nothing.
     town.miss(4, 16);
     assert_eq!(
         town.flow.poll(&mut town.all),
@@ -94,17 +94,17 @@ fn unresponsive_remote_is_asked_once_and_blocks_no_other() {
     };
     assert_eq!(ask(&mut town), (0..32).collect::<Vec<_>>());
     assert_eq!(town.flow.stats().asked, 32);
-    // One that is heard of meanwhile stays out of the lists from which remotes are asked.
+    // A remote heard from meanwhile stays out of the lists from which remotes are asked.
     town.flow.file(&mut town.all, 3);
     assert_eq!(town.account(3).place, AccountList::Nowhere);
-    // One answers: one more is asked.
+    // One remote answers, so one more is asked.
     assert_eq!(town.flow.returned(&mut town.all, 7, 0), Ok(()));
     assert_eq!(ask(&mut town), [32]);
-    // Then another epoch, and others.
+    // In the next epoch others are asked.
     town.miss(99, 200);
     town.flow.end_epoch();
     assert_eq!(ask(&mut town), (33..65).collect::<Vec<_>>());
-    // Much later it does answer.
+    // The first remote answers much later.
     assert_eq!(town.flow.returned(&mut town.all, 0, 1), Ok(()));
     assert_eq!(town.credit_limit(0), 4);
     assert_eq!(
@@ -144,7 +144,7 @@ fn what_is_given_back_was_asked_for_and_there() {
 fn busy_remotes_are_not_told_again_of_credits_above_a_share() {
     let mut town = rich(8);
     town.epochs(1);
-    // All eight are active: a share is 100. The first four use what they have.
+    // All eight are active, so a share is 100. The first four use their credits.
     for remote in 0..8 {
         town.message(remote, 1);
     }
@@ -181,7 +181,7 @@ fn busy_remotes_are_not_told_again_of_credits_above_a_share() {
         town.tell(remote);
     }
     town.run_until_idle();
-    // All have their share; they want more than there is, and nothing moves for that.
+    // All have their share; they request more than there is, and nothing moves for that.
     assert_eq!(
         [0, 1, 2, 3, 4, 5, 6, 7].map(|remote| town.credit_limit(remote)),
         [100; 8]
