@@ -1,15 +1,14 @@
-//! An index of values by match bits: finds the oldest that agrees under a mask.
+//! Index of values by match bits: finds the oldest value that agrees under a mask.
 //!
 //! ```text
-//!   all, by age:           #0 <-> #1 <-> #2 <-> #3        #n: places in one slab
+//!   all, by age:           #0 <-> #1 <-> #2 <-> #3        #n: slots of one slab
 //!   per mask in use:  hash(bits & mask) --> #0 <-> #2
 //!                     hash(bits & mask) --> #1 <-> #3
 //! ```
 //!
 //! Owns: the values.
-//! Cost: add, find and remove are O(1) per mask in use, and allocate nothing once the tables have
-//! grown to their size. The first look-up with a mask is one pass over all values. Mask 0 is the
-//! order of age, and free.
+//! Cost: add, find and remove are O(1) for each mask in use, and allocate nothing once the tables have
+//! grown. The first look-up with a mask is one pass over all values. Mask 0 needs only the order of age.
 
 use crate::ids::{EntryId, MatchBits, MatchMask};
 use crate::table::Table;
@@ -23,20 +22,20 @@ pub struct MatchIndex<K> {
     places: MatchTable,
 }
 
-/// Places of a slab, found by the bits and the mask of what is there, oldest first.
+/// Slots of a slab, found by the bits of their values and a mask, oldest first.
 #[derive(Default, Debug)]
 pub(crate) struct MatchTable {
     len: usize,
     by_age: Chains,
     all: ChainEnds,
-    /// The bits at each place that has ever been used.
+    /// Match bits of each slot that has ever been used.
     bits: Vec<MatchBits>,
     classes: Vec<Class>,
-    /// Counts look-ups, to tell which class has not been used for longest.
+    /// Number of look-ups, to find the least recently used class.
     turn: u64,
 }
 
-/// Everything there is, arranged by its bits under one mask.
+/// All values, arranged by their bits under one mask.
 #[derive(Debug)]
 struct Class {
     mask: MatchMask,
@@ -55,62 +54,62 @@ impl<K> Default for MatchIndex<K> {
 }
 
 impl<K> MatchIndex<K> {
-    /// The number of values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// True when there is none.
+    /// Returns true if there is no value.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Adds the youngest value.
+    /// Adds a value, which is the youngest.
     pub fn add(&mut self, bits: MatchBits, value: K) -> EntryId {
         let id = self.values.insert(value);
         self.places.add(bits, id.index());
         id
     }
 
-    /// The oldest value, whatever its bits.
+    /// Returns the oldest value, whatever its bits.
     pub fn oldest(&self) -> Option<EntryId> {
         self.id_of(self.places.all.oldest()?)
     }
 
-    /// The oldest value whose bits agree with `bits` where `mask` has ones.
+    /// Returns the oldest value whose bits agree with `bits` where `mask` has ones.
     #[inline]
     pub fn front(&mut self, bits: MatchBits, mask: MatchMask) -> Option<EntryId> {
         let oldest = self.places.front(bits, mask)?;
         self.id_of(oldest)
     }
 
-    /// A value; `None` when it has been removed.
+    /// Returns a value; `None` if it has been removed.
     #[inline]
     pub fn get(&self, id: EntryId) -> Option<&K> {
         self.values.get(id)
     }
 
-    /// Takes a value out; `None` when it has been removed.
+    /// Removes a value and returns it; `None` if it had been removed.
     pub fn remove(&mut self, id: EntryId) -> Option<K> {
         let value = self.values.remove(id)?;
         self.places.remove(id.index());
         if self.values.is_empty() && self.values.capacity() > KEPT_MAX {
-            // Frees the memory that a flood took: a program may never see another one.
+            // Free the memory of a flood: a program may never see another one.
             self.values.forget_places();
             self.places = MatchTable::default();
         }
         Some(value)
     }
 
-    /// Takes out what [`Self::front`] finds.
+    /// Removes the value that [`Self::front`] finds.
     #[inline]
     pub fn take(&mut self, bits: MatchBits, mask: MatchMask) -> Option<K> {
         let id = self.front(bits, mask)?;
         self.remove(id)
     }
 
-    /// Every value, oldest first.
+    /// Returns all values, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (EntryId, &K)> {
         let places = self.places.by_age.walk(self.places.all);
         places.filter_map(|place| self.values.at(place))
@@ -122,13 +121,12 @@ impl<K> MatchIndex<K> {
 }
 
 impl MatchTable {
-    /// The number of places.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds the youngest.
+    /// Adds a slot, which is the youngest.
     pub(crate) fn add(&mut self, bits: MatchBits, place: u32) {
         self.len += 1;
         self.by_age.append(&mut self.all, place);
@@ -142,7 +140,6 @@ impl MatchTable {
         }
     }
 
-    /// Takes out one that is in it.
     pub(crate) fn remove(&mut self, place: u32) {
         self.len -= 1;
         self.by_age.unlink(&mut self.all, place);
@@ -152,7 +149,7 @@ impl MatchTable {
         }
     }
 
-    /// The oldest whose bits agree with `bits` where `mask` has ones.
+    /// Returns the oldest slot whose bits agree with `bits` where `mask` has ones.
     #[inline]
     pub(crate) fn front(&mut self, bits: MatchBits, mask: MatchMask) -> Option<u32> {
         let oldest = self.all.oldest()?;
@@ -217,7 +214,7 @@ impl Class {
     }
 }
 
-/// First and last of one chain.
+/// First and last entry of a chain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChainEnds {
     oldest: u32,
@@ -230,13 +227,11 @@ impl ChainEnds {
         youngest: NONE,
     };
 
-    /// The first, if there is one.
     #[inline]
     pub(crate) fn oldest(self) -> Option<u32> {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// The last, if there is one.
     pub(crate) fn youngest(self) -> Option<u32> {
         (self.youngest != NONE).then_some(self.youngest)
     }
@@ -248,7 +243,7 @@ impl Default for ChainEnds {
     }
 }
 
-/// The neighbours of every entry, by its place in the slab. Each entry is in one chain.
+/// Neighbours of every entry, by its slot. Each entry is in one chain.
 #[derive(Debug, Default)]
 pub(crate) struct Chains(Vec<Neighbours>);
 
@@ -295,7 +290,6 @@ impl Chains {
         }
     }
 
-    /// Puts one that is in no chain before another.
     pub(crate) fn insert(&mut self, ends: &mut ChainEnds, index: u32, before: u32) {
         let Some(&Neighbours { older, .. }) = self.0.get(before as usize) else {
             return;
@@ -310,12 +304,10 @@ impl Chains {
         self.0[before as usize].older = index;
     }
 
-    /// The entries of a chain, from its first to its last.
     pub(crate) fn walk(&self, ends: ChainEnds) -> impl Iterator<Item = u32> {
         std::iter::successors(ends.oldest(), |index| self.behind(*index))
     }
 
-    /// The next one of the same chain.
     pub(crate) fn behind(&self, index: u32) -> Option<u32> {
         Some(self.after(index)).filter(|next| *next != NONE)
     }
@@ -327,11 +319,11 @@ impl Chains {
     }
 }
 
-/// No entry: no slab grows so far.
+/// Stands for no entry; no slab grows this large.
 const NONE: u32 = u32::MAX;
-/// Masks for which things stay arranged; a program with more pays for arranging them again.
+/// Maximum number of masks with a class; a program that uses more pays for rebuilding classes.
 const CLASSES_KEPT: usize = 8;
-/// Entries for which memory is kept when there is none any more: about half a megabyte.
+/// Number of entries for which memory is kept when the index is empty: about half a megabyte.
 pub(crate) const KEPT_MAX: usize = 4096;
 
 #[cfg(test)]
@@ -393,7 +385,7 @@ mod tests {
             assert!(index.front(MatchBits(0), TOP).is_some());
             assert!(index.front(MatchBits(0), MatchMask(n)).is_some());
         }
-        // Beside the one in use, the last ones.
+        // The classes left are the one in use and the most recent others.
         let mut masks: Vec<u64> = index
             .places
             .classes

@@ -1,4 +1,4 @@
-//! Matching of messages and receives.
+//! Matching of messages with receives.
 //!
 //! ```text
 //!   arriving message --- posted.take(bits) ------> the oldest posted receive that accepts it

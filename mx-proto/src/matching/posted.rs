@@ -1,19 +1,19 @@
 //! Posted receives that no message has matched yet.
 //!
 //! ```text
-//!   class (mask):  bucket  -->  head  -->  head  -->          heads: the oldest receive of its bits
+//!   class (mask):  bucket  -->  head  -->  head  -->          heads: the oldest receive with its bits
 //!                                |          |  links
 //!                                v          v
-//!                              younger    younger             those behind it have the same bits
+//!                              younger    younger             younger receives with the same bits
 //! ```
 //!
-//! Receives are linked through their records, so posting allocates nothing. A look-up compares one
-//! or two heads, however many receives there are with the same bits. The hash has a random seed, so
-//! that peers cannot choose bits that share a bucket.
+//! Receives are linked through their records, so posting allocates nothing. A look-up compares one or two heads,
+//! however many receives share the same bits. The hash has a random seed, so peers cannot choose bits that share a
+//! bucket.
 //!
-//! Owns: the order of posting, and where chains begin.
-//! Cost: post, take and remove are O(1) per mask class in use; buckets are made when there are more
-//! different bits than ever before.
+//! Owns: the order of posting, and the heads of chains.
+//! Cost: post, take and remove are O(1) for each mask class in use; the number of buckets grows with the number of
+//! different bits.
 
 use crate::ids::{MatchBits, MatchMask, RequestId};
 use crate::ops::{BucketHead, Links, NONE, Ops, Position, State};
@@ -22,32 +22,30 @@ use foldhash::fast::RandomState;
 use std::hash::BuildHasher;
 use std::num::NonZeroU64;
 
-/// All posted receives of one endpoint.
 #[derive(Debug)]
 pub(crate) struct PostedReceives {
     classes: Vec<Class>,
     len: usize,
     last_order: u64,
-    /// Odd, and drawn at random.
+    /// Seed of the hash: odd, drawn at random.
     seed: u64,
 }
 
-/// The receives with one mask.
 #[derive(Debug)]
 struct Class {
     mask: MatchMask,
-    /// The first head of each: a power of two of them.
+    /// First head of each bucket; their number is a power of two.
     buckets: Vec<u32>,
     heads: usize,
 }
 
-/// The place of a head, or of a new one.
+/// Position of a head in its bucket, or of a new one.
 #[derive(Clone, Copy, Debug)]
 struct Spot {
     bucket: usize,
-    /// The head before it in its bucket.
+    /// Head before it in the bucket; `NONE`: it is the first.
     before: u32,
-    /// `NONE`: there is no receive with these bits.
+    /// Head found; `NONE`: no receive has these bits.
     head: u32,
 }
 
@@ -75,7 +73,7 @@ impl PostedReceives {
         self.len
     }
 
-    /// The place of the youngest receive with this mask.
+    /// Returns the position of a new receive with this mask, which is the youngest.
     #[inline]
     pub(crate) fn reserve(&mut self, mask: MatchMask) -> Position {
         self.last_order += 1;
@@ -85,8 +83,8 @@ impl PostedReceives {
         }
     }
 
-    /// Enters a receive at its position: that of a new one, or where it was before [`Self::take`]. Its
-    /// state must be `Posted`, and its bits within its mask.
+    /// Enters a receive at its position: that of a new receive, or the one it had before [`Self::take`]. Its state must
+    /// be `Posted`, and its bits within its mask.
     #[inline(always)]
     pub(crate) fn enter<O: Owner>(&mut self, ops: &mut Ops<O>, place: u32) {
         let record = ops.record_mut(place);
@@ -100,7 +98,7 @@ impl PostedReceives {
         self.enter_at(ops, place, bits, position);
     }
 
-    /// [`Self::enter`] of a receive with these bits at that position, whose links say that it is alone.
+    /// Enters a receive as [`Self::enter`] does; its record is already set up as the only one of its bits.
     #[inline(always)]
     pub(crate) fn enter_at<O: Owner>(
         &mut self,
@@ -121,7 +119,8 @@ impl PostedReceives {
         class.more_heads(ops, seed);
     }
 
-    /// Takes out the oldest receive that accepts a message with `bits`; says its place. It keeps its state.
+    /// Takes out the oldest receive that accepts a message with `bits`, and returns its slot. Its state does not
+    /// change.
     #[inline(always)]
     pub(crate) fn take<O: Owner>(&mut self, ops: &mut Ops<O>, bits: MatchBits) -> Option<u32> {
         let [only] = &mut self.classes[..] else {
@@ -149,7 +148,7 @@ impl PostedReceives {
         }
     }
 
-    /// Takes the oldest receive where there is more than one, or another in its bucket.
+    /// Takes the oldest receive in the general case: several classes, or several receives in a bucket.
     #[inline(never)]
     fn take_oldest<O: Owner>(&mut self, ops: &mut Ops<O>, bits: MatchBits) -> Option<u32> {
         let (at, spot) = self.find_oldest(ops, bits);
@@ -176,7 +175,6 @@ impl PostedReceives {
         best
     }
 
-    /// Takes out one receive, which must be one that is posted.
     pub(crate) fn remove<O: Owner>(&mut self, ops: &mut Ops<O>, id: RequestId) {
         let place = id.index();
         let record = ops.record(place);
@@ -198,7 +196,7 @@ impl PostedReceives {
         self.len -= 1;
     }
 
-    /// The one behind a head, if there is one, takes its place.
+    /// Removes a head; the next receive with its bits takes its position.
     fn take_head<O: Owner>(&mut self, ops: &mut Ops<O>, at: usize, spot: Spot) {
         let class = &mut self.classes[at];
         self.len -= 1;
@@ -245,11 +243,11 @@ impl Class {
     #[inline]
     fn bucket(&self, seed: u64, bits: MatchBits) -> usize {
         let hash = bits.0.wrapping_mul(seed) >> 32;
-        // The upper bits of the product are the good ones.
+        // The upper bits of the product are the well-mixed ones.
         ((hash * self.buckets.len() as u64) >> 32) as usize
     }
 
-    /// There is one less.
+    /// Halves the buckets if few heads are left.
     #[inline(never)]
     fn shrink<O: Owner>(&mut self, ops: &mut Ops<O>, seed: u64) {
         if self.buckets.len() > BUCKETS_KEPT && self.heads < self.buckets.len() / 4 {
@@ -257,7 +255,7 @@ impl Class {
         }
     }
 
-    /// There is one more.
+    /// Counts one more head, and doubles the buckets if there are too many heads.
     #[inline]
     fn more_heads<O: Owner>(&mut self, ops: &mut Ops<O>, seed: u64) {
         self.heads += 1;
@@ -280,8 +278,8 @@ impl Class {
         }
     }
 
-    /// Enters a receive into a bucket that is in use: behind every older one of its bits. That is at the
-    /// end, if it is new; else there are few older ones, for it was the oldest once.
+    /// Enters a receive into a bucket in use, behind every older one with its bits. A new receive goes to the end; one
+    /// that was taken before has few older ones, because it was the oldest then.
     #[inline(never)]
     fn enter_among<O: Owner>(
         &mut self,
@@ -321,7 +319,7 @@ impl Class {
         }
     }
 
-    /// Puts another head, or none, where one was.
+    /// Replaces a head in its bucket with another, or with none.
     #[inline]
     fn replace<O: Owner>(&mut self, ops: &mut Ops<O>, spot: Spot, next: u32) {
         if spot.before == NONE {
@@ -366,11 +364,11 @@ fn set_last<O: Owner>(ops: &mut Ops<O>, head: u32, last: u32) {
     set_head(ops, head, BucketHead { last, ..known });
 }
 
-/// Buckets of a new class, a quarter of a kilobyte.
+/// Number of buckets of a new class, a quarter of a kilobyte.
 const BUCKETS: usize = 64;
-/// Buckets that stay however few receives there are.
+/// Number of buckets that a class keeps once it has grown, however few receives are left.
 const BUCKETS_KEPT: usize = 1024;
-/// Classes kept although they may be empty: more masks than any program is known to use.
+/// Number of classes at which empty ones are dropped: more masks than any known program uses.
 const CLASSES_KEPT: usize = 16;
 
 #[cfg(test)]
@@ -386,7 +384,7 @@ mod tests {
     const EXACT: MatchMask = MatchMask::EXACT;
     const TOP: MatchMask = MatchMask(0xf000_0000_0000_0000);
 
-    /// An owner that is told nothing.
+    /// An owner that ignores all reports.
     #[derive(Debug)]
     struct Deaf;
 
@@ -409,7 +407,7 @@ mod tests {
         }
     }
 
-    /// Receives, and beside them the simplest thing that could be right: all in the order of posting.
+    /// Posted receives, and beside them the simplest correct model: a list in the order of posting.
     #[derive(Default)]
     struct Beside {
         posted: PostedReceives,
@@ -448,7 +446,7 @@ mod tests {
             taken
         }
 
-        /// Something that was taken is as if it never had been.
+        /// Undoes a take.
         fn put_back(&mut self, id: RequestId) {
             let record = self.ops.get(id).unwrap();
             let position = record.state.position().unwrap();
