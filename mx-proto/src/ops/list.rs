@@ -1,17 +1,15 @@
 //! Lists of records, linked through the records themselves.
 //!
 //! ```text
-//!   List: first, last, len        #4 <-> #7 <-> #2        #n: places
+//!   List: first, last, len        #4 <-> #7 <-> #2        #n: slots
 //! ```
 //!
-//! A record has links for two lists at a time ([`ListKind`]): that of its state, and its kin, all
-//! operations with the same remote. Inserting and removing are O(1) and allocate nothing.
+//! A record has links for two lists at a time ([`ListKind`]): the list of its state, and the list of all operations
+//! with the same remote. Inserting and removing are O(1) and allocate nothing.
 //!
-//! The caller passes the list's head to the table's functions; the record must not be in another
-//! list.
+//! The caller passes the list's head to the table's functions. The record must not be in another list of that kind.
 
-/// A list: its ends, and its length. The user of the list keeps it; the table
-/// ([`Ops`](super::Ops)) changes it.
+/// Ends and length of a list. The user of the list keeps it; the table ([`Ops`](super::Ops)) changes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct List {
     pub(super) first: u32,
@@ -20,20 +18,20 @@ pub struct List {
 }
 
 impl List {
-    /// A list with nothing in it.
+    /// An empty list.
     pub const EMPTY: Self = Self {
         first: NONE,
         last: NONE,
         len: 0,
     };
 
-    /// The length.
+    /// Returns the number of records.
     #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// True when there is none.
+    /// Returns true if there is no record.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -46,7 +44,6 @@ impl Default for List {
     }
 }
 
-/// The neighbours of a record in one list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Links {
     pub(crate) before: u32,
@@ -54,21 +51,21 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Links of a record that is in no list, or alone in one.
+    /// Links of a record that is in no list, or the only one in its list.
     pub(crate) const ALONE: Self = Self {
         before: NONE,
         behind: NONE,
     };
 }
 
-/// A pair of a record's links.
+/// Kind of a list, and so one pair of a record's links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ListKind {
-    /// Links of the list that the state of the record names.
+    /// List that the record's state belongs to.
     State,
-    /// Links of the list of all operations with the record's remote.
+    /// List of all operations with the record's remote.
     Remote,
 }
 
-/// No place: there are never so many.
+/// Stands for no slot; no table grows this large.
 pub(crate) const NONE: u32 = u32::MAX;

@@ -1,9 +1,9 @@
-//! All operations of an endpoint: one record each, in one table.
+//! Operations of an endpoint: one record each, in one table.
 //!
 //! ```text
-//!   places    storage of records: the owner's          record    one operation's life
-//!   table     records in use, and their end            list      lists of records, linked through them
-//!   parts     of a message that is being pulled
+//!   storage   records, provided by the owner           record    states of one operation
+//!   table     records in use, and how they end         list      lists of records, linked through them
+//!   parts     parts of a message that is being pulled
 //! ```
 //!
 //! Out of scope: ports.

@@ -1,49 +1,46 @@
-//! Parts of a message that a receive has asked for.
+//! Parts of a message that a receive has requested.
 //!
 //! ```text
 //!   0          at     end           at      end     requested        wanted
-//!   [ received |.. open |  received | .. open |      ) not asked for     )
+//!   [ received |.. open |  received | .. open |      )  not requested   )
 //! ```
 //!
-//! A part is what one Pull has asked for, or several to a peer that numbers none. Its bytes come in order, quote its
-//! number and begin at its next offset; other bytes do not count. A message is complete when all of it has been asked
-//! for and no part is open.
+//! A part is the range of one Pull, or of several towards a peer without numbered parts. Its bytes arrive in order,
+//! quote its number and begin at its next offset; other bytes are ignored. A message is complete when all of it has
+//! been requested and no part is open.
 //!
 //! Cost: one allocation for each message that is pulled.
 
 use smallvec::SmallVec;
 
-/// Bytes that have been asked for and have not all come.
+/// Range of bytes that have been requested and have not all arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
-    /// Number of the Pull, which its bytes quote; 0 towards a peer without data links.
+    /// Number of the Pull, which the data quotes; 0 towards a peer without data links.
     pub(crate) attempt: u32,
-    /// Number of the link that its bytes come on.
+    /// Number of the link on which the data comes; [`NO_LINK`]: to be requested again.
     pub(crate) link: u32,
     /// Offset of the next byte.
     pub(crate) at: u32,
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub(crate) end: u32,
 }
 
-/// The link of a part that has to be asked for again.
+/// Stands for no link: the part must be requested again.
 pub(crate) const NO_LINK: u32 = u32::MAX;
 
-/// The open parts of a message.
 #[derive(Debug, Default)]
 pub(crate) struct Parts(Option<Box<SmallVec<[Part; USUAL]>>>);
 
-/// Open parts of a message over one link.
+/// Number of open parts of a message over one link.
 const USUAL: usize = 2;
 
 impl Parts {
-    /// Returns the open parts.
     #[inline]
     pub(crate) fn open(&self) -> &[Part] {
         self.0.as_deref().map_or(&[], |parts| &parts[..])
     }
 
-    /// Returns the open parts to change them.
     pub(crate) fn open_mut(&mut self) -> &mut [Part] {
         self.0
             .as_deref_mut()
@@ -54,19 +51,19 @@ impl Parts {
         self.0.get_or_insert_default().push(part);
     }
 
-    /// Returns the number of parts that have been asked for.
+    /// Returns the number of parts that are requested at present.
     pub(crate) fn asked(&self) -> usize {
         let parts = self.open().iter();
         parts.filter(|part| part.link != NO_LINK).count()
     }
 
-    /// Returns the number of bytes that are to come on a link.
+    /// Returns the number of bytes outstanding on a link.
     pub(crate) fn awaited(&self, link: u32) -> u32 {
         let parts = self.open().iter().filter(|part| part.link == link);
         parts.map(|part| part.end - part.at).sum()
     }
 
-    /// Takes out up to `most` bytes that have to be asked for again.
+    /// Removes up to `most` bytes that must be requested again, and returns their range.
     pub(crate) fn take_unasked(&mut self, most: u32) -> Option<(u32, u32)> {
         let nth = self.open().iter().position(|part| part.link == NO_LINK)?;
         let Part { at, end, .. } = self.open()[nth];
@@ -75,7 +72,7 @@ impl Parts {
         Some((at, at + len))
     }
 
-    /// Returns the part that these bytes are the next ones of.
+    /// Returns the index of the part of which these bytes are the next ones.
     pub(crate) fn next(&self, attempt: u32, at: u32, len: u32) -> Option<usize> {
         let is_next = |part: &Part| {
             (part.attempt, part.at) == (attempt, at) && len != 0 && len <= part.end - at
@@ -83,7 +80,7 @@ impl Parts {
         self.open().iter().position(is_next)
     }
 
-    /// Counts bytes of a part, which have come on that link.
+    /// Counts bytes of a part that have arrived on that link.
     pub(crate) fn advance(&mut self, nth: usize, len: u32, link: u32) {
         let Some(parts) = self.0.as_deref_mut() else {
             return;

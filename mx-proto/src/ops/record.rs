@@ -1,22 +1,21 @@
-//! The life of one operation.
+//! Record of one operation, and its states.
 //!
 //! ```text
 //!   send     Queued --offer--> Offered --pull--> Serving --notify--> Done
 //!              |                  `--ended, may be read--'--> Withdrawn --notify--> Done
-//!              |  `--data all taken--> Done
-//!              `-----data taken in part by the port-------> Draining --> Done
-//!   receive  Posted --matches an offer--> Pulling --all there--> Done
+//!              |  `--port takes all data--> Done
+//!              `-----port takes a part of the data--------> Draining --> Done
+//!   receive  Posted --matches an offer--> Pulling --all bytes here--> Done
 //!              ^  `--matches data--> Done    |
 //!              `---- sender withdraws -------'
-//!   access   Lending --all has gone--> Done            a peer's get; its put is Pulling
+//!   access   Lending --all bytes sent--> Done             a peer's get; its put is Pulling
 //!   connect  Connecting --reply--> Done
-//!   pending   Pending --> Queued, Draining, Posted, Pulling or Done
+//!   pending  Pending --> Queued, Draining, Posted, Pulling or Done
 //!
-//!   Done --the owner has seen it--> Free
+//!   Done --the owner frees it--> Free
 //! ```
 //!
-//! [`crate::op_states`] has all transitions as a table. A record has memory in the states that need
-//! it and in no other.
+//! [`crate::op_states`] has all transitions as a table. A record has memory exactly in the states that need it.
 //!
 //! Out of scope: lists' heads, the wire, ports.
 
@@ -35,160 +34,161 @@ use std::mem::ManuallyDrop;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-/// The remote of an operation that has none.
+/// Stands for the remote of an operation that has none.
 pub(crate) const NO_REMOTE: RemoteId = RemoteId::new(u32::MAX, 0);
 
-/// Time for the receiver of a [`State::Withdrawn`] send to stop reading. Its last reads end in milliseconds, and
-/// what it says meanwhile goes behind them; a process that dies is missed sooner.
+/// Time for the receiver of a [`State::Withdrawn`] send to stop reading. Its last reads end within milliseconds, and
+/// its answer follows them; the death of a process is noticed sooner.
 const WITHDRAWN_MAX: Duration = Duration::from_secs(2);
 
-/// A slot of the operation table: the state, remote, match bits and timeouts of one send, receive or
-/// connect, or a free slot (generation 0). `M` is the memory that it sends from or receives into.
+/// Slot of the operation table: the state, remote, match bits and timeouts of one send, receive or connect, or a free
+/// slot. `M` is the memory that the operation sends from or receives into.
 #[derive(Debug)]
 pub struct Record<M> {
-    /// 0: there is no operation.
+    /// Generation of the operation's id; 0: the slot is free.
     pub(super) generation: u32,
-    /// In the list that its state says; see [`ListKind`].
+    /// Links in the list of its state; see [`ListKind`].
     pub(crate) links: Links,
     pub(crate) remote_links: Links,
-    /// The other side, [`NO_REMOTE`] while it is not known. It is among its kin, but for connects.
+    /// Remote of the operation, [`NO_REMOTE`] while it is not known. The operation is in the remote's list, except a
+    /// connect.
     pub(crate) remote: RemoteId,
-    /// The operation is a receive for messages of its remote only, whether it has matched one or not.
+    /// Whether the operation is a receive for messages of its remote only, matched or not.
     pub(crate) from_one: bool,
     pub(crate) timer: Option<TimerId>,
-    /// Once it has been matched, or if it is a connect.
+    /// Time-out of a matched operation, or of a connect.
     pub(crate) timeout: Timeout,
-    /// Before that: a send's wait for its turn and its receiver, a receive's for a message.
+    /// Time-out before the match: of a send that waits for its turn and its receiver, or a receive that waits for a
+    /// message.
     pub(crate) waiting: Timeout,
-    /// Something has happened since the timer was last looked at.
+    /// Whether the operation has made progress since its timer was last checked.
     pub(crate) touched: bool,
     pub(crate) bits: MatchBits,
     pub(crate) state: State<M>,
 }
 
-/// The form in which a queued message is sent in its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// The message goes with its data if it is small and there is credit, as an offer otherwise.
+    /// Message with its data if it is small and there are credits, otherwise an offer.
     Plain,
-    /// As an offer.
+    /// Always an offer.
     Synchronous,
-    /// The message goes with its data, which has been paid for: it is a copy, and complete for its sender.
+    /// Message with its data, paid for with credits: a copy, complete for its sender.
     Copied,
 }
 
-/// The state of an operation. Its tag has a byte of its own, so that comparing it is cheap.
+/// State of an operation. The tag has a byte of its own, so comparing it is cheap.
 #[derive(Debug)]
 #[repr(u8)]
 pub(crate) enum State<M> {
-    /// There is none.
+    /// The slot is free.
     Free,
-    /// Its remote is not known yet. Without memory only while it is activated, or after that has
-    /// failed.
+    /// The operation's remote is not known yet. `memory` is `None` only while the operation is being activated, or
+    /// after that has failed.
     Pending { memory: Option<M>, receives: bool },
-    /// A send waiting for its turn, in its remote's queue.
+    /// A send that waits for its turn in its remote's queue.
     Queued { memory: M, stand: QueuePosition },
-    /// A send with its data of which the port has taken a part.
+    /// A send with its data, of which the port has taken a part.
     Draining { memory: M, form: Form },
-    /// A send the receiver knows of.
+    /// A send that the receiver knows of.
     Offered {
         memory: M,
         registered: Option<RemoteKey>,
     },
-    /// A send whose data the receiver has begun to ask for.
+    /// A send whose data the receiver has begun to request.
     Serving {
         memory: M,
         registered: Option<RemoteKey>,
     },
-    /// A send that is to end like this, when the receiver does not read its memory any more.
+    /// A send that ends with `status` once the receiver no longer reads its memory.
     Withdrawn {
         memory: M,
         registered: RemoteKey,
         status: Status,
     },
-    /// A receive no message has matched, among those of the same bits.
+    /// A receive that no message has matched, in the index of posted receives.
     Posted {
         memory: M,
         position: Position,
         head: BucketHead,
     },
-    /// A receive whose data is on its way.
+    /// A receive whose data is being transferred.
     Pulling(Pulling<M>),
-    /// A part of a get by a peer, with the memory of all of it; see `regions`.
+    /// A part of a peer's get, with the memory of the whole get; see `regions`.
     Lending {
         memory: M,
         region: RegionKey,
-        /// The reader's id of its get.
+        /// Reader's id of its get.
         recv_id: u64,
-        /// Offset of the first byte of the part, and of the one behind it.
+        /// Offset of the part's first byte, and the offset after its last.
         part: (u32, u32),
     },
-    /// A connect, among its remote's.
+    /// A connect, in its remote's list.
     Connecting { key: u32 },
-    /// The operation is over, and its owner's to free.
+    /// The operation has completed, and the owner has to free it.
     Done,
 }
 
-/// The position of a receive among the posted ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Position {
     pub(crate) mask: MatchMask,
-    /// In the order of posting.
+    /// Number in the order of posting.
     pub(crate) order: NonZeroU64,
 }
 
-/// The links of the oldest receive of its bits and mask to the others; see `matching/posted.rs`.
+/// Links of the oldest receive with its bits and mask; see `matching/posted.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BucketHead {
-    /// The next oldest one in its bucket.
+    /// Next head in the bucket.
     pub(crate) next: u32,
-    /// The youngest of its own bits.
+    /// Youngest receive with the same bits.
     pub(crate) last: u32,
 }
 
-/// A receive that has matched an offer, or a message that is coming with its data.
+/// State of a receive that has matched an offer, or a message whose data is arriving.
 #[derive(Debug)]
 pub(crate) struct Pulling<M> {
     pub(crate) memory: M,
-    /// The sender's id of it.
+    /// Sender's id of the message; [`STREAMED`] or [`REGION`] if there is none.
     pub(crate) send_id: u64,
-    /// The sender's match bits; of a peer's put the key of the region.
+    /// Match bits from the sender; for a peer's put, the key of the region.
     pub(crate) bits: MatchBits,
-    /// Bytes of the message.
+    /// Length of the message in bytes.
     pub(crate) length: u32,
-    /// Bytes we want of it: what fits.
+    /// Number of bytes to receive: as many as fit.
     pub(crate) wanted: u32,
-    /// Bytes that have been asked for, from its beginning.
+    /// Number of bytes that have been requested, from the beginning.
     pub(crate) requested: u32,
-    /// Parts of these bytes that have not come.
+    /// Parts of the requested bytes that have not arrived.
     pub(crate) parts: Parts,
-    /// The key for a remote read.
+    /// Key for a remote read; `None`: the message is pulled.
     pub(crate) key: Option<Box<RemoteKey>>,
-    /// The port is reading the sender's memory.
+    /// Whether the port is reading the sender's memory.
     pub(crate) reading: bool,
-    /// The sender has called the message off while we are reading it; true: it waits for our end.
+    /// The sender has withdrawn the message while the port reads it; true: the sender waits for an answer. `None`: not
+    /// withdrawn.
     pub(crate) withdrawn: Option<bool>,
-    /// Its position among the posted receives; `None` if it was made for this message.
+    /// Position among the posted receives; `None` if the receive was made for this message.
     pub(crate) position: Option<Position>,
-    /// The purpose of a receive of the endpoint's own.
+    /// Purpose of an internal receive; `None` for the owner's.
     pub(crate) fetch: Option<Fetch>,
 }
 
-/// The id of a message at its sender, for a receive that asks for nothing of it.
+/// Sender's id in a receive that requests nothing from the sender.
 pub(crate) const STREAMED: u64 = u64::MAX;
 
-/// The id of a message at its sender, for a get.
+/// Sender's id in a get.
 pub(crate) const REGION: u64 = u64::MAX - 1;
 
-/// A message that the endpoint fetches for itself. An option of it has four bytes.
+/// Purpose of an internal receive: the unexpected message that it fetches. An `Option` of it has four bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fetch(NonZeroU32);
 
 impl Fetch {
-    /// No message: an access of a peer to a region. There are never so many places that the last number is one.
+    /// An access of a peer to a region, no message. No table has so many slots that the last number is one.
     pub(crate) const ACCESS: Self = Self(NonZeroU32::MAX);
 
-    /// The unexpected message at this place.
+    /// Returns the purpose of fetching the unexpected message at this slot.
     pub(crate) fn of(place: u32) -> Self {
         Self(NonZeroU32::MIN.saturating_add(place))
     }
@@ -199,7 +199,7 @@ impl Fetch {
 }
 
 impl BucketHead {
-    /// The links of a receive that is alone in its bucket.
+    /// Links of a receive that is alone in its bucket.
     #[inline]
     pub(crate) const fn alone(place: u32) -> Self {
         Self {
@@ -208,7 +208,7 @@ impl BucketHead {
         }
     }
 
-    /// The place of a receive that is not the oldest.
+    /// Links of a receive that is not the oldest with its bits.
     pub(crate) const NONE: Self = Self {
         next: NONE,
         last: NONE,
@@ -216,8 +216,8 @@ impl BucketHead {
 }
 
 impl<M: Memory> Pulling<M> {
-    /// The beginning: nothing has been asked for. `offer`: what the sender calls it, and where it can be
-    /// read.
+    /// Makes the state in which nothing has been requested. `offer`: the sender's id of the message, and the key for
+    /// reading it.
     pub(crate) fn new(
         memory: M,
         (send_id, key): (u64, Option<RemoteKey>),
@@ -242,24 +242,24 @@ impl<M: Memory> Pulling<M> {
         }
     }
 
-    /// A message that is here as a whole.
+    /// Makes the state of a message all of whose bytes have arrived.
     pub(crate) fn whole(memory: M, bits: MatchBits, length: u32) -> Self {
         let mut whole = Self::new(memory, (STREAMED, None), bits, length, None);
         whole.requested = whole.wanted;
         whole
     }
 
-    /// Whether a peer's registered memory is read.
+    /// Returns whether this is a get from a peer's registered memory.
     pub(crate) fn is_get(&self) -> bool {
         self.send_id == REGION
     }
 
-    /// Returns the number of bytes that are to be asked for.
     pub(crate) fn missing(&self) -> u32 {
         self.wanted - self.requested + self.parts.awaited(NO_LINK)
     }
 
-    /// Takes out up to `most` bytes that are to be asked for: those that a lost link was to bring, then the rest.
+    /// Removes up to `most` bytes that are still to be requested, and returns their range: first those of a lost link,
+    /// then the rest.
     pub(crate) fn take_missing(&mut self, most: u32) -> Option<(u32, u32)> {
         self.parts.take_unasked(most).or_else(|| {
             let at = self.requested;
@@ -268,14 +268,12 @@ impl<M: Memory> Pulling<M> {
         })
     }
 
-    /// Whether all bytes are there that are wanted.
     pub(crate) fn is_whole(&self) -> bool {
         self.requested == self.wanted && self.parts.open().is_empty() && !self.reading
     }
 }
 
 impl<M> Default for Record<M> {
-    /// A free place.
     fn default() -> Self {
         Self {
             generation: 0,
@@ -310,14 +308,12 @@ impl<M> Record<M> {
         }
     }
 
-    /// An operation begins at this place.
     #[inline(always)]
     pub(crate) fn begin(&mut self, state: State<M>) {
         op_states::note(Stage::New, state.stage());
         self.state.begin(state);
     }
 
-    /// There is none any more at this place: it was over.
     #[inline(always)]
     pub(super) fn empty(&mut self) {
         debug_assert!(
@@ -329,7 +325,6 @@ impl<M> Record<M> {
         self.state.begin(State::Free);
     }
 
-    /// The time-out that counts in its present state.
     pub(crate) fn limit(&self) -> Timeout {
         if matches!(self.state, State::Withdrawn { .. }) {
             Timeout::new(Some(WITHDRAWN_MAX))
@@ -340,8 +335,7 @@ impl<M> Record<M> {
         }
     }
 
-    /// A receive whose message was withdrawn, and that another one goes into, is over when `fill` has had its
-    /// memory.
+    /// Ends a receive whose message was withdrawn, after `fill` has written another message into its memory.
     #[cold]
     pub(super) fn finish_pulling(&mut self, fill: impl FnOnce(&mut M) -> usize) -> usize {
         let filled = match &mut self.state {
@@ -352,7 +346,7 @@ impl<M> Record<M> {
         filled
     }
 
-    /// Goes on with the memory that it has. Nothing happens to one that has none.
+    /// Moves the memory into the next state. Does nothing if there is no memory.
     pub(crate) fn become_next(&mut self, next: impl FnOnce(M) -> State<M>) {
         let stage = self.state.stage();
         if let Some(memory) = std::mem::replace(&mut self.state, State::Done).into_memory() {
@@ -365,15 +359,15 @@ impl<M> Record<M> {
 }
 
 impl<M> State<M> {
-    /// Replaces the state. Only if the old one has nothing to drop: that is not checked here.
+    /// Replaces the state. The old one must have nothing to drop; only debug builds check that.
     #[inline(always)]
     pub(super) fn begin(&mut self, next: Self) {
         let before = ManuallyDrop::new(std::mem::replace(self, next));
         debug_assert!(matches!(*before, Self::Free | Self::Done));
     }
 
-    /// A posted receive is over. Only the memory is dropped, and only if that does anything: assigning `Done` would go through
-    /// all states that may have to be dropped.
+    /// Ends a posted receive, dropping only its memory, and only if that does anything: assigning `Done` would generate
+    /// code to drop every state.
     #[inline(always)]
     pub(super) fn end_posted(&mut self)
     where
@@ -414,7 +408,7 @@ impl<M> State<M> {
         }
     }
 
-    /// The present or former position of a receive among the posted ones.
+    /// Returns the present or former position of a receive among the posted ones.
     #[inline]
     pub(crate) fn position(&self) -> Option<Position> {
         match self {
@@ -424,7 +418,7 @@ impl<M> State<M> {
         }
     }
 
-    /// The links of a posted receive that is the oldest of its bits.
+    /// Returns the links of a posted receive as the oldest with its bits.
     #[inline]
     pub(crate) fn head(&self) -> Option<BucketHead> {
         match self {
@@ -433,7 +427,7 @@ impl<M> State<M> {
         }
     }
 
-    /// Changes that. Nothing happens to any other operation.
+    /// Sets the links of a posted receive as the oldest with its bits. Does nothing in other states.
     #[inline]
     pub(crate) fn set_head(&mut self, next: BucketHead) {
         match self {
@@ -457,7 +451,7 @@ impl<M> State<M> {
         }
     }
 
-    /// Bytes of its memory.
+    /// Returns the size of the operation's memory in bytes.
     #[inline]
     pub(crate) fn room(&self) -> u32
     where
@@ -467,7 +461,7 @@ impl<M> State<M> {
         u32::try_from(room).unwrap_or(u32::MAX)
     }
 
-    /// Nothing has matched it.
+    /// Returns whether nothing has matched the operation yet.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(
             self,
@@ -475,7 +469,7 @@ impl<M> State<M> {
         )
     }
 
-    /// The key for the receiver's reads of a send's memory.
+    /// Returns the key for the receiver's reads of a send's memory.
     pub(crate) fn registered(&self) -> Option<RemoteKey> {
         match self {
             Self::Offered { registered, .. } | Self::Serving { registered, .. } => *registered,
@@ -484,13 +478,14 @@ impl<M> State<M> {
         }
     }
 
-    /// A port reads its message from where its sender has it.
+    /// Returns whether the port is reading the message from the sender's memory.
     #[inline]
     pub(crate) fn is_reading(&self) -> bool {
         matches!(self, Self::Pulling(pulling) if pulling.reading)
     }
 
-    /// The message that the endpoint fetches with it for itself, if it does, or [`Fetch::ACCESS`].
+    /// Returns the purpose of an internal operation, [`Fetch::ACCESS`] for an access to a region; `None` for the
+    /// owner's.
     #[inline]
     pub(crate) fn fetches(&self) -> Option<Fetch> {
         match self {
@@ -500,7 +495,7 @@ impl<M> State<M> {
         }
     }
 
-    /// The rest of a send that is complete.
+    /// Returns whether this is a copy, whose send is complete for its owner.
     #[inline]
     pub(crate) fn is_copy(&self) -> bool {
         let form = match self {
@@ -511,13 +506,12 @@ impl<M> State<M> {
         form == Form::Copied
     }
 
-    /// Progress prolongs its time-out.
+    /// Returns whether progress restarts the time-out.
     pub(crate) fn is_renewed(&self) -> bool {
         // A sender whose message is fetched holds credits of the pool: for this time at most.
         !matches!(self, Self::Withdrawn { .. }) && self.fetches().is_none()
     }
 
-    /// Its name; `New` for one that is free.
     #[inline]
     pub(crate) fn stage(&self) -> Stage {
         match self {

@@ -1,77 +1,74 @@
-//! Storage of records.
+//! Storage of operation records.
 //!
 //! ```text
-//!   place   0 .. 63   64 .. 127  ...        each with a record and the owner's word beside it
+//!   slot    0 .. 63   64 .. 127  ...        each with a record and the owner's data
 //!            chunk      chunk
 //! ```
 //!
-//! The layer above provides the storage of the endpoint's table of operations, so that it can keep
-//! its own part of an operation beside the record, find both by one number, and choose the kind of
-//! memory.
+//! The layer above provides the storage of the endpoint's table of operations. It can therefore keep its own data of an
+//! operation beside the record, find both by one number, and choose the kind of memory.
 
 use super::record::Record;
 use std::fmt;
 
-/// Records and the owner's words, by place: numbers from 0 on.
+/// Records and the owner's data, by slot number from 0 on.
 ///
-/// * Places only become more: `len` never goes back, and what lies at a place does not move.
-/// * A new place holds [`Record::default`] and a default word.
-/// * A record is changed by the table alone, and looked at through it: see [`Ops`](super::Ops). Nothing
-///   else is to be done with one than to keep it.
-/// * They go with their endpoint, whatever lies in them. Places whose memory is used for something else
-///   afterwards put [`Record::default`] where an operation still is.
+/// * Slots are only added: `len` never decreases, and the contents of a slot do not move.
+/// * A new slot holds [`Record::default`] and default data.
+/// * Only the table changes a record or reads it; see [`Ops`](super::Ops). The storage just keeps it.
+/// * Records are dropped with their endpoint, in any state. A storage that reuses the memory of its slots afterwards
+///   writes [`Record::default`] where an operation still is.
 pub trait OpStorage<M, W>: Default + fmt::Debug {
-    /// The number of free places that are kept unused while there can be more, so that stale ids of
-    /// them stay recognisable. If it is not 0, the one that has been free for longest is reused
-    /// first, otherwise the one that was used last.
+    /// Returns the number of free slots to keep unused while more can be added, so that stale ids of them stay
+    /// recognisable. If it is not 0, the slot that has been free for longest is reused first, otherwise the one freed
+    /// last.
     #[inline(always)]
     fn reuse_delay(&self) -> u32 {
         0
     }
 
-    /// The number of places: at most `u32::MAX`.
+    /// Returns the number of slots, at most `u32::MAX`.
     fn len(&self) -> u32;
 
-    /// True while there is none.
+    /// Returns true while there is no slot.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds at least one place. False, and nothing has changed, when there can be no more.
+    /// Adds at least one slot. Returns false and changes nothing if no more can be added.
     fn grow(&mut self) -> bool;
 
-    /// The record at a place. Panics, as a slice does, when there is no such place.
+    /// Returns the record in a slot. Panics, as a slice does, if there is no such slot.
     fn record(&self, place: u32) -> &Record<M>;
 
-    /// The record at a place, to change it.
+    /// Returns the record in a slot for changing. Panics like [`Self::record`].
     fn record_mut(&mut self, place: u32) -> &mut Record<M>;
 
-    /// The owner's word at a place. Panics like [`Self::record`].
+    /// Returns the owner's data in a slot. Panics like [`Self::record`].
     fn data(&self, place: u32) -> &W;
 
-    /// The owner's word at a place, to change it.
+    /// Returns the owner's data in a slot for changing. Panics like [`Self::record`].
     fn data_mut(&mut self, place: u32) -> &mut W;
 
-    /// Both to change them.
+    /// Returns the record and the owner's data in a slot for changing.
     fn both_mut(&mut self, place: u32) -> (&mut Record<M>, &mut W);
 
-    /// An operation lies at this place from now on; its word is there. Called once for each.
+    /// Notes that an operation uses this slot from now on; its data has been set. Called once for each operation.
     #[inline]
     fn on_use(&mut self, _place: u32) {}
 
-    /// The operation at this place is no more: called once for each [`Self::on_use`].
+    /// Notes that the operation in this slot has been freed. Called once for each [`Self::on_use`].
     #[inline]
     fn on_free(&mut self, _place: u32) {}
 }
 
-/// Places in chunks of ordinary memory, as many as fit into `MAX`. A chunk stays until all of them
-/// go.
+/// Slots in chunks of ordinary memory, as many as fit into `MAX`. No chunk is freed before the storage is dropped.
 #[derive(Debug)]
 pub struct ChunkedStorage<M, W, const MAX: u32 = { u32::MAX }>(Vec<Box<Chunk<M, W>>>);
 
 type Chunk<M, W> = [(Record<M>, W); CHUNK];
 
-/// Places that are added at a time: about ten kilobytes.
+/// Number of slots added at a time: about ten kilobytes.
 const CHUNK: usize = 64;
 
 impl<M, W, const MAX: u32> Default for ChunkedStorage<M, W, MAX> {
@@ -99,7 +96,7 @@ impl<M: fmt::Debug, W: Default + fmt::Debug, const MAX: u32> OpStorage<M, W>
 {
     #[inline]
     fn len(&self) -> u32 {
-        // `grow` sees to it.
+        // Cannot truncate: `grow` keeps the number below `MAX`.
         (self.0.len() * CHUNK) as u32
     }
 
@@ -107,7 +104,7 @@ impl<M: fmt::Debug, W: Default + fmt::Debug, const MAX: u32> OpStorage<M, W>
         let more = self.0.len() < MAX as usize / CHUNK;
         if more {
             let chunk: Vec<_> = (0..CHUNK).map(|_| Default::default()).collect();
-            // It has exactly so many.
+            // The boxed slice has exactly `CHUNK` elements.
             self.0.extend(chunk.into_boxed_slice().try_into());
         }
         more

@@ -1,15 +1,15 @@
-//! The table of operations: the places in use, and the one function that ends an operation.
+//! Table of operations: the slots in use, and the functions that begin and end an operation.
 //!
 //! ```text
 //!   free list --add--> in use: a state --finish--> Done --free--> free list
 //! ```
 //!
-//! An id is a place and a generation from one counter: a stale id is invalid until the same place
-//! gets the same of 2^31 numbers again.
+//! An id is a slot and a generation from one counter. A stale id is invalid until its slot gets the same one of 2^31
+//! generations again.
 //!
-//! Owns: the places.
+//! Owns: the slots.
 //! Out of scope: heads of lists.
-//! Cost: O(1), except [`Ops::iter`]; allocates nothing once there are enough places.
+//! Cost: O(1), except [`Ops::iter`]; allocates nothing once there are enough slots.
 
 use super::list::{Links, List, ListKind, NONE};
 use super::record::{BucketHead, NO_REMOTE, Position, Record, State};
@@ -22,13 +22,12 @@ use crate::timeouts::TimeOuts;
 use crate::timer::TimerId;
 use std::fmt;
 
-/// All operations of one endpoint: those that have not completed, and those that have and that its owner
-/// has not freed.
+/// Operations of one endpoint: those that have not completed, and completed ones that the owner has not freed.
 pub struct Ops<O: Owner> {
     places: O::OpStorage,
-    /// Linked forward only.
+    /// Free slots, linked forward only.
     free: List,
-    /// The number of operations that have not completed.
+    /// Number of operations that have not completed.
     under_way: u32,
     pub(super) next_generation: u32,
 }
@@ -50,35 +49,33 @@ impl<O: Owner> fmt::Debug for Ops<O> {
     }
 }
 
-/// For the owner, which gets the table when an operation has completed.
-/// The record of a new operation, and the owner's word of it.
 type Opened<'a, O> = (
     &'a mut Record<<O as Owner>::Memory>,
     &'a mut <O as Owner>::OpData,
 );
 
 impl<O: Owner> Ops<O> {
-    /// Their storage.
+    /// Returns the storage.
     #[inline]
     pub fn places(&self) -> &O::OpStorage {
         &self.places
     }
 
-    /// The owner's word for an operation; `None` when there is no such operation (any more).
+    /// Returns the owner's data of an operation; `None` if the id is stale.
     #[inline(always)]
     pub fn data(&self, id: RequestId) -> Option<&O::OpData> {
         self.of(id)?;
         Some(self.places.data(id.index()))
     }
 
-    /// The owner's word of an operation, to change it.
+    /// Returns the owner's data of an operation for changing; `None` if the id is stale.
     #[inline(always)]
     pub fn data_mut(&mut self, id: RequestId) -> Option<&mut O::OpData> {
         self.of(id)?;
         Some(self.places.data_mut(id.index()))
     }
 
-    /// The operation at a place, if there is one.
+    /// Returns the operation in a slot, if there is one.
     #[inline(always)]
     pub fn at(&self, place: u32) -> Option<RequestId> {
         if place >= self.places.len() {
@@ -88,15 +85,15 @@ impl<O: Owner> Ops<O> {
         (generation != 0).then(|| RequestId::new(place, generation))
     }
 
-    /// Has it completed?
+    /// Returns whether the operation has completed.
     #[inline(always)]
     pub fn is_done(&self, id: RequestId) -> bool {
         self.of(id)
             .is_some_and(|record| matches!(record.state, State::Done))
     }
 
-    /// Its place is for others. False, and nothing has changed, for one that has not completed, and for
-    /// none. It must be in no list.
+    /// Frees the slot of a completed operation, which must be in no list. Returns false and changes nothing if the
+    /// operation has not completed, or does not exist.
     #[inline]
     pub fn free(&mut self, id: RequestId) -> bool {
         let done = self.is_done(id);
@@ -106,8 +103,7 @@ impl<O: Owner> Ops<O> {
         done
     }
 
-    /// Takes the oldest out of a list of operations that have completed. `read` looks at it, at this
-    /// place; then the place is for others.
+    /// Removes the oldest operation from a list of completed ones, and frees its slot after `read` has looked at it.
     #[inline(always)]
     pub fn pop<R>(
         &mut self,
@@ -133,48 +129,46 @@ impl<O: Owner> Ops<O> {
         Some(got)
     }
 
-    /// An operation that is over already, for an owner that must have a record of each: one that was done
-    /// when it was posted. It is the owner's like one that has completed. `None` when there can be no
-    /// more; after a post that says it is done there is room.
+    /// Adds an operation that was complete when it was posted, for an owner that needs a record of each; the owner has
+    /// to free it. `None`: the table is full. After a post that returned completion there is room.
     #[inline]
     pub fn add_done(&mut self, word: O::OpData) -> Option<RequestId> {
         let id = self.add(word, MatchBits(0), TimeOuts::NONE, State::Free)?;
-        // It never was under way, so there is no move of it.
+        // The operation was never in progress, so no transition is recorded.
         self.places.record_mut(id.index()).state = State::Done;
         self.under_way -= 1;
         Some(id)
     }
 
-    /// Operations, those that have completed and have not been freed included.
+    /// Returns the number of operations that have not been freed.
     #[inline]
     pub fn in_use(&self) -> usize {
         self.places.len() as usize - self.free.len()
     }
 
-    /// The argument of [`Self::begin_with`] for a table whose ids must differ from those of this
-    /// one.
+    /// Returns the argument of [`Self::begin_with`] for a table whose ids must differ from those of this one.
     pub fn next_generation(&self) -> u32 {
         self.next_generation
     }
 
-    /// The generation of the next operation; from 1 on.
+    /// Sets the generation of the next operation, at least 1.
     pub fn begin_with(&mut self, generation: u32) {
         self.next_generation = generation.clamp(1, GENERATIONS);
     }
 
-    /// The oldest of a list of the owner's.
+    /// Returns the oldest operation of an owner's list.
     #[inline]
     pub fn first(&self, list: &List) -> Option<RequestId> {
         self.at(list.first)
     }
 
-    /// Everything in a list of the owner's, oldest first.
+    /// Returns all operations of an owner's list, oldest first.
     pub fn all(&self, list: &List) -> impl Iterator<Item = RequestId> {
         self.of_list(ListKind::State, list)
     }
 
-    /// Puts an operation that has completed, or that is pending, at the end of a list of the owner's. False,
-    /// and nothing has changed, for any other one. It must be in no list.
+    /// Appends a completed or pending operation to an owner's list. Returns false and changes nothing for any other
+    /// operation. The operation must be in no list.
     #[inline]
     pub fn append(&mut self, list: &mut List, id: RequestId) -> bool {
         let owners = self.is_owners(id);
@@ -184,7 +178,7 @@ impl<O: Owner> Ops<O> {
         owners
     }
 
-    /// Appends an operation whose completion the owner is being told, which is there for sure.
+    /// Appends an operation whose completion is just being reported to the owner, so it certainly exists.
     #[inline(always)]
     pub fn append_completed(&mut self, list: &mut List, id: RequestId) {
         debug_assert!(self.is_done(id), "{id:?} has not completed");
@@ -206,8 +200,8 @@ impl<O: Owner> Ops<O> {
         list.len += 1;
     }
 
-    /// Takes such an operation out of the list that it is in. One that is pending stays in its list when it
-    /// ends, and must leave it before it is activated.
+    /// Removes a completed or pending operation from the owner's list that it is in. A pending one stays in its list
+    /// when it ends, and must leave it before it is activated.
     #[inline]
     pub fn remove(&mut self, list: &mut List, id: RequestId) {
         if self.is_owners(id) {
@@ -223,7 +217,6 @@ impl<O: Owner> Ops<O> {
 }
 
 impl<O: Owner> Ops<O> {
-    /// The place of one that has completed is for others.
     #[inline(always)]
     fn release(&mut self, place: u32) {
         self.places.on_free(place);
@@ -231,18 +224,17 @@ impl<O: Owner> Ops<O> {
         self.put_back(place);
     }
 
-    /// Operations that have not completed.
     pub(crate) fn under_way(&self) -> usize {
         self.under_way as usize
     }
 
-    /// Is there a place for one more, or can there be?
+    /// Returns whether there is room for one more operation; adds slots if needed.
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
         self.has_room_for(1)
     }
 
-    /// Whether there is room for so many more operations.
+    /// Returns whether there is room for `more` operations; adds slots if needed.
     #[inline]
     pub(crate) fn has_room_for(&mut self, more: usize) -> bool {
         if self.free.len() < self.places.reuse_delay() as usize + more {
@@ -255,7 +247,7 @@ impl<O: Owner> Ops<O> {
     fn grow(&mut self) {
         let first = self.places.len();
         if self.places.grow() {
-            // The lowest is used first.
+            // The lowest slot is to be used first.
             let new = first..self.places.len();
             match self.places.reuse_delay() {
                 0 => new.rev().for_each(|place| self.put_back(place)),
@@ -264,7 +256,6 @@ impl<O: Owner> Ops<O> {
         }
     }
 
-    /// A free place.
     #[inline(always)]
     fn put_back(&mut self, place: u32) {
         let delay = self.places.reuse_delay();
@@ -283,8 +274,7 @@ impl<O: Owner> Ops<O> {
         free.len += 1;
     }
 
-    /// A new operation. `None` when there can be no more. With `NO_REMOTE` and in no list; its state may
-    /// want both.
+    /// Makes an operation with `NO_REMOTE` and in no list, even if its state requires both. `None`: the table is full.
     pub(crate) fn add(
         &mut self,
         word: O::OpData,
@@ -299,8 +289,7 @@ impl<O: Owner> Ops<O> {
         Some(id)
     }
 
-    /// A post becomes an operation, in the state that `state` makes of its memory.
-    /// `None`: there can be no more.
+    /// Makes a post an operation, in the state that `state` makes of its memory. `None`: the table is full.
     #[inline(always)]
     pub(crate) fn enter(
         &mut self,
@@ -312,7 +301,7 @@ impl<O: Owner> Ops<O> {
             self.activate(id, bits, timeouts, state(what.begin().0));
             return Some(id);
         }
-        // Only when there is a place, so that there is no state yet that would have to be let go of.
+        // Only after a slot has been found, so that no state has to be dropped if there is none.
         let (id, (record, its)) = self.open(bits, timeouts)?;
         let (memory, word) = what.begin();
         record.begin(state(memory));
@@ -321,8 +310,8 @@ impl<O: Owner> Ops<O> {
         Some(id)
     }
 
-    /// A post that is no operation yet becomes a receive for messages of one remote, at the end of its kin, which
-    /// [`PostedReceives::enter_at`](crate::matching::PostedReceives::enter_at) finds alone among those of its bits.
+    /// Makes a post a receive for messages of one remote, at the end of that remote's list. Its record is ready for
+    /// [`PostedReceives::enter_at`](crate::matching::PostedReceives::enter_at). `None`: the table is full.
     #[inline(always)]
     pub(crate) fn enter_receive(
         &mut self,
@@ -354,7 +343,7 @@ impl<O: Owner> Ops<O> {
         Some(id)
     }
 
-    /// A new operation, whose state and word the caller puts there before [`OpStorage::on_use`].
+    /// Takes a slot for a new operation. The caller sets its state and data and then calls [`OpStorage::on_use`].
     #[inline(always)]
     fn open(&mut self, bits: MatchBits, timeouts: TimeOuts) -> Option<(RequestId, Opened<'_, O>)> {
         if !self.has_room() {
@@ -387,8 +376,8 @@ impl<O: Owner> Ops<O> {
         Some((RequestId::new(place, generation), (record, word)))
     }
 
-    /// A pending operation becomes what it would have become when it was posted. Its memory must have
-    /// been taken out. Nothing happens to any other.
+    /// Gives a pending operation the state that it would have had if it were posted now. Its memory must have been
+    /// taken out. Does nothing to any other operation.
     fn activate(
         &mut self,
         id: RequestId,
@@ -407,7 +396,7 @@ impl<O: Owner> Ops<O> {
         }
     }
 
-    /// The record of an operation that may have completed.
+    /// Returns the record of an operation, completed or not.
     #[inline(always)]
     fn of(&self, id: RequestId) -> Option<&Record<O::Memory>> {
         if id.index() >= self.places.len() || id.generation() == 0 {
@@ -423,34 +412,33 @@ impl<O: Owner> Ops<O> {
         Some(self.places.record_mut(id.index()))
     }
 
-    /// An operation that has not completed.
+    /// Returns the record of an operation that has not completed.
     #[inline(always)]
     pub(crate) fn get(&self, id: RequestId) -> Option<&Record<O::Memory>> {
         self.of(id)
             .filter(|record| !matches!(record.state, State::Done))
     }
 
-    /// The record of an operation, to change it.
+    /// Returns the record of an operation that has not completed, for changing.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: RequestId) -> Option<&mut Record<O::Memory>> {
         self.of_mut(id)
             .filter(|record| !matches!(record.state, State::Done))
     }
 
-    /// The record of an operation that is known to be there.
+    /// Returns the record in a slot known to be in use.
     #[inline(always)]
     pub(crate) fn record(&self, place: u32) -> &Record<O::Memory> {
         self.places.record(place)
     }
 
-    /// The record at a place, to change it.
     #[inline(always)]
     pub(crate) fn record_mut(&mut self, place: u32) -> &mut Record<O::Memory> {
         self.places.record_mut(place)
     }
 
-    /// Ends an operation; no other function does. Its memory is let go of, and from now on it is
-    /// its owner's. False when it had ended, or there is none. It must have left all lists.
+    /// Ends an operation: drops its memory and leaves the record to the owner. Returns false if it had ended or does
+    /// not exist. It must have left all lists.
     pub(crate) fn finish(&mut self, id: RequestId) -> bool {
         let ends = self.get(id).is_some();
         if ends {
@@ -459,8 +447,8 @@ impl<O: Owner> Ops<O> {
         ends
     }
 
-    /// Ends the receive at a place after its memory has been filled from `source`. Returns its id, the number of
-    /// bytes written, and its timer.
+    /// Ends the receive in a slot after filling its memory from `source`. Returns its id, the number of bytes written,
+    /// and its timer.
     #[inline(always)]
     pub(crate) fn finish_filled(
         &mut self,
@@ -481,7 +469,7 @@ impl<O: Owner> Ops<O> {
         (id, filled, timer)
     }
 
-    /// Ends an operation whose memory becomes the caller's.
+    /// Ends an operation and returns its memory.
     pub(crate) fn finish_keeping(&mut self, id: RequestId) -> Option<O::Memory> {
         self.get(id)?;
         std::mem::replace(&mut self.end(id.index()).state, State::Done).into_memory()
@@ -504,7 +492,7 @@ impl<O: Owner> Ops<O> {
         op_states::note(record.state.stage(), Stage::Done);
     }
 
-    /// Puts a record at the end of a list. It must not be in one of that strand.
+    /// Appends a record to a list. It must not be in another one of that kind.
     #[inline(always)]
     pub(crate) fn join(&mut self, strand: ListKind, list: &mut List, place: u32) {
         let before = std::mem::replace(&mut list.last, place);
@@ -519,8 +507,8 @@ impl<O: Owner> Ops<O> {
         list.len += 1;
     }
 
-    /// Sets the remote of an operation, and adds it to the remote's kin. `only`: it is a receive
-    /// for messages of that remote only.
+    /// Sets the remote of an operation, and adds it to that remote's list. `only`: it is a receive for messages of that
+    /// remote only.
     #[inline(always)]
     pub(crate) fn attach_op(&mut self, place: u32, remote: RemoteId, only: bool, kin: &mut List) {
         let record = self.places.record_mut(place);
@@ -529,7 +517,6 @@ impl<O: Owner> Ops<O> {
         self.join(ListKind::Remote, kin, place);
     }
 
-    /// Takes a record out of a list. It must be in that one.
     #[inline(always)]
     pub(crate) fn leave(&mut self, strand: ListKind, list: &mut List, place: u32) {
         let links = self.places.record_mut(place).links_mut(strand);
@@ -546,7 +533,7 @@ impl<O: Owner> Ops<O> {
         list.len = list.len.saturating_sub(1);
     }
 
-    /// Everything in a list, oldest first.
+    /// Returns all operations of a list, oldest first.
     pub(crate) fn of_list(&self, strand: ListKind, list: &List) -> impl Iterator<Item = RequestId> {
         let mut next = list.first;
         std::iter::from_fn(move || {
@@ -556,12 +543,12 @@ impl<O: Owner> Ops<O> {
         })
     }
 
-    /// Every operation that has not completed.
+    /// Returns all operations that have not completed.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (RequestId, &Record<O::Memory>)> {
         let all = (0..self.places.len()).filter_map(|place| self.at(place));
         all.filter_map(|id| Some((id, self.get(id)?)))
     }
 }
 
-/// The highest generation. The bit above distinguishes an operation's id from other numbers.
+/// Highest generation. The bit above it distinguishes an operation's id from other numbers.
 const GENERATIONS: u32 = u32::MAX >> 1;

@@ -14,7 +14,6 @@ const FOR_EVER: TimeOuts = TimeOuts {
     waiting: Timeout::FOR_EVER,
 };
 
-/// Memory that shows when it is let go of.
 type Memory = Tracked;
 
 #[derive(Debug)]
@@ -30,7 +29,7 @@ impl crate::memory::Memory for Tracked {
     fn visit_mut(&mut self, _: usize, _: usize, _: impl FnMut(&mut [u8])) {}
 }
 
-/// An owner whose free places rest, or not; it is told nothing here.
+/// An owner whose freed slots are reused after `N` others; it ignores all reports.
 #[derive(Debug)]
 struct Delayed<const N: u32>;
 
@@ -52,7 +51,7 @@ impl<const N: u32> Owner for Delayed<N> {
     }
 }
 
-/// Chunks that know what is in use, and have an end.
+/// Chunked storage that tracks slots in use, and is bounded.
 #[derive(Debug, Default)]
 struct Rested<const N: u32> {
     chunks: ChunkedStorage<Memory, u64, MOST>,
@@ -104,7 +103,7 @@ impl<const N: u32> OpStorage<Memory, u64> for Rested<N> {
     }
 }
 
-/// The reference for a list: a vector with the same content.
+/// Reference for a list: a vector with the same content.
 #[derive(Default)]
 struct Model {
     list: List,
@@ -133,7 +132,7 @@ impl Model {
     }
 }
 
-/// Random steps beside the simplest thing that could be right.
+/// Runs random steps against the simplest correct model.
 fn random_steps<const N: u32>(rng: &mut Rng) {
     let mut ops = Ops::<Delayed<N>>::default();
     let (mut live, mut done, mut stale) = (Vec::new(), Vec::new(), Vec::new());
@@ -193,7 +192,7 @@ fn random_steps<const N: u32>(rng: &mut Rng) {
                 stale.push(id);
             }
             _ if !live.is_empty() => {
-                // One goes to the end of another list.
+                // An operation moves to the end of another list.
                 let id = live[rng.index(live.len())];
                 own.iter_mut()
                     .for_each(|list| list.leave(&mut ops, ListKind::State, id));
@@ -230,7 +229,7 @@ fn operations_and_lists_stay_consistent_in_random_steps() {
     });
 }
 
-/// An operation that is over, for which nothing else has been done.
+/// Makes an operation and ends it.
 fn spent<const N: u32>(ops: &mut Ops<Delayed<N>>) -> Option<RequestId> {
     let state = State::Connecting { key: 0 };
     let id = ops.add(0, MatchBits(0), FOR_EVER, state)?;
